@@ -40,7 +40,8 @@ import sqlalchemy as sa
 from eventlog.core.catalog_builder import build_catalog
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.log_table import locate_log
+from eventlog.sql.locate import locate_log
+from eventlog.sql.triggers import triggers_of
 from eventlog.sql.triggers.watch import Capture, Style, WatchedTable
 
 DEBIAN = Path("/usr/lib/postgresql/15")
@@ -257,10 +258,12 @@ def install(bench: common.Server, found: list[Variant]) -> None:
         conn.begin(),
     ):
         migrations.upgrade(conn, log_table="eventlog", schema=common.SCHEMA)
-        log = locate_log(conn, DIALECT, name="eventlog", schema=common.SCHEMA)
-        database = DIALECT.reflect(conn, common.SCHEMA)
+        log = locate_log(DIALECT.open(conn), name="eventlog", schema=common.SCHEMA)
+        database = DIALECT.open(conn).reflect(common.SCHEMA)
         catalog = build_catalog(database, tables=[watch.table for watch in watches])
-        DIALECT.triggers.apply(conn, DIALECT.triggers.plan(conn, database, catalog, log, watches))
+        triggers_of(DIALECT).apply(
+            conn, triggers_of(DIALECT).plan(conn, database, catalog, log, watches)
+        )
     if any(variant.name == "PgQ" for variant in found):
         bench.run(
             "CREATE EXTENSION pgq",
@@ -279,10 +282,12 @@ def install_fields(url: str, schema: str) -> None:
         for watch in watches:
             conn.execute(sa.text(TABLE.format(name=f"{schema}.{watch.table}")))
         migrations.upgrade(conn, log_table="eventlog", schema=schema)
-        log = locate_log(conn, DIALECT, name="eventlog", schema=schema)
-        database = DIALECT.reflect(conn, schema)
+        log = locate_log(DIALECT.open(conn), name="eventlog", schema=schema)
+        database = DIALECT.open(conn).reflect(schema)
         catalog = build_catalog(database, tables=[watch.table for watch in watches])
-        DIALECT.triggers.apply(conn, DIALECT.triggers.plan(conn, database, catalog, log, watches))
+        triggers_of(DIALECT).apply(
+            conn, triggers_of(DIALECT).plan(conn, database, catalog, log, watches)
+        )
 
 
 @contextmanager

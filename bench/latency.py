@@ -27,7 +27,7 @@ import sqlalchemy as sa
 
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.dialects.postgresql.session import WAKE
-from eventlog.sql.log_table import locate_log
+from eventlog.sql.locate import locate_log
 
 _TRIGGER = "_tgr_eventlog_i_1"
 _NAIVE = f"""
@@ -199,7 +199,7 @@ def _cost(bench: common.Server, directory: Path, rounds: int, seconds: int, sess
 def _sleeper(bench: common.Server, asleep: bool) -> Iterator[None]:
     """Somebody who listens; with ``asleep`` he has the lock and never wakes up."""
     with bench.engine.connect() as connection:
-        log = locate_log(connection, DIALECT, name="eventlog", schema=common.SCHEMA)
+        log = locate_log(DIALECT.open(connection), name="eventlog", schema=common.SCHEMA)
         if asleep:
             WAKE.listen(connection, log)
             assert WAKE.fall_asleep(connection, log)

@@ -44,7 +44,7 @@ from eventlog.publisher.observer import SILENT
 from eventlog.publisher.open_context import open_to_publish
 from eventlog.publisher.session import Session
 from eventlog.publisher.sinks import open_sink
-from eventlog.sql.dialects.postgresql import PostgreSQL
+from eventlog.sql.dialects.postgresql.log import PostgresLog
 
 _REPEATED = 200
 
@@ -116,7 +116,7 @@ def counting(spent: Spent) -> Iterator[None]:
         "does",
     )
     places: list[tuple[Any, str]] = [(Activity, name) for name in told]
-    places += [(daemon, "measure"), (PostgreSQL, "read_rows")]
+    places += [(daemon, "measure"), (PostgresLog, "read_rows")]
     before = [getattr(owner, name) for owner, name in places]
     for (owner, name), function in zip(places, before, strict=True):
         setattr(owner, name, counted(function, spent))
@@ -147,9 +147,7 @@ def server_cpu(bench: common.Server, config: Config) -> dict[str, float]:
             ("look", lambda: daemon.look(later)),
             (
                 "read_rows",
-                lambda: context.log.dialect.read_rows(
-                    context.log.connection, context.log.table, firsts
-                ),
+                lambda: context.log.read_rows(firsts),
             ),
         ):
             meter = common.Meter(bench)

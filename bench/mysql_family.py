@@ -33,7 +33,8 @@ import mysql_servers
 from eventlog.core.catalog_builder import build_catalog
 from eventlog.sql import migrations
 from eventlog.sql.connection import connect, load_dialect
-from eventlog.sql.log_table import locate_log
+from eventlog.sql.locate import locate_log
+from eventlog.sql.triggers import triggers_of
 from eventlog.sql.triggers.watch import WatchedTable
 
 STYLES = ("field", "remove_all", "field_query_back", "row_query_back")
@@ -90,11 +91,11 @@ class Bench:
 
     def watch(self, style: str | None) -> None:
         with self.engine.begin() as conn:
-            log = locate_log(conn, self.dialect, name="eventlog")
-            database = self.dialect.reflect(conn, None)
+            log = locate_log(self.dialect.open(conn), name="eventlog")
+            database = self.dialect.open(conn).reflect(None)
             watches = () if style is None else (WatchedTable("usr", style=style),)
             catalog = build_catalog(database, tables=["usr"])
-            triggers = self.dialect.triggers
+            triggers = triggers_of(self.dialect)
             triggers.apply(conn, triggers.plan(conn, database, catalog, log, watches))
 
 
@@ -183,11 +184,11 @@ def drain(bench: Bench, rows: int, rounds: int) -> None:
 def parts(bench: Bench) -> None:
     """What a Spark job's first session takes to tell the others which rows N there are."""
     with bench.engine.connect() as conn:
-        log = locate_log(conn, bench.dialect, name="eventlog")
+        log = locate_log(bench.dialect.open(conn), name="eventlog")
         conn.rollback()
-        bench.dialect.export_snapshot(conn)
+        bench.dialect.open(conn).export_snapshot()
         before, begun = bench.cpu(), time.perf_counter()
-        found = bench.dialect.log_parts(conn, log, None, 1, 2**63 - 1, 200_000, 4)
+        found = bench.dialect.open(conn).log(log).log_parts(None, 1, 2**63 - 1, 200_000, 4)
         seconds, cpu = time.perf_counter() - begun, bench.cpu() - before
         conn.rollback()
     rows, runs = sum(part.rows for part in found), sum(len(part.ids or ()) for part in found)

@@ -41,7 +41,8 @@ from peer_clients import WINDOW
 from eventlog.core.catalog_builder import build_catalog
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.log_table import locate_log
+from eventlog.sql.locate import locate_log
+from eventlog.sql.triggers import triggers_of
 from eventlog.sql.triggers.watch import WatchedTable
 
 TRANSACTION = 1000
@@ -192,12 +193,12 @@ def install(bench: common.Server, sizes: tuple[int, ...]) -> None:
         conn.begin(),
     ):
         migrations.upgrade(conn, log_table="eventlog", schema=common.SCHEMA)
-        log = locate_log(conn, DIALECT, name="eventlog", schema=common.SCHEMA)
-        database = DIALECT.reflect(conn, common.SCHEMA)
+        log = locate_log(DIALECT.open(conn), name="eventlog", schema=common.SCHEMA)
+        database = DIALECT.open(conn).reflect(common.SCHEMA)
         watches = [WatchedTable("usr", "field", "statement")]
-        DIALECT.triggers.apply(
+        triggers_of(DIALECT).apply(
             conn,
-            DIALECT.triggers.plan(
+            triggers_of(DIALECT).plan(
                 conn, database, build_catalog(database, tables=["usr"]), log, watches
             ),
         )

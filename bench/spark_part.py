@@ -29,7 +29,7 @@ from eventlog.spark.fold import Builder, read_parts
 from eventlog.spark.job import Job, Output
 from eventlog.spark.output import output_format
 from eventlog.spark.tasks import tune_collector
-from eventlog.sql.dialect import Part
+from eventlog.sql.parts import LogPart
 
 _PIECE = 1000
 
@@ -58,7 +58,7 @@ def job_over(rows: list[LogRow], directory: str) -> Job:
     log = SimpleNamespace(schema="bench", name="eventlog", types=())
     place: Any = SimpleNamespace(log=log, url="postgresql://localhost/bench", url_file=None)
     nothing: Any = None
-    parts = (Part(1, len(rows), len(rows)),)
+    parts = (LogPart(1, len(rows), len(rows)),)
     options = output_format("xds").read_options(load(None, {}), {}, "lines")
     output = Output(directory, "lines", "none", 2**28, 128, options=options)
     options = PublisherOptions(driver_user="eventlog")

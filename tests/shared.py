@@ -22,7 +22,7 @@ from lxml import etree
 from eventlog.errors import EventlogError, FormatError, XdsError
 from eventlog.linter.dispatch_tables import DispatchRow, dispatch_rows
 from eventlog.model import Event, Op, Operation
-from eventlog.sql.connection import load_dialect
+from eventlog.sql.connection import open_database
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_log import OpenLog
 from eventlog.xds.format import parse_document
@@ -60,7 +60,7 @@ def temporary_servers(prefix: str, memory: Path | None) -> Iterator[Path]:
 
 def opened_log(conn: sa.Connection, table: LogTable) -> OpenLog:
     """The log as the session of this connection sees it."""
-    return OpenLog(conn, load_dialect(conn.dialect.name), table)
+    return open_database(conn).log(table)
 
 
 @contextmanager

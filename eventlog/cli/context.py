@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
     from eventlog.sql.dialect import Dialect
-    from eventlog.sql.open_log import OpenDatabase
+    from eventlog.sql.open_database import OpenDatabase
 
 DEFAULT_FILE: Final = Path("eventlog.toml")
 
@@ -162,13 +162,12 @@ def engine_of(config: Config) -> tuple[Engine, Dialect]:
 def session(config: Config, *, writes: bool = True) -> Iterator[OpenDatabase]:
     """Open a session of the configured database; the caller commits. Raises DatabaseError."""
     from eventlog.sql.connection import AS_OWNER, as_database_errors, will_write
-    from eventlog.sql.open_log import OpenDatabase
 
     engine, dialect = engine_of(config)
     with as_database_errors(engine, AS_OWNER), engine.connect() as conn:
         if writes:
             will_write(conn)
-        yield OpenDatabase(conn, dialect)
+        yield dialect.open(conn)
 
 
 @contextmanager

@@ -35,9 +35,11 @@ from eventlog.sql.connection import SUPPORTED, dialect_of
 from eventlog.sql.consumers import read_consumers
 from eventlog.sql.database import Storage
 from eventlog.sql.epoch import raise_epoch, read_epoch
-from eventlog.sql.log_table import new_log, split_name
-from eventlog.sql.open_log import OpenDatabase
+from eventlog.sql.locate import new_log
+from eventlog.sql.log_table import split_name
+from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.rows import tail
+from eventlog.sql.triggers import triggers_of
 
 dialect_option = click.option("--dialect", "dialect_name", type=click.Choice(SUPPORTED),
     help="With --sql: the database to write it for; neither a connection nor a URL is needed.",
@@ -147,13 +149,13 @@ def raise_by_hand(context: CommandContext, as_json: bool) -> None:
     config = context.config()
     with session(config) as db:
         log = find_log(db, config)
-        db.dialect.begin_publishing(db.connection)
-        server = db.dialect.server_parts(db.connection, log.table)
+        db.begin_publishing()
+        server = db.dialect.open(db.connection).log(log.table).server_parts()
         ledger_of(log).lock()
         if running := [
             one.name
             for one in read_consumers(log)
-            if db.dialect.is_consumer_locked(db.connection, log.table, one.name)
+            if db.dialect.open(db.connection).log(log.table).is_consumer_locked(one.name)
         ]:
             raise ConsumerRuns(
                 f"{first_of(running, 3)} of the log {log} runs, and would go on under the old "
@@ -311,7 +313,7 @@ def _refuse_to_orphan_triggers(db: OpenDatabase, config: Config) -> None:
         own_schema, name = split_name(config.database.log_table)
         log = new_log(db.dialect, own_schema or config.database.schema_name, name)
     try:
-        installed = db.dialect.triggers.installed(db.connection, log)
+        installed = triggers_of(db.dialect).installed(db.connection, log)
     except LogTableError:
         return
     if installed:

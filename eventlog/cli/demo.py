@@ -40,7 +40,7 @@ from eventlog.sql import embedded, migrations
 from eventlog.sql.connection import connect
 from eventlog.sql.internal_tables import EntryKind, read_entries
 from eventlog.sql.rows import count_by_status, tail
-from eventlog.sql.triggers import LOCK_TIMEOUT
+from eventlog.sql.triggers import LOCK_TIMEOUT, triggers_of
 from eventlog.xds.format import read_events
 from eventlog.xds.writer import write_event
 
@@ -182,7 +182,7 @@ def _install(console: Console, directory: Path, url: str) -> Config:
     with transaction(config) as db:
         migrations.upgrade(db.connection, **names(config))
         plan = planned_triggers(db, config)
-        db.dialect.triggers.apply(db.connection, plan, LOCK_TIMEOUT)
+        triggers_of(db.dialect).apply(db.connection, plan, LOCK_TIMEOUT)
     tables = ", ".join(action.table for action in plan.actions)
     _say(console, "Installed", f"the log hr.eventlog and triggers on {tables}")
     return config
@@ -386,7 +386,7 @@ def _show_formats(console: Console, config: Config, logged: _Rows, directory: Pa
     """Show the change of a scene as XDS, as rows of a Qlik change table and as a Qlik message."""
     with open_context(config, Counters()) as context:
         rows = context.log.read_rows([logged])
-        database = context.log.dialect.reflect(context.log.connection, config.database.schema_name)
+        database = context.log.db.reflect(config.database.schema_name)
     console.print()
     console.rule("One change in three formats, by eventlog convert", align="left")
     directory.mkdir(exist_ok=True)
@@ -480,8 +480,8 @@ def _show_backlog(console: Console, *, file: Path, directory: Path) -> None:
     rows = 0
     while rows < _BACKLOG_ROWS:
         _change_many(config)
-        with transaction(config) as (connection, _):
-            rows = connection.execute(
+        with transaction(config) as db:
+            rows = db.connection.execute(
                 text("SELECT count(*) FROM hr.eventlog WHERE status = 'N'")
             ).scalar_one()
     console.print(f"made: {number_of(rows, 'waiting row')}, by the triggers")

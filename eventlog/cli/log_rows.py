@@ -51,7 +51,8 @@ from eventlog.sql.consumers import (
     requeue_for,
     requeue_objects_for,
 )
-from eventlog.sql.open_log import OpenDatabase, OpenLog
+from eventlog.sql.open_database import OpenDatabase
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.purge import Purged, check_purge_rights, purge_cutoff
 
 
@@ -230,13 +231,13 @@ def _send_again(
 
 def _user_set_apart(db: OpenDatabase, config: Config) -> str:
     """Return the user whose rows the publisher sets apart, empty if it publishes all."""
-    user = publisher_user(config, db.dialect, db.dialect.current_user(db.connection))
+    user = publisher_user(config, db.dialect, db.current_user())
     return publisher_options(config, user, db.dialect.fold_name).driver_user or ""
 
 
 def _loopback_user(db: OpenDatabase, config: Config) -> str:
     """Return the publisher's own user, whose rows are not published. Raises ConfigError."""
-    user = publisher_user(config, db.dialect, db.dialect.current_user(db.connection))
+    user = publisher_user(config, db.dialect, db.current_user())
     user = own_user(config, user, db.dialect.fold_name)
     if not user:
         raise ConfigError(

@@ -286,7 +286,7 @@ def _write_keys(
         opened.log.connection, opened.log.dialect, opened.catalog.schema, opened.cls, keys
     )
     if not report.dry_run:
-        opened.log.dialect.write_keys(opened.log.connection, opened.log.table, selection, existing)
+        opened.log.write_keys(selection, existing)
     report.add_problems(f"{key}: there is no such object" for key in missing)
     return len(existing), len(missing)
 
@@ -306,12 +306,10 @@ def _batch_writer(
                 f"class {opened.cls.name} has another key than when the resync was stopped behind "
                 f"{line.position}: begin again with --restart"
             )
-        walk = opened.log.dialect.start_walk(
-            opened.log.connection, opened.log.table, opened.catalog.schema, opened.cls, selection
-        )
+        walk = opened.log.start_walk(opened.catalog.schema, opened.cls, selection)
         try:
             with as_database_errors(opened.log.connection):
-                total = opened.log.dialect.estimate(opened.log.connection, walk, line.position)
+                total = opened.log.estimate(walk, line.position)
         except DatabaseAway:
             raise
         except DatabaseError as error:
@@ -321,8 +319,8 @@ def _batch_writer(
 
         def write_walked(conn: Connection, position: str | None) -> Batch:
             if not report.dry_run:
-                return opened.log.dialect.write_batch(conn, walk, position, size)
-            rows = opened.log.dialect.count(conn, walk, position)
+                return opened.log.on(conn).write_batch(walk, position, size)
+            rows = opened.log.on(conn).count(walk, position)
             return Batch(rows, 0, position, is_last=True)
 
         return write_walked, total
@@ -384,7 +382,7 @@ def _deleted_writer(
                 report.add_problems([f"the log, row {number}: {error}"])
         if not report.dry_run and of_former_key:
             selection = Selection(opened.cls.name, EventType.DELETE_ROW)
-            opened.log.dialect.write_keys(conn, opened.log.table, selection, of_former_key)
+            opened.log.on(conn).write_keys(selection, of_former_key)
         dialect, schema, cls = opened.log.dialect, opened.catalog.schema, opened.cls
         if report.dry_run:
             _, gone = batches.existing(conn, dialect, schema, cls, asked)

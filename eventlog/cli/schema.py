@@ -17,7 +17,8 @@ from eventlog.config.publishing import options_for
 from eventlog.core.catalog import Catalog, Database, match_name
 from eventlog.errors import ConfigError
 from eventlog.publisher.configured_classes import catalog_of, class_names, class_schema, with_tables
-from eventlog.sql.log_table import new_log, split_name
+from eventlog.sql.locate import new_log
+from eventlog.sql.log_table import split_name
 
 
 @click.command(cls=Command)
@@ -65,7 +66,7 @@ def _watched(config: Config) -> tuple[Database, Catalog]:
     """Return the tables of the database and the classes that the configuration names."""
     own_schema, name = split_name(config.database.log_table)
     with reading(config) as db:
-        database = db.dialect.reflect(db.connection, class_schema(config))
+        database = db.reflect(class_schema(config))
         log = new_log(db.dialect, own_schema or database.schema, name)
         chosen = with_tables(config, database, log)
         return database, catalog_of(chosen, database, class_names(chosen)[1], log)

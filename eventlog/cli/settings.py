@@ -97,7 +97,8 @@ def _fill(context: CommandContext, path: Path) -> None:
     """
     # These imports load SQLAlchemy, which the rest of this command does not need.
     from eventlog.publisher.configured_classes import class_schema
-    from eventlog.sql.log_table import new_log, split_name
+    from eventlog.sql.locate import new_log
+    from eventlog.sql.log_table import split_name
 
     is_there = path.exists()
     config = context.config() if is_there else load(None, os.environ, context.flags)
@@ -108,7 +109,7 @@ def _fill(context: CommandContext, path: Path) -> None:
         )
     own_schema, name = split_name(config.database.log_table)
     with reading(config) as db:
-        database = db.dialect.reflect(db.connection, class_schema(config))
+        database = db.reflect(class_schema(config))
         log = new_log(db.dialect, own_schema or database.schema, name)
     watches, number = watches_of(database, log, of_rows=chosen_format(config).is_of_rows)
     if not is_there:

@@ -160,7 +160,7 @@ def publishing_status(
 def _queue(log: OpenLog, event_time_zone: str, cap: int | None) -> dict[str, Any]:
     """Return the rows in the publisher's queue and their oldest, by the names of the status."""
     if cap is None:
-        queue = log.dialect.queue(log.connection, log.table, event_time_zone)
+        queue = log.queue(event_time_zone)
         return {"queue_rows": queue.rows, "oldest_seconds": queue.oldest_seconds}
     measured = measure_queue(log, event_time_zone, cap)
     return {

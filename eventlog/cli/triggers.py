@@ -58,10 +58,11 @@ from eventlog.sql import migrations
 from eventlog.sql import resync as batches
 from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import new_log, quoted, split_name
-from eventlog.sql.open_log import OpenDatabase
+from eventlog.sql.locate import new_log
+from eventlog.sql.log_table import quoted, split_name
+from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.rights import Addition, Purpose
-from eventlog.sql.triggers import LOCK_TIMEOUT, TriggerPlan
+from eventlog.sql.triggers import LOCK_TIMEOUT, TriggerPlan, triggers_of
 from eventlog.sql.triggers.watch import WatchedTable
 
 _NOTHING: Final = "Nothing to drop."
@@ -103,7 +104,7 @@ def plan(context: CommandContext, as_sql: bool, as_json: bool, check: bool) -> i
         planned = _plan_with_loopback(db, config, without_log=True)
     if as_sql:
         _refuse_lacking(planned)
-        sys.stdout.write(db.dialect.triggers.script(planned, LOCK_TIMEOUT))
+        sys.stdout.write(triggers_of(db.dialect).script(planned, LOCK_TIMEOUT))
     elif as_json:
         _print_json(planned)
     else:
@@ -147,7 +148,7 @@ def apply(
             planned = _plan_with_loopback(db, config, without_log=True)
         if as_sql:
             _refuse_lacking(planned)
-            sys.stdout.write(db.dialect.triggers.script(planned, lock_timeout))
+            sys.stdout.write(triggers_of(db.dialect).script(planned, lock_timeout))
             return _refused(planned)
     else:
         planned = _applied(config, lock_timeout, asks=not yes and sees_terminal())
@@ -178,8 +179,8 @@ def _applied(config: Config, lock_timeout: float, *, asks: bool) -> TriggerPlan:
                 f"{', '.join(sorted(more))} got triggers of this log while the question was open: "
                 "nothing was changed; run it again"
             )
-        db.dialect.triggers.apply(db.connection, planned, lock_timeout)
-        missing = db.dialect.triggers.record(db.connection, find_log(db, config).table, planned)
+        triggers_of(db.dialect).apply(db.connection, planned, lock_timeout)
+        missing = triggers_of(db.dialect).record(db.connection, find_log(db, config).table, planned)
         _note_due(db, config, planned)
     if not missing:
         return planned
@@ -289,7 +290,7 @@ def drop(
     config = context.config()
 
     def planned_drop(db: OpenDatabase) -> TriggerPlan:
-        planned = db.dialect.triggers.plan_drop(db.connection, find_log(db, config).table)
+        planned = triggers_of(db.dialect).plan_drop(db.connection, find_log(db, config).table)
         if drop_log and not force and not as_sql:
             refuse_to_lose_rows(db, config)
         return planned
@@ -301,7 +302,7 @@ def drop(
         if not as_sql:
             _tell_drop(planned, log, dry=True, as_json=as_json)
             return
-        sys.stdout.write(db.dialect.triggers.script(planned, lock_timeout))
+        sys.stdout.write(triggers_of(db.dialect).script(planned, lock_timeout))
         if drop_log:
             migrations.downgrade(None, sql=sys.stdout, **offline(config))
         return
@@ -311,7 +312,7 @@ def drop(
         _confirm_drop(planned, log)
     with transaction(config) as db:
         planned = planned_drop(db)
-        db.dialect.triggers.apply(db.connection, planned, lock_timeout)
+        triggers_of(db.dialect).apply(db.connection, planned, lock_timeout)
         if drop_log:
             migrations.downgrade(db.connection, **names(config))
     if as_json or not context.quiet:
@@ -372,7 +373,7 @@ def show(
         return
     config = context.config()
     with reading(config) as db:
-        installed = db.dialect.triggers.installed(db.connection, find_log(db, config).table)
+        installed = triggers_of(db.dialect).installed(db.connection, find_log(db, config).table)
     if as_sql:
         for function in dict.fromkeys(
             one.function_sql for one in installed if one.function_sql is not None
@@ -413,8 +414,8 @@ def _print_compiled(context: CommandContext, dialect: Dialect, catalog_file: Pat
     watches = declared_watches(config) or tuple(
         WatchedTable(cls.name) for cls in catalog.classes if not cls.is_view
     )
-    plan = TriggerPlan.of_new(dialect.triggers.compile(database, catalog, log, watches))
-    sys.stdout.write(dialect.triggers.script(plan, LOCK_TIMEOUT))
+    plan = TriggerPlan.of_new(triggers_of(dialect).compile(database, catalog, log, watches))
+    sys.stdout.write(triggers_of(dialect).script(plan, LOCK_TIMEOUT))
 
 
 def _of_another_database(database: Database, dialect: Dialect) -> Iterator[str]:
@@ -465,7 +466,7 @@ def _plan_with_loopback(db: OpenDatabase, config: Config, *, without_log: bool) 
         return replace(planned, warnings=(*planned.warnings, *cannot))
     if not planned.actions:
         return planned
-    user = publisher_user(config, db.dialect, db.dialect.current_user(db.connection))
+    user = publisher_user(config, db.dialect, db.current_user())
     options = publisher_options(config, user, db.dialect.fold_name)
     owned = owned_tables(db, options, catalog.schema, captured_tables(config, catalog))
     if not owned:

@@ -59,7 +59,8 @@ from eventlog.files.text import source_files
 from eventlog.model import LogRow, Status
 from eventlog.sql.connection import as_database_errors, connect, dialect_of
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import LAYOUTS, LogTable, locate_log, quoted, schema_of
+from eventlog.sql.locate import LAYOUTS, locate_log
+from eventlog.sql.log_table import LogTable, quoted, schema_of
 
 FILE_FORMATS: Final = ("jsonl", "csv", "parquet")
 _STATUS: Final = "".join(Status)
@@ -371,19 +372,20 @@ class LiveDatabase:
 
     def tables(self) -> Database:
         """Return the tables as they are now."""
-        return self.dialect.reflect(self.connection, self.schema)
+        return self.dialect.open(self.connection).reflect(self.schema)
 
     def query_back(
         self, object_class: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]
     ) -> Mapping[str, CurrentRow]:
         """Return the current rows of objects by canonical key; deleted objects are missing."""
-        return self.dialect.query_back(self.connection, self.schema, object_class, keys, attributes)
+        return self.dialect.open(self.connection).query_back(
+            self.schema, object_class, keys, attributes
+        )
 
     def log(self, options: _LogOptions) -> LogTable:
         """Return the log table. Raises LogTableError, ConfigError."""
         return locate_log(
-            self.connection,
-            self.dialect,
+            self.dialect.open(self.connection),
             name=options.log_table,
             schema=self.schema,
             layout=options.layout,
@@ -408,7 +410,9 @@ class LiveDatabase:
             if not ids:
                 return
             first, last = int(ids[0]), int(ids[-1])
-            yield from sorted(self.dialect.read_rows(self.connection, log, [(first, last)]))
+            yield from sorted(
+                self.dialect.open(self.connection).log(log).read_rows([(first, last)])
+            )
 
     def append(self, log: LogTable, rows: Iterable[LogRow]) -> None:
         """Append rows to the log in the order given; the database numbers them.

@@ -13,7 +13,7 @@ from typing import Final
 
 from eventlog.core.clock import monotonic
 from eventlog.publisher.context import Context
-from eventlog.sql.open_log import OpenDatabase
+from eventlog.sql.open_database import OpenDatabase
 
 _log = logging.getLogger("eventlog.publisher")
 

@@ -74,7 +74,7 @@ class CatalogWatcher:
         context = self.context
         if context.reread is None:
             return True
-        fingerprint = context.log.dialect.fingerprint(context.log.connection, context.catalog)
+        fingerprint = context.log.db.fingerprint(context.catalog)
         if fingerprint is not None and fingerprint == self._fingerprint:
             return True
         # Before the catalogue is read, so that a change in between is seen the next time.

@@ -40,7 +40,7 @@ def read_catalog(log: OpenLog, config: Config) -> Catalog:
     """Return the classes that the configuration names, as they are in the database now; some may be
     unavailable.
     """
-    database = log.dialect.reflect(log.connection, class_schema(config))
+    database = log.db.reflect(class_schema(config))
     return available_catalog(declared_tables(config, database, log.table), database, log.table)
 
 

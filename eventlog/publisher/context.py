@@ -28,7 +28,8 @@ from eventlog.publisher.observer import SILENT, Measured, Observer
 from eventlog.publisher.published import Published
 from eventlog.sql.database import LockHolder
 from eventlog.sql.doctor import ask
-from eventlog.sql.open_log import OpenDatabase, OpenLog
+from eventlog.sql.open_database import OpenDatabase
+from eventlog.sql.open_log import OpenLog
 
 _log = logging.getLogger("eventlog.publisher")
 _COUNTING: Final = Lock()
@@ -352,9 +353,7 @@ class Context:
         self, object_class: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]
     ) -> Mapping[str, CurrentRow]:
         """Return the current rows of objects by canonical key; deleted objects are missing."""
-        return self.log.dialect.query_back(
-            self.log.connection, self.catalog.schema, object_class, keys, attributes
-        )
+        return self.log.db.query_back(self.catalog.schema, object_class, keys, attributes)
 
 
 class CatalogCheck(Protocol):
@@ -413,7 +412,7 @@ def owned_tables(
     """
     if not options.driver_user or schema is None or options.loopback_is_meant:
         return ()
-    return ask(*db, "owned", str, schema=schema, tables=list(tables), user=options.driver_user)
+    return ask(db, "owned", str, schema=schema, tables=list(tables), user=options.driver_user)
 
 
 def unavailable_in_words(name: str, error: EventlogError) -> str:

@@ -319,7 +319,7 @@ def _cycle(
     be run again, since changed tables have ended it.
     """
     context = session.context
-    context.log.dialect.refuse_replaced(context.log.connection)
+    context.log.db.refuse_replaced()
     sent_before = context.counters.documents_sent
     try:
         cycle = run(session)
@@ -342,7 +342,7 @@ def _local_time(context: Context) -> datetime | None:
     """Return the server's local time if the options have times of the day, else None."""
     if not context.options.time_of_day:
         return None
-    now = context.log.dialect.local_time(context.log.connection)
+    now = context.log.db.local_time()
     context.log.commit()
     return now
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final, TypeVar
 
 import sqlalchemy as sa
@@ -68,8 +67,10 @@ from eventlog.sql.consumers import SNAPSHOT, check_possible, read_consumer
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import Finding, Limits, findings
 from eventlog.sql.epoch import read_epoch
-from eventlog.sql.log_table import new_log, quoted, split_name
-from eventlog.sql.open_log import OpenDatabase, OpenLog
+from eventlog.sql.locate import new_log
+from eventlog.sql.log_table import quoted, split_name
+from eventlog.sql.open_database import OpenDatabase
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.record_ids import next_unused
 from eventlog.sql.rights import Addition, Part, Purpose, Right, rights_for
 from eventlog.sql.rows import refuse_large_ids
@@ -162,9 +163,7 @@ class Case:
     def grants_of(self, purpose: Purpose, *additions: Addition) -> Sequence[str]:
         """Return the statements that grant the connected user the rights of a purpose."""
         user = self.dialect.quote(self.user)
-        return self.dialect.grants(
-            self.connection, self.log.table, rights_for(purpose, *additions), user
-        )
+        return self.log.grants(rights_for(purpose, *additions), user)
 
     @property
     def schema(self) -> str:
@@ -190,8 +189,9 @@ def examine(config: Config, compare: Compare, limits: Limits = _NO_LIMITS) -> li
     dialect = dialect_of(url)
     with as_database_errors(engine := connect(url)), engine.connect() as conn:
         pooled = is_pooled(conn, dialect)
-        dialect.begin_reading(conn, limits.statement)
-        case = Case(OpenDatabase(conn, dialect), config, limits, compare)
+        db = dialect.open(conn)
+        db.begin_reading(limits.statement)
+        case = Case(db, config, limits, compare)
         case.findings += doctor.judge_pool(pooled)
         case.run(SESSION_CHECKS)
         if _find_log(case):
@@ -209,7 +209,7 @@ def examine(config: Config, compare: Compare, limits: Limits = _NO_LIMITS) -> li
 
 def _clock(case: Case) -> Iterator[Finding]:
     before = unix_time()
-    answers = doctor.ask(case.connection, case.dialect, "clock", float)
+    answers = doctor.ask(case.db, "clock", float)
     after = unix_time()
     for database_time in answers:
         yield from doctor.judge_clock(
@@ -218,7 +218,7 @@ def _clock(case: Case) -> Iterator[Finding]:
 
 
 def _orphans(case: Case) -> Iterator[Finding]:
-    orphans = doctor.ask(case.connection, case.dialect, "orphans", doctor.row)
+    orphans = doctor.ask(case.db, "orphans", doctor.row)
     case.orphaned_logs = {log for _, _, log, _ in orphans}
     yield from findings.judge_orphans(orphans)
 
@@ -241,7 +241,7 @@ def _find_log(case: Case) -> bool:
             mend = ("eventlog db upgrade", "eventlog config")
             case.findings.append(Finding("log_table", "error", str(error), mend))
         return False
-    case.user = dialect.current_user(case.connection)
+    case.user = dialect.open(case.connection).current_user()
     case.options = publisher_options(
         config, publisher_user(config, dialect, case.user), dialect.fold_name
     )
@@ -260,8 +260,8 @@ def _rights_on_unseen(case: Case) -> None:
     ):
         schema, name = split_name(settings.log_table)
         table = new_log(case.dialect, schema or settings.schema_name, name)
-        case.log = OpenLog(*case.db, table)
-        case.user = case.dialect.current_user(case.connection)
+        case.log = case.db.log(table)
+        case.user = case.db.current_user()
         case.findings += _rights(case)
 
 
@@ -331,9 +331,7 @@ def _classes(case: Case) -> Iterator[Finding]:
     listed: Sequence[str] | None = None
     try:
         with as_database_errors(case.connection), case.connection.begin_nested():
-            case.database = database = case.dialect.reflect(
-                case.connection, class_schema(case.config)
-            )
+            case.database = database = case.db.reflect(class_schema(case.config))
             before = len(case.config.warnings)
             declared = declared_tables(case.config, database, case.log.table)
             case.config = declared.config
@@ -469,7 +467,7 @@ def _refused_watches(case: Case) -> Iterator[Finding]:
     """
     if case.database is None or case.catalog is None:
         return
-    watches, reflect = declared_watches(case.config), partial(case.dialect.reflect, case.connection)
+    watches, reflect = declared_watches(case.config), case.db.reflect
     declared = declared_triggers(
         case.database, case.catalog, watches, reflect, case.catalog.unavailable
     )
@@ -477,7 +475,7 @@ def _refused_watches(case: Case) -> Iterator[Finding]:
 
 
 def _sees_triggers(case: Case) -> bool:
-    return case.dialect.sees_triggers(case.connection, case.schema)
+    return case.db.sees_triggers(case.schema)
 
 
 def _watched(case: Case) -> list[str]:
@@ -588,9 +586,9 @@ def _queue(case: Case) -> Iterator[Finding]:
     conn, log, settings = case.connection, case.log.table, case.config.publisher
     if case.consumer is not None:
         return
-    queue = case.dialect.queue(conn, log, settings.event_time_zone)
+    queue = case.dialect.open(conn).log(log).queue(settings.event_time_zone)
     yield from findings.judge_queue(
-        queue, case.dialect.is_locked(conn, log), settings.publisher_disabled
+        queue, case.dialect.open(conn).log(log).is_locked(), settings.publisher_disabled
     )
 
 
@@ -635,7 +633,7 @@ def _event_time(case: Case) -> Iterator[Finding]:
     settings, limits = case.config.publisher, case.limits
     now = case.log.due_until(settings.event_time_zone)
     if settings.handle_future_events:
-        waiting = case.dialect.not_due(case.connection, case.log.table, now, limits.rows)
+        waiting = case.log.not_due(now, limits.rows)
         yield from findings.judge_due(waiting, limits)
     else:
         newest = case.ask("ahead", doctor.row, now=now, sample=limits.sample)
@@ -675,9 +673,7 @@ def _gone(case: Case) -> Iterator[Finding]:
     )
     for object_class, (told, gone) in findings.objects_told(rows, case.catalog).items():
         keys = list(dict.fromkeys([*told, *gone]))
-        there = case.dialect.query_back(
-            case.connection, case.catalog.schema, object_class, keys, ()
-        )
+        there = case.db.query_back(case.catalog.schema, object_class, keys, ())
         yield from findings.judge_gone(
             object_class.name, [key for key in told if key not in there], case.limits
         )
@@ -693,7 +689,7 @@ Checks = Mapping[str, Callable[[Case], Iterable[Finding]]]
 
 SESSION_CHECKS: Final[Checks] = {
     "whether the database takes writes": lambda case: doctor.judge_read_only(
-        case.dialect.read_only(case.connection), TO_THE_PRIMARY
+        case.db.read_only(), TO_THE_PRIMARY
     ),
     "the clock": _clock,
     "orphaned triggers": _orphans,
@@ -702,9 +698,7 @@ SESSION_CHECKS: Final[Checks] = {
 LOG_CHECKS: Final[Checks] = {
     "the rights on the log": _rights,
     "the revision of the log": _revision,
-    "the lock of the log": lambda case: findings.judge_lock(
-        case.dialect.lock_holder(case.connection, case.log.table), str(case.log)
-    ),
+    "the lock of the log": lambda case: findings.judge_lock(case.log.lock_holder(), str(case.log)),
     "the indexes of the log": _indexes,
     "the sequence of record_id": lambda case: findings.judge_numberings(
         case.ask("numberings", doctor.Numbering),

@@ -152,7 +152,7 @@ def explain(context: Context, record_id: int, seconds: int = _SECONDS) -> Explan
 
     Raises LogTableError if it does not exist, DatabaseError.
     """
-    context.log.dialect.begin_reading(context.log.connection, seconds)
+    context.log.db.begin_reading(seconds)
     notes: list[str] = []
     known = _read(context, record_id, notes)
     built = _group_of(context, known, notes)
@@ -234,7 +234,7 @@ def explain_object(context: Context, event_id: str, seconds: int = _SECONDS) -> 
 
     Raises LogTableError for an impossible event-id.
     """
-    context.log.dialect.begin_reading(context.log.connection, seconds)
+    context.log.db.begin_reading(seconds)
     if not context.ledger.consumer or not is_of_snapshot(event_id):
         raise LogTableError(
             f"{event_id} is not an event-id of an object in the snapshot of a consumer: these "
@@ -347,7 +347,7 @@ def _due_ids(context: Context, first: int, last: int) -> list[int]:
     """
     log = context.log
     now = log.due_until(context.options.event_time_zone)
-    return log.dialect.due_ids(log.connection, log.table, now, first, last)
+    return log.due_ids(now, first, last)
 
 
 def _state(context: Context, known: _Known) -> str:

@@ -13,7 +13,8 @@ from eventlog.errors import ConfigError
 from eventlog.publisher.configured_classes import read_catalog, wanted_classes
 from eventlog.publisher.open_context import additions_of, find_log
 from eventlog.sql.doctor import repairs
-from eventlog.sql.open_log import OpenDatabase, OpenLog
+from eventlog.sql.open_database import OpenDatabase
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rights import Addition, Part, Purpose, rights_for
 
 
@@ -31,7 +32,7 @@ def grants_for(db: OpenDatabase, config: Config, role: str, purpose: Purpose) ->
     user = db.dialect.quote(db.dialect.spelled(role))
     additions = (*additions_of(config), Addition.POSITION)
     rights = rights_for(purpose, *additions)
-    statements = log.dialect.grants(log.connection, log.table, rights, user)
+    statements = log.grants(rights, user)
     if "roles" not in log.dialect.capabilities or not rights.keys() & {Part.CLASSES, Part.TABLES}:
         return statements
     read = _tables(config, catalog, with_children=Part.TABLES in rights)

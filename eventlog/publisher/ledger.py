@@ -223,10 +223,10 @@ class StatusLedger:
 
     def lock(self, lost: LockHolder | None = None) -> LockHolder | None:
         log = self.log
-        is_ours = log.dialect.try_lock(log.connection, log.table)
+        is_ours = log.try_lock()
         log.commit()  # from here on the session writes
-        self.locked = is_ours and log.dialect.claim(log.connection, log.table)
-        holder = log.dialect.lock_holder(log.connection, log.table)
+        self.locked = is_ours and log.claim()
+        holder = log.lock_holder()
         log.commit()
         if self.locked:
             return holder
@@ -373,7 +373,7 @@ def are_registered(log: OpenLog) -> bool:
     """
     if not consumers.has_table(log):
         return False
-    log.dialect.lock_removing(log.connection, log.table)
+    log.lock_removing()
     return consumers.has_consumers(log)
 
 
@@ -405,8 +405,8 @@ class SetLedger:
 
     def lock(self, lost: LockHolder | None = None) -> LockHolder | None:
         log = self.log
-        is_ours = log.dialect.try_consumer_lock(log.connection, log.table, self.consumer)
-        holder = log.dialect.consumer_holder(log.connection, log.table, self.consumer)
+        is_ours = log.try_consumer_lock(self.consumer)
+        holder = log.consumer_holder(self.consumer)
         log.commit()  # from here on the session writes
         if not is_ours and holder is not None and holder == lost:
             raise _lost_session(f"consumer {self.consumer!r} of the log {log}", holder)
@@ -534,8 +534,8 @@ def ledger_of(
 def is_at_work(log: OpenLog, consumer: str) -> bool:
     """Return True if a session works as this consumer, empty = as the publisher."""
     if consumer:
-        return log.dialect.is_consumer_locked(log.connection, log.table, consumer)
-    return log.dialect.is_locked(log.connection, log.table)
+        return log.is_consumer_locked(consumer)
+    return log.is_locked()
 
 
 def letter_of(ledger: Ledger, record_id: int, status: str) -> str:

@@ -46,8 +46,10 @@ from eventlog.sql.epoch import (
     write_epoch,
 )
 from eventlog.sql.internal_tables import next_number
-from eventlog.sql.log_table import LogTable, locate_log
-from eventlog.sql.open_log import OpenDatabase, OpenLog
+from eventlog.sql.locate import locate_log
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.open_database import OpenDatabase
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.record_ids import next_given
 from eventlog.sql.rights import Addition, Purpose
 from eventlog.sql.rows import read_sendings, refuse_large_ids
@@ -76,13 +78,13 @@ def open_context(
     """
     with open_unlocked(config, counters) as context:
         context.log.check_rights(purpose or context.ledger.purpose, *additions_of(config))
-        if why := context.log.dialect.read_only(context.log.connection):
+        if why := context.log.db.read_only():
             place = describe(connection_url(config.database))
             raise DatabaseError(
                 f"{place} cannot be published from, since rows are marked: {why}; {TO_THE_PRIMARY}"
             )
-        context.log.dialect.begin_publishing(context.log.connection)
-        server = context.log.dialect.server_parts(context.log.connection, context.log.table)
+        context.log.db.begin_publishing()
+        server = context.log.server_parts()
         used = used or Used()
         used.holder = context.ledger.lock(used.holder)
         refuse_pooling(
@@ -109,7 +111,7 @@ def open_to_publish(
         def owner() -> Owner:
             reader = f"/{context.ledger.consumer}" if context.ledger.consumer else ""
             name = f"the log {log}{reader} in {describe(connection_url(config.database))}"
-            return Owner(log.dialect.identity(log.connection, log.table) + reader, name)
+            return Owner(log.identity() + reader, name)
 
         # The newest number is found by drawing one more, which is left out; a publisher has the
         # right to draw.
@@ -138,8 +140,9 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
     url = connection_url(config.database)
     dialect = dialect_of(url)
     with as_database_errors(engine := connect(url)), engine.connect() as connection:
-        log = find_log(OpenDatabase(connection, dialect), config)
-        options = publisher_options(config, dialect.current_user(connection), dialect.fold_name)
+        db = dialect.open(connection)
+        log = find_log(db, config)
+        options = publisher_options(config, db.current_user(), dialect.fold_name)
         ledger = ledger_of(
             log,
             config.of_log.consumer,
@@ -281,7 +284,7 @@ def find_log(db: OpenDatabase, config: Config, *, has_companions: bool = True) -
     """
     settings = config.publisher
     table = locate_log(
-        *db,
+        db,
         name=config.database.log_table,
         schema=config.database.schema_name,
         layout=settings.layout,
@@ -290,7 +293,7 @@ def find_log(db: OpenDatabase, config: Config, *, has_companions: bool = True) -
         sequence=config.database.record_id_sequence,
         has_companions=has_companions,
     )
-    return OpenLog(*db, table)
+    return db.log(table)
 
 
 # --- the options ----------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ class Published:
         if now < self.checked + _INTERVAL:
             return None
         self.checked = now
-        following = log.dialect.next_record_id(log.connection, log.table)
+        following = log.next_record_id()
         return (
             None if following is None or following > self.highest else lies_behind(following, self)
         )

@@ -78,9 +78,7 @@ def is_still_valid(context: Context, writers: Writers) -> bool:
     """Return True if all of ``writers`` are still open, so that the rows read until now lack
     nothing of theirs.
     """
-    return writers is not None and (
-        not writers or context.log.dialect.are_open(context.log.connection, writers)
-    )
+    return writers is not None and (not writers or context.log.db.are_open(writers))
 
 
 # --- a window -------------------------------------------------------------------------------------
@@ -468,9 +466,7 @@ def read_due_window(
     reader = WindowReader(context, in_flight, parked)
     rest: DueScan | None = None
     with closing(
-        context.log.dialect.due_chunks(
-            context.log.connection,
-            context.log.table,
+        context.log.due_chunks(
             due.until,
             due.after,
             options.leave_user,

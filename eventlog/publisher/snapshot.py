@@ -48,6 +48,7 @@ from eventlog.publisher.session import Session, begin_flight
 from eventlog.publisher.sinks import Sink
 from eventlog.sql.consumers import write_loaded
 from eventlog.sql.rows import add_object_errors
+from eventlog.sql.triggers import triggers_of
 from eventlog.sql.windows import Selection
 
 _log = logging.getLogger("eventlog.publisher")
@@ -169,7 +170,7 @@ def _keys_of_other_names(context: Context, loading: Loading) -> dict[str, str]:
         )
         loading.position, loading.objects = None, 0
     reasons = {}
-    triggers = context.log.dialect.triggers
+    triggers = triggers_of(context.log.dialect)
     recorded = triggers.recorded_keys(context.log.connection, context.log.table, context.captured)
     for name, logged in recorded.items():
         found = context.catalog.log_name(name)
@@ -269,14 +270,16 @@ def _keys(context: Context, loading: Loading, object_class: ObjectClass) -> Sequ
             :_MOST_KEYS
         ]
     selection = Selection(object_class.name, EventType.INSERT_ROW_QUERY_BACK)
-    walk = dialect.start_walk(
-        conn, context.log.table, context.catalog.schema, object_class, selection
+    walk = (
+        dialect.open(conn)
+        .log(context.log.table)
+        .start_walk(context.catalog.schema, object_class, selection)
     )
     if loading.position is None:
-        loading.expected = dialect.estimate(conn, walk, None)
+        loading.expected = dialect.open(conn).log(walk.log).estimate(walk, None)
         about = number_of(loading.expected, "object")
         _log.info("the snapshot reads class %s, of about %s", object_class.name, about)
-    return dialect.keys_behind(conn, walk, loading.position, _MOST_KEYS)
+    return dialect.open(conn).log(walk.log).keys_behind(walk, loading.position, _MOST_KEYS)
 
 
 def _build(

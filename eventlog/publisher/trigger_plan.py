@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 from eventlog.config.load import Config
@@ -21,9 +20,11 @@ from eventlog.publisher.configured_classes import (
 )
 from eventlog.publisher.open_context import find_log
 from eventlog.sql.connection import as_database_errors
-from eventlog.sql.log_table import LogTable, new_log, split_name
-from eventlog.sql.open_log import OpenDatabase, OpenLog
-from eventlog.sql.triggers import TriggerPlan, of_missing_log
+from eventlog.sql.locate import new_log
+from eventlog.sql.log_table import LogTable, split_name
+from eventlog.sql.open_database import OpenDatabase
+from eventlog.sql.open_log import OpenLog
+from eventlog.sql.triggers import TriggerPlan, of_missing_log, triggers_of
 from eventlog.sql.triggers.declared import declared_triggers
 from eventlog.sql.triggers.watch import WatchedTable
 
@@ -48,7 +49,7 @@ def _declared(log: LogTable, config: Config, database: Database) -> _Declared:
 
 
 def _reflected(db: OpenDatabase, config: Config) -> Database:
-    return db.dialect.reflect(db.connection, class_schema(config))
+    return db.reflect(class_schema(config))
 
 
 def planned_triggers(db: OpenDatabase, config: Config) -> TriggerPlan:
@@ -61,7 +62,7 @@ def planned_triggers(db: OpenDatabase, config: Config) -> TriggerPlan:
 def refused_watches(log: OpenLog, config: Config) -> tuple[str, ...]:
     """Return the errors of watches that no user can follow: their tables or columns are missing."""
     declared = _declared(log.table, config, _reflected(log.db, config))
-    reflect = partial(log.dialect.reflect, log.connection)
+    reflect = log.db.reflect
     return declared_triggers(
         declared.database, declared.catalog, declared.watches, reflect, declared.refused
     ).refusals
@@ -72,7 +73,7 @@ def plan_triggers(log: OpenLog, config: Config) -> tuple[TriggerPlan, Catalog]:
     _, database, catalog, watches, refused = declared = _declared(
         log.table, config, _reflected(log.db, config)
     )
-    planned = log.dialect.triggers.plan(
+    planned = triggers_of(log.dialect).plan(
         log.connection, database, catalog, log.table, watches, refused
     )
     return _with_warnings(planned, declared, config), catalog
@@ -80,7 +81,7 @@ def plan_triggers(log: OpenLog, config: Config) -> tuple[TriggerPlan, Catalog]:
 
 def plan_for_new_log(db: OpenDatabase, config: Config) -> tuple[TriggerPlan, Catalog]:
     """Return the plan for the triggers of a log that does not exist yet, and the classes."""
-    database, triggers = _reflected(db, config), db.dialect.triggers
+    database, triggers = _reflected(db, config), triggers_of(db.dialect)
     schema, name = split_name(config.database.log_table)
     schema = schema or config.database.schema_name or database.schema
     log = new_log(db.dialect, schema, name)
@@ -173,7 +174,7 @@ def unlike_recorded(log: OpenLog, config: Config) -> tuple[str, ...]:
     _, database, catalog, watches, refused = _declared(
         log.table, config, _reflected(log.db, config)
     )
-    return log.dialect.triggers.unlike_recorded(
+    return triggers_of(log.dialect).unlike_recorded(
         log.connection, database, catalog, log.table, watches, refused
     )
 

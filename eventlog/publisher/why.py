@@ -50,7 +50,7 @@ def why(config: Config, text: str, compare: Compare) -> list[Why]:
     ``open_unlocked``.
     """
     with open_unlocked(config, Counters()) as context, as_database_errors(context.log.connection):
-        context.log.dialect.begin_reading(context.log.connection, _SECONDS)
+        context.log.db.begin_reading(_SECONDS)
         context.ledger.recover()
         objects = _objects(context.catalog, text)
         answers = []
@@ -156,7 +156,7 @@ def _without_row(
     """Say what may be why the log has no row of an object."""
     cls, key = object_id
     conn = context.log.connection
-    there = context.log.dialect.query_back(conn, context.catalog.schema, cls, [key], ())
+    there = context.log.db.on(conn).query_back(context.catalog.schema, cls, [key], ())
     if key not in there:
         yield "the table has no such object now"
     try:

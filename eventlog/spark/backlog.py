@@ -390,13 +390,13 @@ def _convert(
             **context.log.dialect.snapshot_options
         )
         stack.enter_context(as_database_errors(holder))
-        snapshot = context.log.dialect.export_snapshot(holder)
+        snapshot = context.log.db.on(holder).export_snapshot()
         parts = tuple(waiting_parts(context, holder, request.partition_rows, cores))
         rows = sum(part.rows for part in parts)
         flights, _ = read_recorded(context.log.on(holder))
         extent = extent_of(context, holder)
         spark = session()
-        database = context.log.dialect.reflect(holder, class_schema(config))
+        database = context.log.db.on(holder).reflect(class_schema(config))
         config = with_tables(config, database, context.log.table)
         job = Job(
             name=uuid.uuid4().hex[:12],

@@ -54,7 +54,8 @@ from eventlog.sql.connection import (
 )
 from eventlog.sql.epoch import differing, read_epoch, read_removed
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.open_log import OpenDatabase, OpenLog
+from eventlog.sql.open_database import OpenDatabase
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.open_writers import Looks
 from eventlog.sql.record_ranges import count_rows, shown_ranges
 from eventlog.sql.rights import Purpose
@@ -217,10 +218,11 @@ class _Kept:
     def __init__(self, file: str | None) -> None:
         self.file, self.pid, self.used = file, os.getpid(), monotonic()
         url = connection_url(read_config(file).database)
-        self.dialect, self.engine = dialect_of(url), connect(url)
+        self.engine = connect(url)
         with as_database_errors(self.engine):
             self.connection = self.engine.connect()
-            self.dialect.begin_publishing(self.connection)
+            self.db = dialect_of(url).open(self.connection)
+            self.db.begin_publishing()
             self.connection.commit()
 
     def serves(self, file: str | None) -> bool:
@@ -260,7 +262,7 @@ def kept_connection(file: str | None) -> Iterator[OpenDatabase]:
     kept = _kept[0]
     try:
         with as_database_errors(kept.connection):
-            yield OpenDatabase(kept.connection, kept.dialect)
+            yield kept.db
             kept.connection.rollback()
     except BaseException:
         forget_connection()
@@ -334,7 +336,7 @@ class ChangeLog:
         dialect, engine = dialect_of(url), connect(url)
         with ExitStack() as stack, as_database_errors(engine):
             conn = stack.enter_context(engine.connect())
-            log = find_log(OpenDatabase(conn, dialect), config)
+            log = find_log(dialect.open(conn), config)
             self.looks = Looks()
             self.unused = RecordSet()
             if self.consumer is None:
@@ -354,10 +356,10 @@ class ChangeLog:
                 f"the changes of the log {log} cannot be read here, where nobody tells who is "
                 "writing it: the server is a standby; read from its primary"
             )
-        log.dialect.begin_publishing(log.connection)
+        log.db.begin_publishing()
         log.check_rights(Purpose.STREAM)
         line = read_epoch(log)
-        if reasons := differing(line.server, log.dialect.server_parts(log.connection, log.table)):
+        if reasons := differing(line.server, log.server_parts()):
             raise OtherEpoch(
                 f"the log {log} may have been put back to an earlier state: {'; '.join(reasons)}; "
                 "its publisher, or a consumer of it, has to note that first"
@@ -368,12 +370,10 @@ class ChangeLog:
         ledger = SetLedger(log, consumer, _BEGINS.get(self.starting, self.starting))
         ledger.check_possible()
         log.check_rights(Purpose.CONSUMER)
-        log.dialect.begin_publishing(log.connection)
-        server = log.dialect.server_parts(log.connection, log.table)
+        log.db.begin_publishing()
+        server = log.server_parts()
         ledger.lock()
-        options = publisher_options(
-            config, log.dialect.current_user(log.connection), log.dialect.fold_name
-        )
+        options = publisher_options(config, log.db.current_user(), log.dialect.fold_name)
         context = Context(log, _NO_CLASSES, options, NoWriter(), Counters(), ledger)
         self.epoch = settle_epoch(context, server)
         line = consumers.read_consumer(log, consumer)
@@ -402,20 +402,14 @@ class ChangeLog:
 
     def _read_classes(self, log: OpenLog) -> None:
         # Before the classes are read, so that a change in between is seen the next time.
-        known = (
-            None
-            if self._classes is None
-            else log.dialect.fingerprint(log.connection, self._classes[1])
-        )
+        known = None if self._classes is None else log.db.fingerprint(self._classes[1])
         if known is not None and known == self._fingerprint:
             return
         assert self._config is not None
-        database = log.dialect.reflect(log.connection, class_schema(self._config))
+        database = log.db.reflect(class_schema(self._config))
         declared = declared_tables(self._config, database, log.table)
         declared = declared._replace(config=without_settings_of_others(declared.config))
-        options = publisher_options(
-            self._config, log.dialect.current_user(log.connection), log.dialect.fold_name
-        )
+        options = publisher_options(self._config, log.db.current_user(), log.dialect.fold_name)
         # As for every consumer, no changes are loopback unless a user is named
         # (spec/event-log.md 13.5).
         if self._config.publisher.driver_user is None:
@@ -449,7 +443,7 @@ class ChangeLog:
             absent.discard(done.spans)
             if removed:
                 absent.discard(shown_ranges(log, [(1, removed)]))
-            log.dialect.make_durable(log.connection)
+            log.db.make_durable()
             return Offset(self.epoch, done, None, absent, self.begun)
 
     def _first_set(self, log: OpenLog) -> RecordSet:
@@ -512,7 +506,7 @@ class ChangeLog:
                 done = start.done.copy()
                 done.add(rows)
                 # A crash of the server takes back nothing that a batch has.
-                log.dialect.make_durable(log.connection)
+                log.db.make_durable()
                 absent = start.absent.copy()
                 absent.discard(done.spans)
                 return Offset(self.epoch, done, number, absent, self.begun)
@@ -596,9 +590,7 @@ class ChangeLog:
             first, last = rows[0][0], rows[-1][1]
             cuts = [(first, last)]
             if length(rows) > most_rows:
-                found = log.dialect.log_parts(
-                    log.connection, log.table, None, first, last, most_rows, 1
-                )
+                found = log.log_parts(None, first, last, most_rows, 1)
                 begins = [first, *(part.first for part in found[1:])]
                 cuts = list(zip(begins, [*(begin - 1 for begin in begins[1:]), last], strict=True))
             parts = [(cut, count_rows(log, within(rows, *cut))[0]) for cut in cuts]

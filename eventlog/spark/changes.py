@@ -56,7 +56,6 @@ from eventlog.spark.change_parts import Folding, groups_of_part
 from eventlog.spark.change_rows import Rows, columns_of, schema_of
 from eventlog.spark.log_source import PARTITION_ROWS, for_catalogue, of_source, options_for
 from eventlog.spark.tasks import tune_collector
-from eventlog.sql.open_log import OpenLog
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -235,7 +234,7 @@ def _read(
     settings = classes.options
     how = Folding(settings.fold_distance, settings.fold_span, task.rows[0][0], task.rows[-1][1])
     with kept_connection(options.config) as db:
-        log = OpenLog(*db, classes.log)
+        log = db.log(classes.log)
         reader = RowReader(log, classes, catalog, task.rows, task.part, with_origins=True)
 
         has_read_back = False
@@ -245,9 +244,7 @@ def _read(
         ) -> Mapping[str, CurrentRow]:
             nonlocal has_read_back
             has_read_back = True
-            return log.dialect.query_back(
-                log.connection, catalog.schema, object_class, keys, attributes
-            )
+            return log.db.query_back(catalog.schema, object_class, keys, attributes)
 
         for folded in groups_of_part(reader, task.part, how):
             groups = folded
@@ -268,7 +265,7 @@ def _read(
                 yield from rows.batches(events, reader.origins or {})
         check_counted(reader.counted, task.count, task.part)
         if has_read_back:  # values that nobody has waited for yet, unlike the rows of the batch
-            log.dialect.make_durable(log.connection)
+            log.db.make_durable()
             log.commit()
 
 

@@ -72,7 +72,7 @@ class ClassSource:
         url, catalog = connection_url(self.config.database), self._catalog
         with as_database_errors(engine := connect(url)), engine.connect() as connection:
             # Before the classes are read, so that a change in between is seen the next time.
-            known = dialect_of(url).fingerprint(connection, catalog) if catalog else None
+            known = dialect_of(url).open(connection).fingerprint(catalog) if catalog else None
         if known is not None and known == self._fingerprint:
             return False
         before = self.columns
@@ -107,19 +107,15 @@ class ClassSource:
         Raises DatabaseError, also if the columns change meanwhile; BadValue.
         """
         with open_unlocked(self.config, Counters()) as context:
-            context.log.dialect.begin_publishing(context.log.connection)
+            context.log.db.begin_publishing()
             object_class = _class_named(context, self.class_name)
-            walk = context.log.dialect.start_walk(
-                context.log.connection,
-                context.log.table,
+            walk = context.log.start_walk(
                 context.catalog.schema,
                 object_class,
                 Selection(object_class.name, EventType.INSERT_ROW_QUERY_BACK),
             )
             position = None
-            while keys := context.log.dialect.keys_behind(
-                context.log.connection, walk, position, _READ_AT_ONCE
-            ):
+            while keys := context.log.keys_behind(walk, position, _READ_AT_ONCE):
                 rows = list(self._rows_now(context, object_class, keys).values())
                 context.log.commit()
                 yield pa.RecordBatch.from_struct_array(
@@ -127,7 +123,7 @@ class ClassSource:
                 )
                 position = keys[-1]
             # A crash of the server must not take back what the copy has.
-            context.log.dialect.make_durable(context.log.connection)
+            context.log.db.make_durable()
             context.log.commit()
         if self.look():
             raise DatabaseError(
@@ -202,7 +198,7 @@ class ClassSource:
         if not rows:
             return {}
         with open_unlocked(self.config, Counters()) as context:
-            context.log.dialect.begin_publishing(context.log.connection)
+            context.log.db.begin_publishing()
             object_class = _class_named(context, self.class_name)
             keys = list(dict.fromkeys(_canonical(object_class, dict(row["key"])) for row in rows))
             found: dict[str, Row] = {}
@@ -210,7 +206,7 @@ class ClassSource:
                 chunk = keys[place : place + _READ_AT_ONCE]
                 found |= self._rows_now(context, object_class, chunk)
                 context.log.commit()
-            context.log.dialect.make_durable(context.log.connection)
+            context.log.db.make_durable()
             context.log.commit()
         return {tuple(row[name] for name in self.columns.key): row for row in found.values()}
 

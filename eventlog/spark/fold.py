@@ -65,7 +65,7 @@ from eventlog.spark.job import (
 )
 from eventlog.spark.output import output_format
 from eventlog.spark.tasks import task_numbers, tune_collector
-from eventlog.sql.dialect import Part
+from eventlog.sql.parts import LogPart
 from eventlog.sql.windows import Window, counted_rows
 
 # --- read a part ----------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class _Part:
         window = Window(self._range.first, self._range.last, None)
         read = 0
         for rows in self._range.only_own(
-            context.log.dialect.read_fields(context.log.connection, log, window, fields)
+            context.log.dialect.open(context.log.connection).log(log).read_fields(window, fields)
         ):
             read += len(rows)
             if needs_rows:
@@ -177,7 +177,7 @@ class Boundary:
     sides are too far apart to fold.
     """
 
-    def __init__(self, part: Part, fold_distance: int, fold_span: int) -> None:
+    def __init__(self, part: LogPart, fold_distance: int, fold_span: int) -> None:
         self.rows: list[CheckedRow] = []
         self._distances, self._reach = (fold_distance, fold_span), reach(fold_distance)
         self._before, self._last = part.first - 1, part.last

@@ -213,7 +213,7 @@ def hold_rows(
         return
     log = context.log
     with _committed(context):
-        if not log.dialect.holds_lock(log.connection, log.table):
+        if not log.holds_lock():
             raise DatabaseAway(
                 f"the lock of the log {log} is lost: nothing counts; run the same command again"
             )
@@ -394,7 +394,7 @@ def _mark_rows(
 
     def still_locked() -> None:
         with one_at_a_time, _committed(context) as connection:
-            held = context.log.dialect.holds_lock(connection, context.log.table)
+            held = context.log.on(connection).holds_lock()
         if not held:
             raise DatabaseAway(f"the lock of the log {context.log} is lost")
 

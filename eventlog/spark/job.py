@@ -33,8 +33,7 @@ from eventlog.qlik.sequence import WriterState
 from eventlog.spark.directory import TEMPORARY, Directory
 from eventlog.spark.log_source import LogLocation, worker_url
 from eventlog.sql.connection import as_database_errors, connect, dialect_of
-from eventlog.sql.dialect import Part
-from eventlog.sql.open_log import OpenLog
+from eventlog.sql.parts import LogPart
 
 # --- numbering ------------------------------------------------------------------------------------
 
@@ -118,7 +117,7 @@ class Job:
     database: Database
     tables: tuple[str, ...] | None
     options: PublisherOptions
-    parts: tuple[Part, ...]
+    parts: tuple[LogPart, ...]
     """The ranges of record_ids, ascending. Output part ``n`` holds the events whose first row is in
     ``parts[n - 1]``.
     """
@@ -163,8 +162,9 @@ def snapshot_context(job: Job) -> Iterator[Context]:
     with connect(url).connect() as connection:
         conn: Connection = connection.execution_options(**dialect.snapshot_options)
         with as_database_errors(conn):
-            dialect.join_snapshot(conn, job.snapshot)
-            log = OpenLog(conn, dialect, job.place.log)
+            db = dialect.open(conn)
+            db.join_snapshot(job.snapshot)
+            log = db.log(job.place.log)
             yield Context(log, catalog(job), job.options, _NO_WRITER, Counters(), ledger_of(log))
 
 

@@ -30,8 +30,8 @@ from eventlog.errors import ConfigError
 from eventlog.files.text import read_secret
 from eventlog.model import LogRow, is_status
 from eventlog.sql.connection import connect, dialect_of, parse_url
-from eventlog.sql.log_table import LogTable, locate_log
-from eventlog.sql.open_log import OpenLog
+from eventlog.sql.locate import locate_log
+from eventlog.sql.log_table import LogTable
 from eventlog.sql.rights import Purpose
 from eventlog.sql.rows import refuse_large_ids
 
@@ -232,6 +232,7 @@ class _LogReader(DataSourceReader):
         dialect = dialect_of(url)
         with connect(url).connect() as opened:
             conn = opened.execution_options(**dialect.snapshot_options)
+            db = dialect.open(conn)
             if "snapshot" in self.options:
                 if not dialect.shares_snapshots:
                     raise ConfigError(
@@ -239,20 +240,19 @@ class _LogReader(DataSourceReader):
                         "snapshot out; what is committed after the partitions were made is not "
                         "read in any case"
                     )
-                dialect.join_snapshot(conn, self.options["snapshot"])
+                db.join_snapshot(self.options["snapshot"])
             table = locate_log(
-                conn,
-                dialect,
+                db,
                 name=self.options.get("log_table", "eventlog"),
                 schema=self.options.get("schema_name"),
                 layout=self.options.get("layout", "2.x"),
                 column_sort=self.options.get("column_sort", "bytes"),
             )
-            log = OpenLog(conn, dialect, table)
+            log = db.log(table)
             log.check_rights(Purpose.STREAM)
             refuse_large_ids(log)
             rows = self._integer("partition_rows", PARTITION_ROWS)
-            parts = dialect.log_parts(conn, table, self.status, self.first, self.last, rows, 1)
+            parts = log.log_parts(self.status, self.first, self.last, rows, 1)
         # Only the partitions bring the findings of this process to the workers.
         place = LogLocation(self.options.get("url", ""), self.options.get("url_file"), table)
         return [InputPartition((place, self.status, part)) for part in parts] or [

@@ -31,7 +31,7 @@ from eventlog.spark.job import COMPRESSION
 from eventlog.spark.log_source import LAST_ID, LogLocation
 from eventlog.spark.session import SparkFailed, as_spark_failed, cores_of
 from eventlog.sql.connection import as_database_errors
-from eventlog.sql.dialect import Part
+from eventlog.sql.parts import LogPart
 from eventlog.xds.writer import write_outgoing
 
 # --- what it would take ---------------------------------------------------------------------------
@@ -45,13 +45,11 @@ DELETE_SECONDS_A_ROW = 0.56e-6
 
 def waiting_parts(
     context: Context, connection: Connection, partition_rows: int, cores: int
-) -> list[Part]:
+) -> list[LogPart]:
     """Return the parts into which a job divides the rows N, of at most so many rows each: a
     multiple of two for each core, if that is worth it.
     """
-    return context.log.dialect.log_parts(
-        connection, context.log.table, Status.NEW, 1, LAST_ID, partition_rows, 2 * cores
-    )
+    return context.log.on(connection).log_parts(Status.NEW, 1, LAST_ID, partition_rows, 2 * cores)
 
 
 @dataclass(frozen=True, slots=True)

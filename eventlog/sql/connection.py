@@ -40,6 +40,7 @@ from eventlog.sql import embedded
 from eventlog.sql.database import CHANGING_POOL, WRITES
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import INSUFFICIENT_PRIVILEGE
+from eventlog.sql.open_database import OpenDatabase
 
 SUPPORTED: Final = ("postgresql", "oracle", "sqlite", "mariadb", "mysql")
 """The databases, by the names of their packages below ``eventlog.sql.dialects``."""
@@ -60,6 +61,11 @@ def load_dialect(name: str) -> Dialect:
         raise ConfigError(f"database {name!r} is not supported: use one of {', '.join(SUPPORTED)}")
     dialect: Dialect = import_module(f"eventlog.sql.dialects.{known}").DIALECT
     return dialect
+
+
+def open_database(conn: Connection) -> OpenDatabase:
+    """Return the database of a connection."""
+    return load_dialect(conn.dialect.name).open(conn)
 
 
 def dialect_of(url: str | URL) -> Dialect:
@@ -420,18 +426,18 @@ def is_pooled(conn: Connection, dialect: Dialect) -> bool:
     released, or lends this one another session from then on. A direct connection to the database
     does neither.
     """
-    session = dialect.session_id(conn)
+    session = dialect.open(conn).session_id()
     conn.commit()
     try:
         with as_database_errors(conn), conn.engine.connect() as other:
-            if dialect.session_id(other) == session:
+            if dialect.open(other).session_id() == session:
                 return True
-            pooled = dialect.session_id(conn) != session
+            pooled = dialect.open(conn).session_id() != session
     except DatabaseError:
         if conn.invalidated:  # this connection itself is lost
             raise
         # The server accepts no second connection, so only this one's session can be compared.
-        pooled = dialect.session_id(conn) != session
+        pooled = dialect.open(conn).session_id() != session
     conn.commit()
     return pooled
 

@@ -287,7 +287,7 @@ def done_by_consumers(log: OpenLog) -> dict[str, RecordSet]:
     """
     if not has_table(log):
         return {}
-    log.dialect.lock_removing(log.connection, log.table)
+    log.lock_removing()
     done: dict[str, RecordSet] = {}
     for line in read_consumers(log):
         line.done.discard(line.requeued.rows)
@@ -323,7 +323,7 @@ def register(log: OpenLog, name: str, begins: str) -> None:
     ``begins`` is now, first, snapshot or a record_id. Raises ConfigError for a record_id that was
     removed, or that lies above the next one.
     """
-    log.dialect.lock_registering(log.connection, log.table)
+    log.lock_registering()
     for former in read_entries(log, EntryKind.DONE, name):  # its row was deleted by hand
         delete_entry(log, EntryKind.DONE, former.number)
     table = _consumers(log.table)
@@ -593,7 +593,7 @@ def requeue_for(
         refused.update(part.refused)
     asked = sorted(again)
     if asked and not dry:
-        log.dialect.lock_registering(log.connection, log.table)
+        log.lock_registering()
         asked = _present(log, asked)
     if asked and not dry:
         ask_again(log, line.name, to_ranges(asked))
@@ -634,7 +634,7 @@ def count_rows(log: OpenLog, window: Window) -> int:
     """Return the number of rows of a window."""
     undone = log.dialect.window_statement(log.table, window, ("record_id",))
     counted = f"SELECT COUNT(*) FROM ({undone}) AS undone"  # noqa: S608 - a statement of the dialect
-    ((rows,),) = log.dialect.fetch(log.connection, counted, log.dialect.window_parameters(window))
+    ((rows,),) = log.db.fetch(counted, log.dialect.window_parameters(window))
     return int(rows)
 
 

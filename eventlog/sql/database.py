@@ -1,14 +1,12 @@
 # ruff: noqa: B027 - what most databases leave empty
-"""The differences between databases as such: sessions, names, values, the catalogue, the tables of
-a log, and its lock.
-
-``Dialect`` adds the operations on an existing log.
+"""The differences between databases as such, as text and types: how to connect, names, values, the
+tables of a log. ``Dialect`` adds the statements of an existing log.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -18,17 +16,14 @@ import sqlalchemy as sa
 from sqlalchemy import URL, Connection, PoolProxiedConnection
 from sqlalchemy.types import TypeEngine
 
-from eventlog.core.catalog import Catalog, Column, Database
+from eventlog.core.catalog import Column
 from eventlog.core.values import Kind
 from eventlog.errors import ConfigError
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.rights import Part, Right, Rights, name_of
+from eventlog.sql.rights import Part, Right
 from eventlog.sql.statements import (
-    fetch,
-    fetch_chunks,
     qualified,
     quote_identifier,
-    run_as_it_stands,
 )
 
 WRITES: Final = "eventlog_writes"
@@ -41,6 +36,16 @@ CHANGING_POOL: Final = (
     "publisher away would not hold; connect to the database itself, or to a pool in session mode"
 )
 """The pool through which the log cannot be reached, and the way out."""
+
+Answer = Iterable[Sequence[Any]]
+"""The rows of an answer. Their fields and the order of these are the same for all databases;
+``doctor.sql`` names them.
+"""
+
+AnswerFunction = Callable[..., Answer]
+"""A function that answers a question. It takes the connection, and by name ``log`` and the
+arguments of the question.
+"""
 
 CAPABILITIES: Final[Mapping[str, str]] = {
     "server": "the database is a server, not a file",
@@ -286,38 +291,6 @@ class SqlDatabase(ABC):
         """Return True if another error of the driver is worth trying again."""
         return False
 
-    def begin_publishing(self, conn: Connection) -> None:
-        """Set up a publisher's session beyond others, such as a time-out for a silent server."""
-
-    def make_durable(self, conn: Connection) -> None:
-        """Make the end of this transaction wait until no crash of the server can take back what it
-        has read. For a session after ``begin_publishing``.
-        """
-
-    def read_only(self, conn: Connection) -> str | None:
-        """Return why this session cannot write, whatever its rights, in words; None if it can."""
-        return None
-
-    @abstractmethod
-    def begin_reading(self, conn: Connection, seconds: int) -> None:
-        """Make the beginning transaction see one moment, change nothing, and bound the time of its
-        statements.
-        """
-
-    @abstractmethod
-    def session_id(self, conn: Connection) -> str:
-        """Return a text that no other session has at the same time."""
-
-    def current_user(self, conn: Connection) -> str:
-        """Return the user that triggers log as perpetrator, the empty text if they log none."""
-        return ""
-
-    def local_time(self, conn: Connection) -> datetime:
-        """Return the local time of the server, in its own zone rather than the session's."""
-        return conn.execute(
-            sa.select(sa.literal_column(self.local_now, sa.TIMESTAMP()))
-        ).scalar_one()
-
     # Names and values
 
     def quote(self, name: str) -> str:
@@ -347,128 +320,12 @@ class SqlDatabase(ABC):
         ``ref`` is SQL of the column reference.
         """
 
-    # The catalogue
-
-    @abstractmethod
-    def reflect(self, conn: Connection, schema: str | None) -> Database:
-        """Return the tables and views of one schema, None = the connection's current one.
-
-        A foreign key to a table of another schema names it ``schema.table``. Raises DatabaseError
-        if the schema does not exist.
-        """
-
-    def fingerprint(self, conn: Connection, catalog: Catalog) -> str | None:
-        """Return a text that changes when a column of the catalogue's tables is added, dropped,
-        renamed or retyped.
-
-        It takes one quick statement. None = reflect the tables to see changes.
-        """
-        return None
-
-    # Running statements
-
-    def fetch(
-        self, conn: Connection, statement: str, parameters: Mapping[str, object]
-    ) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement as the driver makes them."""
-        return fetch(conn, statement, parameters)
-
-    def fetch_chunks(
-        self, conn: Connection, statement: str, parameters: Mapping[str, object], size: int
-    ) -> Generator[list[tuple[Any, ...]], None, None]:
-        """Yield the rows of a statement, all of one snapshot, in lists of ``size``; the last list
-        may be shorter.
-        """
-        return fetch_chunks(conn, statement, parameters, size)
-
-    # One publisher for each log (spec/event-log.md 12)
-
-    @abstractmethod
-    def try_lock(self, conn: Connection, log: LogTable) -> bool:
-        """Lock the log for this session; True if it holds the lock now. The lock ends with the
-        session, not the transaction.
-        """
-
-    def claim(self, conn: Connection, log: LogTable) -> bool:
-        """Return True if the lock that this session has taken keeps all others away.
-
-        A database whose locks lie outside of it looks for a lock in another place, and notes the
-        place of this one in the line of the epoch.
-        """
-        return True
-
-    def is_locked(self, conn: Connection, log: LogTable) -> bool:
-        """Return True if any session has locked the log.
-
-        A database that cannot tell takes the lock for a moment.
-        """
-        if self.holds_lock(conn, log) or not self.try_lock(conn, log):
-            return True
-        self.unlock(conn, log)
-        return False
-
-    def lock_holder(self, conn: Connection, log: LogTable) -> LockHolder | None:
-        """Return the session that has locked the log, None if there is none or it is not told."""
-        return None
-
-    @abstractmethod
-    def holds_lock(self, conn: Connection, log: LogTable) -> bool:
-        """Return True if this session has locked the log."""
-
-    @abstractmethod
-    def unlock(self, conn: Connection, log: LogTable) -> None:
-        """Release the log if this session has locked it."""
-
-    # Consumers of a log (spec/event-log.md 13.4)
-
-    def try_consumer_lock(self, conn: Connection, log: LogTable, consumer: str) -> bool:
-        """Lock a consumer for this session; True if it holds the lock now.
-
-        The lock ends with the session.
-        """
-        return False
-
-    def is_consumer_locked(self, conn: Connection, log: LogTable, consumer: str) -> bool:
-        """Return True if any session has locked the consumer."""
-        return False
-
-    def consumer_holder(self, conn: Connection, log: LogTable, consumer: str) -> LockHolder | None:
-        """Return the session that has locked a consumer, as ``lock_holder`` does."""
-        return None
-
-    def lock_registering(self, conn: Connection, log: LogTable) -> None:
-        """Wait for the transactions that remove rows of the log, and keep others away to the end of
-        this one.
-        """
-
-    def lock_removing(self, conn: Connection, log: LogTable) -> None:
-        """Wait for a transaction that registers a consumer, and keep others away to the end of this
-        one.
-        """
-
     # Rights
 
     drawing: ClassVar[str] = "SELECT"
     """The rights, as in a GRANT, that let a role draw the numbers of deliveries."""
 
-    @abstractmethod
-    def lacking(
-        self, conn: Connection, log: LogTable, needed: Iterable[tuple[Part, Right]]
-    ) -> list[str]:
-        """Return which of these rights on parts of a log this session lacks, in words."""
-
-    def grants(self, conn: Connection, log: LogTable, rights: Rights, user: str) -> list[str]:
-        """Return the statements that grant a quoted user rights on the parts of a log, without
-        ``Part.TABLES``.
-        """
-        return [
-            f"GRANT {self._granted(log, part, wanted)} ON {name} TO {user}"
-            for part, wanted in rights.items()
-            for name in self._granted_on(conn, log, part)
-            if wanted - {Right.LOCK}
-        ]
-
-    def _granted(self, log: LogTable, part: Part, rights: Collection[Right]) -> str:
+    def granted(self, log: LogTable, part: Part, rights: Collection[Right]) -> str:
         """Return rights on a part as a GRANT lists them."""
         if part is Part.NUMBERS:
             return self.drawing
@@ -484,12 +341,6 @@ class SqlDatabase(ABC):
             if right in rights and right is not Right.LOCK
         }
         return ", ".join(words.values())
-
-    def _granted_on(self, conn: Connection, log: LogTable, part: Part) -> Sequence[str]:
-        """Return how a GRANT names a part of a log; empty if there is nothing to grant."""
-        if part in (Part.CLASSES, Part.TABLES, Part.RECORD_IDS):
-            return ()
-        return (self.qualified(log.schema, name_of(log, part)),)
 
     # The parts of a log's tables (spec/triggers.md 7, spec/event-log.md 10). The statements of
     # ``before_...`` and ``after_...`` run beside Alembic's own; the statements of ``drop_...``
@@ -604,33 +455,6 @@ class SqlDatabase(ABC):
         """
         return printed
 
-    def run(self, conn: Connection, statement: str) -> None:
-        """Run a statement by ``run_as_it_stands``.
-
-        Raises DatabaseError for a function or trigger that does not compile.
-        """
-        run_as_it_stands(conn, statement)
-
-    # If DDL is not transactional, a migration that broke off is run again from its beginning.
-
-    def guarded(self, conn: Connection, statement: str) -> str:
-        """Return a statement of Alembic in a form that can be run again on this session."""
-        return statement
-
-    def half_made(self, conn: Connection, log: LogTable) -> bool:
-        """Return True if a table of the log's name is ours, left by a migration that broke off."""
-        return False
-
-    @abstractmethod
-    def next_flight(self, conn: Connection, log: LogTable) -> int:
-        """Return a flight number that was never given before."""
-
-    def draw_flights(self, conn: Connection, log: LogTable, number: int) -> int:
-        """Draw so many flight numbers, at least 1, one after the other, and return the last."""
-        for _ in range(number - 1):
-            self.next_flight(conn, log)
-        return self.next_flight(conn, log)
-
     # The epoch of a log (spec/event-log.md 7.4)
 
     server_sql: ClassVar[str] = "NULL"
@@ -639,21 +463,3 @@ class SqlDatabase(ABC):
     def after_epoch(self, log: LogTable) -> Sequence[str]:
         """Return the statements that make the objects of the table of the epoch."""
         return ()
-
-    def server_parts(self, conn: Connection, log: LogTable) -> Mapping[str, str]:
-        """Return the facts about the server that change if the log's newest rows may be lost, as
-        far as it shows them.
-
-        Each part has its name. A part that this session may not read is left out.
-        """
-        return {}
-
-    def refuse_replaced(self, conn: Connection) -> None:
-        """Raise DatabaseAway if the URL leads to another database than this session's."""
-
-    @abstractmethod
-    def identity(self, conn: Connection, log: LogTable) -> str:
-        """Return a text that no other log has, as far as the database can tell.
-
-        A log that is made anew has another one, too.
-        """

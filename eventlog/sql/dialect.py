@@ -1,45 +1,36 @@
-"""The operations of a log on its database: ``Dialect``, of which each database has a subclass.
+"""A database as text and types: ``Dialect``, of which each database has a subclass. It adds the
+statements of an existing log to ``SqlDatabase``.
 
-Each database is a package with the modules that ``eventlog.sql.dialects`` lists: the dialect and
-its log, sessions, SQL text, the application's objects, triggers. The core asks the dialect and
-never compares its name.
-
-Reading the log is a hot path: rows come as the driver's plain tuples and become LogRow without a
-Python frame (``log_row``), a window is one statement, and the garbage collector is off while a
-window's tuples are made. In return values are bound by the driver's own parameters, and the text of
-each statement is composed here from quoted names.
+Each database is a package with the modules that ``eventlog.sql.dialects`` lists. All other code
+asks the dialect, or what it opens (``OpenDatabase``, ``OpenLog``), and never compares its name. The
+text of each statement is composed of quoted names; values are bound by the driver's own parameters.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from functools import lru_cache
-from itertools import chain
-from operator import itemgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import sqlalchemy as sa
 from sqlalchemy import URL, Connection
 
 from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, ChildTable, Column, ObjectClass
-from eventlog.core.ranges import Ranges, length
 from eventlog.core.values import ColumnType
 from eventlog.errors import BadValue, ConfigError
-from eventlog.model import LogRow, is_status, log_row
-from eventlog.sql.database import SqlDatabase, Wake
+from eventlog.model import LogRow, is_status
+from eventlog.sql.database import AnswerFunction, SqlDatabase, Wake
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import run_many, statements, without_collector
-from eventlog.sql.windows import Batch, DuePlace, NotDue, Queue, Selection, Walk, Window
+from eventlog.sql.parts import LogPart
+from eventlog.sql.statements import statements
+from eventlog.sql.windows import Walk, Window
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from eventlog.sql.doctor import Answer, AnswerFunction
-    from eventlog.sql.triggers import Triggers
+    from eventlog.sql.open_database import OpenDatabase
 
 CurrentRow = dict[str, list[str | None]]
 """The current values by attribute name as log text (spec/triggers.md 6): one for a single-valued
@@ -47,43 +38,6 @@ column, else one for each row.
 """
 
 RowChunks = Generator[list[tuple[Any, ...]], None, None]
-
-_PIECE: Final = 10_000
-"""The number of rows of a piece of a window."""
-_WORTH_IT: Final = 10_000
-"""The number of rows below which dividing a part of the log costs more than it saves."""
-
-
-class Part(NamedTuple):
-    """A range of record_ids, both ends included, and the approximate number of its rows of the
-    wanted status.
-
-    ``ids`` are the record_ids of its rows, if sessions cannot share a snapshot; then ``rows`` is
-    exact. None: all rows that a session in the snapshot sees.
-    """
-
-    first: int
-    last: int
-    rows: int
-    ids: Ranges | None = None
-
-    def only_own(self, pieces: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
-        """Yield the part's own rows from pieces of the rows of its range; the first field of a row
-        is record_id.
-        """
-        if self.ids is None:
-            yield from pieces
-            return
-        ranges = iter(self.ids)
-        first, last = next(ranges, (0, 0))
-        for piece in pieces:
-            own = []
-            for row in piece:
-                while last < row[0] and first:
-                    first, last = next(ranges, (0, 0))
-                if first and first <= row[0]:
-                    own.append(row)
-            yield own
 
 
 class NoSuchValue(Exception):
@@ -96,14 +50,17 @@ def child_of(cls: ObjectClass, attribute: Attribute) -> ChildTable | None:
 
 
 class Dialect(SqlDatabase):
-    """One database, as the core uses it. A database's package overrides what differs.
+    """One database as text and types, without a session; ``open`` gives a session.
 
-    A further database must provide the abstract methods, here and in ``SqlDatabase``;
-    ``StepwiseDialect`` provides some of them. The other methods have an answer that suits most
-    databases.
+    A database's package overrides what differs. A further database must provide the abstract
+    methods, here and in ``SqlDatabase``; ``StepwiseDialect`` provides some of them. The other
+    methods have an answer that suits most databases.
     """
 
-    triggers: Triggers
+    @abstractmethod
+    def open(self, connection: Connection) -> OpenDatabase:
+        """Return the database of a connection."""
+
     answers: ClassVar[Mapping[str, AnswerFunction]] = MappingProxyType({})
     """The questions of ``doctor`` that SQL alone cannot answer, and the functions that do
     (``sql.doctor``).
@@ -199,14 +156,6 @@ class Dialect(SqlDatabase):
         """Return SQL of the approximate number of bytes of a text."""
         return f"LENGTH({text})"
 
-    def choose_plans(self, conn: Connection) -> None:
-        """Tell the database how to plan the log's statements, before it is read or marked."""
-
-    def read_window(self, conn: Connection, log: LogTable, window: Window) -> list[LogRow]:
-        """Return the rows N of a window, in record_id order (spec/event-log.md 8.1)."""
-        statement = self.window_statement(log, window, LogRow._fields)
-        return self.log_rows(conn, statement, self.window_parameters(window))
-
     def window_parameters(self, window: Window) -> Mapping[str, object]:
         """Return the binds of a window's statement."""
         return window.parameters(self.last_record_id)
@@ -218,187 +167,11 @@ class Dialect(SqlDatabase):
             words["letters"] = self.log_statement(log, window.letters)
         return self.log_statement(log, window.statement, **words)
 
-    def read_fields(
-        self, conn: Connection, log: LogTable, window: Window, fields: Sequence[str]
-    ) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield these fields of the rows of a window, as ``window_chunks`` does, in lists of the
-        dialect's own size.
-        """
-        return self.window_chunks(conn, log, window, fields, _PIECE)
-
-    def window_chunks(
-        self, conn: Connection, log: LogTable, window: Window, fields: Sequence[str], size: int
-    ) -> RowChunks:
-        """Yield these fields of the rows of a window by one statement, hence of one snapshot, in
-        lists of ``size``; the last may be shorter.
-
-        With ``Window.value_bytes`` each row has one more field: the number of bytes of the values
-        that it comes without, None if it has them. A reader that stops before the end has to close
-        it.
-        """
-        statement = self.window_statement(log, window, fields)
-        return self._chunks(conn, statement, self.window_parameters(window), size)
-
-    def due_chunks(
-        self,
-        conn: Connection,
-        log: LogTable,
-        until: str,
-        after: DuePlace | None,
-        leave_user: str | None,
-        fields: Sequence[str],
-        size: int,
-        value_bytes: int | None = None,
-    ) -> RowChunks:
-        """Yield these fields of the rows N with an event_time up to ``until``, ordered by that time
-        (NULL first) and record_id.
-
-        ``until`` is a text of the log's clock. The lists are as in ``window_chunks``. ``after``
-        None = from the first row on; ``leave_user`` and ``value_bytes`` are as in ``Window``.
-        """
-        after_time, after_id = after or (None, 0)
-        parameters: dict[str, object] = {
-            "until": until,
-            "after_time": None if after_time is None else self.due_time(after_time),
-            "after_id": after_id,
-            "limit": self.last_record_id,
-            "perpetrator": None if leave_user is None else leave_user.rstrip(" "),
-        }
-        bounded = self.bounded_fields(log, fields, value_bytes)
-        statement = self.log_statement(log, "read_due", fields=bounded)
-        return self._chunks(conn, statement, parameters, size)
-
-    def due_ids(
-        self, conn: Connection, log: LogTable, until: str, first: int, last: int
-    ) -> list[int]:
-        """Return the record_ids from ``first`` to ``last`` of rows that are due at ``until``, with
-        any status, in the order of ``due_chunks``.
-        """
-        parameters = {"until": until, "first": first, "last": last}
-        rows = self.fetch(conn, self.log_statement(log, "due_ids"), parameters)
-        return [int(record_id) for (record_id,) in rows]
-
-    def not_due(self, conn: Connection, log: LogTable, until: str, limit: int) -> NotDue:
-        """Return how many of the first ``limit`` rows N are not due at ``until``."""
-        parameters = {"until": until, "limit": limit}
-        ((rows, next_time, seconds, looked_at),) = self.fetch(
-            conn, self.log_statement(log, "not_due"), parameters
-        )
-        seconds = None if seconds is None else float(seconds)
-        return NotDue(int(rows), next_time, seconds, int(looked_at))
-
     def due_time(self, event_time: str) -> str:
         """Return the text of an event_time as ``read_due`` compares it."""
         return event_time
 
-    def due_until(self, conn: Connection, log: LogTable, event_time_zone: str = "utc") -> str:
-        """Return the database's clock now, in the terms of event_time: rows up to it are due
-        (spec/event-log.md 8.1).
-        """
-        ((now,),) = self.fetch(conn, self.log_statement(log, "due_until", event_time_zone), {})
-        return str(now)
-
-    def queue(self, conn: Connection, log: LogTable, event_time_zone: str = "utc") -> Queue:
-        """Return the number of rows N, and the age of the oldest by the database's clock
-        (spec/event-log.md 11).
-
-        It counts all of them; ``sql.rows.count_queue`` stops at a number.
-        """
-        ((rows, oldest),) = self.fetch(conn, self.log_statement(log, "queue", event_time_zone), {})
-        return Queue(int(rows), None if oldest is None else float(oldest))
-
-    def read_rows(self, conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
-        """Return the rows of these record_ids, of any status, in record_id order."""
-        statement = self.log_statement(log, "read_rows")
-        rows = [
-            self.log_rows(conn, statement, {"first": first, "last": last}) for first, last in ranges
-        ]
-        return sorted(chain.from_iterable(rows), key=itemgetter(0))
-
-    def read_columns(
-        self, conn: Connection, log: LogTable, ranges: Ranges, fields: Sequence[str]
-    ) -> list[tuple[Any, ...]]:
-        """Return these fields of the rows of these record_ids, in record_id order; the first field
-        is record_id.
-
-        Other fields are not read, since values may be large.
-        """
-        statement = self.log_statement(log, "read_rows", fields=self.log_fields(log, fields))
-        self.choose_plans(conn)
-        rows = [
-            self.fetch(conn, statement, {"first": first, "last": last}) for first, last in ranges
-        ]
-        return sorted(chain.from_iterable(rows), key=itemgetter(0))
-
-    def mark(self, conn: Connection, log: LogTable, letter: str, ranges: Ranges) -> int:
-        """Give the rows of these record_ids that still have status N another letter, and return
-        their number.
-        """
-        return self.change_rows(conn, self.log_statement(log, "mark"), ranges, letter=letter)
-
-    def delete(self, conn: Connection, log: LogTable, ranges: Ranges) -> int:
-        """Delete the rows of these record_ids that still have status N, and return their number."""
-        return self.change_rows(conn, self.log_statement(log, "delete"), ranges)
-
-    def change_rows(
-        self, conn: Connection, statement: str, ranges: Ranges, **values: object
-    ) -> int:
-        """Run a statement for the rows of these record_ids, ``:first`` to ``:last``, and return the
-        number of changed rows.
-        """
-        return run_many(
-            conn, statement, [{"first": first, "last": last, **values} for first, last in ranges]
-        )
-
-    def log_rows(
-        self, conn: Connection, statement: str, parameters: Mapping[str, object]
-    ) -> list[LogRow]:
-        """Return the rows of a statement that selects ``{fields}``."""
-        self.choose_plans(conn)
-        with without_collector():
-            return list(map(log_row, self.fetch(conn, statement, parameters)))
-
-    def _chunks(
-        self, conn: Connection, statement: str, parameters: Mapping[str, object], size: int
-    ) -> RowChunks:
-        self.choose_plans(conn)
-        with closing(self.fetch_chunks(conn, statement, parameters, size)) as chunks:
-            yield from chunks
-
-    def open_writers(self, conn: Connection, log: LogTable) -> frozenset[str] | None:
-        """Return the names of the other sessions' open transactions that have written the log; None
-        = the database cannot tell.
-        """
-        return None
-
-    def are_open(self, conn: Connection, writers: frozenset[str]) -> bool:
-        """Return True if all of these transactions were open when the previous statement began."""
-        return False
-
-    def next_record_id(self, conn: Connection, log: LogTable) -> int | None:
-        """Return the record_id that the next row of the log gets, without drawing it; None if the
-        database does not tell it, or not to this role.
-        """
-        return None
-
     # The current rows of many keys of one class (spec/event-log.md 7.2, spec/xds.md 4.3)
-
-    @abstractmethod
-    def query_back(
-        self,
-        conn: Connection,
-        schema: str | None,
-        cls: ObjectClass,
-        keys: Sequence[str],
-        attributes: Sequence[Attribute],
-    ) -> dict[str, CurrentRow]:
-        """Return the current values of ``attributes`` for the objects with these canonical keys, by
-        key and attribute name.
-
-        A single-valued table column has one value, an attribute of a child table or a view one for
-        each row. Missing objects are left out; the keys are compared exactly, whatever the
-        collation (spec/event-log.md 7.2).
-        """
 
     def is_read_back(self, column: Column) -> bool:
         """Return True if the value is read back, also in styles that log values (spec/triggers.md
@@ -428,34 +201,6 @@ class Dialect(SqlDatabase):
         """
 
     # Objects written into the log once more (spec/event-log.md 11, ``eventlog.sql.resync``)
-
-    def start_walk(
-        self,
-        conn: Connection,
-        log: LogTable,
-        schema: str | None,
-        cls: ObjectClass,
-        selection: Selection,
-    ) -> Walk:
-        """Return the walk that the other methods need.
-
-        The caller commits, and goes on in the same session.
-        """
-        return Walk(log, schema, cls, selection)
-
-    @abstractmethod
-    def write_batch(self, conn: Connection, walk: Walk, position: str | None, limit: int) -> Batch:
-        """Log the next ``limit`` objects behind ``position`` (canonical table_key text, None = from
-        the beginning).
-        """
-
-    @abstractmethod
-    def keys_behind(
-        self, conn: Connection, walk: Walk, position: str | None, limit: int
-    ) -> list[str]:
-        """Return the canonical keys of the next ``limit`` objects behind ``position``, in the order
-        of the walk.
-        """
 
     def walk_condition(self, walk: Walk, *, goes_on: bool) -> str:
         """Return SQL that selects the rows still to be written.
@@ -505,53 +250,6 @@ class Dialect(SqlDatabase):
     is_not_null: str = "IS NOT NULL"
     """The test that follows a reference; a value may be a row of NULLs."""
 
-    def estimate(self, conn: Connection, walk: Walk, position: str | None) -> int:
-        """Return the expected number of objects behind ``position``.
-
-        Also tries out the operator's predicate.
-        """
-        return self.count(conn, walk, position)
-
-    def count(self, conn: Connection, walk: Walk, position: str | None) -> int:
-        """Return the number of objects behind ``position``."""
-        condition = self.walk_condition(walk, goes_on=position is not None)
-        statement = f"SELECT COUNT(*) FROM {self.walk_rows(walk)} WHERE {condition}"  # noqa: S608 - the operator's own
-        ((rows,),) = self.fetch(conn, statement, self.position_binds(walk.cls, position))
-        return int(rows)
-
-    def write_keys(
-        self, conn: Connection, log: LogTable, selection: Selection, keys: Sequence[str]
-    ) -> None:
-        """Log the objects with these canonical keys, in their order.
-
-        The rows have no perpetrator, so that they are never loopback (spec/event-log.md 8.3).
-        """
-        row = {"event_type": int(selection.event_type), "class_name": selection.class_name}
-        run_many(
-            conn, self.log_statement(log, "write_key"), [{**row, "table_key": key} for key in keys]
-        )
-
-    # The questions of ``doctor`` (``eventlog.sql.doctor``)
-
-    def fetch_answer(
-        self,
-        conn: Connection,
-        statement: str,
-        names: Mapping[str, str],
-        binds: Mapping[str, object],
-    ) -> Answer:
-        """Run a statement of ``doctor.sql``: names stand in braces, binds behind colons."""
-        # A colon in a name must not begin a bind.
-        escaped = {key: name.replace(":", "\\:") for key, name in names.items()}
-        return conn.execute(sa.text(statement.format(**escaped)), binds).all()
-
-    def sees_triggers(self, conn: Connection, schema: str) -> bool:
-        """Return True if this session can see the triggers of a schema's tables.
-
-        If not, none counts as missing.
-        """
-        return True
-
     # The log read by many sessions that see the same rows (spec/event-log.md 12)
 
     shares_snapshots: bool = True
@@ -561,58 +259,6 @@ class Dialect(SqlDatabase):
     """
     snapshot_options: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     """Execution options of the connections that export and join a snapshot."""
-
-    @abstractmethod
-    def export_snapshot(self, conn: Connection) -> str:
-        """Return the name of this transaction's snapshot, for others to join until it ends."""
-
-    @abstractmethod
-    def join_snapshot(self, conn: Connection, snapshot: str) -> None:
-        """Join the snapshot of another transaction, as the first statement of this one.
-
-        Raises DatabaseError.
-        """
-
-    def log_parts(
-        self,
-        conn: Connection,
-        log: LogTable,
-        status: str | None,
-        first: int,
-        last: int,
-        rows: int,
-        multiple: int,
-    ) -> list[Part]:
-        """Return ranges of record_ids with about equal numbers of rows of a status, at most
-        ``rows``, in ascending order.
-
-        ``status`` None = any. The number of parts is a multiple of ``multiple``, unless the parts
-        were too small to be worthwhile: tasks that run at once then end at once. The ranges cover
-        all record_ids from ``first`` (at least 1) to the present last row.
-        """
-        bounds = {"first": max(first, 1), "last": min(last, self.last_record_id)}
-        has_status = self.bindable(self.has_status(log, status))
-        if not self.shares_snapshots:
-            runs = self.fetch(
-                conn, self.log_statement(log, "runs_of_part", has_status=has_status), bounds
-            )
-            return _parts_of(
-                [(int(start), int(end)) for start, end in runs], bounds["first"], rows, multiple
-            )
-        count = self.log_statement(log, "count_part", has_status=has_status)
-        ((counted, greatest),) = self.fetch(conn, count, bounds)
-        if not counted:
-            return []
-        total = int(counted)
-        size = _part_size(total, rows, multiple)
-        cuts = self.log_statement(log, "cut_part", has_status=has_status)
-        firsts = [
-            int(record_id) for (record_id,) in self.fetch(conn, cuts, {**bounds, "part_size": size})
-        ]
-        firsts[0] = bounds["first"]
-        lasts = [*(after - 1 for after in firsts[1:]), int(greatest)]
-        sizes = [size] * (len(firsts) - 1) + [total - size * (len(firsts) - 1)]
-        return list(map(Part, firsts, lasts, sizes))
 
     def has_status(self, log: LogTable, status: str | None) -> str:
         """Return SQL that selects rows of this status letter, as a literal, so that the queue's
@@ -663,7 +309,7 @@ class Dialect(SqlDatabase):
         log: LogTable,
         snapshot: str | None,
         status: str | None,
-        part: Part,
+        part: LogPart,
         fields: Sequence[str],
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a part as Arrow batches with these fields, in record_id order, by a
@@ -672,41 +318,6 @@ class Dialect(SqlDatabase):
         The first field is record_id. ``snapshot`` None = the present log. Raises DatabaseError, and
         ConfigError if a library is not installed.
         """
-
-
-def _part_size(total: int, rows: int, multiple: int) -> int:
-    """Return the number of rows of each part of a log; ``rows`` and ``multiple`` are as
-    in ``Dialect.log_parts``.
-    """
-    parts, worthwhile = -(-total // rows), -(-total // _WORTH_IT)
-    in_step = -(-parts // multiple) * multiple
-    return -(-total // max(parts, min(in_step, worthwhile)))
-
-
-def _parts_of(runs: Ranges, first: int, rows: int, multiple: int) -> list[Part]:
-    """Return the parts, with their ``ids``, of a log whose rows have these record_ids, by the rules
-    of ``Dialect.log_parts``.
-    """
-    total = length(runs)
-    if not total:
-        return []
-    size = _part_size(total, rows, multiple)
-    parts: list[Part] = []
-    own: list[tuple[int, int]] = []
-    left = size
-    for run_start, end in runs:
-        start = run_start
-        while start <= end:
-            cut = min(end, start + left - 1)
-            own.append((start, cut))
-            left -= cut - start + 1
-            start = cut + 1
-            if not left:
-                parts.append(Part(first, cut, size, tuple(own)))
-                first, own, left = start, [], size
-    if own:
-        parts.append(Part(first, own[-1][1], size - left, tuple(own)))
-    return parts
 
 
 @lru_cache(maxsize=64)
@@ -740,33 +351,3 @@ def _number_words(dialect: Dialect, log: LogTable, record_id: str) -> Mapping[st
         return {"number_column": "", "number": ""}
     number = dialect.bindable(dialect.next_number(*log.sequence))
     return {"number_column": f"{record_id}, ", "number": f"{number}, "}
-
-
-def arrow_schema(fields: Sequence[str]) -> pa.Schema:
-    """Return the Arrow schema of fields of ``LogRow``: record_id and event_type int64, event_time
-    timestamp[us], others text.
-    """
-    import pyarrow as pa
-
-    types = {"record_id": pa.int64(), "event_type": pa.int64(), "event_time": pa.timestamp("us")}
-    return pa.schema([pa.field(name, types.get(name, pa.string())) for name in fields])
-
-
-def arrow_batch(fields: Sequence[str], rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
-    """Return rows with these fields, event_time as text, as one Arrow batch."""
-    import pyarrow as pa
-
-    schema = arrow_schema(fields)
-    columns = zip(*rows, strict=True)
-    arrays = [_array(field, column) for field, column in zip(schema, columns, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _array(field: pa.Field, values: Sequence[Any]) -> pa.Array:
-    import pyarrow as pa
-
-    if field.name != "event_time":
-        return pa.array(values, field.type)
-    # Infinity is not a timestamp.
-    texts = [text if text is None or text[:1].isdigit() else None for text in values]
-    return pa.array(texts, pa.string()).cast(field.type)

@@ -128,7 +128,7 @@ def raise_epoch(log: OpenLog, server: Mapping[str, str], beyond: int = 0) -> tup
 
 def pass_over(log: OpenLog, beyond: int, least: int = 1) -> int:
     """Draw ``least`` flight numbers, and more until they reach ``beyond``; return the last."""
-    last = log.dialect.draw_flights(log.connection, log.table, least)
+    last = log.draw_flights(least)
     if last < beyond:
-        last = log.dialect.draw_flights(log.connection, log.table, beyond - last)
+        last = log.draw_flights(beyond - last)
     return last

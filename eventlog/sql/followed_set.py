@@ -61,7 +61,7 @@ class FollowedSet:
         were closed.
 
         A statement that then reads outside of ``passed`` counts if ``writers`` were still open
-        after it (``Dialect.are_open``). Else one of their rows may be in a gap, and the statement
+        after it (``are_open``). Else one of their rows may be in a gap, and the statement
         may have read a later one.
         """
         self.writers = frozenset()
@@ -75,7 +75,7 @@ class FollowedSet:
             self.passed.discard(self.done.gaps(end, first - 1))
         last = closed = self.looks.pop_ended()
         old = [look for look in self.looks.looks if look.since <= monotonic() - OLD]
-        if old and log.dialect.are_open(log.connection, old[-1].writers):
+        if old and log.db.are_open(old[-1].writers):
             last, self.writers = max(closed, old[-1].last), old[-1].writers
         else:
             self.passed = self.done.copy()

@@ -18,7 +18,8 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 
 from eventlog.errors import DatabaseError
-from eventlog.sql.log_table import ENTRY_COLUMNS, LogTable, quoted, schema_of
+from eventlog.sql.locate import ENTRY_COLUMNS
+from eventlog.sql.log_table import LogTable, quoted, schema_of
 from eventlog.sql.open_log import OpenLog
 
 
@@ -64,7 +65,7 @@ def _table(log: LogTable, kind: EntryKind) -> sa.TableClause:
 
 def next_number(log: OpenLog) -> int:
     """Return a number that no entry has had before."""
-    return log.dialect.next_flight(log.connection, log.table)
+    return log.next_flight()
 
 
 def add_entry(log: OpenLog, kind: EntryKind, number: int, content: str, owner: str = "") -> None:

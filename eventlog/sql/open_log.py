@@ -1,102 +1,441 @@
-"""A database and a log as one session sees them: a connection, its dialect, and the log's table."""
+# ruff: noqa: B027 - what most databases leave empty
+"""A log as one session sees it: ``OpenLog``, which each database implements.
+
+Reading the log is a hot path: rows come as the driver's plain tuples and become LogRow without a
+Python frame (``log_row``), a window is one statement, and the garbage collector is off while a
+window's tuples are made.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from itertools import chain
+from operator import itemgetter
+from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
+from eventlog.core.catalog import ObjectClass
 from eventlog.core.ranges import Ranges
 from eventlog.errors import LogTableError
-from eventlog.model import LogRow
+from eventlog.model import LogRow, log_row
+from eventlog.sql.database import LockHolder
 from eventlog.sql.dialect import Dialect, RowChunks
 from eventlog.sql.log_table import LogTable, quoted
-from eventlog.sql.rights import Addition, Part, Purpose, Right, demanded, name_of
-from eventlog.sql.windows import Window
+from eventlog.sql.open_database import OpenDatabase
+from eventlog.sql.parts import LogPart, part_size, parts_of
+from eventlog.sql.rights import Addition, Part, Purpose, Right, Rights, demanded, name_of
+from eventlog.sql.statements import run_many, without_collector
+from eventlog.sql.windows import Batch, DuePlace, NotDue, Queue, Selection, Walk, Window
 
 _LATER: Final = frozenset({Part.CONSUMER, Part.CAPTURED, Part.RESYNC, Part.VERSION})
-"""The parts that a log may lack: whoever needs them asks for them first."""
-
-
-class OpenDatabase(NamedTuple):
-    """A database that is open: a connection and its dialect. It is made once, where a session
-    begins.
-    """
-
-    connection: Connection
-    dialect: Dialect
+"""The parts that a log may lack: who needs one asks for it first."""
+_PIECE: Final = 10_000
+"""The number of rows of a piece of a window."""
 
 
 @dataclass(frozen=True, slots=True)
-class OpenLog:
-    """A log that is open: its connection, its dialect and its table. It is made once, where the
-    log is found.
+class OpenLog(ABC):
+    """A log that is open: its database and its table. ``OpenDatabase.log`` makes it, where the log
+    is found.
+
+    The methods run their statements on the session of the database, in its transaction.
     """
 
-    connection: Connection
-    dialect: Dialect
+    db: OpenDatabase
     table: LogTable
 
     def __str__(self) -> str:
         return str(self.table)
 
     @property
-    def db(self) -> OpenDatabase:
-        """The open database of the log."""
-        return OpenDatabase(self.connection, self.dialect)
+    def connection(self) -> Connection:
+        """The connection of the session."""
+        return self.db.connection
+
+    @property
+    def dialect(self) -> Dialect:
+        """The dialect of the database."""
+        return self.db.dialect
 
     def on(self, connection: Connection) -> OpenLog:
         """Return the log as another session sees it."""
-        return OpenLog(connection, self.dialect, self.table)
+        return self.db.on(connection).log(self.table)
 
     def commit(self) -> None:
         """Commit the transaction of the session."""
         self.connection.commit()
 
-    def read_window(self, window: Window) -> list[LogRow]:
-        """Return the rows N of a window, as ``Dialect.read_window`` does."""
-        return self.dialect.read_window(self.connection, self.table, window)
+    # One publisher for each log (spec/event-log.md 12)
 
-    def window_chunks(self, window: Window, fields: Sequence[str], size: int) -> RowChunks:
-        """Yield these fields of the rows of a window, as ``Dialect.window_chunks`` does."""
-        return self.dialect.window_chunks(self.connection, self.table, window, fields, size)
+    @abstractmethod
+    def try_lock(self) -> bool:
+        """Lock the log for this session; True if it holds the lock now. The lock ends with the
+        session, not the transaction.
+        """
+
+    def claim(self) -> bool:
+        """Return True if the lock that this session has taken keeps all others away.
+
+        A database whose locks lie outside of it looks for a lock in another place, and notes the
+        place of this one in the line of the epoch.
+        """
+        return True
+
+    def is_locked(self) -> bool:
+        """Return True if any session has locked the log.
+
+        A database that cannot tell takes the lock for a moment.
+        """
+        if self.holds_lock() or not self.try_lock():
+            return True
+        self.unlock()
+        return False
+
+    def lock_holder(self) -> LockHolder | None:
+        """Return the session that has locked the log, None if none has, or if the
+        database does not show it.
+        """
+        return None
+
+    @abstractmethod
+    def holds_lock(self) -> bool:
+        """Return True if this session has locked the log."""
+
+    @abstractmethod
+    def unlock(self) -> None:
+        """Release the log if this session has locked it."""
+
+    # Consumers of a log (spec/event-log.md 13.4)
+
+    def try_consumer_lock(self, consumer: str) -> bool:
+        """Lock a consumer for this session; True if it holds the lock now.
+
+        The lock ends with the session.
+        """
+        return False
+
+    def is_consumer_locked(self, consumer: str) -> bool:
+        """Return True if any session has locked the consumer."""
+        return False
+
+    def consumer_holder(self, consumer: str) -> LockHolder | None:
+        """Return the session that has locked a consumer, as ``lock_holder`` does."""
+        return None
+
+    def lock_registering(self) -> None:
+        """Wait for the transactions that remove rows of the log, and keep others away to the end of
+        this one.
+        """
+
+    def lock_removing(self) -> None:
+        """Wait for a transaction that registers a consumer, and keep others away to the end of this
+        one.
+        """
+
+    # Rights
+
+    @abstractmethod
+    def lacking(self, needed: Iterable[tuple[Part, Right]]) -> list[str]:
+        """Return which of these rights on parts of a log this session lacks, in words."""
+
+    def grants(self, rights: Rights, user: str) -> list[str]:
+        """Return the statements that grant a quoted user rights on the parts of a log, without
+        ``Part.TABLES``.
+        """
+        return [
+            f"GRANT {self.dialect.granted(self.table, part, wanted)} ON {name} TO {user}"
+            for part, wanted in rights.items()
+            for name in self._granted_on(part)
+            if wanted - {Right.LOCK}
+        ]
+
+    def _granted_on(self, part: Part) -> Sequence[str]:
+        """Return how a GRANT names a part of a log; empty if there is nothing to grant."""
+        if part in (Part.CLASSES, Part.TABLES, Part.RECORD_IDS):
+            return ()
+        return (self.dialect.qualified(self.table.schema, name_of(self.table, part)),)
+
+    # Numbers and identity
+
+    def half_made(self) -> bool:
+        """Return True if a table of the log's name is ours, left by a migration that broke off."""
+        return False
+
+    @abstractmethod
+    def next_flight(self) -> int:
+        """Return a number of deliveries that was never given before."""
+
+    def draw_flights(self, number: int) -> int:
+        """Draw so many numbers of deliveries, at least 1, and return the last."""
+        for _ in range(number - 1):
+            self.next_flight()
+        return self.next_flight()
+
+    def server_parts(self) -> Mapping[str, str]:
+        """Return the facts about the server that change if the log's newest rows may be lost, as
+        far as it shows them.
+
+        Each part has its name. A part that this session may not read is left out.
+        """
+        return {}
+
+    @abstractmethod
+    def identity(self) -> str:
+        """Return a text that no other log has, as far as the database can tell.
+
+        A log that is dropped and created has another one.
+        """
+
+    # The rows (spec/event-log.md 8.1, 8.4)
+
+    def read_window(self, window: Window) -> list[LogRow]:
+        """Return the rows N of a window, in record_id order (spec/event-log.md 8.1)."""
+        statement = self.dialect.window_statement(self.table, window, LogRow._fields)
+        return self.log_rows(statement, self.dialect.window_parameters(window))
 
     def read_fields(self, window: Window, fields: Sequence[str]) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield these fields of the rows of a window, as ``Dialect.read_fields`` does."""
-        return self.dialect.read_fields(self.connection, self.table, window, fields)
+        """Yield these fields of the rows of a window, as ``window_chunks`` does, in lists of the
+        dialect's own size.
+        """
+        return self.window_chunks(window, fields, _PIECE)
 
-    def read_rows(self, ranges: Ranges) -> list[LogRow]:
-        """Return the rows of these record_ids, as ``Dialect.read_rows`` does."""
-        return self.dialect.read_rows(self.connection, self.table, ranges)
+    def window_chunks(self, window: Window, fields: Sequence[str], size: int) -> RowChunks:
+        """Yield these fields of the rows of a window by one statement, hence of one snapshot, in
+        lists of ``size``; the last may be shorter.
 
-    def read_columns(self, ranges: Ranges, fields: Sequence[str]) -> list[tuple[Any, ...]]:
-        """Return these fields of the rows of these record_ids, as ``Dialect.read_columns`` does."""
-        return self.dialect.read_columns(self.connection, self.table, ranges, fields)
+        With ``Window.value_bytes`` each row has one more field: the number of bytes of the values
+        that it comes without, None if it has them. A reader that stops before the end has to close
+        it.
+        """
+        statement = self.dialect.window_statement(self.table, window, fields)
+        return self._chunks(statement, self.dialect.window_parameters(window), size)
+
+    def due_chunks(
+        self,
+        until: str,
+        after: DuePlace | None,
+        leave_user: str | None,
+        fields: Sequence[str],
+        size: int,
+        value_bytes: int | None = None,
+    ) -> RowChunks:
+        """Yield these fields of the rows N with an event_time up to ``until``, ordered by that time
+        (NULL first) and record_id.
+
+        ``until`` is a text of the log's clock. The lists are as in ``window_chunks``. ``after``
+        None = from the first row on; ``leave_user`` and ``value_bytes`` are as in ``Window``.
+        """
+        after_time, after_id = after or (None, 0)
+        parameters: dict[str, object] = {
+            "until": until,
+            "after_time": None if after_time is None else self.dialect.due_time(after_time),
+            "after_id": after_id,
+            "limit": self.dialect.last_record_id,
+            "perpetrator": None if leave_user is None else leave_user.rstrip(" "),
+        }
+        bounded = self.dialect.bounded_fields(self.table, fields, value_bytes)
+        statement = self.dialect.log_statement(self.table, "read_due", fields=bounded)
+        return self._chunks(statement, parameters, size)
+
+    def due_ids(self, until: str, first: int, last: int) -> list[int]:
+        """Return the record_ids from ``first`` to ``last`` of rows that are due at ``until``, with
+        any status, in the order of ``due_chunks``.
+        """
+        parameters = {"until": until, "first": first, "last": last}
+        rows = self.db.fetch(self.dialect.log_statement(self.table, "due_ids"), parameters)
+        return [int(record_id) for (record_id,) in rows]
+
+    def not_due(self, until: str, limit: int) -> NotDue:
+        """Return how many of the first ``limit`` rows N are not due at ``until``."""
+        parameters = {"until": until, "limit": limit}
+        ((rows, next_time, seconds, looked_at),) = self.db.fetch(
+            self.dialect.log_statement(self.table, "not_due"), parameters
+        )
+        seconds = None if seconds is None else float(seconds)
+        return NotDue(int(rows), next_time, seconds, int(looked_at))
 
     def due_until(self, event_time_zone: str = "utc") -> str:
-        """Return the database's clock now, as ``Dialect.due_until`` does."""
-        return self.dialect.due_until(self.connection, self.table, event_time_zone)
+        """Return the database's clock now, in the terms of event_time: rows up to it are due
+        (spec/event-log.md 8.1).
+        """
+        ((now,),) = self.db.fetch(
+            self.dialect.log_statement(self.table, "due_until", event_time_zone), {}
+        )
+        return str(now)
+
+    def queue(self, event_time_zone: str = "utc") -> Queue:
+        """Return the number of rows N, and the age of the oldest by the database's clock
+        (spec/event-log.md 11).
+
+        It counts all of them; ``sql.rows.count_queue`` stops at a number.
+        """
+        ((rows, oldest),) = self.db.fetch(
+            self.dialect.log_statement(self.table, "queue", event_time_zone), {}
+        )
+        return Queue(int(rows), None if oldest is None else float(oldest))
+
+    def read_rows(self, ranges: Ranges) -> list[LogRow]:
+        """Return the rows of these record_ids, of any status, in record_id order."""
+        statement = self.dialect.log_statement(self.table, "read_rows")
+        rows = [self.log_rows(statement, {"first": first, "last": last}) for first, last in ranges]
+        return sorted(chain.from_iterable(rows), key=itemgetter(0))
+
+    def read_columns(self, ranges: Ranges, fields: Sequence[str]) -> list[tuple[Any, ...]]:
+        """Return these fields of the rows of these record_ids, in record_id order; the first field
+        is record_id.
+
+        Other fields are not read, since values may be large.
+        """
+        statement = self.dialect.log_statement(
+            self.table, "read_rows", fields=self.dialect.log_fields(self.table, fields)
+        )
+        self.db.choose_plans()
+        rows = [self.db.fetch(statement, {"first": first, "last": last}) for first, last in ranges]
+        return sorted(chain.from_iterable(rows), key=itemgetter(0))
 
     def mark(self, letter: str, ranges: Ranges) -> int:
-        """Give rows N another letter, as ``Dialect.mark`` does, and return their number."""
-        return self.dialect.mark(self.connection, self.table, letter, ranges)
+        """Give the rows of these record_ids that still have status N another letter, and return
+        their number.
+        """
+        return self.change_rows(
+            self.dialect.log_statement(self.table, "mark"), ranges, letter=letter
+        )
 
     def delete(self, ranges: Ranges) -> int:
-        """Delete rows N, as ``Dialect.delete`` does, and return their number."""
-        return self.dialect.delete(self.connection, self.table, ranges)
+        """Delete the rows of these record_ids that still have status N, and return their number."""
+        return self.change_rows(self.dialect.log_statement(self.table, "delete"), ranges)
+
+    def change_rows(self, statement: str, ranges: Ranges, **values: object) -> int:
+        """Run a statement for the rows of these record_ids, ``:first`` to ``:last``, and return the
+        number of changed rows.
+        """
+        return run_many(
+            self.connection,
+            statement,
+            [{"first": first, "last": last, **values} for first, last in ranges],
+        )
+
+    def log_rows(self, statement: str, parameters: Mapping[str, object]) -> list[LogRow]:
+        """Return the rows of a statement that selects ``{fields}``."""
+        self.db.choose_plans()
+        with without_collector():
+            return list(map(log_row, self.db.fetch(statement, parameters)))
+
+    def _chunks(self, statement: str, parameters: Mapping[str, object], size: int) -> RowChunks:
+        self.db.choose_plans()
+        with closing(self.db.fetch_chunks(statement, parameters, size)) as chunks:
+            yield from chunks
 
     def open_writers(self) -> frozenset[str] | None:
-        """Return the open transactions of others that have written the log, as
-        ``Dialect.open_writers`` does.
+        """Return the names of the other sessions' open transactions that have written the log; None
+        = the database cannot tell.
         """
-        return self.dialect.open_writers(self.connection, self.table)
+        return None
 
-    def lacking(self, needed: Iterable[tuple[Part, Right]]) -> list[str]:
-        """Return which of these rights on parts of the log this session lacks, in words."""
-        return self.dialect.lacking(self.connection, self.table, needed)
+    def next_record_id(self) -> int | None:
+        """Return the record_id that the next row of the log gets, without drawing it; None if the
+        database does not tell it, or not to this role.
+        """
+        return None
+
+    # Objects written into the log by a resync (spec/event-log.md 11, ``eventlog.sql.resync``)
+
+    def start_walk(
+        self,
+        schema: str | None,
+        cls: ObjectClass,
+        selection: Selection,
+    ) -> Walk:
+        """Return the walk that the other methods need.
+
+        The caller commits, and goes on in the same session.
+        """
+        return Walk(self.table, schema, cls, selection)
+
+    @abstractmethod
+    def write_batch(self, walk: Walk, position: str | None, limit: int) -> Batch:
+        """Log the next ``limit`` objects after ``position`` (canonical table_key text, None = from
+        the beginning).
+        """
+
+    @abstractmethod
+    def keys_behind(self, walk: Walk, position: str | None, limit: int) -> list[str]:
+        """Return the canonical keys of the next ``limit`` objects after ``position``, in the order
+        of the walk.
+        """
+
+    def estimate(self, walk: Walk, position: str | None) -> int:
+        """Return the expected number of objects after ``position``.
+
+        Also tries out the operator's predicate.
+        """
+        return self.count(walk, position)
+
+    def count(self, walk: Walk, position: str | None) -> int:
+        """Return the number of objects after ``position``."""
+        condition = self.dialect.walk_condition(walk, goes_on=position is not None)
+        statement = f"SELECT COUNT(*) FROM {self.dialect.walk_rows(walk)} WHERE {condition}"  # noqa: S608 - the operator's own
+        ((rows,),) = self.db.fetch(statement, self.dialect.position_binds(walk.cls, position))
+        return int(rows)
+
+    def write_keys(self, selection: Selection, keys: Sequence[str]) -> None:
+        """Log the objects with these canonical keys, in their order.
+
+        The rows have no perpetrator, so that they are never loopback (spec/event-log.md 8.3).
+        """
+        row = {"event_type": int(selection.event_type), "class_name": selection.class_name}
+        run_many(
+            self.connection,
+            self.dialect.log_statement(self.table, "write_key"),
+            [{**row, "table_key": key} for key in keys],
+        )
+
+    # The log read by many sessions that see the same rows (spec/event-log.md 12)
+
+    def log_parts(
+        self,
+        status: str | None,
+        first: int,
+        last: int,
+        rows: int,
+        multiple: int,
+    ) -> list[LogPart]:
+        """Return ranges of record_ids with about equal numbers of rows of a status, at most
+        ``rows``, in ascending order.
+
+        ``status`` None = any. The number of parts is a multiple of ``multiple``, unless the parts
+        were too small to be worthwhile: tasks that run at once then end at once. The ranges cover
+        all record_ids from ``first`` (at least 1) to the present last row.
+        """
+        bounds = {"first": max(first, 1), "last": min(last, self.dialect.last_record_id)}
+        has_status = self.dialect.bindable(self.dialect.has_status(self.table, status))
+        if not self.dialect.shares_snapshots:
+            runs = self.db.fetch(
+                self.dialect.log_statement(self.table, "runs_of_part", has_status=has_status),
+                bounds,
+            )
+            return parts_of(
+                [(int(start), int(end)) for start, end in runs], bounds["first"], rows, multiple
+            )
+        count = self.dialect.log_statement(self.table, "count_part", has_status=has_status)
+        ((counted, greatest),) = self.db.fetch(count, bounds)
+        if not counted:
+            return []
+        total = int(counted)
+        size = part_size(total, rows, multiple)
+        cuts = self.dialect.log_statement(self.table, "cut_part", has_status=has_status)
+        firsts = [
+            int(record_id) for (record_id,) in self.db.fetch(cuts, {**bounds, "part_size": size})
+        ]
+        firsts[0] = bounds["first"]
+        lasts = [*(after - 1 for after in firsts[1:]), int(greatest)]
+        sizes = [size] * (len(firsts) - 1) + [total - size * (len(firsts) - 1)]
+        return list(map(LogPart, firsts, lasts, sizes))
 
     def missing_rights(self, purpose: Purpose, *additions: Addition) -> list[str]:
         """Return the rights without which this session cannot do the work of a purpose, in words.
@@ -124,7 +463,7 @@ class OpenLog:
     def _refuse_without(self, needed: Iterable[tuple[Part, Right]], purpose: Purpose) -> None:
         if missing := self.lacking(self._present(needed)):
             raise LogTableError(
-                f"user {self.dialect.current_user(self.connection)} lacks rights on the log "
+                f"user {self.db.current_user()} lacks rights on the log "
                 f"{self}: {'; '.join(missing)}; have its owner grant them, as `eventlog grants "
                 f"--for {purpose}` prints them"
             )

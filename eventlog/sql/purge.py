@@ -108,7 +108,7 @@ def check_purge_rights(log: OpenLog) -> None:
     """Raise LogTableError that names the rights which this session lacks for a purge, and
     DatabaseError if the database cannot be written.
     """
-    if why := log.dialect.read_only(log.connection):
+    if why := log.db.read_only():
         raise DatabaseError(f"the log {log} cannot be purged here: {why}; {TO_THE_PRIMARY}")
     log.check_rights(Purpose.PURGE)
 

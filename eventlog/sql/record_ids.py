@@ -30,7 +30,7 @@ def next_given(log: OpenLog) -> int | None:
 
 
 def _of_sequence(log: OpenLog) -> int | None:
-    return log.dialect.next_record_id(log.connection, log.table)
+    return log.next_record_id()
 
 
 def _highest_given(log: OpenLog) -> int:

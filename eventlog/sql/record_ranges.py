@@ -31,11 +31,9 @@ def count_rows(log: OpenLog, ranges: Ranges, limit: int | None = None) -> tuple[
         return 0, 0
     rows, window = _of(log.dialect, log.table, ranges, limit)
     name = log.dialect.quote(log.table.column("record_id"))
-    log.dialect.choose_plans(log.connection)
+    log.db.choose_plans()
     counted = f"SELECT COUNT(*), MAX({name}) FROM ({rows}) AS shown"  # noqa: S608 - a statement of the dialect
-    ((number, last),) = log.dialect.fetch(
-        log.connection, counted, log.dialect.window_parameters(window)
-    )
+    ((number, last),) = log.db.fetch(counted, log.dialect.window_parameters(window))
     return int(number), int(last or 0)
 
 
@@ -47,11 +45,11 @@ def shown_ranges(log: OpenLog, ranges: Ranges, limit: int | None = None) -> list
         return []
     rows, window = _of(log.dialect, log.table, ranges, limit)
     name = log.dialect.quote(log.table.column("record_id"))
-    log.dialect.choose_plans(log.connection)
+    log.db.choose_plans()
     statement = (
         f"SELECT MIN({name}), MAX({name}) FROM ("  # noqa: S608
         f"SELECT {name}, {name} - ROW_NUMBER() OVER (ORDER BY {name}) AS island "
         f"FROM ({rows}) AS shown) AS numbered GROUP BY island ORDER BY 1"
     )
-    found = log.dialect.fetch(log.connection, statement, log.dialect.window_parameters(window))
+    found = log.db.fetch(statement, log.dialect.window_parameters(window))
     return [(int(first), int(last)) for first, last in found]

@@ -337,7 +337,7 @@ def existing(
     once.
     """
     distinct = list(dict.fromkeys(keys))
-    rows = dialect.query_back(conn, schema, cls, distinct, ()) if distinct else {}
+    rows = dialect.open(conn).query_back(schema, cls, distinct, ()) if distinct else {}
     return [key for key in distinct if key in rows], [key for key in distinct if key not in rows]
 
 
@@ -413,11 +413,11 @@ def write_deleted(
     selection = Selection(cls.name, EventType.DELETE_ROW)
     while gone:
         savepoint = log.connection.begin_nested()
-        log.dialect.write_keys(log.connection, log.table, selection, gone)
+        log.write_keys(selection, gone)
         writers = writers_to_await(log)
         if writers is None:
             again = replace(selection, event_type=EventType.INSERT_ROW_QUERY_BACK)
-            log.dialect.write_keys(log.connection, log.table, again, gone)
+            log.write_keys(again, gone)
             return gone
         wait_for(log, writers, _MAY_INSERT)
         back, gone = existing(log.connection, log.dialect, schema, cls, gone)

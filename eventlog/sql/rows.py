@@ -671,7 +671,7 @@ def take_requests(log: OpenLog) -> list[tuple[int, int]]:
 
     Raises DatabaseError for a request that cannot be read.
     """
-    log.dialect.choose_plans(log.connection)  # as for the window after it
+    log.db.choose_plans()  # as for the window after it
     rows: list[tuple[int, int]] = []
     for request in read_entries(log, EntryKind.REQUEST):
         try:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fake_dialect import FakeDialect
+from fake_log import fake_log
 from shared import validate
 from vector_cases import Case, configuration, log_text, read_case, tree
 
@@ -26,8 +26,8 @@ from eventlog.publisher.open_context import publisher_options
 from eventlog.publisher.output import event_writer
 from eventlog.publisher.queue import build_events, read_window
 from eventlog.sql.dialect import CurrentRow
-from eventlog.sql.log_table import LogTable, find_columns
-from eventlog.sql.open_log import OpenLog
+from eventlog.sql.locate import find_columns
+from eventlog.sql.log_table import LogTable
 
 
 @dataclass
@@ -107,9 +107,7 @@ def publish(case: Case, tmp_path: Path) -> tuple[list[bytes], MemoryLog]:
     database = case.catalog
     log = LogTable(database.schema, "eventlog", columns)
     memory = MemoryLog(case, columns)
-    dialect = FakeDialect(memory.waiting, memory.read_back)
-    # nothing that is called here uses the connection
-    opened = OpenLog(None, dialect, log)  # type: ignore[arg-type]
+    opened = fake_log(log, memory.waiting, memory.read_back)
     context = Context(
         log=opened,
         ledger=ledger_of(opened),

@@ -34,8 +34,7 @@ from eventlog.sql.database import CAPABILITIES
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects.mysql_family import Family
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.open_log import OpenDatabase
-from eventlog.sql.triggers import TriggerPlan
+from eventlog.sql.triggers import TriggerPlan, triggers_of
 from eventlog.sql.windows import Window
 
 Logged = tuple[int, str, str | None, str | None, str | None]
@@ -185,7 +184,8 @@ class Platform:
         """The log, as ``eventlog db upgrade`` makes it."""
         config = self.config()
         self.dialect.prepare(self.engine.url)
-        with transaction(config) as (conn, _):
+        with transaction(config) as db:
+            conn = db.connection
             migrations.upgrade(conn, log_table="eventlog")
 
     @cached_property
@@ -196,7 +196,7 @@ class Platform:
     def session(self) -> Iterator[tuple[Connection, LogTable]]:
         """A session of ours, and the log."""
         with self.ours.connect() as conn:
-            yield conn, find_log(OpenDatabase(conn, self.dialect), self.config()).table
+            yield conn, find_log(self.dialect.open(conn), self.config()).table
 
     def plan(self, *watches: Mapping[str, Any], tables: Sequence[str] | None = None) -> TriggerPlan:
         """What applying these watches would do. Raises TriggerError for a watch that is refused."""
@@ -204,9 +204,9 @@ class Platform:
         config = self.config()
         with self.session() as (conn, log):
             schema, named = class_names(config)
-            database = self.dialect.reflect(conn, schema)
+            database = self.dialect.open(conn).reflect(schema)
             catalog = catalog_of(config, database, tables or named, log)
-            plan = self.dialect.triggers.plan(
+            plan = triggers_of(self.dialect).plan(
                 conn, database, catalog, log, declared_watches(config)
             )
         if plan.refused:
@@ -214,8 +214,9 @@ class Platform:
         return plan
 
     def apply(self, plan: TriggerPlan) -> TriggerPlan:
-        with transaction(self.config()) as (conn, _):
-            self.dialect.triggers.apply(conn, plan, 5.0)
+        with transaction(self.config()) as db:
+            conn = db.connection
+            triggers_of(self.dialect).apply(conn, plan, 5.0)
         return plan
 
     def broken_off(self, after: int, work: Callable[[Connection], object]) -> int | None:
@@ -224,10 +225,10 @@ class Platform:
         """
         with (
             suppress(BrokenOff),
-            transaction(self.config()) as (conn, _),
-            broken_off(conn, after) as done,
+            transaction(self.config()) as db,
+            broken_off(db.connection, after) as done,
         ):
-            work(conn)
+            work(db.connection)
             return len(done)
         return None
 
@@ -241,12 +242,12 @@ class Platform:
         config = self.config()
         with self.session() as (conn, log):
             schema, tables = class_names(config)
-            return catalog_of(config, self.dialect.reflect(conn, schema), tables, log)
+            return catalog_of(config, self.dialect.open(conn).reflect(schema), tables, log)
 
     def rows(self) -> list[LogRow]:
         """The rows that came since they were asked for last."""
         with self.session() as (conn, log):
-            found = self.dialect.read_window(conn, log, Window(self.last + 1, None, None))
+            found = self.dialect.open(conn).log(log).read_window(Window(self.last + 1, None, None))
         self.last = max([self.last, *(row.record_id for row in found)])
         return found
 

@@ -208,7 +208,7 @@ def test_the_other_fields_of_a_row(captured: Platform) -> None:
     )
     assert [row.record_id for row in rows] == sorted({row.record_id for row in rows})
     with captured.session() as (conn, _):
-        user = captured.dialect.current_user(conn)
+        user = captured.dialect.open(conn).current_user()
     assert {row.perpetrator for row in rows} == ({user} if captured.has("roles") else {None})
 
 

@@ -22,7 +22,7 @@ from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_context import open_context
 from eventlog.sql.connection import SUPPORTED
-from eventlog.sql.dialect import Part
+from eventlog.sql.parts import LogPart
 
 
 @pytest.fixture
@@ -270,15 +270,15 @@ def test_a_bulk_job_sees_every_row_once(usr_platform: Platform) -> None:
         if usr_platform.name == "oracle":
             can_look_back(conn, "EVENTLOG")
         conn = conn.execution_options(**dialect.snapshot_options)
-        snapshot = dialect.export_snapshot(conn)
-        parts = dialect.log_parts(conn, log, "N", 1, 2**62, 7, 1)
+        snapshot = dialect.open(conn).export_snapshot()
+        parts = dialect.open(conn).log(log).log_parts("N", 1, 2**62, 7, 1)
         assert [part.rows for part in parts] == [6] * 5 or sum(part.rows for part in parts) == 30
         usr_platform.run("INSERT INTO keyed VALUES (99, 'later')")
         url = usr_platform.engine.url
         found = [
             row
             for part in parts
-            for batch in dialect.read_part(url, log, snapshot, "N", Part(*part), fields)
+            for batch in dialect.read_part(url, log, snapshot, "N", LogPart(*part), fields)
             for row in batch.to_pylist()
         ]
         assert [row["record_id"] for row in found] == sorted({row["record_id"] for row in found})

@@ -12,8 +12,8 @@ def test_a_log_has_an_identity_that_no_other_log_has(platform: Platform) -> None
     found = []
     for _ in range(2):
         with platform.session() as (conn, log):
-            found.append(platform.dialect.identity(conn, log))
-            other = platform.dialect.identity(conn, replace(log, name=f"{log.name}2"))
+            found.append(platform.dialect.open(conn).log(log).identity())
+            other = platform.dialect.open(conn).log(replace(log, name=f"{log.name}2")).identity()
     assert len({*found}) == 1
     assert found[0].startswith(f"{platform.name}/")
     assert other not in found

@@ -30,7 +30,7 @@ def test_every_text_is_a_canonical_key(platform: Platform) -> None:
     cls = platform.catalog().class_named("t")
     assert [cls.canonical_key(key) for key in keys] == keys
     with platform.session() as (conn, _):
-        found = platform.dialect.query_back(conn, platform.catalog().schema, cls, keys, ())
+        found = platform.dialect.open(conn).query_back(platform.catalog().schema, cls, keys, ())
     assert sorted(found) == sorted(keys)
 
 
@@ -58,7 +58,7 @@ def test_keys_of_every_type_are_canonical(
     own = key if platform.name != "oracle" else key.replace("k=", "K=", 1)
     assert cls.canonical_key(own) == own
     with platform.session() as (conn, _):
-        assert own in platform.dialect.query_back(conn, catalog.schema, cls, [own], ())
+        assert own in platform.dialect.open(conn).query_back(catalog.schema, cls, [own], ())
 
 
 CHANGES = [
@@ -125,7 +125,7 @@ def test_values_are_one_text(platform: Platform, type: str, value: str, text: st
     key = "K=1" if platform.name == "oracle" else "k=1"
     attributes = [attribute for attribute in cls.attributes if not attribute.is_key]
     with platform.session() as (conn, _):
-        found = platform.dialect.query_back(conn, catalog.schema, cls, [key], attributes)
+        found = platform.dialect.open(conn).query_back(catalog.schema, cls, [key], attributes)
     assert list(found[key].values()) == [[text]]
 
 

@@ -26,7 +26,9 @@ from eventlog.sql.internal_tables import (
     read_entries,
     replace_content,
 )
-from eventlog.sql.log_table import LogTable, locate_log
+from eventlog.sql.locate import locate_log
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.purge import (
     Noted,
@@ -59,7 +61,10 @@ class Log(NamedTuple):
     table: LogTable
 
     def ids(self, window: Window = Window(1, None, None)) -> list[int]:  # noqa: B008 - immutable
-        return [row.record_id for row in self.dialect.read_window(self.conn, self.table, window)]
+        return [
+            row.record_id
+            for row in self.dialect.open(self.conn).log(self.table).read_window(window)
+        ]
 
 
 @pytest.fixture
@@ -75,8 +80,8 @@ def log(platform: Platform) -> Iterator[Log]:
 def test_a_driver_binds_a_status_as_its_letter(log: Log) -> None:
     first = log.ids()[0]
     for place, letter in enumerate(Status):
-        log.dialect.mark(log.conn, log.table, letter, [(first + place, first + place)])
-    read = log.dialect.read_rows(log.conn, log.table, [(first, first + len(Status) - 1)])
+        log.dialect.open(log.conn).log(log.table).mark(letter, [(first + place, first + place)])
+    read = log.dialect.open(log.conn).log(log.table).read_rows([(first, first + len(Status) - 1)])
     assert [(type(row.status), row.status.rstrip()) for row in read] == [
         (str, letter) for letter in "NSWEF"
     ]
@@ -87,7 +92,11 @@ def test_a_window_is_read_in_order(log: Log) -> None:
     assert last - first == 9
     assert log.ids(Window(first + 2, None, 3)) == [first + 2, first + 3, first + 4]
     assert log.ids(Window(first, first + 1, None)) == [first, first + 1]
-    rows = log.dialect.read_rows(log.conn, log.table, [(first, first), (first + 3, first + 4)])
+    rows = (
+        log.dialect.open(log.conn)
+        .log(log.table)
+        .read_rows([(first, first), (first + 3, first + 4)])
+    )
     assert [row.record_id for row in rows] == [first, first + 3, first + 4]
     assert {row.event_type for row in rows} == {5}
     assert tail(opened_log(log.conn, log.table)) == last
@@ -96,7 +105,9 @@ def test_a_window_is_read_in_order(log: Log) -> None:
 def test_a_window_is_read_in_chunks_of_one_snapshot(platform: Platform, log: Log) -> None:
     def chunks(size: int) -> RowChunks:
         everything = Window(1, None, None)
-        return log.dialect.window_chunks(log.conn, log.table, everything, ["record_id"], size)
+        return (
+            log.dialect.open(log.conn).log(log.table).window_chunks(everything, ["record_id"], size)
+        )
 
     assert [len(chunk) for chunk in chunks(4)] == [4, 4, 2]
     assert [len(chunk) for chunk in chunks(5)] == [5, 5, 0]
@@ -108,19 +119,19 @@ def test_a_window_is_read_in_chunks_of_one_snapshot(platform: Platform, log: Log
     begun.close()
     # The session can go on with other statements, whether it was read to its end or not.
     ((record_id,), *_) = first
-    assert log.dialect.mark(log.conn, log.table, "S", [(record_id, record_id)]) == 1
+    assert log.dialect.open(log.conn).log(log.table).mark("S", [(record_id, record_id)]) == 1
 
 
 def test_marks_and_deletions_touch_rows_that_are_still_n(log: Log) -> None:
     first, *_, last = log.ids()
-    mark, table, conn = log.dialect.mark, log.table, log.conn
-    assert mark(conn, table, "S", [(first, first + 1), (first + 3, first + 3)]) == 3
-    assert mark(conn, table, "E", [(first, first + 4)]) == 2
-    assert count_by_status(opened_log(conn, table)) == {"S": 3, "E": 2, "N": 5}
-    assert log.dialect.delete(conn, table, [(first, last)]) == 5
-    assert count_by_status(opened_log(conn, table)) == {"S": 3, "E": 2}
-    assert requeue(opened_log(conn, table), ["E"]).set_back == 2
-    assert mark(conn, table, "S", []) == 0
+    opened = opened_log(log.conn, log.table)
+    assert opened.mark("S", [(first, first + 1), (first + 3, first + 3)]) == 3
+    assert opened.mark("E", [(first, first + 4)]) == 2
+    assert count_by_status(opened) == {"S": 3, "E": 2, "N": 5}
+    assert opened.delete([(first, last)]) == 5
+    assert count_by_status(opened) == {"S": 3, "E": 2}
+    assert requeue(opened, ["E"]).set_back == 2
+    assert opened.mark("S", []) == 0
 
 
 def test_rows_of_one_user_can_be_left_alone(log: Log) -> None:
@@ -136,7 +147,7 @@ def test_rows_of_one_user_can_be_left_alone(log: Log) -> None:
 
 
 def test_the_queue_is_counted_and_aged(log: Log) -> None:
-    found = log.dialect.queue(log.conn, log.table, "utc")
+    found = log.dialect.open(log.conn).log(log.table).queue("utc")
     assert found.rows == 10
     assert found.oldest_seconds is not None
     assert -5 < found.oldest_seconds < 120
@@ -156,13 +167,13 @@ def test_rows_that_are_due_come_by_time(log: Log) -> None:
             f"TO_TIMESTAMP({stamp}, 'YYYY-MM-DD HH24:MI:SS')" if dialect.name == "oracle" else stamp
         )
         conn.exec_driver_sql(f"UPDATE {name} SET {time} = {stamp} WHERE {record_id} = {row}")
-    until = dialect.due_until(conn, log.table, "utc")
+    until = dialect.open(conn).log(log.table).due_until("utc")
     fields = ("event_time", "record_id")
-    due = next(dialect.due_chunks(conn, log.table, until, None, None, fields, 2))
+    due = next(dialect.open(conn).log(log.table).due_chunks(until, None, None, fields, 2))
     assert [record_id for _, record_id in due] == [second, first]
     rest = [
         record_id
-        for chunk in dialect.due_chunks(conn, log.table, until, due[-1], None, fields, 3)
+        for chunk in dialect.open(conn).log(log.table).due_chunks(until, due[-1], None, fields, 3)
         for _, record_id in chunk
     ]
     assert third not in rest
@@ -175,7 +186,7 @@ def test_what_waits_for_its_time_is_exactly_what_is_not_read(log: Log) -> None:
     name, time, record_id = map(
         dialect.quote, (log.table.name, log.table.columns[3], log.table.columns[0])
     )
-    until = dialect.due_until(conn, log.table, "utc")
+    until = dialect.open(conn).log(log.table).due_until("utc")
     now = f"'{until[:19]}'"
     if dialect.name == "oracle":
         now = f"TO_TIMESTAMP({now}, 'YYYY-MM-DD HH24:MI:SS')"
@@ -186,19 +197,21 @@ def test_what_waits_for_its_time_is_exactly_what_is_not_read(log: Log) -> None:
     }.get(dialect.name, f"TIMESTAMP({now}) + INTERVAL 1 HOUR")
     for row, when in ((first, hour), (second, now)):
         conn.exec_driver_sql(f"UPDATE {name} SET {time} = {when} WHERE {record_id} = {row}")
-    due = dialect.due_ids(conn, log.table, until, first, last)
+    due = dialect.open(conn).log(log.table).due_ids(until, first, last)
     assert due == [
         record_id
-        for chunk in dialect.due_chunks(conn, log.table, until, None, None, ["record_id"], 100)
+        for chunk in dialect.open(conn)
+        .log(log.table)
+        .due_chunks(until, None, None, ["record_id"], 100)
         for (record_id,) in chunk
     ]
     assert first not in due
-    assert dialect.due_ids(conn, log.table, until, first, second) == [second]
-    waiting = dialect.not_due(conn, log.table, until, 100)
+    assert dialect.open(conn).log(log.table).due_ids(until, first, second) == [second]
+    waiting = dialect.open(conn).log(log.table).not_due(until, 100)
     assert (waiting.rows, waiting.looked_at) == (1, 10)
     assert waiting.next_time is not None
     assert waiting.next_seconds == pytest.approx(3600, abs=1)
-    assert dialect.not_due(conn, log.table, until, 0) == (0, None, None, 0)
+    assert dialect.open(conn).log(log.table).not_due(until, 0) == (0, None, None, 0)
 
 
 def test_flights_are_numbered_once(log: Log) -> None:
@@ -242,7 +255,7 @@ def test_error_lines_tell_under_which_number_a_row_goes_once_more(log: Log) -> N
 def test_old_rows_are_purged_with_their_error_lines(log: Log) -> None:
     conn, table = log.conn, log.table
     first, *_, last = log.ids()
-    log.dialect.mark(conn, table, "S", [(first, first + 3)])
+    log.dialect.open(conn).log(table).mark("S", [(first, first + 3)])
     add_errors(opened_log(conn, table), [(first, "bad_value", "x"), (last, "bad_value", "y")])
     later = datetime.now(UTC).replace(tzinfo=None) + timedelta(hours=1)
     assert extent(opened_log(conn, table)) == (first, last)
@@ -251,7 +264,7 @@ def test_old_rows_are_purged_with_their_error_lines(log: Log) -> None:
     errors = purge_errors(opened_log(conn, table), None, 100, later, later, dry=False)
     assert errors is not None
     assert errors.removed == 1
-    _, now = purge_cutoff(OpenLog(conn, log.dialect, table), "utc", timedelta(0))
+    _, now = purge_cutoff(log.dialect.open(conn).log(table), "utc", timedelta(0))
     assert abs(now - (later - timedelta(hours=1))) < timedelta(minutes=1)
 
 
@@ -261,7 +274,7 @@ def test_what_purges_have_removed_is_noted_in_one_line(log: Log) -> None:
     moment = datetime(2026, 5, 6, 7, 8, 9)
     for floor in (7, 9):
         noted = Noted(RecordSet(floor, [(20, 30)]), moment)
-        write_noted(OpenLog(conn, log.dialect, table), noted)
+        write_noted(log.dialect.open(conn).log(table), noted)
     found = read_noted(opened_log(conn, table))
     assert found is not None
     assert (found.rows.spans, found.whole) == (noted.rows.spans, moment)
@@ -272,42 +285,44 @@ def test_one_publisher_a_log(platform: Platform) -> None:
     platform.run("CREATE TABLE keyed (a {integer} PRIMARY KEY)")
     config = platform.config()
     with open_context(config, Counters()) as held:
-        assert held.log.dialect.holds_lock(held.log.connection, held.log.table)
+        assert held.log.holds_lock()
         with platform.session() as (conn, log):
-            assert platform.dialect.is_locked(conn, log)
-            assert not platform.dialect.holds_lock(conn, log)
-            assert not platform.dialect.try_lock(conn, log)
+            assert platform.dialect.open(conn).log(log).is_locked()
+            assert not platform.dialect.open(conn).log(log).holds_lock()
+            assert not platform.dialect.open(conn).log(log).try_lock()
         with pytest.raises(AnotherPublisher), open_context(config, Counters()):
             pass
     with platform.session() as (conn, log):
-        assert not platform.dialect.is_locked(conn, log)
-        assert platform.dialect.try_lock(conn, log)
-        platform.dialect.unlock(conn, log)
-        assert not platform.dialect.is_locked(conn, log)
+        assert not platform.dialect.open(conn).log(log).is_locked()
+        assert platform.dialect.open(conn).log(log).try_lock()
+        platform.dialect.open(conn).log(log).unlock()
+        assert not platform.dialect.open(conn).log(log).is_locked()
     assert list(platform.place.glob("*.lock")) == []
 
 
 def test_what_the_log_lacks_is_named(platform: Platform) -> None:
     with platform.session() as (conn, log):
         with pytest.raises(LogTableError, match="db upgrade"):
-            locate_log(conn, platform.dialect, name="nothing")
+            locate_log(platform.dialect.open(conn), name="nothing")
         conn.exec_driver_sql(f"DROP TABLE {platform.dialect.quote(log.inflight_table)}")
         conn.commit()
         with pytest.raises(LogTableError, match=r"(?i)inflight"):
-            locate_log(conn, platform.dialect, name="eventlog")
+            locate_log(platform.dialect.open(conn), name="eventlog")
         if not platform.has("schemas"):
             with pytest.raises(ConfigError, match="no schemas"):
-                locate_log(conn, platform.dialect, name="eventlog", schema="hr")
+                locate_log(platform.dialect.open(conn), name="eventlog", schema="hr")
 
 
 def test_the_session_of_a_publisher_is_begun_as_one(
     platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun: list[sa.Connection] = []
-    monkeypatch.setattr(platform.dialect, "begin_publishing", begun.append)
+    begun: list[OpenDatabase] = []
+    with platform.session() as (conn, _):
+        database = type(platform.dialect.open(conn))
+    monkeypatch.setattr(database, "begin_publishing", lambda db: begun.append(db))
     platform.run("CREATE TABLE keyed (a {integer} PRIMARY KEY)")
     with open_context(platform.config(), Counters()) as held:
-        assert begun == [held.log.connection]
+        assert begun == [held.log.db]
 
 
 # --- requeue --------------------------------------------------------------------------------------
@@ -326,7 +341,7 @@ def test_a_part_of_an_insert_goes_once_more_as_a_modify(log: Log) -> None:
         )
 
     def shown() -> list[tuple[int, str, str | None, str | None]]:
-        rows = log.dialect.read_window(log.conn, log.table, Window(1, None, None))
+        rows = log.dialect.open(log.conn).log(log.table).read_window(Window(1, None, None))
         return [
             (int(row.event_type or 0), str(row.table_key), row.column_name, row.new_value)
             for row in rows

@@ -19,6 +19,8 @@ from trigger_log import BrokenOff, broken_off, downgrade, upgrade
 from eventlog.errors import LogTableError
 from eventlog.sql import connection, migrations
 from eventlog.sql.dialects.sqlite import SQLite
+from eventlog.sql.dialects.sqlite.database import SQLiteDatabase
+from eventlog.sql.dialects.sqlite.log import SQLiteLog
 from eventlog.sql.log_table import LogTable
 
 ENDINGS = (
@@ -36,19 +38,29 @@ ENDINGS = (
 NAMES = [f"eventlog{ending}" for ending in ENDINGS]
 
 
-class CommittingSQLite(SQLite):
+class CommittingLog(SQLiteLog):
+    def half_made(self) -> bool:
+        return "record_id" in {
+            column["name"] for column in sa.inspect(self.connection).get_columns("eventlog")
+        }
+
+
+class CommittingDatabase(SQLiteDatabase):
     """SQLite that commits every statement, in its words for what the blocks of Oracle do."""
 
-    def guarded(self, conn: sa.Connection, statement: str) -> str:
+    def log(self, table: LogTable) -> CommittingLog:
+        return CommittingLog(self, table)
+
+    def guarded(self, statement: str) -> str:
         made = re.sub(
             r"\A\s*(CREATE (?:TABLE|INDEX|UNIQUE INDEX)) ", r"\1 IF NOT EXISTS ", statement
         )
         return re.sub(r"\A\s*DROP TABLE ", "DROP TABLE IF EXISTS ", made)
 
-    def half_made(self, conn: sa.Connection, log: LogTable) -> bool:
-        return "record_id" in {
-            column["name"] for column in sa.inspect(conn).get_columns("eventlog")
-        }
+
+class CommittingSQLite(SQLite):
+    def open(self, connection: sa.Connection) -> CommittingDatabase:
+        return CommittingDatabase(connection, self)
 
 
 @pytest.fixture
@@ -117,7 +129,7 @@ def test_a_log_that_somebody_else_made_is_refused_still(engine: sa.Engine) -> No
 def test_a_log_without_a_version_table_is_no_half_made_one(
     engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(CommittingSQLite, "half_made", lambda *asked: True)
+    monkeypatch.setattr(CommittingLog, "half_made", lambda *asked: True)
     with engine.connect() as conn:
         conn.exec_driver_sql("CREATE TABLE eventlog (x)")
         with pytest.raises(LogTableError, match="was not made by"):

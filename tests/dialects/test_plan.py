@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import sqlalchemy as sa
@@ -16,7 +16,7 @@ from eventlog.publisher.configured_classes import catalog_of, class_names, decla
 from eventlog.publisher.doctor import examine
 from eventlog.publisher.trigger_plan import planned_triggers
 from eventlog.sql import migrations
-from eventlog.sql.triggers import TriggerPlan
+from eventlog.sql.triggers import TriggerPlan, triggers_of
 
 USR: dict[str, Any] = {"table": "usr"}
 
@@ -55,16 +55,18 @@ def kinds(platform: Platform, *watches: dict[str, Any]) -> list[str]:
 
 
 def test_uninstalling_leaves_nothing(usr_platform: Platform) -> None:
-    with transaction(usr_platform.config()) as (conn, _):
+    with transaction(usr_platform.config()) as db:
+        conn = db.connection
         migrations.downgrade(conn, log_table="eventlog")
     before = catalogue(usr_platform)
     usr_platform.install()
     usr_platform.watch("usr")
     assert catalogue(usr_platform) != before
     with usr_platform.session() as (conn, log):
-        plan = usr_platform.dialect.triggers.plan_drop(conn, log)
+        plan = triggers_of(usr_platform.dialect).plan_drop(conn, log)
     usr_platform.apply(plan)
-    with transaction(usr_platform.config()) as (conn, _):
+    with transaction(usr_platform.config()) as db:
+        conn = db.connection
         migrations.downgrade(conn, log_table="eventlog")
     assert catalogue(usr_platform) == before
 
@@ -79,34 +81,38 @@ def test_installing_twice_changes_nothing(usr_platform: Platform) -> None:
 
 
 def test_a_table_of_the_logs_name_is_not_taken(platform: Platform) -> None:
-    with transaction(platform.config()) as (conn, _):
+    with transaction(platform.config()) as db:
+        conn = db.connection
         migrations.downgrade(conn, log_table="eventlog")
     platform.run("CREATE TABLE eventlog (x {integer})")
     with (
         pytest.raises(LogTableError, match="not made by"),
-        transaction(platform.config()) as (conn, _),
+        transaction(platform.config()) as db,
     ):
-        migrations.upgrade(conn, log_table="eventlog")
+        migrations.upgrade(db.connection, log_table="eventlog")
 
 
 def test_a_log_that_was_dropped_by_hand_is_missed_and_what_is_left_of_it_goes(
     platform: Platform,
 ) -> None:
-    with transaction(platform.config()) as (conn, _):
+    with transaction(platform.config()) as db:
+        conn = db.connection
         migrations.downgrade(conn, log_table="eventlog")
     nothing = catalogue(platform)
     platform.install()
     platform.run("DROP TABLE eventlog")
     with pytest.raises(LogTableError, match="is gone"):
         platform.install()
-    with transaction(platform.config()) as (conn, _):
+    with transaction(platform.config()) as db:
+        conn = db.connection
         migrations.downgrade(conn, log_table="eventlog")
     assert catalogue(platform) == nothing
 
 
 @pytest.mark.parametrize("ending", ["error", "inflight", "resync"])
 def test_a_table_of_a_companions_name_is_not_taken(platform: Platform, ending: str) -> None:
-    with transaction(platform.config()) as (conn, _):
+    with transaction(platform.config()) as db:
+        conn = db.connection
         migrations.downgrade(conn, log_table="eventlog")
     platform.run(f"CREATE TABLE eventlog_{ending} (x {{integer}})")
     before = catalogue(platform)
@@ -151,7 +157,7 @@ def test_triggers_of_a_renamed_log_are_replaced_and_each_change_is_logged_once(
         plan = planned_triggers(db, usr_platform.config())
         assert [action.kind for action in plan.changes] == ["replace", "replace"]
         assert all("which is gone" in action.reason for action in plan.changes)
-        db.dialect.triggers.apply(db.connection, plan)
+        triggers_of(db.dialect).apply(db.connection, plan)
         assert not planned_triggers(db, usr_platform.config()).changes
     usr_platform.run("INSERT INTO usr (idu, fname) VALUES (1, 'a')")
     with usr_platform.engine.connect() as conn:
@@ -177,7 +183,7 @@ def test_a_column_more_and_one_less_show_in_the_plan(usr_platform: Platform) -> 
     if usr_platform.name == "sqlite":
         # It refuses to drop a column that a trigger names.
         with usr_platform.session() as (conn, log):
-            plan = usr_platform.dialect.triggers.plan_drop(conn, log)
+            plan = triggers_of(usr_platform.dialect).plan_drop(conn, log)
         usr_platform.apply(plan)
     usr_platform.run("ALTER TABLE usr DROP COLUMN nick")
     assert kinds(usr_platform, USR)[0] in ("replace", "create")
@@ -220,7 +226,7 @@ def test_a_column_of_another_type_shows_in_the_plan(usr_platform: Platform) -> N
 def test_a_trigger_dropped_by_hand_comes_back(usr_platform: Platform) -> None:
     usr_platform.watch("usr")
     with usr_platform.session() as (conn, log):
-        one = usr_platform.dialect.triggers.installed(conn, log)[0]
+        one = triggers_of(usr_platform.dialect).installed(conn, log)[0]
     quote = usr_platform.dialect.quote
     place = " ON usr" if usr_platform.name == "postgresql" else ""
     usr_platform.run(f"DROP TRIGGER {quote(one.trigger)}{place}")
@@ -236,11 +242,11 @@ def test_the_digest_of_what_is_installed_is_that_of_what_was_compiled(
     config, dialect = usr_platform.config(), usr_platform.dialect
     with usr_platform.session() as (conn, log):
         schema, tables = class_names(config)
-        database = dialect.reflect(conn, schema)
+        database = dialect.open(conn).reflect(schema)
         catalog = catalog_of(config, database, tables, log)
-        facts = dialect.triggers.facts(conn, database, log, ["usr", "usr_phone"])
-        made = dialect.triggers.compile(database, catalog, log, declared_watches(config), facts)
-        assert dialect.triggers.digests(conn, log) == {one.table: one.digest for one in made}
+        facts = triggers_of(dialect).facts(conn, database, log, ["usr", "usr_phone"])
+        made = triggers_of(dialect).compile(database, catalog, log, declared_watches(config), facts)
+        assert triggers_of(dialect).digests(conn, log) == {one.table: one.digest for one in made}
 
 
 def test_what_is_compiled_without_a_database_captures_and_goes(usr_platform: Platform) -> None:
@@ -249,8 +255,8 @@ def test_what_is_compiled_without_a_database_captures_and_goes(usr_platform: Pla
     config = usr_platform.config()
     with usr_platform.session() as (conn, log):
         schema, tables = class_names(config)
-        database = dialect.reflect(conn, schema)
-        made = dialect.triggers.compile(
+        database = dialect.open(conn).reflect(schema)
+        made = triggers_of(dialect).compile(
             database, catalog_of(config, database, tables, log), log, declared_watches(config)
         )
     before = catalogue(usr_platform)
@@ -280,7 +286,7 @@ def test_nothing_is_left_of_a_plan_that_fails(usr_platform: Platform) -> None:
     with pytest.raises(Exception, match="usr_phone"):
         usr_platform.apply(plan)
     with usr_platform.session() as (conn, log):
-        assert usr_platform.dialect.triggers.installed(conn, log) == []
+        assert triggers_of(usr_platform.dialect).installed(conn, log) == []
 
 
 # --- broken off in the middle ---------------------------------------------------------------------
@@ -312,12 +318,12 @@ def test_triggers_that_break_off_anywhere_leave_nothing_or_are_ended_by_the_next
 ) -> None:
     def run(plan: TriggerPlan, after: int = 1_000_000) -> int | None:
         return usr_platform.broken_off(
-            after, lambda conn: usr_platform.dialect.triggers.apply(conn, plan, 5.0)
+            after, lambda conn: triggers_of(usr_platform.dialect).apply(conn, plan, 5.0)
         )
 
     def drop_all() -> TriggerPlan:
         with usr_platform.session() as (conn, log):
-            return usr_platform.dialect.triggers.plan_drop(conn, log)
+            return triggers_of(usr_platform.dialect).plan_drop(conn, log)
 
     def watch(style: str) -> TriggerPlan:
         return usr_platform.plan({**USR, "style": style})
@@ -359,13 +365,14 @@ def test_secrets_are_warned_of_and_what_is_not_captured_is_said(platform: Platfo
 
 def test_two_logs_of_one_table_do_not_touch_each_other(usr_platform: Platform) -> None:
     usr_platform.watch("usr")
-    with transaction(usr_platform.config()) as (conn, _):
+    with transaction(usr_platform.config()) as db:
+        conn = db.connection
         migrations.upgrade(conn, log_table="other")
     other = usr_platform.config(
         database={"url": usr_platform.engine.url.render_as_string(False), "log_table": "other"}
     )
     with transaction(other) as db:
-        db.dialect.triggers.apply(db.connection, planned_triggers(db, other), 5.0)
+        triggers_of(db.dialect).apply(db.connection, planned_triggers(db, other), 5.0)
     assert kinds(usr_platform, USR) == ["unchanged", "unchanged"]
     usr_platform.run("INSERT INTO usr (idu, fname) VALUES (1, 'x')")
     name = sa.sql.quoted_name("OTHER" if usr_platform.name == "oracle" else "other", quote=True)
@@ -422,7 +429,9 @@ def test_triggers_that_the_user_is_not_shown_are_not_called_missing(
 
     codes = {one.code for one in examine(usr_platform.config(), refuse)}
     assert {"trigger_missing", "triggers_not_compared"} <= codes
-    monkeypatch.setattr(usr_platform.dialect, "sees_triggers", lambda *_: False)
+    monkeypatch.setattr(
+        type(usr_platform.dialect.open(cast(Any, None))), "sees_triggers", lambda *_: False
+    )
     found = examine(usr_platform.config(), refuse)
     assert "trigger_missing" not in {one.code for one in found}
     (not_compared,) = [one for one in found if one.code == "triggers_not_compared"]

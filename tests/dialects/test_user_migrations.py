@@ -24,13 +24,14 @@ import eventlog.alembic
 from eventlog.core.catalog_builder import build_catalog
 from eventlog.errors import TriggerError
 from eventlog.sql.connection import load_dialect
-from eventlog.sql.log_table import new_log
+from eventlog.sql.locate import new_log
 from eventlog.sql.migrations.autogenerate import Declared
 from eventlog.sql.migrations.operations import (
     WatchDefinition,
     compile_definition,
     with_tables,
 )
+from eventlog.sql.triggers import triggers_of
 from eventlog.sql.triggers.watch import WatchedTable
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "migrations"
@@ -143,7 +144,7 @@ class Tree:
             schema = (
                 sa.inspect(conn).default_schema_name if "schemas" in dialect.capabilities else None
             )
-            return dict(dialect.triggers.digests(conn, new_log(dialect, schema, "eventlog")))
+            return dict(triggers_of(dialect).digests(conn, new_log(dialect, schema, "eventlog")))
 
 
 def copy_of_example(directory: Path, engine: sa.Engine) -> Tree:
@@ -387,7 +388,7 @@ def test_a_view_is_watched_on_its_base_tables(example: Tree, tmp_path: Path) -> 
 def test_triggers_that_another_hand_made_are_taken_over(example: Tree) -> None:
     example.upgrade()
     with example.engine.begin() as conn:
-        example_database = load_dialect("postgresql").reflect(conn, None)
+        example_database = load_dialect("postgresql").open(conn).reflect(None)
         definition = WatchDefinition(
             WatchedTable("usr", style="remove_all"), "eventlog", "public", "public", None
         )
@@ -418,10 +419,10 @@ def test_the_plan_agrees_with_the_operations_whatever_the_types_and_names(exampl
     assert example.is_clean()
     dialect = load_dialect("postgresql")
     with example.engine.connect() as conn:
-        database = dialect.reflect(conn, None)
+        database = dialect.open(conn).reflect(None)
         watch = WatchedTable("usr", exclude=("password_hash",))
         catalog = build_catalog(database, tables=["usr"])
-        plan = dialect.triggers.plan(
+        plan = triggers_of(dialect).plan(
             conn, database, catalog, new_log(dialect, "public", "eventlog"), [watch]
         )
     assert plan.changes == ()

@@ -89,8 +89,8 @@ def test_objects_of_a_view_are_read_back_row_by_row(view: Platform) -> None:
     name = cls.key[0].name
     with view.session() as (conn, _):
         attributes = [one for one in cls.attributes if not one.is_key]
-        found = view.dialect.query_back(
-            conn, catalog.schema, cls, [f"{name}={n}" for n in (1, 2, 3)], attributes
+        found = view.dialect.open(conn).query_back(
+            catalog.schema, cls, [f"{name}={n}" for n in (1, 2, 3)], attributes
         )
     phones = {
         key: sorted(map(str, values["phoneno" if name == "pk_empno" else "PHONENO"]))

@@ -18,7 +18,7 @@ from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.triggers import TriggerPlan
+from eventlog.sql.triggers import TriggerPlan, triggers_of
 from eventlog.sql.triggers.watch import Capture, Style, WatchedTable
 
 LOG = LogTable("log", "eventlog", LogRow._fields)
@@ -101,11 +101,11 @@ class Watched:
     capture: Capture = "row"
 
     def catalog(self, *tables: str) -> Catalog:
-        return build_catalog(DIALECT.reflect(self.conn, None), tables=tables or None)
+        return build_catalog(DIALECT.open(self.conn).reflect(None), tables=tables or None)
 
     def plan(self, *watches: WatchedTable, tables: Sequence[str] | None = None) -> TriggerPlan:
         """``capture`` is that of every watch. Raises TriggerError for a watch that is refused."""
-        database = DIALECT.reflect(self.conn, None)
+        database = DIALECT.open(self.conn).reflect(None)
         names = tables if tables is not None else [watch.table for watch in watches]
         catalog = build_catalog(database, tables=names)
         watches = (
@@ -113,7 +113,7 @@ class Watched:
             if self.capture != "row"
             else watches
         )
-        plan = DIALECT.triggers.plan(
+        plan = triggers_of(DIALECT).plan(
             self.conn, database, catalog, self.log, watches, catalog.unavailable
         )
         if plan.refused:
@@ -122,7 +122,7 @@ class Watched:
 
     def watch(self, *watches: WatchedTable) -> TriggerPlan:
         plan = self.plan(*watches)
-        DIALECT.triggers.apply(self.conn, plan)
+        triggers_of(DIALECT).apply(self.conn, plan)
         return plan
 
     def rows(self) -> list[LogRow]:

@@ -32,7 +32,7 @@ from eventlog.publisher.sinks import Sink
 from eventlog.publisher.trigger_plan import planned_triggers
 from eventlog.publisher.waiting import Stop, StopRequest
 from eventlog.sql import migrations
-from eventlog.sql.triggers import LOCK_TIMEOUT
+from eventlog.sql.triggers import LOCK_TIMEOUT, triggers_of
 
 LONG = 3600
 """A polling interval that no test waits for."""
@@ -59,7 +59,7 @@ def install(config: Config) -> None:
     """The log with its companions, and the triggers of the watches."""
     with transaction(config) as db:
         migrations.upgrade(db.connection, **names(config))
-        db.dialect.triggers.apply(db.connection, planned_triggers(db, config), LOCK_TIMEOUT)
+        triggers_of(db.dialect).apply(db.connection, planned_triggers(db, config), LOCK_TIMEOUT)
 
 
 ROW = """INSERT INTO eventlog (event_type, table_name, table_key, column_name, new_value)

@@ -52,8 +52,8 @@ from eventlog.sql import consumers, followed_set, migrations
 from eventlog.sql.connection import load_dialect
 from eventlog.sql.epoch import note_removed
 from eventlog.sql.followed_set import FollowedSet
-from eventlog.sql.log_table import LogTable, new_log
-from eventlog.sql.open_log import OpenLog
+from eventlog.sql.locate import new_log
+from eventlog.sql.log_table import LogTable
 
 
 @pytest.fixture(params=["postgresql", "sqlite"])
@@ -604,7 +604,7 @@ def test_what_a_consumer_cannot_have_is_refused(options: dict[str, str], why: st
 def test_every_perpetrator_is_sent_unless_the_consumer_sets_a_user(log: sa.Engine) -> None:
     write(log, 1)
     with opened(configuration(log)) as context:
-        user = context.log.dialect.current_user(context.log.connection)
+        user = context.log.db.current_user()
     execute(log, f"UPDATE eventlog SET perpetrator = '{user or 'me'}'")
     assert consume(consumer(log)) == ["1"]
     assert consume(consumer(log, "audit", driver_user=user or "me")) == []
@@ -1003,7 +1003,7 @@ def test_copies_and_rows_of_resync_are_new_rows_for_every_consumer(
     names = ("search", "audit")
     write(log, 1)
     with opened(configuration(log)) as context:
-        user = context.log.dialect.current_user(context.log.connection) or "me"
+        user = context.log.db.current_user() or "me"
     execute(log, f"UPDATE eventlog SET perpetrator = '{user}'", "INSERT INTO usr VALUES (1, 'Jim')")
     assert [consume(consumer(log, name)) for name in names] == [["1"], ["1"]]
     consume(configuration(log, driver_user=user))  # its own row, which it does not publish
@@ -1401,9 +1401,9 @@ def test_the_monitor_tells_the_rows_behind_the_ranges_and_the_snapshot(log: sa.E
 def test_a_database_that_does_not_tell_open_writers_has_no_consumers(name: str) -> None:
     with pytest.raises(LogTableError, match=f"{name} does not tell which transactions"):
         consumers.check_possible(
-            OpenLog(
-                cast("Any", None), load_dialect(name), LogTable(None, "eventlog", LogRow._fields)
-            )
+            load_dialect(name)
+            .open(cast("Any", None))
+            .log(LogTable(None, "eventlog", LogRow._fields))
         )
 
 

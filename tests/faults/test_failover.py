@@ -29,7 +29,7 @@ from eventlog.publisher.daemon import Publisher
 from eventlog.publisher.open_context import open_context
 from eventlog.publisher.trigger_plan import planned_triggers
 from eventlog.sql import migrations
-from eventlog.sql.triggers import LOCK_TIMEOUT
+from eventlog.sql.triggers import LOCK_TIMEOUT, triggers_of
 
 pytestmark = pytest.mark.skipif(
     programs() is None,
@@ -95,7 +95,7 @@ def installed() -> Iterator[Server]:
         engine.dispose()
         config = load(configuration(server.url), {})
         with transaction(config) as db:
-            db.dialect.triggers.apply(db.connection, planned_triggers(db, config), LOCK_TIMEOUT)
+            triggers_of(db.dialect).apply(db.connection, planned_triggers(db, config), LOCK_TIMEOUT)
         server.run("pg_ctl", "-D", str(server.data), "-m", "fast", "-w", "stop")
         yield server
 

@@ -13,7 +13,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, time, timedelta
 from pathlib import Path
@@ -32,6 +31,7 @@ from eventlog.publisher.daemon import publish, publish_once
 from eventlog.publisher.observer import Measured
 from eventlog.publisher.open_context import open_context
 from eventlog.publisher.waiting import StopRequest
+from eventlog.sql.dialects.postgresql.database import PostgresDatabase
 from eventlog.xds.format import read_events
 
 
@@ -307,13 +307,13 @@ def clock(context: Context, looks: list[datetime], *times: str) -> Context:
         (last + timedelta(minutes=minute) for minute in itertools.count(1)),
     )
 
-    def local_time(_connection: sa.Connection) -> datetime:
-        looks.append(next(local_times))
-        return looks[-1]
+    class Clocked(PostgresDatabase):
+        def local_time(self) -> datetime:
+            looks.append(next(local_times))
+            return looks[-1]
 
-    dialect = copy(context.log.dialect)
-    dialect.local_time = local_time  # type: ignore[method-assign]
-    return replace(context, log=replace(context.log, dialect=dialect))
+    db = Clocked(context.log.connection, context.log.dialect)
+    return replace(context, log=replace(context.log, db=db))
 
 
 def test_times_of_the_day_replace_the_interval(log: sa.Engine) -> None:
@@ -351,7 +351,7 @@ def test_the_servers_local_time_is_that_of_its_default_zone(log: sa.Engine) -> N
         conn.execute(sa.text(f"ALTER DATABASE {log.url.database} SET timezone = 'Asia/Tokyo'"))
     log.dispose()
     with open_context(configuration(log), Counters()) as context:
-        local = context.log.dialect.local_time(context.log.connection)
+        local = context.log.db.local_time()
         utc = context.log.connection.exec_driver_sql(
             "SELECT clock_timestamp() AT TIME ZONE 'UTC'"
         ).scalar_one()

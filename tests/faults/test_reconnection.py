@@ -40,7 +40,8 @@ from eventlog.errors import (
 from eventlog.publisher import waiting
 from eventlog.publisher.observer import SILENT
 from eventlog.publisher.waiting import StopRequest, keep_connected
-from eventlog.sql import embedded, log_table
+from eventlog.sql import embedded, locate
+from eventlog.sql.open_database import OpenDatabase
 
 
 @pytest.mark.timeout(900)
@@ -106,17 +107,13 @@ def test_a_connection_that_is_lost_while_the_log_is_read_is_no_lack_of_rights(
     database: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_log(database)
-    read: Callable[..., Any] = log_table._columns
+    read: Callable[..., Any] = locate._columns
 
-    def read_columns(conn: sa.Connection, *rest: Any) -> Any:
-        execute(
-            database,
-            "SELECT "
-            f"pg_terminate_backend({conn.exec_driver_sql('SELECT pg_backend_pid()').scalar()})",
-        )
-        return read(conn, *rest)
+    def read_columns(db: OpenDatabase, *rest: Any) -> Any:
+        execute(database, f"SELECT pg_terminate_backend({db.session_id()})")
+        return read(db, *rest)
 
-    monkeypatch.setattr(log_table, "_columns", read_columns)
+    monkeypatch.setattr(locate, "_columns", read_columns)
     with pytest.raises(DatabaseAway) as raised, opened(configuration(database)):
         pytest.fail("it was opened")
     assert "grant" not in str(raised.value).lower()

@@ -26,7 +26,7 @@ from eventlog.publisher.doctor import examine
 from eventlog.publisher.open_context import find_log
 from eventlog.publisher.trigger_plan import differences, planned_triggers
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.triggers import TriggerPlan
+from eventlog.sql.triggers import TriggerPlan, triggers_of
 
 CAPTURES = ("row", "statement")
 Logged = tuple[int, str, str | None, str | None, str | None]
@@ -409,8 +409,8 @@ def test_triggers_whose_log_was_moved_are_named_and_replaced_and_writes_pass_aga
     install(config)
     with transaction(config) as db:
         planned = planned_triggers(db, config)
-        db.dialect.triggers.record(db.connection, find_log(db, config).table, planned)
-    names = tuple(triggers_of(database))
+        triggers_of(db.dialect).record(db.connection, find_log(db, config).table, planned)
+    names = tuple(triggers_in(database))
     execute(database, *moved)
     config = of_log(database, tmp_path, *now, *watches)
     writes = (
@@ -433,7 +433,7 @@ def test_triggers_whose_log_was_moved_are_named_and_replaced_and_writes_pass_aga
     }
     assert (len(plan.changes), plan.gaps) == (3, ())
     install(config)
-    assert (triggers_of(database), plan_of(config).changes) == (list(names), ())
+    assert (triggers_in(database), plan_of(config).changes) == (list(names), ())
     execute(database, *writes)
     assert fetch(
         database,
@@ -446,7 +446,7 @@ def test_triggers_whose_log_was_moved_are_named_and_replaced_and_writes_pass_aga
     ]
 
 
-def triggers_of(database: sa.Engine) -> list[Any]:
+def triggers_in(database: sa.Engine) -> list[Any]:
     """The triggers that log, by table, each with its function."""
     return fetch(
         database,
@@ -487,9 +487,9 @@ def test_drop_takes_away_the_triggers_of_a_log_whose_schema_was_renamed(
     execute(database, "ALTER SCHEMA hr RENAME TO people")
     config = of_log(database, tmp_path, "people", "people.eventlog")
     with transaction(config) as db:
-        db.dialect.triggers.drop(db.connection, LogTable("people", "eventlog", LogRow._fields))
+        triggers_of(db.dialect).drop(db.connection, LogTable("people", "eventlog", LogRow._fields))
     execute(database, "INSERT INTO people.usr VALUES (1, 'a')")
-    assert triggers_of(database) == []
+    assert triggers_in(database) == []
 
 
 def test_a_session_that_first_writes_to_a_renamed_table_remembers_its_types(

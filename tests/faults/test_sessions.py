@@ -332,7 +332,7 @@ def test_a_standby_takes_over_when_the_other_publisher_ends(
     ):
         assert second.stderr is not None
         waits = next(line for line in second.stderr if b"waiting as its standby" in line).decode()
-        session = first.log.dialect.session_id(first.log.connection)
+        session = first.log.db.session_id()
         assert f"by session {session}, user postgres, application 'eventlog'" in waits
         assert re.search(r"since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", waits)
         insert(database, 1)
@@ -383,7 +383,7 @@ def test_a_publisher_names_the_one_that_has_taken_over(
     ended.set()
     fetch(database, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {PUBLISHERS}")
     with opened(config) as second:
-        session = second.log.dialect.session_id(second.log.connection)
+        session = second.log.db.session_id()
         second.log.commit()
         taken.set()
         wait_until(

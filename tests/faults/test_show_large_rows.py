@@ -13,7 +13,7 @@ from eventlog.model import LogRow
 from eventlog.publisher.context import Counters
 from eventlog.publisher.explain import explain
 from eventlog.publisher.open_context import open_unlocked
-from eventlog.sql.dialects.postgresql import DIALECT
+from eventlog.sql.dialects.postgresql.log import PostgresLog
 
 COLUMNS = "status, event_type, table_name, table_key, column_name, new_value"
 
@@ -29,14 +29,14 @@ def test_values_of_other_objects_are_not_read(
         "repeat('x', 100000) FROM generate_series(1, 20) AS g",
     )
     read: list[int] = []
-    read_rows = type(DIALECT).read_rows
+    read_rows = PostgresLog.read_rows
 
     def recorded(self: object, *arguments: object) -> list[LogRow]:
         rows = read_rows(self, *arguments)  # type: ignore[arg-type]
         read.extend(row.record_id for row in rows)
         return rows
 
-    monkeypatch.setattr(type(DIALECT), "read_rows", recorded)
+    monkeypatch.setattr(PostgresLog, "read_rows", recorded)
     with open_unlocked(configuration(database), Counters()) as context:
         explanation = explain(context, 7)
     assert [member.record_id for member in explanation.members] == [2, 7, 12, 17]

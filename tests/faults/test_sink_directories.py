@@ -114,11 +114,11 @@ def test_a_role_that_may_do_little_tells_its_log_from_others_too(database: sa.En
     logs = [LogTable(None, name, LogRow._fields) for name in ("eventlog", "other")]
     role = f"publisher_{database.url.database}"
     with database.connect() as conn:
-        whole = [DIALECT.identity(conn, log) for log in logs]
+        whole = [DIALECT.open(conn).log(log).identity() for log in logs]
         conn.exec_driver_sql(f"CREATE ROLE {role}")
         conn.exec_driver_sql(f"GRANT USAGE ON SEQUENCE eventlog_flight, other_flight TO {role}")
         conn.exec_driver_sql(f"SET ROLE {role}")
-        assert [DIALECT.identity(conn, log) for log in logs] == whole
+        assert [DIALECT.open(conn).log(log).identity() for log in logs] == whole
         conn.rollback()
     assert len({*whole}) == 2
     assert all(re.fullmatch(r"postgresql/\d{15,}/\d+/\d+", one) for one in whole)

@@ -36,7 +36,10 @@ from eventlog.publisher.sinks.python import CallableSink
 from eventlog.sql import connection, followed_set
 from eventlog.sql.dialects.sqlite import SQLite
 from eventlog.sql.dialects.sqlite import session as sqlite_session
+from eventlog.sql.dialects.sqlite.database import SQLiteDatabase
+from eventlog.sql.dialects.sqlite.log import SQLiteLog
 from eventlog.sql.dialects.sqlite.triggers import SQLiteTriggers
+from eventlog.sql.log_table import LogTable
 
 if TYPE_CHECKING:
     from world import World
@@ -291,6 +294,32 @@ def _read_once(
     return read_of_text
 
 
+def _opening(world: World) -> Callable[..., SQLiteDatabase]:
+    """Return ``SQLite.open`` for a simulation: the database and its logs have writers that commit
+    late, as those of other databases do.
+    """
+
+    class Log(SQLiteLog):
+        def open_writers(self) -> frozenset[str]:
+            return frozenset(world.application.late)
+
+    class Database(SQLiteDatabase):
+        reflect = _read_once(
+            world,
+            SQLiteDatabase.reflect,
+            _TABLES,
+            lambda db, schema: (db.connection, schema),
+        )
+
+        def log(self, table: LogTable) -> SQLiteLog:
+            return Log(self, table)
+
+        def are_open(self, writers: frozenset[str]) -> bool:
+            return writers <= set(world.application.late)
+
+    return lambda dialect, connection: Database(connection, dialect)
+
+
 def _compiled_once(compile_declared: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``compile_declared`` for a simulation: what is declared is compiled once."""
 
@@ -487,15 +516,13 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         put(SQLiteDialect, "__hash__", lambda _: 1)
         put(SQLiteDialect, "__eq__", lambda one, other: type(one) is type(other))
         put(connection, "create_engine", _with_shared_statements(connection.create_engine))
-        put(
-            SQLite,
-            "reflect",
-            _read_once(world, SQLite.reflect, _TABLES, lambda _, conn, schema: (conn, schema)),
-        )
+        put(SQLite, "open", _opening(world))
         put(
             open_context,
             "locate_log",
-            _read_once(world, open_context.locate_log, _TABLES, lambda conn, _, **how: (conn, how)),
+            _read_once(
+                world, open_context.locate_log, _TABLES, lambda db, **how: (db.connection, how)
+            ),
         )
         plan_once = _read_once(
             world,
@@ -510,9 +537,6 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
             "compile_declared",
             _compiled_once(SQLiteTriggers.compile_declared),
         )
-        # Late commits: what other databases tell of open writers.
-        put(SQLite, "open_writers", lambda *_: frozenset(world.application.late))
-        put(SQLite, "are_open", lambda _, __, writers: writers <= set(world.application.late))
         put(os, "replace", _renaming(world, os.replace))
         put(objects_sink, "_Store", _store_of(world))
         put(files_sink, "sync_file", world.disk.sync_file)

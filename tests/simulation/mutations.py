@@ -24,7 +24,7 @@ from eventlog.publisher import (
 )
 from eventlog.publisher.sinks import names
 from eventlog.sql import consumers, followed_set, open_writers, resync, rows
-from eventlog.sql.dialects.sqlite import SQLite
+from eventlog.sql.dialects.sqlite.log import SQLiteLog
 from eventlog.sql.internal_tables import EntryKind, delete_entry
 
 
@@ -348,7 +348,7 @@ def _line_goes_before_the_marks() -> Mapping[tuple[Any, str], Any]:
 
 
 def _second_publisher_gets_the_lock() -> Mapping[tuple[Any, str], Any]:
-    return {(SQLite, "try_lock"): lambda *_: True, (SQLite, "claim"): lambda *_: True}
+    return {(SQLiteLog, "try_lock"): lambda *_: True, (SQLiteLog, "claim"): lambda *_: True}
 
 
 def _told_lines_stay() -> Mapping[tuple[Any, str], Any]:

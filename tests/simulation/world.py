@@ -685,7 +685,8 @@ def template(shape: Shape) -> Path:
         "watch": shape.watches,
     }
     config = load(content, {})
-    with transaction(config) as (session, _):
+    with transaction(config) as db:
+        session = db.connection
         migrations.upgrade(session, **names(config))
     configuration = directory / "eventlog.toml"
     configuration.write_text(_toml(content))

@@ -14,7 +14,7 @@ from eventlog.core.checks import CheckedRow
 from eventlog.core.events import ids_of
 from eventlog.core.fold import Group, RowFolder, fold
 from eventlog.spark.fold import Boundary
-from eventlog.sql.dialect import Part
+from eventlog.sql.parts import LogPart
 
 _TABLE = {
     "name": "t",
@@ -54,7 +54,7 @@ def test_final_groups_and_those_of_the_border_rows_are_the_groups_of_all_rows(
         for record_id, (_, kind, key) in zip(record_ids, steps, strict=True)
     ]
     firsts = [1, *(1 + width for width in accumulate(widths)), max(ids_of(rows)) + 50]
-    parts = [Part(first, after - 1, 0) for first, after in pairwise(firsts)]
+    parts = [LogPart(first, after - 1, 0) for first, after in pairwise(firsts)]
     found: list[Group] = []
     border: list[CheckedRow] = []
     for part in parts:
@@ -80,6 +80,6 @@ def test_rows_far_from_both_ends_stay_in_their_part() -> None:
         _row(2600, 4, "B"),
         _row(3900, 2, "C"),
     ]
-    boundary = Boundary(Part(1001, 4899, 0), 1000, 10_000)
+    boundary = Boundary(LogPart(1001, 4899, 0), 1000, 10_000)
     assert _ids(boundary.final_at_end(fold(rows, 1000, 10_000))) == [[2500], [2600]]
     assert sorted(ids_of(boundary.rows)) == [1100, 1101, 3900]

@@ -29,10 +29,11 @@ from eventlog.spark import change_log, register
 from eventlog.spark.change_log import ChangeLog, OtherEpoch, RowsRemoved, forget_connection
 from eventlog.spark.change_offsets import offset_of
 from eventlog.spark.changes import ChangesDataSource
-from eventlog.sql.connection import dialect_of
+from eventlog.sql.connection import open_database
 from eventlog.sql.consumers import highest_row, read_consumer
+from eventlog.sql.dialects.postgresql.database import PostgresDatabase
 from eventlog.sql.epoch import read_removed
-from eventlog.sql.log_table import locate_log
+from eventlog.sql.locate import locate_log
 
 
 @pytest.fixture
@@ -478,7 +479,7 @@ def line_of(log: sa.Engine, name: str = "lake") -> Any:
         line = read_consumer(
             opened_log(
                 connection,
-                locate_log(connection, dialect_of(log.url), name="eventlog", schema=SCHEMA),
+                locate_log(open_database(connection), name="eventlog", schema=SCHEMA),
             ),
             name,
         )
@@ -712,7 +713,7 @@ def test_no_plan_and_no_task_holds_a_password(spark: SparkSession, config: str) 
 def test_a_column_that_comes_while_the_classes_are_read_is_known_to_the_next_batch(
     log: sa.Engine, config: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reflect = type(dialect_of(log.url)).reflect
+    reflect = PostgresDatabase.reflect
 
     def and_then_changed(*of: Any) -> Any:
         found = reflect(*of)
@@ -720,7 +721,7 @@ def test_a_column_that_comes_while_the_classes_are_read_is_known_to_the_next_bat
             conn.exec_driver_sql(f"ALTER TABLE {SCHEMA}.usr ADD IF NOT EXISTS later text")
         return found
 
-    monkeypatch.setattr(type(dialect_of(log.url)), "reflect", and_then_changed)
+    monkeypatch.setattr(PostgresDatabase, "reflect", and_then_changed)
     with closing(ChangeLog(config)) as changes:
         known = []
         for _ in range(2):

@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession, datasource
 from eventlog.model import LogRow
 from eventlog.spark import register
 from eventlog.spark.log_source import LogLocation, place_for, without_secrets, worker_url
-from eventlog.sql.connection import connect, dialect_of
+from eventlog.sql.connection import connect, open_database
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.log_table import locate_log
+from eventlog.sql.locate import locate_log
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_one_snapshot_is_seen_by_all_partitions(
 ) -> None:
     log_rows(log, random_rows(1_000, seed=44))
     with log.connect().execution_options(**DIALECT.snapshot_options) as holder:
-        name = DIALECT.export_snapshot(holder)
+        name = DIALECT.open(holder).export_snapshot()
         frame = load(spark, url_file, partition_rows=300, snapshot=name)
         with log.begin() as connection:
             connection.exec_driver_sql(f"UPDATE {LOG} SET status = 'S'")
@@ -153,7 +153,7 @@ def place_of(log: sa.Engine, url_file: Path) -> LogLocation:
         return LogLocation(
             "",
             str(url_file),
-            locate_log(connection, dialect_of(log.url), name="eventlog", schema="hr"),
+            locate_log(open_database(connection), name="eventlog", schema="hr"),
         )
 
 

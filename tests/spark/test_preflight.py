@@ -25,8 +25,8 @@ from eventlog.spark.directory import Directory
 from eventlog.spark.log_source import LogLocation
 from eventlog.spark.preflight import counting_cores, preflight
 from eventlog.spark.session import SparkFailed
-from eventlog.sql.connection import connect, dialect_of
-from eventlog.sql.log_table import locate_log
+from eventlog.sql.connection import connect, open_database
+from eventlog.sql.locate import locate_log
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {
@@ -43,7 +43,7 @@ def place(log: sa.Engine, tmp_path: Path) -> LogLocation:
     file.write_text(log.url.render_as_string(hide_password=False))
     with connect(log.url).connect() as connection:
         return LogLocation(
-            "", str(file), locate_log(connection, dialect_of(log.url), name="eventlog", schema="hr")
+            "", str(file), locate_log(open_database(connection), name="eventlog", schema="hr")
         )
 
 

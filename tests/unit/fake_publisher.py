@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any
 
 import sqlalchemy as sa
-from fake_dialect import FakeDialect
+from fake_log import FakeDatabase
 from samples import CATALOG, row
 from shared import Objects, PlainSink, apply_event
 
@@ -30,9 +30,9 @@ from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.open_context import under_epoch
 from eventlog.publisher.session import Session, State
 from eventlog.sql.dialect import CurrentRow
-from eventlog.sql.dialects.sqlite import SQLite
+from eventlog.sql.dialects.sqlite import DIALECT
+from eventlog.sql.dialects.sqlite.log import SQLiteLog
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.open_log import OpenLog
 from eventlog.sql.windows import Window
 from eventlog.xds.publish import XdsWriter
 from eventlog.xds.writer import Header
@@ -92,7 +92,7 @@ class FakePublisher:
         self.connection.commit()
         self.counters = Counters()
         self._flights = count(1)
-        self._log = OpenLog(self.connection, SteppingDialect(self), LOG)
+        self._log = SteppingLog(FakeDatabase(self.connection, DIALECT, self.read_back), LOG, self)
         self._ledger = ledger_of(self._log)
 
     def close(self) -> None:
@@ -183,24 +183,19 @@ class FakePublisher:
         }
 
 
-class SteppingDialect(FakeDialect):
-    """SQLite's statements on the log of a fake publisher, with a step before each; its objects are
-    the publisher's.
-    """
+@dataclass(frozen=True)
+class SteppingLog(SQLiteLog):
+    """The log of a fake publisher, with a step before each statement."""
 
-    def __init__(self, fake: FakePublisher) -> None:
-        super().__init__(list, fake.read_back)
-        self.fake = fake
+    fake: FakePublisher
 
-    def read_window(self, conn: sa.Connection, log: LogTable, window: Window) -> list[LogRow]:
+    def read_window(self, window: Window) -> list[LogRow]:
         self.fake.step("read")
-        return SQLite.read_window(self, conn, log, window)
+        return super().read_window(window)
 
-    def change_rows(
-        self, conn: sa.Connection, statement: str, ranges: Ranges, **values: object
-    ) -> int:
+    def change_rows(self, statement: str, ranges: Ranges, **values: object) -> int:
         self.fake.step("mark")
-        return super().change_rows(conn, statement, ranges, **values)
+        return super().change_rows(statement, ranges, **values)
 
 
 def _short(event: Outgoing) -> list[Any]:

@@ -14,7 +14,7 @@ from eventlog.errors import ConfigError, DatabaseError
 from eventlog.publisher.monitor.status import shape
 from eventlog.sql import connection
 from eventlog.sql.connection import connect, load_dialect
-from eventlog.sql.log_table import locate_log
+from eventlog.sql.locate import locate_log
 
 LOG = """
 CREATE TABLE eventlog (
@@ -54,7 +54,7 @@ def publisher(url: str) -> Iterator[None]:
     """Somebody who holds the log."""
     engine, dialect = connect(url), load_dialect("postgresql")
     with engine.connect() as conn:
-        assert dialect.try_lock(conn, locate_log(conn, dialect, name="eventlog"))
+        assert dialect.open(conn).log(locate_log(dialect.open(conn), name="eventlog")).try_lock()
         yield
     engine.dispose()
 

@@ -10,18 +10,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
-from sqlalchemy import Connection
 
 from eventlog.core.ranges import RecordSet, to_ranges
 from eventlog.sql import followed_set, open_writers
 from eventlog.sql.consumers import shown_ids
-from eventlog.sql.dialect import Dialect
 from eventlog.sql.followed_set import FollowedSet
-from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.windows import ANY_LETTER, Window
 
-CONN, LOG = cast(Connection, None), cast(LogTable, None)
 WRITERS = 6
 HAPPENS = {"draw": 10, "commit": 4, "let go": 8, "roll back": 1, "back to savepoint": 1}
 
@@ -76,19 +72,25 @@ class Database:
         elif what == "roll back" or current.visible:
             del self.open[who]
 
-    # What is asked of a dialect
+    # The log, and its database
 
-    def open_writers(self, conn: Connection, log: LogTable) -> frozenset[str]:
+    @property
+    def db(self) -> Database:
+        return self
+
+    @property
+    def dialect(self) -> Database:
+        return self
+
+    def open_writers(self) -> frozenset[str]:
         self.go_on()
         return frozenset(one.name for one in self.open.values())
 
-    def are_open(self, conn: Connection, writers: frozenset[str]) -> bool:
+    def are_open(self, writers: frozenset[str]) -> bool:
         self.go_on()
         return writers <= {one.name for one in self.open.values() if not one.visible}
 
-    def read_fields(
-        self, conn: Connection, log: LogTable, window: Window, fields: Sequence[str]
-    ) -> list[Any]:
+    def read_fields(self, window: Window, fields: Sequence[str]) -> list[Any]:
         self.go_on()
         self.read.append(window)
         assert window.gaps is not None
@@ -104,13 +106,12 @@ def poll(
     """Look, read a window and, if it counts, take what it has: all that can be seen and was not
     taken.
     """
-    dialect = cast(Dialect, database)
-    log = OpenLog(CONN, dialect, LOG)
+    log = cast(OpenLog, database)
     followed.look(log)
-    window = replace(ANY_LETTER, limit=limit).outside(followed.passed, dialect.last_record_id)
+    window = replace(ANY_LETTER, limit=limit).outside(followed.passed, database.last_record_id)
     ids = shown_ids(log, window)
     visible = sorted(database.rows - taken)[:limit]
-    if followed.writers and not dialect.are_open(CONN, followed.writers):
+    if followed.writers and not database.are_open(followed.writers):
         return
     assert ids == visible
     taken.update(ids)

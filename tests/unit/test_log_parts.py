@@ -43,7 +43,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sa.Connection]:
 def test_a_log_is_cut_into(log: sa.Connection, rows: int, multiple: int, parts: int) -> None:
     dialect = dialect_of(str(log.engine.url))
     table = LogTable(None, "eventlog", LogRow._fields)
-    found = dialect.log_parts(log, table, "N", 1, 2**62, rows, multiple)
+    found = dialect.open(log).log(table).log_parts("N", 1, 2**62, rows, multiple)
     assert len(found) == parts
     assert sum(part.rows for part in found) == 90_000
     assert max(part.rows for part in found) <= rows

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
-from fake_dialect import FakeDialect
+from fake_log import fake_log
 from fake_publisher import OUTPUT
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -23,7 +23,6 @@ from eventlog.publisher.cycle import dry_run
 from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.queue import WindowResult, read_window, split_groups
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.open_log import OpenLog
 from eventlog.sql.windows import Window, counted_rows
 from eventlog.xds.format import read_events
 
@@ -36,18 +35,18 @@ class Queue:
     options: PublisherOptions = field(default_factory=PublisherOptions)
 
     def __post_init__(self) -> None:
-        self.dialect = FakeDialect(lambda: self.rows)
+        table = LogTable(None, "eventlog", LogRow._fields)
+        self.log = fake_log(table, lambda: self.rows)
 
     @property
     def reads(self) -> list[Window]:
-        return self.dialect.reads
+        return self.log.reads
 
     @property
     def context(self) -> Context:
-        log = OpenLog(cast(Any, None), self.dialect, LogTable(None, "eventlog", LogRow._fields))
         return Context(
-            log=log,
-            ledger=ledger_of(log),
+            log=self.log,
+            ledger=ledger_of(self.log),
             catalog=CATALOG,
             options=self.options,
             output=OUTPUT,

@@ -357,7 +357,7 @@ class Questions:
     @contextmanager
     def _reading(self) -> Iterator[Context]:
         with open_unlocked(self._config, Counters()) as context:
-            context.log.dialect.begin_reading(context.log.connection, _QUESTION_SECONDS)
+            context.log.db.begin_reading(_QUESTION_SECONDS)
             yield context
 
     def explain(self, row: int | str) -> dict[str, Any]:

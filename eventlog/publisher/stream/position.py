@@ -221,8 +221,8 @@ def position_table(url: str | sa.URL, name: str, source: str) -> Iterator[TableP
                 own.create(connection, checkfirst=True)
             connection.commit()
             table = LogTable(position.schema, position.name, ())
-            if not dialect.try_lock(connection, table):
-                holder = dialect.lock_holder(connection, table)
+            if not dialect.open(connection).log(table).try_lock():
+                holder = dialect.open(connection).log(table).lock_holder()
                 who = f"by {holder}" if holder else "by another publisher"
                 raise AnotherPublisher(
                     f"the position in {position.fullname} is locked {who}; stop that publisher, "
@@ -331,7 +331,9 @@ def status_in_table(url: str, table: str, source: str) -> SourceStatus:
     ):
         if not sa.inspect(connection).has_table(position.name, position.schema):
             return SourceStatus(source, position.fullname, Saved())
-        runs = dialect.is_locked(connection, LogTable(position.schema, position.name, ()))
+        runs = (
+            dialect.open(connection).log(LogTable(position.schema, position.name, ())).is_locked()
+        )
         saved = TablePosition(connection, names, source).load()
         moved = connection.scalar(sa.select(position.c.saved).where(position.c.source == source))
         of_source = failures.c.source == source

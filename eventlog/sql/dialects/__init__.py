@@ -1,13 +1,17 @@
 """The databases, one package each, found by ``eventlog.sql.connection``. Each has the same modules:
 
 ============  ============================================================  =================
-``__init__``  the dialect: the capabilities of the database; its log:       ``log.sql``
-              created, read, marked, split into parts
-``session``   the start of a session, its lock on a log, its rights, the    ``doctor.sql``
+``__init__``  the dialect: the capabilities of the database, the text of    ``log.sql``
+              its log's statements, the tables of a log
+``database``  a session: how it begins, the catalogue, the rows of objects
+              by their keys, snapshots
+``log``       a log in a session: its lock, rights, rows, and the keys
+              after a position
+``session``   how a session is connected, what its errors mean, the         ``doctor.sql``
               answers for ``doctor``
 ``text``      SQL text: names, values as log text, keys, the change test
-``objects``   the application's tables: the catalogue, the rows of objects  ``reflect.sql``
-              by their keys, the keys behind a position
+``objects``   the application's tables as text and types: what the          ``reflect.sql``
+              catalogue has, the statements that read objects
 ``triggers``  the changes that triggers log, as SQL (``*.sql.j2``), and     ``installed.sql``
               how triggers are compared and applied
 ============  ============================================================  =================
@@ -16,6 +20,7 @@ PostgreSQL, whose triggers call functions, has two more: ``compile`` makes the S
 functions, ``installed`` reads the installed ones. Oracle has ``script``, which writes scripts for
 SQL*Plus, and ``address``, which turns a URL into the driver's arguments. ``mysql_family`` is not a
 database: it is what MariaDB and MySQL share, with the modules of one and ``cascades``, which finds
-the rows that foreign keys change without firing a trigger; ``mariadb`` and ``mysql`` say what
-differs. ``stepwise`` is the common part of all databases but PostgreSQL.
+the rows that foreign keys change without firing a trigger; ``mariadb`` and ``mysql`` have what
+differs, their ``log`` also the session. ``stepwise`` is the common part of all databases but
+PostgreSQL.
 """

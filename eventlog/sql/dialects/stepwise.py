@@ -1,7 +1,7 @@
 """The common part of databases that are read step by step, and whose triggers call no functions.
 
 One statement reads the objects of a class, one the rows of each of their child tables, and one the
-keys behind a position. The log is read in parts, as rows.
+keys after a position. The log is read in parts, as rows.
 """
 
 from __future__ import annotations
@@ -16,9 +16,13 @@ from sqlalchemy import URL, Connection
 from eventlog.core.catalog import Attribute, ChildTable, Column, ObjectClass
 from eventlog.errors import BadValue
 from eventlog.sql.connection import as_database_errors, connect
-from eventlog.sql.dialect import CurrentRow, Dialect, Part, arrow_batch, child_of
-from eventlog.sql.doctor import Answer, AnswerFunction, LogTrigger
+from eventlog.sql.database import Answer, AnswerFunction
+from eventlog.sql.dialect import CurrentRow, Dialect, child_of
+from eventlog.sql.doctor import LogTrigger
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.open_database import OpenDatabase
+from eventlog.sql.open_log import OpenLog
+from eventlog.sql.parts import LogPart, arrow_batch
 from eventlog.sql.statements import qualified, statements
 from eventlog.sql.triggers.marked import MarkedTriggers, StoredTrigger
 from eventlog.sql.windows import Batch, Walk
@@ -37,22 +41,54 @@ class StepwiseDialect(Dialect):
     before it writes rows for them.
     """
 
-    # The current rows of many keys of one class
+    # The log in parts
+
+    def read_part(
+        self,
+        url: URL,
+        log: LogTable,
+        snapshot: str | None,
+        status: str | None,
+        part: LogPart,
+        fields: Sequence[str],
+    ) -> Iterator[pa.RecordBatch]:
+        bounds = f"{part.first:d} AND {part.last:d}"
+        statement = self.bindable(self.part_statement(log, status, fields, bounds))
+        with as_database_errors(engine := connect(url)), engine.connect() as conn:
+            db = self.open(conn)
+            if snapshot is not None:
+                db.join_snapshot(snapshot)
+            for rows in part.only_own(db.fetch_chunks(statement, {}, BATCH_ROWS)):
+                if rows:
+                    yield arrow_batch(fields, rows)
+
+
+class KeyedDialect(StepwiseDialect):
+    """A database that reads the key of each row with its values, and so finds out which of the
+    keys that it has asked for the row belongs to.
+    """
+
+    @abstractmethod
+    def key_chunks(self, keys: Sequence[tuple[Any, ...]]) -> Iterable[Sequence[tuple[Any, ...]]]:
+        """Yield the keys in pieces, one for each statement."""
+
+
+class StepwiseDatabase(OpenDatabase):
+    """A session that reads objects and their child tables in several statements."""
 
     def query_back(
         self,
-        conn: Connection,
         schema: str | None,
         cls: ObjectClass,
         keys: Sequence[str],
         attributes: Sequence[Attribute],
     ) -> dict[str, CurrentRow]:
-        possible = list(self.key_values(cls, keys))
+        possible = list(self.dialect.key_values(cls, keys))
         single = [attribute for attribute in attributes if child_of(cls, attribute) is None]
         columns = tuple(attribute.column for attribute in single)
         rows: dict[str, CurrentRow] = {}
         for n, values in self.read_values(
-            conn, schema, cls, None, columns, [values for _, values in possible]
+            schema, cls, None, columns, [values for _, values in possible]
         ):
             row = rows.setdefault(possible[n][0], {attribute.name: [] for attribute in attributes})
             for attribute, value in zip(single, values, strict=True):
@@ -63,7 +99,7 @@ class StepwiseDialect(Dialect):
             if child is not None and present:
                 columns, owners = (attribute.column,), [values for _, values in present]
                 try:
-                    for n, (value,) in self.read_values(conn, schema, cls, child, columns, owners):
+                    for n, (value,) in self.read_values(schema, cls, child, columns, owners):
                         rows[present[n][0]][attribute.name].append(log_text(value))
                 except BadValue as error:
                     for key, _ in present:
@@ -73,7 +109,6 @@ class StepwiseDialect(Dialect):
     @abstractmethod
     def read_values(
         self,
-        conn: Connection,
         schema: str | None,
         cls: ObjectClass,
         child: ChildTable | None,
@@ -87,11 +122,13 @@ class StepwiseDialect(Dialect):
         binary value. Raises BadValue if the owner of a child table's rows cannot be determined.
         """
 
-    # Objects written into the log once more
 
-    def write_batch(self, conn: Connection, walk: Walk, position: str | None, limit: int) -> Batch:
-        keys = self.keys_behind(conn, walk, position, limit)
-        self.write_keys(conn, walk.log, walk.selection, keys)
+class StepwiseLog(OpenLog):
+    """A log whose objects are read by their keys before rows are written for them."""
+
+    def write_batch(self, walk: Walk, position: str | None, limit: int) -> Batch:
+        keys = self.keys_behind(walk, position, limit)
+        self.write_keys(walk.selection, keys)
         return Batch(
             rows=len(keys),
             missing=0,
@@ -99,40 +136,17 @@ class StepwiseDialect(Dialect):
             is_last=len(keys) < limit,
         )
 
-    # The log in parts
 
-    def read_part(
-        self,
-        url: URL,
-        log: LogTable,
-        snapshot: str | None,
-        status: str | None,
-        part: Part,
-        fields: Sequence[str],
-    ) -> Iterator[pa.RecordBatch]:
-        bounds = f"{part.first:d} AND {part.last:d}"
-        statement = self.bindable(self.part_statement(log, status, fields, bounds))
-        with as_database_errors(engine := connect(url)), engine.connect() as conn:
-            if snapshot is not None:
-                self.join_snapshot(conn, snapshot)
-            for rows in part.only_own(self.fetch_chunks(conn, statement, {}, BATCH_ROWS)):
-                if rows:
-                    yield arrow_batch(fields, rows)
-
-
-class KeyedDialect(StepwiseDialect):
-    """A database that reads the key of each row beside its values, and so finds out which of the
+class KeyedDatabase(StepwiseDatabase):
+    """A session that reads the key of each row with its values, and so finds out which of the
     keys that it has asked for the row belongs to.
     """
 
-    @abstractmethod
-    def key_chunks(self, keys: Sequence[tuple[Any, ...]]) -> Iterable[Sequence[tuple[Any, ...]]]:
-        """Yield the keys in pieces, one for each statement."""
+    dialect: KeyedDialect
 
     @abstractmethod
     def keyed_rows(
         self,
-        conn: Connection,
         schema: str | None,
         cls: ObjectClass,
         child: ChildTable | None,
@@ -148,22 +162,21 @@ class KeyedDialect(StepwiseDialect):
 
     def read_values(
         self,
-        conn: Connection,
         schema: str | None,
         cls: ObjectClass,
         child: ChildTable | None,
         columns: tuple[Column, ...],
         keys: Sequence[tuple[Any, ...]],
     ) -> Iterator[tuple[int, Sequence[Any]]]:
-        readers = [self.key_column_reader(column) for column in cls.key]
+        readers = [self.dialect.key_column_reader(column) for column in cls.key]
         places: dict[tuple[object, ...], list[int]] = {}
         for place, key in enumerate(keys):
             places.setdefault(key, []).append(place)
-        for chunk in self.key_chunks(list(places)):
+        for chunk in self.dialect.key_chunks(list(places)):
             binds = {
                 f"k{n}_{i}": value for n, key in enumerate(chunk) for i, value in enumerate(key)
             }
-            for row in self.keyed_rows(conn, schema, cls, child, columns, len(chunk), binds):
+            for row in self.keyed_rows(schema, cls, child, columns, len(chunk), binds):
                 key = tuple(
                     reader(log_text(value) or "")
                     for reader, value in zip(readers, row, strict=False)

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
-from sqlalchemy import Connection
-
 from eventlog.errors import first_of
 from eventlog.model import LogRow
+from eventlog.sql.database import Answer
 from eventlog.sql.log_table import QUEUE_INDEX, LogTable
+from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.statements import literal
 
@@ -104,16 +104,6 @@ def age(seconds: float) -> str:
 
 
 # --- answers --------------------------------------------------------------------------------------
-
-Answer = Iterable[Sequence[Any]]
-"""The rows of an answer. Their fields and the order of these are the same for all databases;
-``doctor.sql`` names them.
-"""
-
-AnswerFunction = Callable[..., Answer]
-"""A function that answers a question. It takes the connection, and by name ``log`` and the
-arguments of the question.
-"""
 
 
 class Numbering(NamedTuple):
@@ -245,8 +235,7 @@ def row(*values: Any) -> tuple[Any, ...]:
 
 
 def ask(
-    conn: Connection,
-    dialect: Dialect,
+    db: OpenDatabase,
     question: str,
     record: Callable[..., T],
     log: LogTable | None = None,
@@ -257,13 +246,14 @@ def ask(
     ``record`` makes a record from the fields of an answer; ``about`` holds the binds of a statement
     or the arguments of a function.
     """
+    dialect = db.dialect
     if (function := dialect.answers.get(question)) is not None:
-        rows = function(conn, **(about if log is None else about | {"log": log}))
+        rows = function(db.connection, **(about if log is None else about | {"log": log}))
     elif (statement := dialect.doctor_sql.get(question)) is not None:
         names = {} if log is None else _names(dialect, log)
         values = about if log is None else about | _values(dialect, log)
         binds = {bind: values[bind] for bind in _BIND.findall(statement)}
-        rows = dialect.fetch_answer(conn, statement, names, binds)
+        rows = db.fetch_answer(statement, names, binds)
     else:
         rows = ()
     return [record(*map(_plain, fields)) for fields in rows]
@@ -271,7 +261,7 @@ def ask(
 
 def ask_log(log: OpenLog, question: str, record: Callable[..., T], **about: object) -> list[T]:
     """Ask the database a question about a log, as ``ask`` does."""
-    return ask(log.connection, log.dialect, question, record, log.table, **about)
+    return ask(log.db, question, record, log.table, **about)
 
 
 def repairs(log: OpenLog, name: str, **more: str) -> tuple[str, ...]:

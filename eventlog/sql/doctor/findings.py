@@ -15,9 +15,8 @@ from eventlog.core.checks import BadRow
 from eventlog.core.options import toml
 from eventlog.errors import RowError, first_of, number_of
 from eventlog.model import EventType, Status, unpadded
-from eventlog.sql.database import LockHolder
+from eventlog.sql.database import Answer, LockHolder
 from eventlog.sql.doctor import (
-    Answer,
     Finding,
     HeldSnapshot,
     Limits,

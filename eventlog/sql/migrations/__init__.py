@@ -30,10 +30,11 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import ClauseElement, Executable
 
 from eventlog.errors import ConfigError, DatabaseError, LogTableError, number_of
-from eventlog.sql.connection import AS_OWNER, as_database_errors, load_dialect
+from eventlog.sql.connection import AS_OWNER, as_database_errors, load_dialect, open_database
 from eventlog.sql.database import Storage
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import LogTable, new_log, quoted, refuse_schema, schema_of, split_name
+from eventlog.sql.locate import new_log, refuse_schema
+from eventlog.sql.log_table import LogTable, quoted, schema_of, split_name
 
 _NO_STORAGE: Final = Storage()
 _LOG_BRANCH: Final = "log"
@@ -274,7 +275,7 @@ def _check_before_upgrade(conn: Connection, log: LogTable, companions_only: bool
     if (
         exists
         and not is_ours
-        and not (is_begun and load_dialect(conn.dialect.name).half_made(conn, log))
+        and not (is_begun and load_dialect(conn.dialect.name).open(conn).log(log).half_made())
     ):
         raise LogTableError(
             f"the table {log} is there already and was not made by `eventlog db upgrade`: "
@@ -402,13 +403,12 @@ def _as_it_stands(element: _AsItStands, _compiler: Any, **_: Any) -> str:
 
 def run_or_print(context: MigrationContext, statements: Iterable[str]) -> None:
     """Run or print SQL text unchanged: no colon begins a parameter, no percent sign is doubled."""
-    run = load_dialect(context.dialect.name).run
     for statement in statements:
         if context.as_sql:
             context.impl.execute(_AsItStands(statement))
         else:
             assert context.bind is not None
-            run(context.bind, statement)
+            open_database(context.bind).run(statement)
 
 
 @contextmanager

@@ -31,7 +31,8 @@ from eventlog.errors import EventlogError, LogTableError, TriggerError
 from eventlog.sql import migrations
 from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import LogTable, new_log, quoted
+from eventlog.sql.locate import new_log
+from eventlog.sql.log_table import LogTable, quoted
 from eventlog.sql.migrations.operations import (
     WATCH_OPTIONS,
     CreateEventLogOp,
@@ -45,6 +46,7 @@ from eventlog.sql.migrations.operations import (
     with_tables,
 )
 from eventlog.sql.statements import quote_identifier, run_as_it_stands
+from eventlog.sql.triggers import triggers_of
 from eventlog.sql.triggers.watch import WatchedTable
 
 _log = logging.getLogger("eventlog.alembic")
@@ -111,7 +113,7 @@ def _compare_watches(
         return
     assert context.connection is not None
     dialect = load_dialect(context.connection.dialect.name)
-    before = dialect.reflect(context.connection, declared.schema)
+    before = dialect.open(context.connection).reflect(declared.schema)
     log = new_log(dialect, declared.log_schema or before.schema, declared.log)
     case = _Case(context, context.connection, dialect, log, before)
     watches = (*declared.watches, *_watches_of_tables(case))
@@ -149,7 +151,7 @@ def _differences(
     """
     installed: Mapping[str, str] = {}
     with suppress(LogTableError):
-        installed = case.dialect.triggers.digests(case.connection, case.log)
+        installed = triggers_of(case.dialect).digests(case.connection, case.log)
     history = _history(case)
     to_make = [one for one in wanted if not one.is_installed(installed)]
     declared = {table for one in wanted for table in one.tables}
@@ -247,13 +249,13 @@ def _tried_out(
         # A table cannot be changed under triggers that name its columns, so the triggers go first,
         # as in the migration.
         with suppress(LogTableError):
-            for action in case.dialect.triggers.plan_drop(case.connection, case.log).changes:
+            for action in triggers_of(case.dialect).plan_drop(case.connection, case.log).changes:
                 for statement in action.statements:
                     run_as_it_stands(case.connection, statement)
         for change in changes:
             for operation in change.ops if isinstance(change, ModifyTableOps) else [change]:
                 operations.invoke(operation)
-        after = case.dialect.reflect(case.connection, case.before.schema)
+        after = case.dialect.open(case.connection).reflect(case.before.schema)
         return [_definition(case, watch, after) for watch in watches]
     finally:
         savepoint.rollback()

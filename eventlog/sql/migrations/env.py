@@ -25,7 +25,7 @@ def placed_and_guarded(statement: str) -> str:
     """Return a statement of a migration as it is run."""
     dialect = attributes["dialect"]
     placed = dialect.placed(statement, attributes["storage"])
-    made: str = dialect.guarded(attributes["connection"], placed)
+    made: str = dialect.open(attributes["connection"]).guarded(placed)
     return made
 
 

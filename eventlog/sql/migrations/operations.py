@@ -30,9 +30,9 @@ from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError, TriggerError
 from eventlog.sql.connection import as_database_errors, load_dialect
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import new_log
+from eventlog.sql.locate import new_log
 from eventlog.sql.migrations import downgrade, run_or_print, upgrade
-from eventlog.sql.triggers import TableSql
+from eventlog.sql.triggers import TableSql, triggers_of
 from eventlog.sql.triggers.watch import WatchedTable
 
 _Literals = Mapping[str, Any]
@@ -99,7 +99,9 @@ def compile_definition(definition: WatchDefinition, dialect_name: str) -> tuple[
     log = new_log(dialect, definition.log_schema or definition.schema, definition.log)
     database = Database(dialect.name, definition.schema, definition.tables)
     catalog = complete_catalog(build_catalog(database, tables=[definition.watch.table]))
-    return dialect.triggers.compile(database, catalog, log, (definition.watch,), definition.facts)
+    return triggers_of(dialect).compile(
+        database, catalog, log, (definition.watch,), definition.facts
+    )
 
 
 def with_facts(
@@ -111,7 +113,7 @@ def with_facts(
     """
     definition = with_tables(definition, database)
     log = new_log(dialect, definition.log_schema or definition.schema, definition.log)
-    facts = dialect.triggers.facts(
+    facts = triggers_of(dialect).facts(
         conn, database, log, [table.name for table in definition.tables or ()]
     )
     return replace(definition, facts=facts)
@@ -469,7 +471,7 @@ def complete(context: MigrationContext, definition: WatchDefinition) -> WatchDef
                 "database, and there is none with --sql: let autogenerate write them"
             )
         with as_database_errors(_bind(context)):
-            database = dialect.reflect(_bind(context), definition.schema)
+            database = dialect.open(_bind(context)).reflect(definition.schema)
         definition = with_facts(definition, dialect, _bind(context), database)
     if definition.schema is None and "schemas" in dialect.capabilities:
         current = None if context.as_sql else sa.inspect(_bind(context)).default_schema_name

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar
 
@@ -29,7 +29,8 @@ from eventlog.errors import (
     TriggerError,
     together,
 )
-from eventlog.sql.connection import AS_OWNER, as_database_errors, load_dialect
+from eventlog.sql.connection import AS_OWNER, as_database_errors, open_database
+from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rights import Part, Purpose, Right, rights_for
@@ -306,7 +307,7 @@ class Triggers(ABC):
         DatabaseError.
         """
         log = self.find_log(conn, log)
-        reflect = partial(load_dialect(conn.dialect.name).reflect, conn)
+        reflect = open_database(conn).reflect
         declared = declared_triggers(database, catalog, watches, reflect, refused)
         plan = self.plan_declared(conn, log, database.schema, declared.tables)
         actions = plan.actions
@@ -351,7 +352,7 @@ class Triggers(ABC):
         log = self.find_log(conn, log)
         if not (lines := self._lines(conn, log)):
             return ()
-        reflect = partial(load_dialect(conn.dialect.name).reflect, conn)
+        reflect = open_database(conn).reflect
         declared = declared_triggers(database, catalog, watches, reflect, refused)
         tables = by_place(declared.tables, database.schema)
         present = {
@@ -436,7 +437,7 @@ class Triggers(ABC):
             return
         if plan.lacking:
             raise together([TriggerError(reason) for reason in plan.lacking])
-        action, run = plan.changes[0], load_dialect(conn.dialect.name).run
+        action, run = plan.changes[0], open_database(conn).run
         locked_out: DatabaseError | None = None
         try:
             with as_database_errors(conn, AS_OWNER):
@@ -444,7 +445,7 @@ class Triggers(ABC):
                     with self.applying(conn, plan, lock_timeout):
                         for action in plan.changes:
                             for statement in action.statements:
-                                run(conn, statement)
+                                run(statement)
                 except DBAPIError as error:
                     locked_out = self.locked_out(conn, plan, action, error, lock_timeout)
                     if locked_out is None:
@@ -475,8 +476,14 @@ class Triggers(ABC):
         return "\n".join([*lines, *self.script_end])
 
 
+def triggers_of(dialect: Dialect) -> Triggers:
+    """Return the triggers of a database: what they log, and how they are made."""
+    triggers: Triggers = import_module(f"eventlog.sql.dialects.{dialect.name}.triggers").TRIGGERS
+    return triggers
+
+
 def _open(conn: Connection, log: LogTable) -> OpenLog:
-    return OpenLog(conn, load_dialect(conn.dialect.name), log)
+    return open_database(conn).log(log)
 
 
 def _kept(action: Action) -> Action:

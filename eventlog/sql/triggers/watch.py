@@ -13,7 +13,8 @@ from eventlog.core.catalog import Database, Table, match_name
 from eventlog.core.catalog_builder import key_columns, missing_table, value_column
 from eventlog.errors import ConfigError, TriggerError, together
 from eventlog.model import LogRow
-from eventlog.sql.log_table import ENTRY_COLUMNS, LogTable
+from eventlog.sql.locate import ENTRY_COLUMNS
+from eventlog.sql.log_table import LogTable
 
 Style = Literal["field", "remove_all", "field_query_back", "row_query_back"]
 

@@ -15,6 +15,7 @@ from shared import opened_log
 from eventlog.sql.connection import load_dialect
 from eventlog.sql.internal_tables import next_number
 from eventlog.sql.rights import Addition, Purpose, demanded
+from eventlog.sql.triggers import triggers_of
 
 pytestmark = pytest.mark.soak
 
@@ -158,7 +159,7 @@ def test_a_session_that_applies_has_its_mode_and_no_lock_afterwards(mysql: Platf
     plan = mysql.plan({"table": "t"})
     with mysql.ours.connect() as conn:
         before = conn.exec_driver_sql("SELECT @@SESSION.sql_mode").scalar()
-        mysql.dialect.triggers.apply(conn, plan, 5.0)
+        triggers_of(mysql.dialect).apply(conn, plan, 5.0)
         assert conn.exec_driver_sql("SELECT @@SESSION.sql_mode").scalar() == before
         assert conn.exec_driver_sql("SELECT COUNT(*) FROM u").scalar() == 0
 
@@ -193,9 +194,9 @@ def test_rights_that_a_role_gives_count(
             mysql.engine.url.set(username="member", password="member"), poolclass=sa.NullPool
         )
         with mysql.session() as (conn, log):
-            assert mysql.dialect.sees_triggers(conn, "")
+            assert mysql.dialect.open(conn).sees_triggers("")
             needed = demanded(Purpose.PUBLISHER, Addition.DELETE_FROM_LOG)
-            assert mysql.dialect.lacking(conn, log, needed) == []
+            assert mysql.dialect.open(conn).log(log).lacking(needed) == []
         mysql.watch("t")
     finally:
         mysql_server.run("DROP USER member@localhost", "DROP ROLE makers")
@@ -207,6 +208,8 @@ def test_a_publisher_is_refused_at_a_server_that_is_read_only(
     mysql_server.run("SET GLOBAL read_only = 1")
     try:
         with mysql.session() as (conn, _):
-            assert mysql.dialect.read_only(conn) == "the server is read_only, as a replica is"
+            assert (
+                mysql.dialect.open(conn).read_only() == "the server is read_only, as a replica is"
+            )
     finally:
         mysql_server.run("SET GLOBAL read_only = 0")

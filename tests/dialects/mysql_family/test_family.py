@@ -27,6 +27,7 @@ from eventlog.sql.connection import connect, load_dialect
 from eventlog.sql.dialects.mysql_family import Family
 from eventlog.sql.dialects.mysql_family.session import error_code
 from eventlog.sql.doctor import HeldSnapshot, TableStorage, ask
+from eventlog.sql.triggers import triggers_of
 
 KEY = "k=1"
 
@@ -111,8 +112,8 @@ def logged_and_read_back(family: Platform, type: str, value: str, text: str) -> 
     in_mode(family, f"UPDATE t SET v = {value}")
     cls = family.catalog().class_named("t")
     with family.session() as (conn, _):
-        found = family.dialect.query_back(
-            conn, None, cls, [KEY], [a for a in cls.attributes if not a.is_key]
+        found = family.dialect.open(conn).query_back(
+            None, cls, [KEY], [a for a in cls.attributes if not a.is_key]
         )
     assert list(found[KEY].values()) == [[text]]
 
@@ -393,7 +394,7 @@ def test_a_key_is_read_back_exactly_whatever_the_collation(family: Platform) -> 
     cls = family.catalog().class_named("t")
     with family.session() as (conn, _):
         assert list(
-            family.dialect.query_back(conn, None, cls, ["k=ab", "k=Ab", 'k="Ab "'], ())
+            family.dialect.open(conn).query_back(None, cls, ["k=ab", "k=Ab", 'k="Ab "'], ())
         ) == ["k=Ab"]
 
 
@@ -514,7 +515,7 @@ def test_scripts_run_in_the_servers_own_client(family: Platform) -> None:
 
     run(printed.getvalue())
     plan = family.plan({"table": "t"})
-    run(family.dialect.triggers.script(plan))
+    run(triggers_of(family.dialect).script(plan))
     assert family.plan({"table": "t"}).changes == ()
     assert [row[0] for row in family.logged("INSERT INTO t VALUES (1, 'a', 1)")] == [1, 1]
 
@@ -601,7 +602,7 @@ def test_triggers_that_were_applied_by_half_are_completed_by_the_next_run(
     plan = family.plan({"table": "t"}, {"table": "u"})
     after = 0
     while (
-        family.broken_off(after, lambda conn: family.dialect.triggers.apply(conn, plan, 5.0))
+        family.broken_off(after, lambda conn: triggers_of(family.dialect).apply(conn, plan, 5.0))
         is None
     ):
         again = family.plan({"table": "t"}, {"table": "u"})
@@ -627,8 +628,8 @@ def test_the_oldest_reader_is_told_to_who_has_the_right_and_the_size_of_the_log_
     def told() -> tuple[list[HeldSnapshot], list[TableStorage]]:
         with family.session() as (conn, log):
             return (
-                ask(conn, family.dialect, "snapshots", HeldSnapshot, log, limit=5),
-                ask(conn, family.dialect, "storage", TableStorage, log),
+                ask(family.dialect.open(conn), "snapshots", HeldSnapshot, log, limit=5),
+                ask(family.dialect.open(conn), "storage", TableStorage, log),
             )
 
     with family.engine.connect() as reader:

@@ -203,13 +203,19 @@ def test_a_replica_that_takes_over_is_another_server_of_the_same_log_and_gets_a_
         platform.run(CHANGES[0])
         before = publish(platform)
         with platform.session() as (conn, log):
-            was = platform.dialect.identity(conn, log), platform.dialect.server_parts(conn, log)
+            was = (
+                platform.dialect.open(conn).log(log).identity(),
+                platform.dialect.open(conn).log(log).server_parts(),
+            )
         pair.follow()
         with pytest.raises(DatabaseError, match="read_only"):
             publish_at_replica(pair, platform)
         pair.promote(platform)
         with platform.session() as (conn, log):
-            now = platform.dialect.identity(conn, log), platform.dialect.server_parts(conn, log)
+            now = (
+                platform.dialect.open(conn).log(log).identity(),
+                platform.dialect.open(conn).log(log).server_parts(),
+            )
         assert now[0] == was[0]
         server = pair.words.server
         assert was[1][server] != now[1][server]
@@ -262,7 +268,7 @@ def test_triggers_are_refused_with_the_right_that_the_binary_log_asks_for(
 def rights_to_apply(platform: Platform) -> list[str]:
     """What doctor finds missing for `triggers apply`."""
     with platform.session() as (conn, _):
-        return ask(conn, platform.dialect, "rights_to_apply", str, tables=["usr"])
+        return ask(platform.dialect.open(conn), "rights_to_apply", str, tables=["usr"])
 
 
 def test_a_publisher_is_refused_where_the_binary_log_takes_none_of_its_statements(

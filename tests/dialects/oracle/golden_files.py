@@ -25,7 +25,7 @@ from oracle_driver import VERSIONS
 
 from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialects.oracle.script import terminated
-from eventlog.sql.triggers import Action, TriggerPlan
+from eventlog.sql.triggers import Action, TriggerPlan, triggers_of
 
 GOLDEN: Final = Path(__file__).parent / "golden"
 WHOLE: Final = (
@@ -70,7 +70,7 @@ def texts() -> dict[str, str]:
     every = {**cases(), **core_cases(VERSIONS[-1])}
     return {
         **{name: "\n".join(terminated(statements)) + "\n" for name, statements in every.items()},
-        "script": load_dialect("oracle").triggers.script(plan, 5.0),
+        "script": triggers_of(load_dialect("oracle")).script(plan, 5.0),
         "migrations": migration_script(),
         "migrations_down": downgrade_script(),
     }

@@ -25,17 +25,17 @@ from eventlog.model import EventType, LogRow
 from eventlog.sql import migrations
 from eventlog.sql.connection import load_dialect
 from eventlog.sql.database import Storage
-from eventlog.sql.dialects.oracle import DIALECT, session
+from eventlog.sql.dialects.oracle import DIALECT, log
+from eventlog.sql.dialects.oracle.log import IDENTITY
 from eventlog.sql.dialects.oracle.objects import (
     column_type,
     fingerprint_statement,
     values_statement,
 )
-from eventlog.sql.dialects.oracle.session import IDENTITY
 from eventlog.sql.dialects.oracle.triggers import OracleTriggers, named_statement
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
-from eventlog.sql.triggers import Action, TriggerPlan
+from eventlog.sql.triggers import Action, TriggerPlan, triggers_of
 from eventlog.sql.triggers.declared import declared_triggers
 from eventlog.sql.triggers.watch import WatchedTable, exclusions
 from eventlog.sql.windows import Selection, Walk
@@ -256,7 +256,7 @@ def attributes_of(name: str) -> tuple[Attribute, ...]:
     return tuple(attribute for attribute in class_of(name).attributes if not attribute.is_key)
 
 
-def triggers_of(to: LogTable, watch: WatchedTable) -> tuple[str, ...]:
+def triggers_on(to: LogTable, watch: WatchedTable) -> tuple[str, ...]:
     catalog = build_catalog(
         DATABASE, exclude=exclusions(DATABASE, [watch], [cls.name for cls in CATALOG.classes])
     )
@@ -273,7 +273,7 @@ def cases() -> Cases:
         "fingerprint": fingerprint_statement(2),
     }
     return {
-        **{f"trigger_{name}": triggers_of(*case) for name, case in WATCHES.items()},
+        **{f"trigger_{name}": triggers_on(*case) for name, case in WATCHES.items()},
         "functions": (*DIALECT.after_log(LOG), *DIALECT.drop_after_log(ODD_LOG)),
         "sequences": (
             *DIALECT.before_log(LOG),
@@ -293,7 +293,7 @@ def cases() -> Cases:
             statements("eventlog.sql.dialects.oracle", "doctor.sql")["scaled"],
         ),
         "identity": (IDENTITY,),
-        "lock": (session.request_block(LOG), session.release_block(LOG), session.row_lock(LOG)),
+        "lock": (log.request_block(LOG), log.release_block(LOG), log.row_lock(LOG)),
         "bulk": (
             DIALECT.part_as_of(LOG, "4711", "N", LogRow._fields),
             DIALECT.part_as_of(ODD_LOG, None, None, ("record_id", "event_time")),
@@ -380,5 +380,5 @@ def of_scripts() -> Cases:
         "upgrade": script_statements(migration_script()),
         "upgrade_elsewhere": script_statements(migration_script(ELSEWHERE)),
         "downgrade": script_statements(downgrade_script()),
-        "script": script_statements(load_dialect("oracle").triggers.script(plan, 5.0)),
+        "script": script_statements(triggers_of(load_dialect("oracle")).script(plan, 5.0)),
     }

@@ -61,7 +61,7 @@ Run = Callable[[sa.Connection], object]
 
 
 def _log(conn: sa.Connection) -> OpenLog:
-    return OpenLog(conn, DIALECT, LOG)
+    return DIALECT.open(conn).log(LOG)
 
 
 def _is(status: str) -> sa.ColumnElement[bool]:
@@ -85,11 +85,13 @@ def _rows() -> Mapping[str, Run]:
             rows.requeue(_log(conn), "EF", dry=True),
         ],
         "copy": lambda conn: rows._copy(
-            OpenLog(conn, DIALECT, NUMBERED), [1, 2, 4], {4}, {"status": rows._NEW}
+            DIALECT.open(conn).log(NUMBERED), [1, 2, 4], {4}, {"status": rows._NEW}
         ),
         "read_objects": lambda conn: list(rows.read_objects(_log(conn), _is("E"), "ANN")),
-        "write_keys": lambda conn: DIALECT.write_keys(
-            conn, NUMBERED, Selection("USR", EventType.DELETE_ROW), ["IDU=1"]
+        "write_keys": lambda conn: (
+            DIALECT.open(conn)
+            .log(NUMBERED)
+            .write_keys(Selection("USR", EventType.DELETE_ROW), ["IDU=1"])
         ),
         "requeue_loopback": lambda conn: [
             rows.requeue_loopback(_log(conn), "ANN", _ALL),
@@ -126,13 +128,13 @@ def _rows() -> Mapping[str, Run]:
 
 def _lacking(conn: sa.Connection, purpose: Purpose) -> object:
     """What the rights of a purpose are tried with."""
-    return DIALECT.lacking(conn, LOG, demanded(purpose, *Addition))
+    return DIALECT.open(conn).log(LOG).lacking(demanded(purpose, *Addition))
 
 
 def _grants(conn: sa.Connection, purpose: Purpose) -> None:
     """The statements that grant the rights of a purpose, as if they were sent."""
     driver: Any = conn.connection.driver_connection
-    statements = DIALECT.grants(conn, LOG, rights_for(purpose, *Addition), '"ANN"')
+    statements = DIALECT.open(conn).log(LOG).grants(rights_for(purpose, *Addition), '"ANN"')
     driver.server.sent += statements
 
 
@@ -277,19 +279,24 @@ def _doctor() -> Mapping[str, Run]:
 
 
 def _ask(conn: sa.Connection, name: str, about: Mapping[str, Any]) -> None:
-    ask(conn, DIALECT, name, lambda *fields: fields, LOG, **about)
+    ask(DIALECT.open(conn), name, lambda *fields: fields, LOG, **about)
 
 
 def _sessions() -> Mapping[str, Run]:
     """What a session is asked and told."""
     return {
-        "who": DIALECT.current_user,
-        "which": DIALECT.session_id,
-        "identity": lambda conn: DIALECT.identity(conn, LOG),
-        "lock": lambda conn: (DIALECT.try_lock(conn, LOG), DIALECT.unlock(conn, LOG)),
-        "begin_reading": lambda conn: DIALECT.begin_reading(conn, 7),
-        "local_time": DIALECT.local_time,
-        "snapshot": lambda conn: DIALECT.join_snapshot(conn, DIALECT.export_snapshot(conn)),
+        "who": lambda conn: DIALECT.open(conn).current_user(),
+        "which": lambda conn: DIALECT.open(conn).session_id(),
+        "identity": lambda conn: DIALECT.open(conn).log(LOG).identity(),
+        "lock": lambda conn: (
+            DIALECT.open(conn).log(LOG).try_lock(),
+            DIALECT.open(conn).log(LOG).unlock(),
+        ),
+        "begin_reading": lambda conn: DIALECT.open(conn).begin_reading(7),
+        "local_time": lambda conn: DIALECT.open(conn).local_time(),
+        "snapshot": lambda conn: DIALECT.open(conn).join_snapshot(
+            DIALECT.open(conn).export_snapshot()
+        ),
     }
 
 

@@ -19,9 +19,9 @@ from sqlalchemy import make_url
 from eventlog.config.kinds import masked
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.sql.connection import connect, connect_any
-from eventlog.sql.dialect import Part
 from eventlog.sql.dialects.oracle import DIALECT
 from eventlog.sql.dialects.oracle.address import arguments_of
+from eventlog.sql.parts import LogPart
 
 # The driver leaves a socket that was hung up on to the collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -59,7 +59,7 @@ def by_any_engine(url: str) -> None:
 
 
 def by_bulk(url: str) -> None:
-    list(DIALECT.read_part(make_url(url), LOG, None, None, Part(1, 2, 2), ("record_id",)))
+    list(DIALECT.read_part(make_url(url), LOG, None, None, LogPart(1, 2, 2), ("record_id",)))
 
 
 WAYS = pytest.mark.parametrize("way", [by_engine, by_any_engine, by_bulk])

@@ -29,6 +29,7 @@ from eventlog.sql import migrations
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.dialects.oracle import DIALECT
 from eventlog.sql.doctor import Numbering, ask
+from eventlog.sql.triggers import triggers_of
 
 CAPTURES = pytest.mark.parametrize("capture", ["row", "statement"])
 
@@ -39,7 +40,7 @@ def read_back(platform: Platform, key: str) -> dict[str, list[str | None]]:
     (cls,) = catalog.classes
     attributes = [one for one in cls.attributes if not one.is_key]
     with platform.session() as (conn, _):
-        return platform.dialect.query_back(conn, catalog.schema, cls, [key], attributes)[key]
+        return platform.dialect.open(conn).query_back(catalog.schema, cls, [key], attributes)[key]
 
 
 def test_what_runs_on_oracle_is_one_group_of_one_worker(request: pytest.FixtureRequest) -> None:
@@ -298,7 +299,7 @@ def test_a_trigger_that_follows_ours_comes_behind_and_is_warned_of_before_ours_g
     oracle.run("DROP TRIGGER bill", create.format(advice))
     assert not any("FOLLOWS" in one for one in oracle.plan({"table": "t"}).warnings)
     with oracle.session() as (conn, log):
-        plan = oracle.dialect.triggers.plan_drop(conn, log)
+        plan = triggers_of(oracle.dialect).plan_drop(conn, log)
     assert ["BILL" in one and "ORA-04098" in one for one in plan.warnings] == [True]
     oracle.apply(plan)
     with pytest.raises(DBAPIError, match="ORA-04098"):
@@ -324,7 +325,8 @@ def sqlplus(oracle_server_: oracle_server.Server) -> Callable[[str], None]:
 def test_scripts_do_in_sqlplus_what_they_say_and_can_be_run_twice(
     oracle: Platform, sqlplus: Callable[[str], None]
 ) -> None:
-    with transaction(oracle.config()) as (conn, _):
+    with transaction(oracle.config()) as db:
+        conn = db.connection
         migrations.downgrade(conn, log_table="eventlog")
     out = io.StringIO()
     migrations.upgrade(None, log_table="eventlog", sql=out, dialect_name="oracle")
@@ -332,7 +334,7 @@ def test_scripts_do_in_sqlplus_what_they_say_and_can_be_run_twice(
     sqlplus(f"SET ESCAPE ON\n{log}")
     sqlplus(log)
     oracle.run("CREATE TABLE t (k NUMBER PRIMARY KEY, v VARCHAR2(40))")
-    script = oracle.dialect.triggers.script(oracle.plan({"table": "t"}), 5.0)
+    script = triggers_of(oracle.dialect).script(oracle.plan({"table": "t"}), 5.0)
     sqlplus(f"SET ESCAPE ON\n{script}")
     sqlplus(script)
     assert oracle.plan({"table": "t"}).changes == ()
@@ -345,16 +347,19 @@ def test_the_fingerprint_is_another_one_once_a_table_is(oracle: Platform) -> Non
     catalog, seen = oracle.catalog(), []
     for change in ("ADD w NUMBER", "MODIFY v VARCHAR2(41)", "DROP PRIMARY KEY"):
         with oracle.session() as (conn, _):
-            seen += [DIALECT.fingerprint(conn, catalog), DIALECT.fingerprint(conn, catalog)]
+            seen += [
+                DIALECT.open(conn).fingerprint(catalog),
+                DIALECT.open(conn).fingerprint(catalog),
+            ]
         oracle.run(f"ALTER TABLE t {change}")
     with oracle.session() as (conn, _):
-        seen.append(DIALECT.fingerprint(conn, catalog))
+        seen.append(DIALECT.open(conn).fingerprint(catalog))
     assert seen[::2] == list(dict.fromkeys(seen))
 
 
 def test_the_sequence_of_a_log_is_found_in_order(oracle: Platform) -> None:
     with oracle.session() as (conn, log):
-        (found,) = ask(conn, oracle.dialect, "numberings", Numbering, log)
+        (found,) = ask(oracle.dialect.open(conn), "numberings", Numbering, log)
     assert (found.cache, found.increment, found.cycles, found.disorder) == (1, 1, False, None)
 
 
@@ -370,7 +375,7 @@ def lose_the_session(context: Context, oracle: Platform) -> None:
         oracle.run(f"ALTER SYSTEM KILL SESSION '{sid},{int(serial)}' IMMEDIATE")
     except DBAPIError as error:
         oracle_server.give_up(f"this user may kill no session: {error.orig}")
-    context.log.dialect.queue(context.log.connection, context.log.table, "utc")
+    context.log.queue("utc")
 
 
 def test_a_publisher_whose_session_is_killed_can_begin_again(oracle: Platform) -> None:
@@ -380,7 +385,7 @@ def test_a_publisher_whose_session_is_killed_can_begin_again(oracle: Platform) -
     for _ in range(60):
         try:
             with open_context(config, Counters()) as context:
-                assert context.log.dialect.holds_lock(context.log.connection, context.log.table)
+                assert context.log.holds_lock()
                 return
         except AnotherPublisher:  # the server has not noticed yet
             time.sleep(1)
@@ -389,7 +394,7 @@ def test_a_publisher_whose_session_is_killed_can_begin_again(oracle: Platform) -
 
 def test_a_call_that_takes_too_long_ends_as_an_error_that_passes(oracle: Platform) -> None:
     with oracle.session() as (conn, _):
-        oracle.dialect.begin_publishing(conn)
+        oracle.dialect.open(conn).begin_publishing()
         driver: Any = conn.connection.driver_connection
         driver.call_timeout = 1000
         with pytest.raises(DatabaseAway), as_database_errors(conn):

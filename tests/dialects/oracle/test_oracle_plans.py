@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from captured_statements import conn
-from oracle_catalogue import DATABASE, LOG, WATCHES, column, number, table, text, triggers_of
+from oracle_catalogue import DATABASE, LOG, WATCHES, column, number, table, text, triggers_on
 
 from eventlog.core.catalog import Column, Table
 from eventlog.core.catalog_builder import build_catalog
@@ -296,8 +296,8 @@ def test_a_user_who_is_shown_no_triggers_is_not_told_that_they_are_missing() -> 
     ):
         TRIGGERS.plan(recorder, DATABASE, build_catalog(DATABASE), LOG, [WatchedTable("LINK")])
     assert recorder.run[1][1] == {"owner": "APP"}
-    assert not load_dialect("oracle").sees_triggers(conn([]), "APP")
-    assert load_dialect("oracle").sees_triggers(conn([(1,)]), "APP")
+    assert not load_dialect("oracle").open(conn([])).sees_triggers("APP")
+    assert load_dialect("oracle").open(conn([(1,)])).sees_triggers("APP")
 
 
 def test_a_name_that_somebody_else_has_is_left_to_him() -> None:
@@ -321,7 +321,7 @@ def test_the_sql_of_a_table_has_a_way_back_and_a_digest_that_follows_it() -> Non
 
 def test_compiling_twice_gives_the_same_text() -> None:
     for to, watch in WATCHES.values():
-        assert triggers_of(to, watch) == triggers_of(to, watch)
+        assert triggers_on(to, watch) == triggers_on(to, watch)
 
 
 def test_a_class_that_no_trigger_can_hold_is_refused_with_advice() -> None:
@@ -357,14 +357,14 @@ def test_a_new_trigger_fires_once_it_is_known_to_compile() -> None:
 def test_a_trigger_that_is_there_goes_on_to_fire_while_it_is_replaced() -> None:
     statement = compiled_link()[0].triggers[0].statement
     recorder = conn([(1,)])
-    DIALECT.run(recorder, statement)
+    DIALECT.open(recorder).run(statement)
     assert [one for one, _ in recorder.run][1] == statement
     assert not any("ENABLE" in one for one, _ in recorder.run)
 
 
 @pytest.mark.parametrize("name", WATCHES)
 def test_every_trigger_can_be_made_disabled(name: str) -> None:
-    for statement in triggers_of(*WATCHES[name]):
+    for statement in triggers_on(*WATCHES[name]):
         assert disabled(statement).replace("\nDISABLE\n", "\n", 1) == statement
 
 
@@ -402,14 +402,14 @@ def test_a_function_that_does_not_compile_fails_the_migration() -> None:
         DatabaseError,
         match=r"function LOGS\.PROC_EVENTLOG_BASE64 does not compile: line 2.*run it again",
     ):
-        DIALECT.run(recorder, create_functions(LOG)[1])
+        DIALECT.open(recorder).run(create_functions(LOG)[1])
     assert "DROP" not in recorder.run[-1][0]
 
 
 def test_a_log_is_known_for_ours_by_its_sequence_when_its_migration_broke_off() -> None:
-    assert DIALECT.half_made(conn([(1,)]), LOG)
+    assert DIALECT.open(conn([(1,)])).log(LOG).half_made()
     recorder = conn([])
-    assert not DIALECT.half_made(recorder, LOG)
+    assert not DIALECT.open(recorder).log(LOG).half_made()
     assert recorder.run[0][1] == {"owner": "LOGS", "name": "SEQ_EVENTLOG_1"}
 
 

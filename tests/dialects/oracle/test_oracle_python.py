@@ -25,9 +25,9 @@ from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
 from eventlog.errors import BadValue, ConfigError, DatabaseError, ServerAway
 from eventlog.model import TIMED_FIELDS, EventType, LogRow
 from eventlog.sql.connection import as_database_errors, connect, dialect_of, load_dialect
-from eventlog.sql.dialect import NoSuchValue, arrow_schema
+from eventlog.sql.dialect import NoSuchValue
 from eventlog.sql.dialects import oracle
-from eventlog.sql.dialects.oracle import DIALECT, session
+from eventlog.sql.dialects.oracle import DIALECT, log, session
 from eventlog.sql.dialects.oracle.objects import bound, database, values_statement
 from eventlog.sql.dialects.oracle.session import CHUNKS, chunks, may_run
 from eventlog.sql.dialects.oracle.text import (
@@ -39,6 +39,7 @@ from eventlog.sql.dialects.oracle.text import (
     value_text,
 )
 from eventlog.sql.log_table import LogTable, named_after
+from eventlog.sql.parts import arrow_schema
 from eventlog.sql.statements import statements
 from eventlog.sql.windows import Batch, Selection, Walk, Window
 
@@ -92,7 +93,7 @@ def test_the_dialect_is_found_by_its_url() -> None:
 def test_a_window_is_read_with_bound_values_and_rows_are_log_rows() -> None:
     row = (7, "N", 2, "2024-01-02 03:04:05.000000000", "U", "USR", "IDU=1", "FNAME", "a", "b")
     recorder = conn([row])
-    assert DIALECT.read_window(recorder, LOG, Window(0, None, 10)) == [LogRow(*row)]
+    assert DIALECT.open(recorder).log(LOG).read_window(Window(0, None, 10)) == [LogRow(*row)]
     ((statement, binds),) = recorder.run
     assert binds == {"first": 1, "last": DIALECT.last_record_id, "limit": 10}
     assert "ROWNUM <= :limit" in statement
@@ -101,7 +102,7 @@ def test_a_window_is_read_with_bound_values_and_rows_are_log_rows() -> None:
 
 def test_rows_of_one_user_are_left_alone_in_a_window() -> None:
     recorder = conn([])
-    DIALECT.read_window(recorder, LOG, Window(5, 9, None, "EVENTLOG  "))
+    DIALECT.open(recorder).log(LOG).read_window(Window(5, 9, None, "EVENTLOG  "))
     assert recorder.run[0][1] == {
         "first": 5,
         "last": 9,
@@ -112,7 +113,7 @@ def test_rows_of_one_user_are_left_alone_in_a_window() -> None:
 
 def test_marks_are_one_array_bind_of_ranges() -> None:
     recorder = conn()
-    assert DIALECT.mark(recorder, LOG, "S", [(1, 3), (7, 7)]) == 2
+    assert DIALECT.open(recorder).log(LOG).mark("S", [(1, 3), (7, 7)]) == 2
     ((statement, binds),) = recorder.run
     assert statement.startswith("UPDATE")
     assert binds == [{"letter": "S", "first": 1, "last": 3}, {"letter": "S", "first": 7, "last": 7}]
@@ -123,7 +124,7 @@ def test_rows_are_read_by_long_ranges_and_by_lists_of_single_ids() -> None:
         return (record_id, "S", 4, None, None, "USR", "IDU=1", None, None, None)
 
     recorder = conn([row(100), row(101)], [row(2), row(7)])
-    found = DIALECT.read_rows(recorder, LOG, [(2, 2), (6, 7), (100, 1000)])
+    found = DIALECT.open(recorder).log(LOG).read_rows([(2, 2), (6, 7), (100, 1000)])
     assert [one.record_id for one in found] == [2, 7, 100, 101]
     (_, by_range), (listed, by_ids) = recorder.run
     assert by_range == {"first": 100, "last": 1000}
@@ -142,12 +143,12 @@ def test_the_lock_package_is_tried_once_a_session_and_the_row_locked_on_refusal(
         var=lambda _: None, close=lambda: None
     )
     asked = cast("Any", recorder)
-    assert not DIALECT.holds_lock(asked, LOG)
-    assert DIALECT.try_lock(asked, LOG)
-    assert DIALECT.holds_lock(asked, LOG)
-    DIALECT.unlock(asked, LOG)
-    assert [statement for statement, _ in recorder.run] == [session.request_block(LOG)]
-    assert {statement for statement, _ in beside.run} == {session.row_lock(LOG)}
+    assert not DIALECT.open(asked).log(LOG).holds_lock()
+    assert DIALECT.open(asked).log(LOG).try_lock()
+    assert DIALECT.open(asked).log(LOG).holds_lock()
+    DIALECT.open(asked).log(LOG).unlock()
+    assert [statement for statement, _ in recorder.run] == [log.request_block(LOG)]
+    assert {statement for statement, _ in beside.run} == {log.row_lock(LOG)}
     assert beside.connection.driver_connection.action == "lock"
 
 
@@ -157,7 +158,7 @@ def test_another_error_of_the_lock_package_is_no_refusal() -> None:
         var=lambda _: None, close=lambda: None
     )
     with pytest.raises(DBAPIError):
-        DIALECT.try_lock(cast("Any", recorder), LOG)
+        DIALECT.open(cast("Any", recorder)).log(LOG).try_lock()
 
 
 def test_without_the_grant_and_without_a_row_to_lock_the_grant_is_asked_for() -> None:
@@ -168,22 +169,22 @@ def test_without_the_grant_and_without_a_row_to_lock_the_grant_is_asked_for() ->
     )
     position = LogTable("APP", "POSITIONS", ())
     with pytest.raises(DatabaseError, match=r"off APP\.POSITIONS.*grant EXECUTE on SYS\.DBMS_LOCK"):
-        DIALECT.try_lock(cast("Any", recorder), position)
+        DIALECT.open(cast("Any", recorder)).log(position).try_lock()
 
 
 def test_no_range_is_no_statement() -> None:
     recorder = conn()
-    assert DIALECT.mark(recorder, LOG, "S", []) == 0
-    assert DIALECT.delete(recorder, LOG, []) == 0
+    assert DIALECT.open(recorder).log(LOG).mark("S", []) == 0
+    assert DIALECT.open(recorder).log(LOG).delete([]) == 0
     assert recorder.run == []
 
 
 def test_due_rows_are_read_behind_a_place() -> None:
     recorder = conn([])
     list(
-        DIALECT.due_chunks(
-            recorder, LOG, "2024-01-01 00:00:00", ("2023-12-31 00:00:00", 5), None, TIMED_FIELDS, 2
-        )
+        DIALECT.open(recorder)
+        .log(LOG)
+        .due_chunks("2024-01-01 00:00:00", ("2023-12-31 00:00:00", 5), None, TIMED_FIELDS, 2)
     )
     assert recorder.run[0][1] == {
         "until": "2024-01-01 00:00:00",
@@ -197,7 +198,11 @@ def test_due_rows_are_read_behind_a_place() -> None:
 def test_a_place_among_due_rows_is_compared_in_utc_whether_event_time_has_a_zone_or_not() -> None:
     recorder = conn([])
     after = ("2023-12-31 00:00:00.000000000Z", 5)
-    list(DIALECT.due_chunks(recorder, LOG, "2024-01-01 00:00:00", after, None, TIMED_FIELDS, 2))
+    list(
+        DIALECT.open(recorder)
+        .log(LOG)
+        .due_chunks("2024-01-01 00:00:00", after, None, TIMED_FIELDS, 2)
+    )
     assert recorder.run[0][1]["after_time"] == "2023-12-31 00:00:00.000000000"
 
 
@@ -291,7 +296,7 @@ def test_a_sequence_of_ours_is_cached_in_order() -> None:
 
 def test_a_publisher_does_not_wait_for_ever_for_an_answer() -> None:
     recorder = conn()
-    load_dialect("oracle").begin_publishing(recorder)
+    load_dialect("oracle").open(recorder).begin_publishing()
     assert recorder.connection.driver_connection.call_timeout == 600_000
     assert recorder.connection.driver_connection.action == "publish"
     arguments = {"tcp_connect_timeout": 7, "expire_time": 1, "stmtcachesize": 200}
@@ -328,7 +333,7 @@ def test_what_hinders_a_session_is_told_with_what_to_do(
 def test_the_fingerprint_of_tables_is_one_statement_for_many() -> None:
     recorder = conn([("7-1-2",)])
     catalog = build_catalog(DATABASE, tables=["USR"])
-    assert load_dialect("oracle").fingerprint(recorder, catalog) == "7-1-2"
+    assert load_dialect("oracle").open(recorder).fingerprint(catalog) == "7-1-2"
     ((statement, binds),) = recorder.run
     assert binds["owner"] == "APP"
     assert set(binds.values()) == {"APP", "USR", "USR_NOTE", "USR_PHONE"}
@@ -337,8 +342,8 @@ def test_the_fingerprint_of_tables_is_one_statement_for_many() -> None:
 
 def test_the_lock_of_a_log_has_a_number_of_its_own_that_programs_may_use() -> None:
     other = LogTable("LOGS", "OTHER", LOG.columns)
-    assert session.lock_id(LOG) != session.lock_id(other)
-    assert 0 <= session.lock_id(LOG) <= 1073741823
+    assert log.lock_id(LOG) != log.lock_id(other)
+    assert 0 <= log.lock_id(LOG) <= 1073741823
 
 
 # --- query-back -----------------------------------------------------------------------------------
@@ -358,7 +363,7 @@ def test_a_row_is_found_by_every_spelling_of_its_key_and_a_gone_one_is_left_out(
         [a for a in attributes_of("USR") if a.name in ("FNAME", "PHOTO")],
     )
     recorder = conn([("1", "Jack", b"\xaa\xaa")])
-    found = DIALECT.query_back(recorder, "APP", cls, ["IDU=1", "IDU=2"], attributes)
+    found = DIALECT.open(recorder).query_back("APP", cls, ["IDU=1", "IDU=2"], attributes)
     assert found == {"IDU=1": {"FNAME": ["Jack"], "PHOTO": ["qqo="]}}
     ((statement, binds),) = recorder.run
     assert binds["k0_0"] == 1
@@ -372,7 +377,7 @@ def test_the_values_of_a_child_table_are_read_by_a_statement_of_its_own() -> Non
         [a for a in attributes_of("USR") if a.name in ("FNAME", "USR_PHONE.PHONENO")],
     )
     recorder = conn([("1", "Jack"), ("2", None)], [("1", "555"), ("1", "777")])
-    found = DIALECT.query_back(recorder, "APP", cls, ["IDU=1", "IDU=2"], attributes)
+    found = DIALECT.open(recorder).query_back("APP", cls, ["IDU=1", "IDU=2"], attributes)
     assert found == {
         "IDU=1": {"FNAME": ["Jack"], "USR_PHONE.PHONENO": ["555", "777"]},
         "IDU=2": {"FNAME": [None], "USR_PHONE.PHONENO": []},
@@ -424,7 +429,7 @@ def test_a_national_text_is_read_back_whole_and_logged_in_the_database_character
 
 def test_keys_that_no_row_can_have_are_not_asked_for() -> None:
     recorder = conn([])
-    assert DIALECT.query_back(recorder, "APP", class_of("USR"), [f"IDU={'9' * 50}"], ()) == {}
+    assert DIALECT.open(recorder).query_back("APP", class_of("USR"), [f"IDU={'9' * 50}"], ()) == {}
     assert recorder.run == []
 
 
@@ -571,7 +576,7 @@ def test_types_have_the_class_of_the_specification(
 def test_a_resync_reads_keys_and_writes_them_by_an_array() -> None:
     walk = Walk(LOG, "APP", class_of("USR"), Selection("USR", EventType.INSERT_ROW_QUERY_BACK))
     recorder = conn([("3",), ("4",)])
-    batch = DIALECT.write_batch(recorder, walk, "IDU=2", 2)
+    batch = DIALECT.open(recorder).log(walk.log).write_batch(walk, "IDU=2", 2)
     assert (batch.rows, batch.position, batch.is_last) == (2, "IDU=4", False)
     (_, keys), (insert, rows) = recorder.run
     assert keys == {"k0": 2, "limit": 2}
@@ -581,12 +586,14 @@ def test_a_resync_reads_keys_and_writes_them_by_an_array() -> None:
 
 def test_the_last_batch_of_a_resync_is_known_by_its_size() -> None:
     walk = Walk(LOG, "APP", class_of("USR"), Selection("USR", EventType.UPDATE_ROW_QUERY_BACK))
-    assert DIALECT.write_batch(conn([]), walk, None, 2) == Batch(0, 0, None, True)
+    assert DIALECT.open(conn([])).log(walk.log).write_batch(walk, None, 2) == Batch(
+        0, 0, None, True
+    )
 
 
 def test_parts_cover_all_record_ids() -> None:
     recorder = conn([(25, 90)], [(11,), (41,), (80,)])
-    parts = DIALECT.log_parts(recorder, LOG, "N", 0, 10**40, 10, 1)
+    parts = DIALECT.open(recorder).log(LOG).log_parts("N", 0, 10**40, 10, 1)
     assert [part[:3] for part in parts] == [(1, 40, 9), (41, 79, 9), (80, 90, 7)]
 
 

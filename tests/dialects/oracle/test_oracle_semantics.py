@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle_catalogue import BASE, DATABASE, LOG, OWN_LOG, USR, USR_PHONE, column, triggers_of
+from oracle_catalogue import BASE, DATABASE, LOG, OWN_LOG, USR, USR_PHONE, column, triggers_on
 from oracle_plsql import Charset, Locator, Logged, National, PlsqlError, Raw, Row, fire, function
 
 from eventlog.core import table_key
@@ -69,7 +69,7 @@ def every(id_: int, **values: Any) -> Row:
 
 
 def test_a_national_text_is_compared_whole_and_logged_in_the_database_character_set() -> None:
-    (_, update, _) = triggers_of(OWN_LOG, WatchedTable("EVERY_TYPE", columns=("NV",)))
+    (_, update, _) = triggers_on(OWN_LOG, WatchedTable("EVERY_TYPE", columns=("NV",)))
     latin = Charset("WE8MSWIN1252")
     change = (every(1, NV=National("\u65e5")), every(1, NV=National("\u672c")))
     assert fire(update, [change], charset=latin) == [(2, "ID=1", "NV", "?", "?")]
@@ -78,7 +78,7 @@ def test_a_national_text_is_compared_whole_and_logged_in_the_database_character_
 
 
 def test_a_national_large_object_is_logged_in_the_database_character_set() -> None:
-    (insert, *_) = triggers_of(
+    (insert, *_) = triggers_on(
         OWN_LOG, WatchedTable("EVERY_TYPE", columns=("NCL",), lob_values=True)
     )
     assert 'TO_CLOB(:NEW."NCL")' in insert
@@ -90,7 +90,7 @@ def test_a_national_large_object_is_logged_in_the_database_character_set() -> No
 @pytest.mark.parametrize("size", [10, 16_384, 32_767])
 @pytest.mark.parametrize("tail", ["b", "\0"])
 def test_long_texts_are_compared_without_their_hexadecimal_digits(size: int, tail: str) -> None:
-    (_, update, _) = triggers_of(OWN_LOG, WatchedTable("LONG_VALUES", columns=("V",)))
+    (_, update, _) = triggers_on(OWN_LOG, WatchedTable("LONG_VALUES", columns=("V",)))
     text = "a" * (size - 1)
     old, new = every(1, V=text), every(1, V=text + tail)
     assert [row[0] for row in fire(update, [(old, new)])] == [2]
@@ -98,7 +98,7 @@ def test_long_texts_are_compared_without_their_hexadecimal_digits(size: int, tai
 
 
 def test_long_binary_values_are_compared_without_their_hexadecimal_digits() -> None:
-    (_, update, _) = triggers_of(
+    (_, update, _) = triggers_on(
         OWN_LOG, WatchedTable("LONG_VALUES", "field_query_back", columns=("R",))
     )
     old, new = every(1, R=Raw(b"a" * 20_000)), every(1, R=Raw(b"a" * 20_000 + b"\0"))
@@ -130,7 +130,7 @@ def log_of(
     style: str, capture: str, table: int, *changes: tuple[Row | None, Row | None], named: Any = ()
 ) -> list[Logged]:
     """What one statement logs; ``table``: 0 the class, 1 its notes, 2 its phones."""
-    triggers = triggers_of(OWN_LOG, WatchedTable("USR", style, capture))  # type: ignore[arg-type]
+    triggers = triggers_on(OWN_LOG, WatchedTable("USR", style, capture))  # type: ignore[arg-type]
     old, new = changes[0]
     place = 3 * table + (0 if old is None else 2 if new is None else 1)
     return fire(triggers[place], changes, named)
@@ -280,11 +280,11 @@ def test_a_child_table_of_large_objects_is_read_back() -> None:
 
 def test_large_objects_by_value_and_always() -> None:
     row: Row = {"ID": 1, "V": "a", "CL": "x", "NCL": None, "B": None}
-    by_value = triggers_of(
+    by_value = triggers_on(
         OWN_LOG, WatchedTable("EVERY_TYPE", columns=("V", "CL"), lob_values=True)
     )
     assert fire(by_value[1], [(row, {**row, "CL": "y"})]) == [(2, "ID=1", "CL", "x", "y")]
-    always = triggers_of(
+    always = triggers_on(
         OWN_LOG, WatchedTable("EVERY_TYPE", columns=("V", "CL", "B"), lob_always=True)
     )
     assert fire(always[1], [(row, {**row, "V": "b"})]) == [
@@ -338,20 +338,20 @@ def test_no_locator_of_a_large_object_is_kept_beyond_its_row(
     capture: str, changes: list[tuple[Row | None, Row | None]], expected: list[Logged]
 ) -> None:
     watch = WatchedTable("EVERY_TYPE", capture=capture, columns=("V", "CL"), lob_values=True)  # type: ignore[arg-type]
-    insert, update, _ = triggers_of(OWN_LOG, watch)
+    insert, update, _ = triggers_on(OWN_LOG, watch)
     assert fire(insert if changes[0][0] is None else update, of_large_objects(*changes)) == expected
 
 
 def test_an_insert_of_nothing_but_nulls_is_not_lost() -> None:
-    triggers = triggers_of(OWN_LOG, WatchedTable("EMP"))
+    triggers = triggers_on(OWN_LOG, WatchedTable("EMP"))
     empty: Row = {"EMPNO": 7, "FNAME": None, "MANAGER": None}
     assert fire(triggers[0], [(None, empty)]) == [(1, "EMPNO=7", "FNAME", None, None)]
-    query_back = triggers_of(OWN_LOG, WatchedTable("EMP", "field_query_back"))
+    query_back = triggers_on(OWN_LOG, WatchedTable("EMP", "field_query_back"))
     assert fire(query_back[0], [(None, empty)]) == [(7, "EMPNO=7", "FNAME", None, None)]
 
 
 def test_a_class_of_key_columns_alone_logs_rows() -> None:
-    insert, update, _ = triggers_of(OWN_LOG, WatchedTable("LINK"))
+    insert, update, _ = triggers_on(OWN_LOG, WatchedTable("LINK"))
     assert fire(insert, [(None, {"A": 1, "B": 2})]) == [(5, "A=1+B=2", None, None, None)]
     assert fire(update, [({"A": 1, "B": 2}, {"A": 1, "B": 3})]) == [
         (4, "A=1+B=2", None, None, None),
@@ -360,7 +360,7 @@ def test_a_class_of_key_columns_alone_logs_rows() -> None:
 
 
 def test_the_base_tables_of_a_view_log_the_view() -> None:
-    triggers = triggers_of(OWN_LOG, WatchedTable("VIEW_EMP", base=BASE))
+    triggers = triggers_on(OWN_LOG, WatchedTable("VIEW_EMP", base=BASE))
     emp: Row = {"EMPNO": 1, "FNAME": "Jack", "MANAGER": None}
     assert fire(triggers[1], [(emp, {**emp, "FNAME": "John"})]) == [
         (2, "PK_EMPNO=1", "SV_FNAME", "Jack", "John")
@@ -377,7 +377,7 @@ def test_the_base_tables_of_a_view_log_the_view() -> None:
 
 
 def test_a_composite_key_is_written_in_canonical_text() -> None:
-    insert = triggers_of(OWN_LOG, WatchedTable("ACC", "row_query_back"))[0]
+    insert = triggers_on(OWN_LOG, WatchedTable("ACC", "row_query_back"))[0]
     row: Row = {
         "BRANCH": "O'Brien",
         "CODE": "AB  ",
@@ -397,7 +397,7 @@ def test_a_composite_key_is_written_in_canonical_text() -> None:
     assert [part.value for part in table_key.parse(key)][1] == "O'Brien"
 
 
-KEYED = triggers_of(OWN_LOG, WatchedTable("EMP"))[1]
+KEYED = triggers_on(OWN_LOG, WatchedTable("EMP"))[1]
 
 
 @settings(deadline=None)  # a busy machine

@@ -22,7 +22,8 @@ from eventlog import cli
 from eventlog.sql import migrations
 from eventlog.sql.connection import connect
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.log_table import LogTable, locate_log
+from eventlog.sql.locate import locate_log
+from eventlog.sql.log_table import LogTable
 
 
 def _install(engine: Engine) -> None:
@@ -44,7 +45,7 @@ def conn(engine: Engine) -> Iterator[Connection]:
 
 @pytest.fixture
 def opened(conn: Connection) -> LogTable:
-    return locate_log(conn, DIALECT, name="eventlog")
+    return locate_log(DIALECT.open(conn), name="eventlog")
 
 
 @pytest.fixture

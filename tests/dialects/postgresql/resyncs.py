@@ -40,7 +40,7 @@ LOG = LogTable("hr", "eventlog", LogRow._fields)
 
 def class_named(hr: sa.Engine, name: str) -> ObjectClass:
     with hr.connect() as conn:
-        return build_catalog(DIALECT.reflect(conn, "hr"), tables=[name]).class_named(name)
+        return build_catalog(DIALECT.open(conn).reflect("hr"), tables=[name]).class_named(name)
 
 
 def rows(
@@ -93,20 +93,22 @@ def stopped(
     engine = connect(hr.url)
     with engine.connect() as conn:
         batches.begin(opened_log(conn, LOG), selection, resume=False, restart=False)
-        walk = DIALECT.start_walk(conn, LOG, "hr", cls, selection)
+        walk = DIALECT.open(conn).log(LOG).start_walk("hr", cls, selection)
         conn.commit()
         if keys_file is None:
             steps = batches.run(
                 opened_log(conn, LOG),
                 selection,
-                lambda conn, position: DIALECT.write_batch(conn, walk, position, size),
+                lambda conn, position: (
+                    DIALECT.open(conn).log(walk.log).write_batch(walk, position, size)
+                ),
             )
         else:
             lines = Path(keys_file).read_text().splitlines()
 
             def write(conn: sa.Connection, position: str | None) -> Batch:
                 done = int(position or 0)
-                DIALECT.write_keys(conn, LOG, selection, lines[done : done + size])
+                DIALECT.open(conn).log(LOG).write_keys(selection, lines[done : done + size])
                 return Batch(size, 0, str(done + size), is_last=False)
 
             steps = batches.run(opened_log(conn, LOG), selection, write)

@@ -221,17 +221,17 @@ def test_what_holds_back_dead_rows_is_told_oldest_first_with_what_ends_it(
         moving.exec_driver_sql("SELECT 1 FROM hr.usr")  # each statement has a snapshot of its own
         execute(examined, "INSERT INTO hr.usr VALUES (1, 'Ada', NULL)", "UPDATE hr.usr SET idu = 2")
         pid = old.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
-        (one,) = ask(asking, DIALECT, "snapshots", HeldSnapshot, LOG, limit=5)
+        (one,) = ask(DIALECT.open(asking), "snapshots", HeldSnapshot, LOG, limit=5)
         assert (one.kind, one.pid, one.application) == ("session", pid, "report")
         assert one.transactions >= 1  # autovacuum may take a number of its own meanwhile
         assert one.mend == f"SELECT pg_terminate_backend({pid})"
         asking.exec_driver_sql("CREATE ROLE reporter; SET ROLE reporter")
-        (unseen,) = ask(asking, DIALECT, "snapshots", HeldSnapshot, LOG, limit=5)
+        (unseen,) = ask(DIALECT.open(asking), "snapshots", HeldSnapshot, LOG, limit=5)
         assert unseen[:5] == one[:5]
         assert unseen.seconds is None  # for want of pg_read_all_stats
         asking.rollback()
     with examined.connect() as asking:
-        assert ask(asking, DIALECT, "snapshots", HeldSnapshot, LOG, limit=5) == []
+        assert ask(DIALECT.open(asking), "snapshots", HeldSnapshot, LOG, limit=5) == []
 
 
 def test_a_pool_in_transaction_mode_is_an_error(
@@ -253,13 +253,13 @@ def test_a_notification_that_is_missing_is_named(examined: sa.Engine, doctor: Do
 
 def test_whether_a_publisher_runs_is_asked_without_being_in_its_way(examined: sa.Engine) -> None:
     with examined.connect() as asking, examined.connect() as publisher:
-        assert not DIALECT.is_locked(asking, LOG)
+        assert not DIALECT.open(asking).log(LOG).is_locked()
         # Not committed, not closed: the one who asked holds nothing.
-        assert DIALECT.try_lock(publisher, LOG)
-        assert DIALECT.is_locked(asking, LOG)
-        assert DIALECT.is_locked(publisher, LOG)
-        DIALECT.unlock(publisher, LOG)
-        assert not DIALECT.is_locked(asking, LOG)
+        assert DIALECT.open(publisher).log(LOG).try_lock()
+        assert DIALECT.open(asking).log(LOG).is_locked()
+        assert DIALECT.open(publisher).log(LOG).is_locked()
+        DIALECT.open(publisher).log(LOG).unlock()
+        assert not DIALECT.open(asking).log(LOG).is_locked()
 
 
 def test_a_log_with_names_of_its_own_is_examined(examined: sa.Engine, doctor: Doctor) -> None:

@@ -119,7 +119,7 @@ def test_what_is_in_flight_is_no_fault_while_a_publisher_runs(
     assert found["no_publisher"][0]["mend"] == ["eventlog publish"]
     with examined.connect() as publisher:
         publisher.exec_driver_sql("SET application_name = 'eventlog'")
-        assert DIALECT.try_lock(publisher, LOG)
+        assert DIALECT.open(publisher).log(LOG).try_lock()
         code, found = doctor()
         assert (code, found["in_flight"][0]["severity"], found["queue"][0]["severity"]) == (
             0,

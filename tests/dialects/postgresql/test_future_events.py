@@ -22,7 +22,7 @@ from eventlog.publisher.flight import decode
 from eventlog.publisher.open_context import open_context, open_unlocked
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.log_table import locate_log
+from eventlog.sql.locate import locate_log
 
 PAST = [f"2020-01-01 00:00:0{second}" for second in range(10)]
 FUTURE = "2999-01-01"
@@ -179,8 +179,8 @@ def test_a_time_with_zone_needs_no_zone(log: sa.Engine, event_time_zone: str) ->
     write(log, (1, after, 1), (2, before, 2))
     assert publish(log, event_time_zone=event_time_zone).sent == ["2"]
     with log.connect() as conn:
-        opened = locate_log(conn, DIALECT, name="eventlog")
-        assert -61 < (DIALECT.queue(conn, opened, event_time_zone).oldest_seconds or 0) < 0
+        opened = locate_log(DIALECT.open(conn), name="eventlog")
+        assert -61 < (DIALECT.open(conn).log(opened).queue(event_time_zone).oldest_seconds or 0) < 0
 
 
 @pytest.mark.parametrize("query_limit", [0, 1, 2, 3, 10])
@@ -312,8 +312,8 @@ def test_the_window_is_read_by_the_index_of_the_queue(log: sa.Engine) -> None:
             )
         )
     with log.connect() as conn:
-        DIALECT.choose_plans(conn)
-        opened = locate_log(conn, DIALECT, name="eventlog")
+        DIALECT.open(conn).choose_plans()
+        opened = locate_log(DIALECT.open(conn), name="eventlog")
         statement = DIALECT.log_statement(opened, "read_due")
         parameters = {
             "until": FUTURE,

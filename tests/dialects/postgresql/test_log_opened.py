@@ -23,7 +23,8 @@ from eventlog.sql.internal_tables import (
     read_entries,
     replace_content,
 )
-from eventlog.sql.log_table import LogTable, locate_log
+from eventlog.sql.locate import locate_log
+from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rights import Addition, Purpose
 from eventlog.sql.rows import add_errors, count_by_status, requeue, tail
@@ -41,10 +42,10 @@ def test_a_log_is_found_by_its_schema_and_without_case(conn: Connection) -> None
         ("log", "Other"),
         ("LOG", "Other"),
     ]:
-        assert (found := locate_log(conn, DIALECT, name=name, schema=schema)).name == "Log"
+        assert (found := locate_log(DIALECT.open(conn), name=name, schema=schema)).name == "Log"
         assert found.schema == "Other"
-    assert locate_log(conn, DIALECT, name="EVENTLOG") == locate_log(
-        conn, DIALECT, name="public.eventlog"
+    assert locate_log(DIALECT.open(conn), name="EVENTLOG") == locate_log(
+        DIALECT.open(conn), name="public.eventlog"
     )
 
 
@@ -57,9 +58,9 @@ def test_a_log_is_found_by_its_schema_and_without_case(conn: Connection) -> None
         ),
         (
             "DROP TABLE eventlog_error",
-            "no companion table public.eventlog_error: make it with `eventlog db upgrade`",
+            "no internal table public.eventlog_error: make it with `eventlog db upgrade`",
         ),
-        ("DROP TABLE eventlog_inflight", "no companion table public.eventlog_inflight"),
+        ("DROP TABLE eventlog_inflight", "no internal table public.eventlog_inflight"),
         (
             "ALTER TABLE eventlog ALTER COLUMN perpetrator TYPE integer USING 1",
             'log table public.eventlog: column "perpetrator" cannot be perpetrator: integer, '
@@ -77,7 +78,7 @@ def test_a_log_that_lacks_something_is_refused(
 ) -> None:
     conn.execute(sa.text(statement))
     with pytest.raises(LogTableError) as refused:
-        locate_log(conn, DIALECT, name="eventlog")
+        locate_log(DIALECT.open(conn), name="eventlog")
     assert message in str(refused.value)
 
 
@@ -97,8 +98,8 @@ GRANTS = {
 
 
 def locate_with_rights(conn: Connection) -> LogTable:
-    log = locate_log(conn, DIALECT, name="eventlog", schema="public")
-    OpenLog(conn, DIALECT, log).check_rights(Purpose.PUBLISHER, Addition.DELETE_FROM_LOG)
+    log = locate_log(DIALECT.open(conn), name="eventlog", schema="public")
+    DIALECT.open(conn).log(log).check_rights(Purpose.PUBLISHER, Addition.DELETE_FROM_LOG)
     return log
 
 
@@ -121,8 +122,12 @@ def test_every_right_that_is_missing_is_named_until_there_is_none(conn: Connecti
     assert _in_flight(opened_log(conn, opened)) == [(flight, "[]")]
     delete_entry(opened_log(conn, opened), EntryKind.DELIVERY, flight)
     add_errors(opened_log(conn, opened), [(1, "receiver", "no")])
-    assert DIALECT.read_window(conn, opened, EVERYTHING) == []
-    assert DIALECT.mark(conn, opened, "S", [(1, 9)]) == DIALECT.delete(conn, opened, [(1, 9)]) == 0
+    assert DIALECT.open(conn).log(opened).read_window(EVERYTHING) == []
+    assert (
+        DIALECT.open(conn).log(opened).mark("S", [(1, 9)])
+        == DIALECT.open(conn).log(opened).delete([(1, 9)])
+        == 0
+    )
 
 
 # A log that somebody else made
@@ -136,7 +141,7 @@ FOREIGN = """CREATE TABLE foreign_log (
 def test_a_log_of_another_layout_and_other_types_works_alike(conn: Connection) -> None:
     conn.execute(sa.text(FOREIGN))
     migrations.upgrade(conn, log_table="foreign_log", companions_only=True)
-    opened = locate_log(conn, DIALECT, name="foreign_log", layout="3.5")
+    opened = locate_log(DIALECT.open(conn), name="foreign_log", layout="3.5")
     assert opened.columns == ("rid", "st", "et", "at", "who", "tab", "tkey", "col", "ov", "nv")
     insert = sa.text(
         "INSERT INTO foreign_log (rid, st, et, tkey, tab, who, at) VALUES (:rid, :st, CAST(:et AS "
@@ -152,18 +157,18 @@ def test_a_log_of_another_layout_and_other_types_works_alike(conn: Connection) -
     ]:
         conn.execute(insert, {"rid": rid, "st": st, "et": et})
     conn.execute(insert, {"rid": 2**63, "st": "N", "et": "1"})
-    rows = DIALECT.read_window(conn, opened, EVERYTHING)
+    rows = DIALECT.open(conn).log(opened).read_window(EVERYTHING)
     assert [(type(row.record_id), *row[:3]) for row in rows] == [
         (int, 1, "N", None),
         (int, 2, "N", 0),
         (int, 3, "N", 4),
     ]
     assert rows[2][3:7] == ("2024-05-06 07:08:09+00", "eventlog", "usr", "idu=1")
-    assert DIALECT.read_window(conn, opened, Window(0, None, None, "eventlog")) == []
-    assert DIALECT.mark(conn, opened, "S", [(1, 2)]) == 2
-    assert ids(DIALECT.read_rows(conn, opened, to_ranges([1, 3, 4]))) == [1, 3, 4]
-    assert DIALECT.delete(conn, opened, [(1, 9)]) == 1
-    assert DIALECT.queue(conn, opened, "utc").rows == 3  # those that cannot be addressed
+    assert DIALECT.open(conn).log(opened).read_window(Window(0, None, None, "eventlog")) == []
+    assert DIALECT.open(conn).log(opened).mark("S", [(1, 2)]) == 2
+    assert ids(DIALECT.open(conn).log(opened).read_rows(to_ranges([1, 3, 4]))) == [1, 3, 4]
+    assert DIALECT.open(conn).log(opened).delete([(1, 9)]) == 1
+    assert DIALECT.open(conn).log(opened).queue("utc").rows == 3  # those that cannot be addressed
     assert count_by_status(opened_log(conn, opened)) == {"N": 3, "S": 3}
 
 
@@ -176,19 +181,23 @@ def test_names_that_attack_the_statements_are_only_names(conn: Connection) -> No
     body = ", ".join(f"{column} {sql}" for column, sql in zip(quoted, types, strict=True))
     conn.connection.cursor().execute(f"CREATE TABLE {table} ({body})")
     migrations.upgrade(conn, log_table=table, companions_only=True)
-    opened = locate_log(conn, DIALECT, name=name)
+    opened = locate_log(DIALECT.open(conn), name=name)
     conn.connection.cursor().execute(
         f"INSERT INTO {table} ({', '.join(quoted[:3])}) VALUES (1, 'N', 2), (2, 'N', 2)"
     )
-    assert ids(DIALECT.read_window(conn, opened, Window(0, None, None, "x"))) == [1, 2]
-    assert DIALECT.mark(conn, opened, "E", [(1, 1)]) == DIALECT.delete(conn, opened, [(1, 2)]) == 1
+    assert ids(DIALECT.open(conn).log(opened).read_window(Window(0, None, None, "x"))) == [1, 2]
+    assert (
+        DIALECT.open(conn).log(opened).mark("E", [(1, 1)])
+        == DIALECT.open(conn).log(opened).delete([(1, 2)])
+        == 1
+    )
     assert requeue(opened_log(conn, opened), "E").set_back == 1
     assert tail(opened_log(conn, opened)) == 1
     add_entry(
         opened_log(conn, opened), EntryKind.DELIVERY, next_number(opened_log(conn, opened)), "{}"
     )
     add_errors(opened_log(conn, opened), [(1, "receiver", "no")])
-    assert DIALECT.try_lock(conn, opened)
+    assert DIALECT.open(conn).log(opened).try_lock()
 
 
 def _in_flight(log: OpenLog) -> list[tuple[int, str]]:

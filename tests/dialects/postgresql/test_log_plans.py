@@ -25,19 +25,19 @@ def test_what_is_read_back_is_planned_as_before(conn: Connection, opened: LogTab
             "current_setting('enable_seqscan') AS seqscan"
         )
     )
-    catalog = build_catalog(DIALECT.reflect(conn, None), tables=["v"])
+    catalog = build_catalog(DIALECT.open(conn).reflect(None), tables=["v"])
     conn.commit()
     conn.execute(sa.text("SET LOCAL enable_sort = off"))
-    DIALECT.read_window(conn, opened, EVERYTHING)
+    DIALECT.open(conn).log(opened).read_window(EVERYTHING)
     cls = catalog.class_named("v")
     for _ in range(2):
-        assert DIALECT.query_back(conn, None, cls, ["pk_n=1"], cls.attributes)["pk_n=1"][
+        assert DIALECT.open(conn).query_back(None, cls, ["pk_n=1"], cls.attributes)["pk_n=1"][
             "sort"
         ] == ["off"]
-        assert DIALECT.query_back(conn, None, cls, ["pk_n=1"], cls.attributes)["pk_n=1"][
+        assert DIALECT.open(conn).query_back(None, cls, ["pk_n=1"], cls.attributes)["pk_n=1"][
             "seqscan"
         ] == ["on"]
-        DIALECT.mark(conn, opened, "S", [(1, 1)])
+        DIALECT.open(conn).log(opened).mark("S", [(1, 1)])
     conn.rollback()
     shown = [
         conn.execute(sa.text(f"SHOW {name}")).scalar() for name in ("enable_sort", "enable_seqscan")
@@ -64,19 +64,19 @@ def test_the_plans_of_a_transaction_are_chosen_once(conn: Connection, opened: Lo
     write(conn, (1, "N"), (2, "N"))
     conn.commit()
     with statements(conn) as run:
-        DIALECT.read_window(conn, opened, EVERYTHING)
-        DIALECT.mark(conn, opened, "S", [(1, 1)])
-        DIALECT.delete(conn, opened, [(2, 2)])
+        DIALECT.open(conn).log(opened).read_window(EVERYTHING)
+        DIALECT.open(conn).log(opened).mark("S", [(1, 1)])
+        DIALECT.open(conn).log(opened).delete([(2, 2)])
         assert len(run) == 4
         conn.commit()
-        DIALECT.mark(conn, opened, "S", [(1, 1)])
+        DIALECT.open(conn).log(opened).mark("S", [(1, 1)])
         assert len(run) == 6
         conn.rollback()
         with conn.begin():
             savepoint = conn.begin_nested()
-            DIALECT.mark(conn, opened, "S", [(1, 1)])
+            DIALECT.open(conn).log(opened).mark("S", [(1, 1)])
             savepoint.rollback()
-            DIALECT.mark(conn, opened, "S", [(1, 1)])
+            DIALECT.open(conn).log(opened).mark("S", [(1, 1)])
     assert sum("set_config" in statement for statement in run) == 4
 
 
@@ -86,7 +86,9 @@ def test_an_error_between_two_chunks_is_the_one_that_is_raised(
     write(conn, (1, "N"), (2, "N"), (3, "N"))
 
     def leave_half_way() -> None:
-        with closing(DIALECT.window_chunks(conn, opened, EVERYTHING, ["record_id"], 1)) as chunks:
+        with closing(
+            DIALECT.open(conn).log(opened).window_chunks(EVERYTHING, ["record_id"], 1)
+        ) as chunks:
             next(chunks)
             conn.execute(sa.text("SELECT * FROM no_such_table"))
 
@@ -97,13 +99,15 @@ def test_an_error_between_two_chunks_is_the_one_that_is_raised(
 def test_chunks_that_are_left_close_their_cursor(conn: Connection, opened: LogTable) -> None:
     write(conn, (1, "N"), (2, "N"), (3, "N"))
     for _ in range(2):  # a cursor of this name that were open would be in the way
-        with closing(DIALECT.window_chunks(conn, opened, EVERYTHING, ["record_id"], 1)) as chunks:
+        with closing(
+            DIALECT.open(conn).log(opened).window_chunks(EVERYTHING, ["record_id"], 1)
+        ) as chunks:
             assert next(chunks) == [(1,)]
 
 
 def plan(conn: Connection, opened: LogTable, name: str, parameters: dict[str, object]) -> str:
     """The plan of a statement as it is run. The log's indexes are all that it may use."""
-    DIALECT.choose_plans(conn)
+    DIALECT.open(conn).choose_plans()
     rows = conn.exec_driver_sql("EXPLAIN " + DIALECT.log_statement(opened, name), parameters)
     return "\n".join(row[0] for row in rows)
 

@@ -14,28 +14,29 @@ from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, ServerAway
 from eventlog.sql import migrations
 from eventlog.sql.connection import connect, dialect_of, load_dialect
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.log_table import LogTable, locate_log
+from eventlog.sql.locate import locate_log
+from eventlog.sql.log_table import LogTable
 
 # The lock
 
 
 def test_one_session_has_the_log(engine: Engine, conn: Connection, opened: LogTable) -> None:
     with engine.connect() as other:
-        assert DIALECT.try_lock(conn, opened)
-        assert DIALECT.try_lock(conn, opened)  # again, by the same session
-        assert not DIALECT.try_lock(other, opened)
-        assert DIALECT.holds_lock(conn, opened)
-        assert not DIALECT.holds_lock(other, opened)
+        assert DIALECT.open(conn).log(opened).try_lock()
+        assert DIALECT.open(conn).log(opened).try_lock()  # again, by the same session
+        assert not DIALECT.open(other).log(opened).try_lock()
+        assert DIALECT.open(conn).log(opened).holds_lock()
+        assert not DIALECT.open(other).log(opened).holds_lock()
         conn.rollback()
-        assert DIALECT.holds_lock(conn, opened)
-        DIALECT.unlock(other, opened)
-        assert not DIALECT.try_lock(other, opened)
-        DIALECT.unlock(conn, opened)
-        DIALECT.unlock(conn, opened)
-        assert DIALECT.try_lock(other, opened)
+        assert DIALECT.open(conn).log(opened).holds_lock()
+        DIALECT.open(other).log(opened).unlock()
+        assert not DIALECT.open(other).log(opened).try_lock()
+        DIALECT.open(conn).log(opened).unlock()
+        DIALECT.open(conn).log(opened).unlock()
+        assert DIALECT.open(other).log(opened).try_lock()
     # The other session is gone as soon as the server has noticed.
     until = time.monotonic() + 20
-    while not DIALECT.try_lock(conn, opened):
+    while not DIALECT.open(conn).log(opened).try_lock():
         assert time.monotonic() < until
         time.sleep(0.01)
 
@@ -43,17 +44,17 @@ def test_one_session_has_the_log(engine: Engine, conn: Connection, opened: LogTa
 def test_two_logs_are_two_locks(engine: Engine, conn: Connection, opened: LogTable) -> None:
     migrations.upgrade(conn, log_table="second")
     conn.commit()
-    second = locate_log(conn, DIALECT, name="second")
-    assert DIALECT.try_lock(conn, opened)
+    second = locate_log(DIALECT.open(conn), name="second")
+    assert DIALECT.open(conn).log(opened).try_lock()
     with engine.connect() as other:
-        assert DIALECT.try_lock(other, second)
-        assert not DIALECT.try_lock(other, opened)
+        assert DIALECT.open(other).log(second).try_lock()
+        assert not DIALECT.open(other).log(opened).try_lock()
 
 
 def test_the_user_is_the_one_of_the_session(conn: Connection) -> None:
     user = conn.engine.url.username or conn.execute(sa.text("SELECT session_user")).scalar()
     conn.execute(sa.text("SET ROLE pg_monitor"))
-    assert DIALECT.current_user(conn) == user
+    assert DIALECT.open(conn).current_user() == user
 
 
 # Connecting

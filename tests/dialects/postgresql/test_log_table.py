@@ -38,7 +38,7 @@ def test_a_row_comes_with_its_ten_fields(conn: Connection, opened: LogTable) -> 
         old_value=None,
         new_value="O'Brien \\ % {x} \u2603",
     )
-    assert DIALECT.read_window(conn, opened, EVERYTHING) == [
+    assert DIALECT.open(conn).log(opened).read_window(EVERYTHING) == [
         LogRow(
             7,
             "N",
@@ -52,7 +52,7 @@ def test_a_row_comes_with_its_ten_fields(conn: Connection, opened: LogTable) -> 
             "O'Brien \\ % {x} \u2603",
         )
     ]
-    assert type(DIALECT.read_window(conn, opened, EVERYTHING)[0]) is LogRow
+    assert type(DIALECT.open(conn).log(opened).read_window(EVERYTHING)[0]) is LogRow
 
 
 def test_only_rows_n_are_read_in_record_id_order(conn: Connection, opened: LogTable) -> None:
@@ -68,14 +68,14 @@ def test_only_rows_n_are_read_in_record_id_order(conn: Connection, opened: LogTa
         (7, "N"),
         (9, "X"),
     )
-    assert ids(DIALECT.read_window(conn, opened, EVERYTHING)) == [3, 5, 7]
+    assert ids(DIALECT.open(conn).log(opened).read_window(EVERYTHING)) == [3, 5, 7]
 
 
 def test_rows_without_a_positive_record_id_are_left_alone(
     conn: Connection, opened: LogTable
 ) -> None:
     write(conn, (-3, "N"), (0, "N"), (2**63 - 1, "N"))
-    assert ids(DIALECT.read_window(conn, opened, EVERYTHING)) == [2**63 - 1]
+    assert ids(DIALECT.open(conn).log(opened).read_window(EVERYTHING)) == [2**63 - 1]
     assert tail(opened_log(conn, opened)) == 2**63 - 1
 
 
@@ -100,14 +100,14 @@ def test_a_window_is_bounded(
     write(conn, (2, "N"), perpetrator=None)
     write(conn, (3, "N"), (8, "N"), perpetrator="app")
     write(conn, (5, "N"), perpetrator="eventlog ")
-    assert ids(DIALECT.read_window(conn, opened, window)) == expected
+    assert ids(DIALECT.open(conn).log(opened).read_window(window)) == expected
 
 
 def test_rows_are_read_by_id_whatever_their_status(conn: Connection, opened: LogTable) -> None:
     write(conn, (1, "N"), (2, "S"), (3, "E"), (4, "N"), (9, "X"))
-    rows = DIALECT.read_rows(conn, opened, [(9, 9), (2, 3), (20, 30)])
+    rows = DIALECT.open(conn).log(opened).read_rows([(9, 9), (2, 3), (20, 30)])
     assert [(row.record_id, row.status) for row in rows] == [(2, "S"), (3, "E"), (9, "X")]
-    assert DIALECT.read_rows(conn, opened, []) == []
+    assert DIALECT.open(conn).log(opened).read_rows([]) == []
 
 
 def test_the_tail_is_the_highest_row_n(conn: Connection, opened: LogTable) -> None:
@@ -117,16 +117,16 @@ def test_the_tail_is_the_highest_row_n(conn: Connection, opened: LogTable) -> No
 
 
 def test_the_queue_is_counted_and_its_age_told(conn: Connection, opened: LogTable) -> None:
-    assert DIALECT.queue(conn, opened, "utc") == (0, None)
+    assert DIALECT.open(conn).log(opened).queue("utc") == (0, None)
     write(conn, (1, "S"), event_time="1999-01-01")
     write(conn, (2, "N"), event_time="infinity")
-    assert DIALECT.queue(conn, opened, "utc") == (1, None)
+    assert DIALECT.open(conn).log(opened).queue("utc") == (1, None)
     conn.execute(
         sa.text(
             "UPDATE eventlog SET event_time = localtimestamp - interval '1 hour' WHERE status = 'N'"
         )
     )
-    rows, age = DIALECT.queue(conn, opened, "local")
+    rows, age = DIALECT.open(conn).log(opened).queue("local")
     assert (rows, round(age or 0, -2)) == (1, 3600)
     assert count_by_status(opened_log(conn, opened)) == {"N": 1, "S": 1}
 
@@ -139,7 +139,7 @@ def test_marks_name_exactly_the_rows_of_the_ranges(
     conn: Connection, opened: LogTable, letter: str
 ) -> None:
     write(conn, *((record_id, "N") for record_id in range(1, 11)))
-    assert DIALECT.mark(conn, opened, letter, [(2, 3), (7, 7), (50, 60)]) == 3
+    assert DIALECT.open(conn).log(opened).mark(letter, [(2, 3), (7, 7), (50, 60)]) == 3
     assert [record_id for record_id, status in statuses(conn).items() if status == letter] == [
         2,
         3,
@@ -151,10 +151,10 @@ def test_only_rows_that_are_still_n_are_marked_or_deleted(
     conn: Connection, opened: LogTable
 ) -> None:
     write(conn, (1, "N"), (2, "E"), (3, "X"), (4, "N"))
-    assert DIALECT.mark(conn, opened, "S", [(1, 3)]) == 1
-    assert DIALECT.delete(conn, opened, [(1, 4)]) == 1
+    assert DIALECT.open(conn).log(opened).mark("S", [(1, 3)]) == 1
+    assert DIALECT.open(conn).log(opened).delete([(1, 4)]) == 1
     assert statuses(conn) == {1: "S", 2: "E", 3: "X"}
-    assert DIALECT.mark(conn, opened, "S", []) == 0
+    assert DIALECT.open(conn).log(opened).mark("S", []) == 0
 
 
 def test_what_is_marked_is_not_committed_by_us(
@@ -162,7 +162,7 @@ def test_what_is_marked_is_not_committed_by_us(
 ) -> None:
     write(conn, (1, "N"))
     conn.commit()
-    DIALECT.mark(conn, opened, "S", [(1, 1)])
+    DIALECT.open(conn).log(opened).mark("S", [(1, 1)])
     add_errors(opened_log(conn, opened), [(1, "receiver", "no")])
     add_entry(opened_log(conn, opened), EntryKind.DELIVERY, 1, "[]")
     conn.rollback()
@@ -176,14 +176,14 @@ def test_a_row_that_another_session_took_meanwhile_is_not_marked(
 ) -> None:
     write(conn, (1, "N"), (2, "N"))
     conn.commit()
-    DIALECT.mark(conn, opened, "E", [(1, 1)])
+    DIALECT.open(conn).log(opened).mark("E", [(1, 1)])
     with engine.connect() as other:
         other.execute(sa.text("SET lock_timeout = '100ms'"))
         with pytest.raises(sa.exc.OperationalError, match="lock timeout"):
-            DIALECT.mark(other, opened, "S", [(1, 2)])
+            DIALECT.open(other).log(opened).mark("S", [(1, 2)])
         other.rollback()
         conn.commit()
-        assert DIALECT.mark(other, opened, "S", [(1, 2)]) == 1
+        assert DIALECT.open(other).log(opened).mark("S", [(1, 2)]) == 1
 
 
 # Companions
@@ -241,7 +241,7 @@ def test_w_and_s_are_logged_anew_in_their_order(conn: Connection, opened: LogTab
     )
     assert requeue(opened_log(conn, opened), ["S", "W"], [(1, 2), (3, 3)]) == Requeued(0, 3, ())
     assert statuses(conn) == {1: "W", 2: "S", 3: "W", 4: "E", 100: "N", 101: "N", 102: "N"}
-    assert {row[2:] for row in DIALECT.read_rows(conn, opened, [(100, 102)])} == {
+    assert {row[2:] for row in DIALECT.open(conn).log(opened).read_rows([(100, 102)])} == {
         (4, "2024-05-06 07:08:09", "app", "usr", "idu=1", None, None, None)
     }
 

@@ -241,7 +241,7 @@ def test_updates_of_a_key_that_may_shift_are_logged_on_a_subscriber(
 
 
 def installed_triggers(target: Watched) -> list[LogTrigger]:
-    return ask(target.conn, DIALECT, "installed_triggers", LogTrigger, target.log)
+    return ask(DIALECT.open(target.conn), "installed_triggers", LogTrigger, target.log)
 
 
 def test_triggers_that_only_missed_what_is_replicated_are_replaced(

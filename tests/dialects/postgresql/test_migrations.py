@@ -17,7 +17,7 @@ from eventlog.sql import doctor, migrations
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.doctor import findings
 from eventlog.sql.internal_tables import next_number
-from eventlog.sql.log_table import locate_log
+from eventlog.sql.locate import locate_log
 from eventlog.sql.windows import Window
 
 CATALOGUE = """
@@ -66,7 +66,7 @@ def test_a_downgrade_leaves_the_catalogue_as_it_was(
         made = catalogue(conn)
         assert made > before
         assert migrations.current(conn, log_table=log_table, schema=schema) == migrations.heads()
-        log = locate_log(conn, DIALECT, name=log_table, schema=schema)
+        log = locate_log(DIALECT.open(conn), name=log_table, schema=schema)
         assert next_number(opened_log(conn, log)) == 1
         migrations.upgrade(conn, log_table=log_table, schema=schema)
         assert catalogue(conn) == made
@@ -129,10 +129,10 @@ def test_a_row_gets_what_its_writer_leaves_out(database: Engine) -> None:
     with database.connect() as conn:
         conn.execute(sa.text("SET TimeZone = 'Asia/Tokyo'"))
         conn.execute(sa.text(ROW.format(more="", type=4, value="")))
-        log = locate_log(conn, DIALECT, name="eventlog")
-        (row,) = DIALECT.read_window(conn, log, Window(0, None, None))
+        log = locate_log(DIALECT.open(conn), name="eventlog")
+        (row,) = DIALECT.open(conn).log(log).read_window(Window(0, None, None))
         assert (row.record_id, row.status, row.perpetrator) == (1, "N", None)
-        assert 0 <= (DIALECT.queue(conn, log, "utc").oldest_seconds or -1) < 60
+        assert 0 <= (DIALECT.open(conn).log(log).queue("utc").oldest_seconds or -1) < 60
 
 
 @pytest.mark.parametrize(
@@ -176,9 +176,9 @@ def test_a_row_of_no_type_is_there_to_be_marked(database: Engine) -> None:
     with database.connect() as conn:
         for event_type in (0, 9):
             conn.execute(sa.text(ROW.format(more="", type=event_type, value="")))
-        log = locate_log(conn, DIALECT, name="eventlog")
+        log = locate_log(DIALECT.open(conn), name="eventlog")
         assert [
-            row.event_type for row in DIALECT.read_window(conn, log, Window(0, None, None))
+            row.event_type for row in DIALECT.open(conn).log(log).read_window(Window(0, None, None))
         ] == [0, 9]
 
 
@@ -187,8 +187,8 @@ def test_no_check_is_compiled_for_the_statements_of_writers_and_the_doctor_takes
 ) -> None:
     migrations.upgrade(database, log_table="eventlog")
     with database.connect() as conn:
-        log = locate_log(conn, DIALECT, name="eventlog")
-        columns = doctor.ask(conn, DIALECT, "indexes", doctor.row, log)
+        log = locate_log(DIALECT.open(conn), name="eventlog")
+        columns = doctor.ask(DIALECT.open(conn), "indexes", doctor.row, log)
         assert list(findings.judge_indexes(columns, log, DIALECT.quote, (), ())) == []
         found = (
             "SELECT conname FROM pg_constraint WHERE conrelid = 'eventlog'::regclass AND contype "
@@ -348,4 +348,4 @@ def test_two_logs_live_in_one_schema(database: Engine) -> None:
         migrations.upgrade(conn, log_table="one")
         migrations.upgrade(conn, log_table="two")
         migrations.downgrade(conn, log_table="one")
-        assert locate_log(conn, DIALECT, name="two").name == "two"
+        assert locate_log(DIALECT.open(conn), name="two").name == "two"

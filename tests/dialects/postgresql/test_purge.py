@@ -190,10 +190,10 @@ def test_it_runs_beside_a_publisher_and_takes_no_row_that_is_being_marked(
     home: sa.Engine, purge: Purge
 ) -> None:
     with home.connect() as publisher:
-        assert DIALECT.try_lock(publisher, LOG)
+        assert DIALECT.open(publisher).log(LOG).try_lock()
         publisher.commit()
         # A mark that is not committed: to everybody else the row is N.
-        assert DIALECT.mark(publisher, LOG, "S", [(3, 3)]) == 1
+        assert DIALECT.open(publisher).log(LOG).mark("S", [(3, 3)]) == 1
         assert purge("--older-than", "30d")["rows"] == 4
         publisher.rollback()
     assert statuses(home) == "NEFxSN"

@@ -14,7 +14,7 @@ from eventlog.core.table_key import key_text
 from eventlog.sql.connection import connect
 from eventlog.sql.dialect import CurrentRow
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.dialects.postgresql.objects import _statement
+from eventlog.sql.dialects.postgresql.objects import objects_statement
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def can(conn: Connection, statement: str) -> bool:
 
 
 def class_named(conn: Connection, name: str, schema: str = "public") -> ObjectClass:
-    return build_catalog(DIALECT.reflect(conn, schema)).class_named(name)
+    return build_catalog(DIALECT.open(conn).reflect(schema)).class_named(name)
 
 
 def read(
@@ -61,7 +61,7 @@ def read(
     cls = class_named(conn, name, schema)
     by_name = {attribute.name: attribute for attribute in cls.attributes}
     wanted = [by_name[name] for name in attributes] if attributes else cls.attributes
-    return DIALECT.query_back(conn, schema, cls, keys, wanted)
+    return DIALECT.open(conn).query_back(schema, cls, keys, wanted)
 
 
 USR = """
@@ -119,10 +119,10 @@ def test_only_what_is_asked_for_is_read(conn: Connection) -> None:
     cls = class_named(conn, "usr")
     run(conn, f"SET ROLE reader_{conn.engine.url.database}")
     fname = next(attribute for attribute in cls.attributes if attribute.name == "fname")
-    assert DIALECT.query_back(conn, "public", cls, ["idu=1"], [fname]) == {
+    assert DIALECT.open(conn).query_back("public", cls, ["idu=1"], [fname]) == {
         "idu=1": {"fname": ["John"]}
     }
-    assert DIALECT.query_back(conn, "public", cls, ["idu=1", "idu=9"], []) == {"idu=1": {}}
+    assert DIALECT.open(conn).query_back("public", cls, ["idu=1", "idu=9"], []) == {"idu=1": {}}
     conn.rollback()
 
 
@@ -362,7 +362,7 @@ def test_tables_that_inherit_and_partitions(conn: Connection) -> None:
     assert read(conn, "p", ["k=1"], "v") == {"k=1": {"v": ["in a partition"]}}
 
 
-def test_many_keys_are_one_statement_that_reads_each_table_once(own: Connection) -> None:
+def test_many_keys_are_onestatement_that_reads_each_table_once(own: Connection) -> None:
     run(
         own,
         """CREATE TABLE t (k integer PRIMARY KEY, v text); INSERT INTO t SELECT n, 'v' FROM generate_series(1, 20000) n;
@@ -378,12 +378,12 @@ def test_many_keys_are_one_statement_that_reads_each_table_once(own: Connection)
         executed.append(statement)
 
     keys = [f"k={n}" for n in range(1, 10_001)]
-    found = DIALECT.query_back(own, "public", cls, keys, cls.attributes)
+    found = DIALECT.open(own).query_back("public", cls, keys, cls.attributes)
     assert len(executed) == 1
     assert len(found) == 10_000
     assert all(sorted(map(str, row["t_c.c"])) == ["1", "2", "3"] for row in found.values())
     values = {"k0": [str(n) for n in range(1, 10_001)]}
-    statement = "EXPLAIN (ANALYZE, TIMING OFF, COSTS OFF) " + _statement(
+    statement = "EXPLAIN (ANALYZE, TIMING OFF, COSTS OFF) " + objects_statement(
         "public", cls, cls.attributes
     )
     plan = "\n".join(row[0] for row in own.exec_driver_sql(statement, values))
@@ -399,7 +399,7 @@ def test_a_few_keys_of_a_large_table_are_found_by_index(conn: Connection) -> Non
            INSERT INTO t SELECT n::text, 'v' FROM generate_series(1, 50000) n""",
     )
     cls = class_named(conn, "t")
-    statement = "EXPLAIN " + _statement("public", cls, cls.attributes)
+    statement = "EXPLAIN " + objects_statement("public", cls, cls.attributes)
     plan = "\n".join(row[0] for row in conn.exec_driver_sql(statement, {"k0": ["1", "2", "3"]}))
     assert "Index" in plan, plan
     assert "Seq Scan" not in plan, plan

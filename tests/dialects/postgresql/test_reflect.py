@@ -74,7 +74,7 @@ def test_every_type_has_its_class_and_domains_are_their_base_type(conn: sa.Conne
         "CREATE DOMAIN amount AS numeric(12,4)",
         f"CREATE TABLE t ({', '.join(f'c{place} {type[0]}' for place, type in enumerate(TYPES))})",
     )
-    found = [column.type for column in tables(DIALECT.reflect(conn, None))["t"].columns]
+    found = [column.type for column in tables(DIALECT.open(conn).reflect(None))["t"].columns]
     assert found == [ColumnType(kind, bits, sql) for _, kind, bits, sql in TYPES]
 
 
@@ -88,7 +88,7 @@ def test_columns_stand_in_order_without_those_that_are_gone_or_virtual(conn: sa.
         "ALTER TABLE t DROP COLUMN gone",
         'ALTER TABLE t ADD COLUMN "Ä b" text',
     )
-    assert [column.name for column in tables(DIALECT.reflect(conn, None))["t"].columns] == [
+    assert [column.name for column in tables(DIALECT.open(conn).reflect(None))["t"].columns] == [
         "z",
         "a",
         "s",
@@ -110,7 +110,7 @@ def test_primary_key_stands_in_key_order_and_unique_keys_are_those_that_always_h
         "CREATE UNIQUE INDEX with_more ON t (d, e) INCLUDE (a)",
         "CREATE INDEX not_unique ON t (e)",
     )
-    table = tables(DIALECT.reflect(conn, None))["t"]
+    table = tables(DIALECT.open(conn).reflect(None))["t"]
     assert table.primary_key == ("b", "a")
     assert not table.key_deferrable
     assert table.unique_keys == (("b", "a"), ("c", "a"), ("d", "e"))
@@ -118,7 +118,7 @@ def test_primary_key_stands_in_key_order_and_unique_keys_are_those_that_always_h
 
 def test_a_deferrable_key_is_the_primary_key_and_no_unique_key(conn: sa.Connection) -> None:
     run(conn, "CREATE TABLE t (a integer PRIMARY KEY DEFERRABLE)")
-    table = tables(DIALECT.reflect(conn, None))["t"]
+    table = tables(DIALECT.open(conn).reflect(None))["t"]
     assert (table.primary_key, table.key_deferrable, table.unique_keys) == (("a",), True, ())
 
 
@@ -134,7 +134,7 @@ def test_foreign_keys_stand_by_the_position_of_their_first_column(conn: sa.Conne
         "ALTER TABLE member ADD CONSTRAINT b FOREIGN KEY (u, b) REFERENCES usr (idu, branch)",
         "ALTER TABLE member ADD CONSTRAINT c FOREIGN KEY (idg) REFERENCES grp",
     )
-    assert tables(DIALECT.reflect(conn, None))["member"].foreign_keys == (
+    assert tables(DIALECT.open(conn).reflect(None))["member"].foreign_keys == (
         ForeignKey(("idg",), "grp", ("idg",)),
         ForeignKey(("u", "b"), "usr", ("idu", "branch")),
         ForeignKey(("city",), "other.city", ("id",)),
@@ -151,7 +151,7 @@ def test_a_partitioned_table_is_one_table_and_one_foreign_key(conn: sa.Connectio
         "HASH (idu)",
         "CREATE TABLE phone_all PARTITION OF phone FOR VALUES WITH (MODULUS 1, REMAINDER 0)",
     )
-    found = tables(DIALECT.reflect(conn, None))
+    found = tables(DIALECT.open(conn).reflect(None))
     assert set(found) == {"usr", "phone"}
     assert found["usr"].partitioned
     assert found["usr"].primary_key == ("idu",)
@@ -169,7 +169,7 @@ def test_views_and_materialized_views_are_views(conn: sa.Connection) -> None:
         "CREATE SEQUENCE s",
         "CREATE TYPE composite AS (a integer)",
     )
-    found = tables(DIALECT.reflect(conn, None))
+    found = tables(DIALECT.open(conn).reflect(None))
     assert {name: table.kind for name, table in found.items()} == {
         "m": "view",
         "t": "table",
@@ -190,7 +190,7 @@ def test_text_whose_equality_is_coarser_than_its_bytes_is_marked(conn: sa.Connec
         pytest.skip("the server was built without ICU")
     run(conn, "CREATE DOMAIN word AS text COLLATE ci")
     run(conn, 'CREATE TABLE t (a text, b text COLLATE "C", c text COLLATE ci, d word)')
-    columns = tables(DIALECT.reflect(conn, None))["t"].columns
+    columns = tables(DIALECT.open(conn).reflect(None))["t"].columns
     assert [column.deterministic for column in columns] == [True, True, False, False]
 
 
@@ -202,11 +202,11 @@ def test_one_schema_is_reflected_and_names_are_as_they_are(conn: sa.Connection) 
         "CREATE TABLE elsewhere (a integer)",
         "CREATE TABLE empty_one ()",
     )
-    database = DIALECT.reflect(conn, "My Schema")
+    database = DIALECT.open(conn).reflect("My Schema")
     assert (database.dialect, database.schema) == ("postgresql", "My Schema")
     (table,) = database.tables
     assert (table.name, table.primary_key) == ('Ta"ble %s', ("Co:l",))
-    current = DIALECT.reflect(conn, None)
+    current = DIALECT.open(conn).reflect(None)
     assert current.schema == "public"
     assert [(table.name, len(table.columns)) for table in current.tables] == [
         ("elsewhere", 1),
@@ -216,10 +216,10 @@ def test_one_schema_is_reflected_and_names_are_as_they_are(conn: sa.Connection) 
 
 def test_a_schema_that_is_missing_is_named(conn: sa.Connection) -> None:
     with pytest.raises(DatabaseError, match="there is no schema 'nowhere'"):
-        DIALECT.reflect(conn, "nowhere")
+        DIALECT.open(conn).reflect("nowhere")
     run(conn, "SET search_path = nowhere")
     with pytest.raises(DatabaseError, match="no current schema"):
-        DIALECT.reflect(conn, None)
+        DIALECT.open(conn).reflect(None)
 
 
 QUESTIONS = [

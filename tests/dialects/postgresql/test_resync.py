@@ -457,7 +457,7 @@ def test_a_batch_reads_no_more_than_its_keys(run: Run, hr: sa.Engine) -> None:
     cls = class_named(hr, "desk")
     selection = Selection("desk", EventType.INSERT_ROW_QUERY_BACK, where="num > 0")
     with hr.connect() as conn:
-        walk = DIALECT.start_walk(conn, LOG, "hr", cls, selection)
+        walk = DIALECT.open(conn).log(LOG).start_walk("hr", cls, selection)
         statement = "EXPLAIN (FORMAT JSON) " + DIALECT.batch_statement(walk, goes_on=True)
         parameters = {"limit": 100, "event_type": 5, "class_name": "desk", "k0": "b3", "k1": "7"}
         plan = json.dumps(conn.exec_driver_sql(statement, parameters).scalar())

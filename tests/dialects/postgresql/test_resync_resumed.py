@@ -117,13 +117,15 @@ class TestResume:
         first, second = connect(hr.url), connect(hr.url)
         with first.connect() as one, second.connect() as two:
             batches.begin(opened_log(one, LOG), selection, resume=False, restart=False)
-            walk = DIALECT.start_walk(one, LOG, "hr", cls, selection)
+            walk = DIALECT.open(one).log(LOG).start_walk("hr", cls, selection)
             one.commit()
             runs = [
                 batches.run(
                     opened_log(conn, LOG),
                     selection,
-                    lambda conn, position: DIALECT.write_batch(conn, walk, position, 2),
+                    lambda conn, position: (
+                        DIALECT.open(conn).log(walk.log).write_batch(walk, position, 2)
+                    ),
                 )
                 for conn in (one, two)
             ]
@@ -149,13 +151,15 @@ class TestConcurrentChanges:
         engine = connect(hr.url)
         with engine.connect() as conn, hr.connect() as pending:
             batches.begin(opened_log(conn, LOG), selection, resume=False, restart=False)
-            walk = DIALECT.start_walk(conn, LOG, "hr", cls, selection)
+            walk = DIALECT.open(conn).log(LOG).start_walk("hr", cls, selection)
             conn.commit()
             for number, _ in enumerate(
                 batches.run(
                     opened_log(conn, LOG),
                     selection,
-                    lambda conn, position: DIALECT.write_batch(conn, walk, position, 10),
+                    lambda conn, position: (
+                        DIALECT.open(conn).log(walk.log).write_batch(walk, position, 10)
+                    ),
                 )
             ):
                 if number == 0:

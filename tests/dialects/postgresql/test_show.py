@@ -207,7 +207,7 @@ def test_a_row_in_flight_is_shown_as_it_was_recorded(home: sa.Engine, show: Show
     assert "Later" not in found["document"]
     assert show(3)["state"] == "waits behind event 1.3 of its object, which is in flight or parked"
     with home.connect() as publisher:
-        assert DIALECT.try_lock(publisher, LOG)
+        assert DIALECT.open(publisher).log(LOG).try_lock()
         assert "sent and not answered for good, or parked" in show(1)["state"]
 
 
@@ -215,7 +215,7 @@ def test_loopback_reserved_and_future_rows_say_why_they_are_left(
     home: sa.Engine, show: Show
 ) -> None:
     with home.connect() as conn:
-        user = DIALECT.current_user(conn)
+        user = DIALECT.open(conn).current_user()
     log(
         home,
         (1, 2, "fname", "a", "b", "N", user),

@@ -21,7 +21,8 @@ from eventlog.publisher.open_context import open_context
 from eventlog.sql import migrations
 from eventlog.sql.connection import connect
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.log_table import locate_log
+from eventlog.sql.locate import locate_log
+from eventlog.sql.triggers import triggers_of
 from eventlog.sql.triggers.watch import WatchedTable
 from eventlog.xds.format import read_events
 
@@ -65,11 +66,13 @@ def fill(database: sa.Engine) -> None:
         conn.exec_driver_sql(SCHEMA, execution_options={"no_parameters": True})
     migrations.upgrade(database, log_table="eventlog")
     with database.begin() as conn:
-        log = locate_log(conn, DIALECT, name="eventlog")
-        found = DIALECT.reflect(conn, None)
+        log = locate_log(DIALECT.open(conn), name="eventlog")
+        found = DIALECT.open(conn).reflect(None)
         classes = build_catalog(found, ignore=log.own_tables)
         watches = (WatchedTable("price"), WatchedTable("slot", "row_query_back"))
-        DIALECT.triggers.apply(conn, DIALECT.triggers.plan(conn, found, classes, log, watches))
+        triggers_of(DIALECT).apply(
+            conn, triggers_of(DIALECT).plan(conn, found, classes, log, watches)
+        )
 
 
 @pytest.fixture
@@ -184,10 +187,10 @@ def test_a_key_that_is_a_special_value_is_never_an_error_of_the_server(
 ) -> None:
     with connect(never_committed.url).connect() as conn:
         conn.exec_driver_sql(f"CREATE TABLE odd (k {type} PRIMARY KEY, n integer)")
-        cls = build_catalog(DIALECT.reflect(conn, "public")).class_named("odd")
+        cls = build_catalog(DIALECT.open(conn).reflect("public")).class_named("odd")
         key = cls.canonical_key(f"k={quote(text)}")
-        assert DIALECT.query_back(conn, "public", cls, [key], cls.attributes) == {}
+        assert DIALECT.open(conn).query_back("public", cls, [key], cls.attributes) == {}
         conn.exec_driver_sql(f"INSERT INTO odd VALUES ('{text}', 7)")
-        (found,) = DIALECT.query_back(conn, "public", cls, [key], cls.attributes).values()
+        (found,) = DIALECT.open(conn).query_back("public", cls, [key], cls.attributes).values()
         assert found["n"] == ["7"]
         conn.rollback()

@@ -16,7 +16,7 @@ from eventlog import cli
 from eventlog.errors import LogTableError
 from eventlog.sql import embedded
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.log_table import locate_log
+from eventlog.sql.locate import locate_log
 
 pytestmark = pytest.mark.xdist_group("standby")  # one server for all
 
@@ -139,16 +139,18 @@ def test_what_only_reads_works(run: Run) -> None:
 
 
 def test_a_primary_whose_sessions_are_read_only_is_said(uncommitted: sa.Connection) -> None:
-    assert DIALECT.read_only(uncommitted) is None
+    assert DIALECT.open(uncommitted).read_only() is None
     uncommitted.exec_driver_sql("SET default_transaction_read_only = on")
-    assert "default_transaction_read_only is on" in (DIALECT.read_only(uncommitted) or "")
+    assert "default_transaction_read_only is on" in (DIALECT.open(uncommitted).read_only() or "")
 
 
 def test_nobody_tells_there_who_writes_the_log(standby: str) -> None:
     engine = sa.create_engine(standby, poolclass=sa.NullPool)
     with engine.connect() as conn:
         assert (
-            DIALECT.open_writers(conn, locate_log(conn, DIALECT, name="eventlog", schema="hr"))
+            DIALECT.open(conn)
+            .log(locate_log(DIALECT.open(conn), name="eventlog", schema="hr"))
+            .open_writers()
             is None
         )
 

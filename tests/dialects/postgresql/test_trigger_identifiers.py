@@ -8,6 +8,7 @@ from trigger_log import LOG, Watched, run
 from eventlog.core import table_key
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.statements import quote_identifier
+from eventlog.sql.triggers import triggers_of
 from eventlog.sql.triggers.watch import WatchedTable
 
 NAMES = [
@@ -65,7 +66,7 @@ def test_any_identifier_is_a_name_and_nothing_else(
         (2, key, f"child.{column}", None, "c")
     ]
     assert empty.logged(f"DELETE FROM {quoted}") == [(4, key, None, None, None)]
-    DIALECT.triggers.drop(empty.conn, LOG)
+    triggers_of(DIALECT).drop(empty.conn, LOG)
     assert empty.logged(f"INSERT INTO {quoted} VALUES ('x', 'v')") == []
 
 
@@ -74,14 +75,16 @@ def test_the_printed_script_does_what_apply_does(committed_usr: Watched) -> None
         committed_usr.conn,
         'CREATE TABLE "line\nDROP TABLE usr; --" ("it\'s 100%" integer PRIMARY KEY, v text)',
     )
-    script = DIALECT.triggers.script(committed_usr.plan(WatchedTable("line\nDROP TABLE usr; --")))
+    script = triggers_of(DIALECT).script(
+        committed_usr.plan(WatchedTable("line\nDROP TABLE usr; --"))
+    )
     settings = "SET LOCAL search_path = pg_catalog, pg_temp;\nSET LOCAL lock_timeout = 5000;\n"
     assert script.startswith(f"BEGIN;\n{settings}\n-- create ")
     assert script.endswith("COMMIT;\n")
     run(committed_usr.conn, script)
     plan = committed_usr.plan(WatchedTable("line\nDROP TABLE usr; --"))
     assert [action.kind for action in plan.actions] == ["unchanged"]
-    assert DIALECT.triggers.script(plan) == "-- Nothing to do: the triggers are as declared.\n"
+    assert triggers_of(DIALECT).script(plan) == "-- Nothing to do: the triggers are as declared.\n"
 
 
 def test_long_names_stay_apart_and_fit(empty: Watched) -> None:
@@ -120,7 +123,7 @@ def test_somebody_elses_function_and_trigger_keep_their_names(usr: Watched) -> N
         ("_tgr_usr_t_1", "proc_usr_2"),
         ("_tgr_usr_u_1", "proc_usr_2"),
     ]
-    DIALECT.triggers.drop(usr.conn, LOG)
+    triggers_of(DIALECT).drop(usr.conn, LOG)
     assert (
         usr.conn.exec_driver_sql(
             "SELECT count(*) FROM pg_proc WHERE starts_with(proname, 'proc_usr')"

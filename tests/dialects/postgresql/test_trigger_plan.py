@@ -11,6 +11,7 @@ from eventlog.model import LogRow
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.triggers import triggers_of
 from eventlog.sql.triggers.watch import WatchedTable
 
 
@@ -18,14 +19,14 @@ def test_drop_leaves_the_catalogue_as_it_was(usr: Watched) -> None:
     before = catalogue(usr.conn)
     usr.watch(WatchedTable("usr"), WatchedTable("keyed"))
     assert catalogue(usr.conn) != before
-    dropped = DIALECT.triggers.drop(usr.conn, LOG)
+    dropped = triggers_of(DIALECT).drop(usr.conn, LOG)
     assert catalogue(usr.conn) == before
     assert [(action.kind, action.table) for action in dropped.actions] == [
         ("drop", "public.keyed"),
         ("drop", "public.usr"),
         ("drop", "public.usr_phone"),
     ]
-    assert DIALECT.triggers.drop(usr.conn, LOG).actions == ()
+    assert triggers_of(DIALECT).drop(usr.conn, LOG).actions == ()
 
 
 def test_applying_twice_changes_nothing(usr: Watched) -> None:
@@ -53,7 +54,7 @@ def test_a_plan_is_applied_as_a_whole_or_not_at_all(usr: Watched) -> None:
     before = catalogue(usr.conn)
     run(usr.conn, "ALTER TABLE keyed RENAME TO gone")
     with pytest.raises(DatabaseError, match="keyed"):
-        DIALECT.triggers.apply(usr.conn, plan)
+        triggers_of(DIALECT).apply(usr.conn, plan)
     assert catalogue(usr.conn) == before
 
 
@@ -163,10 +164,10 @@ def test_changes_by_hand_are_noticed_and_undone(usr: Watched, statement: str, re
         ("replace", reason),
         ("unchanged", "as declared"),
     ]
-    DIALECT.triggers.apply(usr.conn, plan)
+    triggers_of(DIALECT).apply(usr.conn, plan)
     assert {action.kind for action in usr.plan(WatchedTable("usr")).actions} == {"unchanged"}
     assert usr.logged(JACK)[0] == (1, "idu=1", "fname", None, "Jack")
-    DIALECT.triggers.drop(usr.conn, LOG)
+    triggers_of(DIALECT).drop(usr.conn, LOG)
     assert (
         usr.conn.exec_driver_sql(
             "SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal"
@@ -201,7 +202,7 @@ def test_two_logs_of_one_table_do_not_touch_each_other(usr: Watched) -> None:
         for log in ("eventlog", "second")
     ]
     assert counts == [[1], [5]]
-    DIALECT.triggers.drop(usr.conn, other)
+    triggers_of(DIALECT).drop(usr.conn, other)
     assert {action.kind for action in usr.plan(WatchedTable("usr")).actions} == {"unchanged"}
 
 
@@ -317,7 +318,7 @@ def test_a_quoting_function_that_the_log_lacks_comes_and_goes_with_the_triggers(
 ) -> None:
     run(usr.conn, "DROP FUNCTION log.proc_eventlog_quote(text)")
     before = catalogue(usr.conn)
-    assert "eventlog_quote" not in DIALECT.triggers.script(usr.watch(WatchedTable("usr")))
+    assert "eventlog_quote" not in triggers_of(DIALECT).script(usr.watch(WatchedTable("usr")))
     plan = usr.watch(WatchedTable("keyed"))
     assert (plan.actions[0].kind, plan.actions[0].table) == ("create", "log.proc_eventlog_quote")
     assert usr.logged("INSERT INTO keyed VALUES (1, 'a+b')") == [
@@ -337,5 +338,5 @@ def test_a_quoting_function_that_the_log_lacks_comes_and_goes_with_the_triggers(
         "drop",
         "drop",
     ]
-    DIALECT.triggers.drop(usr.conn, LOG)
+    triggers_of(DIALECT).drop(usr.conn, LOG)
     assert catalogue(usr.conn) == before

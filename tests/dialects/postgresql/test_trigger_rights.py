@@ -9,7 +9,8 @@ from trigger_log import JACK, Watched, catalogue, fields, run
 from eventlog.errors import DatabaseError, TriggerError
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.log_table import locate_log
+from eventlog.sql.locate import locate_log
+from eventlog.sql.triggers import triggers_of
 from eventlog.sql.triggers.watch import WatchedTable
 from eventlog.sql.windows import Window
 
@@ -89,7 +90,7 @@ def test_triggers_that_could_not_run_are_not_made(usr: Watched, writer: str) -> 
     planned = usr.plan(WatchedTable("usr"))
     assert planned.changes, "what a role may read, it may compare"
     with pytest.raises(TriggerError, match=f"role {writer} may not write"):
-        DIALECT.triggers.apply(usr.conn, planned)
+        triggers_of(DIALECT).apply(usr.conn, planned)
     run(usr.conn, "RESET SESSION AUTHORIZATION", f"GRANT USAGE ON SCHEMA log TO {writer}")
     run(
         usr.conn, f"GRANT INSERT ON log.eventlog TO {writer}", f"REVOKE SELECT ON usr FROM {writer}"
@@ -151,10 +152,10 @@ def test_applying_does_not_wait_for_a_table_without_end(committed_usr: Watched) 
         with pytest.raises(
             DatabaseError, match=r"more than 0\.05 s by process .*payroll, idle in transaction"
         ):
-            DIALECT.triggers.apply(usr.conn, plan, 0.05)
+            triggers_of(DIALECT).apply(usr.conn, plan, 0.05)
         assert catalogue(usr.conn) == before
         assert usr.conn.exec_driver_sql("SHOW lock_timeout").scalar_one() == "0"
-    DIALECT.triggers.apply(usr.conn, plan)
+    triggers_of(DIALECT).apply(usr.conn, plan)
     assert usr.conn.exec_driver_sql("SHOW lock_timeout").scalar_one() == "0"
     assert usr.plan(WatchedTable("usr"), WatchedTable("keyed")).changes == ()
 
@@ -188,7 +189,7 @@ def test_a_log_of_somebody_else_is_written_by_its_own_columns(usr: Watched) -> N
         "log.number()",
     )
     migrations.upgrade(usr.conn, log_table="theirs", schema="log", companions_only=True)
-    log = locate_log(usr.conn, DIALECT, name="theirs", schema="log", layout="3.5")
+    log = locate_log(DIALECT.open(usr.conn), name="theirs", schema="log", layout="3.5")
     theirs = Watched(usr.conn, log)
     # The key needs quoting, and its function comes with the triggers.
     assert [action.table for action in theirs.watch(WatchedTable("usr"),
@@ -205,7 +206,7 @@ def test_a_log_of_somebody_else_is_written_by_its_own_columns(usr: Watched) -> N
             "DELETE FROM usr",
             "DELETE FROM keyed",
         )
-    rows = DIALECT.read_window(usr.conn, log, Window(0, None, None))
+    rows = DIALECT.open(usr.conn).log(log).read_window(Window(0, None, None))
     assert [
         (row.event_type, row.table_name, row.table_key, row.column_name, row.new_value)
         for row in rows
@@ -217,5 +218,5 @@ def test_a_log_of_somebody_else_is_written_by_its_own_columns(usr: Watched) -> N
         (4, "keyed", 'b="a+b"+a=1', None, None),
     ] * 2
     assert [row.record_id for row in rows] == list(range(1, 11))
-    DIALECT.triggers.drop(usr.conn, log)
+    triggers_of(DIALECT).drop(usr.conn, log)
     migrations.downgrade(usr.conn, log_table="theirs", schema="log")

@@ -9,6 +9,7 @@ from eventlog.core.catalog import Column
 from eventlog.core.values import ColumnType, Kind
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.dialects.postgresql.text import value_text
+from eventlog.sql.triggers import triggers_of
 from eventlog.sql.triggers.watch import Style, WatchedTable
 
 VALUES = [
@@ -156,7 +157,7 @@ def test_columns_that_are_excluded_are_not_even_looked_at(usr: Watched, style: S
     assert len(usr.logged("UPDATE usr SET lname = 'Doe', fname = 'x'")) == 1
     run(usr.conn, "UPDATE usr SET idu = 2")
     assert all("secret" not in row and "fname" not in row for row in usr.rows())
-    assert "fname" not in DIALECT.triggers.script(
+    assert "fname" not in triggers_of(DIALECT).script(
         usr.plan(WatchedTable("usr", style, exclude=("fname", "lname", PHONE)))
     )
 
@@ -172,7 +173,7 @@ def test_a_column_more_is_noticed_and_one_less_too(usr: Watched) -> None:
     assert (
         plan.actions[0].reason == "column age (integer) is new to the watch, and not captured yet"
     )
-    DIALECT.triggers.apply(usr.conn, plan)
+    triggers_of(DIALECT).apply(usr.conn, plan)
     assert usr.logged("INSERT INTO usr (idu, age) VALUES (1, 30)") == [
         (1, "idu=1", "age", None, "30")
     ]

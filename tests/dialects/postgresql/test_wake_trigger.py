@@ -15,7 +15,8 @@ from eventlog.model import LogRow
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.dialects.postgresql.session import WAKE, channel
-from eventlog.sql.log_table import LogTable, locate_log
+from eventlog.sql.locate import locate_log
+from eventlog.sql.log_table import LogTable
 
 ROW = "INSERT INTO {} (event_type, table_name, table_key) VALUES (4, 'usr', 'idu=1')"
 
@@ -45,7 +46,7 @@ NAMES = ["eventlog", '"My ""Log"" %s :x"', "l" * 63, "ж" * 31, '"It\'s\\"']
 def test_a_log_of_any_name_wakes(database: Engine, name: str) -> None:
     migrations.upgrade(database, log_table=name)
     with database.connect() as conn, database.connect() as writer:
-        log = locate_log(conn, DIALECT, name=name)
+        log = locate_log(DIALECT.open(conn), name=name)
         assert WAKE.missing(conn, log) is None
         WAKE.listen(conn, log)
         conn.commit()
@@ -77,7 +78,7 @@ def insert(writer: Connection, log: LogTable) -> None:
 def test_nobody_falls_asleep_while_a_writer_is_open_that_will_not_notify(database: Engine) -> None:
     migrations.upgrade(database, log_table="eventlog")
     with database.connect() as conn, database.connect() as writer:
-        log = locate_log(conn, DIALECT, name="eventlog")
+        log = locate_log(DIALECT.open(conn), name="eventlog")
         writer.exec_driver_sql(ROW.format("eventlog"))
         assert not WAKE.fall_asleep(conn, log)
         writer.rollback()
@@ -89,8 +90,8 @@ def test_logs_have_locks_of_their_own_and_none_is_that_of_the_publisher(database
     migrations.upgrade(database, log_table="one")
     migrations.upgrade(database, log_table="two")
     with database.connect() as conn, database.connect() as other:
-        one, two = (locate_log(conn, DIALECT, name=name) for name in ("one", "two"))
-        assert DIALECT.try_lock(conn, one)
+        one, two = (locate_log(DIALECT.open(conn), name=name) for name in ("one", "two"))
+        assert DIALECT.open(conn).log(one).try_lock()
         assert WAKE.fall_asleep(conn, one)
         assert WAKE.fall_asleep(other, two)
         assert not WAKE.fall_asleep(other, one)
@@ -102,11 +103,11 @@ def test_two_logs_of_one_name_wake_their_own_publishers(database: Engine) -> Non
     migrations.upgrade(database, log_table="eventlog")
     migrations.upgrade(database, log_table="other.eventlog")
     with database.connect() as conn, database.connect() as writer:
-        log = locate_log(conn, DIALECT, name="other.eventlog")
+        log = locate_log(DIALECT.open(conn), name="other.eventlog")
         WAKE.listen(conn, log)
         assert WAKE.fall_asleep(conn, log)
         conn.commit()
-        insert(writer, locate_log(writer, DIALECT, name="eventlog"))
+        insert(writer, locate_log(DIALECT.open(writer), name="eventlog"))
         conn.exec_driver_sql("SELECT")
         conn.commit()
         assert not WAKE.heard(conn)
@@ -147,7 +148,7 @@ def test_no_function_operator_or_type_of_a_writer_is_used_with_its_owners_rights
         conn.execute(sa.text(f"GRANT INSERT ON eventlog TO {role}"))
     try:
         with database.connect() as conn, database.connect() as writer:
-            log = locate_log(conn, DIALECT, name="eventlog")
+            log = locate_log(DIALECT.open(conn), name="eventlog")
             WAKE.listen(conn, log)
             conn.commit()
             writer.execute(sa.text(f"SET ROLE {role}"))
@@ -183,7 +184,7 @@ def test_a_server_with_prepared_transactions_is_never_notified(database: Engine)
     migrations.upgrade(database, log_table="eventlog")
     with database.connect() as conn:
         allowed = conn.execute(sa.text("SHOW max_prepared_transactions")).scalar_one()
-        log = locate_log(conn, DIALECT, name="eventlog")
+        log = locate_log(DIALECT.open(conn), name="eventlog")
         body = conn.execute(
             sa.text("SELECT prosrc FROM pg_proc WHERE proname = 'proc_eventlog_wake'")
         ).scalar_one()
@@ -232,7 +233,7 @@ def role(theirs: Engine) -> Iterator[str]:
 def test_its_owner_gets_the_trigger_with_the_companions(theirs: Engine) -> None:
     with theirs.connect() as conn:
         migrations.upgrade(conn, log_table="theirs", companions_only=True)
-        log = locate_log(conn, DIALECT, name="theirs")
+        log = locate_log(DIALECT.open(conn), name="theirs")
         assert WAKE.missing(conn, log) is None
         migrations.downgrade(conn, log_table="theirs")
         assert "no trigger that notifies" in (WAKE.missing(conn, log) or "")
@@ -242,7 +243,7 @@ def test_without_the_owners_rights_there_are_only_companions(theirs: Engine, rol
     with theirs.connect() as conn:
         conn.execute(sa.text(f"SET ROLE {role}"))
         migrations.upgrade(conn, log_table="theirs", companions_only=True)
-        log = locate_log(conn, DIALECT, name="theirs")
+        log = locate_log(DIALECT.open(conn), name="theirs")
         assert "its owner makes it with `eventlog db upgrade`" in (WAKE.missing(conn, log) or "")
         migrations.downgrade(conn, log_table="theirs")
 

@@ -24,7 +24,7 @@ from eventlog.publisher.open_context import open_context
 from eventlog.publisher.trigger_plan import planned_triggers
 from eventlog.sql import migrations
 from eventlog.sql.connection import as_database_errors, connect
-from eventlog.sql.triggers import LOCK_TIMEOUT
+from eventlog.sql.triggers import LOCK_TIMEOUT, triggers_of
 
 
 def configuration(file: Path) -> dict[str, object]:
@@ -66,7 +66,9 @@ def file(tmp_path: Path) -> Path:
         conn.exec_driver_sql("CREATE TABLE usr (idu INTEGER PRIMARY KEY, fname TEXT)")
     migrations.upgrade(engine, log_table="eventlog")
     with transaction(config(path)) as db:
-        db.dialect.triggers.apply(db.connection, planned_triggers(db, config(path)), LOCK_TIMEOUT)
+        triggers_of(db.dialect).apply(
+            db.connection, planned_triggers(db, config(path)), LOCK_TIMEOUT
+        )
     return path
 
 
@@ -222,7 +224,7 @@ def test_a_second_publisher_of_a_moved_file_is_refused(file: Path) -> None:
         with pytest.raises(AnotherPublisher), open_context(config(moved), Counters()):
             pass
         with closing(sqlite3.connect(moved)) as _, connect(f"sqlite:///{moved}").connect() as other:
-            assert context.log.dialect.is_locked(other, context.log.table)
+            assert context.log.on(other).is_locked()
     with open_context(config(moved), Counters()) as again:
         assert again.epoch == "", "the same file under another name is no other state"
 
@@ -257,7 +259,7 @@ def test_a_log_without_the_table_is_refused(file: Path) -> None:
     with (
         pytest.raises(
             LogTableError,
-            match="no companion table eventlog_epoch: make it with `eventlog db upgrade`",
+            match="no internal table eventlog_epoch: make it with `eventlog db upgrade`",
         ),
         open_context(config(file), Counters()),
     ):

@@ -28,6 +28,7 @@ from eventlog.sql.connection import connect, will_write
 from eventlog.sql.dialects.sqlite import DIALECT
 from eventlog.sql.dialects.sqlite.objects import column_type
 from eventlog.sql.dialects.sqlite.text import base64 as base64_sql
+from eventlog.sql.triggers import triggers_of
 
 
 @pytest.fixture
@@ -91,8 +92,8 @@ def test_a_binary_column_is_read_back_whatever_it_holds(file: Platform) -> None:
         "INSERT INTO t VALUES (1, 5), (2, 'a'), (3, x'00FF')",
     )
     with file.engine.connect() as conn:
-        cls = build_catalog(DIALECT.reflect(conn, None)).class_named("t")
-        rows = DIALECT.query_back(conn, None, cls, ["k=1", "k=2", "k=3"], cls.attributes[1:])
+        cls = build_catalog(DIALECT.open(conn).reflect(None)).class_named("t")
+        rows = DIALECT.open(conn).query_back(None, cls, ["k=1", "k=2", "k=3"], cls.attributes[1:])
     found = [base64.b64decode(row["b"][0] or "") for row in rows.values()]
     assert found == [b"5", b"a", b"\x00\xff"]
 
@@ -168,7 +169,7 @@ def test_an_owner_that_is_spelled_otherwise_is_meant_as_it_is_spelled(file: Plat
     assert file.logged("DELETE FROM f_tag") == [(2, "k=ABC", "f_tag.tag", "x", None)]
     cls = file.catalog().class_named("f")
     with file.session() as (conn, _):
-        assert list(DIALECT.query_back(conn, None, cls, ["k=abc", "k=ABC"], ())) == ["k=ABC"]
+        assert list(DIALECT.open(conn).query_back(None, cls, ["k=abc", "k=ABC"], ())) == ["k=ABC"]
 
 
 def test_a_change_of_case_in_a_column_without_case_is_a_change(file: Platform) -> None:
@@ -284,8 +285,8 @@ def test_writers_take_turns_and_readers_do_not_wait(file: Platform) -> None:
 
 
 def test_a_busy_file_is_worth_trying_again_and_a_wrong_statement_is_not(file: Platform) -> None:
-    with pytest.raises(DatabaseError) as refused, transaction(file.config()) as (conn, _):
-        conn.exec_driver_sql("SELECT nonsense")
+    with pytest.raises(DatabaseError) as refused, transaction(file.config()) as db:
+        db.connection.exec_driver_sql("SELECT nonsense")
     assert not isinstance(refused.value, DatabaseAway)
 
 
@@ -317,9 +318,9 @@ def test_a_publisher_that_was_killed_leaves_no_lock(file: Platform) -> None:
     subprocess.run([sys.executable, "-c", script], check=False, timeout=60)
     assert list(file.place.glob("*.lock"))
     with file.session() as (conn, log):
-        assert not DIALECT.is_locked(conn, log)
+        assert not DIALECT.open(conn).log(log).is_locked()
     with open_context(file.config(), Counters()) as context:
-        assert context.log.dialect.holds_lock(context.log.connection, context.log.table)
+        assert context.log.holds_lock()
     assert not list(file.place.glob("*.lock"))
 
 
@@ -328,7 +329,7 @@ def test_a_lock_file_that_somebody_removes_is_lost(file: Platform) -> None:
     with open_context(file.config(), Counters()) as context:
         (lock,) = file.place.glob("*.lock")
         lock.unlink()
-        assert not context.log.dialect.holds_lock(context.log.connection, context.log.table)
+        assert not context.log.holds_lock()
 
 
 def test_triggers_of_others_are_warned_of(file: Platform) -> None:
@@ -340,7 +341,7 @@ def test_triggers_of_others_are_warned_of(file: Platform) -> None:
     plan = file.watch("t")
     assert any("tgr_t_i_1 of t may fire before ours" in warning for warning in plan.warnings)
     with file.session() as (conn, log):
-        names = [one.trigger for one in DIALECT.triggers.installed(conn, log)]
+        names = [one.trigger for one in triggers_of(DIALECT).installed(conn, log)]
     assert "tgr_t_i_2" in names
 
 
@@ -348,7 +349,7 @@ def test_a_renamed_column_and_a_changed_trigger_show(file: Platform) -> None:
     file.run("CREATE TABLE t (k INTEGER PRIMARY KEY, v TEXT)")
     file.watch("t")
     with file.session() as (conn, log):
-        one = DIALECT.triggers.installed(conn, log)[0]
+        one = triggers_of(DIALECT).installed(conn, log)[0]
     file.run(f'DROP TRIGGER "{one.trigger}"', one.trigger_sql.replace("BEGIN", "BEGIN SELECT 1;"))
     (action,) = file.plan({"table": "t"}).actions
     assert (action.kind, "by hand" in action.reason) == ("replace", True)
@@ -439,9 +440,11 @@ def collated(tmp_path: Path) -> Platform:
 def test_a_key_of_an_applications_collation_is_read_back_exactly(collated: Platform) -> None:
     collated.run("INSERT INTO tag VALUES ('Ada', 'a', x'00'), ('bob', 'b', x'01')")
     with collated.ours.connect() as conn:
-        cls = build_catalog(DIALECT.reflect(conn, None), tables=["tag"]).class_named("tag")
+        cls = build_catalog(DIALECT.open(conn).reflect(None), tables=["tag"]).class_named("tag")
         single = [one for one in cls.attributes if not one.multi_valued]
-        rows = DIALECT.query_back(conn, None, cls, ["name=Ada", "name=ada", "name=bob"], single)
+        rows = DIALECT.open(conn).query_back(
+            None, cls, ["name=Ada", "name=ada", "name=bob"], single
+        )
     assert {key: row["what"] for key, row in rows.items()} == {"name=Ada": ["a"], "name=bob": ["b"]}
 
 
@@ -464,7 +467,8 @@ def test_a_class_that_cannot_be_read_back_stops_none_but_itself(collated: Platfo
         run(["--config", str(collated.place / "eventlog.toml"), "--quiet", "publish", "--once"])
         == 0
     )
-    with transaction(config) as (conn, _):
+    with transaction(config) as db:
+        conn = db.connection
         found = conn.exec_driver_sql(
             "SELECT DISTINCT table_name, status FROM eventlog ORDER BY 1"
         ).all()

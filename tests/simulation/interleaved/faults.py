@@ -16,7 +16,8 @@ from eventlog.core.clock import monotonic
 from eventlog.core.ranges import RecordSet
 from eventlog.publisher import cycle, ledger
 from eventlog.sql import consumers, followed_set, rows
-from eventlog.sql.dialects.postgresql import PostgreSQL
+from eventlog.sql.dialects.postgresql.database import PostgresDatabase
+from eventlog.sql.dialects.postgresql.log import PostgresLog
 from eventlog.sql.followed_set import FollowedSet
 from eventlog.sql.open_writers import Look, Looks
 from eventlog.sql.statements import fetch
@@ -55,16 +56,17 @@ def _gaps_of_ended_writers_stay_skipped() -> Replacements:
 
 
 def _prepared_transactions_do_not_count() -> Replacements:
-    def open_writers(self: Any, conn: Any, log: Any) -> frozenset[str] | None:
-        statement = self.log_statement(log, "open_writers")
+    def open_writers(self: Any) -> frozenset[str] | None:
+        statement = self.dialect.log_statement(self.table, "open_writers")
         statement = statement.replace("pid IS DISTINCT FROM", "pid <>")
-        return frozenset(one for (one,) in fetch(conn, statement, {"table": self.qualified(log.schema, log.name)}))  # fmt: skip
+        named = {"table": self.dialect.qualified(self.table.schema, self.table.name)}
+        return frozenset(one for (one,) in fetch(self.connection, statement, named))
 
-    return {(PostgreSQL, "open_writers"): open_writers}
+    return {(PostgresLog, "open_writers"): open_writers}
 
 
 def _highest_number_is_the_horizon() -> Replacements:
-    return {(PostgreSQL, "open_writers"): lambda *_: frozenset()}
+    return {(PostgresLog, "open_writers"): lambda *_: frozenset()}
 
 
 def _writers_are_read_before_the_highest_row() -> Replacements:
@@ -147,27 +149,27 @@ def _window_beside_skipped_gaps_always_counts() -> Replacements:
 
 
 def _open_writers_are_believed() -> Replacements:
-    return {(PostgreSQL, "are_open"): lambda *_: True}
+    return {(PostgresDatabase, "are_open"): lambda *_: True}
 
 
 def _each_gap_is_read_by_its_own_statement() -> Replacements:
-    read_fields = PostgreSQL.read_fields
+    read_fields = PostgresLog.read_fields
 
-    def read(self: Any, conn: Any, log: Any, window: Any, fields: Sequence[str]) -> Iterator[Any]:
+    def read(self: Any, window: Any, fields: Sequence[str]) -> Iterator[Any]:
         if window.gaps is None or window.limit is not None:
-            yield from read_fields(self, conn, log, window, fields)
+            yield from read_fields(self, window, fields)
             return
         for gap in window.gaps:
-            yield from read_fields(self, conn, log, replace(window, gaps=(gap,)), fields)
+            yield from read_fields(self, replace(window, gaps=(gap,)), fields)
 
-    return {(PostgreSQL, "read_fields"): read}
+    return {(PostgresLog, "read_fields"): read}
 
 
 def _one_snapshot_for_a_transaction() -> Replacements:
-    def begin_publishing(_: Any, conn: Any) -> None:
-        conn.exec_driver_sql("SELECT set_config('default_transaction_isolation', 'repeatable read', false)")  # fmt: skip
+    def begin_publishing(self: Any) -> None:
+        self.connection.exec_driver_sql("SELECT set_config('default_transaction_isolation', 'repeatable read', false)")  # fmt: skip
 
-    return {(PostgreSQL, "begin_publishing"): begin_publishing}
+    return {(PostgresDatabase, "begin_publishing"): begin_publishing}
 
 
 def _publisher_begins_at_its_first_row() -> Replacements:

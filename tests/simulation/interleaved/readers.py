@@ -142,7 +142,7 @@ class Reader(Process):
     def _work(self) -> None:
         kept, log = self.kept, self.kept.log
         if _SETTLED not in log.connection.info:  # a new session, after a kill
-            log.dialect.begin_publishing(log.connection)
+            log.db.begin_publishing()
             log.connection.info[_SETTLED] = True
         consumer = kept.ledger.consumer or None
         ledger = ledger_of(log, consumer, self.begins, by_number=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from eventlog.sql.dialects.mysql_family.triggers import (
     FamilyTriggers,
@@ -27,3 +28,6 @@ class MariaDBTriggers(FamilyTriggers):
             "after any session has read the log; lock rows by SELECT ... FOR UPDATE in a "
             "transaction instead",
         )
+
+
+TRIGGERS: Final = MariaDBTriggers()

@@ -57,3 +57,6 @@ class MySQLTriggers(FamilyTriggers):
                     for statement in _END:
                         run_as_it_stands(conn, statement)
                 raise
+
+
+TRIGGERS: Final = MySQLTriggers()

@@ -25,13 +25,11 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, ClassVar, Final, TypeVar
 
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 
 from eventlog.core.catalog import (
-    Catalog,
     ChildTable,
     Column,
-    Database,
     ForeignKey,
     ObjectClass,
     Table,
@@ -47,12 +45,11 @@ from eventlog.sql.dialects.mysql_family.text import (
     value_text,
 )
 from eventlog.sql.dialects.stepwise import KeyedDialect
-from eventlog.sql.statements import by_relation, fetch, statements
 from eventlog.sql.windows import Walk
 
 T = TypeVar("T")
 
-_SQL: Final = statements(__package__, "reflect.sql")
+
 _KEYS: Final = 500
 """The number of keys that one statement asks for."""
 
@@ -74,35 +71,7 @@ class FamilyObjects(KeyedDialect):
     byte_collation: ClassVar[str]
     """The collation of utf8mb4 that compares bytes, trailing blanks too."""
 
-    # The catalogue
-
-    def reflect(self, conn: Connection, schema: str | None) -> Database:
-        by_table = {
-            name: by_relation(conn.exec_driver_sql(bindable(_SQL[name])).all())
-            for name in ("columns", "unique_keys", "foreign_keys")
-        }
-        tables = [
-            _table(name, columns, by_table["unique_keys"][name], by_table["foreign_keys"][name])
-            for name, columns in by_table["columns"].items()
-        ]
-        return Database(dialect=self.name, schema=None, tables=tuple(tables))
-
-    def fingerprint(self, conn: Connection, catalog: Catalog) -> str:
-        return str(fetch(conn, bindable(_SQL["fingerprint"]), {})[0][0])
-
     # Objects by their keys, and keys behind a position
-
-    def keyed_rows(
-        self,
-        conn: Connection,
-        schema: str | None,
-        cls: ObjectClass,
-        child: ChildTable | None,
-        columns: tuple[Column, ...],
-        size: int,
-        binds: Mapping[str, Any],
-    ) -> Iterable[Sequence[Any]]:
-        return fetch(conn, values_statement(cls, child, columns, size), binds)
 
     def key_chunks(self, keys: Sequence[tuple[Any, ...]]) -> Iterable[Sequence[tuple[Any, ...]]]:
         return _chunks(keys)
@@ -127,24 +96,11 @@ class FamilyObjects(KeyedDialect):
             case _:
                 return _sure(_encodable)
 
-    def keys_behind(
-        self, conn: Connection, walk: Walk, position: str | None, limit: int
-    ) -> list[str]:
-        refs = self.walk_key(walk)
-        distinct, order = ("DISTINCT ", "1") if walk.cls.is_view else ("", ", ".join(refs))
-        statement = (
-            f"SELECT {distinct}{self._walked(walk, refs)} FROM {self.walk_rows(walk)}"  # noqa: S608 - quoted
-            f" WHERE {self.walk_condition(walk, goes_on=position is not None)}"
-            f" ORDER BY {order} LIMIT %(limit)s"
-        )
-        binds = {**self.position_binds(walk.cls, position), "limit": limit}
-        return [str(key) for (key,) in fetch(conn, statement, binds)]
-
     def behind(self, walk: Walk) -> str:
         refs = self.walk_key(walk)
         if walk.cls.is_view:
             position = f"CONVERT({self.bind('position')} USING utf8mb4)"
-            return f"{self._walked(walk, refs)} > {position} COLLATE {self.byte_collation}"
+            return f"{self.walked(walk, refs)} > {position} COLLATE {self.byte_collation}"
         # Column by column, since a comparison of row values uses no index.
         pairs = [(ref, self.bind(f"k{i}")) for i, ref in enumerate(refs)]
         steps = [
@@ -162,7 +118,7 @@ class FamilyObjects(KeyedDialect):
             else super().position_binds(cls, position)
         )
 
-    def _walked(self, walk: Walk, refs: Sequence[str]) -> str:
+    def walked(self, walk: Walk, refs: Sequence[str]) -> str:
         """Return SQL of the canonical key of a row, ordered by its bytes."""
         key = key_text(walk.cls.key, refs)
         return f"CONVERT({key} USING utf8mb4) COLLATE {self.byte_collation}"
@@ -217,7 +173,7 @@ def column_type(word: str, declared: str) -> ColumnType:
 _COMPARED_BY_BYTES: Final = ("_nopad_bin", "_0900_bin", "binary")
 
 
-def _table(
+def table_of(
     name: str, columns: Sequence[Row[Any]], unique: Sequence[Row[Any]], foreign: Sequence[Row[Any]]
 ) -> Table:
     present = tuple(

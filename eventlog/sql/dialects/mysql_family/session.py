@@ -12,7 +12,7 @@ import re
 import socket
 from abc import abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar, Final
 
@@ -21,13 +21,12 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.errors import ConfigError
 from eventlog.sql.connection import load_dialect
-from eventlog.sql.database import KEEPALIVE, LockHolder
+from eventlog.sql.database import KEEPALIVE, Answer, AnswerFunction
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.dialects.mysql_family.text import USER, bindable, in_text, quote_identifier
+from eventlog.sql.dialects.mysql_family.text import bindable, in_text, quote_identifier
 from eventlog.sql.dialects.tried_rights import TriedRights
-from eventlog.sql.doctor import Answer, AnswerFunction, Numbering
+from eventlog.sql.doctor import Numbering
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.rights import Part, Right
 from eventlog.sql.statements import fetch, qualified, statements
 
 _logger = logging.getLogger(__name__)
@@ -107,6 +106,8 @@ class FamilySessions(Dialect):
     """The statement that limits the time of a session's statements to ``{seconds}``."""
     transaction_read_only: str
     """SQL that is 1 if the session's transactions may write nothing."""
+    shows_grants_of_roles: ClassVar[bool] = True
+    """True if SHOW GRANTS has what the current role gives."""
     byte_collation: ClassVar[str]
     """The collation of utf8mb4 that compares bytes, trailing blanks too."""
 
@@ -149,103 +150,17 @@ class FamilySessions(Dialect):
         one that the tests have never run on.
         """
 
-    def grants_of(self, conn: Connection) -> list[str]:
-        """Return the grants of a session's user as SQL, also the grants of its current role."""
-        return [str(grant) for (grant,) in fetch(conn, "SHOW GRANTS", {})]
-
-    @abstractmethod
-    def writes_read_only(self, conn: Connection) -> bool:
-        """Return True if the user of a session may write although the server is read_only."""
-
     def check_url(self, url: URL) -> None:
         if not url.database:
             raise ConfigError(
                 f"the database URL names no database: write it as {self.name}://user@host:3306/database"
             )
 
-    def begin_reading(self, conn: Connection, seconds: int) -> None:
-        conn.exec_driver_sql(self.reading_limit.format(seconds=int(seconds)))
-        begin_snapshot(conn)
-
     def refuses(self, error: BaseException) -> bool:
         return _code_of(error) not in {*_PASSING, 0}
 
     def passes(self, error: BaseException) -> bool:
         return _code_of(error) in _PASSING
-
-    def read_only(self, conn: Connection) -> str | None:
-        ((is_read_only, is_tx_read_only),) = fetch(
-            conn, f"SELECT @@GLOBAL.read_only, {self.transaction_read_only}", {}
-        )
-        if is_tx_read_only:
-            name = self.transaction_read_only.rpartition(".")[2]
-            return f"{name} is on for its sessions"
-        if is_read_only and not self.writes_read_only(conn):
-            return "the server is read_only, as a replica is"
-        return None
-
-    def current_user(self, conn: Connection) -> str:
-        return str(fetch(conn, f"SELECT {USER}", {})[0][0])
-
-    def session_id(self, conn: Connection) -> str:
-        return str(fetch(conn, "SELECT CONNECTION_ID()", {})[0][0])
-
-    def identity(self, conn: Connection, log: LogTable) -> str:
-        # The comment of the source of flight numbers, drawn when it was created: a replica that
-        # takes over has the same one.
-        statement = (
-            "SELECT DATABASE(), table_comment FROM information_schema.tables"
-            " WHERE table_schema = DATABASE() AND BINARY table_name = BINARY %(name)s"
-        )
-        rows = fetch(conn, statement, {"name": log.flight_sequence})
-        return "/".join([self.name, *(str(part) for row in rows for part in row), log.name])
-
-    # One publisher a log
-
-    def try_lock(self, conn: Connection, log: LogTable) -> bool:
-        # A lock that is taken twice would have to be released twice.
-        return self.holds_lock(conn, log) or bool(_ask_lock(conn, log, "GET_LOCK({name}, 0)"))
-
-    def holds_lock(self, conn: Connection, log: LogTable) -> bool:
-        return bool(_ask_lock(conn, log, "IS_USED_LOCK({name}) = CONNECTION_ID()"))
-
-    def is_locked(self, conn: Connection, log: LogTable) -> bool:
-        return _ask_lock(conn, log, "IS_USED_LOCK({name})") is not None
-
-    def lock_holder(self, conn: Connection, log: LogTable) -> LockHolder | None:
-        session = _ask_lock(conn, log, "IS_USED_LOCK({name})")
-        if session is None:
-            return None
-        # Without the right PROCESS the sessions of other users are not seen.
-        seen = "SELECT user, host FROM information_schema.processlist WHERE id = %s"
-        user, address = conn.exec_driver_sql(seen, (session,)).first() or ("", "")
-        return LockHolder(int(session), str(user), "", str(address))
-
-    def unlock(self, conn: Connection, log: LogTable) -> None:
-        _ask_lock(conn, log, "RELEASE_LOCK({name})")
-
-    # Rights
-
-    def lacking(
-        self, conn: Connection, log: LogTable, needed: Iterable[tuple[Part, Right]]
-    ) -> list[str]:
-        needed = list(needed)
-        missing = _RIGHTS.lacking(
-            conn, log, [one for one in needed if one[0] is not Part.NUMBERS], self
-        )
-        if any(part is Part.NUMBERS for part, _ in needed):
-            missing += self.lacking_to_draw(conn, log)
-        return missing
-
-    @abstractmethod
-    def lacking_to_draw(self, conn: Connection, log: LogTable) -> list[str]:
-        """Return the rights that this session lacks to draw the numbers of deliveries, in words."""
-
-    def rights_by_trying(
-        self, conn: Connection, log: LogTable, needed: Iterable[tuple[Part, Right]]
-    ) -> list[str]:
-        """Return which rights on tables of a log this session lacks, in words."""
-        return _RIGHTS.lacking(conn, log, needed, self)
 
 
 def _keep_alive(end: socket.socket) -> None:
@@ -324,7 +239,7 @@ def error_code(error: DBAPIError) -> int:
     return 0 if error.orig is None else _code_of(error.orig)
 
 
-_RIGHTS: Final = TriedRights(
+RIGHTS: Final = TriedRights(
     # EXPLAIN checks the rights of its statement and runs nothing.
     statements={
         "SELECT": "EXPLAIN SELECT 1 FROM {table} WHERE 1 = 0",
@@ -340,7 +255,7 @@ _RIGHTS: Final = TriedRights(
     otherwise_refused=frozenset({1290, 1364, 1792}),
     error_code=error_code,
 )
-may_run: Final = _RIGHTS.may_run
+may_run: Final = RIGHTS.may_run
 
 
 def _family(conn: Connection) -> FamilySessions:
@@ -348,6 +263,16 @@ def _family(conn: Connection) -> FamilySessions:
     dialect = load_dialect(conn.dialect.name)
     assert isinstance(dialect, FamilySessions)
     return dialect
+
+
+def grants_of(conn: Connection) -> list[str]:
+    """Return the grants of a session's user as SQL, also the grants of its current role."""
+    asked = "SHOW GRANTS"
+    if not _family(conn).shows_grants_of_roles:
+        ((roles,),) = fetch(conn, "SELECT CURRENT_ROLE()", {})
+        if roles != "NONE":
+            asked = f"SHOW GRANTS FOR CURRENT_USER() USING {bindable(str(roles))}"
+    return [str(grant) for (grant,) in fetch(conn, asked, {})]
 
 
 _GRANT: Final = re.compile(
@@ -366,7 +291,7 @@ def rights_on(conn: Connection, *tables: str) -> Mapping[str, set[str]]:
     """
     database = str(fetch(conn, "SELECT DATABASE()", {})[0][0])
     found: dict[str, set[str]] = {table: set() for table in tables}
-    for grant in _family(conn).grants_of(conn):
+    for grant in grants_of(conn):
         match = _GRANT.match(grant)
         if match is None or not _means(match["schema"], database):
             continue
@@ -394,13 +319,6 @@ def _means(written: str, database: str) -> bool:
     wild = {"_": ".", "%": ".*"}
     pattern = "".join(wild.get(part) or re.escape(part[-1]) for part in parts)
     return re.fullmatch(pattern, database, re.DOTALL) is not None
-
-
-_LOCK: Final = "CONCAT('eventlog ', LEFT(SHA2(CONCAT(DATABASE(), '.', %(log)s), 256), 40))"
-
-
-def _ask_lock(conn: Connection, log: LogTable, question: str) -> Any:
-    return fetch(conn, f"SELECT {question.format(name=_LOCK)}", {"log": log.name})[0][0]
 
 
 # --- what doctor asks beside doctor.sql -----------------------------------------------------------
@@ -499,7 +417,7 @@ def _rights_to_apply(conn: Connection, tables: Sequence[str], **_: Any) -> Itera
             yield (f"TRIGGER on table {table}",)
     asked = "SELECT @@GLOBAL.log_bin, @@GLOBAL.log_bin_trust_function_creators"
     ((has_binary_log, trusts),) = fetch(conn, asked, {})
-    is_super = any(_SUPER.search(grant) for grant in _family(conn).grants_of(conn))
+    is_super = any(_SUPER.search(grant) for grant in grants_of(conn))
     if has_binary_log and not trusts and not is_super:
         yield ("SUPER (the server has a binary log, and log_bin_trust_function_creators is 0)",)
 

@@ -7,9 +7,7 @@ every session reads AS OF it, as long as the database keeps the undo (spec/event
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import sqlalchemy as sa
@@ -18,29 +16,23 @@ from sqlalchemy.dialects import oracle
 from sqlalchemy.types import TypeEngine
 
 from eventlog.core.catalog import Column
-from eventlog.core.ranges import Ranges
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError, DatabaseError
-from eventlog.model import LogRow
 from eventlog.sql.connection import describe, reason_of
-from eventlog.sql.dialect import Part, arrow_schema
 from eventlog.sql.dialects.oracle import script, text
+from eventlog.sql.dialects.oracle.database import OracleDatabase
 from eventlog.sql.dialects.oracle.objects import OracleObjects
-from eventlog.sql.dialects.oracle.session import ANSWERS, OracleSessions, chunks, fetch, has_log
-from eventlog.sql.dialects.oracle.triggers import OracleTriggers, create_functions, shows_triggers
+from eventlog.sql.dialects.oracle.session import ANSWERS, OracleSessions, has_log
+from eventlog.sql.dialects.oracle.text import scn
+from eventlog.sql.dialects.oracle.triggers import TRIGGERS, create_functions
 from eventlog.sql.dialects.stepwise import BATCH_ROWS, LOG_SQL, trigger_answers
-from eventlog.sql.doctor import Answer
 from eventlog.sql.log_table import QUEUE_INDEX, LogTable, named_after
-from eventlog.sql.statements import run_as_it_stands, statements
+from eventlog.sql.parts import LogPart, arrow_schema
+from eventlog.sql.statements import statements
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_INSTALLED_SQL: Final = statements(__package__, "installed.sql")
-
-_SHORT: Final = 50
-"""A range of record_ids whose ends differ by less is read id by id."""
-_SCN: Final = re.compile("[0-9]{1,20}")
 
 _EXISTS: Final = -955
 _NO_SEQUENCE: Final = -2289
@@ -78,8 +70,7 @@ class Oracle(OracleSessions, OracleObjects):
     )
     max_identifier = text.MAX_IDENTIFIER
     lacks = frozenset({Kind.TIME, Kind.UUID})
-    triggers = OracleTriggers()
-    answers: ClassVar = {**ANSWERS, **trigger_answers(triggers, has_log)}
+    answers: ClassVar = {**ANSWERS, **trigger_answers(TRIGGERS, has_log)}
     column_types: ClassVar = {
         "integer": _INTEGER,
         "status": sa.CHAR(1),
@@ -112,16 +103,9 @@ class Oracle(OracleSessions, OracleObjects):
     fold_name = staticmethod(text.fold_name)
     spelled = staticmethod(text.spelled)
     value_text = staticmethod(text.value_text)
-    sees_triggers = staticmethod(shows_triggers)
 
-    def fetch_answer(
-        self,
-        conn: Connection,
-        statement: str,
-        names: Mapping[str, str],
-        binds: Mapping[str, object],
-    ) -> Answer:
-        return fetch(conn, statement.format(**names), binds)
+    def open(self, connection: Connection) -> OracleDatabase:
+        return OracleDatabase(connection, self)
 
     def log_field(self, field: str, column: str, column_type: ColumnType | None) -> str:
         if field == "event_time":
@@ -141,25 +125,6 @@ class Oracle(OracleSessions, OracleObjects):
 
     def due_time(self, event_time: str) -> str:
         return event_time.removesuffix("Z")  # an event_time with a zone is compared in UTC
-
-    def read_rows(self, conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
-        # The ids of the short ranges, of which there may be thousands, are read by IN lists.
-        rows = super().read_rows(
-            conn, log, [(first, last) for first, last in ranges if last - first >= _SHORT]
-        )
-        short = [
-            record_id
-            for first, last in ranges
-            if last - first < _SHORT
-            for record_id in range(first, last + 1)
-        ]
-        for ids in chunks(short):
-            binds = {f"id{place}": record_id for place, record_id in enumerate(ids)}
-            statement = self.log_statement(
-                log, "read_ids", ids=", ".join(f":{bind}" for bind in binds)
-            )
-            rows += self.log_rows(conn, statement, binds)
-        return sorted(rows, key=itemgetter(0))
 
     # The tables of the log
 
@@ -213,49 +178,7 @@ class Oracle(OracleSessions, OracleObjects):
 
     numbers_sorted_rows = False
 
-    def next_flight(self, conn: Connection, log: LogTable) -> int:
-        sequence = text.qualified(log.schema, log.flight_sequence)
-        return int(conn.exec_driver_sql(f"SELECT {sequence}.NEXTVAL FROM DUAL").scalar_one())  # noqa: S608 - quoted
-
-    def guarded(self, conn: Connection, statement: str) -> str:
-        return script.guarded(statement)
-
-    def half_made(self, conn: Connection, log: LogTable) -> bool:
-        # The sequence of record_ids exists, too.
-        binds = {"owner": log.schema, "name": log.own_name(text.NUMBERS)}
-        return bool(fetch(conn, _INSTALLED_SQL["sequence"], binds))
-
-    def run(self, conn: Connection, statement: str) -> None:
-        # Oracle commits the statement, and reports success for an object that does not compile.
-        compiled = script.made_by(statement)
-        if compiled is None:
-            run_as_it_stands(conn, statement)
-            return
-        type_, schema, name = compiled
-        binds = {"owner": schema, "name": name}
-        is_new = type_ == "TRIGGER" and not fetch(conn, _INSTALLED_SQL["trigger"], binds)
-        # An existing trigger goes on firing, since changes would be lost otherwise.
-        run_as_it_stands(conn, script.disabled(statement) if is_new else statement)
-        _check_compiled(conn, *compiled)
-        if is_new:
-            run_as_it_stands(conn, script.enabled(schema, name))
-
     # The log in parts, as Arrow batches by the data frames of python-oracledb
-
-    def export_snapshot(self, conn: Connection) -> str:
-        # Needs EXECUTE on DBMS_FLASHBACK.
-        return str(
-            fetch(conn, "SELECT TO_CHAR(SYS.DBMS_FLASHBACK.GET_SYSTEM_CHANGE_NUMBER) FROM DUAL")[0][
-                0
-            ]
-        )
-
-    def join_snapshot(self, conn: Connection, snapshot: str) -> None:
-        # This must come before the transaction begins.
-        conn.exec_driver_sql(
-            "BEGIN\n    SYS.DBMS_FLASHBACK.ENABLE_AT_SYSTEM_CHANGE_NUMBER(:scn);\nEND;",
-            {"scn": int(_scn(snapshot))},
-        )
 
     def read_part(
         self,
@@ -263,7 +186,7 @@ class Oracle(OracleSessions, OracleObjects):
         log: LogTable,
         snapshot: str | None,
         status: str | None,
-        part: Part,
+        part: LogPart,
         fields: Sequence[str],
     ) -> Iterator[pa.RecordBatch]:
         try:
@@ -295,7 +218,7 @@ class Oracle(OracleSessions, OracleObjects):
         self, log: LogTable, snapshot: str | None, status: str | None, fields: Sequence[str]
     ) -> str:
         """Return the statement that reads a part as it was at a snapshot."""
-        as_of = "" if snapshot is None else f" AS OF SCN {_scn(snapshot)}"
+        as_of = "" if snapshot is None else f" AS OF SCN {scn(snapshot)}"
         return self.part_statement(log, status, fields, as_of=as_of)
 
     def part_field(self, log: LogTable, field: str) -> str:
@@ -332,42 +255,6 @@ def _create_sequence(name: str) -> str:
 
 def _drop_sequence(name: str) -> str:
     return script.unless(f"DROP SEQUENCE {name}", _NO_SEQUENCE)
-
-
-def _check_compiled(conn: Connection, type_: str, schema: str | None, name: str) -> None:
-    """Raise DatabaseError if a trigger or function does not compile.
-
-    Such a trigger is dropped, since it would fail the application's statements.
-    """
-    binds = {"owner": schema, "name": name, "object_type": type_}
-    errors = fetch(conn, _INSTALLED_SQL["errors"], binds)
-    if not errors:
-        return
-    line, position, problem = errors[0]
-    what = f"{type_.lower()} {name if schema is None else f'{schema}.{name}'}"
-    consequence = "grant its schema the rights on what it names, and run it again"
-    if type_ == "TRIGGER":
-        run_as_it_stands(conn, script.drop_trigger(schema, name))
-        consequence = (
-            "it was dropped, since the application's statements would fail by it, and nothing of "
-            "its is captured: grant its schema the rights that `eventlog triggers plan` names"
-        )
-    raise DatabaseError(
-        f"{what} does not compile: line {line}, column {position}: "
-        f"{' '.join(str(problem).split())}; {consequence}"
-    )
-
-
-def _scn(snapshot: str) -> str:
-    """Return the text of a system change number unchanged.
-
-    Raises DatabaseError for any other text.
-    """
-    if _SCN.fullmatch(snapshot) is None:
-        raise DatabaseError(
-            f"{snapshot!r} is not a system change number: give what `export_snapshot` returned"
-        )
-    return snapshot
 
 
 def typed(table: Any, schema: Any) -> Any:

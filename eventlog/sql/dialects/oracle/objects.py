@@ -18,18 +18,15 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from decimal import Decimal
 from functools import lru_cache, partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
-from sqlalchemy import Connection
-
 from eventlog.core import table_key
 from eventlog.core.catalog import (
-    Catalog,
     ChildTable,
     Column,
     Database,
@@ -39,7 +36,7 @@ from eventlog.core.catalog import (
 )
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
 from eventlog.sql.dialect import NoSuchValue
-from eventlog.sql.dialects.oracle.session import chunks, fetch
+from eventlog.sql.dialects.oracle.session import chunks
 from eventlog.sql.dialects.oracle.text import (
     Family,
     family,
@@ -48,15 +45,14 @@ from eventlog.sql.dialects.oracle.text import (
     national_length,
     qualified,
     quote_identifier,
-    spelled,
     value_text,
 )
 from eventlog.sql.dialects.stepwise import KeyedDialect, log_text
-from eventlog.sql.statements import missing_schema, statements
+from eventlog.sql.statements import statements
 from eventlog.sql.windows import Walk
 
-_SQL: Final = statements(__package__, "reflect.sql")
-_QUESTIONS: Final = ("columns", "keys", "unique_indexes", "foreign_keys")
+SQL: Final = statements(__package__, "reflect.sql")
+
 
 Rows = Sequence[tuple[Any, ...]]
 
@@ -69,43 +65,7 @@ class OracleObjects(KeyedDialect):
     def is_read_back(self, column: Column) -> bool:
         return not is_loggable(column, lob_values=False)
 
-    # The catalogue
-
-    def reflect(self, conn: Connection, schema: str | None) -> Database:
-        name = None if schema is None else spelled(schema)
-        schemas = fetch(conn, _SQL["schema"], {"owner": name})
-        if not schemas:
-            raise missing_schema(name)
-        owner = str(schemas[0][0])
-        return database(
-            owner, **{which: fetch(conn, _SQL[which], {"owner": owner}) for which in _QUESTIONS}
-        )
-
-    def fingerprint(self, conn: Connection, catalog: Catalog) -> str:
-        # Hashes of the data dictionary.
-        return "/".join(
-            str(digest)
-            for tables in chunks(sorted(catalog.table_names))
-            for (digest,) in fetch(
-                conn,
-                fingerprint_statement(len(tables)),
-                {"owner": catalog.schema, **{f"t{n}": name for n, name in enumerate(tables)}},
-            )
-        )
-
     # Objects by their keys, and keys behind a position
-
-    def keyed_rows(
-        self,
-        conn: Connection,
-        schema: str | None,
-        cls: ObjectClass,
-        child: ChildTable | None,
-        columns: tuple[Column, ...],
-        size: int,
-        binds: Mapping[str, Any],
-    ) -> Iterable[Sequence[Any]]:
-        return fetch(conn, values_statement(schema, cls, child, columns, size), binds)
 
     def key_chunks(self, keys: Sequence[tuple[Any, ...]]) -> Iterable[Sequence[tuple[Any, ...]]]:
         return chunks(keys)
@@ -134,13 +94,6 @@ class OracleObjects(KeyedDialect):
                 return lambda text: _moment(full(text), has_fraction)
             case _:
                 return _character
-
-    def keys_behind(
-        self, conn: Connection, walk: Walk, position: str | None, limit: int
-    ) -> list[str]:
-        statement = self.keys_statement(walk, goes_on=position is not None)
-        rows = fetch(conn, statement, {**self.position_binds(walk.cls, position), "limit": limit})
-        return [_key_text(walk.cls, row) for row in rows]
 
     def keys_statement(self, walk: Walk, *, goes_on: bool) -> str:
         """Return the statement of ``keys_behind``."""
@@ -246,7 +199,7 @@ def fingerprint_statement(size: int) -> str:
     their descriptions.
     """
     names = ", ".join(f":t{n}" for n in range(size))
-    return _SQL["fingerprint"].replace("{tables}", names)
+    return SQL["fingerprint"].replace("{tables}", names)
 
 
 def database(
@@ -396,7 +349,7 @@ def bound(column: Column, bind: str) -> str:
             return bind
 
 
-def _key_text(cls: ObjectClass, row: Sequence[Any]) -> str:
+def key_text(cls: ObjectClass, row: Sequence[Any]) -> str:
     """Return the canonical key of a row that ``keys_statement`` reads."""
     pairs = zip(cls.key, row, strict=True)
     return "+".join(

@@ -4,23 +4,22 @@ the answers for ``doctor``.
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar, Final, TypeVar
 
 from sqlalchemy import URL, Connection
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.errors import DatabaseError
+from eventlog.sql.database import Answer, AnswerFunction
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects.oracle.address import arguments_of
 from eventlog.sql.dialects.oracle.text import NUMBERS, qualified
 from eventlog.sql.dialects.tried_rights import TriedRights
-from eventlog.sql.doctor import Answer, AnswerFunction, Numbering
+from eventlog.sql.doctor import Numbering
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.rights import Part, Right, Rights
+from eventlog.sql.rights import Part, Right
 from eventlog.sql.statements import fetch as fetch_rows
 from eventlog.sql.statements import literal, statements
 
@@ -31,10 +30,7 @@ _EXPIRE_MINUTES: Final = 1
 
 The driver gives up after ten probes, six seconds apart.
 """
-_CALL_TIMEOUT: Final = 600
-"""The seconds that a publisher waits for the answer to one call; without a limit a lost answer
-would block it for ever.
-"""
+
 
 _CACHED_STATEMENTS: Final = 200
 """The number of statements that a session keeps parsed: the statements of the log, and one for each
@@ -113,15 +109,6 @@ _PASSING: Final = frozenset(
     }
 )
 
-IDENTITY: Final = """SELECT SYS_CONTEXT('USERENV', 'DB_NAME') || '/'
-    || SYS_CONTEXT('USERENV', 'CON_NAME') || '/'
-    || OBJECT_ID || '/' || TO_CHAR(CREATED, 'YYYY-MM-DD HH24:MI:SS')
-FROM ALL_OBJECTS
-WHERE OWNER = NVL(:owner, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA'))
-  AND OBJECT_NAME = :flights AND OBJECT_TYPE = 'SEQUENCE'"""
-
-_INCARNATION: Final = "SELECT DBID, RESETLOGS_CHANGE# FROM V$DATABASE"
-
 
 class OracleSessions(Dialect):
     """Sessions, and the lock of the one publisher of a log (spec/event-log.md 12).
@@ -163,18 +150,6 @@ class OracleSessions(Dialect):
         # The driver sends it with its next call, which needs no right and no round trip.
         driver_connection.module = _MODULE
 
-    def begin_publishing(self, conn: Connection) -> None:
-        # A call that takes longer ends with a temporary error.
-        driver: Any = conn.connection.driver_connection
-        driver.call_timeout = _CALL_TIMEOUT * 1000
-        driver.action = "publish"
-
-    def begin_reading(self, conn: Connection, seconds: int) -> None:
-        driver: Any = conn.connection.driver_connection
-        driver.call_timeout = seconds * 1000
-        driver.action = "read"
-        conn.exec_driver_sql("SET TRANSACTION READ ONLY")
-
     def passes(self, error: BaseException) -> bool:
         reason: Any = error.args[0] if error.args else None
         if getattr(reason, "full_code", "") == "DPY-4024":  # a call exceeded its time limit
@@ -183,109 +158,10 @@ class OracleSessions(Dialect):
             bool(getattr(reason, "isrecoverable", False)) or getattr(reason, "code", 0) in _PASSING
         )
 
-    def fetch(
-        self, conn: Connection, statement: str, parameters: Mapping[str, object]
-    ) -> list[tuple[Any, ...]]:
-        return fetch(conn, statement, parameters)
-
-    def fetch_chunks(
-        self, conn: Connection, statement: str, parameters: Mapping[str, object], size: int
-    ) -> Generator[list[tuple[Any, ...]], None, None]:
-        with _own_types(conn):
-            yield from super().fetch_chunks(conn, statement, parameters, size)
-
-    def current_user(self, conn: Connection) -> str:
-        return current_user(conn)
-
-    def session_id(self, conn: Connection) -> str:
-        # Number and audit number: no other session has both at the same time.
-        statement = (
-            "SELECT SYS_CONTEXT('USERENV', 'SID'), SYS_CONTEXT('USERENV', 'SESSIONID') FROM DUAL"
-        )
-        return "-".join(map(str, fetch(conn, statement)[0]))
-
-    def identity(self, conn: Connection, log: LogTable) -> str:
-        # A standby that takes over has the same identity; an imported dump has not.
-        rows = fetch(conn, IDENTITY, {"owner": log.schema, "flights": log.flight_sequence})
-        return "/".join(["oracle", *(str(text) for (text,) in rows)])
-
-    def server_parts(self, conn: Connection, log: LogTable) -> dict[str, str]:
-        # A failover, a flashback of the database and an incomplete recovery open it with RESETLOGS.
-        parts = {"database": self.identity(conn, log)}
-        if may_run(conn, f"{_INCARNATION} WHERE 1 = 0"):
-            parts["incarnation"] = "/".join(map(str, fetch(conn, _INCARNATION)[0]))
-        return parts
-
-    def try_lock(self, conn: Connection, log: LogTable) -> bool:
-        answer = _request(conn, log)
-        if answer is not None:
-            return answer in (_SUCCESS, _OWNED)
-        if self.holds_lock(conn, log):
-            return True
-        beside = conn.engine.connect()
-        has_it = False
-        try:
-            self.begin_publishing(beside)
-            driver: Any = beside.connection.driver_connection
-            driver.action = "lock"
-            has_it = _lock_row(beside, log)
-        finally:
-            if not has_it:
-                beside.close()
-        if has_it:
-            conn.connection.info[_BESIDE] = beside
-        return has_it
-
-    def holds_lock(self, conn: Connection, log: LogTable) -> bool:
-        beside = conn.connection.info.get(_BESIDE)
-        if beside is not None:
-            return bool(beside.connection.driver_connection.is_healthy()) and _lock_row(beside, log)
-        answer = _request(conn, log)
-        if answer == _SUCCESS:  # the request itself has taken the lock
-            call(conn, release_block(log))
-        return answer == _OWNED
-
-    def unlock(self, conn: Connection, log: LogTable) -> None:
-        beside = conn.connection.info.pop(_BESIDE, None)
-        if beside is not None:
-            beside.close()
-        elif conn.connection.info.get(_MAY_LOCK, True):
-            with suppress(_Refused):
-                _call_lock(conn, release_block(log))
-
-    def lacking(
-        self, conn: Connection, log: LogTable, needed: Iterable[tuple[Part, Right]]
-    ) -> list[str]:
-        needed = list(needed)
-        tables = [one for one in needed if one[0] is not Part.NUMBERS]
-        missing = _RIGHTS.lacking(conn, log, tables, self)
-        if len(tables) < len(needed) and not may_run(
-            conn,
-            f"SELECT {qualified(log.schema, log.flight_sequence)}.NEXTVAL FROM DUAL WHERE 1 = 0",  # noqa: S608
-        ):
-            missing.append(f"SELECT on sequence {log.flight_sequence}")
-        return missing
-
-    def grants(self, conn: Connection, log: LogTable, rights: Rights, user: str) -> list[str]:
-        statements = super().grants(conn, log, rights, user)
-        if Right.LOCK in rights.get(Part.LOG, ()):
-            # A session without DBMS_LOCK locks the row of the version table.
-            version = qualified(log.schema, log.version_table)
-            statements += [
-                f"GRANT SELECT ON {version} TO {user}",
-                f"GRANT EXECUTE ON SYS.DBMS_LOCK TO {user}",
-            ]
-        return statements
-
-    def _granted_on(self, conn: Connection, log: LogTable, part: Part) -> Sequence[str]:
-        if part is Part.RECORD_IDS:
-            return [numbering.name for numbering in _numberings(conn, log)]
-        return super()._granted_on(conn, log, part)
-
-    def _granted(self, log: LogTable, part: Part, rights: Collection[Right]) -> str:
+    def granted(self, log: LogTable, part: Part, rights: Collection[Right]) -> str:
         if part is Part.RECORD_IDS:
             return "SELECT"  # also draws
-        return super()._granted(log, part, rights)
+        return super().granted(log, part, rights)
 
 
 # --- statements and errors ------------------------------------------------------------------------
@@ -295,7 +171,7 @@ def fetch(
     conn: Connection, statement: str, parameters: Mapping[str, object] | None = None
 ) -> list[tuple[Any, ...]]:
     """Return the rows as the driver makes them, with large objects as text or bytes."""
-    with _own_types(conn):
+    with own_types(conn):
         return fetch_rows(conn, statement, parameters or {})
 
 
@@ -341,7 +217,7 @@ def _as_text(cursor: Any, metadata: Any) -> Any:
 
 
 @contextmanager
-def _own_types(conn: Connection) -> Iterator[None]:
+def own_types(conn: Connection) -> Iterator[None]:
     driver: Any = conn.connection.driver_connection
     dialect: Any = conn.dialect
     before = driver.outputtypehandler, dialect.arraysize
@@ -352,7 +228,7 @@ def _own_types(conn: Connection) -> Iterator[None]:
         driver.outputtypehandler, dialect.arraysize = before
 
 
-_RIGHTS: Final = TriedRights(
+RIGHTS: Final = TriedRights(
     statements={
         "SELECT": "SELECT 1 FROM {table} WHERE 1 = 0",
         "INSERT": "INSERT INTO {table} ({column}) SELECT NULL FROM DUAL WHERE 1 = 0",
@@ -365,7 +241,7 @@ _RIGHTS: Final = TriedRights(
     otherwise_refused=frozenset({1456}),
     error_code=error_code,
 )
-may_run: Final = _RIGHTS.may_run
+may_run: Final = RIGHTS.may_run
 
 
 def current_user(conn: Connection) -> str:
@@ -376,72 +252,6 @@ def current_user(conn: Connection) -> str:
 
 
 # --- the two locks --------------------------------------------------------------------------------
-
-# Return codes of DBMS_LOCK.REQUEST; 1 is a time-out: another session has the lock.
-_SUCCESS, _OWNED = 0, 4
-_EXCLUSIVE: Final = 6
-_BESIDE: Final = "eventlog_lock_session"
-_MAY_LOCK: Final = "eventlog_may_use_dbms_lock"
-_BUSY: Final = 54
-_NO_TABLE: Final = 942
-_NO_EXECUTE: Final = frozenset({904, 942, 1031, 6550, 41900})
-"""The errors of a block that names a package which its user may not execute: most often PLS-00201
-in ORA-06550.
-"""
-
-
-def lock_id(log: LogTable) -> int:
-    """Return the number of a log's user lock, in the range for applications: 0 to 1073741823."""
-    digest = hashlib.sha256(f"eventlog {qualified(log.schema, log.name)}".encode()).digest()
-    return int.from_bytes(digest[:4], "big") & 0x3FFFFFFF
-
-
-def request_block(log: LogTable) -> str:
-    """Return PL/SQL that asks for the lock at once; ``:answer`` gets DBMS_LOCK's return code."""
-    return (
-        f"BEGIN\n    :answer := SYS.DBMS_LOCK.REQUEST({lock_id(log):d}, {_EXCLUSIVE}, 0, "
-        "FALSE);\nEND;"
-    )
-
-
-def release_block(log: LogTable) -> str:
-    """Return PL/SQL that releases the lock; ``:answer`` gets DBMS_LOCK's return code."""
-    return f"BEGIN\n    :answer := SYS.DBMS_LOCK.RELEASE({lock_id(log):d});\nEND;"
-
-
-def row_lock(log: LogTable) -> str:
-    """Return the statement that locks the version row of a log, for users without DBMS_LOCK."""
-    version_table = qualified(log.schema, log.version_table)
-    return f"SELECT version_num FROM {version_table} FOR UPDATE NOWAIT"  # noqa: S608 - a quoted name
-
-
-class _Refused(Exception):
-    """The user may not execute DBMS_LOCK."""
-
-
-def _request(conn: Connection, log: LogTable) -> int | None:
-    """Return DBMS_LOCK's answer to a request for the lock of a log, None if this user may not
-    execute it.
-
-    The request is tried, and a refusal remembered for the session, since the dictionary does not
-    show which rights come by roles.
-    """
-    if not conn.connection.info.get(_MAY_LOCK, True):
-        return None
-    try:
-        return _call_lock(conn, request_block(log))
-    except _Refused:
-        conn.connection.info[_MAY_LOCK] = False
-        return None
-
-
-def _call_lock(conn: Connection, block: str) -> int:
-    try:
-        return call(conn, block)
-    except DBAPIError as error:
-        if error_code(error) not in _NO_EXECUTE:
-            raise
-        raise _Refused from error
 
 
 def call(conn: Connection, block: str) -> int:
@@ -456,22 +266,6 @@ def call(conn: Connection, block: str) -> int:
         cursor.close()
 
 
-def _lock_row(beside: Connection, log: LogTable) -> bool:
-    try:
-        fetch(beside, row_lock(log))
-    except DBAPIError as error:
-        if error_code(error) == _NO_TABLE:
-            raise DatabaseError(
-                f"nothing keeps a second publisher off {log}: this user may not execute "
-                f"SYS.DBMS_LOCK, and does not see {log.version_table}, whose rows would be locked "
-                "instead; grant EXECUTE on SYS.DBMS_LOCK"
-            ) from error
-        if error_code(error) != _BUSY:
-            raise
-        return False
-    return True
-
-
 # --- what doctor asks beside doctor.sql -----------------------------------------------------------
 
 # Facts in V$ views alone, such as the open transactions of other sessions, are left out: an
@@ -481,7 +275,7 @@ _SQL: Final = statements(__package__, "doctor.sql")
 _NO_COLUMN: Final = 904
 
 
-def _numberings(conn: Connection, log: LogTable) -> list[Numbering]:
+def numberings(conn: Connection, log: LogTable) -> list[Numbering]:
     """Return the sequence that gives record_ids: the one that the configuration names, or the one
     that `eventlog db upgrade` makes (spec/triggers.md 7).
     """
@@ -579,7 +373,7 @@ def _rights_to_apply(conn: Connection, schema: str, **_: Any) -> Iterator[tuple[
 
 
 ANSWERS: Final[Mapping[str, AnswerFunction]] = {
-    "numberings": _numberings,
+    "numberings": numberings,
     "indexes": _indexes,
     "owned": _owned,
     "unreadable": _unreadable,

@@ -16,7 +16,7 @@ from typing import Final
 
 from eventlog.core.catalog import Column
 from eventlog.core.values import Kind
-from eventlog.errors import ConfigError
+from eventlog.errors import ConfigError, DatabaseError
 from eventlog.sql import statements
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import key_parts, literal, quoted_unless
@@ -433,3 +433,18 @@ def key_text(
         _NEVER_QUOTED, partial(key_value, base64=base64), lambda text: f"{quote}({text})"
     )
     return joined(" || ", key_parts(key, refs, value))
+
+
+_SCN: Final = re.compile("[0-9]{1,20}")
+
+
+def scn(snapshot: str) -> str:
+    """Return the text of a system change number unchanged.
+
+    Raises DatabaseError for any other text.
+    """
+    if _SCN.fullmatch(snapshot) is None:
+        raise DatabaseError(
+            f"{snapshot!r} is not a system change number: give what `export_snapshot` returned"
+        )
+    return snapshot

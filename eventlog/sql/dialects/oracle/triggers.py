@@ -538,3 +538,6 @@ def _grants(log: LogTable, compiled: Compiled) -> Iterable[str]:
         f"the triggers in schema {compiled.schema} write the log with the rights of that user, "
         f"which must be granted to it itself and not to a role: {'; '.join(wanted)}"
     )
+
+
+TRIGGERS: Final = OracleTriggers()

@@ -16,50 +16,37 @@ Spark's data source reads the log as Arrow batches by ADBC, which makes no Pytho
 
 from __future__ import annotations
 
-import re
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import sqlalchemy as sa
 from sqlalchemy import URL, Connection
-from sqlalchemy.exc import SQLAlchemyError
 
-from eventlog.core.ranges import Ranges
 from eventlog.core.values import ColumnType
 from eventlog.errors import ConfigError, DatabaseError
-from eventlog.model import LogRow
 from eventlog.sql.connection import describe, reason_of
 from eventlog.sql.database import CAPABILITIES
-from eventlog.sql.dialect import Part, arrow_schema
 from eventlog.sql.dialects.postgresql import text
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
+from eventlog.sql.dialects.postgresql.database import OTHER_PLANS, PostgresDatabase
 from eventlog.sql.dialects.postgresql.objects import PostgresObjects
-from eventlog.sql.dialects.postgresql.session import OTHER_PLANS, WAKE, PostgresSessions
-from eventlog.sql.dialects.postgresql.text import literal, new_time, quote_function
-from eventlog.sql.dialects.postgresql.triggers import PostgresTriggers
+from eventlog.sql.dialects.postgresql.session import WAKE, PostgresSessions
+from eventlog.sql.dialects.postgresql.text import adopt, bounds, literal, new_time, quote_function
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import (
-    fetch,
-    qualified,
-    quote_identifier,
-    statements,
-    without_collector,
-)
-from eventlog.sql.statements import fetch_chunks as fetch_pieces
+from eventlog.sql.parts import LogPart, arrow_schema
+from eventlog.sql.statements import qualified, quote_identifier, statements
 from eventlog.sql.windows import Window
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_CLOSE: Final = "CLOSE eventlog_rows"
+
 _LAST: Final = 2**63 - 1
-_AT_ONCE: Final = 1000
-"""The number of rows of a window that are made, checked and released together."""
+
 
 _ISOLATION: Final = "REPEATABLE READ"
-_SNAPSHOT: Final = re.compile(r"[0-9A-Fa-f-]{1,64}")
-_TIMEOUTS: Final = "idle_in_transaction_session_timeout", "transaction_timeout", "statement_timeout"
+
+
 _BATCH_BYTES: Final = 8 * 2**20
 _ARGUMENTS: Final = {
     "connect_timeout": "10",
@@ -109,7 +96,6 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
     name = "postgresql"
     capabilities = frozenset(CAPABILITIES) - {"nul_characters"}
     max_identifier = text.MAX_IDENTIFIER
-    triggers = PostgresTriggers()
     wake = WAKE
     fold_name = staticmethod(text.fold_name)
     bindable = staticmethod(text.bindable)
@@ -133,6 +119,9 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
     utc_now = "(clock_timestamp() AT TIME ZONE 'UTC')"
     snapshot_options: ClassVar = {"isolation_level": _ISOLATION}
 
+    def open(self, connection: Connection) -> PostgresDatabase:
+        return PostgresDatabase(connection, self)
+
     def log_field(self, field: str, column: str, column_type: ColumnType | None) -> str:
         if field not in ("record_id", "event_type"):
             return f"{column}::text"
@@ -153,73 +142,12 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
             "due_order": order,
         }
 
-    def fetch_chunks(
-        self, conn: Connection, statement: str, parameters: Mapping[str, object], size: int
-    ) -> Generator[list[tuple[Any, ...]], None, None]:
-        # A cursor of the server gives later rows from the same snapshot,
-        # and loads them only when wanted.
-        conn.exec_driver_sql(
-            f"DECLARE eventlog_rows NO SCROLL CURSOR FOR {statement}", dict(parameters)
-        )
-        is_full = True
-        try:
-            while is_full:
-                with without_collector():
-                    rows = fetch(conn, f"FETCH {size} FROM eventlog_rows", {})
-                is_full = len(rows) == size
-                yield rows
-        except GeneratorExit:
-            # The caller may have stopped after an error: the transaction then takes no statement,
-            # and its cursors end with it.
-            with suppress(SQLAlchemyError, DatabaseError):
-                conn.exec_driver_sql(_CLOSE)
-            raise
-        # Outside a finally, so that an error of the cursor's own statements is raised.
-        conn.exec_driver_sql(_CLOSE)
-
-    def read_fields(
-        self, conn: Connection, log: LogTable, window: Window, fields: Sequence[str]
-    ) -> Iterator[list[tuple[Any, ...]]]:
-        # Rows as the driver makes them, and at one time no more than the cache holds.
-        self.choose_plans(conn)
-        statement = self.window_statement(log, window, fields)
-        return fetch_pieces(conn, statement, self.window_parameters(window), _AT_ONCE)
-
     def window_parameters(self, window: Window) -> Mapping[str, object]:
-        bounds = super().window_parameters(window)
-        return bounds if window.gaps is None else {**bounds, **_bounds(window.gaps[:-1])}
-
-    def read_rows(self, conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
-        return self.log_rows(conn, self.log_statement(log, "read_rows"), _bounds(ranges))
-
-    def read_columns(
-        self, conn: Connection, log: LogTable, ranges: Ranges, fields: Sequence[str]
-    ) -> list[tuple[Any, ...]]:
-        self.choose_plans(conn)
-        statement = self.log_statement(log, "read_rows", fields=self.log_fields(log, fields))
-        return fetch(conn, statement, _bounds(ranges))
+        parameters = super().window_parameters(window)
+        return parameters if window.gaps is None else {**parameters, **bounds(window.gaps[:-1])}
 
     def value_size(self, text: str) -> str:
         return f"octet_length({text})"  # which does not fetch values that are stored apart
-
-    def change_rows(
-        self, conn: Connection, statement: str, ranges: Ranges, **values: object
-    ) -> int:
-        self.choose_plans(conn)
-        return conn.exec_driver_sql(statement, {**_bounds(ranges), **values}).rowcount
-
-    def open_writers(self, conn: Connection, log: LogTable) -> frozenset[str] | None:
-        statement = self.log_statement(log, "open_writers")
-        names = {
-            name
-            for (name,) in fetch(conn, statement, {"table": self.qualified(log.schema, log.name)})
-        }
-        return None if None in names else frozenset(names)
-
-    def are_open(self, conn: Connection, writers: frozenset[str]) -> bool:
-        return writers <= {
-            name for (name,) in fetch(conn, self.log_sql["are_open"], {"writers": list(writers)})
-        }
 
     # The tables of the log
 
@@ -259,22 +187,6 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
     def next_number(self, schema: str | None, sequence: str) -> str:
         return f"nextval({literal(qualified(schema, sequence))}::pg_catalog.regclass)"
 
-    def next_flight(self, conn: Connection, log: LogTable) -> int:
-        name = {"name": qualified(log.schema, log.flight_sequence)}
-        return int(
-            conn.execute(
-                sa.text("SELECT nextval(CAST(CAST(:name AS text) AS regclass))"), name
-            ).scalar_one()
-        )
-
-    def draw_flights(self, conn: Connection, log: LogTable, number: int) -> int:
-        statement = (
-            "SELECT max(nextval(CAST(CAST(:name AS text) AS regclass))) FROM generate_series(1, "
-            ":number)"
-        )
-        binds = {"name": qualified(log.schema, log.flight_sequence), "number": number}
-        return int(conn.execute(sa.text(statement), binds).scalar_one())
-
     def after_epoch(self, log: LogTable) -> list[str]:
         # One line, rarely changed. It gets a row identity, so that the table can be replicated.
         return [f"ALTER TABLE {qualified(log.schema, log.epoch_table)} REPLICA IDENTITY FULL"]
@@ -306,19 +218,6 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
 
     # The log in parts, as Arrow batches
 
-    def export_snapshot(self, conn: Connection) -> str:
-        # The snapshot lives as long as the transaction, whatever the time-outs of the session.
-        snapshot = str(conn.exec_driver_sql("SELECT pg_catalog.pg_export_snapshot()").scalar_one())
-        conn.exec_driver_sql(
-            "SELECT set_config(name, '0', true) FROM pg_catalog.pg_settings WHERE name = ANY "
-            "(%(names)s)",
-            {"names": list(_TIMEOUTS)},
-        )
-        return snapshot
-
-    def join_snapshot(self, conn: Connection, snapshot: str) -> None:
-        conn.exec_driver_sql(_adopt(snapshot))
-
     def part_field(self, log: LogTable, field: str) -> str:
         column = self.quote(log.column(field))
         if field == "event_time":
@@ -333,7 +232,7 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         log: LogTable,
         snapshot: str | None,
         status: str | None,
-        part: Part,
+        part: LogPart,
         fields: Sequence[str],
     ) -> Iterator[pa.RecordBatch]:
         try:
@@ -356,7 +255,7 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
                 cursor.adbc_statement.set_options(
                     **{StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(_BATCH_BYTES)}
                 )
-                adopted = [] if snapshot is None else [_adopt(snapshot)]
+                adopted = [] if snapshot is None else [adopt(snapshot)]
                 plans = [f"SET LOCAL {name} = off" for name in OTHER_PLANS]
                 begin = f"BEGIN ISOLATION LEVEL {_ISOLATION} READ ONLY"
                 for statement in (*self.session, begin, *adopted, *plans):
@@ -372,27 +271,6 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
             raise DatabaseError(
                 f"{rows} cannot be read from {describe(url)}: {reason_of(error, url)}"
             ) from None
-
-
-def _bounds(ranges: Ranges) -> dict[str, object]:
-    # As text, which the driver passes on unchanged; it would inspect each number of a list.
-    return {
-        "lo": f"{{{','.join(str(first) for first, _ in ranges)}}}",
-        "hi": f"{{{','.join(str(last) for _, last in ranges)}}}",
-    }
-
-
-def _adopt(snapshot: str) -> str:
-    """Return the statement that adopts a snapshot, the first one of a transaction of isolation
-    level ``_ISOLATION``.
-
-    Raises DatabaseError for a text that is not a name of a snapshot.
-    """
-    if _SNAPSHOT.fullmatch(snapshot) is None:
-        raise DatabaseError(
-            f"{snapshot!r} is not a name of a snapshot: give what pg_export_snapshot() returned"
-        )
-    return f"SET TRANSACTION SNAPSHOT '{snapshot}'"
 
 
 # --- the statements that make the log -------------------------------------------------------------

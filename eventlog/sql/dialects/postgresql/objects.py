@@ -24,56 +24,37 @@ statement is resync.sql.j2.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any, Final, LiteralString
+from typing import Any, Final
 
-import sqlalchemy as sa
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 
 from eventlog.core import table_key
 from eventlog.core.catalog import (
     Attribute,
-    Catalog,
     Column,
-    Database,
     ForeignKey,
     ObjectClass,
     Table,
 )
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
-from eventlog.sql.dialect import CurrentRow, Dialect, NoSuchValue, child_of, log_words
-from eventlog.sql.dialects.postgresql.compile import render_quote_function
-from eventlog.sql.dialects.postgresql.session import usual_plans
+from eventlog.sql.dialect import Dialect, NoSuchValue, child_of, log_words
 from eventlog.sql.dialects.postgresql.text import (
     bindable,
     is_one_spelling,
     key_text,
     key_value,
-    needs_quoting,
-    quote_function,
     relation,
     text_of_now,
     value_text,
 )
-from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import (
-    by_relation,
-    fetch,
     field,
-    missing_schema,
-    run_as_it_stands,
-    statements,
     template_renderer,
 )
-from eventlog.sql.windows import Batch, Selection, Walk
+from eventlog.sql.windows import Walk
 
-_SQL: Final = statements(__package__, "reflect.sql")
-_CHEAP: Final = 1_000.0
-"""The planner's cost below which rows are counted: a thousand pages, or 40,000 rows."""
-_QUESTIONS: Final = ("columns", "unique_keys", "foreign_keys", "partitions")
 _rendered: Final = template_renderer(__package__)  # all text put in is quoted or bound
 _TEXT_KINDS: Final = (Kind.CHARACTER, Kind.FIXED)
 
@@ -87,71 +68,7 @@ class PostgresObjects(Dialect):
 
     is_not_null = "IS DISTINCT FROM NULL"  # a row of NULLs "IS NULL", too
 
-    # The catalogue
-
-    def reflect(self, conn: Connection, schema: str | None) -> Database:
-        row = conn.execute(sa.text(_SQL["schema"]), {"schema": schema}).first()
-        if row is None:
-            raise missing_schema(schema)
-        oid, name = row
-        rows = {
-            which: conn.execute(sa.text(_SQL[which]), {"schema": oid}).all() for which in _QUESTIONS
-        }
-        names: dict[int, dict[int, str]] = defaultdict(dict)
-        for row in rows["columns"]:
-            names[row.relation][row.position] = row.column_name
-
-        columns = by_relation(rows["columns"])
-        unique_keys = by_relation(rows["unique_keys"])
-        foreign_keys = by_relation(rows["foreign_keys"])
-        return Database(
-            dialect=self.name,
-            schema=name,
-            tables=tuple(
-                _table(
-                    oid, of_table, names[relation], unique_keys[relation], foreign_keys[relation]
-                )
-                for relation, of_table in columns.items()
-            ),
-            partitions={
-                row.partition: row.root
-                if row.root_schema == oid
-                else f"{row.root_schema_name}.{row.root}"
-                for row in rows["partitions"]
-            },
-        )
-
-    def fingerprint(self, conn: Connection, catalog: Catalog) -> str:
-        # The watched tables may be given as a pattern, so a new table may be a class: the tables of
-        # the schema count, too.
-        parameters = {"schema": catalog.schema, "tables": catalog.table_names}
-        return str(conn.execute(sa.text(_SQL["fingerprint"]), parameters).scalar_one())
-
     # Objects by their keys
-
-    def query_back(
-        self,
-        conn: Connection,
-        schema: str | None,
-        cls: ObjectClass,
-        keys: Sequence[str],
-        attributes: Sequence[Attribute],
-    ) -> dict[str, CurrentRow]:
-        keys_and_texts = list(self.key_values(cls, keys))
-        if not keys_and_texts:
-            return {}
-        usual_plans(conn)
-        columns = zip(*(texts for _, texts in keys_and_texts), strict=True)
-        parameters = {f"k{i}": list(column) for i, column in enumerate(columns)}
-        names = [attribute.name for attribute in attributes]
-        lists = [cls.is_view or child_of(cls, attribute) is not None for attribute in attributes]
-        rows: dict[str, CurrentRow] = {}
-        for n, *values in fetch(conn, _statement(schema, cls, tuple(attributes)), parameters):
-            rows[keys_and_texts[n - 1][0]] = {
-                name: (value or []) if is_list else [value]
-                for name, value, is_list in zip(names, values, lists, strict=True)
-            }
-        return rows
 
     def key_column_reader(self, column: Column) -> Callable[[str], str]:
         # One of the possible spellings of a key, which the server is sure to accept.
@@ -166,45 +83,6 @@ class PostgresObjects(Dialect):
                 return str
 
     # Resync: objects written into the log once more
-
-    def start_walk(
-        self,
-        conn: Connection,
-        log: LogTable,
-        schema: str | None,
-        cls: ObjectClass,
-        selection: Selection,
-    ) -> Walk:
-        # The log of another maker has no function that quotes keys; the session then creates a
-        # temporary one.
-        signature = {"function": f"{quote_function(log)}(text)"}
-        home = log
-        if (
-            needs_quoting(cls.key)
-            and conn.exec_driver_sql("SELECT to_regprocedure(%(function)s)", signature).scalar()
-            is None
-        ):
-            home = replace(log, schema="pg_temp")
-            run_as_it_stands(conn, render_quote_function(home))
-        return Walk(log, schema, cls, selection, quote_function(home))
-
-    def write_batch(self, conn: Connection, walk: Walk, position: str | None, limit: int) -> Batch:
-        statement = self.batch_statement(walk, goes_on=position is not None)
-        parameters = {"limit": limit, "class_name": walk.cls.name, **self._binds(walk, position)}
-        rows = fetch(conn, statement, parameters)
-        written, last = rows[0] if rows else (0, position)
-        return Batch(rows=written, missing=0, position=last, is_last=written < limit)
-
-    def keys_behind(
-        self, conn: Connection, walk: Walk, position: str | None, limit: int
-    ) -> list[str]:
-        statement = self.batch_statement(walk, goes_on=position is not None, writes=False)
-        binds = {
-            name: value
-            for name, value in self._binds(walk, position).items()
-            if name != "event_type"
-        }
-        return [str(key) for (key,) in fetch(conn, statement, {"limit": limit, **binds})]
 
     def batch_statement(self, walk: Walk, *, goes_on: bool, writes: bool = True) -> str:
         """Return the statement of ``write_batch``; without ``writes`` that of ``keys_behind``."""
@@ -248,31 +126,6 @@ class PostgresObjects(Dialect):
             return {"position": position}
         return {f"k{i}": part.value for i, part in enumerate(table_key.parse(position))}
 
-    def estimate(self, conn: Connection, walk: Walk, position: str | None) -> int:
-        # The number of rows that the planner expects. Of a small table that was never analysed it
-        # knows nothing, and counting costs little.
-        ((plan,),) = self._of_walk(
-            conn, walk, position, "EXPLAIN (FORMAT JSON) SELECT %(event_type)s::smallint"
-        )
-        expected = plan[0]["Plan"]
-        if expected["Total Cost"] < _CHEAP:
-            return self.count(conn, walk, position)
-        return int(expected["Plan Rows"])
-
-    def count(self, conn: Connection, walk: Walk, position: str | None) -> int:
-        ((rows,),) = self._of_walk(conn, walk, position, "SELECT count(%(event_type)s::smallint)")
-        return int(rows)
-
-    def _of_walk(
-        self, conn: Connection, walk: Walk, position: str | None, select: LiteralString
-    ) -> list[tuple[Any, ...]]:
-        condition = self.walk_condition(walk, goes_on=position is not None)
-        return fetch(
-            conn,
-            f"{select} FROM {self.walk_rows(walk)} WHERE {condition}",
-            self._binds(walk, position),
-        )
-
     def _binds(self, walk: Walk, position: str | None) -> dict[str, object]:
         # Every statement with the operator's text has a parameter, so that the server takes one
         # statement only.
@@ -280,16 +133,6 @@ class PostgresObjects(Dialect):
             "event_type": int(walk.selection.event_type),
             **self.position_binds(walk.cls, position),
         }
-
-    def write_keys(
-        self, conn: Connection, log: LogTable, selection: Selection, keys: Sequence[str]
-    ) -> None:
-        parameters = {
-            "event_type": int(selection.event_type),
-            "class_name": selection.class_name,
-            "keys": list(keys),
-        }
-        conn.exec_driver_sql(self.log_statement(log, "write_keys"), parameters)
 
 
 # --- the catalogue --------------------------------------------------------------------------------
@@ -334,7 +177,7 @@ def _scale(typmod: int) -> int:
     return (((typmod - _HEADER) & 0x7FF) ^ 0x400) - 0x400
 
 
-def _table(
+def table_of(
     schema: int,
     columns: list[Row[Any]],
     names: dict[int, str],
@@ -384,7 +227,9 @@ def _table(
 
 
 @lru_cache(maxsize=512)
-def _statement(schema: str | None, cls: ObjectClass, attributes: tuple[Attribute, ...]) -> str:
+def objects_statement(
+    schema: str | None, cls: ObjectClass, attributes: tuple[Attribute, ...]
+) -> str:
     arrays = ", ".join(f"%(k{i})s::text[]" for i in range(len(cls.key)))
     columns = ", ".join(f"k{i}" for i in range(len(cls.key)))
     values = ", ".join(

@@ -15,7 +15,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from eventlog.core.catalog import Column, Table
+from eventlog.core.ranges import Ranges
 from eventlog.core.values import ColumnType, Kind
+from eventlog.errors import DatabaseError
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import key_parts, qualified, quoted_unless
 
@@ -337,3 +339,27 @@ def session_settings(columns: Iterable[Column], fixed_text: Iterable[str] = ()) 
         ):
             settings |= TEXT_SETTINGS
     return dict(sorted(settings.items()))
+
+
+_SNAPSHOT: Final = re.compile(r"[0-9A-Fa-f-]{1,64}")
+
+
+def bounds(ranges: Ranges) -> dict[str, object]:
+    # As text, which the driver passes on unchanged; it would inspect each number of a list.
+    return {
+        "lo": f"{{{','.join(str(first) for first, _ in ranges)}}}",
+        "hi": f"{{{','.join(str(last) for _, last in ranges)}}}",
+    }
+
+
+def adopt(snapshot: str) -> str:
+    """Return the statement that adopts a snapshot, the first statement in a transaction of
+    isolation level ``_ISOLATION``.
+
+    Raises DatabaseError for a text that is not a name of a snapshot.
+    """
+    if _SNAPSHOT.fullmatch(snapshot) is None:
+        raise DatabaseError(
+            f"{snapshot!r} is not a name of a snapshot: give what pg_export_snapshot() returned"
+        )
+    return f"SET TRANSACTION SNAPSHOT '{snapshot}'"

@@ -797,3 +797,6 @@ def _not_captured(declared: Sequence[TableTriggers], facts: Facts) -> tuple[str,
         ),
         "rows that TRUNCATE removes and a repeatable read snapshot does not see",
     )
+
+
+TRIGGERS: Final = PostgresTriggers()

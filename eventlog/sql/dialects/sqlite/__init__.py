@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from eventlog.core.ranges import Ranges
 from eventlog.core.values import ColumnType
-from eventlog.errors import DatabaseError
-from eventlog.model import LogRow
 from eventlog.sql.dialects.sqlite import text
+from eventlog.sql.dialects.sqlite.database import SQLiteDatabase
 from eventlog.sql.dialects.sqlite.objects import SQLiteObjects
 from eventlog.sql.dialects.sqlite.session import ANSWERS, SQLiteSessions, has_log
 from eventlog.sql.dialects.sqlite.text import UTC_NOW, instant, strftime
-from eventlog.sql.dialects.sqlite.triggers import SQLiteTriggers, broken_triggers
+from eventlog.sql.dialects.sqlite.triggers import TRIGGERS, broken_triggers
 from eventlog.sql.dialects.stepwise import LOG_SQL, trigger_answers
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
 from eventlog.sql.windows import Window
-
-_REMEMBERS_NUMBERS: Final = """
-    SELECT count(*)
-    FROM main.sqlite_schema
-    WHERE type = 'table' AND name = ? AND upper(sql) LIKE '%AUTOINCREMENT%'"""
-_LAST_NUMBER: Final = "SELECT max(seq) FROM main.sqlite_sequence WHERE name = ?"
 
 
 class SQLite(SQLiteSessions, SQLiteObjects):
@@ -45,10 +37,9 @@ class SQLite(SQLiteSessions, SQLiteObjects):
         }
     )
     max_identifier = text.MAX_IDENTIFIER
-    triggers = SQLiteTriggers()
     answers: ClassVar = {
         **ANSWERS,
-        **trigger_answers(triggers, has_log),
+        **trigger_answers(TRIGGERS, has_log),
         "broken_triggers": broken_triggers,
     }
     column_types: ClassVar = {
@@ -64,6 +55,9 @@ class SQLite(SQLiteSessions, SQLiteObjects):
     local_now = strftime("'now', 'localtime'")
     utc_now = f"({UTC_NOW})"
     value_text = staticmethod(text.value_text)
+
+    def open(self, connection: Connection) -> SQLiteDatabase:
+        return SQLiteDatabase(connection, self)
 
     def log_field(self, field: str, column: str, column_type: ColumnType | None) -> str:
         if field == "record_id":
@@ -92,32 +86,6 @@ class SQLite(SQLiteSessions, SQLiteObjects):
             else {**bounds, "gaps": json.dumps(list(map(list, window.gaps[:-1])))}
         )
 
-    def read_rows(self, conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
-        parameters = {"ranges": json.dumps(list(map(list, ranges)))}
-        return self.log_rows(conn, self.log_statement(log, "read_rows"), parameters)
-
-    def read_columns(
-        self, conn: Connection, log: LogTable, ranges: Ranges, fields: Sequence[str]
-    ) -> list[tuple[Any, ...]]:
-        parameters = {"ranges": json.dumps(list(map(list, ranges)))}
-        return self.fetch(
-            conn,
-            self.log_statement(log, "read_rows", fields=self.log_fields(log, fields)),
-            parameters,
-        )
-
-    def open_writers(self, conn: Connection, log: LogTable) -> frozenset[str]:
-        # One transaction writes at a time, and draws no record_id below the visible ones.
-        return frozenset()
-
-    def are_open(self, conn: Connection, writers: frozenset[str]) -> bool:
-        return not writers
-
-    def next_record_id(self, conn: Connection, log: LogTable) -> int | None:
-        if not conn.exec_driver_sql(_REMEMBERS_NUMBERS, (log.name,)).scalar():
-            return None
-        return int(conn.exec_driver_sql(_LAST_NUMBER, (log.name,)).scalar() or 0) + 1
-
     def part_field(self, log: LogTable, field: str) -> str:
         return (
             strftime(self.quote(log.column(field)))
@@ -138,38 +106,6 @@ class SQLite(SQLiteSessions, SQLiteObjects):
 
     def drop_after_companions(self, log: LogTable) -> list[str]:
         return [f"DROP TABLE {self.quote(log.flight_sequence)}"]
-
-    def next_flight(self, conn: Connection, log: LogTable) -> int:
-        table = self.quote(log.flight_sequence)
-        number = conn.exec_driver_sql(
-            f"INSERT INTO {table} DEFAULT VALUES RETURNING flight_no"  # noqa: S608
-        ).scalar_one()
-        conn.exec_driver_sql(f"DELETE FROM {table}")  # noqa: S608 - quoted identifiers
-        return int(number)
-
-    def draw_flights(self, conn: Connection, log: LogTable, number: int) -> int:
-        last = self.next_flight(conn, log) + number - 1
-        conn.exec_driver_sql(
-            "UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (last, log.flight_sequence)
-        )
-        return last
-
-    # Sessions cannot share a snapshot, and need none here: SQLite takes one writer at a time, so
-    # record_ids are given in the order of commits, and no later row gets a record_id at or below
-    # the highest one seen. Nobody marks rows while a job holds the log, so its parts, which end at
-    # that row, hold the same rows N for every reader.
-
-    def export_snapshot(self, conn: Connection) -> str:
-        # The version of the schema.
-        return "sqlite-schema-" + str(
-            conn.exec_driver_sql("PRAGMA main.schema_version").scalar_one()
-        )
-
-    def join_snapshot(self, conn: Connection, snapshot: str) -> None:
-        if self.export_snapshot(conn) != snapshot:
-            raise DatabaseError(
-                "the tables have changed since the job began: run the command again"
-            )
 
 
 DIALECT: Final = SQLite()

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
@@ -28,10 +28,8 @@ from sqlalchemy import Connection, Row
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.catalog import (
-    Catalog,
     ChildTable,
     Column,
-    Database,
     ForeignKey,
     ObjectClass,
     Table,
@@ -41,11 +39,8 @@ from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
 from eventlog.errors import BadValue
 from eventlog.sql.dialects.sqlite.text import key_text, value_text
 from eventlog.sql.dialects.stepwise import StepwiseDialect
-from eventlog.sql.statements import by_relation, fetch, field, quote_identifier, statements
+from eventlog.sql.statements import fetch, field, quote_identifier
 from eventlog.sql.windows import Walk
-
-_KEYS: Final = 1000
-"""The number of keys that one statement asks for."""
 
 
 class SQLiteObjects(StepwiseDialect):
@@ -56,45 +51,7 @@ class SQLiteObjects(StepwiseDialect):
     walked by the canonical text.
     """
 
-    # The catalogue
-
-    def reflect(self, conn: Connection, schema: str | None) -> Database:
-        by_table = {
-            name: by_relation(conn.exec_driver_sql(statement).all())
-            for name, statement in statements(__package__, "reflect.sql").items()
-        }
-        keys = {
-            name: tuple(row.name for row in sorted(columns, key=lambda row: row.pk) if row.pk)
-            for name, columns in by_table["columns"].items()
-        }
-        tables = tuple(
-            _table(
-                name, columns, keys, by_table["unique_keys"][name], by_table["foreign_keys"][name]
-            )
-            for name, columns in by_table["columns"].items()
-        )
-        return Database(dialect=self.name, schema=None, tables=tables)
-
-    def fingerprint(self, conn: Connection, catalog: Catalog) -> str:
-        # A number that rises with every change of the schema.
-        return str(conn.exec_driver_sql("PRAGMA main.schema_version").scalar_one())
-
     # Objects by their keys, and keys behind a position
-
-    def read_values(
-        self,
-        conn: Connection,
-        schema: str | None,
-        cls: ObjectClass,
-        child: ChildTable | None,
-        columns: tuple[Column, ...],
-        keys: Sequence[tuple[Any, ...]],
-    ) -> Iterator[tuple[int, Sequence[Any]]]:
-        for first in range(0, len(keys), _KEYS):
-            chunk = keys[first : first + _KEYS]
-            binds = tuple(value for key in chunk for value in key)
-            for n, *values in _fetch_objects(conn, cls, child, columns, len(chunk), binds):
-                yield first + n, values
 
     def key_column_reader(self, column: Column) -> Callable[[str], object]:
         match column.type.kind:
@@ -107,23 +64,6 @@ class SQLiteObjects(StepwiseDialect):
                 return lambda text: int(boolean(text) in ("1", "true"))
             case _:
                 return str
-
-    def keys_behind(
-        self, conn: Connection, walk: Walk, position: str | None, limit: int
-    ) -> list[str]:
-        refs = self.walk_key(walk)
-        distinct, order = ("DISTINCT ", "1") if walk.cls.is_view else ("", ", ".join(refs))
-        statement = (
-            f"SELECT {distinct}{key_text(walk.cls.key, refs)} FROM {self.walk_rows(walk)}"  # noqa: S608 - quoted
-            f" WHERE {self.walk_condition(walk, goes_on=position is not None)}"
-            f" ORDER BY {order} LIMIT :limit"
-        )
-        return [
-            key
-            for (key,) in fetch(
-                conn, statement, {**self.position_binds(walk.cls, position), "limit": limit}
-            )
-        ]
 
     def behind(self, walk: Walk) -> str:
         return (
@@ -230,7 +170,7 @@ _STORED: Final = (0, 3)
 """The values of ``hidden`` for ordinary columns and for stored generated columns."""
 
 
-def _table(
+def table_of(
     name: str,
     columns: list[Row[Any]],
     keys: Mapping[str, tuple[str, ...]],
@@ -286,7 +226,7 @@ def lacks_collation(error: DBAPIError) -> bool:
     return "no such collation sequence" in str(error.orig)
 
 
-def _fetch_objects(
+def fetch_objects(
     conn: Connection,
     cls: ObjectClass,
     child: ChildTable | None,

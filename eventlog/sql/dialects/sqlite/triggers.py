@@ -393,3 +393,6 @@ _rendered: Final = template_renderer(
     filters={"identifier": quote_identifier, "literal": literal},
     globals={"is_changed": is_changed, "value_text": value_text, "field": field, "both": _both},
 )
+
+
+TRIGGERS: Final = SQLiteTriggers()

@@ -214,7 +214,7 @@ def _create_epoch(log: LogTable, dialect: Dialect) -> None:
     if not context.is_offline_mode():
         # The identity of this copy on a server is left out: nobody has published the log under an
         # epoch yet. A file is copied more easily, and its copy is put in its place.
-        told = dialect.server_parts(op.get_bind(), log)
+        told = dialect.open(op.get_bind()).log(log).server_parts()
         parts = {part: text for part, text in told.items() if part in ("timeline", "file")}
         server = sa.literal(json.dumps(parts) if parts else None, sa.Text())
     # If DDL is not transactional, a migration that broke off is run again and finds the line.

@@ -1,18 +1,19 @@
-"""The one fake of a dialect: a log of rows in memory, and objects in memory in place of tables."""
+"""The one fake of a log: its rows in memory, and objects in memory in place of tables."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
-
-from sqlalchemy import Connection
 
 from eventlog.core.catalog import Attribute, ObjectClass
 from eventlog.core.ranges import Ranges
 from eventlog.model import LogRow
 from eventlog.sql.dialect import CurrentRow, RowChunks
-from eventlog.sql.dialects.sqlite import SQLite
+from eventlog.sql.dialects.sqlite import DIALECT
+from eventlog.sql.dialects.sqlite.database import SQLiteDatabase
+from eventlog.sql.dialects.sqlite.log import SQLiteLog
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import Window
 
@@ -26,20 +27,33 @@ def nothing(
     return {}
 
 
-class FakeDialect(SQLite):
-    """A dialect that asks no database for what the publisher reads.
+@dataclass(frozen=True)
+class FakeDatabase(SQLiteDatabase):
+    """A session of SQLite whose current rows are those of ``read_back``."""
 
-    ``waiting`` gives the rows N in record_id order, ``read_back`` the current rows; ``reads`` are
-    the windows so far.
+    read_back: ReadBack = nothing
+
+    def query_back(
+        self,
+        schema: str | None,
+        cls: ObjectClass,
+        keys: Sequence[str],
+        attributes: Sequence[Attribute],
+    ) -> dict[str, CurrentRow]:
+        return self.read_back(cls, keys, attributes)
+
+
+@dataclass(frozen=True)
+class FakeLog(SQLiteLog):
+    """A log that asks no database for its rows.
+
+    ``waiting`` gives the rows N in record_id order; ``reads`` are the windows so far.
     """
 
-    def __init__(
-        self, waiting: Callable[[], Iterable[LogRow]], read_back: ReadBack = nothing
-    ) -> None:
-        self.waiting, self.read_back = waiting, read_back
-        self.reads: list[Window] = []
+    waiting: Callable[[], Iterable[LogRow]] = list
+    reads: list[Window] = field(default_factory=list)
 
-    def read_window(self, conn: Connection, log: LogTable, window: Window) -> list[LogRow]:
+    def read_window(self, window: Window) -> list[LogRow]:
         self.reads.append(window)
         rows = [
             row
@@ -53,16 +67,12 @@ class FakeDialect(SQLite):
         ]
         return rows[: window.limit]
 
-    def read_columns(
-        self, conn: Connection, log: LogTable, ranges: Ranges, fields: Sequence[str]
-    ) -> list[tuple[Any, ...]]:
+    def read_columns(self, ranges: Ranges, fields: Sequence[str]) -> list[tuple[Any, ...]]:
         ids = {record_id for first, last in ranges for record_id in range(first, last + 1)}
         pick = itemgetter(*map(LogRow._fields.index, fields))
         return [pick(row) for row in self.waiting() if row.record_id in ids]
 
-    def window_chunks(
-        self, conn: Connection, log: LogTable, window: Window, fields: Sequence[str], size: int
-    ) -> RowChunks:
+    def window_chunks(self, window: Window, fields: Sequence[str], size: int) -> RowChunks:
         pick = itemgetter(*map(LogRow._fields.index, fields))
 
         def bounded(row: LogRow) -> tuple[Any, ...]:
@@ -73,19 +83,16 @@ class FakeDialect(SQLite):
                 return (*pick(row), None)
             return (*pick(row._replace(old_value=None, new_value=None)), values)
 
-        return in_chunks(list(map(bounded, self.read_window(conn, log, window))), size)
+        return in_chunks(list(map(bounded, self.read_window(window))), size)
 
-    def query_back(
-        self,
-        conn: Connection,
-        schema: str | None,
-        cls: ObjectClass,
-        keys: Sequence[str],
-        attributes: Sequence[Attribute],
-    ) -> dict[str, CurrentRow]:
-        return self.read_back(cls, keys, attributes)
+
+def fake_log(
+    table: LogTable, waiting: Callable[[], Iterable[LogRow]], read_back: ReadBack = nothing
+) -> FakeLog:
+    """A log without a connection."""
+    return FakeLog(FakeDatabase(None, DIALECT, read_back), table, waiting)  # type: ignore[arg-type]
 
 
 def in_chunks(rows: Sequence[tuple[Any, ...]], size: int) -> RowChunks:
-    """Rows as ``Dialect.window_chunks`` gives them: the last list has fewer."""
+    """Rows as ``OpenLog.window_chunks`` gives them: the last list has fewer."""
     yield from (list(rows[start : start + size]) for start in range(0, len(rows) + 1, size))

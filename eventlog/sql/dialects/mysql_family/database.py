@@ -1,0 +1,109 @@
+"""A session of MySQL or MariaDB: the statements of a database that is open."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from eventlog.core.catalog import (
+    Catalog,
+    ChildTable,
+    Column,
+    Database,
+    ObjectClass,
+)
+from eventlog.sql.dialects.mysql_family.objects import table_of, values_statement
+from eventlog.sql.dialects.mysql_family.session import (
+    begin_snapshot,
+    sees_triggers,
+)
+from eventlog.sql.dialects.mysql_family.text import (
+    USER,
+    bindable,
+)
+from eventlog.sql.dialects.stepwise import KeyedDatabase
+from eventlog.sql.statements import by_relation, fetch, statements
+
+if TYPE_CHECKING:
+    from eventlog.sql.dialects.mysql_family import Family
+
+_SQL: Final = statements(__package__, "reflect.sql")
+
+
+class MySQLFamilyDatabase(KeyedDatabase):
+    """A session of MySQL or MariaDB."""
+
+    dialect: Family
+
+    @abstractmethod
+    def writes_read_only(self) -> bool:
+        """Return True if the user of a session may write although the server is read_only."""
+
+    def begin_reading(self, seconds: int) -> None:
+        self.connection.exec_driver_sql(self.dialect.reading_limit.format(seconds=int(seconds)))
+        begin_snapshot(self.connection)
+
+    def read_only(self) -> str | None:
+        ((is_read_only, is_tx_read_only),) = fetch(
+            self.connection, f"SELECT @@GLOBAL.read_only, {self.dialect.transaction_read_only}", {}
+        )
+        if is_tx_read_only:
+            name = self.dialect.transaction_read_only.rpartition(".")[2]
+            return f"{name} is on for its sessions"
+        if is_read_only and not self.writes_read_only():
+            return "the server is read_only, as a replica is"
+        return None
+
+    def current_user(self) -> str:
+        return str(fetch(self.connection, f"SELECT {USER}", {})[0][0])
+
+    def session_id(self) -> str:
+        return str(fetch(self.connection, "SELECT CONNECTION_ID()", {})[0][0])
+
+    def reflect(self, schema: str | None) -> Database:
+        by_table = {
+            name: by_relation(self.connection.exec_driver_sql(bindable(_SQL[name])).all())
+            for name in ("columns", "unique_keys", "foreign_keys")
+        }
+        tables = [
+            table_of(name, columns, by_table["unique_keys"][name], by_table["foreign_keys"][name])
+            for name, columns in by_table["columns"].items()
+        ]
+        return Database(dialect=self.dialect.name, schema=None, tables=tuple(tables))
+
+    def fingerprint(self, catalog: Catalog) -> str:
+        return str(fetch(self.connection, bindable(_SQL["fingerprint"]), {})[0][0])
+
+    def keyed_rows(
+        self,
+        schema: str | None,
+        cls: ObjectClass,
+        child: ChildTable | None,
+        columns: tuple[Column, ...],
+        size: int,
+        binds: Mapping[str, Any],
+    ) -> Iterable[Sequence[Any]]:
+        return fetch(self.connection, values_statement(cls, child, columns, size), binds)
+
+    # The server commits every DDL statement by itself: a migration that broke off is run again from
+    # its beginning.
+
+    def guarded(self, statement: str) -> str:
+        made = re.sub(r"\A(\s*CREATE TABLE) (?!IF NOT EXISTS)", r"\1 IF NOT EXISTS ", statement)
+        return re.sub(r"\A(\s*DROP TABLE) (?!IF EXISTS)", r"\1 IF EXISTS ", made)
+
+    def sees_triggers(self, schema: str) -> bool:
+        return sees_triggers(self.connection, schema)
+
+    def export_snapshot(self) -> str:
+        self.join_snapshot("")
+        return str(
+            fetch(self.connection, f"SELECT CONCAT('{self.dialect.name}-', UTC_TIMESTAMP(6))", {})[
+                0
+            ][0]
+        )
+
+    def join_snapshot(self, snapshot: str) -> None:
+        begin_snapshot(self.connection)  # its moment is not before the snapshot's

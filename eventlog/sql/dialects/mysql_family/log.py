@@ -1,0 +1,179 @@
+"""A log on MySQL or MariaDB: the statements of a log that is open, and its lock."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
+
+import sqlalchemy as sa
+
+from eventlog.core.ranges import Ranges
+from eventlog.model import LogRow
+from eventlog.sql.database import LockHolder
+from eventlog.sql.dialects.mysql_family import text
+from eventlog.sql.dialects.mysql_family.session import (
+    RIGHTS,
+)
+from eventlog.sql.dialects.stepwise import StepwiseLog
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.rights import Part, Right
+from eventlog.sql.statements import fetch
+from eventlog.sql.windows import Selection, Walk
+
+if TYPE_CHECKING:
+    from eventlog.sql.dialects.mysql_family import Family
+    from eventlog.sql.dialects.mysql_family.database import MySQLFamilyDatabase
+
+_RANGES: Final = 500
+"""The number of ranges of record_ids in one statement."""
+_KEYS: Final = 500
+"""The number of rows in one INSERT of a resync."""
+_LOCK: Final = "CONCAT('eventlog ', LEFT(SHA2(CONCAT(DATABASE(), '.', %(log)s), 256), 40))"
+
+
+class MySQLFamilyLog(StepwiseLog):
+    """A log on MySQL or MariaDB."""
+
+    db: MySQLFamilyDatabase
+    dialect: Family
+
+    def identity(self) -> str:
+        # The comment of the source of delivery numbers, drawn when it was created: a replica that
+        # takes over has the same one.
+        statement = (
+            "SELECT DATABASE(), table_comment FROM information_schema.tables"
+            " WHERE table_schema = DATABASE() AND BINARY table_name = BINARY %(name)s"
+        )
+        rows = fetch(self.connection, statement, {"name": self.table.flight_sequence})
+        return "/".join(
+            [self.dialect.name, *(str(part) for row in rows for part in row), self.table.name]
+        )
+
+    def try_lock(self) -> bool:
+        # A lock that is taken twice would have to be released twice.
+        return self.holds_lock() or bool(self._ask_lock("GET_LOCK({name}, 0)"))
+
+    def holds_lock(self) -> bool:
+        return bool(self._ask_lock("IS_USED_LOCK({name}) = CONNECTION_ID()"))
+
+    def is_locked(self) -> bool:
+        return self._ask_lock("IS_USED_LOCK({name})") is not None
+
+    def lock_holder(self) -> LockHolder | None:
+        session = self._ask_lock("IS_USED_LOCK({name})")
+        if session is None:
+            return None
+        # Without the right PROCESS the sessions of other users are not seen.
+        seen = "SELECT user, host FROM information_schema.processlist WHERE id = %s"
+        user, address = self.connection.exec_driver_sql(seen, (session,)).first() or ("", "")
+        return LockHolder(int(session), str(user), "", str(address))
+
+    def unlock(self) -> None:
+        self._ask_lock("RELEASE_LOCK({name})")
+
+    def lacking(self, needed: Iterable[tuple[Part, Right]]) -> list[str]:
+        needed = list(needed)
+        missing = RIGHTS.lacking(
+            self.connection,
+            self.table,
+            [one for one in needed if one[0] is not Part.NUMBERS],
+            self.dialect,
+        )
+        if any(part is Part.NUMBERS for part, _ in needed):
+            missing += self.lacking_to_draw()
+        return missing
+
+    @abstractmethod
+    def lacking_to_draw(self) -> list[str]:
+        """Return the rights that this session lacks to draw the numbers of deliveries, in words."""
+
+    def rights_by_trying(self, needed: Iterable[tuple[Part, Right]]) -> list[str]:
+        """Return which rights on tables of a log this session lacks, in words."""
+        return RIGHTS.lacking(self.connection, self.table, needed, self.dialect)
+
+    def keys_behind(self, walk: Walk, position: str | None, limit: int) -> list[str]:
+        refs = self.dialect.walk_key(walk)
+        distinct, order = ("DISTINCT ", "1") if walk.cls.is_view else ("", ", ".join(refs))
+        statement = (
+            f"SELECT {distinct}{self.dialect.walked(walk, refs)}"  # noqa: S608 - quoted names
+            f" FROM {self.dialect.walk_rows(walk)}"
+            f" WHERE {self.dialect.walk_condition(walk, goes_on=position is not None)}"
+            f" ORDER BY {order} LIMIT %(limit)s"
+        )
+        binds = {**self.dialect.position_binds(walk.cls, position), "limit": limit}
+        return [str(key) for (key,) in fetch(self.connection, statement, binds)]
+
+    # The text of a few statements contains the ranges of record_ids, of which there may be
+    # thousands, since there are no array binds.
+
+    def read_rows(self, ranges: Ranges) -> list[LogRow]:
+        rows: list[LogRow] = []
+        for condition in _conditions(self.table, ranges):
+            rows += self.log_rows(
+                self.dialect.log_statement(self.table, "read_rows", ranges=condition), {}
+            )
+        return sorted(rows, key=itemgetter(0))
+
+    def read_columns(self, ranges: Ranges, fields: Sequence[str]) -> list[tuple[Any, ...]]:
+        rows: list[tuple[Any, ...]] = []
+        for condition in _conditions(self.table, ranges):
+            statement = self.dialect.log_statement(
+                self.table,
+                "read_rows",
+                fields=self.dialect.log_fields(self.table, fields),
+                ranges=condition,
+            )
+            rows += self.db.fetch(statement, {})
+        return sorted(rows, key=itemgetter(0))
+
+    def mark(self, letter: str, ranges: Ranges) -> int:
+        return self._change("mark", ranges, {"letter": letter})
+
+    def delete(self, ranges: Ranges) -> int:
+        return self._change("delete", ranges, {})
+
+    def _change(
+        self,
+        name: str,
+        ranges: Ranges,
+        binds: Mapping[str, object],
+    ) -> int:
+        changed = 0
+        for condition in _conditions(self.table, ranges):
+            done = self.connection.exec_driver_sql(
+                self.dialect.log_statement(self.table, name, ranges=condition), dict(binds)
+            )
+            changed += int(done.rowcount)
+        return changed
+
+    def write_keys(self, selection: Selection, keys: Sequence[str]) -> None:
+        head, _, row = self.dialect.log_statement(self.table, "write_key").partition("\nVALUES ")
+        for start in range(0, len(keys), _KEYS):
+            chunk = keys[start : start + _KEYS]
+            rows = ", ".join(row.replace("%(table_key)s", f"%(key{n})s") for n in range(len(chunk)))
+            binds = {f"key{n}": key for n, key in enumerate(chunk)}
+            named = {"event_type": int(selection.event_type), "class_name": selection.class_name}
+            self.connection.exec_driver_sql(f"{head}\nVALUES {rows}", {**named, **binds})
+
+    def half_made(self) -> bool:
+        # A table of eventlog's columns that nobody has written to since.
+        columns = {
+            column["name"] for column in sa.inspect(self.connection).get_columns(self.table.name)
+        }
+        return columns == set(LogRow._fields)
+
+    def _ask_lock(self, question: str) -> Any:
+        return fetch(
+            self.connection, f"SELECT {question.format(name=_LOCK)}", {"log": self.table.name}
+        )[0][0]
+
+
+def _conditions(log: LogTable, ranges: Ranges) -> list[str]:
+    """Return SQL conditions for the rows of these record_ids, each for a part of the ranges."""
+    record_id = text.bindable(text.quote_identifier(log.column("record_id")))
+    single = [f"{record_id} BETWEEN {first:d} AND {last:d}" for first, last in ranges]
+    return [
+        " OR ".join(single[start : start + _RANGES]) for start in range(0, len(single), _RANGES)
+    ]

@@ -1,0 +1,192 @@
+"""A session of Oracle: the statements of a database that is open."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import Connection
+
+from eventlog.core.catalog import (
+    Catalog,
+    ChildTable,
+    Column,
+    Database,
+    ObjectClass,
+)
+from eventlog.errors import DatabaseError
+from eventlog.sql.database import Answer
+from eventlog.sql.dialects.oracle import script
+from eventlog.sql.dialects.oracle.log import INSTALLED_SQL, OracleLog
+from eventlog.sql.dialects.oracle.objects import (
+    SQL,
+    database,
+    fingerprint_statement,
+    values_statement,
+)
+from eventlog.sql.dialects.oracle.session import (
+    chunks,
+    current_user,
+    fetch,
+    own_types,
+)
+from eventlog.sql.dialects.oracle.text import (
+    scn,
+    spelled,
+)
+from eventlog.sql.dialects.oracle.triggers import shows_triggers
+from eventlog.sql.dialects.stepwise import KeyedDatabase
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.statements import missing_schema, run_as_it_stands
+
+if TYPE_CHECKING:
+    from eventlog.sql.dialects.oracle import Oracle
+
+_QUESTIONS: Final = ("columns", "keys", "unique_indexes", "foreign_keys")
+_CALL_TIMEOUT: Final = 600
+"""The seconds that a publisher waits for the answer to one call; without a limit a lost answer
+would block it for ever.
+"""
+
+
+class OracleDatabase(KeyedDatabase):
+    """A session of Oracle."""
+
+    dialect: Oracle
+
+    def log(self, table: LogTable) -> OracleLog:
+        return OracleLog(self, table)
+
+    def begin_publishing(self) -> None:
+        # A call that takes longer ends with a temporary error.
+        driver: Any = self.connection.connection.driver_connection
+        driver.call_timeout = _CALL_TIMEOUT * 1000
+        driver.action = "publish"
+
+    def begin_reading(self, seconds: int) -> None:
+        driver: Any = self.connection.connection.driver_connection
+        driver.call_timeout = seconds * 1000
+        driver.action = "read"
+        self.connection.exec_driver_sql("SET TRANSACTION READ ONLY")
+
+    def fetch(self, statement: str, parameters: Mapping[str, object]) -> list[tuple[Any, ...]]:
+        return fetch(self.connection, statement, parameters)
+
+    def fetch_chunks(
+        self, statement: str, parameters: Mapping[str, object], size: int
+    ) -> Generator[list[tuple[Any, ...]], None, None]:
+        with own_types(self.connection):
+            yield from super().fetch_chunks(statement, parameters, size)
+
+    def current_user(self) -> str:
+        return current_user(self.connection)
+
+    def session_id(self) -> str:
+        # Number and audit number: no other session has both at the same time.
+        statement = (
+            "SELECT SYS_CONTEXT('USERENV', 'SID'), SYS_CONTEXT('USERENV', 'SESSIONID') FROM DUAL"
+        )
+        return "-".join(map(str, fetch(self.connection, statement)[0]))
+
+    def reflect(self, schema: str | None) -> Database:
+        name = None if schema is None else spelled(schema)
+        schemas = fetch(self.connection, SQL["schema"], {"owner": name})
+        if not schemas:
+            raise missing_schema(name)
+        owner = str(schemas[0][0])
+        return database(
+            owner,
+            **{which: fetch(self.connection, SQL[which], {"owner": owner}) for which in _QUESTIONS},
+        )
+
+    def fingerprint(self, catalog: Catalog) -> str:
+        # Hashes of the data dictionary.
+        return "/".join(
+            str(digest)
+            for tables in chunks(sorted(catalog.table_names))
+            for (digest,) in fetch(
+                self.connection,
+                fingerprint_statement(len(tables)),
+                {"owner": catalog.schema, **{f"t{n}": name for n, name in enumerate(tables)}},
+            )
+        )
+
+    def keyed_rows(
+        self,
+        schema: str | None,
+        cls: ObjectClass,
+        child: ChildTable | None,
+        columns: tuple[Column, ...],
+        size: int,
+        binds: Mapping[str, Any],
+    ) -> Iterable[Sequence[Any]]:
+        return fetch(self.connection, values_statement(schema, cls, child, columns, size), binds)
+
+    def fetch_answer(
+        self,
+        statement: str,
+        names: Mapping[str, str],
+        binds: Mapping[str, object],
+    ) -> Answer:
+        return fetch(self.connection, statement.format(**names), binds)
+
+    def guarded(self, statement: str) -> str:
+        return script.guarded(statement)
+
+    def run(self, statement: str) -> None:
+        # Oracle commits the statement, and reports success for an object that does not compile.
+        compiled = script.made_by(statement)
+        if compiled is None:
+            run_as_it_stands(self.connection, statement)
+            return
+        type_, schema, name = compiled
+        binds = {"owner": schema, "name": name}
+        is_new = type_ == "TRIGGER" and not fetch(self.connection, INSTALLED_SQL["trigger"], binds)
+        # An existing trigger goes on firing, since changes would be lost otherwise.
+        run_as_it_stands(self.connection, script.disabled(statement) if is_new else statement)
+        _check_compiled(self.connection, *compiled)
+        if is_new:
+            run_as_it_stands(self.connection, script.enabled(schema, name))
+
+    def sees_triggers(self, schema: str) -> bool:
+        return shows_triggers(self.connection, schema)
+
+    def export_snapshot(self) -> str:
+        # Needs EXECUTE on DBMS_FLASHBACK.
+        return str(
+            fetch(
+                self.connection,
+                "SELECT TO_CHAR(SYS.DBMS_FLASHBACK.GET_SYSTEM_CHANGE_NUMBER) FROM DUAL",
+            )[0][0]
+        )
+
+    def join_snapshot(self, snapshot: str) -> None:
+        # This must come before the transaction begins.
+        self.connection.exec_driver_sql(
+            "BEGIN\n    SYS.DBMS_FLASHBACK.ENABLE_AT_SYSTEM_CHANGE_NUMBER(:scn);\nEND;",
+            {"scn": int(scn(snapshot))},
+        )
+
+
+def _check_compiled(conn: Connection, type_: str, schema: str | None, name: str) -> None:
+    """Raise DatabaseError if a trigger or function does not compile.
+
+    Such a trigger is dropped, since it would fail the application's statements.
+    """
+    binds = {"owner": schema, "name": name, "object_type": type_}
+    errors = fetch(conn, INSTALLED_SQL["errors"], binds)
+    if not errors:
+        return
+    line, position, problem = errors[0]
+    what = f"{type_.lower()} {name if schema is None else f'{schema}.{name}'}"
+    consequence = "grant its schema the rights on what it names, and run it again"
+    if type_ == "TRIGGER":
+        run_as_it_stands(conn, script.drop_trigger(schema, name))
+        consequence = (
+            "it was dropped, since the application's statements would fail by it, and nothing of "
+            "its is captured: grant its schema the rights that `eventlog triggers plan` names"
+        )
+    raise DatabaseError(
+        f"{what} does not compile: line {line}, column {position}: "
+        f"{' '.join(str(problem).split())}; {consequence}"
+    )

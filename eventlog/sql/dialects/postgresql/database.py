@@ -1,0 +1,263 @@
+"""A session of PostgreSQL: the statements of a database that is open."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from eventlog.core.catalog import (
+    Attribute,
+    Catalog,
+    Database,
+    ObjectClass,
+)
+from eventlog.errors import DatabaseError
+from eventlog.sql.dialect import (
+    CurrentRow,
+    child_of,
+)
+from eventlog.sql.dialects.postgresql.log import PostgresLog
+from eventlog.sql.dialects.postgresql.objects import objects_statement, table_of
+from eventlog.sql.dialects.postgresql.text import (
+    adopt,
+)
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.open_database import OpenDatabase
+from eventlog.sql.statements import (
+    by_relation,
+    fetch,
+    missing_schema,
+    statements,
+    without_collector,
+)
+
+if TYPE_CHECKING:
+    from eventlog.sql.dialects.postgresql import PostgreSQL
+
+_CLOSE: Final = "CLOSE eventlog_rows"
+_TIMEOUTS: Final = "idle_in_transaction_session_timeout", "transaction_timeout", "statement_timeout"
+_SQL: Final = statements(__package__, "reflect.sql")
+_QUESTIONS: Final = ("columns", "unique_keys", "foreign_keys", "partitions")
+_DURABLE: Final = """
+    SELECT set_config('synchronous_commit', 'on', false)
+    WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')"""
+_FLUSHED: Final = """
+    SELECT pg_catalog.pg_logical_emit_message(true, 'eventlog', CAST('' AS text))
+    WHERE pg_catalog.pg_current_wal_flush_lsn() < pg_catalog.pg_current_wal_insert_lsn()"""
+# The plans that a window would use otherwise: they read all of its rows and sort them, and the
+# limit takes the first ones.
+OTHER_PLANS: Final = ("enable_seqscan", "enable_bitmapscan", "enable_sort")
+_BY_INDEX: Final = "eventlog_by_index"
+"""A key of ``Connection.info``: the transaction or savepoint in which the plans were switched off,
+and the earlier settings.
+"""
+
+
+class PostgresDatabase(OpenDatabase):
+    """A session of PostgreSQL."""
+
+    dialect: PostgreSQL
+
+    def log(self, table: LogTable) -> PostgresLog:
+        return PostgresLog(self, table)
+
+    def begin_reading(self, seconds: int) -> None:
+        self.connection.exec_driver_sql(
+            "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+        )
+        self.connection.exec_driver_sql(f"SET LOCAL statement_timeout = '{int(seconds)}s'")
+
+    def choose_plans(self) -> None:
+        """Allow only plans that use an index, if there is one, to the end of the transaction or to
+        ``usual_plans``.
+
+        The settings are sent once in a transaction, since each time costs a round trip.
+        """
+        if _is_said(self.connection):
+            return
+        read = ", ".join(f"current_setting('{name}')" for name in OTHER_PLANS)
+        row = self.connection.exec_driver_sql(
+            f"SELECT {read}, {_written()}", dict.fromkeys(OTHER_PLANS, "off")
+        ).one()
+        self.connection.info[_BY_INDEX] = (
+            self.connection.get_nested_transaction() or self.connection.get_transaction(),
+            row[: len(OTHER_PLANS)],
+        )
+
+    def session_id(self) -> str:
+        return str(self.connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one())
+
+    def current_user(self) -> str:
+        return str(self.connection.exec_driver_sql("SELECT session_user").scalar_one())
+
+    def read_only(self) -> str | None:
+        settings = (
+            "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only') = 'on'"
+        )
+        is_standby, is_read_only = self.connection.exec_driver_sql(settings).one()
+        if is_standby:
+            return "the server is a standby, which takes no writes"
+        return (
+            "default_transaction_read_only is on for this session, so that it writes nothing"
+            if is_read_only
+            else None
+        )
+
+    def begin_publishing(self) -> None:
+        # Other sessions may commit without waiting for the disk. A commit here makes all earlier
+        # ones durable, so that no event is sent whose transaction a crash takes back
+        # (spec/event-log.md 12). remote_apply waits for still more.
+        self.connection.exec_driver_sql(_DURABLE)
+        # Each statement has its own snapshot, whatever the role's default is. A snapshot taken
+        # after transactions have ended shows their rows (spec/event-log.md 13.1).
+        self.connection.exec_driver_sql(
+            "SELECT set_config('default_transaction_isolation', 'read committed', false)"
+        )
+
+    def make_durable(self) -> None:
+        # A transaction that has written the WAL waits at its commit for all of the WAL before. Most
+        # of the time nothing is written here, since who commits has waited for the disk.
+        try:
+            with self.connection.begin_nested():
+                self.connection.exec_driver_sql(_FLUSHED)
+        except DBAPIError as error:  # a server that only speaks PostgreSQL's protocol
+            if error.connection_invalidated:
+                raise
+
+    def reflect(self, schema: str | None) -> Database:
+        row = self.connection.execute(sa.text(_SQL["schema"]), {"schema": schema}).first()
+        if row is None:
+            raise missing_schema(schema)
+        oid, name = row
+        rows = {
+            which: self.connection.execute(sa.text(_SQL[which]), {"schema": oid}).all()
+            for which in _QUESTIONS
+        }
+        names: dict[int, dict[int, str]] = defaultdict(dict)
+        for row in rows["columns"]:
+            names[row.relation][row.position] = row.column_name
+
+        columns = by_relation(rows["columns"])
+        unique_keys = by_relation(rows["unique_keys"])
+        foreign_keys = by_relation(rows["foreign_keys"])
+        return Database(
+            dialect=self.dialect.name,
+            schema=name,
+            tables=tuple(
+                table_of(
+                    oid, of_table, names[relation], unique_keys[relation], foreign_keys[relation]
+                )
+                for relation, of_table in columns.items()
+            ),
+            partitions={
+                row.partition: row.root
+                if row.root_schema == oid
+                else f"{row.root_schema_name}.{row.root}"
+                for row in rows["partitions"]
+            },
+        )
+
+    def fingerprint(self, catalog: Catalog) -> str:
+        # The watched tables may be given as a pattern, so a new table may be a class: the tables of
+        # the schema count, too.
+        parameters = {"schema": catalog.schema, "tables": catalog.table_names}
+        return str(self.connection.execute(sa.text(_SQL["fingerprint"]), parameters).scalar_one())
+
+    def query_back(
+        self,
+        schema: str | None,
+        cls: ObjectClass,
+        keys: Sequence[str],
+        attributes: Sequence[Attribute],
+    ) -> dict[str, CurrentRow]:
+        keys_and_texts = list(self.dialect.key_values(cls, keys))
+        if not keys_and_texts:
+            return {}
+        usual_plans(self.connection)
+        columns = zip(*(texts for _, texts in keys_and_texts), strict=True)
+        parameters = {f"k{i}": list(column) for i, column in enumerate(columns)}
+        names = [attribute.name for attribute in attributes]
+        lists = [cls.is_view or child_of(cls, attribute) is not None for attribute in attributes]
+        rows: dict[str, CurrentRow] = {}
+        for n, *values in fetch(
+            self.connection, objects_statement(schema, cls, tuple(attributes)), parameters
+        ):
+            rows[keys_and_texts[n - 1][0]] = {
+                name: (value or []) if is_list else [value]
+                for name, value, is_list in zip(names, values, lists, strict=True)
+            }
+        return rows
+
+    def fetch_chunks(
+        self, statement: str, parameters: Mapping[str, object], size: int
+    ) -> Generator[list[tuple[Any, ...]], None, None]:
+        # A cursor of the server gives later rows from the same snapshot,
+        # and loads them only when wanted.
+        self.connection.exec_driver_sql(
+            f"DECLARE eventlog_rows NO SCROLL CURSOR FOR {statement}", dict(parameters)
+        )
+        is_full = True
+        try:
+            while is_full:
+                with without_collector():
+                    rows = fetch(self.connection, f"FETCH {size} FROM eventlog_rows", {})
+                is_full = len(rows) == size
+                yield rows
+        except GeneratorExit:
+            # The caller may have stopped after an error: the transaction then takes no statement,
+            # and its cursors end with it.
+            with suppress(SQLAlchemyError, DatabaseError):
+                self.connection.exec_driver_sql(_CLOSE)
+            raise
+        # Outside a finally, so that an error of the cursor's own statements is raised.
+        self.connection.exec_driver_sql(_CLOSE)
+
+    def are_open(self, writers: frozenset[str]) -> bool:
+        return writers <= {
+            name
+            for (name,) in fetch(
+                self.connection, self.dialect.log_sql["are_open"], {"writers": list(writers)}
+            )
+        }
+
+    def export_snapshot(self) -> str:
+        # The snapshot lives as long as the transaction, whatever the time-outs of the session.
+        snapshot = str(
+            self.connection.exec_driver_sql("SELECT pg_catalog.pg_export_snapshot()").scalar_one()
+        )
+        self.connection.exec_driver_sql(
+            "SELECT set_config(name, '0', true) FROM pg_catalog.pg_settings WHERE name = ANY "
+            "(%(names)s)",
+            {"names": list(_TIMEOUTS)},
+        )
+        return snapshot
+
+    def join_snapshot(self, snapshot: str) -> None:
+        self.connection.exec_driver_sql(adopt(snapshot))
+
+
+def usual_plans(conn: Connection) -> None:
+    """Restore the settings that the log's statements have switched off in this transaction, since
+    other tables need other plans.
+    """
+    if _is_said(conn):
+        _, before = conn.info.pop(_BY_INDEX)
+        conn.exec_driver_sql(f"SELECT {_written()}", dict(zip(OTHER_PLANS, before, strict=True)))
+
+
+def _is_said(conn: Connection) -> bool:
+    transaction, _ = conn.info.get(_BY_INDEX, (None, ()))
+    return transaction is not None and transaction in (
+        conn.get_transaction(),
+        conn.get_nested_transaction(),
+    )
+
+
+def _written() -> str:
+    return ", ".join(f"set_config('{name}', %({name})s, true)" for name in OTHER_PLANS)

@@ -1,0 +1,399 @@
+"""A log on PostgreSQL: the statements of a log that is open, and its lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, LiteralString
+
+import sqlalchemy as sa
+from sqlalchemy import Connection, CursorResult
+from sqlalchemy.exc import DBAPIError
+
+from eventlog.core.catalog import (
+    ObjectClass,
+)
+from eventlog.core.ranges import Ranges
+from eventlog.model import LogRow
+from eventlog.sql.database import LockHolder
+from eventlog.sql.dialects.postgresql.compile import render_quote_function
+from eventlog.sql.dialects.postgresql.session import (
+    CLUSTER,
+    MAY_ASK,
+    TIMELINE,
+)
+from eventlog.sql.dialects.postgresql.text import (
+    bindable,
+    bounds,
+    needs_quoting,
+    quote_function,
+)
+from eventlog.sql.doctor import Numbering, ask
+from eventlog.sql.open_log import OpenLog
+from eventlog.sql.rights import Part, Right, Rights, name_of
+from eventlog.sql.statements import (
+    fetch,
+    qualified,
+    run_as_it_stands,
+)
+from eventlog.sql.statements import fetch_chunks as fetch_pieces
+from eventlog.sql.windows import Batch, Selection, Walk, Window
+
+if TYPE_CHECKING:
+    from eventlog.sql.dialects.postgresql import PostgreSQL
+    from eventlog.sql.dialects.postgresql.database import PostgresDatabase
+
+_AT_ONCE: Final = 1000
+"""The number of rows of a window that are made, checked and released together."""
+_CHEAP: Final = 1_000.0
+"""The planner's cost below which rows are counted: a thousand pages, or 40,000 rows."""
+_DATABASE_AND_FLIGHTS: Final = """
+    SELECT concat_ws('/', d.oid, to_regclass(%(flights)s)::oid)
+    FROM pg_catalog.pg_database AS d
+    WHERE d.datname = current_database()"""
+_IS_IDENTITY: Final = """
+    SELECT attidentity <> '' FROM pg_catalog.pg_attribute
+    WHERE attrelid = to_regclass(:log) AND attname = :column"""
+_LOCK_CLASS: Final = int.from_bytes(b"Elog")
+"""The first half of the lock's key; the second is the log's OID. Another program uses the same half
+with a chance of 1 to 2^32.
+"""
+_LOCKS: Final = """
+    SELECT FROM pg_catalog.pg_locks
+    WHERE locktype = 'advisory'
+      AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+      AND classid = CAST(:class AS bigint)::oid
+      AND objid = CAST(CAST(:log AS text) AS regclass)::oid
+      AND objsubid = 2
+      AND granted"""
+_HELD: Final = f"EXISTS ({_LOCKS} AND pid = pg_backend_pid())"
+_KEY: Final = ":class, CAST(CAST(:log AS text) AS regclass)::oid::integer"
+_CONSUMER_CLASS: Final = int.from_bytes(b"Econ")
+"""The first half of the key of a consumer's lock; the second is a hash of the log's OID and the
+consumer's name.
+"""
+_REMOVAL_CLASS: Final = int.from_bytes(b"Erem")
+"""The first half of the key of the lock between registering a consumer and removing rows; the
+second is the log's OID.
+"""
+_CONSUMER_KEY: Final = (
+    "hashtext(CAST(CAST(:log AS text) AS regclass)::oid::text || '/' || CAST(:consumer AS text))"
+)
+_CONSUMER_LOCKS: Final = f"""
+    SELECT FROM pg_catalog.pg_locks
+    WHERE locktype = 'advisory'
+      AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+      AND classid = CAST(:class AS bigint)::oid AND objid = ({_CONSUMER_KEY})::oid
+      AND objsubid = 2 AND granted"""  # noqa: S608 - quoted names
+
+
+class PostgresLog(OpenLog):
+    """A log on PostgreSQL."""
+
+    db: PostgresDatabase
+    dialect: PostgreSQL
+
+    def identity(self) -> str:
+        # A standby that takes over has the same identity, a restored dump has not. A role may ask
+        # for the cluster unless that right was revoked.
+        parts = self._identity_parts()
+        return "/".join(
+            ["postgresql", *(parts[name] for name in ("cluster", "database") if name in parts)]
+        )
+
+    def server_parts(self) -> dict[str, str]:
+        parts = self._identity_parts()
+        try:
+            with self.connection.begin_nested():
+                parts["timeline"] = str(
+                    self.connection.exec_driver_sql(f"SELECT {TIMELINE}").scalar_one()
+                )
+        except DBAPIError as error:  # a server that only speaks PostgreSQL's protocol
+            if error.connection_invalidated:
+                raise
+        return parts
+
+    def try_lock(self) -> bool:
+        # The session asks first, since a lock that is taken twice must be released twice.
+        return bool(
+            self._scalar(
+                f"CASE WHEN {_HELD} THEN true ELSE pg_try_advisory_lock({_KEY}) END",
+            )
+        )
+
+    def is_locked(self) -> bool:
+        return bool(self._scalar(f"EXISTS ({_LOCKS})"))
+
+    def lock_holder(self) -> LockHolder | None:
+        parameters = {"class": _LOCK_CLASS, "log": qualified(self.table.schema, self.table.name)}
+        found = self.connection.execute(sa.text(_holder(_LOCKS)), parameters).first()
+        return None if found is None else LockHolder(*found)
+
+    def holds_lock(self) -> bool:
+        return bool(self._scalar(_HELD))
+
+    def unlock(self) -> None:
+        self._scalar(f"CASE WHEN {_HELD} THEN pg_advisory_unlock({_KEY}) END")
+
+    def try_consumer_lock(self, consumer: str) -> bool:
+        taken = f"SELECT pg_try_advisory_lock(:class, {_CONSUMER_KEY})"
+        return bool(self._of_consumer(consumer, taken).scalar_one())
+
+    def is_consumer_locked(self, consumer: str) -> bool:
+        locked = f"SELECT EXISTS ({_CONSUMER_LOCKS})"
+        return bool(self._of_consumer(consumer, locked).scalar_one())
+
+    def consumer_holder(self, consumer: str) -> LockHolder | None:
+        found = self._of_consumer(consumer, _holder(_CONSUMER_LOCKS)).first()
+        return None if found is None else LockHolder(*found)
+
+    def lock_registering(self) -> None:
+        self._removal_lock("pg_advisory_xact_lock")
+
+    def lock_removing(self) -> None:
+        self._removal_lock("pg_advisory_xact_lock_shared")
+
+    def next_record_id(self) -> int | None:
+        following: list[int] = []
+        for numbering in ask(self.db, "numberings", Numbering, self.table):
+            if not _has_right(self.connection, "sequence", numbering.name, "SELECT"):
+                return None
+            number = f"last_value + CASE WHEN is_called THEN {int(numbering.increment)} ELSE 0 END"
+            sequence = bindable(numbering.name)
+            following.append(
+                int(
+                    self.connection.exec_driver_sql(f"SELECT {number} FROM {sequence}").scalar_one()  # noqa: S608 - quoted names
+                )
+            )
+        return max(following, default=None)
+
+    def lacking(self, needed: Iterable[tuple[Part, Right]]) -> list[str]:
+        if self.table.schema is not None and not _has_right(
+            self.connection, "schema", self.table.schema, "USAGE"
+        ):
+            return [f"USAGE on schema {self.table.schema}"]
+        missing = []
+        for part, right in needed:
+            name = name_of(self.table, part)
+            there = qualified(self.table.schema, name)
+            if part is Part.NUMBERS:
+                if not _has_right(self.connection, "sequence", there, self.dialect.drawing):
+                    missing.append(f"{self.dialect.drawing} on sequence {name}")
+            elif right.columns:
+                statement = "SELECT has_column_privilege(%(name)s, %(column)s::text, 'UPDATE')"
+                for column in map(self.table.column, right.columns):
+                    names = {"name": there, "column": column}
+                    if not self.connection.exec_driver_sql(statement, names).scalar():
+                        missing.append(f"UPDATE on column {column} of table {name}")
+            elif not _has_right(self.connection, "table", there, right.statement):
+                missing.append(f"{right.statement} on table {name}")
+        return missing
+
+    def grants(self, rights: Rights, user: str) -> list[str]:
+        statements = super().grants(rights, user)
+        if self.table.schema is not None:
+            statements.insert(
+                0, f"GRANT USAGE ON SCHEMA {self.dialect.quote(self.table.schema)} TO {user}"
+            )
+        # Without a right on the schema nobody sees what numbers the rows.
+        if Part.RECORD_IDS in rights and (
+            self.table.schema is None
+            or _has_right(self.connection, "schema", self.table.schema, "USAGE")
+        ):
+            # An identity column draws its numbers without a right on its sequence.
+            is_identity = self.connection.execute(
+                sa.text(_IS_IDENTITY),
+                {
+                    "log": qualified(self.table.schema, self.table.name),
+                    "column": self.table.column("record_id"),
+                },
+            ).scalar()
+            words = {Right.SELECT: "SELECT", Right.DRAW: "" if is_identity else "USAGE"}
+            granted = ", ".join(
+                words[one] for one in words if one in rights[Part.RECORD_IDS] and words[one]
+            )
+            statements += [
+                f"GRANT {granted} ON SEQUENCE {numbering.name} TO {user}"
+                for numbering in ask(self.db, "numberings", Numbering, self.table)
+                if granted
+            ]
+        return statements
+
+    def _granted_on(self, part: Part) -> Sequence[str]:
+        named = super()._granted_on(part)
+        return [f"SEQUENCE {name}" for name in named] if part is Part.NUMBERS else named
+
+    def start_walk(
+        self,
+        schema: str | None,
+        cls: ObjectClass,
+        selection: Selection,
+    ) -> Walk:
+        # The log of another maker has no function that quotes keys; the session then creates a
+        # temporary one.
+        signature = {"function": f"{quote_function(self.table)}(text)"}
+        home = self.table
+        if (
+            needs_quoting(cls.key)
+            and self.connection.exec_driver_sql(
+                "SELECT to_regprocedure(%(function)s)", signature
+            ).scalar()
+            is None
+        ):
+            home = replace(self.table, schema="pg_temp")
+            run_as_it_stands(self.connection, render_quote_function(home))
+        return Walk(self.table, schema, cls, selection, quote_function(home))
+
+    def write_batch(self, walk: Walk, position: str | None, limit: int) -> Batch:
+        statement = self.dialect.batch_statement(walk, goes_on=position is not None)
+        parameters = {
+            "limit": limit,
+            "class_name": walk.cls.name,
+            **self.dialect._binds(walk, position),
+        }
+        rows = fetch(self.connection, statement, parameters)
+        written, last = rows[0] if rows else (0, position)
+        return Batch(rows=written, missing=0, position=last, is_last=written < limit)
+
+    def keys_behind(self, walk: Walk, position: str | None, limit: int) -> list[str]:
+        statement = self.dialect.batch_statement(walk, goes_on=position is not None, writes=False)
+        binds = {
+            name: value
+            for name, value in self.dialect._binds(walk, position).items()
+            if name != "event_type"
+        }
+        return [str(key) for (key,) in fetch(self.connection, statement, {"limit": limit, **binds})]
+
+    def estimate(self, walk: Walk, position: str | None) -> int:
+        # The number of rows that the planner expects. It has no figures of a small table that was
+        # never analysed, and counting costs little.
+        ((plan,),) = self._of_walk(
+            walk, position, "EXPLAIN (FORMAT JSON) SELECT %(event_type)s::smallint"
+        )
+        expected = plan[0]["Plan"]
+        if expected["Total Cost"] < _CHEAP:
+            return self.count(walk, position)
+        return int(expected["Plan Rows"])
+
+    def count(self, walk: Walk, position: str | None) -> int:
+        ((rows,),) = self._of_walk(walk, position, "SELECT count(%(event_type)s::smallint)")
+        return int(rows)
+
+    def _of_walk(
+        self, walk: Walk, position: str | None, select: LiteralString
+    ) -> list[tuple[Any, ...]]:
+        condition = self.dialect.walk_condition(walk, goes_on=position is not None)
+        return fetch(
+            self.connection,
+            f"{select} FROM {self.dialect.walk_rows(walk)} WHERE {condition}",
+            self.dialect._binds(walk, position),
+        )
+
+    def write_keys(self, selection: Selection, keys: Sequence[str]) -> None:
+        parameters = {
+            "event_type": int(selection.event_type),
+            "class_name": selection.class_name,
+            "keys": list(keys),
+        }
+        self.connection.exec_driver_sql(
+            self.dialect.log_statement(self.table, "write_keys"), parameters
+        )
+
+    def read_fields(self, window: Window, fields: Sequence[str]) -> Iterator[list[tuple[Any, ...]]]:
+        # Rows as the driver makes them, and at one time no more than the cache holds.
+        self.db.choose_plans()
+        statement = self.dialect.window_statement(self.table, window, fields)
+        return fetch_pieces(
+            self.connection, statement, self.dialect.window_parameters(window), _AT_ONCE
+        )
+
+    def read_rows(self, ranges: Ranges) -> list[LogRow]:
+        return self.log_rows(self.dialect.log_statement(self.table, "read_rows"), bounds(ranges))
+
+    def read_columns(self, ranges: Ranges, fields: Sequence[str]) -> list[tuple[Any, ...]]:
+        self.db.choose_plans()
+        statement = self.dialect.log_statement(
+            self.table, "read_rows", fields=self.dialect.log_fields(self.table, fields)
+        )
+        return fetch(self.connection, statement, bounds(ranges))
+
+    def change_rows(self, statement: str, ranges: Ranges, **values: object) -> int:
+        self.db.choose_plans()
+        return self.connection.exec_driver_sql(statement, {**bounds(ranges), **values}).rowcount
+
+    def open_writers(self) -> frozenset[str] | None:
+        statement = self.dialect.log_statement(self.table, "open_writers")
+        names = {
+            name
+            for (name,) in fetch(
+                self.connection,
+                statement,
+                {"table": self.dialect.qualified(self.table.schema, self.table.name)},
+            )
+        }
+        return None if None in names else frozenset(names)
+
+    def next_flight(self) -> int:
+        name = {"name": qualified(self.table.schema, self.table.flight_sequence)}
+        return int(
+            self.connection.execute(
+                sa.text("SELECT nextval(CAST(CAST(:name AS text) AS regclass))"), name
+            ).scalar_one()
+        )
+
+    def draw_flights(self, number: int) -> int:
+        statement = (
+            "SELECT max(nextval(CAST(CAST(:name AS text) AS regclass))) FROM generate_series(1, "
+            ":number)"
+        )
+        binds = {"name": qualified(self.table.schema, self.table.flight_sequence), "number": number}
+        return int(self.connection.execute(sa.text(statement), binds).scalar_one())
+
+    def _identity_parts(self) -> dict[str, str]:
+        """Return the facts that identify the database and its log: ``database``, and ``cluster`` if
+        the role may ask for it.
+        """
+        flights = {"flights": qualified(self.table.schema, self.table.flight_sequence)}
+        parts = {
+            "database": str(
+                self.connection.exec_driver_sql(_DATABASE_AND_FLIGHTS, flights).scalar_one()
+            )
+        }
+        if self.connection.exec_driver_sql(MAY_ASK).scalar_one():
+            parts["cluster"] = str(self.connection.exec_driver_sql(CLUSTER).scalar_one())
+        return parts
+
+    def _scalar(self, expression: str) -> object:
+        parameters = {"class": _LOCK_CLASS, "log": qualified(self.table.schema, self.table.name)}
+        return self.connection.execute(sa.text(f"SELECT {expression}"), parameters).scalar_one()
+
+    def _of_consumer(self, consumer: str, statement: str) -> CursorResult[Any]:
+        parameters = {
+            "class": _CONSUMER_CLASS,
+            "log": qualified(self.table.schema, self.table.name),
+            "consumer": consumer,
+        }
+        return self.connection.execute(sa.text(statement), parameters)
+
+    def _removal_lock(self, function: str) -> None:
+        statement = f"SELECT {function}(:class, CAST(CAST(:log AS text) AS regclass)::oid::integer)"
+        self.connection.execute(
+            sa.text(statement),
+            {"class": _REMOVAL_CLASS, "log": qualified(self.table.schema, self.table.name)},
+        )
+
+
+def _holder(locks: str) -> str:
+    """Return the statement that reads the session which has one of these locks."""
+    return f"""
+    SELECT a.pid, coalesce(a.usename::text, ''), coalesce(a.application_name, ''),
+           coalesce(host(a.client_addr), ''), a.backend_start,
+           coalesce(a.application_name, '')
+               NOT IN ('eventlog', current_setting('application_name'))
+    FROM pg_catalog.pg_stat_activity AS a
+    WHERE EXISTS ({locks} AND pg_locks.pid = a.pid)"""  # noqa: S608 - quoted names
+
+
+def _has_right(conn: Connection, kind: str, name: str, right: str) -> bool:
+    statement = f"SELECT has_{kind}_privilege(%(name)s, %(right)s)"
+    return bool(conn.exec_driver_sql(statement, {"name": name, "right": right}).scalar())

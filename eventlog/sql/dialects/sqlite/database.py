@@ -1,0 +1,117 @@
+"""A session of SQLite: the statements of a database that is open."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from eventlog.core.catalog import (
+    Catalog,
+    ChildTable,
+    Column,
+    Database,
+    ObjectClass,
+)
+from eventlog.errors import DatabaseAway, DatabaseError
+from eventlog.sql.dialects.sqlite.log import SQLiteLog
+from eventlog.sql.dialects.sqlite.objects import fetch_objects, table_of
+from eventlog.sql.dialects.sqlite.session import file_of, opened_file, stat_of
+from eventlog.sql.dialects.stepwise import StepwiseDatabase
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.statements import by_relation, statements
+
+if TYPE_CHECKING:
+    from eventlog.sql.dialects.sqlite import SQLite
+
+_KEYS: Final = 1000
+"""The number of keys that one statement asks for."""
+
+
+class SQLiteDatabase(StepwiseDatabase):
+    """A session of SQLite."""
+
+    dialect: SQLite
+
+    def log(self, table: LogTable) -> SQLiteLog:
+        return SQLiteLog(self, table)
+
+    def begin_reading(self, seconds: int) -> None:
+        self.connection.exec_driver_sql("PRAGMA query_only = ON")
+        # A statement waits this long for a lock.
+        self.connection.exec_driver_sql(f"PRAGMA busy_timeout = {int(seconds) * 1000}")
+
+    def session_id(self) -> str:
+        return f"{os.getpid()}-{id(self.connection.connection.dbapi_connection)}"
+
+    def refuse_replaced(self) -> None:
+        path, opened = self.connection.engine.url.database, opened_file(self.connection)
+        if not path or opened is None:
+            return
+        now = stat_of(Path(path))
+        if now is not None and os.path.samestat(now, opened):
+            return
+        file = str(file_of(self.connection))
+        if now is None:
+            raise DatabaseAway(f"the database file {file!r} is gone: it was moved or removed")
+        raise DatabaseAway(
+            f"the database file {file!r} was replaced by another one, which is opened now"
+        )
+
+    def reflect(self, schema: str | None) -> Database:
+        by_table = {
+            name: by_relation(self.connection.exec_driver_sql(statement).all())
+            for name, statement in statements(__package__, "reflect.sql").items()
+        }
+        keys = {
+            name: tuple(row.name for row in sorted(columns, key=lambda row: row.pk) if row.pk)
+            for name, columns in by_table["columns"].items()
+        }
+        tables = tuple(
+            table_of(
+                name, columns, keys, by_table["unique_keys"][name], by_table["foreign_keys"][name]
+            )
+            for name, columns in by_table["columns"].items()
+        )
+        return Database(dialect=self.dialect.name, schema=None, tables=tables)
+
+    def fingerprint(self, catalog: Catalog) -> str:
+        # A number that rises with every change of the schema.
+        return str(self.connection.exec_driver_sql("PRAGMA main.schema_version").scalar_one())
+
+    def read_values(
+        self,
+        schema: str | None,
+        cls: ObjectClass,
+        child: ChildTable | None,
+        columns: tuple[Column, ...],
+        keys: Sequence[tuple[Any, ...]],
+    ) -> Iterator[tuple[int, Sequence[Any]]]:
+        for first in range(0, len(keys), _KEYS):
+            chunk = keys[first : first + _KEYS]
+            binds = tuple(value for key in chunk for value in key)
+            for n, *values in fetch_objects(
+                self.connection, cls, child, columns, len(chunk), binds
+            ):
+                yield first + n, values
+
+    def are_open(self, writers: frozenset[str]) -> bool:
+        return not writers
+
+    # Sessions cannot share a snapshot, and need none here: SQLite takes one writer at a time, so
+    # record_ids are given in the order of commits, and no later row gets a record_id at or below
+    # the highest one seen. Nobody marks rows while a job holds the log, so its parts, which end at
+    # that row, hold the same rows N for every reader.
+
+    def export_snapshot(self) -> str:
+        # The version of the schema.
+        return "sqlite-schema-" + str(
+            self.connection.exec_driver_sql("PRAGMA main.schema_version").scalar_one()
+        )
+
+    def join_snapshot(self, snapshot: str) -> None:
+        if self.export_snapshot() != snapshot:
+            raise DatabaseError(
+                "the tables have changed since the job began: run the command again"
+            )

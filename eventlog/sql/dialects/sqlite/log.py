@@ -1,0 +1,321 @@
+"""A log on SQLite: the statements of a log that is open, and its lock."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from sqlalchemy import Connection, inspect
+
+from eventlog.core.clock import sleep
+from eventlog.core.ranges import Ranges
+from eventlog.errors import ConfigError, DatabaseError
+from eventlog.model import LogRow
+from eventlog.sql.database import WRITES
+from eventlog.sql.dialects.sqlite.session import file_of, opened_file
+from eventlog.sql.dialects.sqlite.text import key_text
+from eventlog.sql.dialects.stepwise import StepwiseLog
+from eventlog.sql.epoch import read_epoch, write_epoch
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.open_log import OpenLog
+from eventlog.sql.rights import Part, Right, Rights
+from eventlog.sql.statements import fetch
+from eventlog.sql.windows import Walk
+
+if TYPE_CHECKING:
+    from eventlog.sql.dialects.sqlite import SQLite
+    from eventlog.sql.dialects.sqlite.database import SQLiteDatabase
+
+_REMEMBERS_NUMBERS: Final = """
+    SELECT count(*)
+    FROM main.sqlite_schema
+    WHERE type = 'table' AND name = ? AND upper(sql) LIKE '%AUTOINCREMENT%'"""
+_LAST_NUMBER: Final = "SELECT max(seq) FROM main.sqlite_sequence WHERE name = ?"
+_HELD: Final = "eventlog_locks"
+_ATTEMPTS: Final = 5
+"""The number of attempts at a lock, since a session that only reads holds the file for a moment."""
+_PART: Final = "lock"
+"""The key of the lock in ``<log>_epoch.server``.
+
+It is not among ``server_parts``, so it does not affect the epoch.
+"""
+
+
+class SQLiteLog(StepwiseLog):
+    """A log on SQLite."""
+
+    db: SQLiteDatabase
+    dialect: SQLite
+
+    def identity(self) -> str:
+        # A log that is created again in the same place has the same identity.
+        return f"sqlite/{file_of(self.connection)}/{self.table.name}"
+
+    def server_parts(self) -> dict[str, str]:
+        # The device may have another number after a restart of the machine.
+        opened = opened_file(self.connection)
+        return {} if opened is None else {"file": str(opened.st_ino)}
+
+    def try_lock(self) -> bool:
+        # From the next transaction on, the session writes.
+        path = self._lock_path()
+        if path is None or self.holds_lock():
+            return True
+        for attempt in range(_ATTEMPTS):
+            file = _lock_file(path)
+            if file is not None:
+                session: Any = self.connection.connection.dbapi_connection
+                _name_published(file, opened_file(self.connection))
+                _held(self.connection)[self.table] = file
+                self.connection.info[WRITES] = True
+                session.at_end.callback(_give_back, file, path)
+                return True
+            if attempt + 1 < _ATTEMPTS:
+                sleep(0.02)
+        return False
+
+    def claim(self) -> bool:
+        path, line = (
+            self._lock_path(),
+            read_epoch(self),
+        )
+        if path is None or line.server.get(_PART) == str(path):
+            return True
+        if _holder_elsewhere(self, path) is not None:
+            return False
+        write_epoch(
+            self,
+            line._replace(server={**line.server, _PART: str(path)}),
+            is_raise=False,
+        )
+        return True
+
+    def is_locked(self) -> bool:
+        path = self._lock_path()
+        if path is None:
+            return False
+        if self.holds_lock() or _holder_elsewhere(self, path) is not None:
+            return True
+        return _is_locked(path)
+
+    def try_consumer_lock(self, consumer: str) -> bool:
+        # From the next transaction on, the session writes.
+        if (path := self._consumer_lock_path(consumer)) is not None:
+            file = _lock_file(path)
+            if file is None:
+                return False
+            session: Any = self.connection.connection.dbapi_connection
+            session.at_end.callback(_give_back, file, path)
+        self.connection.info[WRITES] = True
+        return True
+
+    def is_consumer_locked(self, consumer: str) -> bool:
+        path = self._consumer_lock_path(consumer)
+        return path is not None and _is_locked(path)
+
+    def holds_lock(self) -> bool:
+        # The file must also still be the one that other sessions would find.
+        file = _held(self.connection).get(self.table)
+        path = self._lock_path()
+        return path is None or (file is not None and _is_at(file, path))
+
+    def unlock(self) -> None:
+        file, path = (
+            _held(self.connection).pop(self.table, None),
+            self._lock_path(),
+        )
+        if file is not None and path is not None:
+            _give_back(file, path)
+
+    def grants(self, rights: Rights, user: str) -> list[str]:
+        # A command in place of a GRANT: it lets this process write the file and its directory.
+        file = file_of(self.connection)
+        return [] if file is None else [f"chmod u+rw {file} && chmod u+rwx {file.parent}"]
+
+    def lacking(self, needed: Iterable[tuple[Part, Right]]) -> list[str]:
+        file = file_of(self.connection)
+        if file is None:
+            return []
+        # The directory must be writable, too: SQLite keeps its journal there,
+        # and the publisher its lock.
+        return [
+            f"write access to {str(path)!r}"
+            for path in (file, file.parent)
+            if not os.access(path, os.W_OK)
+        ]
+
+    def keys_behind(self, walk: Walk, position: str | None, limit: int) -> list[str]:
+        refs = self.dialect.walk_key(walk)
+        distinct, order = ("DISTINCT ", "1") if walk.cls.is_view else ("", ", ".join(refs))
+        statement = (
+            f"SELECT {distinct}{key_text(walk.cls.key, refs)} FROM {self.dialect.walk_rows(walk)}"  # noqa: S608 - quoted names
+            f" WHERE {self.dialect.walk_condition(walk, goes_on=position is not None)}"
+            f" ORDER BY {order} LIMIT :limit"
+        )
+        return [
+            key
+            for (key,) in fetch(
+                self.connection,
+                statement,
+                {**self.dialect.position_binds(walk.cls, position), "limit": limit},
+            )
+        ]
+
+    def read_rows(self, ranges: Ranges) -> list[LogRow]:
+        parameters = {"ranges": json.dumps(list(map(list, ranges)))}
+        return self.log_rows(self.dialect.log_statement(self.table, "read_rows"), parameters)
+
+    def read_columns(self, ranges: Ranges, fields: Sequence[str]) -> list[tuple[Any, ...]]:
+        parameters = {"ranges": json.dumps(list(map(list, ranges)))}
+        return self.db.fetch(
+            self.dialect.log_statement(
+                self.table, "read_rows", fields=self.dialect.log_fields(self.table, fields)
+            ),
+            parameters,
+        )
+
+    def open_writers(self) -> frozenset[str]:
+        # One transaction writes at a time, and draws no record_id below the visible ones.
+        return frozenset()
+
+    def next_record_id(self) -> int | None:
+        if not self.connection.exec_driver_sql(_REMEMBERS_NUMBERS, (self.table.name,)).scalar():
+            return None
+        return (
+            int(self.connection.exec_driver_sql(_LAST_NUMBER, (self.table.name,)).scalar() or 0) + 1
+        )
+
+    def next_flight(self) -> int:
+        table = self.dialect.quote(self.table.flight_sequence)
+        number = self.connection.exec_driver_sql(
+            f"INSERT INTO {table} DEFAULT VALUES RETURNING flight_no"  # noqa: S608 - quoted names
+        ).scalar_one()
+        self.connection.exec_driver_sql(f"DELETE FROM {table}")  # noqa: S608 - quoted names
+        return int(number)
+
+    def draw_flights(self, number: int) -> int:
+        last = self.next_flight() + number - 1
+        self.connection.exec_driver_sql(
+            "UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (last, self.table.flight_sequence)
+        )
+        return last
+
+    def _lock_path(self) -> Path | None:
+        """Return the lock file of a log: ``FILE-LOG.lock`` in the directory of the database; None
+        for a database in memory.
+        """
+        file = file_of(self.connection)
+        return (
+            None
+            if file is None
+            else file.with_name(f"{file.name}-{self.table.name.replace('/', '_')}.lock")
+        )
+
+    def _consumer_lock_path(self, consumer: str) -> Path | None:
+        """Return a consumer's lock file, ``FILE-LOG-CONSUMER.lock``, None in memory."""
+        file = file_of(self.connection)
+        name = f"{self.table.name}-{consumer}".replace("/", "_")
+        return None if file is None else file.with_name(f"{file.name}-{name}.lock")
+
+
+def _is_locked(path: Path) -> bool:
+    """Return True if a session holds a lock file."""
+    if not path.exists():
+        return False
+    try:
+        with path.open("rb") as file:
+            return not _flock(file, shared=True)
+    except FileNotFoundError:
+        return False
+    except PermissionError as error:
+        raise DatabaseError(
+            f"the lock file {str(path)!r} cannot be read: {error.strerror}"
+        ) from error
+
+
+def _give_back(file: IO[Any], path: Path) -> None:
+    """Remove the lock file while it is still locked, then release the lock."""
+    if not file.closed:
+        with file:
+            if _is_at(file, path):
+                path.unlink()
+
+
+def _held(conn: Connection) -> dict[LogTable, IO[Any]]:
+    held: dict[LogTable, IO[Any]] = conn.info.setdefault(_HELD, {})
+    return held
+
+
+def _lock_file(path: Path) -> IO[Any] | None:
+    """Return the locked file; None if another session holds it."""
+    try:
+        file = path.open("ab")
+    except OSError as error:
+        raise DatabaseError(
+            f"the lock file {str(path)!r} cannot be written: {error.strerror}; the publisher "
+            "needs the right to write the database's directory"
+        ) from error
+    # A session that releases the log removes the file:
+    # a lock on the removed file would keep no session away.
+    if _flock(file, shared=False) and _is_at(file, path):
+        return file
+    file.close()
+    return None
+
+
+def _holder_elsewhere(log: OpenLog, path: Path) -> Path | None:
+    """Return the lock file of a publisher that has this file open by another name; None if there is
+    none.
+    """
+    if not inspect(log.connection).has_table(log.table.epoch_table):
+        return None  # the table of a source's position, which is locked like a log
+    opened, other = opened_file(log.connection), read_epoch(log).server.get(_PART)
+    if other is None or other == str(path) or opened is None:
+        return None
+    try:
+        with Path(other).open("rb") as file:
+            if _flock(file, shared=True):
+                return None  # its publisher has ended
+            return Path(other) if file.read().decode(errors="replace") == _name_of(opened) else None
+    except OSError:
+        return None
+
+
+def _name_published(file: IO[Any], published: os.stat_result | None) -> None:
+    if published is not None:
+        file.truncate(0)
+        file.write(_name_of(published).encode())
+        file.flush()
+
+
+def _name_of(file: os.stat_result) -> str:
+    return f"{file.st_dev}:{file.st_ino}"
+
+
+def _flock(file: IO[Any], *, shared: bool) -> bool:
+    try:
+        import fcntl
+    except ImportError as error:
+        raise ConfigError(
+            "this system has no flock, which keeps a second publisher off a SQLite log"
+        ) from error
+    try:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            return False
+        raise DatabaseError(
+            f"the lock file {file.name!r} cannot be locked: {error.strerror}"
+        ) from error
+    return True
+
+
+def _is_at(file: IO[Any], path: Path) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,172 @@
+# ruff: noqa: B027 - what most databases leave empty
+"""A database as one session sees it: ``OpenDatabase``, which each database implements."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from eventlog.core.catalog import Attribute, Catalog, Database, ObjectClass
+from eventlog.sql.database import Answer
+from eventlog.sql.dialect import CurrentRow, Dialect
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.statements import (
+    fetch,
+    fetch_chunks,
+    run_as_it_stands,
+)
+
+if TYPE_CHECKING:
+    from eventlog.sql.open_log import OpenLog
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDatabase(ABC):
+    """A database that is open: a session, and its dialect. ``Dialect.open`` makes it, once, where
+    the session begins.
+    """
+
+    connection: Connection
+    dialect: Dialect
+
+    @abstractmethod
+    def log(self, table: LogTable) -> OpenLog:
+        """Return a log of this database, as this session sees it."""
+
+    def on(self, connection: Connection) -> OpenDatabase:
+        """Return the database as another session sees it."""
+        return self.dialect.open(connection)
+
+    # The session
+
+    def begin_publishing(self) -> None:
+        """Set up a publisher's session beyond others, such as a time-out for a silent server."""
+
+    def make_durable(self) -> None:
+        """Make the end of this transaction wait until no crash of the server can take back what it
+        has read. For a session after ``begin_publishing``.
+        """
+
+    def read_only(self) -> str | None:
+        """Return why this session cannot write, whatever its rights, in words; None if it can."""
+        return None
+
+    @abstractmethod
+    def begin_reading(self, seconds: int) -> None:
+        """Make the beginning transaction see one moment, change nothing, and bound the time of its
+        statements.
+        """
+
+    @abstractmethod
+    def session_id(self) -> str:
+        """Return a text that no other session has at the same time."""
+
+    def current_user(self) -> str:
+        """Return the user that triggers log as perpetrator, the empty text if they log none."""
+        return ""
+
+    def local_time(self) -> datetime:
+        """Return the local time of the server, in its own zone rather than the session's."""
+        return self.connection.execute(
+            sa.select(sa.literal_column(self.dialect.local_now, sa.TIMESTAMP()))
+        ).scalar_one()
+
+    @abstractmethod
+    def reflect(self, schema: str | None) -> Database:
+        """Return the tables and views of one schema, None = the connection's current one.
+
+        A foreign key to a table of another schema names it ``schema.table``. Raises DatabaseError
+        if the schema does not exist.
+        """
+
+    def fingerprint(self, catalog: Catalog) -> str | None:
+        """Return a text that changes when a column of the catalogue's tables is added, dropped,
+        renamed or retyped.
+
+        It takes one quick statement. None = reflect the tables to see changes.
+        """
+        return None
+
+    def fetch(self, statement: str, parameters: Mapping[str, object]) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement as the driver makes them."""
+        return fetch(self.connection, statement, parameters)
+
+    def fetch_chunks(
+        self, statement: str, parameters: Mapping[str, object], size: int
+    ) -> Generator[list[tuple[Any, ...]], None, None]:
+        """Yield the rows of a statement, all of one snapshot, in lists of ``size``; the last list
+        may be shorter.
+        """
+        return fetch_chunks(self.connection, statement, parameters, size)
+
+    def run(self, statement: str) -> None:
+        """Run a statement by ``run_as_it_stands``.
+
+        Raises DatabaseError for a function or trigger that does not compile.
+        """
+        run_as_it_stands(self.connection, statement)
+
+    def guarded(self, statement: str) -> str:
+        """Return a statement of Alembic in a form that can be run again on this session."""
+        return statement
+
+    def refuse_replaced(self) -> None:
+        """Raise DatabaseAway if the URL leads to another database than this session's."""
+
+    def choose_plans(self) -> None:
+        """Tell the database how to plan the log's statements, before it is read or marked."""
+
+    def are_open(self, writers: frozenset[str]) -> bool:
+        """Return True if all of these transactions were open when the previous statement began."""
+        return False
+
+    @abstractmethod
+    def query_back(
+        self,
+        schema: str | None,
+        cls: ObjectClass,
+        keys: Sequence[str],
+        attributes: Sequence[Attribute],
+    ) -> dict[str, CurrentRow]:
+        """Return the current values of ``attributes`` for the objects with these canonical keys, by
+        key and attribute name.
+
+        A single-valued table column has one value, an attribute of a child table or a view one for
+        each row. Missing objects are left out; the keys are compared exactly, whatever the
+        collation (spec/event-log.md 7.2).
+        """
+
+    def fetch_answer(
+        self,
+        statement: str,
+        names: Mapping[str, str],
+        binds: Mapping[str, object],
+    ) -> Answer:
+        """Run a statement of ``doctor.sql``: ``{name}`` is a name, ``:name`` a bind."""
+        # A colon in a name must not begin a bind.
+        escaped = {key: name.replace(":", "\\:") for key, name in names.items()}
+        return self.connection.execute(sa.text(statement.format(**escaped)), binds).all()
+
+    def sees_triggers(self, schema: str) -> bool:
+        """Return True if this session can see the triggers of a schema's tables.
+
+        If not, none counts as missing.
+        """
+        return True
+
+    @abstractmethod
+    def export_snapshot(self) -> str:
+        """Return the name of this transaction's snapshot, for others to join until it ends."""
+
+    @abstractmethod
+    def join_snapshot(self, snapshot: str) -> None:
+        """Join the snapshot of another transaction, as the first statement of this one.
+
+        Raises DatabaseError.
+        """
