@@ -19,7 +19,7 @@ from eventlog.config.load import load
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_context import open_context
-from eventlog.publisher.sinks import open_sink
+from eventlog.publisher.open_sink import open_sink
 
 _SECONDS = 0.005
 

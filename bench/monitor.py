@@ -42,8 +42,8 @@ from eventlog.publisher.monitor import monitoring
 from eventlog.publisher.monitor.activity import Activity
 from eventlog.publisher.observer import SILENT
 from eventlog.publisher.open_context import open_to_publish
+from eventlog.publisher.open_sink import open_sink
 from eventlog.publisher.session import Session
-from eventlog.publisher.sinks import open_sink
 from eventlog.sql.dialects.postgresql.log import PostgresLog
 
 _REPEATED = 200

@@ -34,7 +34,7 @@ from eventlog.model import Event
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_context import open_context
-from eventlog.publisher.sinks import open_sink
+from eventlog.publisher.open_sink import open_sink
 from eventlog.publisher.trigger_plan import planned_triggers
 from eventlog.sql import embedded, migrations
 from eventlog.sql.connection import connect

@@ -39,7 +39,8 @@ from eventlog.publisher.ledger import count_undone
 from eventlog.publisher.liveness import Liveness, liveness_of, reported_liveness, watched_over
 from eventlog.publisher.observer import SILENT, Observer, SnapshotProgress, join_observers
 from eventlog.publisher.open_context import open_to_publish, open_unlocked, refuse_post_poll
-from eventlog.publisher.sinks import Sink, open_sink
+from eventlog.publisher.open_sink import open_sink
+from eventlog.publisher.sinks import Sink
 from eventlog.publisher.sinks.stdout import StreamSink
 from eventlog.publisher.trigger_plan import comparison, planned_triggers
 from eventlog.publisher.waiting import StopRequest

@@ -39,20 +39,15 @@ from eventlog.publisher.ledger import is_at_work, ledger_of
 from eventlog.publisher.monitor.status import shape
 from eventlog.publisher.observer import Measured, SnapshotProgress, measure_queue
 from eventlog.publisher.open_context import find_log
-from eventlog.publisher.sinks import try_receiver
+from eventlog.publisher.open_sink import try_receiver
 from eventlog.publisher.stream.open_source import place_in_words, source_status
 from eventlog.publisher.stream.position import SourceStatus
 from eventlog.publisher.trigger_plan import differences, planned_triggers
 from eventlog.publisher.why import Why, why
 from eventlog.sql.doctor import (
     Finding,
-    HeldSnapshot,
     Limits,
-    OpenTransaction,
-    TableStorage,
     age,
-    ask_log,
-    oldest_writer,
 )
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rows import count_by_status
@@ -65,8 +60,6 @@ _LETTERS: Final[Mapping[str, str]] = {
     Status.FATAL: "fatal: see the error table, then requeue",
 }
 
-_MOST_TRANSACTIONS: Final = 100
-"""The most open transactions to read."""
 _SHOWN: Final = 20
 """The most events in flight to list for people; --json lists all."""
 
@@ -127,19 +120,18 @@ def publishing_status(
     flights, hold = read_recorded(log, ledger.consumer)
     consumers = consumer_statuses(log, event_time_zone)
     in_flight = _events_in_flight(log, flights)
-    writer = oldest_writer(ask_log(log, "transactions", OpenTransaction, limit=_MOST_TRANSACTIONS))
-    snapshots = ask_log(log, "snapshots", HeldSnapshot, limit=1)
-    measured = Measured(tables=ask_log(log, "storage", TableStorage))
+    measured = Measured.read(log)
+    snapshot = measured.oldest_snapshot
     status = {
         "log": str(log) if consumer is None else f"{log}, consumer {consumer}",
         "publisher_runs": is_at_work(log, ledger.consumer),
         "in_flight": in_flight,
         "backlog": None if hold is None else hold.in_words,
         "consumers": [one.as_data() for one in consumers],
-        "oldest_writer_seconds": None if writer is None else writer.seconds,
-        "oldest_writer": None if writer is None else writer.who,
-        "oldest_snapshot_seconds": snapshots[0].seconds if snapshots else None,
-        "oldest_snapshot": snapshots[0].who if snapshots else None,
+        "oldest_writer_seconds": measured.oldest_writer_seconds,
+        "oldest_writer": measured.oldest_writer,
+        "oldest_snapshot_seconds": None if snapshot is None else snapshot.seconds,
+        "oldest_snapshot": None if snapshot is None else snapshot.who,
         "dead_rows": dict(measured.dead_rows) or None,
         "table_bytes": dict(measured.table_bytes) or None,
     }

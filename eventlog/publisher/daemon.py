@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import DBAPIError
 
@@ -34,7 +34,6 @@ from eventlog.errors import (
     number_of,
 )
 from eventlog.model import Document
-from eventlog.publisher import sinks
 from eventlog.publisher.capture_watcher import CaptureWatcher, Uncaptured
 from eventlog.publisher.catalog_watcher import CatalogDrifted, CatalogWatcher
 from eventlog.publisher.context import Context, Counters, Reports, Used, summary, warn_at_start
@@ -43,8 +42,16 @@ from eventlog.publisher.delivery import Delivered, FlightResult, send_heartbeat
 from eventlog.publisher.held_rows import remove_marked_claims
 from eventlog.publisher.ledger import ranges_of
 from eventlog.publisher.liveness import ReportingSink, reported_liveness
-from eventlog.publisher.observer import SILENT, Doing, Observer, ParkedObject, measure_queue
+from eventlog.publisher.observer import (
+    SILENT,
+    Doing,
+    Measured,
+    Observer,
+    ParkedObject,
+    measure_queue,
+)
 from eventlog.publisher.open_context import open_to_publish
+from eventlog.publisher.open_sink import open_sink as open_its_sink
 from eventlog.publisher.session import Session, State, draw_flight
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.trigger_plan import comparison
@@ -388,9 +395,6 @@ def run_post_poll(context: Context) -> None:
 
 # --- facts that cost a statement, read between two flights ----------------------------------------
 
-_MOST_TRANSACTIONS: Final = 100
-"""The most open transactions that a measurement reads."""
-
 
 def _measure_if_due(session: Session) -> None:
     """Report to the observer if it is time. No transaction may be open, and none is left open."""
@@ -407,20 +411,15 @@ def measure(session: Session) -> None:
         return
     begun = monotonic()
     log = context.log
-    transactions = doctor.ask_log(
-        log, "transactions", doctor.OpenTransaction, limit=_MOST_TRANSACTIONS
-    )
-    snapshots = doctor.ask_log(log, "snapshots", doctor.HeldSnapshot, limit=1)
-    tables = doctor.ask_log(log, "storage", doctor.TableStorage)
+    measured = Measured.read(log)
     oldest_flight = None
     if state.flights:
         (oldest_flight,) = doctor.ask_log(log, "inflight", float, flight=min(state.flights)) or (
             None,
         )
     zone, ledger = context.options.event_time_zone, context.ledger
-    queue = measure_queue(log, zone, context.observer.queue_cap, ledger)
+    measured = measure_queue(log, zone, context.observer.queue_cap, ledger, measured)
     log.commit()
-    writer = doctor.oldest_writer(transactions)
     parked = [
         ParkedObject(
             object_class.name, key, parked.due, parked.attempts, parked.reason, parked.event_id
@@ -431,11 +430,7 @@ def measure(session: Session) -> None:
     seconds = monotonic() - begun
     context.observer.measured(
         replace(
-            queue,
-            oldest_writer_seconds=None if writer is None else writer.seconds,
-            oldest_writer=None if writer is None else writer.who,
-            oldest_snapshot=snapshots[0] if snapshots else None,
-            tables=tables,
+            measured,
             oldest_flight_seconds=oldest_flight,
             parked=parked,
             flights=flights,
@@ -555,7 +550,7 @@ class Publisher:
 
     def _open_sink(self) -> Sink:
         if self._receive is None:
-            return sinks.open_sink(self._config, sys.stdout)
+            return open_its_sink(self._config, sys.stdout)
         from eventlog.publisher.sinks.python import CallableSink  # brings the reader of XDS answers
 
         return CallableSink(

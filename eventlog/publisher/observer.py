@@ -7,7 +7,7 @@ called from the publisher's own threads, and must return at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from inspect import isfunction
@@ -16,12 +16,22 @@ from typing import Any, Final, NamedTuple
 from eventlog.model import Answer, Document
 from eventlog.publisher.flight import FlightInfo
 from eventlog.publisher.ledger import Ledger, count_undone, ledger_of
-from eventlog.sql.doctor import HeldSnapshot, TableStorage
+from eventlog.sql.doctor import (
+    HeldSnapshot,
+    OpenTransaction,
+    TableStorage,
+    ask_log,
+    oldest_writer,
+)
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.windows import Window
 
 QUEUE_CAP: Final = 100_000
 """The most rows N that a measurement counts; a longer queue is reported as so many or more."""
+
+
+_MOST_TRANSACTIONS: Final = 100
+"""The most open transactions that a measurement reads."""
 
 
 class Doing(StrEnum):
@@ -147,6 +157,20 @@ class Measured:
     tables: Sequence[TableStorage] = ()
     """The log and its companions, empty if unknown."""
 
+    @classmethod
+    def read(cls, log: OpenLog) -> Measured:
+        """Return what the database shows of a log: its oldest writer and snapshot, its tables."""
+        writer = oldest_writer(
+            ask_log(log, "transactions", OpenTransaction, limit=_MOST_TRANSACTIONS)
+        )
+        snapshots = ask_log(log, "snapshots", HeldSnapshot, limit=1)
+        return cls(
+            oldest_writer_seconds=None if writer is None else writer.seconds,
+            oldest_writer=None if writer is None else writer.who,
+            oldest_snapshot=snapshots[0] if snapshots else None,
+            tables=ask_log(log, "storage", TableStorage),
+        )
+
     @property
     def dead_rows(self) -> Mapping[str, int]:
         """The dead rows by part of the log, as far as they are known."""
@@ -163,16 +187,24 @@ def measure_queue(
     event_time_zone: str,
     cap: int = QUEUE_CAP,
     ledger: Ledger | None = None,
+    measured: Measured | None = None,
 ) -> Measured:
     """Measure the queue of a log, and count at most ``cap`` rows. The clock is read last.
 
-    ``ledger`` None = the publisher's, without a memory.
+    ``ledger`` None = the publisher's, without a memory. ``measured`` are earlier facts, which the
+    result has too.
     """
     ledger = ledger or ledger_of(log)
     rows = count_undone(ledger, cap)
     head = log.read_window(ledger.undone(Window(1, None, 1))) if rows else []
     clock = moment_of(log.due_until(event_time_zone))
-    return Measured(rows, cap, event_age(head[0].event_time, clock) if head else None, clock=clock)
+    return replace(
+        measured or Measured(),
+        queue_rows=rows,
+        cap=cap,
+        oldest_seconds=event_age(head[0].event_time, clock) if head else None,
+        clock=clock,
+    )
 
 
 def event_age(event_time: str | None, clock: datetime) -> float | None:

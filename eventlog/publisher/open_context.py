@@ -20,7 +20,7 @@ from eventlog.errors import (
 )
 from eventlog.publisher.configured_classes import captured_tables, read_catalog, wanted_classes
 from eventlog.publisher.context import Context, Counters, PublisherOptions, Used
-from eventlog.publisher.ledger import ledger_of
+from eventlog.publisher.ledger import Ledger, ledger_of
 from eventlog.publisher.output import event_writer
 from eventlog.publisher.published import lies_behind
 from eventlog.publisher.sinks import Owner
@@ -91,7 +91,7 @@ def open_context(
             context.log.connection, context.log.dialect, describe(connection_url(config.database))
         )
         context = replace(context, used=used)
-        yield under_epoch(context, settle_epoch(context, server))
+        yield under_epoch(context, settle_epoch(context.log, context.ledger, used, server))
 
 
 @contextmanager
@@ -174,19 +174,18 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
 # --- the epoch (spec/event-log.md 7.4) ------------------------------------------------------------
 
 
-def settle_epoch(context: Context, server: Mapping[str, str]) -> str:
+def settle_epoch(log: OpenLog, ledger: Ledger, used: Used, server: Mapping[str, str]) -> str:
     """Return the epoch of new event-ids: a new one, committed, if the log was restored to an
     earlier state.
 
-    The caller holds the lock of the log, or of a consumer. ``server`` is the server's
-    identification of itself.
+    The caller has the lock of the log, or of a consumer, by ``ledger``. ``used`` are the numbers of
+    the log that this process has used, ``server`` is the server's identification of itself.
     """
-    log, used = context.log, context.used
     line = read_epoch(log, is_locked=True)
     known = line.server
     following = next_given(log)
     reasons = differing(known, server) or differing(used.server, server)
-    reasons += _numbers_that_come_again(context, following)
+    reasons += _numbers_that_come_again(log, used, following)
     if reasons:
         epoch, used.flight = raise_epoch(log, {**known, **server}, used.flight)
         used.published.forget()
@@ -206,17 +205,16 @@ def settle_epoch(context: Context, server: Mapping[str, str]) -> str:
         )
     elif known.items() < {**known, **server}.items():
         write_epoch(log, line._replace(server={**known, **server}), is_raise=False)
-    _compare_beginning(context, is_new_epoch=bool(reasons))
+    _compare_beginning(log, ledger.consumer, used, is_new_epoch=bool(reasons))
     log.commit()
     used.server = server
     return line.epoch
 
 
-def _numbers_that_come_again(context: Context, following: int | None) -> list[str]:
+def _numbers_that_come_again(log: OpenLog, used: Used, following: int | None) -> list[str]:
     """Return which numbers of this process the log gives again, in words. ``following`` is the next
     record_id, None = unknown.
     """
-    log, used = context.log, context.used
     found = []
     if used.flight and (flight := next_number(log)) <= used.flight:
         found.append(f"flight number {flight} lies behind {used.flight}, which was used before")
@@ -244,12 +242,11 @@ def advice_for_consumers(log: OpenLog) -> str:
     )
 
 
-def _compare_beginning(context: Context, *, is_new_epoch: bool) -> None:
+def _compare_beginning(log: OpenLog, name: str | None, used: Used, *, is_new_epoch: bool) -> None:
     """Warn if the log does not have the registration of its consumer that this process has seen
     (spec/event-log.md 13.4).
     """
-    name, used = context.ledger.consumer, context.used
-    begun = begun_of(context.log, name) if name else None
+    begun = begun_of(log, name) if name else None
     if begun is None:
         return
     if used.begun is not None and (begun < used.begun or (is_new_epoch and begun != used.begun)):
@@ -258,7 +255,7 @@ def _compare_beginning(context: Context, *, is_new_epoch: bool) -> None:
             "does not have this beginning: its receiver may lack data. Stop the consumer, empty "
             "its receiver, and run `eventlog consumers reset %s --begin snapshot`",
             name,
-            context.log,
+            log,
             used.begun.isoformat(" ", "seconds"),
             name,
         )

@@ -20,7 +20,6 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from eventlog.changes.publishing import NoWriter
 from eventlog.config.load import Config, connection_url, load
 from eventlog.config.publishing import value_options
 from eventlog.config.settings import DEFAULT_FORMAT
@@ -38,7 +37,7 @@ from eventlog.publisher.configured_classes import (
     class_schema,
     declared_tables,
 )
-from eventlog.publisher.context import Context, Counters, PublisherOptions
+from eventlog.publisher.context import PublisherOptions, Used
 from eventlog.publisher.ledger import SetLedger
 from eventlog.publisher.open_context import find_log, publisher_options, settle_epoch
 from eventlog.spark.change_offsets import Offset
@@ -373,9 +372,7 @@ class ChangeLog:
         log.db.begin_publishing()
         server = log.server_parts()
         ledger.lock()
-        options = publisher_options(config, log.db.current_user(), log.dialect.fold_name)
-        context = Context(log, _NO_CLASSES, options, NoWriter(), Counters(), ledger)
-        self.epoch = settle_epoch(context, server)
+        self.epoch = settle_epoch(log, ledger, Used(), server)
         line = consumers.read_consumer(log, consumer)
         assert line is not None  # the consumer was registered under the lock
         self.line, self.begun = line.done, line.begun.isoformat()
@@ -620,9 +617,6 @@ class ChangeLog:
                 written = consumers.LinesOfSet(self.consumer, self.lines)
                 self.lines = consumers.write_done(log, written, done)
             self.line = done
-
-
-_NO_CLASSES: Final = Catalog(None, (), {})
 
 
 def check_counted(counted: int, expected: int, part: Range) -> None:

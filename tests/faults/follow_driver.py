@@ -21,7 +21,8 @@ from kill_driver import Steps, forked
 from eventlog.changes.format import Report
 from eventlog.config.load import Config, load
 from eventlog.publisher.context import Counters
-from eventlog.publisher.sinks import files, open_sink
+from eventlog.publisher.open_sink import open_sink
+from eventlog.publisher.sinks import files
 from eventlog.publisher.stream import (
     capture_files,
     dispatch_queue,

@@ -23,7 +23,8 @@ from eventlog.config.load import Config, load
 from eventlog.publisher import cycle, daemon, delivery, ledger, marks
 from eventlog.publisher.context import Counters
 from eventlog.publisher.open_context import open_context, open_to_publish
-from eventlog.publisher.sinks import files, objects, open_sink
+from eventlog.publisher.open_sink import open_sink
+from eventlog.publisher.sinks import files, objects
 
 
 class Steps:

@@ -23,7 +23,7 @@ from eventlog.config.load import Config, load
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_context import open_context
-from eventlog.publisher.sinks import open_sink
+from eventlog.publisher.open_sink import open_sink
 
 pytest.importorskip("cloudevents.core", reason="the CloudEvents SDK is not installed")
 from cloudevents.core.bindings import http, kafka

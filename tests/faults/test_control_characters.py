@@ -18,7 +18,7 @@ from eventlog.config.load import load
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_context import open_context
-from eventlog.publisher.sinks import open_sink
+from eventlog.publisher.open_sink import open_sink
 
 BELL = "a\x01\x07\x1fb\ufffe"
 

@@ -29,8 +29,8 @@ from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_context import open_context
+from eventlog.publisher.open_sink import open_sink
 from eventlog.publisher.session import Session
-from eventlog.publisher.sinks import open_sink
 
 SCHEMA = (
     "CREATE TABLE usr (idu integer PRIMARY KEY, fname text, salary numeric(9,2), born "

@@ -30,7 +30,7 @@ from receiver import CUT, Receiver, Request, Script, answer, reply, status
 from eventlog.config.load import load
 from eventlog.errors import ReceiverAway
 from eventlog.model import Answer, Level, Verdict
-from eventlog.publisher.sinks import open_sink
+from eventlog.publisher.open_sink import open_sink
 
 
 @pytest.mark.parametrize("level", list(Level))

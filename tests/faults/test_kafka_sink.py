@@ -31,7 +31,7 @@ from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.liveness import ReportingSink
 from eventlog.publisher.observer import Observer
 from eventlog.publisher.open_context import open_context
-from eventlog.publisher.sinks import open_sink, try_receiver
+from eventlog.publisher.open_sink import open_sink, try_receiver
 from eventlog.publisher.sinks.kafka import KafkaSink
 from eventlog.qlik.message_format import FORMAT
 from eventlog.transport import kafka

@@ -28,7 +28,8 @@ from eventlog.model import Document, Event, Operation
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_context import open_to_publish
-from eventlog.publisher.sinks import Owner, open_sink, try_receiver
+from eventlog.publisher.open_sink import open_sink, try_receiver
+from eventlog.publisher.sinks import Owner
 from eventlog.publisher.sinks import objects as objects_sink
 from eventlog.publisher.sinks.objects import STATE, ObjectsSink
 

@@ -29,7 +29,8 @@ from eventlog.config.publishing import taken_by
 from eventlog.errors import ConfigError
 from eventlog.model import Answer, Change, ChangeOp, Document
 from eventlog.publisher.context import Counters
-from eventlog.publisher.sinks import Sink, open_sink
+from eventlog.publisher.open_sink import open_sink
+from eventlog.publisher.sinks import Sink
 from eventlog.publisher.stream import Source
 from eventlog.publisher.stream.follow import follow
 from eventlog.publisher.stream.open_source import following, position_of, refusal_of

@@ -21,7 +21,7 @@ from eventlog.config.effective import effective
 from eventlog.config.load import load
 from eventlog.errors import ConfigError
 from eventlog.model import Answer, Document
-from eventlog.publisher.sinks import open_sink
+from eventlog.publisher.open_sink import open_sink
 from eventlog.registry import FORMATS, SINKS, SOURCES, check_name, format_named, installed, names
 
 Install = Callable[..., None]

@@ -1,0 +1,123 @@
+"""The sink that the configuration names: opened, tried, opened again when its secrets change."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TextIO
+
+from eventlog.config.kinds import REFERENCES, SECRET_HEADERS
+from eventlog.config.load import Config, with_secrets_of_now
+from eventlog.core.options import options_of
+from eventlog.errors import ConfigError
+from eventlog.files.text import REFERENCE
+from eventlog.model import Answer, Document, Verdict
+from eventlog.publisher.sinks import Opening, Sink
+from eventlog.registry import as_plugin_errors, format_named, sink_named
+
+_log = logging.getLogger("eventlog.publisher")
+
+
+def open_sink(config: Config, stream: TextIO) -> Sink:
+    """Return the sink that the configuration names.
+
+    ``stream`` is standard output. Raises ConfigError.
+    """
+    kind: type[Sink] = sink_named(config.sink.type)
+    opening = Opening(format_named(config.format.type), stream)
+
+    def open_now() -> Sink:
+        options = with_secrets_of_now(config, "sink").sink.options
+        with as_plugin_errors():
+            return kind.open(options, opening)
+
+    files = _secret_files(config)
+    return _Rotated(open_now, files) if files else open_now()
+
+
+def try_receiver(config: Config, stream: TextIO) -> str | None:
+    """Try the receiver that the configuration names, as ``Sink.try_out`` does."""
+    kind: type[Sink] = sink_named(config.sink.type)
+    opening = Opening(format_named(config.format.type), stream)
+    return kind.try_out(with_secrets_of_now(config, "sink").sink.options, opening)
+
+
+# --- secrets that are rotated ---------------------------------------------------------------------
+
+
+def _secret_files(config: Config) -> list[Path]:
+    """Return the files that contain secrets of ``[sink]``."""
+    options = config.sink.options
+    references = [
+        reference
+        for name, declared in options_of(type(options)).items()
+        if declared.kind in (REFERENCES, SECRET_HEADERS)
+        for reference in (getattr(options, name) or {}).values()
+    ]
+    places = map(REFERENCE.fullmatch, references)
+    return [
+        *(file for name, file in config.secret_files.items() if name.startswith("sink.")),
+        *(
+            Path(place["file"])
+            for place in places
+            if place is not None and place["file"] is not None
+        ),
+    ]
+
+
+class _Rotated(Sink):
+    """A sink that is opened again when a file of its secrets has changed and no document is
+    pending.
+
+    ``open_now`` opens the sink with the current secrets.
+    """
+
+    def __init__(self, open_now: Callable[[], Sink], files: Sequence[Path]) -> None:
+        self._open, self._files = open_now, files
+        self._seen, self._sink = self._look(), open_now()
+        self._is_pending = False
+        self._lock = threading.Lock()
+
+    def send(self, document: Document) -> Answer:
+        return self._current().send(document)
+
+    def flush(self) -> Mapping[str, Verdict] | None:
+        refused = self._sink.flush()
+        self._is_pending = False
+        return refused
+
+    def close(self) -> None:
+        self._sink.close()
+
+    def _current(self) -> Sink:
+        with self._lock:
+            if not self._is_pending and (seen := self._look()) != self._seen:
+                self._seen = seen
+                try:
+                    sink = self._open()
+                except ConfigError as error:
+                    _log.warning(
+                        "%s; the secrets of before are used", error, extra={"code": error.code}
+                    )
+                else:
+                    self._sink.close()
+                    self._sink = sink
+                    _log.info("secrets of [sink] have changed and were read again")
+            self._is_pending = True
+            return self._sink
+
+    def _look(self) -> list[tuple[int, int, int] | None]:
+        """Return a stamp for each file that changes when the file, or the target of a link, is
+        replaced or written.
+        """
+        return [_stamp(file) for file in self._files]
+
+
+def _stamp(file: Path) -> tuple[int, int, int] | None:
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_mtime_ns
