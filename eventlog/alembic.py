@@ -30,8 +30,8 @@ from eventlog.sql.triggers.watch import WatchedTable
 __all__ = ["hides", "options"]
 
 IncludeObject = Callable[[Any, "str | None", str, bool, Any], bool]
-"""The type of ``include_object`` of ``context.configure``: the object, its name, its kind, whether
-it was reflected, and the object it is compared with.
+"""The type of ``include_object`` of ``context.configure``. Its arguments are the object, its name,
+its kind, whether it was reflected, and the object it is compared with.
 """
 
 
@@ -46,9 +46,9 @@ def options(
     that hides the log.
 
     ``config`` is an eventlog.toml, whose ``[[watch]]`` sections and names of log and schema apply.
-    With None the watches are those in the tables' ``info={"eventlog": ...}`` alone, and
-    ``log_table`` and ``schema`` (of the watched tables, None = the connection's current one) name
-    the places. ``include_object`` is your own; objects that it leaves out stay out. Raises
+    With None only the watches in the tables' ``info={"eventlog": ...}`` apply, and ``log_table``
+    and ``schema`` (of the watched tables, None = the connection's current schema) name the places.
+    ``include_object`` is your own function; objects that it excludes stay excluded. Raises
     ConfigError.
     """
     watches: tuple[WatchedTable, ...] = ()
@@ -56,9 +56,9 @@ def options(
         loaded = load(Path(config), os.environ)
         if patterns := [watch.name for watch in loaded.watches if watch.tables is not None]:
             raise ConfigError(
-                f"{config}: watch {patterns[0]}: a migration names its tables, since patterns "
-                "would mean others later: write a [[watch]] for each table; `eventlog init "
-                "--tables` does"
+                f"{config}: watch {patterns[0]}: a migration cannot use patterns, because they "
+                "could match different tables later. Write one [[watch]] per table (`eventlog "
+                "init --tables` does this)"
             )
         log_table = loaded.database.log_table
         schema = loaded.database.schema_name
@@ -75,8 +75,8 @@ def options(
 
 
 def hides(log_table: str = "eventlog") -> IncludeObject:
-    """Return an ``include_object`` that keeps Alembic from dropping the log and its companions,
-    which no model describes.
+    """Return an ``include_object`` that keeps Alembic from dropping the log and its internal
+    tables, which are not in the models.
     """
     _, name = split_name(log_table)
     log_tables = {table.casefold() for table in LogTable(None, name, LogRow._fields).own_tables}

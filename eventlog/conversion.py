@@ -1,5 +1,6 @@
-"""Any change format to any other: reader to Change to writer, by the formats' names
-(spec/change-model.md); and the format ``jsonl``, which is the changes themselves.
+"""Conversion of any change format to any other, by the formats' names: from a reader through
+``Change`` to a writer (spec/change-model.md); and the format ``jsonl``, which is the changes
+themselves.
 """
 
 from __future__ import annotations
@@ -48,12 +49,14 @@ def _check_place(format: str, place: str) -> None:
     schemes = format_named(format).schemes
     if is_url and schemes is not None and scheme not in schemes:
         urls = "".join(f", or {one}://..." for one in schemes)
-        raise ConfigError(f"{format} takes no {scheme}://...: name a file or a directory{urls}")
+        raise ConfigError(
+            f"{format} does not accept {scheme}://...; name a file or a directory{urls}"
+        )
 
 
 def check_source(format: str, source: str) -> None:
-    """Raise ConfigError for a URL that a format does not accept, DatabaseError for a missing SQLite
-    file, which SQLite would create empty.
+    """Raise ConfigError for a URL that a format does not accept, and DatabaseError for a missing
+    SQLite file, which SQLite would create empty.
     """
     _check_place(format, source)
     scheme, _, path = source.partition(":///")
@@ -78,8 +81,8 @@ def _check_target(format: str, target: str, source_format: str, source: str) -> 
     is_path = "://" not in source and (read.is_file() or read.is_dir())
     if is_path and (read in (out, out.parent) or (source_format == format and out == read.parent)):
         raise ConfigError(
-            f"OUT {target} is IN, holds it or lies in it, and could overwrite it: "
-            "name another place"
+            f"OUT {target} is IN, contains it or lies in it, so the output could overwrite the "
+            "input. Name another place"
         )
 
 
@@ -97,12 +100,12 @@ def convert(
     """Read ``source`` in one format, write it to ``target`` in another, and return the report.
 
     ``map`` holds the options in the form of ``read_options``. With ``strict`` the first change that
-    cannot be read or written stops the conversion; else such changes are skipped and counted. With
-    ``report`` the counters of single columns stay apart (spec/change-model.md 5.1); else they are
-    added up by reason. ``progress`` is called with the report so far after every change. Raises
-    FormatError, ConfigError, DatabaseError, OSError; the target is then unchanged. NothingWritten
-    is the FormatError of a source of which nothing could be read or written; its ``report`` gives
-    the reasons.
+    cannot be read or written stops the conversion; otherwise such changes are skipped and counted.
+    With ``report`` the counters of single columns stay separate (spec/change-model.md 5.1);
+    otherwise they are added up by reason. ``progress`` is called with the report so far after every
+    change. Raises FormatError, ConfigError, DatabaseError, OSError; the target is then unchanged.
+    NothingWritten is the FormatError that is raised if nothing could be read or written; its
+    ``report`` gives the reasons.
     """
     reader, writer = format_named(source_format), format_named(target_format)
     check_source(source_format, source)
@@ -124,10 +127,10 @@ def read_changes(
     one.
 
     ``format`` is one of ``eventlog convert --from``. ``options`` are the reader's, as in ``--map``;
-    ``catalog`` is a path or the content of a catalogue. ``report`` gets the counters. Changes that
-    cannot be read are skipped unless it is ``Report(strict=True)``. Raises ConfigError for the
-    format and its options at once; while iterating FormatError, DatabaseError, OSError, which name
-    what and where.
+    ``catalog`` is a path or the content of a catalogue. ``report`` receives the counters. Changes
+    that cannot be read are skipped unless it is ``Report(strict=True)``. Raises ConfigError for the
+    format and its options immediately, and FormatError, DatabaseError or OSError while iterating;
+    the messages contain the place.
     """
     reader = format_named(format)
     check_source(format, str(source))
@@ -139,7 +142,7 @@ def _read(
     format: Format, source: str, options: Mapping[str, Any], report: Report
 ) -> Iterator[Change]:
     """Return the changes of a source, ``zoned`` by the catalogue among the options. Raises
-    ConfigError at once.
+    ConfigError immediately.
     """
     catalog = catalog_of(options.get("catalog"))
     changes = format.read(source, in_own_options(format.name, "reader", options), report)
@@ -147,8 +150,8 @@ def _read(
 
 
 def zoned(changes: Iterator[Change], catalog: Catalog | None) -> Iterator[Change]:
-    """Return changes as they were read, with the zones of times that the format does not hold, by
-    the columns of the catalogue (spec/change-model.md 5.1); None = unknown.
+    """Return changes with the zones of times that their format cannot hold, by the columns of the
+    catalogue (spec/change-model.md 5.1). None = there is no catalogue, and changes stay unchanged.
     """
     if catalog is None:
         return changes
@@ -164,7 +167,7 @@ def write_changes(
     **options: Any,
 ) -> Report:
     """Write changes to ``target``, a path or a URL, and return the report of changes written, lost
-    and skipped. A file appears whole or not at all.
+    and skipped. A file appears complete or not at all.
 
     ``format`` is one of ``eventlog convert --to``. ``options`` are the writer's, as in ``--map``.
     ``report`` and the errors are as in ``read_changes``.
@@ -187,8 +190,8 @@ def write(
 ) -> None:
     """Write changes to a target by the format's ``write``.
 
-    A format that can only be published writes the documents that a publisher would send to a file.
-    Then ``options`` are the options of publishing, and ``catalog``.
+    For a format that can only be published, the file gets the documents that a publisher would
+    send; ``options`` are then the options of publishing, and ``catalog``.
     """
     if format.can("write_changes"):
         format.write(changes, target, options, report)
@@ -238,13 +241,15 @@ def read_map(path: Path) -> Mapping[str, Any]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"the map {path} cannot be read: {error.strerror}") from None
+        raise ConfigError(f"cannot read the map {path}: {error.strerror}") from None
     try:
         value = tomllib.loads(content.decode()) if path.suffix == ".toml" else json.loads(content)
     except RecursionError:
-        raise ConfigError(f"{path} is not read: brackets or objects are nested too deep") from None
+        raise ConfigError(
+            f"cannot read {path}: its lists or objects are nested too deeply"
+        ) from None
     except ValueError as error:
-        kind = "TOML" if path.suffix == ".toml" else "JSON (TOML is for names that end in .toml)"
+        kind = "TOML" if path.suffix == ".toml" else "JSON (a TOML file's name ends in .toml)"
         raise ConfigError(f"{path} is not {kind}: {error}") from None
     if not isinstance(value, dict):
         raise ConfigError(f"{path} is not an object of options")
@@ -256,8 +261,8 @@ def read_options(map: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     {...}, "catalog": PATH}``, or the reader's options at the top level.
 
     ``catalog`` at the top level goes to both sides unless they have their own; every format gets
-    the content of the file. Raises ConfigError, also for other members beside ``reader`` and
-    ``writer``.
+    the content of the file. Raises ConfigError, also if there are other members next to ``reader``
+    and ``writer``.
     """
     of_both = {"catalog": map["catalog"]} if "catalog" in map else {}
     if "reader" not in map and "writer" not in map:
@@ -265,9 +270,9 @@ def read_options(map: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     for name in map:
         if name not in ("reader", "writer", "catalog"):
             near = difflib.get_close_matches(name, ("reader", "writer", "catalog"), n=1)
-            hint = f"do you mean {near[0]}?" if near else "put it into reader or writer"
+            hint = f"do you mean {near[0]}?" if near else "move it into reader or writer"
             raise ConfigError(
-                f"member {name!r} of the map is not known beside reader and writer: {hint}"
+                f"member {name!r} of the map is not allowed next to reader and writer: {hint}"
             )
     sides = {}
     for name in ("reader", "writer"):
@@ -306,7 +311,7 @@ def in_own_options(format: str, side: str, options: Mapping[str, Any]) -> Mappin
     return translated
 
 
-# --- the format jsonl: one change on each line, in its JSON form (spec/change-model.md 1.1)
+# --- the format jsonl: one change per line, in its JSON form (spec/change-model.md 1.1)
 # ---------------------------
 
 
@@ -314,15 +319,15 @@ def in_own_options(format: str, side: str, options: Mapping[str, Any]) -> Mappin
 class JsonlOptions(CheckedOptions):
     """Options of reader and writer.
 
-    With a catalogue, the reader turns texts into dates, decimals and so on. The writer accepts it,
-    as every format does, and does not use it: its values carry their types.
+    With a catalogue, the reader turns texts into dates, decimals and so on. The writer accepts a
+    catalogue, as every format does, but ignores it, since its values carry their types.
     """
 
     catalog: CatalogOption = shared(CATALOG)
 
 
 class JsonLinesFormat(Format):
-    """Changes themselves, one on each line in its JSON form."""
+    """The changes themselves, one per line, in their JSON form."""
 
     name = "jsonl"
     title = "changes as lines of JSON"

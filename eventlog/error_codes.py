@@ -1,10 +1,9 @@
-"""The codes of errors: what causes each, and its general cure. Programs act on codes, people on
+"""The codes of errors, with the cause and the general fix of each. Programs act on codes, people on
 messages.
 
-A code belongs either to a class of its own, whose docstring says the cause, or to ``RowError`` or
-``FormatError``, which are raised with the code. Classes of their own are those that somebody
-catches, or that carry more than a message. ``scripts/reference.py`` lists all codes in
-docs/reference.md.
+A code either has its own class, whose docstring states the cause, or is given to ``RowError`` or
+``FormatError`` when they are raised. A code has its own class if code catches it, or if it carries
+more than a message. ``scripts/reference.py`` lists all codes in docs/reference.md.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from typing import Final
 
 ROW_CODES: Final[Mapping[str, str]] = {
     "bad_event_type": "event_type is not 1 to 8, or a delete names a child table",
-    "missing_column": "column_name is empty in a row that is about a column",
+    "missing_column": "column_name is empty in a row that concerns a column",
     "missing_table": "table_name is empty",
-    "receiver": "the receiver answered *error* or *fatal*, and the message is its own",
+    "receiver": "the receiver answered *error* or *fatal*; the message comes from the receiver",
     "unknown_column": "column_name is not an attribute of the class",
     "unknown_table": "table_name is neither a class nor a child table of one",
 }
-"""Causes of codes that ``RowError`` is raised with."""
+"""The causes of the codes with which ``RowError`` is raised."""
 
 FORMAT_CODES: Final[Mapping[str, str]] = {
     # any change format
@@ -30,21 +29,21 @@ FORMAT_CODES: Final[Mapping[str, str]] = {
     "unknown_operation": "An operation code that the format lacks",
     "value_range": "A value outside the range of its target column",
     # GBase streams
-    "bad_datetime": "A DATETIME or INTERVAL with a field out of its range",
+    "bad_datetime": "A DATETIME or INTERVAL with a field outside its range",
     "bad_decimal": (
-        "A packed decimal with a digit above 99, or with digits behind the first byte of zero"
+        "A packed decimal with a digit above 99, or with digits after the first byte of zero"
     ),
     "bad_value": (
-        "A byte that its column type does not have: sign of INT8, BOOLEAN, null flag, day number"
+        "An invalid byte for the column type: sign of INT8, BOOLEAN, null flag, day number"
     ),
-    "decode": "Text that is not of the configured charset",
-    "duplicate_begin": "A transaction that begins while one with its id is open",
-    "framing": "Bytes that are not a record of a stream",
+    "decode": "Text that is not valid in the configured charset",
+    "duplicate_begin": "A transaction that begins while another with its id is open",
+    "framing": "Bytes that are not a record of the stream",
     "orphan_record": 'A record of a transaction that did not begin, with `orphans = "raise"`',
-    "row_length": "A payload that is shorter or longer than its columns",
+    "row_length": "A payload that is shorter or longer than its columns require",
     "schema_mismatch": "A table description (TABSCHEM) whose columns disagree with its own counts",
     "size_array": (
-        "A size array that fits the payload in no byte order, or disagrees with a length prefix"
+        "A size array that fits the payload in no byte order, or contradicts a length prefix"
     ),
     "truncated_stream": "The declared end of a stream lies inside a record",
     "unknown_type": "A column of a type that the stream's format does not have",
@@ -52,7 +51,7 @@ FORMAT_CODES: Final[Mapping[str, str]] = {
     "bad_column_value": (
         "A value that its column cannot hold: text for a number, DATA that is not hex digits"
     ),
-    "bad_length": "LEN1 or LEN2 that is negative, too great or beyond DATA",
+    "bad_length": "LEN1 or LEN2 that is negative, too large or beyond DATA",
     "bad_oper_date": "An OPER_DATE that is neither six bytes nor twelve hex digits",
     "destinations_differ": "One operation has different parts for two destinations",
     "missing_part": "EXTDATA of an operation with a gap or a repetition",
@@ -60,43 +59,44 @@ FORMAT_CODES: Final[Mapping[str, str]] = {
     "typ_contradiction": "Lengths that the operation code does not allow",
     # Qlik tables and messages
     "bad_avro": "Bytes that do not match their Avro schema, or a schema that cannot be read",
-    "bad_magic": "A message envelope that does not begin with the magic `atMSG`",
+    "bad_magic": "A Qlik message that does not begin with the magic `atMSG`",
     "bad_mask": "A mask text with a character that is not a hex digit",
     "bad_message_value": "A value in a message that does not fit its column's type",
-    "bad_metadata": "A metadata message that lacks a part which data messages need",
+    "bad_metadata": "A metadata message that lacks a part that data messages need",
     "bad_sequence": "A change_seq that is not 35 digits beginning with a date and time",
     "mask_too_wide": "A column list whose last column lies beyond the 1024 bits of a mask",
-    "missing_header": "A change table that lacks a header column which the reader needs",
+    "missing_header": "A change table that lacks a header column that the reader needs",
     "operation_mismatch": "A row whose change_oper and operation disagree",
     "sequence_exhausted": "A task whose change number has reached the limit of 19 digits",
     "unpaired_before_image": "A before image (B) without its update (U)",
     # Spark
-    "missing_file": "Files are missing between two that continue one another by their numbers",
+    "missing_file": "A gap in the numbers of consecutive files",
 }
-"""Causes of codes that ``FormatError`` and its subclasses are raised with."""
+"""The causes of the codes with which ``FormatError`` and its subclasses are raised."""
 
 CURES: Final[Mapping[str, str]] = {
     # eventlog as a whole
     "another_publisher": (
-        "Stop the other one, or wait for it with `[publisher] standby = true`; `eventlog status` "
-        "shows whether one runs."
+        "Stop the other publisher, or wait for it with `[publisher] standby = true`; "
+        "`eventlog status` shows whether a publisher runs."
     ),
     "config": (
         "Correct the setting that the message names. `eventlog config` shows each setting and "
         "where it comes from."
     ),
     "consumer_runs": (
-        "Let this process wait as a standby, stop the other one, or give this one another name."
+        "Let this process wait as a standby, stop the other process, or give this consumer "
+        "another name."
     ),
     "database": (
         "Check the URL, the network and the user's rights; `eventlog doctor` lists the GRANTs "
         "that are missing."
     ),
-    "database_away": "Wait: a publisher connects again by itself. Run any other command again.",
-    "error": "Do what the message says.",
+    "database_away": "Wait: a publisher reconnects by itself. Run any other command again.",
+    "error": "Follow the message.",
     "fatal_answer": (
-        "Fix what the receiver names, `eventlog requeue` the rows of status F, and start the "
-        "publisher again."
+        "Fix the problem that the receiver reports, requeue the rows of status F with "
+        "`eventlog requeue`, and start the publisher again."
     ),
     "kafka_away": (
         "Check the brokers, the topic and the user's rights. Nothing is marked; the publisher "
@@ -109,58 +109,60 @@ CURES: Final[Mapping[str, str]] = {
         "Check the receiver and [sink]. The publisher marks nothing and tries again by itself."
     ),
     "record_refused": (
-        "Let the topic take larger records (`max.message.bytes`), or send fewer events a document."
+        "Let the topic accept larger records (`max.message.bytes`), or send fewer events per "
+        "document."
     ),
     "source_away": (
-        "Wait: the publisher opens it again by itself. If it lasts, check the source and [source]."
+        "Wait: the publisher opens the source again by itself. If the error persists, check the "
+        "source and [source]."
     ),
     "source_lost": (
-        "Put the files back as they were read. If they are gone, load the tables anew and begin "
-        "at a new position."
+        "Restore the files as they were when they were read. If they are lost, load the tables "
+        "again and begin at a new position."
     ),
     "plugin": (
-        "Tell the authors of the package, with the traceback that -vv shows; another format, sink "
-        "or source does without it."
+        "Report it to the authors of the package, with the traceback that -vv shows. Until then "
+        "use another format, sink or source."
     ),
     "trigger": (
-        "Correct the `[[watch]]` that the message names; `eventlog triggers plan` shows what "
-        "comes of it."
+        "Correct the `[[watch]]` that the message names; `eventlog triggers plan` shows the result."
     ),
     "xds": (
-        "Correct the document; the message names the line. Raise `limit` for a document that is "
-        "longer."
+        "Correct the document; the message names the line. Raise `limit` if the document is longer."
     ),
     # rows of the log
-    "bad_event_type": "Correct what writes the log.",
+    "bad_event_type": "Correct the program or trigger that writes the log.",
     "bad_table_key": (
-        "Correct what writes the log, such as a trigger of your own; then `eventlog requeue`."
+        "Correct the program or trigger that writes the log; then run `eventlog requeue`."
     ),
     "bad_value": (
-        "Correct what writes the log, then `eventlog requeue`; `eventlog resync` logs the "
-        "object as it is now. Capture a GBase stream again; if it repeats, report it with the "
-        "bytes of the row."
+        "Correct the program or trigger that writes the log, then run `eventlog requeue`, or "
+        "`eventlog resync` to send the object as it is now. Capture a GBase stream again; if the "
+        "error repeats, report it with the bytes of the row."
     ),
     "bad_xml_char": (
-        "Take the character out of the value in the application, or the column out of the watch "
-        "(`exclude`); formats other than XDS hold it."
+        "Remove the character from the value in the application, exclude the column from the "
+        "watch (`exclude`), or use a format other than XDS."
     ),
-    "missing_column": "Correct what writes the log. Export a queue with all its columns.",
-    "missing_table": "Correct what writes the log.",
-    "receiver": "Fix what the receiver names, then `eventlog requeue`.",
+    "missing_column": (
+        "Correct the program or trigger that writes the log. Export a queue with all its columns."
+    ),
+    "missing_table": "Correct the program or trigger that writes the log.",
+    "receiver": "Fix the problem that the receiver reports, then run `eventlog requeue`.",
     "unknown_column": (
-        "Take the column into the watch (`columns`, `exclude`) and `eventlog requeue` the row, "
-        "or correct what writes the log."
+        "Include the column in the watch (`columns`, `exclude`) and run `eventlog requeue`, or "
+        "correct the program or trigger that writes the log."
     ),
     "unknown_table": (
-        "Add the table to `tables` or `[[watch]]` and `eventlog requeue` the row, or correct "
-        "what writes the log."
+        "Add the table to `tables` or `[[watch]]` and run `eventlog requeue`, or correct the "
+        "program or trigger that writes the log."
     ),
     # any change format
     "format": (
         "Check the format's name and the reader's options; the message names the place in the "
         "input."
     ),
-    "invalid_change": "Correct what made the change; the message names the field.",
+    "invalid_change": "Correct the code that made the change; the message names the field.",
     "needs_query_back": (
         "Give the reader the database that holds the row: `database_url`, or the log's URL as "
         "the source."
@@ -170,8 +172,8 @@ CURES: Final[Mapping[str, str]] = {
         "Choose a target format that can hold the change, or the option that the message names."
     ),
     "nothing_written": (
-        "Check the format's name in --from, and the options in --map; what was passed over says "
-        "what is wrong."
+        "Check the format's name in --from, and the options in --map; the errors of the skipped "
+        "changes show the cause."
     ),
     "schema_missing": (
         "Describe the table by the option `catalog`, or by the format's own option for its columns."
@@ -181,33 +183,35 @@ CURES: Final[Mapping[str, str]] = {
     ),
     "value_range": "Correct the value, or give the target a wider column.",
     # GBase streams
-    "bad_datetime": "Capture again. If it repeats, report it with the bytes of the row.",
-    "bad_decimal": "Capture again. If it repeats, report it with the bytes of the row.",
+    "bad_datetime": "Capture again. If the error repeats, report it with the bytes of the row.",
+    "bad_decimal": "Capture again. If the error repeats, report it with the bytes of the row.",
     "cdc": (
-        "Look the number up in the server's manual; for the common ones the message says what "
-        "to do."
+        "Look the number up in the server's manual; for common numbers the message includes the "
+        "fix."
     ),
     "column": (
-        "Read the rows with the description that stood before them in the stream: a capture "
+        "Read the rows with the description that precedes them in the stream: read the capture "
         "from its start."
     ),
     "decode": 'Set `charset` to that of the database, or `charset_errors = "replace"`.',
     "duplicate_begin": (
         'Read the capture once and from its start, or set `duplicate_begin = "replace"`.'
     ),
-    "framing": "Read the capture from its start, and its files in their order.",
+    "framing": "Read the capture from its start, and its files in order.",
     "orphan_record": 'Begin the capture before the transaction begins, or set `orphans = "skip"`.',
     "row_length": (
         "Set `size_order` and `varchar_prefix` as the server writes them, and read the capture "
         "from its start."
     ),
-    "schema_mismatch": "Capture again. If it repeats, report it with the bytes of the record.",
+    "schema_mismatch": (
+        "Capture again. If the error repeats, report it with the bytes of the record."
+    ),
     "session_dead": "Open another session from the last position; a publisher does so by itself.",
     "size_array": "Set `size_order` and `varchar_prefix` as the server writes them.",
     "truncated_stream": (
-        "Read the capture together with the file that continues it, or copy the whole of it again."
+        "Read the capture together with the file that continues it, or copy the capture again."
     ),
-    "unknown_type": "Leave the table out of the capture.",
+    "unknown_type": "Exclude the table from the capture.",
     # Linter queues
     "bad_column_value": "Export numbers as digits, and DATA as bytes or hex digits.",
     "bad_length": "Export LEN1, LEN2 and DATA whole and unchanged.",
@@ -237,40 +241,39 @@ CURES: Final[Mapping[str, str]] = {
     "bad_sequence": "Store the change sequence as text, unchanged.",
     "mask_too_wide": "Leave out header columns, or split the table.",
     "missing_header": "Correct `header_prefix`, or have the column stored.",
-    "operation_mismatch": "Correct the row: both columns name one operation.",
+    "operation_mismatch": "Correct the row: both columns must name the same operation.",
     "registry": (
         "Check `registry` and EVENTLOG_REGISTRY_AUTH, and look into the registry's own log."
     ),
-    "sequence_exhausted": "Begin a new task with a log or a state of its own.",
+    "sequence_exhausted": "Begin a new task with its own log or state.",
     "unknown_schema": "Read the metadata messages too (`metadata_topic`), or set `registry`.",
-    "unpaired_before_image": "Read the change table whole, with the row of the update.",
+    "unpaired_before_image": "Read the whole change table, including the row of the update.",
     # Spark
     "capture": (
-        "Do what the message says of the capture; without --strict the others are converted all "
-        "the same."
+        "Follow the message about the capture; without --strict the other captures are converted "
+        "nevertheless."
     ),
     "columns_changed": (
-        "Start the query again with the same checkpoint, which takes the new types over; make the "
+        "Start the query again with the same checkpoint, which adopts the new types. Create the "
         "DataFrame, or the table of the catalogue, again."
     ),
     "copy_refused": (
-        "Give a place where no table is, or the table that a live copy of this class has made. If "
-        'the columns of the class have changed, give live_copy on_type_change="reload".'
+        "Name a place without a table, or the table that a live copy of this class created. If "
+        'the columns of the class have changed, pass on_type_change="reload" to live_copy.'
     ),
-    "missing_file": "Put the missing file beside the others, or number the files without a gap.",
+    "missing_file": "Add the missing file to the directory, or number the files without a gap.",
     "other_epoch": (
-        "Give the query a checkpoint of its own, and write its target anew: the log was put "
-        "back meanwhile."
+        "Give the query a new checkpoint, and write its target again: the log was restored to an "
+        "earlier state."
     ),
     "rows_removed": (
-        "Give the query a checkpoint of its own and start again; with the option consumer purge "
-        "keeps what it has not read."
+        "Give the query a new checkpoint and start it again. With the option consumer, purge "
+        "keeps the rows that the query has not read."
     ),
     "run_damaged": (
-        "Look at the disk that holds it, and run the command again, which begins the part anew."
+        "Check the disk that holds the directory, and run the command again, which starts the "
+        "part again."
     ),
-    "spark": (
-        "Do what the message says, then run the same command again; Spark's own log says more."
-    ),
+    "spark": ("Follow the message, then run the same command again. Spark's own log has details."),
 }
-"""The general cure of each code."""
+"""The general fix of each code."""

@@ -1,34 +1,35 @@
 """The errors of eventlog: one small tree, and stable codes.
 
-A class of its own has an error that somebody catches by class. The other errors of formats are
+An error has its own class only if code catches it by class. The other errors of formats are
 ``FormatError`` with a code of ``error_codes``.
 
 ::
 
     EventlogError
      |__ ConfigError           configuration or usage is wrong          (exit code 2)
-     |__ RowError              one row of the log is bad: status E, the rest goes on
-     |    |__ BadTableKey      table_key against its grammar or its class (spec/event-log.md 4.2)
-     |    |__ BadValue         text that is not of its column's type      (spec/xds.md 6)
+     |__ RowError              one row of the log is invalid: status E, other rows continue
+     |    |__ BadTableKey      a table_key that violates its grammar or its class
+     |    |                                                       (spec/event-log.md 4.2)
+     |    |__ BadValue         text that is not a value of its column's type (spec/xds.md 6)
      |    |__ BadXmlChar       a character that XML 1.0 cannot hold       (spec/xds.md 8)
      |__ XdsError              a document that is not well-formed or not XDS
      |__ DatabaseError         the database refuses or cannot be reached
-     |    |__ LogTableError    the log or a companion is missing or of the wrong form
-     |    |    |__ NoLogTable  there is no log at all
+     |    |__ LogTableError    the log or an internal table is missing or has the wrong form
+     |    |    |__ NoLogTable  the log does not exist
      |    |__ AnotherPublisher the log is already being published
-     |    |    |__ ConsumerRuns a consumer that runs already
-     |    |    |__ LostSession  the session that this publisher has lost still has its lock
+     |    |    |__ ConsumerRuns another process already runs as this consumer
+     |    |    |__ LostSession  the session that this publisher lost still holds its lock
      |    |__ DatabaseAway     the connection is lost, or the server asks to try again
      |         |__ ServerAway  the server cannot be reached
      |__ TriggerError          a watch that cannot be compiled or applied
-     |__ FormatError           input or output of a change format; each format has its own below it
-     |    |__ InvalidChange    a Change against its invariants            (spec/change-model.md 1)
+     |__ FormatError           input or output of a change format; formats have subclasses
+     |    |__ InvalidChange    a Change that violates its invariants     (spec/change-model.md 1)
      |    |__ NotExpressible   a change that the target format cannot hold
      |__ ReceiverAway          no usable answer from the receiver: nothing is marked
      |__ FatalAnswer           the receiver answered fatal                (exit code 3)
      |__ PluginError           the code of an installed package failed
 
-A message says what is wrong, where, and what to do about it.
+A message states what is wrong, where, and what to do about it.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ from eventlog.error_codes import CURES
 
 
 class EventlogError(Exception):
-    """The base of all errors that eventlog raises on purpose; raised itself, an error whose message
-    says all.
+    """The base of all errors that eventlog raises on purpose; if it is raised itself, the message
+    alone describes the error.
 
-    ``code`` is stable and meant for programs: that of the class, or of the single error. ``cure``
-    is general advice for the code; the reference lists both. ``refusals`` are the single messages
-    if several things are refused at once.
+    ``code`` is stable and meant for programs: the code of the class, or of the single error.
+    ``cure`` is general advice for the code; the reference lists both. ``refusals`` are the single
+    messages if several things are refused together.
     """
 
     code: str = "error"
@@ -54,7 +55,7 @@ class EventlogError(Exception):
 
     @property
     def cure(self) -> str:
-        """General advice for errors of this code; the message says more."""
+        """General advice for errors of this code; the message is more specific."""
         return CURES.get(self.code, CURES["error"])
 
 
@@ -65,8 +66,8 @@ class ConfigError(EventlogError):
 
 
 def together(errors: Sequence[EventlogError]) -> EventlogError:
-    """Return one error of the first one's class with the messages of all, at least one, so that
-    nobody meets them run by run.
+    """Return one error with the messages of all errors, of the class of the first, so that one run
+    shows all of them. There must be at least one.
     """
     messages = tuple(
         dict.fromkeys(message for error in errors for message in error.refusals or (str(error),))
@@ -79,7 +80,7 @@ def together(errors: Sequence[EventlogError]) -> EventlogError:
 
 
 class RowError(EventlogError):
-    """One bad row of the log (spec/event-log.md 5), with the code that the error table gets."""
+    """One invalid row of the log (spec/event-log.md 5), with the code that the error table gets."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -87,7 +88,7 @@ class RowError(EventlogError):
 
 
 class BadTableKey(RowError):
-    """A table_key that does not parse or is not of its class (spec/event-log.md 4.2).
+    """A table_key that does not parse or does not fit its class (spec/event-log.md 4.2).
 
     ``error`` is the code of 4.2 (``empty_part``, ``bad_value``, ...), ``offset`` the place of the
     code point, from 0.
@@ -133,15 +134,15 @@ class DatabaseError(EventlogError):
 
 
 class LogTableError(DatabaseError):
-    """A log table or companion that is missing or has a column of the wrong type (spec/event-log.md
-    1.4).
+    """A log table or internal table that is missing or has a column of the wrong type
+    (spec/event-log.md 1.4).
     """
 
     code = "log_table"
 
 
 class NoLogTable(LogTableError):
-    """A log table that does not exist at all."""
+    """A log table that does not exist."""
 
 
 class AnotherPublisher(DatabaseError):
@@ -159,20 +160,20 @@ class ConsumerRuns(AnotherPublisher):
 
 
 class LostSession(AnotherPublisher):
-    """The session that this publisher has lost, which still has its lock (spec/event-log.md 12.2):
-    a daemon waits until the server ends it.
+    """The session that this publisher has lost, which still holds its lock (spec/event-log.md
+    12.2): a daemon waits until the server ends the session.
     """
 
 
 class DatabaseAway(DatabaseError):
-    """A lost connection, or a database that failed for a while: connect again and go on."""
+    """A lost connection, or a database that fails temporarily: connect again and continue."""
 
     code = "database_away"
 
 
 class ServerAway(DatabaseAway):
-    """A database server that cannot be reached or fails for a while: a daemon waits for it at its
-    start, too.
+    """A database server that cannot be reached or fails temporarily: a daemon waits for it even
+    when it starts.
     """
 
 
@@ -185,7 +186,7 @@ class TriggerError(EventlogError):
 class FormatError(EventlogError):
     """Input that is not of its format, or a change that the format cannot hold.
 
-    ``column`` is ``schema.table.column`` if the error concerns the value of one
+    ``column`` is ``schema.table.column`` if the error concerns the value of a column
     (spec/change-model.md 5.1). ``offset`` is where the record begins in a stream of bytes.
     ``code`` is one of ``error_codes.FORMAT_CODES``, that of the class unless it is given.
     """
@@ -201,8 +202,8 @@ class FormatError(EventlogError):
 
 
 class InvalidChange(FormatError):
-    """A change that contradicts itself, such as a DELETE with a row after it (spec/change-model.md
-    1).
+    """A change that contradicts itself, such as a DELETE with an ``after`` row
+    (spec/change-model.md 1).
 
     ``field`` is the wrong field.
     """
@@ -223,9 +224,9 @@ class NotExpressible(FormatError):
 class ReceiverAway(EventlogError):
     """A receiver that gives no answer, or one that is not well-formed (spec/event-log.md 8.4).
 
-    ``in_short`` is the message without the receiver's words, which may quote values; empty if there
-    is no such text. ``is_suspicious`` says that the receiver got the document, which may be the
-    cause. ``seconds`` is how long the sending took.
+    ``in_short`` is the message without text from the receiver, which may quote values; empty if
+    there is no such text. ``is_suspicious`` is True if the receiver got the document, which may be
+    the cause. ``seconds`` is how long the attempt took.
     """
 
     code = "receiver_away"
@@ -238,13 +239,13 @@ class ReceiverAway(EventlogError):
 
 
 class FatalAnswer(EventlogError):
-    """An answer of the receiver that is fatal: the publisher stops (spec/event-log.md 8.4)."""
+    """A fatal answer of the receiver: the publisher stops (spec/event-log.md 8.4)."""
 
     code = "fatal_answer"
 
 
 class PluginError(EventlogError):
-    """A format, sink or source of an installed package that raised what it should not."""
+    """An unexpected exception in a format, sink or source of an installed package."""
 
     code = "plugin"
 
@@ -296,14 +297,14 @@ def visible(text: str) -> str:
 
 
 _REPLACED_ANYWHERE: Final = 4
-"""The length from which on a secret is replaced in the middle of a word, too."""
+"""The shortest length at which a secret is also replaced inside a word."""
 
 
 def without_secrets(text: str, secrets: Iterable[str]) -> str:
     """Return a text without these secrets.
 
-    A secret of one to three characters is replaced only as a whole word: it is part of other words
-    by chance, and ``***lisher`` would reveal it.
+    A secret of one to three characters is replaced only as a whole word: other words contain it by
+    chance, and ``***lisher`` would reveal it.
     """
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         if len(secret) >= _REPLACED_ANYWHERE:

@@ -1,10 +1,10 @@
 """The types that all layers share: a row of the log, its status and type, the event that rows
-become, the change in which all formats meet, and the record of a topic.
+become, the change that all formats share, and the record of a topic.
 
-Rows of the log and changes are made by the million, so they are tuples. ``log_row`` and ``Change``
+Millions of rows of the log and changes are made, so they are tuples. ``log_row`` and ``Change``
 are made by ``tuple.__new__``, without the Python frame of a named tuple's own constructor. A row of
-the queue is a plain tuple, which readers unpack by position. In return the fields of ``Change``
-stand twice, and readers of the queue rely on the order of ``QUEUE_FIELDS``.
+the queue is a plain tuple, which readers unpack by position. The price: the fields of ``Change``
+are listed twice, and readers of the queue rely on the order of ``QUEUE_FIELDS``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class EventType(IntEnum):
 
 
 class Status(StrEnum):
-    """The status letters of spec/event-log.md 2.
+    """The statuses of a row (spec/event-log.md 2).
 
     Any other letter is reserved and stays unchanged.
     """
@@ -63,7 +63,7 @@ def is_status(text: str) -> bool:
 class LogRow(NamedTuple):
     """One row of the event log, fields in the order of layout 2.x (spec/event-log.md 1).
 
-    It is a bare tuple, since millions pass through. ``event_time`` is the database's text
+    It is a bare tuple, since millions of rows are processed. ``event_time`` is the database's text
     (``yyyy-mm-dd hh:mm:ss[.f]``); the publisher orders by it in SQL and never parses it.
     """
 
@@ -85,10 +85,10 @@ log_row: Final = partial(tuple.__new__, LogRow)
 QueueRow: TypeAlias = tuple[
     int, int | None, str | None, str | None, str | None, str | None, str | None, str | None
 ]
-"""The columns that are read of a row of the queue: record_id, event_type, perpetrator, table_name,
-table_key, column_name, old_value, new_value.
+"""The columns that are read from a row of the queue: record_id, event_type, perpetrator,
+table_name, table_key, column_name, old_value, new_value.
 
-The status of such a row is N, and its event_time matters for the order alone.
+The status of such a row is N, and its event_time matters only for the order.
 """
 
 QUEUE_FIELDS: Final = (
@@ -99,14 +99,14 @@ QUEUE_FIELDS: Final = (
 _queue_row = itemgetter(*map(LogRow._fields.index, QUEUE_FIELDS))
 
 TIMED_FIELDS: Final = (*QUEUE_FIELDS, "event_time")
-"""The columns that are read for a format that says when and by whom a row was changed."""
+"""The columns that are read for a format that includes the time and the user of a change."""
 
 
 class Origins(NamedTuple):
     """The times and writers of rows: event_time and perpetrator by record_id.
 
-    They are bare texts, since millions pass through: keeping an object for each row costs more than
-    reading the row.
+    They are bare texts, since millions of rows are processed: keeping an object for each row costs
+    more than reading the row.
     """
 
     event_times: dict[int, str | None]
@@ -123,13 +123,13 @@ def origins_of(rows: Iterable[LogRow]) -> Origins:
 
 
 def queue_rows(rows: Iterable[LogRow]) -> Iterable[QueueRow]:
-    """Return the columns of whole rows that are read of the queue."""
+    """Return the columns of whole rows that are read from the queue."""
     return map(_queue_row, rows)
 
 
 class All(Enum):
-    """The mark that all values of an attribute go, whichever they are: remove-all-values
-    (spec/xds.md 4.3).
+    """The old value of a step that removes all values of an attribute, whatever they are:
+    remove-all-values (spec/xds.md 4.3).
     """
 
     ALL = "all"
@@ -139,8 +139,8 @@ ALL: Final = All.ALL
 
 
 class Op(IntEnum):
-    """The effect of a modify's step on its attribute; a modify keeps the steps in order
-    (spec/xds.md 4.3).
+    """The effect of a modify's step on its attribute. The order of the steps matters (spec/xds.md
+    4.3).
     """
 
     REMOVE = 0
@@ -156,11 +156,10 @@ class Step(NamedTuple):
 
 
 class AttributeSteps(NamedTuple):
-    """An attribute of an event with its steps in order. For an add it has one ``Op.ADD`` step.
+    """An attribute of an event with its steps in order. In an add it has one ``Op.ADD`` step.
 
     ``value_type`` is the XDS type of its values: string, int, state, octet, time or dn. A value of
-    type time that is not a number of seconds is a string: the text of a special time (spec/xds.md
-    6.3).
+    type time that is not a number of seconds is the text of a special time (spec/xds.md 6.3).
     """
 
     name: str
@@ -257,9 +256,9 @@ def _check_delete(
     table: str, key: object, before: Row | None, after: Row | None, extras: Mapping[str, Any]
 ) -> None:
     if after is not None:
-        raise InvalidChange("after", f"DELETE of {table!r} has a row after it")
+        raise InvalidChange("after", f"DELETE of {table!r} has an `after` row")
     if before is None and key is None and "part1" not in extras:
-        raise InvalidChange("before", f"DELETE of {table!r} has neither a row before it nor a key")
+        raise InvalidChange("before", f"DELETE of {table!r} has neither a `before` row nor a key")
 
 
 def _check_truncate(table: str, key: object, before: Row | None, after: Row | None) -> None:
@@ -269,17 +268,18 @@ def _check_truncate(table: str, key: object, before: Row | None, after: Row | No
 
 
 class Change(_ChangeFields):
-    """One change of one row, in which all formats meet (spec/change-model.md 1).
+    """One change of one row: every format is read into it and written from it
+    (spec/change-model.md 1).
 
-    ``schema`` None = unknown. ``key`` is the primary key in key order, of the new row, for DELETE
-    of the old one; None = unknown or no key. ``before`` and ``after`` hold the known columns; None
-    = none is known. ``changed`` are, for UPDATE, the columns whose value changed; None = unknown.
-    ``position`` is the place of the change in its source. ``event_number`` counts 1, 2, .. within
-    the transaction. ``commit_time`` is in UTC, aware. ``extras`` hold what only its format knows
-    and do not count for equality.
+    ``schema`` None = unknown. ``key`` is the primary key in key order, of the new row or, for
+    DELETE, of the old row; None = unknown or no key. ``before`` and ``after`` hold the known
+    columns; None = no column is known. ``changed`` are, for UPDATE, the columns whose value
+    changed; None = unknown. ``position`` is the place of the change in its source.
+    ``event_number`` counts 1, 2, .. within the transaction. ``commit_time`` is in UTC, aware.
+    ``extras`` hold facts that only its format has; equality ignores them.
 
-    It is a tuple, since millions pass through; ``_replace`` returns a changed copy, checked like a
-    new one. Raises InvalidChange naming the field.
+    It is a tuple, since millions of changes are processed; ``_replace`` returns a changed copy,
+    checked like a new change. Raises InvalidChange naming the field.
     """
 
     __slots__ = ()
@@ -303,7 +303,7 @@ class Change(_ChangeFields):
     ) -> Self:
         if op is not _UPDATE and changed is not None:
             raise InvalidChange(
-                "changed", f"{op} of {table!r} has changed columns: only UPDATE has"
+                "changed", f"`changed` is allowed only on UPDATE, not on {op} of {table!r}"
             )
         if op is _DELETE:
             _check_delete(table, key, before, after, extras)
@@ -311,14 +311,14 @@ class Change(_ChangeFields):
             _check_truncate(table, key, before, after)
         else:
             if op is not _UPDATE and before is not None:
-                raise InvalidChange("before", f"{op} of {table!r} has a row before it")
+                raise InvalidChange("before", f"{op} of {table!r} has a `before` row")
             if after is None and "query_back" not in extras and "part1" not in extras:
-                raise InvalidChange("after", f"{op} of {table!r} has no row after it")
+                raise InvalidChange("after", f"{op} of {table!r} has no `after` row")
             if changed is not None and after is not None and not changed <= after.keys():
                 unknown = min(changed - after.keys())
                 raise InvalidChange(
                     "changed",
-                    f"UPDATE of {table!r} changed {unknown!r}, which its row does not hold",
+                    f"UPDATE of {table!r} changed column {unknown!r}, which its row lacks",
                 )
         if commit_time is not None and commit_time.tzinfo is None:
             raise InvalidChange(
@@ -350,8 +350,8 @@ class Change(_ChangeFields):
 
 
 def full_name(schema: str | None, table: str) -> str:
-    """Return ``schema.table``, or the table alone: the name of a table in options, reports and
-    messages.
+    """Return ``schema.table``, or the table if the schema is unknown: the name of a table in
+    options, reports and messages.
     """
     return table if schema is None else f"{schema}.{table}"
 
@@ -362,7 +362,9 @@ def column_name(change: Change, column: str) -> str:
 
 
 def old_key(change: Change) -> tuple[tuple[str, Value], ...] | None:
-    """Return the key before the change: from ``before`` if that has it, else the key itself."""
+    """Return the key before the change: from ``before`` if that has the key's columns, otherwise
+    ``key`` itself.
+    """
     key, before = change.key, change.before
     if key is None or before is None or not all(name in before for name, _ in key):
         return key
@@ -409,7 +411,7 @@ class KafkaRecord(NamedTuple):
 class Level(IntEnum):
     """The levels of an answer.
 
-    Of several for one event the greatest, which is the worst, counts.
+    If one event has several levels, the greatest, which is the worst, counts.
     """
 
     SUCCESS = 0
@@ -430,25 +432,27 @@ SUCCESS = Verdict(Level.SUCCESS)
 
 
 class Document(NamedTuple):
-    """One rendered envelope."""
+    """One document: the events that are sent and answered as a unit, with the rendered body."""
 
     flight: int
     envelope: int
-    """The numbers of the document in the in-flight line."""
+    """The numbers of the document in its recorded delivery."""
     event_ids: Sequence[str]
     """The event-ids of the document's events; a heartbeat has none."""
     body: bytes
-    """The body, empty in a format of records."""
+    """The body; empty in a format of records."""
     records: Sequence[tuple[KafkaRecord, ...] | Verdict] = ()
-    """In a format of records, the records of each event, or the verdict of an event without any."""
+    """In a format of records, the records of each event, or the verdict on an event without
+    records.
+    """
     make_events: Callable[[], tuple[Event, ...]] = tuple
-    """A function that makes the events in their public form, for the few sinks that use them."""
+    """A function that returns the events in their public form, for the few sinks that use them."""
     media_type: str = "application/xml; charset=utf-8"
     headers: tuple[tuple[str, str], ...] = ()
     """The media type and the headers (names and values) that go with ``body`` over HTTP."""
     refused: Mapping[str, Verdict] = MappingProxyType({})
-    """The verdicts of level error, by event-id, of events that the format cannot hold and the body
-    leaves out.
+    """The verdicts of level error, by event-id, on the events that the format cannot hold and that
+    the body therefore lacks.
     """
 
     @property
@@ -458,34 +462,35 @@ class Document(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to one envelope."""
+    """The answer to one document."""
 
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
     """The worst verdict on each event, by event-id."""
     general: Verdict | None = None
-    """The worst verdict without event-id, which counts for every event; None = there was none."""
+    """The worst verdict without an event-id, which applies to every event; None = there is none."""
     unknown_ids: tuple[str, ...] = ()
-    """The event-ids outside the envelope."""
+    """The event-ids that are not in the document."""
     ignored: int = 0
     """The number of elements other than statuses."""
     is_pending: bool = False
     """True if the receiver answers only when the sink is flushed."""
     culprit_unknown: bool = False
     """True if ``general`` is an error that does not name its event, so that it counts only if the
-    event is alone.
+    document has one event.
     """
     retry_after: float | None = None
-    """The seconds that the receiver asks to be left alone, with a ``general`` retry; None = it does
-    not say.
+    """The seconds that the receiver asks the publisher to wait, with a ``general`` retry; None =
+    the receiver gave no time.
     """
     in_short: str = ""
-    """The answer without the receiver's words, such as its status; empty if there is no such text.
+    """The answer without text from the receiver, such as its status; empty if there is no such
+    text.
     """
     is_sent: bool = True
-    """False if the document was not sent, since its format could hold none of its events."""
+    """False if the document was not sent because its format cannot hold any of its events."""
 
     def verdict(self, event_id: str) -> Verdict:
-        """Return the worst verdict on this event, success if there is none."""
+        """Return the worst verdict on this event, success if there is no verdict."""
         verdict = self.verdicts.get(event_id, SUCCESS)
         if self.general is not None and self.general.level > verdict.level:
             return self.general
@@ -506,8 +511,8 @@ _STATUSES_OF_AN_EVENT: Final = 16
 
 
 def most_statuses(event_ids: Collection[str]) -> int:
-    """Return the most statuses of an answer to an envelope of ``event_ids``: with more it is not an
-    answer (spec/event-log.md 8.4).
+    """Return the most statuses of an answer to a document of ``event_ids``. A response with more
+    is not an answer (spec/event-log.md 8.4).
     """
     return _STATUSES_OF_AN_EVENT * max(1, len(event_ids))
 
@@ -515,10 +520,10 @@ def most_statuses(event_ids: Collection[str]) -> int:
 def answer_of(
     statuses: Iterable[tuple[str | None, Verdict]], event_ids: Collection[str], ignored: int = 0
 ) -> Answer:
-    """Return the answer to an envelope of ``event_ids`` from statuses with their event-ids; None
-    stands for every event.
+    """Return the answer to a document of ``event_ids`` from statuses with their event-ids; None
+    means every event.
 
-    Of several statuses for one event the worst counts, of equally bad ones the first with a
+    If one event has several statuses, the worst counts; among equally bad ones, the first with a
     message.
     """
     known = frozenset(event_ids)

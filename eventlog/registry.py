@@ -1,10 +1,10 @@
-"""The names of formats, sinks and sources: ours, and those that installed packages bring.
+"""The names of formats, sinks and sources: the built-in names and those of installed packages.
 
-This is the one place that knows built-in names. A package brings further ones by entry points of
-the groups ``eventlog.formats``, ``eventlog.sinks`` and ``eventlog.sources``: a format as an object
-of ``eventlog.changes.format.Format``, a sink or a source as a class. What has a name is imported
-when it is asked for. The packages are looked through when a name is asked for that is not ours, or
-when all names are.
+This is the one place with the built-in names. A package adds names by entry points of the groups
+``eventlog.formats``, ``eventlog.sinks`` and ``eventlog.sources``: a format as an object of
+``eventlog.changes.format.Format``, a sink or a source as a class. The object of a name is imported
+when the name is requested. The installed packages are searched only if the requested name is not
+built in, or if all names are requested.
 """
 
 from __future__ import annotations
@@ -59,24 +59,24 @@ _BUILT_IN: Final[Mapping[str, Mapping[str, str]]] = {
         "qlik-messages": "eventlog.publisher.stream.qlik_messages:QlikMessages",
     },
 }
-"""By group, each name with the place of what it stands for, as ``module:attribute``."""
+"""By group, each name with the place of its object, as ``module:attribute``."""
 
 _BASES: Final = {
     SINKS: "eventlog.publisher.sinks:Sink",
     SOURCES: "eventlog.publisher.stream:Source",
 }
-"""By group of classes, the place of the class that those of packages extend."""
+"""By group of classes, the place of the class that the classes of packages extend."""
 
 _KINDS: Final = {FORMATS: "format", SINKS: "sink", SOURCES: "source"}
-"""What a group holds, in messages."""
+"""The noun for a member of a group, in messages."""
 
 _KNOWN_PACKAGES: Final[Mapping[str, Mapping[str, str]]] = {
     FORMATS: {"messagepack": "eventlog-messagepack"},
     SINKS: {"sqlite": "eventlog-sqlite-sink"},
     SOURCES: {"jsonl-file": "eventlog-jsonl-source"},
 }
-"""By group, names that are not ours and the package that brings them: those of
-``examples/plugins``.
+"""By group, names that are not built in, and the package in ``examples/plugins`` that provides
+them.
 """
 
 
@@ -100,14 +100,14 @@ def source_named(name: str) -> Any:
 
 
 def check_name(group: str, name: str) -> None:
-    """Raise ConfigError unless the group has the name. Nothing is imported for it."""
+    """Raise ConfigError unless the group has the name. The name's object is not imported."""
     if name not in _BUILT_IN[group] and name not in _brought(group):
         raise _unknown(group, name)
 
 
 def check_format(name: str, *methods: str) -> None:
     """Raise ConfigError unless the format of a name has one of these methods; the error lists the
-    formats that have one.
+    formats that have such a method.
     """
     if name not in names(FORMATS):
         refused = f"format {name!r} is not known"
@@ -117,27 +117,27 @@ def check_format(name: str, *methods: str) -> None:
         refused = str(format.lacks(methods[0]))
     able = [one for one, format in installed(FORMATS) if any(map(format.can, methods))]
     if package := _KNOWN_PACKAGES[FORMATS].get(name):
-        refused += f"; the package {package} brings {name}: install it"
+        refused += f"; install the package {package}, which provides {name}"
     if near := difflib.get_close_matches(name, able, n=1):
         refused += f"; the nearest known one is {near[0]}"
     raise ConfigError(
-        f"{refused}; those that can be {PARTICIPLES[methods[0]]} are {', '.join(able)}"
+        f"{refused}; formats that can be {PARTICIPLES[methods[0]]} are {', '.join(able)}"
     )
 
 
 def own_names(group: str) -> tuple[str, ...]:
-    """Return the names of a group that are ours."""
+    """Return the built-in names of a group."""
     return tuple(_BUILT_IN[group])
 
 
 def names(group: str) -> tuple[str, ...]:
-    """Return the names of a group: ours, then those that packages bring."""
+    """Return the names of a group: the built-in names, then those of packages."""
     return (*_BUILT_IN[group], *_brought(group))
 
 
 def installed(group: str) -> Iterator[tuple[str, Any]]:
-    """Return what all names of a group stand for; what a package brings and cannot be loaded is
-    left out.
+    """Yield all names of a group with their objects. An object of a package that cannot be loaded
+    is left out.
     """
     for name in names(group):
         try:
@@ -148,7 +148,7 @@ def installed(group: str) -> Iterator[tuple[str, Any]]:
 
 
 def named(group: str, name: str) -> Any:
-    """Return what a name of a group stands for. Raises ConfigError."""
+    """Return the object of a name of a group. Raises ConfigError."""
     place = _BUILT_IN[group].get(name)
     if place is not None:
         return _at(place)
@@ -172,7 +172,7 @@ def _unknown(group: str, name: str) -> ConfigError:
     if known:
         message += f"; the nearest known one is {nearest(name, known)}"
     if (package := _KNOWN_PACKAGES[group].get(name)) is not None:
-        return ConfigError(f"{message}; the package {package} brings {name}: install it")
+        return ConfigError(f"{message}; install the package {package}, which provides {name}")
     others = [_KINDS[other] for other in _BUILT_IN if other != group and name in names(other)]
     if others:
         message += f"; {name} is the name of a {others[0]}"
@@ -184,10 +184,10 @@ def _unknown(group: str, name: str) -> ConfigError:
 
 @cache
 def _brought(group: str) -> Mapping[str, EntryPoint]:
-    """Return the entry points of a group by name. One that has a name of ours, or of another
-    package's, is left out with a warning.
+    """Return the entry points of a group by name. An entry point whose name is built in, or is that
+    of another package's, is left out with a warning.
     """
-    # Takes 50 ms, which a configuration with our names alone does without.
+    # Takes 50 ms, which a configuration with only built-in names does not need.
     from importlib.metadata import distributions
 
     entries = sorted(
@@ -199,15 +199,15 @@ def _brought(group: str) -> Mapping[str, EntryPoint]:
         first = brought.get(entry.name)
         if entry.name in _BUILT_IN[group]:
             _log.warning(
-                "the package %s has a %s named %r, which is a name of eventlog's own: "
-                "eventlog's own is used",
+                "the package %s has a %s named %r, which is a built-in name of eventlog; "
+                "eventlog uses the built-in one",
                 _package(entry),
                 _KINDS[group],
                 entry.name,
             )
         elif first is not None and _package(first) != _package(entry):
             _log.warning(
-                "the packages %s and %s both have a %s named %r: that of %s is used",
+                "the packages %s and %s both have a %s named %r; eventlog uses that of %s",
                 _package(first), _package(entry), _KINDS[group], entry.name, _package(first),
             )  # fmt: skip
         elif first is None:
@@ -218,7 +218,7 @@ def _brought(group: str) -> Mapping[str, EntryPoint]:
 def _entries(distribution: Distribution, group: str) -> list[EntryPoint]:
     try:
         return [entry for entry in distribution.entry_points if entry.group == group]
-    except Exception as error:  # whatever stands in the files of a package that was not built well
+    except Exception as error:  # the files of a package may have any content
         text = distribution.read_text("entry_points.txt") or ""
         if group in text:
             _log.warning(
@@ -242,20 +242,20 @@ def _distribution_name(distribution: Distribution) -> str:
 
 @contextmanager
 def as_plugin_errors() -> Iterator[None]:
-    """Turn an exception of what a package brought into PluginError, which names the package; errors
-    of eventlog, and files that cannot be opened, say enough by themselves.
+    """Turn an exception from a package's code into PluginError, which names the package. Errors of
+    eventlog, and of files that cannot be opened, are specific enough and stay as they are.
 
-    It stands inside of what explains exceptions otherwise: an sqlite3.Error of somebody's source is
-    not an error of the database that holds the log.
+    Use it inside the code that explains other exceptions: an sqlite3.Error of a package's source
+    is not an error of the database that holds the log.
     """
     try:
         yield
     except Exception as error:
-        says_enough = isinstance(error, EventlogError) or getattr(error, "filename", None)
-        told = None if says_enough else plugin_error(error)
-        if told is None:
+        is_specific = isinstance(error, EventlogError) or getattr(error, "filename", None)
+        explained = None if is_specific else plugin_error(error)
+        if explained is None:
             raise
-        raise told from error
+        raise explained from error
 
 
 def plugin_error(error: Exception) -> PluginError | None:
@@ -276,33 +276,35 @@ def plugin_error(error: Exception) -> PluginError | None:
         ]
         if of_module:
             package, parts = of_module[0][0], ", ".join(what for _, what in of_module)
-            said = " ".join(f"{type(error).__name__}: {error}".split())
+            text = " ".join(f"{type(error).__name__}: {error}".split())
             return PluginError(
-                f"the package {package} ({parts}) failed: {said} ({module}, line {line})"
+                f"the package {package} ({parts}) failed: {text} ({module}, line {line})"
             )
     return None
 
 
 def _root(entry: EntryPoint) -> str:
-    """Return the module that all modules of a package's plug-in lie below."""
+    """Return the top-level module of a package's plug-in."""
     root = entry.module.partition(".")[0]
     return entry.module if root == "eventlog" else root
 
 
 _broken: Final[dict[tuple[str, str], ConfigError]] = {}
-"""What could not be loaded, by group and name: it is tried, and warned of, once."""
+"""The errors of names that could not be loaded, by group and name: loading is tried, and logged as
+a warning, once.
+"""
 
 
 def _loaded(group: str, entry: EntryPoint) -> Any:
-    """Return what an entry point leads to, or the error of one that cannot be loaded or is no such
-    thing.
+    """Return the object of an entry point, or the error if it cannot be loaded or does not belong
+    to the group.
     """
     if (known := _broken.get((group, entry.name))) is not None:
         return known
     try:
         found = entry.load()
         why = _misfit(group, entry.name, found)
-    except (Exception, SystemExit) as error:  # a package of others may raise anything
+    except (Exception, SystemExit) as error:  # a package's code may raise anything
         why = f"loading {entry.value} raised {' '.join(f'{type(error).__name__}: {error}'.split())}"
     if not why:
         return found
@@ -316,15 +318,13 @@ def _loaded(group: str, entry: EntryPoint) -> Any:
 
 
 def _misfit(group: str, name: str, found: Any) -> str:
-    """Return why an object is nothing of its group, empty if it is."""
+    """Return why an object does not belong to its group, empty if it does."""
     if group == FORMATS and not isinstance(found, Format):
-        return (
-            f"it is a {type(found).__name__}, and not an object of eventlog.changes.format.Format"
-        )
+        return f"it is a {type(found).__name__}, not an object of eventlog.changes.format.Format"
     if group in _BASES and not (isinstance(found, type) and issubclass(found, _at(_BASES[group]))):
         return f"it is not a class that extends {_BASES[group].replace(':', '.')}"
     if (own := getattr(found, "name", None)) != name:
-        return f"it says that its name is {own!r}"
+        return f"its attribute name is {own!r}"
     if group in _BASES and not is_dataclass(getattr(found, "options", None)):
         return "it has no dataclass of options"
     return ""

@@ -1,1 +1,1 @@
-"""The change model, in which all formats meet (spec/change-model.md)."""
+"""The change model that all formats share (spec/change-model.md)."""

@@ -1,4 +1,4 @@
-"""The writer of a format that makes its pieces from ``Change`` alone: the shortest way to write a
+"""The writer of a format that makes its pieces only from ``Change``: the shortest way to write a
 new format.
 """
 
@@ -27,7 +27,7 @@ class ChangeWriter(EventWriter[P], Generic[P]):
     """A writer that turns events into documents by way of ``Change``. A format's writer extends it
     with ``piece_of`` and ``body``.
 
-    A FormatError or RowError of ``piece_of`` is an error of that event alone.
+    A FormatError or RowError of ``piece_of`` is an error of its event only.
     """
 
     needs = frozenset({Need.TIMES})
@@ -55,6 +55,6 @@ class ChangeWriter(EventWriter[P], Generic[P]):
                 written.append(Verdict(Level.ERROR, str(error)))
                 continue
             written.append(
-                Verdict(Level.ERROR, "the format has nothing for it") if piece is None else piece
+                Verdict(Level.ERROR, "the format cannot represent it") if piece is None else piece
             )
         return written

@@ -1,4 +1,4 @@
-"""From XDS events to changes (spec/change-model.md 2, 3.2); the way back is ``to_events``."""
+"""From XDS events to changes (spec/change-model.md 2, 3.2); ``to_events`` is the reverse."""
 
 from __future__ import annotations
 
@@ -43,27 +43,27 @@ _MOST_CLASSES: Final = 1024
 _MOST_ATTRIBUTES: Final = 4096
 _ADD, _REMOVE = Op.ADD, Op.REMOVE
 _IS_ADD, _IS_DELETE = Operation.ADD, Operation.DELETE
-_new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
+_new: Final = tuple.__new__  # makes a NamedTuple from its fields in less than half the time
 _NO_EXTRAS: Final[Mapping[str, Any]] = {}
 
 
 def event_to_change(
     event: Event, catalog: Catalog | None = None, values: ValueOptions = _DEFAULTS
 ) -> Change:
-    """Return the change that an event says (spec/change-model.md 3.2); a modify gives the net
+    """Return the change that an event describes (spec/change-model.md 3.2); a modify gives the net
     effect of its steps.
 
     ``catalog`` types the values further than XDS does; classes and attributes that the catalogue
-    does not know are read without it. ``values`` are the ``time_syntax``, ``time_zone`` and
-    ``char_padding`` that the event was written with. Before and after hold the key; before is None
-    if no old value is known. Raises FormatError naming the event.
+    lacks are read without it. ``values`` are the ``time_syntax``, ``time_zone`` and
+    ``char_padding`` with which the event was written. ``before`` and ``after`` include the key;
+    ``before`` is None if no old value is known. Raises FormatError naming the event.
     """
     return _event_reader(catalog, values)(event)
 
 
 @lru_cache(maxsize=16)
 def _event_reader(catalog: Catalog | None, values: ValueOptions) -> Callable[[Event], Change]:
-    """Return the function behind ``event_to_change``, which looks up each class once."""
+    """Return the function that ``event_to_change`` calls. It looks up each class once."""
     reader_of = lru_cache(maxsize=_MOST_CLASSES)(
         lambda name: _ClassReader(class_of(catalog, name), values)
     )
@@ -101,7 +101,7 @@ def outgoing_reader(catalog: Catalog, values: ValueOptions) -> ReadOutgoing:
     """Return a function that makes changes of a log's events, as ``event_to_change`` does, for many
     events. It uses the steps as they are and does not parse keys again.
 
-    The position of a change is the event-id without the number of its sendings. The function raises
+    The position of a change is the event-id without the attempt number. The function raises
     FormatError.
     """
     reader_of = lru_cache(maxsize=_MOST_CLASSES)(
@@ -133,7 +133,7 @@ def outgoing_reader(catalog: Catalog, values: ValueOptions) -> ReadOutgoing:
 
 
 def operation_of(event: Outgoing) -> ChangeOp:
-    """Return the operation of the change that an event of a log makes."""
+    """Return the operation of the change that an event of a log becomes."""
     assert event.operation is not None
     return ChangeOp.REFRESH if is_of_snapshot(event.event_id) else OPERATIONS[event.operation]
 
@@ -167,7 +167,7 @@ _Images: TypeAlias = tuple[dict[str, Value] | None, dict[str, Value] | None, fro
 
 
 class _ClassReader:
-    """A reader of the attributes of a class's events.
+    """Reads the attributes of a class's events.
 
     ``object_class`` is None if the class is unknown.
     """
@@ -266,7 +266,7 @@ def attribute_reader(
         return xds_value_reader(value_type, None, values)
     if value_type != "dn":
         return xds_value_reader(value_type, attribute.column.type, values)
-    # The column of a reference holds the only key value of its target. The text is the target's
+    # The column of a reference holds the single key value of its target; the text is the target's
     # association (spec/xds.md 6.4).
     read = xds_value_reader("string", attribute.column.type, values)
     return lambda text: read(parse_association(text)[0][0].value)
@@ -276,8 +276,8 @@ def _net_of_one(steps: Sequence[Step], read: ReadValue) -> Net:
     """Return the net effect of a document's steps on a single-valued attribute: the first value
     that was removed without having been added, and the value at the end.
 
-    A document of another origin may add a value before it removes the old one, so its steps are
-    done one by one (spec/change-model.md 3.2). The rows of a log have ``net_of_rows``.
+    A document from another program may add a value before it removes the old one, so its steps are
+    applied one by one (spec/change-model.md 3.2). ``net_of_rows`` does this for the rows of a log.
     """
     is_known, old, current = False, None, None
     added: list[Value] = []

@@ -1,7 +1,7 @@
 """The base of change formats: the class that each format extends, and the report of a conversion
 (spec/change-model.md 4).
 
-Each format's package holds one ``FORMAT``, by which ``eventlog.registry`` knows it.
+Each format's package has one ``FORMAT``, which ``eventlog.registry`` lists.
 """
 
 from __future__ import annotations
@@ -35,20 +35,18 @@ class Report:
     written: int = 0
     """The number of changes written."""
     counters: Counter[str] = field(default_factory=Counter)
-    """The counters by reason (``truncate_skipped``); that of one column is named ``reason
+    """The counters by reason (``truncate_skipped``). The counter of one column is named ``reason
     table.column`` (``truncated app.item.made_at``).
     """
     strict: bool = False
     """True if the first input that cannot be read or written stops the conversion."""
     problems: list[str] = field(default_factory=list)
-    """The messages of the first inputs that were passed over, with their codes; ``PROBLEMS_KEPT``
-    at most.
-    """
+    """The messages of the first skipped inputs, with their codes; at most ``PROBLEMS_KEPT``."""
     passed_over: int = 0
     """The number of inputs that could not be read or written."""
     lost: Counter[str] = field(default_factory=Counter)
-    """What the target has no place for, by ``eventlog.changes.losses.Loss``, of the changes that
-    were not passed over.
+    """The numbers of what the target has no place for, by ``eventlog.changes.losses.Loss``, in the
+    changes that were not skipped.
     """
 
     def count(self, reason: str, number: int = 1) -> None:
@@ -72,11 +70,11 @@ class Report:
         self.count(reason, number)
 
     def refuse_nothing(self, written: int | None = None) -> None:
-        """Raise NothingWritten if input was passed over and no change was written.
+        """Raise NothingWritten if input was skipped and no change was written.
 
-        A writer calls this before it commits its target, so that a wrong format empties no file
-        (spec/change-model.md 4). ``written`` is the number of changes that are written and not
-        counted yet, None = all are counted.
+        A writer calls this before it commits its target, so that a wrong format does not empty the
+        file (spec/change-model.md 4). ``written`` is the number of changes that are written but
+        not counted yet; None = all are counted.
         """
         if self.passed_over and not (self.written if written is None else written):
             raise NothingWritten(self)
@@ -89,14 +87,14 @@ class NothingWritten(FormatError):
     """An input without a change that can be read or written; the target is unchanged
     (spec/change-model.md 4).
 
-    ``report`` lists the input that was passed over.
+    ``report`` lists the skipped input.
     """
 
     code = "nothing_written"
 
     def __init__(self, report: Report) -> None:
         passed_over = f"{number_of(report.passed_over, 'thing')} passed over"
-        super().__init__(f"nothing was written, and the target is as it was: {passed_over}")
+        super().__init__(f"nothing was written, and the target is unchanged: {passed_over}")
         self.report = report
         for problem in report.problems[:1]:
             self.add_note(problem)
@@ -108,7 +106,7 @@ PARTICIPLES: Final = {
     "publish": "published",
     "tables": "written as tables",
 }
-"""The participle by which messages name each method of a format."""
+"""The participle for each method of a format, in messages."""
 
 Block: TypeAlias = Callable[[Change], Iterable[str]]
 """A function that returns the lines that show a change to people."""
@@ -119,7 +117,7 @@ class Format:
     and overrides what differs.
 
     The methods ``read_changes``, ``write_changes``, ``publish`` and ``tables`` are optional: a
-    format overrides the ones that it supports.
+    format overrides those that it supports.
     """
 
     name: ClassVar[str]
@@ -129,8 +127,8 @@ class Format:
     endings: ClassVar[Mapping[str, str]] = {"lines": ".jsonl", "documents": ".json"}
     """The file name endings of files of documents, by their layouts."""
     schemes: ClassVar[tuple[str, ...] | None] = ()
-    """The schemes of the URLs that the format reads and writes beside files, None = those of any
-    database.
+    """The schemes of the URLs that the format reads and writes in addition to files; None = those
+    of any database.
     """
     reader_options: ClassVar[tuple[type, ...]] = ()
     writer_options: ClassVar[tuple[type, ...]] = ()
@@ -138,28 +136,28 @@ class Format:
     publish_options: ClassVar[type | None] = None
     """The class that declares the options for a publisher."""
     backlog_options: ClassVar[type | None] = None
-    """The class that declares the options for a backlog job, None = the publisher's, without
+    """The class that declares the options for a backlog job; None = the publisher's class, without
     ``--map``.
     """
     answer: ClassVar[str] = "status"
-    """The default place of an HTTP receiver's answer."""
+    """The default of ``sink.answer``: where an HTTP receiver's answer is."""
     is_of_rows: ClassVar[bool] = False
-    """True if an event is a row of one table, without values of child tables."""
+    """True if an event is one row of one table, without values of child tables."""
     is_numbered: ClassVar[bool] = False
-    """True if messages bear consecutive numbers, which a backlog job assigns last."""
+    """True if messages have consecutive numbers, which a backlog job assigns last."""
     suffixes: ClassVar[frozenset[str] | None] = None
-    """The suffixes of the names of files to read, None = any."""
+    """The suffixes of the names of files to read; None = any."""
     has_single_files: ClassVar[bool] = False
-    """True if each file stands alone."""
+    """True if each file is a complete source."""
     is_read_once: ClassVar[bool] = False
-    """True if a file is read from front to back, so that a pipe will do."""
+    """True if a file is read once from beginning to end, so that a pipe works."""
     is_several_files: ClassVar[bool] = False
     """True if changes are written to several files."""
     is_written_later: ClassVar[bool] = False
-    """True if a change may be written, or passed over, when later ones have come."""
+    """True if a change may be written, or skipped, only after later changes were read."""
     loses: ClassVar[frozenset[Loss]] = frozenset()
-    """What of a change the format has no place for, or leaves out by design. A conversion counts
-    and tells it.
+    """The parts of a change that the format has no place for, or leaves out by design. A conversion
+    counts and reports them.
     """
 
     # --- optional methods: a format overrides some of these ---
@@ -169,15 +167,15 @@ class Format:
         format has live sources.
 
         Raises FormatError, which names the error and its place. Input that can be skipped goes to
-        ``Report.skip``; the report counts the skipped and the lost.
+        ``Report.skip``; the report counts what is skipped and what is lost.
         """
         raise self.lacks("read_changes")
 
     def write_changes(self, *arguments: Any, **named: Any) -> None:
         """Write ``changes`` to a ``target``, with ``*options`` and ``report``. A file is written
-        whole or not at all.
+        completely or not at all.
 
-        Raises FormatError as ``read_changes`` does. The report counts the written changes, too.
+        Raises FormatError as ``read_changes`` does. The report also counts the written changes.
         """
         raise self.lacks("write_changes")
 
@@ -186,45 +184,45 @@ class Format:
         raise self.lacks("publish")
 
     def tables(self) -> None:
-        """Say that a backlog job writes tables of the format: ``eventlog.spark.output.tables``
-        makes their rows.
+        """Mark, by overriding this, that a backlog job writes tables of the format:
+        ``eventlog.spark.output.tables`` makes their rows.
         """
         raise self.lacks("tables")
 
     # --- defaults that a format may override ---
 
     def values(self, options: Any, shared: ValueOptions) -> ValueOptions:
-        """Return the options by which values become texts in this format. ``options`` are those of
-        publishing, ``shared`` those of the configuration.
+        """Return the options by which values become texts in this format. ``options`` are the
+        options of publishing, ``shared`` those of the configuration.
 
-        This default writes full times and all of Unicode. Only XDS has types of times that lose a
-        fraction, and only XML lacks characters.
+        This default writes full times and all of Unicode. Only XDS has types of times without
+        fractions, and only XML lacks characters.
         """
         return replace(shared, time_syntax="full", characters="unicode")
 
     def insert_query_back(self, options: Any) -> str:
-        """Return the operation of events that are only read back. The default is an insert
-        (spec/change-model.md 3.1).
+        """Return how an insert is sent whose values are all read back: ``add`` or ``modify``. The
+        default is an insert (spec/change-model.md 3.1).
         """
         return "add"
 
     def refusal(self, options: Any, publishing: Publishing) -> tuple[str, str] | None:
         """Return an option that cannot be combined with the target in ``publishing``, and the
-        reason; None if documents can go there. The option is ``type`` if the format itself is
-        refused.
+        reason; None if the target can take the documents. The option is ``type`` if the format
+        itself is refused.
         """
         return None
 
     def ignored(self, options: Any, publishing: Publishing) -> tuple[str, str] | None:
-        """Return an option that is set and has no effect on the target in ``publishing``, and the
-        reason; None if there is none.
+        """Return an option that is set but has no effect on the target in ``publishing``, and the
+        reason; None if there is no such option.
         """
         return None
 
     def options_of_catalog(self, side: str, database: Database) -> Mapping[str, Any] | None:
-        """Return the options that a catalogue stands for on a ``side``, reader or writer, of a
-        format without the option ``catalog``. These options hold an entry for each table. None if
-        the format has the option ``catalog``.
+        """Return the options that replace a catalogue on a ``side``, reader or writer, of a format
+        without the option ``catalog``. These options hold an entry for each table. None if the
+        format has the option ``catalog``.
         """
         return None
 
@@ -240,18 +238,18 @@ class Format:
 
     def is_one_source(self, place: Path, options: Mapping[str, Any]) -> bool | None:
         """Return True if a directory is one source with all files and directories in it, False if
-        each of them is a source, None if the directory has no file of the format.
+        each file or directory in it is a source, None if it has no file of the format.
         """
         return False
 
     def is_sorted_first(self, options: Mapping[str, Any]) -> bool:
-        """Return True if rows are sorted before their changes are made, so that large inputs are
+        """Return True if rows are sorted before they become changes, so that large inputs are
         sorted in bulk.
         """
         return False
 
     def is_description(self, file: Path) -> bool:
-        """Return True if a file describes the files beside it."""
+        """Return True if a file describes the other files in its directory."""
         return False
 
     def output_place(self, name: str, options: Mapping[str, Any]) -> str:
@@ -261,7 +259,7 @@ class Format:
         """
         return name if self.is_several_files else f"{name}{self.endings['lines']}"
 
-    # --- calls from outside the format ---
+    # --- called from outside the format ---
 
     def can(self, method: str) -> bool:
         """Return True if the format has this optional method."""
@@ -289,8 +287,8 @@ class Format:
         self.write_changes(self.counting(changes, report), target, *chosen, report)
 
     def counting(self, changes: Iterable[Change], report: Report) -> Iterator[Change]:
-        """Yield changes to a writer, and count what the format loses of each that the writer did
-        not pass over at once.
+        """Yield changes to a writer, and count what the format loses of each change that the writer
+        did not skip immediately.
         """
         count = loss_counter(self.loses, report.lost)
         for change in changes:
@@ -314,9 +312,10 @@ def written(
     changes: Iterable[Change], write: Callable[[Change, str], Sequence[Written]], report: Report
 ) -> Iterator[Written]:
     """Yield the output of ``write`` for each change and its id, one after the other; a change that
-    it refuses is passed over.
+    ``write`` refuses is skipped.
 
-    The id is the position of the change, or its number if it has none. Raises NothingWritten.
+    The id is the position of the change, or its number if it has no position. Raises
+    NothingWritten.
     """
     for number, change in enumerate(changes, 1):
         try:

@@ -1,5 +1,5 @@
-"""The images of a change: its rows before and after as a format needs them, refused or filled where
-they are not known, and the changes of a transaction (spec/change-model.md 4).
+"""The images of a change: its rows before and after as a format needs them, with unknown values
+refused or filled in, and the changes of a transaction (spec/change-model.md 4).
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ def refuse_without_row(change: Change) -> None:
     what = f"{change.op} of {change.table!r} at {change.position}"
     if "part1" in change.extras:
         raise FormatError(
-            f"{what} has its row in raw parts alone: give the reader a row codec",
+            f"{what} has its row only in raw form; give the reader a `codec`",
             code="needs_row_codec",
         )
     if not is_gone:
         raise FormatError(
-            f"{what} has no row: read it with a connection to its database", code="needs_query_back"
+            f"{what} has no row; give the reader a connection to its database",
+            code="needs_query_back",
         )
 
 
@@ -49,8 +50,8 @@ def _columns_with_zone(object_class: ObjectClass) -> Mapping[str, ColumnType]:
 
 
 def with_zones(change: Change, object_class: ObjectClass | None) -> Change:
-    """Return the change with the zone that its times lack and that their columns have in the
-    catalogue (spec/change-model.md 5.1).
+    """Return the change with a zone added to times whose columns have a zone in the catalogue
+    (spec/change-model.md 5.1).
 
     ``object_class`` is the class of the change's table, None = unknown. Formats without zones hold
     such times in UTC.
@@ -76,7 +77,7 @@ def _with_zone(type: ColumnType, value: Value) -> Value:
 
 
 def refused_column(change: Change, column: str, error: RowError) -> NotExpressible:
-    """Return the error that a writer raises for a column's value that has no text in its format."""
+    """Return the error that a writer raises for a column's value that its format cannot hold."""
     return NotExpressible(
         f"{change.op} of {change.table!r}, column {column!r}: {error}", column_name(change, column)
     )
@@ -86,8 +87,8 @@ def written_columns(change: Change) -> list[str]:
     """Return the non-key columns that an UPDATE is written with, in the order of ``after``
     (spec/change-model.md 4).
 
-    These are the changed columns, else the columns that differ, else all known ones; and the known
-    columns of ``extras["changed_unknown"]``.
+    These are the changed columns; if they are unknown, the columns that differ; if these are also
+    unknown, all known columns. The known columns of ``extras["changed_unknown"]`` are added.
     """
     after = change.after or {}
     names = change.changed
@@ -108,7 +109,7 @@ Complete: TypeAlias = Callable[[str | None, str, Key | None], Row | None]
 
 
 FILLED: Final = "filled_null"
-"""The reason under which an unknown column is counted that its format writes as NULL."""
+"""The reason under which an unknown column is counted if its format writes it as NULL."""
 
 
 def whole_images(
@@ -120,18 +121,18 @@ def whole_images(
     count: Callable[[str], None],
 ) -> list[dict[str, Value]]:
     """Return the rows of a change in a format of whole rows (spec/change-model.md 4); an UPDATE has
-    the old and the new one.
+    the old and the new row.
 
     ``names`` are the columns of the table in the target. ``complete`` is called once for unknown
     columns. Unknown columns of a deleted row are NULL, and ``count`` is called for each. With
-    ``needs_before`` an UPDATE has an old row even if none is known. Raises FormatError
-    if the row is wholly unknown, and NotExpressible naming columns that remain unknown or are not
+    ``needs_before`` an UPDATE has an old row even if no old value is known. Raises FormatError
+    if the whole row is unknown, and NotExpressible naming columns that remain unknown or are not
     in ``names``.
     """
     table = full_name(change.schema, change.table)
     if change.before is None and change.after is None and "part1" in change.extras:
         raise FormatError(
-            f"a row of {table!r} is there in raw parts alone: give the reader a row codec",
+            f"a row of {table!r} exists only in raw form; give the reader a `codec`",
             code="needs_row_codec",
         )
     images = _known_images(change, needs_before)
@@ -146,7 +147,7 @@ def whole_images(
 
 
 def _known_images(change: Change, needs_before: bool) -> list[dict[str, Value]]:
-    """Return the rows of ``whole_images`` with the columns that the change knows."""
+    """Return the rows of ``whole_images`` with the known columns of the change."""
     row = change.before if change.op is ChangeOp.DELETE else change.after
     images = [{**dict(change.key or ()), **(row or {})}]
     if change.op is ChangeOp.UPDATE and (change.before or needs_before):
@@ -160,8 +161,8 @@ def _refuse_columns_beyond(names: frozenset[str], change: Change, images: Iterab
         if unknown := image.keys() - names:
             raise NotExpressible(
                 f"{change.op} of {full_name(change.schema, change.table)!r} has the column "
-                f"{min(unknown)!r}, which its description in the target does not list: add it "
-                "there, with a type that the format has",
+                f"{min(unknown)!r}, but its description in the target does not list this column. "
+                "Add it there, with a type that the format has",
                 column_name(change, min(unknown)),
             )
 
@@ -169,12 +170,13 @@ def _refuse_columns_beyond(names: frozenset[str], change: Change, images: Iterab
 def _completed(
     change: Change, names: frozenset[str], images: Iterable[Row], complete: Complete | None
 ) -> list[dict[str, Value]]:
-    """Return the rows with the columns that they lack, taken from the whole row that ``complete``
-    returns. Raises FormatError if there is no row at all, NotExpressible for columns that it lacks.
+    """Return the rows with their missing columns filled in from the whole row that ``complete``
+    returns. Raises FormatError if there is no row, and NotExpressible for columns that the whole
+    row lacks.
     """
     table = full_name(change.schema, change.table)
     row = None if complete is None else complete(change.schema, change.table, change.key)
-    way_out = "read a format that has them, or give the writer's option complete from Python"
+    way_out = "read a format that has them, or pass the writer's option complete from Python"
     if row is None and change.after is None:
         raise FormatError(f"a change of {table!r} has no row: {way_out}", code="needs_query_back")
     row = row or {}
@@ -182,18 +184,18 @@ def _completed(
         if missing := names - image.keys() - row.keys():
             raise NotExpressible(
                 f"{change.op} of {table!r} with key {dict(change.key or ())} lacks the columns "
-                f"{', '.join(sorted(missing))}, and the format holds whole rows: {way_out}"
+                f"{', '.join(sorted(missing))}, but the format holds whole rows: {way_out}"
             )
     return [{**{name: row[name] for name in names - image.keys()}, **image} for image in images]
 
 
 def transactions(changes: Iterable[Change]) -> Iterator[Iterator[Change]]:
-    """Yield the changes of one transaction after the other. Each must be read to its end before the
-    next.
+    """Yield the changes of one transaction after the other. Read each iterator to its end before
+    the next one.
 
-    A change without a transaction id is a transaction of its own. The end of any other transaction
-    shows only by the next change, since a TRUNCATE that change tables do not count may follow the
-    last counted change (spec/change-model.md 4).
+    A change without a transaction id is a separate transaction. The end of any other transaction is
+    detected only by the next change, since a TRUNCATE that change tables do not count may follow
+    the last counted change (spec/change-model.md 4).
     """
     coming = iter(changes)
     following: Change | None = None

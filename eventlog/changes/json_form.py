@@ -1,7 +1,7 @@
 """The JSON forms of changes and catalogues.
 
-Changes (spec/change-model.md 1.1) are in vectors, logs and the format ``jsonl``. Catalogues, the
-tables of a schema (spec/xds.md 9), are an option of formats, sources and commands.
+Test vectors, logs and the format ``jsonl`` contain changes (spec/change-model.md 1.1). Catalogues,
+the tables of a schema (spec/xds.md 9), are an option of formats, sources and commands.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ Of = TypeVar("Of")
 
 
 def to_json(change: Change) -> dict[str, Any]:
-    """Return the JSON object of a change: all its fields in order, with text for values that JSON
-    has no type for.
+    """Return the JSON object of a change: all its fields in order, with text for values without a
+    type in JSON.
     """
     return {
         "schema": change.schema,
@@ -72,7 +72,7 @@ def dumps(change: Change) -> str:
 def from_json(value: Mapping[str, Any]) -> Change:
     """Return the change of a JSON object. Missing members are None, unknown members are ignored.
 
-    Text stays text: JSON does not say whether it was a date or a decimal. Raises FormatError.
+    Text stays text: JSON does not distinguish dates and decimals from text. Raises FormatError.
     """
     if not isinstance(value, Mapping):
         raise FormatError(f"a change is a JSON object, not {type(value).__name__}")
@@ -81,7 +81,7 @@ def from_json(value: Mapping[str, Any]) -> Change:
         raise FormatError(f"a change needs the name of its table as text, not {table!r}")
     if not isinstance(op, str) or op not in ChangeOp.__members__:
         raise FormatError(
-            f"op {op!r} of a change of {table!r} is none of {', '.join(ChangeOp.__members__)}"
+            f"op of a change of {table!r} is {op!r}; use one of {', '.join(ChangeOp.__members__)}"
         )
     try:
         key, changed = member(value, "key", list), member(value, "changed", list)
@@ -154,7 +154,7 @@ def value_to_json(value: Value) -> Any:
     """Return the JSON of a column's value: Decimal, date and time as text, bytes as ``{"hex":
     "00FF"}``, several values as an array.
 
-    The floats that JSON has no number for are the texts NaN, Infinity, -Infinity (spec/xds.md 6.1).
+    Floats that are not numbers of JSON are the texts NaN, Infinity, -Infinity (spec/xds.md 6.1).
     """
     match value:
         case None | bool() | int() | str():
@@ -174,12 +174,12 @@ def value_to_json(value: Value) -> Any:
 
 
 def value_from_json(value: Any) -> Value:
-    """Return the value of JSON that ``value_to_json`` made; text stays text."""
+    """Return the value of JSON that ``value_to_json`` returned; text stays text."""
     if isinstance(value, dict):
         if value.keys() != {"hex"}:
             raise ValueError(
-                f"an object of {', '.join(value) or 'nothing'} is not a value: "
-                'bytes are {"hex": ...}'
+                f"an object of {', '.join(value) or 'nothing'} is not a value; "
+                'write bytes as {"hex": "..."}'
             )
         return bytes.fromhex(value["hex"])
     if isinstance(value, list):
@@ -189,7 +189,7 @@ def value_from_json(value: Any) -> Value:
 
 
 def member(value: Mapping[str, Any], name: str, kind: type[Of]) -> Of | None:
-    """Return a member of this type, None if it is missing or null. Raises TypeError."""
+    """Return the member if it has this type, None if it is missing or null. Raises TypeError."""
     part = value.get(name)
     if part is None or (isinstance(part, kind) and (kind is bool or not isinstance(part, bool))):
         return part
@@ -198,7 +198,7 @@ def member(value: Mapping[str, Any], name: str, kind: type[Of]) -> Of | None:
 
 def _key_part(part: Any) -> tuple[str, Value]:
     if not isinstance(part, list) or len(part) != 2 or not isinstance(part[0], str):
-        raise TypeError(f"{part!r} is not a [column, value] of a key")
+        raise TypeError(f"{part!r} is not a [column, value] pair of a key")
     return part[0], value_from_json(part[1])
 
 
@@ -229,7 +229,7 @@ def _extra_from_json(value: Any) -> Any:
 
 
 def utc_text(moment: datetime) -> str:
-    """Return a moment as text in UTC (RFC 3339 5.6), the fraction without trailing zeros."""
+    """Return a moment as text in UTC (RFC 3339 5.6), without trailing zeros in its fraction."""
     return without_zeros(aware_utc(moment).isoformat().removesuffix("+00:00")) + "Z"
 
 
@@ -249,7 +249,10 @@ CATALOG: Final = Option(
 
 
 def database_of(option: CatalogOption) -> Database | None:
-    """Return the tables that the option ``catalog`` names, None without it. Raises ConfigError."""
+    """Return the tables that the option ``catalog`` names, None without the option.
+
+    Raises ConfigError.
+    """
     if option is None or isinstance(option, Database):
         return option
     if isinstance(option, Mapping):
@@ -261,7 +264,7 @@ def database_of(option: CatalogOption) -> Database | None:
 
 
 def catalog_of(option: CatalogOption, **building: Any) -> Catalog | None:
-    """Return the classes of the tables that the option ``catalog`` names, None without it.
+    """Return the classes of the tables that the option ``catalog`` names, None without the option.
     ``building`` holds further arguments of ``build_catalog``. Raises ConfigError.
     """
     database = database_of(option)
@@ -273,7 +276,7 @@ def read_catalog(path: Path) -> Mapping[str, Any]:
     try:
         value = json.loads(path.read_bytes())
     except OSError as error:
-        raise ConfigError(f"the catalog {path} cannot be read: {error.strerror}") from None
+        raise ConfigError(f"cannot read the catalog {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"the catalog {path} is not JSON: {error}") from None
     if not isinstance(value, dict) or not isinstance(value.get("database", value), dict):
@@ -294,7 +297,7 @@ def _parse_name_lists(value: Any) -> tuple[tuple[str, ...], ...]:
 
 
 def _or_none(kind: OptionKind) -> OptionKind:
-    """Return the kind that also has null and an empty list, for nothing."""
+    """Return the kind that also accepts null and an empty list, which mean no names."""
     return OptionKind(lambda value: kind.parse(value) if value else (), kind.legal)
 
 
@@ -317,8 +320,8 @@ class _ForeignKeyForm(CheckedOptions):
     """A foreign key in JSON."""
 
     columns: tuple[str, ...] = option(REQUIRED, _NAME_LIST, "its columns")
-    table: str = option(REQUIRED, _NAME, "the table that it refers to")
-    ref_columns: tuple[str, ...] = option(REQUIRED, _NAME_LIST, "the columns that they refer to")
+    table: str = option(REQUIRED, _NAME, "referenced table")
+    ref_columns: tuple[str, ...] = option(REQUIRED, _NAME_LIST, "referenced columns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +329,7 @@ class _TableForm(CheckedOptions):
     """A table or view in JSON."""
 
     name: str = option(REQUIRED, _NAME, "name of the table")
-    kind: Literal["table", "view"] = option(REQUIRED, choice("table", "view"), "what it is")
+    kind: Literal["table", "view"] = option(REQUIRED, choice("table", "view"), "table or view")
     columns: tuple[_ColumnForm, ...] = option(REQUIRED, list_of(_ColumnForm, "column"), "columns")
     primary_key: tuple[str, ...] = option((), _or_none(_NAME_LIST), "columns of the primary key")
     foreign_keys: tuple[_ForeignKeyForm, ...] = option(
@@ -349,8 +352,8 @@ class _DatabaseForm(CheckedOptions):
 
 
 def database_from_json(value: Mapping[str, Any]) -> Database:
-    """Return a database from the form of the ``database`` member of the ``xds/`` cases (spec/xds.md
-    9).
+    """Return a database from its JSON form: the member ``database`` of the ``xds/`` cases
+    (spec/xds.md 9).
 
     Raises ConfigError that names the missing, unknown or malformed members.
     """
@@ -363,7 +366,7 @@ def database_from_json(value: Mapping[str, Any]) -> Database:
 def database_to_json(database: Database) -> dict[str, Any]:
     """Return a database in the form that ``database_from_json`` reads.
 
-    A type that its name alone does not tell, such as an enumeration, gets a name of its kind.
+    A type that its name does not determine, such as an enumeration, gets a name of its kind.
     """
     schema = {} if database.schema is None else {"schema": database.schema}
     tables = [_table_to_json(table, database.dialect) for table in database.tables]

@@ -1,4 +1,4 @@
-"""The class and the key of a change: how readers type a key, and how writers say it
+"""The class and the key of a change: how readers type a key, and how writers write it
 (spec/change-model.md 1, 4).
 """
 
@@ -22,13 +22,13 @@ from eventlog.model import Change, ChangeOp, Value, old_key
 
 
 def class_of(catalog: Catalog | None, table: str) -> ObjectClass | None:
-    """Return the class of exactly this name, None without a catalogue or if it has none."""
+    """Return the class of exactly this name, None without a catalogue or such a class."""
     log_name = None if catalog is None else catalog.log_names.get(table)
     return None if log_name is None or log_name.child is not None else log_name.object_class
 
 
 def may_be_one(schema: str | None, other: str | None) -> bool:
-    """Return True if two schemas may be the same one; None is an unknown schema."""
+    """Return True if two schemas may be the same; None is an unknown schema."""
     return schema is None or other is None or schema == other
 
 
@@ -44,7 +44,8 @@ Key: TypeAlias = tuple[tuple[str, Value], ...]
 
 
 def typed_key(parts: Sequence[table_key.Part], object_class: ObjectClass | None) -> Key:
-    """Return the key of a table_key's parts: as text without a class, else typed and in key order.
+    """Return the key of a table_key's parts: as text without a class, otherwise typed and in key
+    order.
 
     Raises BadTableKey if the parts do not fit the class's key columns.
     """
@@ -66,7 +67,7 @@ def key_reader(object_class: ObjectClass) -> Callable[[str], Key]:
         if '"' in text:
             texts = {part.name: part.value for part in table_key.parse(text)}
             return tuple([(name, read_value(texts[name])) for name, _, read_value in columns])
-        # Nearly all canonical texts have no quotes, so names and values are taken as they are.
+        # Nearly all canonical texts have no quotes, so their names and values need no parsing.
         if not more:
             return ((first, read_first(text[start_of_first:])),)
         parts = zip(columns, text.split("+"), strict=True)
@@ -81,7 +82,7 @@ def with_key(change: Change, object_class: ObjectClass | None) -> Change:
     """Return the change with its key. A missing key is taken from the change's images by the
     class's key columns.
 
-    Raises NotExpressible if the key cannot be known.
+    Raises NotExpressible if the key cannot be determined.
     """
     if change.key is not None:
         return change
@@ -93,7 +94,7 @@ def with_key(change: Change, object_class: ObjectClass | None) -> Change:
     ):
         raise NotExpressible(
             f"{change.op} of {change.table!r} at {change.position} has no key, which is needed to "
-            "name its row: give the key columns by the option of its reader, or by a catalog"
+            "identify its row. Name the key columns in the option of its reader, or in a catalog"
         )
     return change._replace(
         key=tuple((column.name, image[column.name]) for column in object_class.key)
@@ -103,7 +104,7 @@ def with_key(change: Change, object_class: ObjectClass | None) -> Change:
 def old_and_new_key(change: Change) -> tuple[Key, Key]:
     """Return the key before and after a change that has a key.
 
-    Both are equal if the key did not change.
+    The two are equal if the key did not change.
     """
     assert change.key is not None
     old = old_key(change) if change.op is ChangeOp.UPDATE else change.key
@@ -142,7 +143,7 @@ EXISTING_KEYS: Final = Option(
 
 
 ExistingKeys: TypeAlias = Callable[[str], Iterable[Key] | None]
-"""A function from a table to the keys of its rows, None if they are unknown."""
+"""A function that returns the keys of a table's rows, None if they are unknown."""
 
 
 def keys_of(option: Any, catalog: Catalog | None) -> ExistingKeys | None:
@@ -158,7 +159,7 @@ def keys_of(option: Any, catalog: Catalog | None) -> ExistingKeys | None:
         return function
     if not isinstance(option, Mapping):
         raise ConfigError(
-            'existing_keys is an object of tables to lists of keys: {"item": [{"id": 7}]}'
+            'existing_keys must map each table to a list of keys, for example {"item": [{"id": 7}]}'
         )
     return {table: _keys(table, keys, catalog) for table, keys in option.items()}.get
 
@@ -166,7 +167,7 @@ def keys_of(option: Any, catalog: Catalog | None) -> ExistingKeys | None:
 def _keys(table: str, keys: Any, catalog: Catalog | None) -> list[Key]:
     if not isinstance(keys, list | tuple):
         raise ConfigError(
-            f'the keys of {table!r} in existing_keys are not a list, such as [{{"id": 7}}]'
+            f'the keys of {table!r} in existing_keys must be a list, for example [{{"id": 7}}]'
         )
     return [_key(table, key, catalog) for key in keys]
 
@@ -174,7 +175,7 @@ def _keys(table: str, keys: Any, catalog: Catalog | None) -> list[Key]:
 def _key(table: str, key: Any, catalog: Catalog | None) -> Key:
     if not isinstance(key, Mapping):
         raise ConfigError(
-            f"a key of {table!r} in existing_keys is not an object of its columns, such as "
+            f"a key of {table!r} in existing_keys must be an object of its columns, for example "
             '{"id": 7}'
         )
     object_class = class_of(catalog, table)
@@ -197,7 +198,7 @@ def existing_keys(change: Change, keys_of: ExistingKeys | None) -> Iterable[Key]
     keys = None if keys_of is None else keys_of(change.table)
     if keys is None:
         raise NotExpressible(
-            f"TRUNCATE of {change.table!r} at {change.position}: one delete a key is written, and "
-            "its keys are not known; give them by existing_keys"
+            f"TRUNCATE of {change.table!r} at {change.position} is written as one delete per key, "
+            "but the keys are not known; pass them in existing_keys"
         )
     return keys

@@ -1,9 +1,9 @@
-"""What a format loses of changes by design: counted while they are written, and told at the end
-(spec/change-model.md 5.2).
+"""The parts of changes that a format loses by design: they are counted while changes are written,
+and reported at the end (spec/change-model.md 5.2).
 
-A format declares its losses as the attribute ``loses``. What of them a conversion loses depends on
-its changes: a source without commit times loses none. What a writer refuses or skips, it counts
-itself.
+A format declares its losses as the attribute ``loses``. The actual losses of a conversion depend on
+its changes: a source without commit times loses none of them. A writer counts by itself what it
+refuses or skips.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Loss(StrEnum):
 
 
 def loss_counter(loses: frozenset[Loss], lost: Counter[str]) -> Callable[[Change], None]:
-    """Return a function that counts in ``lost`` what a change loses in a format that loses
-    ``loses``. Each change that is converted passes through it.
+    """Return a function that counts in ``lost`` what each change loses when written to a format
+    that loses ``loses``. Call it with every change that is converted.
     """
     fields = [(loss.value, is_lost) for loss, is_lost in _COUNTS.items() if loss in loses]
     counts_columns = not _OF_COLUMNS.isdisjoint(loses)
@@ -60,7 +60,7 @@ def loss_counter(loses: frozenset[Loss], lost: Counter[str]) -> Callable[[Change
 
 
 def in_words(lost: Mapping[str, int]) -> str:
-    """Return what was lost for people, empty if nothing was: ``commit time and user of 41 changes;
+    """Return the losses as a text, empty if nothing was lost: ``commit time and user of 41 changes;
     3 columns without a value``.
     """
     by_number: dict[int, list[str]] = {}
@@ -103,7 +103,7 @@ _COUNTED: Final[Mapping[Loss, tuple[str, str]]] = {
     Loss.REFRESH: ("row", "of a first load, now like other new rows"),
     Loss.KEY_CHANGE: ("change", "of a key, now a delete and an insert"),
 }
-"""The noun of what is counted, and the words behind it."""
+"""The noun of what is counted, and the words after it."""
 
 
 # --- what is counted of a change ------------------------------------------------------------------
@@ -131,7 +131,7 @@ def _is_before_unusable(change: Change) -> bool:
 
 
 def _hides_changed(change: Change) -> bool:
-    """Return True if the changed columns are others than those that differ between the rows."""
+    """Return True if the changed columns are not the columns that differ between the rows."""
     if change.changed is None:
         return False
     before, after = change.before, change.after or {}
@@ -170,7 +170,7 @@ def _columns(change: Change) -> Iterator[tuple[Loss, int]]:
     """Yield the number of columns that a change loses, by each of ``_OF_COLUMNS``."""
     key = {name for name, _ in change.key or ()}
     if change.op is ChangeOp.UPDATE and not _is_moved(change):
-        if changes_nothing(change):  # which is counted as that, and is not written
+        if changes_nothing(change):  # the change is counted as such, and is not written
             return
         if change.changed is None or change.extras.get("changed_unknown"):
             written = key.union(written_columns(change))

@@ -1,10 +1,10 @@
 """The net effect of the rows of a log on one column (spec/change-model.md 3.1): the one rule by
 which rows become the values of a ``Change``.
 
-An event on its way calls it with its rows as they are; ``log.reading`` with rows that hold the
-texts of the log. It is a hot path: nearly all columns have one row of one value, so a single-valued
-column is read from the first and the last row, without steps: 0.4 us instead of 1.8 us a column
-(bench/RESULTS.md, "One path to JSON").
+Events that are published call it with their checked rows; ``log.reading`` calls it with rows that
+hold the texts of the log. It is a hot path: nearly all columns have one row of one value, so a
+single-valued column is read from the first and the last row, without steps, in 0.4 us per column
+instead of 1.8 us (bench/RESULTS.md, "One path to JSON").
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from eventlog.model import ALL, Op, Operation, Value
 _MODIFY: Final = Operation.MODIFY  # looking up an enumeration's member is slow
 
 Net: TypeAlias = tuple[bool, Value, Value]
-"""The net effect on an attribute: whether its old value is known, the old value and the new one.
-For a multi-valued attribute these are tuples of the removed and of the added values.
+"""The net effect on an attribute: whether its old value is known, the old value and the new value.
+For a multi-valued attribute they are tuples of the removed and of the added values.
 """
 
 ValueStep: TypeAlias = tuple[Op, tuple[Value, ...]]
@@ -32,10 +32,10 @@ ValueStep: TypeAlias = tuple[Op, tuple[Value, ...]]
 def net_of_rows(attribute: Attribute, rows: Sequence[CheckedRow], read: ReadValue) -> Net:
     """Return the net effect of the rows of one attribute in a group, at least one, in queue order.
 
-    The old value of a single-valued attribute is that of the first row, the new value that of the
-    last. A row between them may be missing, as it was set apart (loopback), bad or purged, so the
-    rows do not always follow from each other. ``read`` makes values of their texts. Raises what it
-    raises.
+    The old value of a single-valued attribute is the first row's, the new value the last row's. A
+    row between them may be missing, because it was set apart (loopback), invalid or purged, so a
+    row's old value may differ from the previous row's new value. ``read`` makes values of their
+    texts. Raises the errors of ``read``.
     """
     if attribute.multi_valued:
         return net_of_many(

@@ -1,7 +1,7 @@
 """The writers that turn events into the documents that sinks take.
 
-A format's ``publish`` returns an ``EventWriter``. The writer makes a *piece* of each event, and of
-the pieces of an envelope the document: a body of bytes, or records of Kafka.
+A format's ``publish`` returns an ``EventWriter``. The writer makes a *piece* of each event, and
+combines the pieces of a document: into a body of bytes, or into records of Kafka.
 """
 
 from __future__ import annotations
@@ -34,17 +34,15 @@ CurrentRows = Mapping[ObjectId, CurrentRow]
 
 
 class Need(Enum):
-    """A writer's need of the engine beside the events."""
+    """What a writer needs from the engine in addition to the events."""
 
-    TIMES = "time and user of the first row of each event: Flight.origins"
-    WHOLE_ROWS = (
-        "the current row of every event that does not say all its columns: Flight.current_rows"
-    )
-    NUMBERS = "a number for each event that is the same whenever it is sent: Flight.first"
+    TIMES = "time and user of the first row of each event: FlightState.origins"
+    WHOLE_ROWS = "the current row of every event that lacks columns: FlightState.current_rows"
+    NUMBERS = "a number for each event that is the same whenever it is sent: FlightState.first"
 
 
 class FlightState(Protocol):
-    """The state of the flight that events are sent in, as a writer sees it."""
+    """What a writer reads of the delivery in which events are sent."""
 
     @property
     def number(self) -> int: ...
@@ -68,7 +66,7 @@ _FULL: Final = ValueOptions("full", characters="unicode")
 
 @dataclass(frozen=True, slots=True)
 class Publishing:
-    """The source of a writer's events, and the abilities of the sink that takes its documents."""
+    """The source of a writer's events, and what the sink of its documents can do."""
 
     values: ValueOptions = _FULL
     """The options by which values became texts."""
@@ -79,22 +77,23 @@ class Publishing:
     topic: str | None = None
     """The configured topic of the sink."""
     file_layout: str = "lines"
-    """``lines`` if documents follow one another in a file, ``documents`` if each has its own."""
+    """``lines`` if documents follow one another in a file, ``documents`` if each has its own file.
+    """
     in_records: bool = False
     """True if the sink takes records of Kafka."""
     in_messages: bool = False
-    """True if each document is sent alone and answered."""
+    """True if each document is sent separately and answered."""
     has_headers: bool = False
-    """True if headers go with each document."""
+    """True if headers are sent with each document."""
     catalog: Catalog | None = None
-    """The classes of a followed source, for keys and types, None = unknown. The events of a log
-    bring their own.
+    """The classes of a followed source, for keys and types; None = unknown. Events of a log have
+    their own classes.
     """
     utc_now: Callable[[], datetime] = utc_now
     """The clock."""
     count: Callable[[str], None] = _ignore
     """A function that is called with a reason of a report (such as ``old_unreadable table.column``)
-    for what a written event leaves out.
+    for everything that a written event leaves out.
     """
 
 
@@ -109,21 +108,20 @@ class EventWriter(ABC, Generic[P]):
     media_type: str = "application/octet-stream"
     """The media type of bodies."""
     heartbeat: bytes = b""
-    """The body that is sent after a long silence, empty if the format has none."""
+    """The body that is sent if there were no events for a long time; empty if the format has none.
+    """
     needs: frozenset[Need] = frozenset()
     is_framed: ClassVar[bool] = False
-    """True if a body is more than its pieces one after the other."""
+    """True if a body is more than the concatenation of its pieces."""
     is_text: ClassVar[bool] = True
     """True if bodies are text in UTF-8."""
     is_single: bool = False
     """True if a document holds one event."""
     in_records: bool = False
     pieces_are_records: ClassVar[bool] = False
-    """True if a piece is the records of its event, with keys of their own."""
+    """True if a piece is the records of its event, which have their own keys."""
     joins_new_key: ClassVar[bool] = False
-    """True if a change that gives its row another key is one event, False if it is a delete and an
-    insert.
-    """
+    """True if a change of a row's key is one event, False if it is a delete and an insert."""
 
     @abstractmethod
     def write(
@@ -132,12 +130,12 @@ class EventWriter(ABC, Generic[P]):
         """Return the piece of each event, or the error verdict of an event that the format cannot
         hold.
 
-        Every event has an operation. Raises ReceiverAway if a registry does not answer.
+        Every event must have an operation. Raises ReceiverAway if a registry does not answer.
         """
 
     @abstractmethod
     def body(self, pieces: Sequence[P]) -> bytes:
-        """Return the body that holds these pieces, one at least."""
+        """Return the body that holds these pieces, at least one."""
 
     def records(self, key: bytes, piece: P) -> tuple[KafkaRecord, ...]:
         """Return the records of an event. ``key`` is its association."""
@@ -159,7 +157,9 @@ class EventWriter(ABC, Generic[P]):
     def document(
         self, catalog: Catalog, flight: FlightState, envelope: int, events: Sequence[Outgoing]
     ) -> Document:
-        """Return the document of an envelope. Raises as ``write`` does."""
+        """Return the document with these events. ``envelope`` is its number in the delivery. Raises
+        as ``write`` does.
+        """
         ids, written = sent_ids(events), self.write(catalog, flight, events)
         if self.in_records:
             records = self.records_of(
@@ -206,13 +206,13 @@ class EventWriter(ABC, Generic[P]):
 
     @property
     def numbered(self) -> str:
-        """The numbers that the changes so far have used, empty if the format does not number
+        """The numbers that the changes so far have used, empty if the format has no numbers
         (spec/change-model.md 6.3).
         """
         return ""
 
     def resume(self, numbered: str) -> None:
-        """Continue numbering behind ``numbered``, an earlier value of that property."""
+        """Continue numbering after ``numbered``, an earlier value of the property ``numbered``."""
 
     def shown(self, piece: P) -> str:
         """Return the event as text, for the record of a refused event and for people."""
@@ -229,8 +229,8 @@ class EventWriter(ABC, Generic[P]):
         return ()
 
     def preview(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> str:
-        """Return a preview for people of the document of these events of a flight. It equals the
-        document that will be sent, except that an unrecorded flight has no number yet.
+        """Return a preview for people of the document of these events of a delivery. It equals the
+        document that will be sent, except that an unrecorded delivery has no number yet.
         """
         return "".join(
             f"# {one.message}\n"
@@ -240,11 +240,11 @@ class EventWriter(ABC, Generic[P]):
         )
 
     def first(self, flight: int, before: str, raised: datetime | None) -> str:
-        """Return the numbering that a flight's line keeps, so that its events get the same numbers
-        whenever they are sent (spec/event-log.md 10); empty if the format does not number.
+        """Return the numbering that a delivery records, so that its events get the same numbers
+        whenever they are sent (spec/event-log.md 10); empty if the format has no numbers.
 
-        ``before`` is the value of the flight before, empty if none is known. ``raised`` is when the
-        log's epoch was drawn, None without an epoch.
+        ``before`` is the value of the previous delivery, empty if it is unknown. ``raised`` is when
+        the log's epoch was drawn, None without an epoch.
         """
         return ""
 
@@ -256,7 +256,7 @@ class EventWriter(ABC, Generic[P]):
 
 
 class NoWriter(EventWriter[None]):
-    """The writer of a target without documents, such as a job that makes tables."""
+    """The writer for a target without documents, such as a job that makes tables."""
 
     def write(
         self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]
@@ -274,8 +274,8 @@ class NoWriter(EventWriter[None]):
 
 
 def of_first_row(event: Outgoing, texts: Mapping[int, str | None]) -> str | None:
-    """Return the text of an event's first row, or of its first row that is still N if the event is
-    built again.
+    """Return the text of an event's first row. If the event is built again, that is its first row
+    that still has status N.
     """
     first = event.ids[0]
     if first in texts:
@@ -284,8 +284,8 @@ def of_first_row(event: Outgoing, texts: Mapping[int, str | None]) -> str | None
 
 
 def time_reader(time_zone: str) -> Callable[[str | None], datetime | None]:
-    """Return a function that reads when an event happened: the time of its first row, None if that
-    is unknown.
+    """Return a function that reads the time of an event: the time of its first row, None if it is
+    unknown.
 
     ``time_zone`` is the time zone of event_time, as in the option.
     """
@@ -306,7 +306,7 @@ def time_reader(time_zone: str) -> Callable[[str | None], datetime | None]:
 
 
 def row_attributes(cls: ObjectClass) -> tuple[Attribute, ...]:
-    """Return the attributes that are columns of the class's one row, without its key."""
+    """Return the attributes that are columns of the class's single row, without its key."""
     return tuple(
         one
         for one in cls.attributes
@@ -317,11 +317,11 @@ def row_attributes(cls: ObjectClass) -> tuple[Attribute, ...]:
 def read_whole_rows(
     events: Sequence[Outgoing], query_back: QueryBack
 ) -> tuple[list[Outgoing], CurrentRows]:
-    """Return the events, and the current rows of events that lack columns, read by one statement a
-    class.
+    """Return the events, and the current rows of events that lack columns, read by one statement
+    per class.
 
-    A modify whose object no longer exists makes no event: its rows are gone, as in
-    spec/event-log.md 7.2.
+    A modify whose object no longer exists makes no event: its rows are *gone* and get S, as if
+    their values had been read back (spec/event-log.md 7.2).
     """
     columns: dict[ObjectClass, tuple[Attribute, ...]] = {}
     keys: dict[ObjectClass, dict[str, None]] = {}

@@ -1,4 +1,4 @@
-"""From changes to XDS events (spec/change-model.md 4); the way back is ``events``."""
+"""From changes to XDS events (spec/change-model.md 4); ``events`` is the reverse."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ class EventWriting:
     """The options that shape the values."""
     insert_query_back: str = "modify"
     existing_keys: ExistingKeys | None = None
-    """A function that returns the keys that a TRUNCATE deletes, None = a TRUNCATE is refused."""
+    """A function that returns the keys that a TRUNCATE deletes; None = a TRUNCATE is refused."""
     truncated: Callable[[str], None] | None = None
     """A function that is called with each column (``schema.table.column``) that loses fractions of
     a second.
     """
     null_unchanged: Callable[[str], None] | None = None
-    """A function that is called with each column that is marked as changed and is NULL before and
-    after, which no modify can say.
+    """A function that is called with each column that is marked as changed but is NULL before and
+    after, which a modify cannot express.
     """
 
 
@@ -69,12 +69,12 @@ def change_to_events(
     catalog: Catalog | None = None,
     options: EventWriting = _AS_IT_COMES,
 ) -> list[Event]:
-    """Return the events that say a change (spec/change-model.md 4).
+    """Return the events that describe a change (spec/change-model.md 4).
 
-    A change without effect has no event. A new key and a TRUNCATE may have several, with the ids
-    ``event_id``, ``event_id.2``, ``event_id.3``, ... ``catalog`` provides the key columns that the
-    change lacks, and the types of values. Raises NotExpressible (no key, a value that XDS cannot
-    hold, TRUNCATE without ``existing_keys``), FormatError.
+    A change without effect has no event. A new key and a TRUNCATE may have several events, with the
+    ids ``event_id``, ``event_id.2``, ``event_id.3``, ... ``catalog`` provides the key columns that
+    the change lacks, and the types of values. Raises NotExpressible (no key, a value that XDS
+    cannot hold, TRUNCATE without ``existing_keys``), FormatError.
     """
     object_class = class_of_change(catalog, change)
     if change.schema is None and object_class is not None and catalog is not None:
@@ -143,8 +143,8 @@ def _check_written(change: Change, what: str, text: str) -> None:
 def _insert(
     change: Change, object_class: ObjectClass | None, options: EventWriting, key: Key, event_id: str
 ) -> Event:
-    """Return the add of an inserted row. A row that was queried back becomes a modify, unless it
-    has no columns to write (spec/xds.md 4.1, 4.3).
+    """Return the add of an inserted row. A row that was read back becomes a modify, unless it has
+    no columns to write (spec/xds.md 4.1, 4.3).
     """
     write = partial(_attribute, change, object_class, options)
     of_key = dict(key)
@@ -160,8 +160,8 @@ def _insert(
 def _update(
     change: Change, object_class: ObjectClass | None, options: EventWriting
 ) -> list[AttributeSteps]:
-    """Return the steps of each changed attribute (spec/xds.md 4.3): the old value removed and the
-    new one added if the old one is known, else all values removed and the new one added.
+    """Return the steps of each changed attribute (spec/xds.md 4.3): remove the old value, or all
+    values if the old value is unknown, then add the new value.
     """
     before, after = change.before or {}, change.after or {}
     unknown = change.extras.get("changed_unknown") or ()
@@ -225,7 +225,7 @@ def _value_writer(
     attribute: Attribute | None, values: Sequence[Value], options: ValueOptions
 ) -> tuple[str, Callable[[str], str]]:
     """Return the XDS type of an attribute's values, and the function from log text to written text.
-    The column decides the type; without an attribute the values do.
+    The column determines the type; without an attribute the values do.
     """
     if attribute is not None:
         return attribute.value_type, attribute.convert
@@ -235,8 +235,8 @@ def _value_writer(
         and type_of("") in types
         and all(is_special(one) for one in values if isinstance(one, str))
     ):
-        # Special times such as infinity are texts;
-        # beside values of one temporal type they take that type.
+        # Special times such as infinity are texts; among values of one temporal type they take
+        # that type.
         types = {replace(type, special=True) for type in types if type.kind in TEMPORAL} or types
     if len(types) == 1:
         (type,) = types
@@ -245,8 +245,8 @@ def _value_writer(
 
 
 def _loses_fraction(value: Value, value_type: str) -> bool:
-    """Return True if parts of a second are lost in the output. A time always loses them, a datetime
-    if its XDS type holds whole seconds.
+    """Return True if the output loses parts of a second: always for a time, and for a datetime if
+    its XDS type holds whole seconds.
     """
     if isinstance(value, time):
         return value.microsecond != 0

@@ -48,8 +48,8 @@ class Table:
     primary_key: tuple[str, ...] = ()
     foreign_keys: tuple[ForeignKey, ...] = ()
     unique_keys: tuple[tuple[str, ...], ...] = ()
-    """The columns of the unique indexes and keys that are neither deferrable nor partial, the
-    primary key among them.
+    """The columns of the unique indexes and keys that are neither deferrable nor partial,
+    including the primary key.
     """
     key_deferrable: bool = False
     """True if the primary key is DEFERRABLE."""
@@ -65,8 +65,8 @@ class Table:
 
 
 def table_of_types(name: str, types: Iterable[tuple[str, str]], key: Sequence[str]) -> Table:
-    """Return a table as a format describes it: ``types`` has the name of each column and of its
-    type, as ``parse_type`` reads it. Raises ConfigError for an unknown type.
+    """Return a table as a format describes it: ``types`` has the name and the type name of each
+    column, as ``parse_type`` reads it. Raises ConfigError for an unknown type.
     """
     columns = tuple(Column(column, parse_type(type_name)) for column, type_name in types)
     return Table(name, "table", columns, tuple(key))
@@ -76,7 +76,7 @@ def table_of_types(name: str, types: Iterable[tuple[str, str]], key: Sequence[st
 class Database:
     """The tables and views of one schema. ``schema`` is None if the database has no schemas.
 
-    ``partitions`` maps partitions that the database lists as tables to their root; messages alone
+    ``partitions`` maps partitions that the database lists as tables to their root; only messages
     use it.
     """
 
@@ -141,12 +141,12 @@ class ObjectClass:
     association_tail: str
     """The text that follows the canonical key in an association (spec/xds.md 5.1)."""
     former: ObjectClass | None = None
-    """The class by its earlier key, without attributes. Objects under that key have left the table
-    and can only be deleted (spec/event-log.md 5.4).
+    """The class by its earlier key, without attributes. Objects under the earlier key have left
+    the table and can only be deleted (spec/event-log.md 5.4).
     """
 
     def has_key(self, text: str) -> bool:
-        """Return True if a text is a canonical key of the class, as its key columns are now."""
+        """Return True if a text is a canonical key of the class by its present key columns."""
         try:
             return self.canonical_key(text) == text
         except BadTableKey:
@@ -207,17 +207,19 @@ class Catalog:
     schema: str | None
     classes: tuple[ObjectClass, ...]
     log_names: Mapping[str, LogName]
-    """The meanings of table_names in the log, by name. Earlier names of available classes are among
-    them.
+    """The meanings of table_names in the log, by name, including earlier names of available
+    classes.
     """
     unavailable: Mapping[str, EventlogError] = field(default_factory=dict)
-    """The classes that the configuration names and the database does not provide now, with the
-    reason. Their rows wait (spec/event-log.md 5.1).
+    """The configured classes that the database does not provide now, with the reason. Their rows
+    wait (spec/event-log.md 5.1).
     """
     former: Mapping[str, str] = field(default_factory=dict)
     """The classes in ``unavailable``, by their earlier names."""
     no_children: Mapping[str, str] = field(default_factory=dict)
-    """The tables that refer to a class as child tables do, but are none, with the reason."""
+    """The tables that refer to a class as child tables do but are not child tables, with the
+    reason.
+    """
 
     @property
     def table_names(self) -> list[str]:

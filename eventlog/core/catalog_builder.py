@@ -1,4 +1,4 @@
-"""The catalogue of watched classes, built from the tables and views that a database has
+"""Build the catalogue of watched classes from the tables and views of a database
 (spec/xds.md 5, 6.4).
 """
 
@@ -139,10 +139,10 @@ def _former_names(
             other = owners.get(old, owner)
             if other != owner:
                 clash = ConfigError(
-                    f"[[watch]] {owner} says was = {old!r}, and {old!r} is a table of the class "
-                    f"{other} now: rows of that name may be of either. Take was out once the rows "
-                    f"of {owner} under its old name are published, or do not watch the other "
-                    "table until then"
+                    f"[[watch]] {owner} has was = {old!r}, but {old!r} is now a table of the class "
+                    f"{other}, so rows of that name may belong to either class. Remove was once "
+                    f"the rows of {owner} under its old name are published, or do not watch the "
+                    "other table until then"
                 )
                 unavailable |= {owner: clash, other: clash}
             else:
@@ -230,14 +230,14 @@ def missing_table(database: Database, name: str) -> str:
         spelled = ", without schema and quotes" if "." in name or '"' in name else ""
         schema = "the database" if database.schema is None else f"schema {database.schema}"
         return (
-            f"there is no table or view {name!r} in {schema}, the only one that the log "
-            f"watches{hint}; correct its name in the configuration{spelled}, or remove "
-            "its [[watch]] if it was dropped"
+            f"there is no table or view {name!r} in {schema}, the only schema that the log "
+            f"watches{hint}; correct the name in the configuration{spelled}, or remove "
+            "its [[watch]] if the table was dropped"
         )
     root = database.partitions[partition]
     return (
-        f"{name!r} is a partition of {root}: name {root}, "
-        "which stands for the rows of all its partitions"
+        f"{name!r} is a partition of {root}. Name {root}, "
+        "which covers the rows of all its partitions"
     )
 
 
@@ -276,8 +276,8 @@ def value_column(table: Table, owner: Table) -> Column | None:
 
 
 def _no_child(table: Table, parents: Mapping[str, Table]) -> str | None:
-    """Return why a table is not a child table although its first foreign key suggests it, None if
-    it does not suggest it.
+    """Return why a table is not a child table although its first foreign key suggests it. None:
+    the first foreign key does not suggest it.
     """
     first = table.foreign_keys[0] if table.foreign_keys else None
     owner = None if first is None else parents.get(first.table)
@@ -287,12 +287,15 @@ def _no_child(table: Table, parents: Mapping[str, Table]) -> str | None:
     if len(values) == 1:
         return None
     has = f"columns {', '.join(values)}" if values else "no column"
-    return f"it has {has} beside its foreign key to {owner.name}, and a child table has one"
+    return (
+        f"it has {has} in addition to its foreign key to {owner.name}; a child table has exactly "
+        "one"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Builder:
-    """A builder of classes: the options and tables that all classes of one catalogue share."""
+    """Builds classes from the options and tables that all classes of one catalogue share."""
 
     schema: str | None
     parents: Mapping[str, Table]
@@ -348,7 +351,7 @@ class _Builder:
         watch = match_name(table.name, self.was_key)
         present = {column.name: column for column in table.columns}
         named = () if watch is None else self.was_key[watch]
-        # A column that is gone has an unknown type, so its value is text.
+        # A dropped column has an unknown type, so its value is text.
         columns = tuple(
             Column(name, ColumnType(Kind.OTHER))
             if (match := match_name(name, present)) is None
@@ -386,7 +389,7 @@ class _Builder:
                 check(name)
             except RowError as error:
                 raise ConfigError(
-                    f"{table.name!r} cannot be published: name {name!r}: {error}"
+                    f"{table.name!r} cannot be published because of the name {name!r}: {error}"
                 ) from None
 
     def _association_tail(self, class_name: str) -> str:
@@ -479,7 +482,7 @@ _VIEW_VALUE = re.compile(r"(sv_|mv_)(.+)", re.IGNORECASE | re.DOTALL)
 def view_name(column_name: str) -> tuple[str, str, bool]:
     """Split the name of a view column by its prefixes (spec/xds.md 5).
 
-    Returns its attr-name, the bare rest without any prefix, and whether it is multi-valued.
+    Returns its attr-name, the name without any prefix, and whether it is multi-valued.
     """
     kept = column_name[:3]  # pk_ or fk_ as the database spells it
     if match := _VIEW_KEY.fullmatch(column_name):

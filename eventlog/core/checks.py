@@ -1,11 +1,11 @@
 """The checks that each row of the log passes before it is folded (spec/event-log.md 5, 8.3).
 
-A checked row is a plain tuple, and it is its own step: *old goes and new comes*. No other object is
-made of it on its way into a document.
+A checked row is a plain tuple, and it serves as its own step: *remove old, add new*. No other
+object is made of it on its way into a document.
 
 ``check_rows`` is a hot path. It unpacks rows by position, compares each row's user, table
-and key with the row before, remembers classes, keys and attributes by their spelling in
-dictionaries, and catches the errors of all checks in one place. In return one loop holds the checks
+and key with the previous row's, remembers classes, keys and attributes by their spelling in
+dictionaries, and catches the errors of all checks in one place. The price: one loop has all checks
 in the order of the specification, and ``_Table`` fills its dictionaries as a side effect.
 """
 
@@ -47,18 +47,18 @@ Texts: TypeAlias = str | tuple[str, ...] | None
 """A value as it is written: one text, several of a multi-valued attribute, or NULL."""
 
 CheckedRow: TypeAlias = tuple[int, int, ObjectId, Attribute | None, Texts | Literal[All.ALL], Texts]
-"""A good row: record_id, event_type, object_id, attribute, old (what goes), new (what comes), both
-converted.
+"""A valid row: record_id, event_type, object_id, attribute, old (the value that is removed), new
+(the value that is added), both converted.
 
 Type 1 is (None, v), type 2 (old, new), type 3 (ALL, v). A row of type 2 whose old value cannot be
 converted is (ALL, v), too (spec/xds.md 4.3). Types 4 to 8 have neither until their values are read
-back; a column that is not written has neither at all. Rows with the same spelling of a key share
+back; a column that is not written never has them. Rows with the same spelling of a key share
 one object_id.
 """
 
 
 class BadRow(NamedTuple):
-    """A row that gets status E, with the code and the message of its line in the error table."""
+    """An invalid row: it gets status E, and its code and message go to the error table."""
 
     record_id: int
     code: str
@@ -66,8 +66,8 @@ class BadRow(NamedTuple):
 
 
 class Remark(NamedTuple):
-    """An observation on a good row that is counted under the name ``counter`` (spec/event-log.md
-    11), with a ``reason`` for people.
+    """An observation on a valid row. It is counted under the name ``counter`` (spec/event-log.md
+    11); ``reason`` is for people.
     """
 
     record_id: int
@@ -84,16 +84,16 @@ class Checked(NamedTuple):
     loopback: list[int]
     """The record_ids of loopback rows."""
     remarks: list[Remark]
-    """The remarks on good rows. Few good rows have one."""
+    """The remarks on valid rows. Few valid rows have one."""
     waiting: list[int]
-    """The record_ids of waiting rows, which are those of unavailable classes."""
+    """The record_ids of waiting rows: the rows of unavailable classes."""
 
 
 def check_rows(rows: Iterable[QueueRow], catalog: Catalog, loopback_user: str | None) -> Checked:
-    """Return rows sorted into good, bad, loopback and waiting ones.
+    """Sort rows into valid, invalid, loopback and waiting rows.
 
-    Rows of the perpetrator ``loopback_user`` are loopback, set apart before any check; with None no
-    row is.
+    Rows of the perpetrator ``loopback_user`` are loopback and are separated before any check; None
+    = no row is loopback.
     """
     good: list[CheckedRow] = []
     bad: list[BadRow] = []
@@ -102,7 +102,7 @@ def check_rows(rows: Iterable[QueueRow], catalog: Catalog, loopback_user: str | 
     waiting: list[int] = []
     tables: dict[str | None, _Table] = {}
     add = good.append
-    # Most rows have the user, table and key of the row before, so these are compared first.
+    # Most rows have the user, table and key of the previous row, so these are compared first.
     of_user, is_loopback = None, False
     of_table: object = _NONE
     of_key: object = _NONE
@@ -171,7 +171,9 @@ class _ClassUnavailable(Exception):
 
 
 def _former_object(table: _Table | None, text: str | None) -> ObjectId | None:
-    """Return the object of a key that its class had before, None if the text is no such key."""
+    """Return the object of a key by the former key columns of its class, None if the text is not
+    such a key.
+    """
     former = None if table is None or table.is_child else table.former
     if former is None:
         return None
@@ -192,8 +194,8 @@ def is_of(perpetrator: str | None, user: str | None) -> bool:
 
 
 def _refuse_unless_replaced(attribute: Attribute, new: str | None, unreadable: BadValue) -> None:
-    """Raise the error of an old value, unless a good new one takes the place of all values
-    (spec/xds.md 4.3).
+    """Raise the error of an old value, unless a valid new value replaces all values (spec/xds.md
+    4.3).
     """
     if attribute.multi_valued:
         raise unreadable
@@ -207,8 +209,8 @@ def _refuse_unless_replaced(attribute: Attribute, new: str | None, unreadable: B
 def _truncated(
     record_id: int, attribute: Attribute, old: str | None, new: str | None
 ) -> list[Remark]:
-    """Return a remark if two different texts are written alike because the fraction of their times
-    is cut off.
+    """Return a remark if two different times are written alike because their fractions are cut
+    off.
     """
     if attribute.column.type.kind not in TEMPORAL or fraction_of(old or "") == fraction_of(
         new or ""
@@ -242,9 +244,8 @@ class _Table:
         if log_name is None:
             raise RowError(
                 "unknown_table",
-                f"table_name {table_name!r} is neither a class nor a child table; if a table was "
-                f"renamed, was = {table_name!r} in its [[watch]] says so, and `eventlog requeue` "
-                "brings the row back",
+                f"table_name {table_name!r} is neither a class nor a child table; if the table was "
+                f"renamed, add was = {table_name!r} to its [[watch]], then run `eventlog requeue`",
             )
         self._log_name, self.is_child = log_name, log_name.child is not None
         self.objects: dict[str | None, ObjectId] = {}

@@ -1,9 +1,9 @@
-"""The one place where the package asks for time, sleep, chance and threads.
+"""The one place where the package gets time, sleep, randomness and threads.
 
-Everything else takes them from here, and ``ruff`` refuses another source (``pyproject.toml``), so
-that a simulation may take the place of the machine: ``simulated`` hands all questions to another
-``Machine`` while its block runs (``tests/simulation``). A session that waits for a signal waits for
-the ``Stop`` that it was given, which is another seam.
+All other modules use this one, and ``ruff`` refuses another source (``pyproject.toml``), so that a
+simulation can replace the machine: ``simulated`` sends all calls to another ``Machine`` while its
+block runs (``tests/simulation``). A session that waits for a signal waits for the ``Stop`` that it
+was given, which can be replaced separately.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Random = Callable[[], float]
 
 
 class Machine:
-    """The clocks, the chance and the threads of the machine."""
+    """The clocks, the randomness and the threads of the machine."""
 
     def monotonic(self) -> float:
         """Return the seconds of a clock that never goes back; only differences mean anything."""
@@ -35,19 +35,19 @@ class Machine:
         return time.time()
 
     def sleep(self, seconds: float) -> None:
-        """Rest for so many seconds."""
+        """Sleep for this many seconds."""
         time.sleep(seconds)
 
     def chance(self) -> float:
-        """Return a random number, at least 0 and below 1. It guards no secret."""
+        """Return a random number, at least 0 and below 1. Do not use it for secrets."""
         return random.random()  # noqa: S311 - spreads waits, guards no secret
 
     def random_hex(self, count: int) -> str:
-        """Return the hexadecimal digits of so many random bytes."""
+        """Return the hexadecimal digits of ``count`` random bytes."""
         return secrets.token_hex(count)
 
     def executor(self, most: int, name: str) -> AbstractContextManager[Executor]:
-        """Return an executor of at most so many threads, whose names begin with ``name``."""
+        """Return an executor of at most ``most`` threads, whose names begin with ``name``."""
         return ThreadPoolExecutor(most, name)
 
     def wait_for_one(self, futures: Collection[Future[Any]]) -> None:
@@ -64,7 +64,7 @@ _machine = Machine()
 
 @contextmanager
 def simulated(machine: Machine) -> Iterator[None]:
-    """Hand all questions of this module to another machine while the block runs."""
+    """Send all calls of this module's functions to another machine while the block runs."""
     global _machine
     before, _machine = _machine, machine
     try:
@@ -89,22 +89,22 @@ def utc_now() -> datetime:
 
 
 def sleep(seconds: float) -> None:
-    """Rest for so many seconds."""
+    """Sleep for this many seconds."""
     _machine.sleep(seconds)
 
 
 def chance() -> float:
-    """Return a random number, at least 0 and below 1. It guards no secret."""
+    """Return a random number, at least 0 and below 1. Do not use it for secrets."""
     return _machine.chance()
 
 
 def random_hex(count: int) -> str:
-    """Return the hexadecimal digits of so many random bytes."""
+    """Return the hexadecimal digits of ``count`` random bytes."""
     return _machine.random_hex(count)
 
 
 def executor(most: int, name: str) -> AbstractContextManager[Executor]:
-    """Return an executor of at most so many threads, whose names begin with ``name``."""
+    """Return an executor of at most ``most`` threads, whose names begin with ``name``."""
     return _machine.executor(most, name)
 
 

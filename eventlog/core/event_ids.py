@@ -34,7 +34,7 @@ def epoch_suffix(epoch: str) -> str:
 
 
 def sending_of(event_id: str) -> int:
-    """Return the number of the sending in the event-id of a log's event, 1 if it has none."""
+    """Return the attempt number in the event-id of a log's event, 1 if it has none."""
     _, _, last = event_id.partition(".")[2].rpartition(".")
     return int(last) if last.isdecimal() else 1
 
@@ -62,7 +62,7 @@ def object_text(event_id: str) -> str:
 
 
 def without_key(event_id: str) -> str:
-    """Return an event-id without a key in it: the id of a snapshot's event ends with the class."""
+    """Return an event-id without a key: the id of a snapshot's event then ends with the class."""
     return ".".join(event_id.split(".", 3)[:3]) if is_of_snapshot(event_id) else event_id
 
 

@@ -3,9 +3,9 @@
 
 This is a hot path: every event of a backlog passes through ``build_event``. Rows are tuples
 unpacked by position, an event is made by ``tuple.__new__``, a step is the checked row itself, and
-groups without query-back (most of them) skip precedence. In return ``for a, b in (row,)`` stands
-for an assignment inside a comprehension, and the order of fields in ``Outgoing`` stands in
-``build_event``, too.
+groups without query-back (most of them) skip precedence. The price: ``for a, b in (row,)``
+replaces an assignment inside a comprehension, and ``build_event`` repeats the order of the fields
+in ``Outgoing``.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from eventlog.errors import RowError
 from eventlog.model import ALL, AttributeSteps, Event, Op, Operation, Step
 
 _new: Final = tuple.__new__  # makes a NamedTuple from a tuple of its fields in half the time
-_event_type: Final = itemgetter(1)  # of a checked row; fast for a look at all rows
+_event_type: Final = itemgetter(1)  # of a checked row; fast for a test of all rows
 
 READS_ROW: Final = (INSERT_ROW_QUERY_BACK, UPDATE_ROW_QUERY_BACK)
-"""The types whose rows stand for the object's whole current row."""
+"""The types whose rows mean the object's whole current row."""
 
 READS_FIELD: Final = (INSERT_FIELD_QUERY_BACK, UPDATE_FIELD_QUERY_BACK)
-"""The types whose rows stand for the current value of one attribute."""
+"""The types whose rows mean the current value of one attribute."""
 
 READS: Final = frozenset((*READS_ROW, *READS_FIELD))
 """The types whose rows hold no value: it is read back."""
@@ -67,9 +67,9 @@ class EventOptions:
     """The options of spec/event-log.md 9 that decide the content of an event.
 
     ``id_suffix`` follows the record_id in new event-ids; it comes from the log's epoch (7.4).
-    ``sendings`` has the number of the sending of new events by the record_id that names them, where
-    it is not 1: the rows were refused under a later number, and the receiver may know the first.
-    Whoever marks rows adds to it.
+    ``sendings`` maps the record_id that names a new event to its attempt number, where that is not
+    1: the rows were refused under a later number, and the receiver may have the first one. The
+    code that marks rows adds to it.
     """
 
     insert_query_back: str = "modify"
@@ -79,7 +79,7 @@ class EventOptions:
 
 
 class Decision(NamedTuple):
-    """The decision of precedence on a group that asks for values (spec/event-log.md 7.1).
+    """The result of precedence for a group that needs values (spec/event-log.md 7.1).
 
     ``query_back`` holds the attributes to read from the object's current row. It is empty if only
     the existence of the row matters, and None if nothing is read.
@@ -91,22 +91,21 @@ class Decision(NamedTuple):
 
 
 Decided: TypeAlias = tuple[Group, Decision | None, CurrentRow | None]
-"""A group, the decision of precedence on it (None if it asks for no values), and its object's
-current row.
+"""A group, its decision by precedence (None if it needs no values), and its object's current row.
 
-The row is None if nothing is asked for, or if the object is deleted.
+The row is None if nothing is read, or if the object is deleted.
 """
 
 
 class Fates(NamedTuple):
-    """The fates of a group's rows by record_id, if they do not all share one (spec/event-log.md
-    7.3).
+    """The outcomes of a group's rows by record_id, if they do not all share one
+    (spec/event-log.md 7.3).
 
     Rows that are neither ``contributed`` nor ``bad`` get S.
     """
 
     contributed: Sequence[int] = ()
-    """The rows that get the letter of the answer."""
+    """The rows that get the status of the answer."""
     dropped: Sequence[int] = ()
     gone: Sequence[int] = ()
     empty: Sequence[int] = ()
@@ -125,19 +124,19 @@ class Outgoing(NamedTuple):
     """The record_ids of the event's group, in queue order."""
     object_id: ObjectId | None
     operation: Operation | None
-    """The operation, None = the rows make no event and are only marked."""
+    """The operation; None = the rows make no event and are only marked."""
     steps: Sequence[CheckedRow] | None
-    """The rows to write, rows of one attribute side by side. None = the event is recorded in flight
-    and not built yet.
+    """The rows to write, with the rows of one attribute next to each other. None = the event was
+    read from a recorded delivery and is not built yet.
     """
     fates: Fates | None = None
-    """The fates of the rows, None = every row contributed."""
+    """The outcomes of the rows; None = every row contributed."""
     dropped: Sequence[int] = ()
     """The rows that precedence dropped when the event was first built."""
     sendings: int = 1
     """The number of event-ids under which the event has been sent."""
     place: int = 0
-    """The event's number in a flight, from 1, if the format numbers events."""
+    """The event's number in a delivery, from 1, if the format numbers events."""
     rows: Sequence[CheckedRow] | None = None
     """The steps and the rows of the same attributes that change nothing and are not written. None =
     there are no such rows.
@@ -150,7 +149,7 @@ class Outgoing(NamedTuple):
 
     @property
     def contributed(self) -> Sequence[int]:
-        """The record_ids of the rows that get the letter of the answer."""
+        """The record_ids of the rows that get the status of the answer."""
         return self.ids if self.fates is None else self.fates.contributed
 
 
@@ -178,8 +177,8 @@ def apply_precedence(group: Group, dropped_before: Collection[int] | None = None
     """Decide which rows of a group count, and which attributes are read back.
 
     ``dropped_before`` are the rows that precedence dropped when the event was first built; they are
-    given when it is rebuilt from the in-flight line. That decision then stands, whichever rows are
-    left.
+    given when the event is rebuilt from a recorded delivery. The first decision then applies,
+    whichever rows are left.
     """
     kinds = {event_type for _, event_type, _, _, _, _ in group}
     reads_rows = not kinds.isdisjoint(READS_ROW)
@@ -216,11 +215,11 @@ def decide(
     query_back: QueryBack,
     dropped_before: Sequence[Collection[int] | None] | None = None,
 ) -> list[Decided]:
-    """Return groups with the decision of precedence and the current row that they ask for, read by
-    one statement for each class.
+    """Return groups with their decisions by precedence and the current rows that they need, read by
+    one statement per class.
 
     If ``dropped_before`` is given, with an entry for each group as in ``apply_precedence``, every
-    non-empty group is decided; else only groups that ask for values.
+    non-empty group is decided; otherwise only groups that need values.
     """
     if dropped_before is not None:
         decisions = [
@@ -231,7 +230,7 @@ def decide(
         decisions = [
             apply_precedence(group) if asks_for_values(group) else None for group in groups
         ]
-    else:  # most logs ask for no values
+    else:  # most logs need no values
         return [(group, None, None) for group in groups]
     current = _read_current(_asked_by_class(groups, decisions), query_back)
     return [
@@ -262,7 +261,7 @@ def _asked_by_class(groups: Sequence[Group], decisions: Sequence[Decision | None
 
 
 def _read_current(asked: _Asked, query_back: QueryBack) -> dict[ObjectId, CurrentRow]:
-    """Return the current rows of the objects that are there, read by one statement a class."""
+    """Return the current rows of the objects that exist, read by one statement per class."""
     current: dict[ObjectId, CurrentRow] = {}
     for object_class, (keys, attributes) in asked.items():
         known = [attribute for attribute in object_class.attributes if attribute in attributes]
@@ -287,11 +286,11 @@ def build_event(
     current: CurrentRow | None = None,
     event_id: str | None = None,
 ) -> Outgoing:
-    """Build the event of a group (spec/xds.md 4.1) with the fates of its rows.
+    """Build the event of a group (spec/xds.md 4.1) with the outcomes of its rows.
 
-    ``decision`` is that of precedence, None if the group reads nothing back. ``current`` is the
-    object's current row, None if the object is deleted or nothing was asked for. ``event_id`` is
-    the recorded one when an event is rebuilt; None = a new one by spec/event-log.md 7.4.
+    ``decision`` is the result of precedence, None if the group reads nothing back. ``current`` is
+    the object's current row, None if the object is deleted or nothing was read. ``event_id`` is
+    the recorded id if the event is rebuilt; None = a new id by spec/event-log.md 7.4.
     """
     if decision is not None:
         return _build_decided(group, options, decision, current, event_id)
@@ -349,9 +348,10 @@ def _content(
     rows: Sequence[CheckedRow], values: Mapping[Attribute, Texts] | None, options: EventOptions
 ) -> tuple[Operation | None, Sequence[CheckedRow], Sequence[CheckedRow] | None]:
     """Return the operation of an event with these rows (spec/xds.md 4.1), None if they have no
-    effect, its steps, and all rows of their attributes if these are more (``Outgoing.rows``).
+    effect, its steps, and all rows of the steps' attributes if there are more rows than steps
+    (``Outgoing.rows``).
 
-    ``values`` are those that were read back, None if nothing was.
+    ``values`` are the values that were read back, None if nothing was read.
     """
     if not rows:
         return None, (), None
@@ -361,7 +361,7 @@ def _content(
     is_add = kind == INSERT_FIELD or (kind in _INSERTS and _becomes_add(rows, options))
     filled = rows if values is None else _with_values(rows, values, is_add)
     steps = _steps_of(filled, is_add, options)
-    # An insert without any value is not lost.
+    # An insert without any value still makes an event.
     if is_add or (not steps and kind in _INSERTS):
         return _ADD, steps, None
     if not steps:
@@ -374,7 +374,8 @@ def _all_rows(
 ) -> Sequence[CheckedRow] | None:
     """Return all rows of the attributes that the steps write, None if the steps are all of them.
 
-    A row that changes nothing may stand behind one that was set apart: it tells the column's value.
+    A row that changes nothing may follow a row that was set apart; it then holds the column's
+    value.
     """
     written = {attribute for _, _, _, attribute, _, _ in steps}
     rows = [row for row in filled for _, _, _, attribute, _, _ in (row,) if attribute in written]
@@ -393,9 +394,9 @@ def _steps_of(
 ) -> Sequence[CheckedRow]:
     """Return the rows that are written, in their order (spec/xds.md 4.2, 4.3).
 
-    The rows of a repeated attribute stand side by side at the place of the first. In an add only
+    The rows of a repeated attribute are moved to the place of its first row. In an add only
     the last row of a single-valued attribute counts. Then rows that change nothing are dropped;
-    with noop ``emit`` only rows of two NULLs.
+    with ``noop_updates = emit`` only rows of two NULLs are.
     """
     if len(rows) > 1 and len({attribute for _, _, _, attribute, _, _ in rows}) < len(rows):
         rows = _side_by_side(rows, is_add)
@@ -415,7 +416,7 @@ def _steps_of(
 
 
 def _side_by_side(rows: Sequence[CheckedRow], is_add: bool) -> list[CheckedRow]:
-    """Return rows with those of a repeated attribute at the place of its first row."""
+    """Return rows with all rows of a repeated attribute at the place of its first row."""
     by_attribute: dict[Attribute | None, list[CheckedRow]] = {}
     for row in rows:
         _, _, _, attribute, _, _ = row
@@ -439,8 +440,8 @@ def _with_values(
 ) -> list[CheckedRow]:
     """Return the rows with the values that were read back.
 
-    A row of types 5 and 6 stands for every attribute; one of types 7 and 8 for its own, once for
-    each attribute.
+    A row of types 5 and 6 is replaced by a row for every attribute. A row of types 7 and 8 gets its
+    attribute's value, unless an earlier row has written it.
     """
     goes = None if is_add else ALL
     filled: list[CheckedRow] = []
@@ -473,7 +474,7 @@ def _read(
     conflicts = 0
     for attribute in attributes:
         try:
-            # Values are sorted by code points, each once (spec/xds.md 4.3);
+            # Values are sorted by code points, without duplicates (spec/xds.md 4.3);
             # a table's own column has just one.
             texts = sorted(
                 {attribute.convert(text) for text in current[attribute.name] if text is not None}
@@ -523,7 +524,7 @@ def association_of(outgoing: Outgoing) -> str:
 def public_event(outgoing: Outgoing) -> Event:
     """Return the event in the form for receivers in Python and for people.
 
-    ``outgoing`` has an operation.
+    ``outgoing`` must have an operation.
     """
     assert outgoing.operation is not None
     assert outgoing.object_id is not None
@@ -557,8 +558,8 @@ def by_attribute(rows: Iterable[CheckedRow]) -> Iterable[tuple[Attribute, Sequen
 def rows_by_attribute(
     outgoing: Outgoing,
 ) -> Iterable[tuple[Attribute, Sequence[CheckedRow]]]:
-    """Return the attributes of a built event with all their rows, also those that change nothing:
-    what the net effect is made of (spec/change-model.md 3.1).
+    """Return the attributes of a built event with all their rows, including rows that change
+    nothing. The net effect is computed from them (spec/change-model.md 3.1).
     """
     rows = outgoing.steps if outgoing.rows is None else outgoing.rows
     assert rows is not None

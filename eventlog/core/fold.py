@@ -1,8 +1,9 @@
-"""Folding: good rows to groups, each of which becomes at most one event (spec/event-log.md 6, 8.2).
+"""Folding: valid rows to groups, each of which becomes at most one event (spec/event-log.md 6,
+8.2).
 
 ``fold`` is a hot path: one pass over tuples unpacked by position, one dictionary look-up for each
-row, families of types in a tuple by index, and groups that are plain lists of rows. In return a
-group has no methods: its first row, last row and object are positions, which ``first_id`` and
+row, families of types in a tuple by index, and groups that are plain lists of rows. The price: a
+group has no methods. Its first row, last row and object are positions, which ``first_id`` and
 ``object_of`` name.
 """
 
@@ -31,8 +32,8 @@ never folds.
 
 INSERT_DISTANCE: Final = 1000
 INSERT_SPAN: Final = 10_000
-"""How far apart, in record_ids, rows of an add may stand whatever the options say: an insert may
-have a row for each column, and a second add of it would replace the object.
+"""The distance in record_ids at which rows of an add always fold, even if the options are smaller:
+an insert may have one row per column, and a second add of it would replace the object.
 """
 
 Group: TypeAlias = list[CheckedRow]
@@ -57,12 +58,12 @@ def _bounds(fold_distance: int, fold_span: int) -> _Bounds:
 
 
 def reach(fold_distance: int) -> int:
-    """Return the largest distance of two rows, one behind the other, that may fold."""
+    """Return the largest distance at which two successive rows may fold."""
     return max(fold_distance, INSERT_DISTANCE)
 
 
 def reach_of_span(fold_span: int) -> int:
-    """Return the largest distance of the first and the last row of a group; 0 = no bound."""
+    """Return the largest distance between the first and the last row of a group; 0 = no bound."""
     return fold_span and max(fold_span, INSERT_SPAN)
 
 
@@ -115,15 +116,15 @@ def object_of(group: Group) -> ObjectId:
 def open_groups(
     groups: Sequence[Group], window_end: int, fold_distance: int, fold_span: int
 ) -> Iterator[int]:
-    """Yield the indices of the groups that a row behind ``window_end`` may still join
+    """Yield the indices of the groups that a row after ``window_end`` may still join
     (spec/event-log.md 8.2).
 
-    The groups are of rows in record_id order.
+    The groups must have been folded from rows in record_id order.
     """
     distances, spans = _bounds(fold_distance, fold_span)
     following, farthest = window_end + 1, max(distances)
-    # The newest group of an object has its last row. If that is too far back, the rows of its other
-    # groups are, too.
+    # The newest group of an object has the object's last row. If that row is too far back, so are
+    # the rows of its other groups.
     near: list[tuple[int, int, ObjectId, Group]] = []
     for index, group in enumerate(groups):
         last_id, last_type, object_id, _, _, _ = group[-1]
@@ -142,12 +143,11 @@ def open_groups(
 
 
 class RowFolder:
-    """A folder of rows that arrive in pieces, in queue order, and leave in groups
-    (spec/event-log.md 8.2).
+    """Folds rows that arrive in chunks, in queue order (spec/event-log.md 8.2).
 
-    A group leaves as soon as no later row can join it, so that a reader of a long log holds few
-    rows at once. ``rows`` are the rows that have not left, in queue order. ``add`` folds as soon as
-    it holds ``at_a_time`` of them.
+    A group is returned as soon as no later row can join it, so that a reader of a long log holds
+    few rows at a time. ``rows`` are the rows whose groups have not been returned, in queue order.
+    ``add`` folds as soon as there are ``at_a_time`` of them.
     """
 
     def __init__(self, fold_distance: int, fold_span: int, at_a_time: int = AT_A_TIME) -> None:
@@ -156,18 +156,20 @@ class RowFolder:
         self._at_a_time = self._enough = at_a_time
 
     def add(self, rows: Sequence[CheckedRow]) -> list[Group]:
-        """Add rows, and return the groups that can leave, once enough have come to be folded."""
+        """Add rows, and return the groups that no later row can join, once there are enough rows to
+        fold.
+        """
         self.rows += rows
         if len(self.rows) < self._enough:
             return []
         last_id, *_ = self.rows[-1]
         groups = self.close(last_id)
-        # If groups stay open for long, folding all rows again for every piece is wasteful.
+        # If groups stay open for long, folding all rows again for every chunk is wasteful.
         self._enough = max(self._at_a_time, 2 * len(self.rows))
         return groups
 
     def close(self, read_to: int | None) -> list[Group]:
-        """Return the groups, in queue order, that no row behind record_id ``read_to`` can join;
+        """Return the groups, in queue order, that no row after record_id ``read_to`` can join;
         None = all groups.
         """
         groups = fold(self.rows, *self._distances)

@@ -1,9 +1,9 @@
 """JSON objects to bytes, by one function for all formats.
 
-orjson writes them in a tenth of the time of the standard library's encoder. That encoder writes the
-values that orjson refuses: integers of more than 64 bits, and half a surrogate pair. A float that
-JSON has no number for, which orjson would write as null, is a word before it arrives here:
-``core.values.float_or_word`` makes it.
+orjson writes them in a tenth of the time of the standard library's encoder. The standard encoder
+writes the values that orjson refuses: integers of more than 64 bits, and half a surrogate pair.
+orjson would write a float that JSON has no number for as null, so ``core.values.float_or_word``
+turns such a float into a word first.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def json_bytes(value: Any) -> bytes:
     lacks.
     """
     try:
-        # The copy is what makes this quick. orjson writes into a buffer of 1 KiB and shrinks it;
-        # what is behind it goes back to the system and is fetched again for the next value: 2.1 us
-        # a message, 0.4 with the copy.
+        # The copy makes this fast. orjson writes into a buffer of 1 KiB and shrinks it, so the rest
+        # of the buffer is freed and allocated again for the next value. This takes 2.1 us for each
+        # message, 0.4 us with the copy.
         return b"%b" % orjson.dumps(value, _fragment)
     except TypeError:
         return _plain_text(value, encode_basestring).encode()
@@ -68,6 +68,6 @@ def _plain_text(value: Any, string: Callable[[str], str]) -> str:
         return f"{{{','.join(members)}}}"
     if isinstance(value, list | tuple):
         return f"[{','.join([_plain_text(one, string) for one in value])}]"
-    if isinstance(value, JsonText):  # JSON has characters beyond ASCII only in its strings
+    if isinstance(value, JsonText):  # only strings have such characters
         return _BEYOND_ASCII.sub(lambda found: string(found.group())[1:-1], value.text)
     return string(value) if isinstance(value, str) else json.dumps(value, allow_nan=False)

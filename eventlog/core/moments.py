@@ -5,7 +5,7 @@ Fractions keep their nine digits, more than a ``datetime`` has. ``time_syntax`` 
 canonical or java. Two more values are not options: ``full``, for text that is read again, is java
 with the fraction of times of day; ``value`` returns a date, time or naive datetime with six digits
 of the fraction. ``time_zone`` is the name of the zone of values without one. With ``special`` the
-special times of PostgreSQL stay their text.
+special times of PostgreSQL are kept as text.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ def is_special_time(text: str) -> bool:
 
 
 def is_special_timestamp(text: str) -> bool:
-    """Return True for a special timestamp, with or without a zone, like ``is_special_date``."""
+    """Return True for a special timestamp, with or without a zone, as ``is_special_date`` does."""
     return _is_special(_SPECIAL_TIMESTAMP_TEXT.fullmatch(text), _LAST_TIMESTAMP)
 
 
 def is_special(text: str) -> bool:
-    """Return True for a special text of a column of dates, times or timestamps."""
+    """Return True for the text of a special date, time or timestamp."""
     return is_special_time(text) or is_special_date(text) or is_special_timestamp(text)
 
 
@@ -103,10 +103,10 @@ _DAYS_OF_400_YEARS: Final = 146097
 
 
 def special_microseconds(text: str) -> int:
-    """Return the microseconds from 1970 to a special date or timestamp; one without a zone is in
-    UTC.
+    """Return the microseconds from 1970 to a special date or timestamp. A timestamp without a zone
+    is in UTC.
 
-    Raises BadValue for an infinite one and for any other text.
+    Raises BadValue for an infinite time and for any other text.
     """
     match = _FINITE.fullmatch(text) if is_special_date(text) or is_special_timestamp(text) else None
     if match is None:
@@ -131,16 +131,16 @@ def calendar_of(days: int) -> tuple[int, int, int]:
 
 
 def special_date(year: int, month: int, day: int, rest: str = "") -> str:
-    """Return the text of a day outside the years 1 to 9999 as PostgreSQL writes it; ``rest`` holds
-    time of day and zone.
+    """Return the text of a day outside the years 1 to 9999 as PostgreSQL writes it; ``rest`` is the
+    time of day and the zone.
 
-    Raises BadValue for a day that PostgreSQL lacks.
+    Raises BadValue for a day outside PostgreSQL's range.
     """
     text = (
         f"{1 - year if year < 1 else year:04}-{month:02}-{day:02}{rest}{' BC' if year < 1 else ''}"
     )
     if not (is_special_timestamp(text) if rest else is_special_date(text)):
-        raise BadValue(f"{shown(text)} lies beyond the days that PostgreSQL has")
+        raise BadValue(f"{shown(text)} is outside the range of PostgreSQL's dates")
     return text
 
 
@@ -154,7 +154,7 @@ def fraction_of(text: str) -> str:
 
 
 def without_zeros(text: str) -> str:
-    """Return a time as Python writes it, without trailing zeros of its fraction; a zone stays."""
+    """Return a time as Python writes it, without trailing zeros of its fraction, with its zone."""
     time, point, rest = text.partition(".")
     if not point:
         return text
@@ -163,7 +163,7 @@ def without_zeros(text: str) -> str:
 
 
 def naive_utc(moment: datetime) -> datetime:
-    """Return a moment in UTC without its zone; a moment that has no zone stays as it is.
+    """Return a moment in UTC without its zone; a moment without a zone is returned unchanged.
 
     Raises OverflowError.
     """
@@ -179,7 +179,7 @@ def aware_utc(moment: datetime) -> datetime:
 
 
 def time_zone_named(name: str) -> tzinfo:
-    """Return the zone that an option ``time_zone`` names; UTC in any case of letters.
+    """Return the zone that an option ``time_zone`` names. ``UTC`` may be in upper or lower case.
 
     Raises ConfigError.
     """
@@ -221,7 +221,7 @@ def _seconds_of(offset: timedelta | None) -> int:
 
 
 def _epoch_seconds(local: datetime, zone: tzinfo) -> int:
-    # By day numbers, since the first and last hours of the calendar have no datetime in UTC.
+    # Computed from day numbers, since the calendar's first and last hours have no datetime in UTC.
     seconds = local.hour * 3600 + local.minute * 60 + local.second
     if zone is not UTC:
         seconds -= _seconds_of(zone.utcoffset(local))
@@ -260,7 +260,8 @@ def date_converter(
             if _TIMESTAMP_TEXT.fullmatch(text):
                 raise BadValue(
                     f"{shown(text)} is not a date of the form yyyy-mm-dd: it was logged when the "
-                    "column had a time of day; `eventlog resync` sends the object as it is now"
+                    "column had a time of day. Run `eventlog resync` to send the object as it is "
+                    "now"
                 )
             raise BadValue(f"{shown(text)} is not a date of the form yyyy-mm-dd")
         year, month, day = match.groups()
@@ -304,8 +305,8 @@ def time_converter(
     The converter raises BadValue for other text. Raises ConfigError for an unknown option value.
     """
     write = _time_writer(time_syntax)
-    # A time of day has no date, so it can be moved to a zone only if that has one
-    # displacement all the year.
+    # A time of day has no date, so it can be converted to a zone only if the zone has the same
+    # displacement all year.
     own_displacement = time_zone_named(time_zone).utcoffset(None)
 
     def convert(text: str) -> Any:
@@ -319,7 +320,7 @@ def time_converter(
         if zone is not None:
             if own_displacement is None:
                 raise BadValue(
-                    f"{shown(text)} has a zone, and that of {time_zone} depends on the day"
+                    f"{shown(text)} has a zone, but the offset of {time_zone} depends on the day"
                 )
             seconds = (seconds - _displacement(zone) + _seconds_of(own_displacement)) % DAY
         return write(seconds, fraction or "")

@@ -1,9 +1,9 @@
-"""The declaration and the checks of options, in eventlog.toml and of the formats' readers and
-writers; and the options that several of them share.
+"""The declaration and the checks of options, both of eventlog.toml and of the formats' readers and
+writers, and the options that several of them share.
 
-An option is a field of a frozen dataclass, made by ``option``. Its kind, default, line of help and,
-if it has one, its example stand in one place. ``parse_options``, ``eventlog.config.load``,
-``eventlog config``, ``eventlog init`` and the documentation read them there.
+An option is a field of a frozen dataclass, made by ``option``. Its kind, default, help text and
+example, if any, are declared there once. ``parse_options``, ``eventlog.config.load``,
+``eventlog config``, ``eventlog init`` and the documentation read this declaration.
 """
 
 from __future__ import annotations
@@ -35,23 +35,24 @@ class OptionKind:
     """A kind of value."""
 
     parse: Callable[[Any], Any]
-    """A function that takes a value of TOML, JSON or Python, and its own results. It raises
-    ConfigError, or ValueError whose text, if any, is a reason.
+    """A function that parses a value of TOML, JSON or Python, and returns its own results
+    unchanged. It raises ConfigError, or ValueError whose text, if any, is the reason.
     """
     legal: str
     """The legal values in words."""
     from_text: Callable[[str], Any] = str
     """A function that turns the text of an environment variable or a flag into the value that TOML
-    would have. If it raises ValueError, ``parse`` gets the text itself.
+    would have. If it raises ValueError, ``parse`` receives the text itself.
     """
     confidential: bool = False
-    """True if a value of the kind appears in no message and no repr."""
+    """True if a value of the kind must not appear in messages and reprs."""
     shown: Callable[[Any], Any] = _itself
     """A function that returns the form of a value that `eventlog config` may print."""
 
 
 REQUIRED: Final = object()
-"""The default of an option without which the others of its class mean nothing."""
+"""The default of an option that must be given for the other options of its class to have a meaning.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +60,15 @@ class Option:
     """The declaration of one option."""
 
     default: Any
-    """The default, which is not parsed; ``REQUIRED`` = the option has none."""
+    """The default, which is not parsed; ``REQUIRED`` = the option has no default."""
     kind: OptionKind
     about: str
     idm: Any = None
     """The default in profile ``idm``, None if the profile does not differ."""
     example: Any = ""
-    """The value that ``init`` writes for an option without default."""
+    """The value that ``init`` writes for an option without a default."""
     secret: bool = False
-    """True if the option comes from the environment or a file that is named, and is never shown."""
+    """True if the option comes from the environment or from a named file, and is never shown."""
 
 
 def option(default: Any, kind: OptionKind, about: str, **more: Any) -> Any:
@@ -76,8 +77,8 @@ def option(default: Any, kind: OptionKind, about: str, **more: Any) -> Any:
 
 
 def shared(declared: Option, **changed: Any) -> Any:
-    """Declare a dataclass field by an option from elsewhere. ``changed`` are the fields of
-    ``Option`` that differ here.
+    """Declare a dataclass field by an option that is declared elsewhere. ``changed`` are the fields
+    of ``Option`` that differ here.
     """
     declared = replace(declared, **changed)
     default: Any = {"default": declared.default}
@@ -92,8 +93,8 @@ def options_of(settings: type) -> dict[str, Option]:
 
 
 def same_fields(settings: Any, kind: type) -> dict[str, Any]:
-    """Return the values of the fields that ``kind`` has by the same name, to make a ``kind`` from
-    settings.
+    """Return the values of the fields that settings and ``kind`` have in common, by name, to make a
+    ``kind`` from settings.
     """
     known = {one.name for one in fields(kind)}
     return {one.name: getattr(settings, one.name) for one in fields(settings) if one.name in known}
@@ -115,7 +116,9 @@ def parse_options(kind: type[Options], values: Mapping[str, Any], whose: str) ->
 
 
 def parse_all_options(kinds: Sequence[type], values: Mapping[str, Any], whose: str) -> list[Any]:
-    """Return an object of each class, whose option names differ, as ``parse_options`` does."""
+    """Return an object of each class, as ``parse_options`` does. The classes' option names must
+    differ.
+    """
     known = {name: declared for kind in kinds for name, declared in options_of(kind).items()}
     errors: list[ConfigError] = [
         unknown(name, nearest(str(name), known)) for name in values if name not in known
@@ -197,7 +200,7 @@ def _shown(value: Any) -> str:
 
 
 def parse_boolean(value: Any) -> bool:
-    """Parse a boolean: TOML's own, or ``1 yes true`` / ``0 no false`` in any case
+    """Parse a boolean: a boolean of TOML, or ``1 yes true`` / ``0 no false`` in any case
     (spec/event-log.md 9).
 
     Raises ValueError.
@@ -211,7 +214,7 @@ def parse_boolean(value: Any) -> bool:
 
 
 def integer(low: int | None = None, high: int | None = None) -> OptionKind:
-    """Return the kind of whole numbers from ``low`` to ``high``, None = without bound."""
+    """Return the kind of whole numbers from ``low`` to ``high``; None = no bound."""
 
     def parse(value: Any) -> int:
         if not isinstance(value, int) or isinstance(value, bool):
@@ -227,8 +230,8 @@ def integer(low: int | None = None, high: int | None = None) -> OptionKind:
 
 
 def number(low: float, high: float | None = None) -> OptionKind:
-    """Return the kind of finite numbers from ``low`` to ``high``, None = without bound; fractions
-    are allowed.
+    """Return the kind of finite numbers from ``low`` to ``high``, with or without a fraction; None
+    = no bound.
     """
 
     def parse(value: Any) -> float:
@@ -250,7 +253,7 @@ def number(low: float, high: float | None = None) -> OptionKind:
 
 
 def choice(*values: str | int) -> OptionKind:
-    """Return the kind of these values, written exactly so."""
+    """Return the kind of these values, written exactly as here."""
 
     def parse(value: Any) -> Any:
         if not any(type(value) is type(one) and value == one for one in values):
@@ -275,8 +278,8 @@ _parse_string: Final[Callable[[Any], str]] = instance_of(str)
 
 
 _BLANKS: Final = " \t\r\n\f\v"
-"""The characters that are stripped from both ends of a text. A name may end with a blank of
-Unicode, such as U+2028.
+"""The characters that are stripped from both ends of a text. Unicode's other blanks, such as
+U+2028, are kept, since a name may end with one.
 """
 
 
@@ -288,7 +291,10 @@ def _parse_text(value: Any) -> str:
 
 
 def parse_name(value: Any) -> str:
-    """Return a name unstripped: a quoted identifier may end with a blank. Raises ValueError."""
+    """Return a name without stripping it: a quoted identifier may end with a blank.
+
+    Raises ValueError.
+    """
     name = _parse_string(value)
     if not name or "\0" in name:
         raise ValueError
@@ -300,12 +306,12 @@ def _parse_path(value: Any) -> Path:
 
 
 def parse_names(value: Any) -> tuple[str, ...]:
-    """Parse names in a list, or in text with separators: at least one, none twice.
+    """Parse names in a list, or in text with separators: at least one, without duplicates.
 
     Raises ValueError.
     """
     if isinstance(value, str) and value.lstrip().startswith("["):
-        raise ValueError('a list is written ["usr", "grp"]')
+        raise ValueError('write a list as ["usr", "grp"]')
     names = (
         re.split(r"[;,\s]+", value.strip(f"{_BLANKS};,"), flags=re.ASCII)
         if isinstance(value, str)
@@ -317,7 +323,7 @@ def parse_names(value: Any) -> tuple[str, ...]:
     if not result:
         raise ValueError
     if len(set(result)) < len(result):
-        raise ValueError("a name stands twice")
+        raise ValueError("a name is repeated")
     return result
 
 
@@ -338,7 +344,7 @@ def _parse_zone(value: Any) -> str:
     try:
         time_zone_named(zone)
     except ConfigError:
-        raise ValueError("this machine knows no such zone") from None
+        raise ValueError("this machine's time zone database lacks the zone") from None
     return zone
 
 
@@ -353,7 +359,7 @@ def _parse_charset(value: Any) -> str:
 
 
 def object_of(kind: OptionKind, legal: str) -> OptionKind:
-    """Return the kind of objects whose values are of a kind."""
+    """Return the kind of objects whose values all have this kind."""
 
     def parse(value: Any) -> dict[Any, Any]:
         return {name: kind.parse(one) for name, one in OBJECT.parse(value).items()}
@@ -363,7 +369,7 @@ def object_of(kind: OptionKind, legal: str) -> OptionKind:
 
 def list_of(options: type, word: str) -> OptionKind:
     """Return the kind of lists of objects whose members are the options of a class. ``word`` is
-    what one of them is, for messages, which name it by its member ``name`` or by its place.
+    the noun for one object in messages, which identify it by its member ``name`` or its position.
     """
 
     def parse(value: Any) -> tuple[Any, ...]:
@@ -383,7 +389,7 @@ def list_of(options: type, word: str) -> OptionKind:
 
 def toml_or(plain: Callable[[str], Any]) -> Callable[[str], Any]:
     """Return the ``from_text`` of a kind of lists or tables: it reads text in brackets or braces as
-    TOML, as somebody writes it behind ``--set``, and all other text by ``plain``.
+    TOML, as a user writes it after ``--set``, and all other text by ``plain``.
     """
 
     def read(text: str) -> Any:
@@ -406,7 +412,7 @@ CHARSET: Final = OptionKind(_parse_charset, "the name of a character set")
 FUNCTION: Final = OptionKind(_parse_function, "a function")
 NAMES: Final = OptionKind(
     parse_names,
-    "a list of names, or text with the separators ; , blank, such as usr,grp; no name twice",
+    "a list of names, or text with the separators ; , blank, such as usr,grp; no name repeated",
     toml_or(str),
 )
 TEXTS: Final = OptionKind(_parse_texts, "a list of texts", toml_or(json.loads))
@@ -416,7 +422,7 @@ LIST_OBJECT: Final = object_of(TEXTS, "an object of lists of texts")
 
 
 def toml(value: Any) -> str:
-    """Return a value of any kind as TOML writes it, null as JSON does."""
+    """Return a value of any kind as TOML writes it, but None as JSON's null."""
     match value:
         case None:
             return "null"
@@ -436,8 +442,8 @@ def toml(value: Any) -> str:
                 + ", ".join(f"{_toml_key(key)} = {toml(item)}" for key, item in value.items())
                 + " }"
             )
-    # A string of JSON is one of TOML, except that TOML wants DEL escaped. Other invisible
-    # characters are made visible for people.
+    # A string of JSON is a string of TOML, except that TOML requires DEL to be escaped. Other
+    # invisible characters are escaped for readability.
     return visible(json.dumps(str(value), ensure_ascii=False))
 
 
@@ -461,7 +467,7 @@ STYLES: Final = {
 STYLE: Final = Option("field", choice(*STYLES), "what the triggers log")
 LOG_TABLE: Final = Option("eventlog", TEXT, "the log table, schema-qualified or in schema_name")
 LAYOUT: Final = Option(
-    "2.x", choice("2.x", "3.5"), "order of the log's columns where names do not tell"
+    "2.x", choice("2.x", "3.5"), "order of the log's columns where their names do not decide it"
 )
 COLUMN_SORT: Final = Option(
     "bytes",
@@ -471,12 +477,14 @@ COLUMN_SORT: Final = Option(
 FOLD_DISTANCE: Final = Option(
     1000,
     integer(0, MANY),
-    "largest distance of record_ids between rows of one event; of an insert at least 1000",
+    "largest distance of record_ids between successive rows of one event; of an insert at least "
+    "1000",
 )
 FOLD_SPAN: Final = Option(
     10000,
     integer(0, MANY),
-    "largest distance of first and last, 0 = no bound; of an insert at least 10000",
+    "largest distance between its first and its last row, 0 = no bound; of an insert at least "
+    "10000",
 )
 BATCH_SIZE: Final = Option(128, integer(1, 128), "events a document", idm=1)
 
@@ -487,8 +495,8 @@ TIME_ZONE: Final = Option("UTC", ZONE, "zone of values without one")
 SPECIAL_TIMES: Final = Option(
     "text",
     choice("text", "error"),
-    "PostgreSQL: infinite times, years before 0001 or beyond 9999, 24:00:00: sent as their "
-    "text, or bad rows",
+    "PostgreSQL: infinite times, years before 0001 or beyond 9999, 24:00:00: sent as text, or "
+    "invalid rows",
 )
 CHAR_PADDING: Final = Option("trim", choice("trim", "keep"), "trailing blanks of CHAR(n) values")
 META_IDENTIFIERS: Final = Option(True, BOOLEAN, "view columns have prefixes such as pk_, mv_")
@@ -496,10 +504,10 @@ REFERENTIAL: Final = Option(
     "value", choice("value", "dn"), "foreign keys as stored, or as associations"
 )
 INSERT_QUERY_BACK: Final = Option(
-    "modify", choice("modify", "add"), "element of events that are only read back"
+    "modify", choice("modify", "add"), "element of inserts whose values are all read back"
 )
 INDENT: Final = Option(
-    0, integer(0, 16), "blanks a level with file_layout = documents, 0 = no indentation"
+    0, integer(0, 16), "blanks per level with file_layout = documents, 0 = no indentation"
 )
 PRODUCT_NAME: Final = Option("eventlog", TEXT, "text of the element product in each document")
 PRODUCT_VERSION: Final = Option(__version__, TEXT, "version in that element")

@@ -1,5 +1,5 @@
-"""Ranges of record_ids, and a set of them that grows from its lower end: the rows that a reader of
-a log has done (spec/event-log.md 13.1).
+"""Ranges of record_ids, and a set of record_ids that grows from its lower end: the rows that a
+reader of a log has processed (spec/event-log.md 13.1).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def to_ranges(ids: Sequence[int]) -> list[Range]:
     """Return record_ids as ranges of consecutive integers, in their order."""
     if not ids:
         return []
-    # Most are one range.
+    # Most sequences are one range.
     if ids[-1] - ids[0] + 1 == len(ids) and ids == list(range(ids[0], ids[-1] + 1)):
         return [(ids[0], ids[-1])]
     ranges: list[Range] = []
@@ -49,8 +49,8 @@ def length(ranges: Iterable[Range]) -> int:
 
 
 def joined(ranges: Ranges, apart: int) -> Ranges:
-    """Return ascending ranges, as one where the first of a range is at most ``apart`` above the
-    last of the one before.
+    """Return ascending ranges, merging a range into the previous one if it begins at most ``apart``
+    above that range's end.
     """
     found: list[Range] = []
     for first, last in ranges:
@@ -88,8 +88,8 @@ def within(ranges: Ranges, first: int, last: int) -> list[Range]:
 
 
 class RecordSet:
-    """A set of record_ids: all up to ``floor``, and ``ranges`` above it, ascending; no range
-    touches another or the floor.
+    """A set of record_ids: all up to ``floor``, and ``ranges`` above it, ascending. No range is
+    adjacent to another or to the floor.
     """
 
     __slots__ = ("floor", "ranges")
@@ -160,7 +160,7 @@ class RecordSet:
         self.ranges = kept
 
     def decide(self, last: int, shown: Sequence[int]) -> None:
-        """Add all record_ids up to ``last`` except ``shown``, which ascend and are not in it."""
+        """Add all record_ids up to ``last`` except ``shown``: ascending ids that the set lacks."""
         if last <= self.floor:
             return
         place, end = bisect_left(self.ranges, last, key=_last), last
@@ -181,7 +181,7 @@ class RecordSet:
         begins = [after + 1, *(end + 1 for _, end in own)]
         ends = [*(first - 1 for first, _ in own), last]
         gaps = list(zip(begins, ends, strict=True))
-        # Ranges do not touch each other, so no other gap is empty.
+        # Ranges are not adjacent, so no other gap is empty.
         if gaps[-1][0] > gaps[-1][1]:
             del gaps[-1]
         if gaps and gaps[0][0] > gaps[0][1]:
@@ -189,8 +189,8 @@ class RecordSet:
         return gaps
 
     def encode(self) -> str:
-        """Return the set as a JSON list: the floor, then for each range its distance from the end
-        before and its length - 1.
+        """Return the set as a JSON list: the floor, then for each range its distance from the
+        previous end and its length - 1.
         """
         numbers, before = [self.floor], self.floor
         for first, last in self.ranges:
@@ -200,19 +200,19 @@ class RecordSet:
 
 
 def decode(text: str) -> RecordSet:
-    """Return the set that ``encode`` wrote. Raises ValueError for another text."""
+    """Return the set that ``encode`` wrote. Raises ValueError for any other text."""
     numbers = json.loads(text)
     if (
         not isinstance(numbers, list)
         or len(numbers) % 2 == 0
         or not all(type(one) is int and one >= 0 for one in numbers)
     ):
-        raise ValueError("no set of record_ids")
+        raise ValueError("not a set of record_ids")
     floor, *steps = numbers
     decoded, before = RecordSet(floor), floor
     for distance, length in zip(steps[::2], steps[1::2], strict=True):
         if distance < 2:
-            raise ValueError("ranges of record_ids that touch")
+            raise ValueError("internal error: adjacent ranges of record_ids were not merged")
         first = before + distance
         before = first + length
         decoded.ranges.append((first, before))

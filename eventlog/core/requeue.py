@@ -1,8 +1,9 @@
-"""Which rows may be queued once more, and how (spec/event-log.md 11).
+"""Which rows may be queued again, and how (spec/event-log.md 11).
 
-A row that goes once more may bring an old value back, and a part of an insert comes as an add that
-replaces the whole object. Who queues rows once more asks here, object by object: the publisher's
-letters, its own user's rows and the sets of consumers differ only in the ``RowState`` of rows.
+A row that is queued again may bring an old value back, and a part of an insert becomes an add that
+replaces the whole object. All code that queues rows again calls this module, object by object: the
+publisher's statuses, its own user's rows and the sets of consumers differ only in the ``RowState``
+of rows.
 """
 
 from __future__ import annotations
@@ -14,23 +15,23 @@ from typing import Final, NamedTuple
 from eventlog.core.checks import DELETE_ROW, INSERT_FIELD, INSERT_FIELD_QUERY_BACK
 
 _OF_INSERTS: Final = (INSERT_FIELD, INSERT_FIELD_QUERY_BACK)
-"""The types that log an insert by a row for each column."""
+"""The types that log an insert by one row per column."""
 
 
 class Way(Enum):
-    """The place to which a row goes once more."""
+    """The place in the queue to which a row returns."""
 
     BACK = "to its old place"
-    COPY = "behind all rows"
+    COPY = "after all rows"
 
 
 class RowState(Enum):
-    """What became of a row."""
+    """The state of a row."""
 
-    DONE = "it was sent, is in flight, or was set apart for good"
-    WAITS = "it is going to be sent"
-    REFUSED = "it has E or F, and may go back to its old place, now or later"
-    IGNORED = "nobody looks at it"
+    DONE = "it was sent, is being sent, or was set apart permanently"
+    WAITS = "it will be sent"
+    REFUSED = "it has E or F, and may return to its old place, now or later"
+    IGNORED = "it does not matter"
 
 
 _OUTDATES: Final = {
@@ -39,11 +40,11 @@ _OUTDATES: Final = {
     RowState.REFUSED: (Way.COPY,),
     RowState.IGNORED: (),
 }
-"""The ways on which an earlier row of its object would come behind a row."""
+"""The ways on which an earlier row of the object would be sent after a row of this state."""
 
 
 class LoggedRow(NamedTuple):
-    """A row of an object. ``way`` is None if it is not to go once more."""
+    """A row of an object. ``way`` is None if the row is not queued again."""
 
     record_id: int
     event_type: int
@@ -53,11 +54,11 @@ class LoggedRow(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """The judgement on the rows of an object that are to go once more, by record_id.
+    """What speaks against queueing rows of an object again, by record_id.
 
-    ``stale`` rows would bring an old value back, or delete an object that is there again.
-    ``in_parts`` are those of inserts that do not go as a whole: as an add each of them would
-    replace the object.
+    ``stale`` rows would bring an old value back, or delete an object that exists again.
+    ``in_parts`` are rows of inserts that are not queued again as a whole: as an add, each part
+    would replace the object.
     """
 
     stale: list[int]
@@ -65,20 +66,21 @@ class Judgement(NamedTuple):
 
 
 def judge(rows: Sequence[LoggedRow]) -> Judgement:
-    """Judge the rows of one object, which are all that the log has of it, in record_id order.
+    """Judge the rows of one object: all its rows in the log, in record_id order.
 
     A row of types 1 to 4 is stale if a later row outdates it; the other types read values back. A
-    row that is done outdates every earlier one. A row that waits or was refused outdates copies
-    alone, since what goes back to its old place is sent before it. A delete does not outdate
-    another, and the rows of one insert, which are parts of one event, do not outdate one another.
+    row that is done outdates all earlier rows. A row that waits or was refused outdates only
+    copies, since a row that returns to its old place is sent before it. A delete does not outdate
+    another delete, and the rows of one insert, which are parts of one event, do not outdate each
+    other.
     """
     stale: list[int] = []
     in_parts: list[int] = []
-    later = dict.fromkeys(Way, 0)  # the rows behind that outdate what goes on this way
-    deletes = dict.fromkeys(Way, 0)  # those of them that are of type 4
+    later = dict.fromkeys(Way, 0)  # the later rows that outdate a row that goes on this way
+    deletes = dict.fromkeys(Way, 0)  # the later rows of type 4 among them
     for life in reversed(list(_lives(rows))):
         inserts = list(_inserts(life))
-        of_insert = dict.fromkeys(Way, 0)  # those of them that are of the insert of the row
+        of_insert = dict.fromkeys(Way, 0)  # the later rows of the same insert among them
         for row in reversed(life):
             is_of_insert = row.event_type in _OF_INSERTS
             if is_of_insert and row.record_id < inserts[-1].first:
@@ -104,9 +106,9 @@ def judge(rows: Sequence[LoggedRow]) -> Judgement:
 
 
 def _lives(rows: Sequence[LoggedRow]) -> Iterator[Sequence[LoggedRow]]:
-    """Yield the rows up to each delete, with it at their end, and what is behind the last one.
+    """Yield the rows up to and including each delete, then the rows after the last delete.
 
-    The rows of an insert stand at the beginning of a life.
+    A life begins with the rows of an insert.
     """
     start = 0
     for end, row in enumerate(rows, 1):
@@ -118,20 +120,20 @@ def _lives(rows: Sequence[LoggedRow]) -> Iterator[Sequence[LoggedRow]]:
 
 
 class _Insert(NamedTuple):
-    """The rows of one insert. ``goes_together`` says that they may go as they are."""
+    """The rows of one insert. ``goes_together`` is True if they may be queued again as they are."""
 
     first: int
     goes_together: bool
 
 
 def _inserts(life: Sequence[LoggedRow]) -> Iterator[_Insert]:
-    """Yield the inserts of a life. A column that comes again begins another insert: no delete is
-    seen between the two.
+    """Yield the inserts of a life. A repeated column begins another insert: the log lacks the
+    delete between the two.
 
-    The rows of an insert go together if all go on the same way, or wait in their old place beside
-    those that go back, and if they are the whole object. They are not behind other rows of the
-    object, since the rest of the insert went in part before, nor behind an insert that has more
-    columns.
+    The rows of an insert go together if they are the whole object and all go on the same way. Rows
+    that wait in their old place count as going back. The rows are only a part of the object if they
+    follow other rows of the object, since the rest of the insert was sent earlier, or an insert
+    that has more columns.
     """
     rows = [row for row in life if row.event_type in _OF_INSERTS]
     others = [row.record_id for row in life if row.event_type not in (*_OF_INSERTS, DELETE_ROW)]

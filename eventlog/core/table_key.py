@@ -2,10 +2,10 @@
 (spec/event-log.md 4).
 
 Canonicalizing keys is a hot path. Nearly every key of a log is canonical already, which one regular
-expression for each class recognizes: 0.3 us in place of 17 for a row (bench/RESULTS.md, "One path
-to JSON"). In return the normal forms of the types stand twice, as ``_plain_normal_form`` and as
-``values.key_normalizer``; test_the_fast_way_gives_what_the_grammar_gives_for_every_type holds both
-equal.
+expression per class recognizes: this takes 0.3 us, the grammar 17 us (bench/RESULTS.md, "One path
+to JSON"). The price: the normal forms of the types are written twice, in ``_plain_normal_form`` and
+in ``values.key_normalizer``; test_the_fast_way_gives_what_the_grammar_gives_for_every_type checks
+that they are equal.
 
 The grammar:
 
@@ -38,8 +38,8 @@ _PLAIN = re.compile(_PLAIN_PATTERN)
 
 
 class Part(NamedTuple):
-    """A column and its unquoted value, with the offsets of their first characters (a quote counts)
-    in code points.
+    """A column and its unquoted value, with the offsets of their first characters (a quote is
+    counted) in code points.
     """
 
     name: str
@@ -91,7 +91,7 @@ def _after_blanks(text: str, at: int) -> int:
 
 
 def _name(text: str, at: int) -> tuple[str, int]:
-    """Return the column that begins at ``at``, and the offset behind it: of a blank, ``=``, ``+``
+    """Return the column that begins at ``at``, and the offset after it: of a blank, ``=``, ``+``
     or the end.
     """
     if at == len(text) or text[at] == "+":
@@ -107,7 +107,7 @@ def _name(text: str, at: int) -> tuple[str, int]:
 
 
 def _value(text: str, at: int) -> tuple[str, int]:
-    """Return the value at ``at``, and the offset behind it: of a blank, ``+`` or the end."""
+    """Return the value at ``at``, and the offset after it: of a blank, ``+`` or the end."""
     if at == len(text) or text[at] == "+":
         raise BadTableKey("empty_value", at, text)
     if text[at] == '"':
@@ -120,8 +120,8 @@ def _bare(text: str, at: int, ends: str) -> tuple[str, int]:
     assert bare is not None
     after = bare.end()
     if after < len(text) and text[after] not in ends:
-        # A character that neither continues bare text nor ends it is special or a control
-        # character. Control characters lie below the blank, or are DEL.
+        # A character that neither continues bare text nor ends it is a special or a control
+        # character. Control characters are below the blank, or are DEL.
         character = text[after]
         error = (
             "control_character" if character < " " or character == "\x7f" else "unquoted_special"
@@ -170,8 +170,8 @@ def key_text(columns: Iterable[tuple[str, str]]) -> str:
 
 
 def parts_text(parts: Iterable[Part]) -> str:
-    """Return the canonical text of parts whose key columns are unknown: rules 3 and 4 of
-    spec/event-log.md 4.3 alone.
+    """Return the canonical text of parts whose key columns are unknown: only the quotes and the
+    separators are normalized (spec/event-log.md 4.3 rules 3 and 4).
     """
     return key_text([(part.name, part.value) for part in parts])
 
@@ -187,7 +187,7 @@ def canonicalizer(columns: Sequence[tuple[str, ColumnType]]) -> Callable[[str | 
     read = grammar_canonicalizer(columns)
     if not columns:
         return read
-    # Text that the expression does not match, good or bad, goes through the grammar.
+    # Text that the expression does not match, valid or not, goes through the grammar.
     is_canonical = re.compile(
         r"\+".join(f"{re.escape(quote(name))}={_plain_normal_form(type)}" for name, type in columns)
     ).fullmatch
@@ -201,8 +201,8 @@ def canonicalizer(columns: Sequence[tuple[str, ColumnType]]) -> Callable[[str | 
 
 
 def grammar_canonicalizer(columns: Sequence[tuple[str, ColumnType]]) -> Callable[[str | None], str]:
-    """Return the function that parses, resolves and normalizes every text: the results of
-    ``canonicalizer``, but slower.
+    """Return the function that parses, resolves and normalizes every text: it returns the same
+    results as ``canonicalizer``, but is slower.
     """
     order = {name: position for position, (name, _) in enumerate(columns)}
     normalizers = {name: key_normalizer(type) for name, type in columns}

@@ -3,10 +3,10 @@
 Rules of the text: spec/xds.md 6.1, 6.3, spec/triggers.md 6; of the values: spec/change-model.md 1,
 5.1.
 
-Reading values is a hot path. A reader is built once for a column type (``lru_cache``) and makes no
-further choices, and Python parses a plain timestamp by itself: 0.6 to 1.1 us in place of 8
-(bench/RESULTS.md, "One path to JSON"). In return readers are closures in closures, and timestamps
-have two ways, which test_a_plain_moment_is_read_as_any_other holds equal.
+Reading values is a hot path. A reader is built once per column type (``lru_cache``) and makes no
+further choices, and Python itself parses a plain timestamp, in 0.6 to 1.1 us instead of 8
+(bench/RESULTS.md, "One path to JSON"). The price: readers are closures in closures, and timestamps
+have two code paths; test_a_plain_moment_is_read_as_any_other checks that they are equal.
 """
 
 from __future__ import annotations
@@ -99,10 +99,10 @@ def _or_special(read: ReadValue, is_text: Callable[[str], bool]) -> ReadValue:
 
 
 def whole_number(value: object, digits: int = 20) -> int | None:
-    """Return a number without a fraction and with at most so many digits as int; None for any other
+    """Return a number that has no fraction and at most ``digits`` digits as int; None for any other
     value.
 
-    The exponent of a Decimal is checked before its digits are made: a few bytes may stand for
+    The exponent of a Decimal is checked before its digits are made: a few bytes may represent
     gigabytes.
     """
     if isinstance(value, int):
@@ -116,17 +116,17 @@ def whole_number(value: object, digits: int = 20) -> int | None:
 
 
 WIDEST: Final = 2**17
-"""The most places before or behind the point of a number: that of PostgreSQL's numeric."""
+"""The most digits before or after the point of a number, as in PostgreSQL's numeric."""
 
 
 def decimal_text(number: Decimal) -> str:
     """Return a number without an exponent.
 
-    Raises BadValue for one with more than ``WIDEST`` places.
+    Raises BadValue for a number with more than ``WIDEST`` digits before or after its point.
     """
     if not -WIDEST <= number.adjusted() < WIDEST:
         raise BadValue(
-            f"{shown(str(number))} has more than {WIDEST} places before or behind its point"
+            f"{shown(str(number))} has more than {WIDEST} digits before or after the decimal point"
         )
     return format(number, "f")
 
@@ -135,8 +135,8 @@ def to_text(value: Value) -> str:
     """Return a value other than NULL as the log has it (spec/change-model.md 5.1). A value with a
     zone is written in UTC.
 
-    Raises BadValue for the tuple of a multi-valued attribute, which the log writes value by value,
-    and for a moment that has no date in UTC.
+    Raises BadValue for the tuple of a multi-valued attribute, which the log holds value by value,
+    and for a time outside the years 1 to 9999 in UTC.
     """
     match value:
         case str():
@@ -162,13 +162,13 @@ def to_text(value: Value) -> str:
         case date():
             return value.isoformat()
         case _:
-            raise BadValue(f"{shown(repr(value))} is not one value: a log row holds one")
+            raise BadValue(f"{shown(repr(value))} is not a single value, as a log row needs")
 
 
 def typed_by(type: ColumnType, value: Value) -> Value:
-    """Return a value that has lost its type, such as one from JSON, as a value of its column.
+    """Return a value that has lost its type, such as a value from JSON, as a value of its column.
 
-    A datetime that has lost its zone is in UTC, as formats without zones hold it. Raises BadValue.
+    A datetime that has lost its zone is in UTC, as in formats without zones. Raises BadValue.
     """
     if is_multi_valued(value):
         return tuple(typed_by(type, one) for one in values_of(value))
@@ -226,9 +226,9 @@ def _integer_reader(check: Callable[[str], str]) -> ReadValue:
         try:
             return int(normal)
         except ValueError:
-            if normal.lstrip("-").isalpha():  # a word of PostgreSQL's numeric(p,0)
+            if normal.lstrip("-").isalpha():  # NaN or Infinity in a numeric(p,0)
                 return Decimal(normal)
-            # The number has more digits than Python is willing to convert.
+            # The number has more digits than Python converts.
             raise BadValue(f"{shown(normal)} has too many digits") from None
 
     return read
@@ -237,9 +237,9 @@ def _integer_reader(check: Callable[[str], str]) -> ReadValue:
 _is_plain_moment: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T](?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,9})?"
 ).fullmatch
-"""A test for timestamps that Python parses as needed here: no zone, and digits beyond six cut off.
+"""Matches the timestamps that Python parses by itself: no zone, and digits beyond six cut off.
 
-Nearly all are such.
+Nearly all timestamps match.
 """
 
 
@@ -248,7 +248,7 @@ def _timestamp_reader(read_any: Callable[[str], datetime]) -> Callable[[str], da
         if _is_plain_moment(text):
             try:
                 return datetime.fromisoformat(text)
-            except ValueError:  # no day of the calendar, which read_any reports
+            except ValueError:  # not a valid date; read_any reports it
                 pass
         return read_any(text)
 
@@ -260,7 +260,7 @@ def _utc_reader(read_local: Callable[[str], datetime]) -> Callable[[str], dateti
         if _is_plain_moment(text):
             try:
                 return datetime.fromisoformat(f"{text}Z")
-            except ValueError:  # no day of the calendar, which read_local reports
+            except ValueError:  # not a valid date; read_local reports it
                 pass
         return read_local(text).replace(tzinfo=UTC)
 
@@ -283,8 +283,8 @@ def _in_utc(read_local: Callable[[str], datetime], time_zone: str) -> Callable[[
 
 @lru_cache(maxsize=16)
 def moment_reader(time_zone: str) -> Callable[[str], datetime]:
-    """Return the function that turns a timestamp of the log (event_time) into an aware moment in
-    UTC; it raises BadValue.
+    """Return the function that turns a timestamp of the log (event_time) into an aware datetime in
+    UTC; the function raises BadValue.
     """
     return _in_utc(_timestamp_reader(timestamp_converter("value", time_zone)), time_zone)
 
@@ -297,9 +297,9 @@ def xds_value_reader(value_type: str, type: ColumnType | None, options: ValueOpt
     """Return the function that turns the text of an XDS value into its value (spec/change-model.md
     3.2, spec/xds.md 6).
 
-    ``value_type`` is the XDS type; ``type`` is that of the column, None = unknown. A time without a
-    column is a naive datetime in UTC. ``options`` are those with which it was written. The function
-    raises BadValue.
+    ``value_type`` is the XDS type; ``type`` is the column's type, None = unknown. A time without a
+    column is a naive datetime in UTC. ``options`` are the options with which the value was
+    written. The function raises BadValue.
     """
     if type is None:
         match value_type:
@@ -366,7 +366,7 @@ def _from_canonical(read: ReadValue) -> ReadValue:
     def read_canonical(text: str) -> Value:
         match = _CANONICAL.fullmatch(text)
         if match is None or not text:
-            raise BadValue(f"{shown(text)} is not a date or time of digits alone")
+            raise BadValue(f"{shown(text)} is not a date or time that consists of digits")
         year, month, day, hour, minute, second, fraction = match.groups()
         parts = [] if year is None else [f"{year}-{month}-{day}"]
         if hour is not None:

@@ -1,8 +1,8 @@
 """Column types, and the text in which a value is written (spec/xds.md 6).
 
-Converting values is a hot path. ``converter`` chooses once for a column, and each function first
-tests for text that is already in its normal form (``isprintable``, one regular expression). In
-return most functions begin with a short cut, which repeats the rule below it in brief.
+Converting values is a hot path. ``converter`` chooses once per column, and each function first
+tests for text that is already in its normal form (``isprintable``, one regular expression). The
+price: most functions begin with a short cut, which repeats the rule below it in brief.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class ColumnType:
 
     kind: Kind
     bits: int = 0
-    """16, 32 or 64 for smallint, integer and bigint, whose range is checked; 0 for numerics of
-    scale 0, which have no range; 32 or 64 for approximate numbers.
+    """The width in bits: 16, 32 or 64 for smallint, integer and bigint, whose range is checked; 0
+    for numerics of scale 0, which have no range; 32 or 64 for approximate numbers.
     """
     sql: str = ""
     """The database's own spelling."""
     special: bool = False
-    """True if the special times of spec/xds.md 6.3, or the words of exact numbers of 6.1, are
-    values of the column.
+    """True if the column can have special times (spec/xds.md 6.3), or the words that exact numbers
+    have in addition to digits (6.1).
     """
 
     @property
@@ -74,8 +74,8 @@ class ValueOptions:
     """The options of spec/event-log.md 9 that shape values. ``special_times`` takes effect when
     classes are built.
 
-    ``characters`` are those that the format can hold: of XML 1.0 (``xml``) or all of Unicode
-    (``unicode``).
+    ``characters`` are the characters that the format can hold: those of XML 1.0 (``xml``) or all of
+    Unicode (``unicode``).
     """
 
     time_syntax: str = "integer"
@@ -150,7 +150,7 @@ _TYPES: Final = {name: kind for kind, names in TYPE_NAMES.items() for name in na
 _INTEGERS_OF_SQLITE: Final = {
     name: (Kind.INTEGER, 64) for name, (kind, _) in _TYPES.items() if kind is Kind.INTEGER
 }
-# TIMESTAMP is a moment, shown in the zone of the session.
+# TIMESTAMP is a point in time, shown in the zone of the session.
 _TYPES_OF_MYSQL: Final = {
     "timestamp": (Kind.TIMESTAMPTZ, 0),
     "year": (Kind.INTEGER, 16),
@@ -190,7 +190,7 @@ def parse_type(text: str, dialect: str = "") -> ColumnType:
     """
     if not text.strip():
         raise ConfigError(
-            "a column type is empty; name one such as integer, varchar(64) or timestamp"
+            "a column type is empty; use a type such as integer, varchar(64) or timestamp"
         )
     if _ARRAY.fullmatch(text) or text == '"char"':
         return ColumnType(Kind.OTHER, sql=text)
@@ -213,10 +213,10 @@ def parse_type(text: str, dialect: str = "") -> ColumnType:
 
 def _unknown_type(text: str, name: str) -> ConfigError:
     near = get_close_matches(name, _TYPES, n=1)
-    hint = f"do you mean {near[0]}? " if near else ""
+    hint = f"Do you mean {near[0]}? " if near else ""
     return ConfigError(
-        f"column type {shown(text)} is not known: {hint}An enumeration, a domain or a type of "
-        "your own is 'other'"
+        f"unknown column type {shown(text)}. {hint}Use 'other' for an enumeration, a domain or a "
+        "user-defined type"
     )
 
 
@@ -279,16 +279,16 @@ _HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
 def check_unicode(text: str) -> None:
-    """Raise BadValue for half a surrogate pair, which UTF-8 cannot express: a sign of text that was
-    not UTF-8.
+    """Raise BadValue for half a surrogate pair, which UTF-8 cannot express. It indicates text that
+    was not UTF-8.
     """
     if text.isprintable():
         return
     match = _HALF_PAIR.search(text)
     if match is not None:
         raise BadValue(
-            f"{shown(text)} is not text: half a surrogate pair, U+{ord(match[0]):04X}, at "
-            f"{match.start()}"
+            f"{shown(text)} is not valid text: it has half a surrogate pair, "
+            f"U+{ord(match[0]):04X}, at offset {match.start()}"
         )
 
 
@@ -337,8 +337,8 @@ def converter(type: ColumnType, options: ValueOptions) -> Converter:
 def key_normalizer(type: ColumnType) -> Converter:
     """Return the function that returns the normal form of a key value (spec/event-log.md 4.3).
 
-    It raises BadValue for text that is not a value of the type, also for types whose text stays
-    unchanged. Characters are checked elsewhere (spec/event-log.md 5).
+    The function raises BadValue for text that is not a value of the type, even for types whose text
+    stays unchanged. Characters are checked elsewhere (spec/event-log.md 5).
     """
     match type.kind:
         case Kind.INTEGER:
@@ -367,7 +367,7 @@ def _checked(check: Converter) -> Converter:
 
 
 def _character(text: str) -> str:
-    # check_xml is written out here, since this runs for most values of a log.
+    # check_xml is inlined here, since this runs for most values of a log.
     if text.isprintable() or _NOT_XML.search(text) is None:
         return text
     check_xml(text)
@@ -416,7 +416,7 @@ def integer_pattern(bits: int) -> str:
     """Return a regular expression of integers in normal form and in the range of ``bits`` (0: any
     range).
 
-    It misses the longest ones, which have to be compared with the range.
+    It does not match the longest integers, which must be compared with the range.
     """
     more_digits = f"{{0,{len(str(1 << bits - 1)) - 2}}}" if bits else "*"
     return f"(?:0|-?[1-9][0-9]{more_digits})"
@@ -431,7 +431,7 @@ def _integer(bits: int) -> Converter:
         trimmed = text.strip(_BLANKS)
         if _INTEGER.fullmatch(trimmed) is None:
             raise BadValue(f"{shown(text)} is not an integer")
-        # Text, not int(): a number of scale 0 may have more digits than int() is willing to read.
+        # Text, not int(): a number of scale 0 may have more digits than int() reads.
         digits = trimmed.lstrip("+-").lstrip("0")
         if not digits:
             return "0"
@@ -490,7 +490,7 @@ def _without_last_zeros(plain: str) -> str:
 
 _EXACT_WORDS: Final = {"nan": "NaN", "infinity": "Infinity", "-infinity": "-Infinity"}
 EXACT_WORDS: Final = frozenset(_EXACT_WORDS.values())
-"""The values that exact numbers of PostgreSQL have beside numbers (spec/xds.md 6.1)."""
+"""The words that are values of PostgreSQL's exact numbers (spec/xds.md 6.1)."""
 
 
 def _exact_or_word(text: str) -> str:
@@ -513,7 +513,9 @@ _FLOAT_TEXTS: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity", "-0
 
 
 def float_text(number: float) -> str:
-    """Return a double as the log has it: the fewest digits that read back as it, or its word."""
+    """Return a double as the log has it: the fewest digits that read back as the same double, or
+    its word.
+    """
     text = repr(number)
     return _FLOAT_TEXTS.get(text) or text.removesuffix(".0")
 
@@ -528,8 +530,8 @@ def float_or_word(number: float) -> float | str:
 def _double(text: str, trimmed: str) -> float:
     """Return the finite double of the text.
 
-    The range is that of PostgreSQL: a number that is too large, or so small that it becomes zero,
-    raises BadValue.
+    Raises BadValue for a number outside PostgreSQL's range: too large, or so small that it becomes
+    zero.
     """
     match = _NUMBER.fullmatch(trimmed)
     if match is None:
@@ -571,8 +573,8 @@ def _to_single(number: float, exact: Decimal) -> float:
     """Return the number of single precision next to ``exact``, whose double is ``number``. Raises
     OverflowError.
 
-    Rounding twice may go wrong at a tie, so an inexact double is first made odd, towards the exact
-    number.
+    Rounding twice may give a wrong result at a tie, so an inexact double is first rounded to odd,
+    towards the exact number.
     """
     if number != exact and not unpack("<q", pack("<d", number))[0] & 1:
         number = nextafter(number, inf if exact > number else -inf)
@@ -591,8 +593,8 @@ def _shortest_single(single: float) -> float:
         if _reads_back(digits := f"{single:.{precision - 1}e}", single):
             return float(digits)
         if abs(frexp(single)[0]) == 0.5:
-            # Above a power of two the numbers are wider apart than below it. The digits further
-            # away may fit if those below do not.
+            # Above a power of two, neighbouring numbers are further apart than below it. The digits
+            # that are rounded up may read back even if the nearest ones do not.
             wider = Context(prec=precision, rounding=ROUND_UP).create_decimal_from_float(single)
             if _reads_back(digits := str(wider), single):
                 return float(digits)
@@ -627,12 +629,12 @@ _WHITE_SPACE = re.compile(r"[ \t\n\v\f\r]+")
 def _binary(text: str) -> str:
     bare = _WHITE_SPACE.sub("", text)
     try:
-        # The text is encoded again, so that one value has one text: the last digit may carry bits
-        # that do not count.
+        # The text is encoded again, so that one value has one text: the last digit may have bits
+        # that are ignored.
         value = b2a_base64(a2b_base64(bare, strict_mode=True), newline=False).decode("ascii")
     except ValueError:
         value = ""
-    # Another length means that the text was not decoded, or padded behind a full group, which
+    # Another length means that the text was not decoded, or padded after a full group, which
     # strict_mode accepts.
     if len(value) != len(bare):
         raise BadValue(f"{shown(text)} is not base64")

@@ -21,7 +21,7 @@ TABLES = (
     "CREATE TABLE usr (id integer PRIMARY KEY, name text)",
     "CREATE TABLE tag (id integer REFERENCES usr, word text)",
 )
-WHY = "it has columns word, since beside its foreign key to usr, and a child table has one"
+WHY = "it has columns word, since in addition to its foreign key to usr; a child table has exactly one"
 
 
 def watched(engine: sa.Engine, directory: Path, **settings: Any) -> Config:

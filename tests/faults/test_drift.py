@@ -326,8 +326,8 @@ BROKEN: dict[str, tuple[dict[str, Any], str, str, str]] = {
         {},
         "ALTER TABLE usr RENAME TO person",
         "ALTER TABLE person RENAME TO usr",
-        "there is no table or view 'usr' in schema public, the only one that the log watches; correct its name in "
-        "the configuration, or remove its [[watch]] if it was dropped; if it was renamed, add was = "
+        "there is no table or view 'usr' in schema public, the only schema that the log watches; correct the name in "
+        "the configuration, or remove its [[watch]] if the table was dropped; if it was renamed, add was = "
         "'usr' to its [[watch]]",
     ),
     "an excluded column is renamed": (
@@ -467,8 +467,8 @@ def test_plan_and_apply_follow_the_other_watches_and_keep_what_a_renamed_table_h
         "public.person"
     ]
     assert plan.refused == (
-        "there is no table or view 'usr' in schema public, the only one that the log watches; correct its name in "
-        "the configuration, or remove its [[watch]] if it was dropped; if it was renamed, add was = "
+        "there is no table or view 'usr' in schema public, the only schema that the log watches; correct the name in "
+        "the configuration, or remove its [[watch]] if the table was dropped; if it was renamed, add was = "
         "'usr' to its [[watch]]",
     )
     found = {one.code: one for one in examine(config, planned_triggers)}

@@ -58,10 +58,13 @@ def test_tables_that_are_listed_are_the_only_classes() -> None:
     [
         (
             "nobody",
-            "there is no table or view 'nobody' in schema indirect, the only one that the log watches; ",
+            "there is no table or view 'nobody' in schema indirect, the only schema that the log watches; ",
         ),
-        ("keyles", "the only one that the log watches: the nearest is 'keyless'; correct its name"),
-        ("hr.usr", "correct its name in the configuration, without schema and quotes, or remove"),
+        (
+            "keyles",
+            "the only schema that the log watches: the nearest is 'keyless'; correct the name",
+        ),
+        ("hr.usr", "correct the name in the configuration, without schema and quotes, or remove"),
         ("keyless", "'keyless' cannot be a class: it has no primary key"),
         ("v", "'v' cannot be a class: it has no column whose name begins with pk_"),
     ],
@@ -176,7 +179,7 @@ def test_two_columns_of_one_attribute_name_are_refused() -> None:
     [table("t\x01", "id integer", "id"), table("t", "id integer; c\x01 text", "id")],
 )
 def test_names_that_no_document_can_hold_are_refused(broken: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"cannot be published: .*U\+0001"):
+    with pytest.raises(ConfigError, match=r"cannot be published because of the name .*U\+0001"):
         build(broken)
 
 

@@ -93,7 +93,7 @@ def test_missing_members_are_none_and_unknown_ones_ignored() -> None:
         ("[" * 100_000, "not JSON"),
         ("7", "JSON object"),
         ("{}", "name of its table"),
-        ('{"table":"t","op":"UPSERT"}', "none of INSERT"),
+        ('{"table":"t","op":"UPSERT"}', "use one of INSERT"),
         ('{"table":"t","op":"DELETE","key":"id"}', "key is 'id', which is not of type list"),
         ('{"table":"t","op":"DELETE","key":["id"]}', "not a [column, value]"),
         ('{"table":"t","op":"INSERT","after":[]}', "after is [], which is not of type dict"),

@@ -187,7 +187,7 @@ def test_a_map_file_that_is_none_is_named(
     ("format", "map", "part"),
     [
         ("xds", {"reader": {}, "writter": {}}, "do you mean writer"),
-        ("xds", {"reader": {}, "labels": {}}, "put it into reader or writer"),
+        ("xds", {"reader": {}, "labels": {}}, "move it into reader or writer"),
         ("xds", {"reader": [], "writer": {}}, "not an object of options"),
         (
             "xds",
@@ -202,8 +202,8 @@ def test_a_map_file_that_is_none_is_named(
         ("xds", {"writer": {"insert_query_back": "both"}}, r"legal: modify \| add"),
         ("xds", {"writer": {"indent": "2"}}, "the xds writer: indent = .2. is not allowed"),
         ("eventlog", {"writer": {"time_zone": "Mars"}}, "time_zone = .Mars. is not allowed"),
-        ("xds", {"writer": {"existing_keys": ["item"]}}, "existing_keys is an object"),
-        ("xds", {"writer": {"existing_keys": {"item": [1]}}}, "not an object of its columns"),
+        ("xds", {"writer": {"existing_keys": ["item"]}}, "existing_keys must map each table"),
+        ("xds", {"writer": {"existing_keys": {"item": [1]}}}, "must be an object of its columns"),
         ("eventlog", {"writer": {"style": "fields"}}, 'style = "fields" is not allowed'),
         ("eventlog", {"writer": {"file_format": "xlsx"}}, 'file_format = "xlsx" is not allowed'),
         (

@@ -135,7 +135,7 @@ BROKEN: list[tuple[str, str, Break, list[str]]] = [
         "jsonl",
         "in.jsonl",
         line(2, b'{"table":"t","op":"MERGE"}'),
-        ["in.jsonl, line 2: ", "none of INSERT, UPDATE"],
+        ["in.jsonl, line 2: ", "use one of INSERT, UPDATE"],
     ),
     ("eventlog", "in.jsonl", line(3, b"[]"), ["in.jsonl, line 3: ", "a row is a JSON object"]),
     ("eventlog", "in.jsonl", line(3, BAD_KEY), ["in.jsonl, record_id 3: ", "table_key '('"]),
@@ -415,7 +415,7 @@ def test_the_input_is_never_written_over(
     before = Path("in.jsonl").read_bytes(), Path(QUEUE).read_bytes()
     code, _, err = run("convert", "--from", format, "--to", to, source, target)
     assert code == 2
-    assert "is IN, holds it or lies in it" in err
+    assert "is IN, contains it or lies in it" in err
     assert (Path("in.jsonl").read_bytes(), Path(QUEUE).read_bytes()) == before
 
 

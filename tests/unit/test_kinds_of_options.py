@@ -92,7 +92,7 @@ def test_a_list_or_table_of_a_flag_is_toml_or_its_short_form(
 
 
 def test_a_list_that_is_not_closed_is_no_name() -> None:
-    with pytest.raises(ValueError, match="a list is written"):
+    with pytest.raises(ValueError, match="write a list as"):
         NAMES.parse(NAMES.from_text('["customer"'))
 
 

@@ -92,8 +92,12 @@ def test_names_of_ours_are_known_without_looking_through_packages(
             "cloudevnts",
             "format 'cloudevnts' is not known; the nearest known one is cloudevents",
         ),
-        (FORMATS, "messagepack", "the package eventlog-messagepack brings messagepack: install it"),
-        (SINKS, "sqlite", "the package eventlog-sqlite-sink brings sqlite: install it"),
+        (
+            FORMATS,
+            "messagepack",
+            "install the package eventlog-messagepack, which provides messagepack",
+        ),
+        (SINKS, "sqlite", "install the package eventlog-sqlite-sink, which provides sqlite"),
         (SINKS, "xds", "xds is the name of a format"),
     ],
 )
@@ -108,7 +112,7 @@ def test_an_unknown_name_says_the_nearest_one_and_what_would_bring_it(
 def test_a_format_that_cannot_be_published_is_answered_with_those_that_can(
     run: Run, name: str
 ) -> None:
-    able = "those that can be published are xds, qlik-messages, cloudevents, debezium"
+    able = "formats that can be published are xds, qlik-messages, cloudevents, debezium"
     for arguments in (["publish", "--format", name], ["--set", f"format.type={name}", "publish"]):
         code, _, err = run("--database-url", "sqlite:///none.db", *arguments)
         assert (code, able in err, "nearest" in err) == (2, True, False)
@@ -229,7 +233,7 @@ def test_of_two_packages_with_one_name_one_counts_always(
         ("1 / 0", "acme = acme_msg:FORMAT", "ZeroDivisionError"),
         ("", "acme = acme_msg:FORMAT", "AttributeError"),
         ("FORMAT = 7", "acme = acme_msg:FORMAT", "it is a int"),
-        (FORMAT.format(name="other"), "acme = acme_msg:FORMAT", "its name is 'other'"),
+        (FORMAT.format(name="other"), "acme = acme_msg:FORMAT", "its attribute name is 'other'"),
     ],
 )
 def test_a_broken_package_costs_one_warning_that_names_it(

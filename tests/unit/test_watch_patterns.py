@@ -169,14 +169,14 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
     there = database(USR, GRP, partitions={"parts_1": "parts"})
     choice = choose_tables(there, ["nobody", "x*", "hr.*", "parts_1"], ["nothing"])
     assert tuple(map(str, choice.refused.values())) == (
-        "there is no table or view 'nobody' in schema hr, the only one that the log watches; correct its name in "
-        "the configuration, or remove its [[watch]] if it was dropped",
+        "there is no table or view 'nobody' in schema hr, the only schema that the log watches; correct the name in "
+        "the configuration, or remove its [[watch]] if the table was dropped",
         "no table of schema hr matches 'x*'",
         "no table of schema hr matches 'hr.*'; patterns match names without the schema",
-        "'parts_1' is a partition of parts: name parts, which stands for the rows of all its "
+        "'parts_1' is a partition of parts. Name parts, which covers the rows of all its "
         "partitions",
-        "there is no table or view 'nothing' in schema hr, the only one that the log watches; correct its name in "
-        "the configuration, or remove its [[watch]] if it was dropped",
+        "there is no table or view 'nothing' in schema hr, the only schema that the log watches; correct the name in "
+        "the configuration, or remove its [[watch]] if the table was dropped",
     )
 
 
@@ -186,5 +186,5 @@ def test_patterns_that_leave_no_table_are_refused() -> None:
 
 def test_a_migration_names_its_tables(tmp_path: Path) -> None:
     (tmp_path / "eventlog.toml").write_text('[[watch]]\ntables = ["*"]\n')
-    with pytest.raises(ConfigError, match=r"watch \*: a migration names its tables"):
+    with pytest.raises(ConfigError, match=r"watch \*: a migration cannot use patterns"):
         eventlog.alembic.options(tmp_path / "eventlog.toml")
