@@ -1,6 +1,6 @@
-"""Rows of tables as columns of Arrow, with the types of Spark.
+"""Rows of tables as Arrow columns with Spark types.
 
-A reader of the log imports this module and few others: what it does not need is not here.
+Each task that reads the log imports this module, so it contains only what such a task needs.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from eventlog.spark.arrow_types import arrow_type
 
 
 class Counter(Protocol):
-    """A counter, such as an accumulator of Spark."""
+    """A counter, such as a Spark accumulator."""
 
     def add(self, number: int, /) -> None:
-        """Count so many more."""
+        """Add a number to the count."""
 
 
 def arrays_of(columns: Mapping[str, Any], schema: pa.Schema) -> list[pa.Array]:
-    """Return columns as arrays in the order of a schema; one that is an array stays as it is."""
+    """Return columns as arrays in the order of a schema. A column that is an array is unchanged."""
     given = (columns[name] for name in schema.names)
     return [
         column if isinstance(column, pa.Array) else pa.array(column, type)
@@ -44,7 +44,7 @@ def structs_of(
 ) -> pa.StructArray:
     """Return rows of a table as structs of columns. ``nulled`` is as in ``read_captures``.
 
-    Raises FormatError for a value that would not be the same in the type of its column.
+    Raises FormatError for a value that the type of its column cannot hold unchanged.
     """
     arrays, fields = [], []
     for field in columns.fields:
@@ -62,8 +62,8 @@ def structs_of(
         except _REFUSED as error:
             raise FormatError(
                 f"column {field.name!r} of {table!r} has a value that "
-                f"{field.dataType.simpleString()} does not hold: {error}; give the reader a "
-                "catalog, or the column another type"
+                f"{field.dataType.simpleString()} cannot hold: {error}. Give the reader a catalog, "
+                "or the column another type"
             ) from None
         arrays.append(array)
         fields.append(pa.field(field.name, kind, field.nullable))
@@ -81,7 +81,7 @@ def _array(values: Sequence[Value], kind: t.DataType, arrow_kind: pa.DataType) -
 
 
 def _without_special(value: Value, kind: t.DataType, nulled: Counter | None) -> Value:
-    """Return the value, or NULL, which is counted, if the type of Spark has no such value."""
+    """Return the value; or count and return NULL if the Spark type has no such value."""
     if value is not None and isinstance(kind, t.ArrayType):
         return tuple(_without_special(one, kind.elementType, nulled) for one in values_of(value))
     is_time = isinstance(kind, t.DateType | t.TimestampType | t.TimestampNTZType)
@@ -97,13 +97,13 @@ def _without_special(value: Value, kind: t.DataType, nulled: Counter | None) -> 
 
 # --- values ---------------------------------------------------------------------------------------
 
-# Arrow cuts a value, or gives it another meaning, where it gets one of another kind than its type:
-# 1.75 becomes 1, a timestamp a date, and a time gets a zone or loses it. These are refused here.
+# Arrow converts a value of the wrong kind silently: 1.75 becomes 1, a timestamp becomes a date, and
+# a time gains or loses its zone. The functions below raise ValueError instead.
 
 
 def _converter(kind: t.DataType) -> Callable[[Any], Any]:
-    """Return the function that gives a value, which is not NULL, as Arrow takes it for a type of
-    Spark. The function raises ValueError for a value that would not be the same.
+    """Return the function that converts a value, except NULL, to what Arrow takes for a Spark type.
+    The function raises ValueError for a value that would change.
     """
     if isinstance(kind, t.ArrayType):
         of_member = _converter(kind.elementType)

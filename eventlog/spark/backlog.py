@@ -1,8 +1,8 @@
-"""Convert all waiting rows of the log to files, by Spark: ``eventlog backlog``.
+"""Convert all waiting rows of the log to files with Spark: ``eventlog backlog``.
 
 The log is read in parts from one snapshot and folded into the same events that the publisher would
-send. Rows near the ends of a part, which may fold with rows of the next one, are first shuffled by
-object. The events are sorted into queue order and written to files. Afterwards exactly the rows
+send. Rows near the ends of a part may fold with rows of the next part, so they are first shuffled
+by object. The events are sorted into queue order and written to files. Afterwards exactly the rows
 that were read are marked.
 """
 
@@ -40,8 +40,8 @@ from eventlog.spark.directory import (
     MANIFEST,
     SUCCESS,
     TEMPORARY,
-    Claim,
     Directory,
+    Owner,
     begin,
     finish,
     resume,
@@ -53,11 +53,11 @@ from eventlog.spark.hold import (
     OF_COMMAND,
     Extent,
     Manifest,
+    claim_rows,
     extent_of,
-    hold_rows,
     manifest_of,
     mark,
-    refuse_if_held,
+    refuse_if_claimed,
     refuse_other_settings,
     settings_of,
 )
@@ -92,13 +92,13 @@ from eventlog.spark.session import (
     spark_progress,
     start_workers,
 )
-from eventlog.spark.write import IDS, REPORT_SCHEMA, Recorded, write_flights, write_part
+from eventlog.spark.write import IDS, REPORT_SCHEMA, Recorded, write_part, write_recorded
 from eventlog.sql.connection import as_database_errors, describe
 from eventlog.sql.rights import Purpose
 
 _log = logging.getLogger("eventlog.backlog")
 
-_BUCKETS_A_CORE = 2
+_BUCKETS_PER_CORE = 2
 _BUCKET_ROWS = 2_000_000
 _LEAST_FILE_BYTES = 128 * 1024
 _NAMES = re.compile(
@@ -116,14 +116,14 @@ class Request:
     out: str
     """A path or URI."""
     master: str | None = "local[*]"
-    """The master, None = the master of spark-submit."""
+    """Spark's master, None = the master of spark-submit."""
     mark: bool = False
     copy: bool = False
-    """True if no row is held, so that none can be marked."""
+    """True if the job claims no rows, so that none can be marked."""
     acknowledge: str | None = None
     """``mark`` or ``delete``, which replaces ``delete_from_log``."""
     conf: Mapping[str, str] = field(default_factory=dict)
-    """The settings of the Spark that is started."""
+    """The settings of the Spark session that the job starts."""
     format: str = "xds"
     """xds, cloudevents, debezium, qlik-messages or qlik-change-table."""
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -131,27 +131,27 @@ class Request:
     last_sequence: str | None = None
     """The change sequence after which the output is numbered, for the Qlik formats only."""
     file_layout: str | None = None
-    """The layout of the files, None = the format's usual one."""
+    """The layout of the files, None = the format's default."""
     compression: str = "none"
     """The compression of the files."""
     max_file_bytes: int = 256 * 2**20
     partition_rows: int = PARTITION_ROWS
     """The most rows that a task reads."""
     connections: int = 0
-    """The most connections that are open at once beside the driver's two, 0 = as many as tasks run
-    at once.
+    """The most connections that tasks have open at the same time, 0 = one per running task. The
+    driver has two more.
     """
     quiet: bool = False
     progress: Progress = no_progress
-    """The monitor, or another function that gets the progress of the job."""
+    """The monitor, or another function that receives the progress of the job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The result of a job. ``resumed``: the documents existed already. ``marked``: the rows that
-    this run marked.
+    """The result of a job. ``resumed``: the documents existed already. ``marked``: the number of
+    rows that this run marked, None = it was not asked to.
 
-    The seconds are of the whole job, of the time from reading to ``_SUCCESS``, and of marking.
+    The times are in seconds: of the whole job, from reading to ``_SUCCESS``, and of marking.
     """
 
     manifest: Manifest
@@ -163,20 +163,20 @@ class Report:
 
 
 def run(config: Config, request: Request) -> Report:
-    """Convert the rows N of the log to files in ``request.out``, and mark them if the request says
-    so.
+    """Convert the rows N of the log to files in ``request.out``, and mark them if ``request.mark``
+    is set.
 
-    Nothing is marked before all documents are complete. Run again, the same command completes the
-    marks or starts again. Raises ConfigError for an impossible request, AnotherPublisher if the log
-    is held, DatabaseError, SparkFailed, and FormatError for classes or a sequence that the format
-    cannot hold.
+    Nothing is marked before all documents are complete. If the same command is run again, it
+    completes the marks or starts over. Raises ConfigError for an impossible request,
+    AnotherPublisher if a publisher runs on the log, DatabaseError, SparkFailed, and FormatError for
+    classes or a sequence that the format cannot hold.
     """
     _check(config, request)
     config = _acknowledging(config, request.acknowledge)
     config = replace(config, format=replace(config.format, type=request.format))
     began = monotonic()
     with ExitStack() as stack:
-        with _noted("nothing was marked"):
+        with _with_note("nothing was marked"):
             directory = Directory(request.out)
             context = stack.enter_context(open_context(config, Counters(), purpose=Purpose.BACKLOG))
             settings = _settings(config, request, context)
@@ -187,7 +187,7 @@ def run(config: Config, request: Request) -> Report:
                 _refuse_other_settings(directory, manifest, settings, request.acknowledge)
             else:
                 if not request.copy:
-                    refuse_if_held(context, directory)
+                    refuse_if_claimed(context, directory)
                 directory.make_writable()
                 with _without_temporary(directory):
                     manifest = _convert(config, request, context, directory, settings)
@@ -211,23 +211,24 @@ def mark_finished(
     quiet: bool = False,
     progress: Progress | None = None,
 ) -> Report:
-    """Mark the rows that the finished directory ``out`` holds. Run again, it marks the rest.
+    """Mark the rows that the finished directory ``out`` claims. If it is called again, it marks
+    those that are not marked yet.
 
-    ``acknowledge``, ``connections`` and ``progress`` as of ``Request``; what was converted, and
-    how, stands in the directory. Raises ConfigError if there is no such directory, if it holds no
-    rows, if a file has changed, or if other settings decide on the marks now; AnotherPublisher if
-    the log is held; DatabaseError.
+    ``acknowledge``, ``connections`` and ``progress`` are as in ``Request``; the directory records
+    what was converted, and how. Raises ConfigError if there is no such directory, if it claims no
+    rows, if a file has changed, or if settings that determine the marks have changed;
+    AnotherPublisher if a publisher runs on the log; DatabaseError.
     """
     config = _acknowledging(config, acknowledge)
     began = monotonic()
     with open_context(config, Counters(), purpose=Purpose.BACKLOG) as context:
-        with _noted("nothing was marked"):
+        with _with_note("nothing was marked"):
             directory = Directory(out)
             manifest = _finished(context, directory)
             if manifest is None:
                 raise ConfigError(
-                    f"{directory.location} has no {SUCCESS}, so that its files do not count: "
-                    "convert the rows by `eventlog backlog run --out` first"
+                    f"{directory.location} has no {SUCCESS}, so its files are not complete. "
+                    "Convert the rows with `eventlog backlog run --out` first"
                 )
             config = replace(config, format=replace(config.format, type=manifest.format))
             asked = {
@@ -261,7 +262,7 @@ def _warn_of_loopback(context: Context, manifest: Manifest, marked: int | None) 
 
 
 @contextmanager
-def _noted(note: str) -> Iterator[None]:
+def _with_note(note: str) -> Iterator[None]:
     """Add a note to any exception of the block: the command line shows it after the message."""
     try:
         yield
@@ -272,7 +273,9 @@ def _noted(note: str) -> Iterator[None]:
 
 @contextmanager
 def _without_temporary(directory: Directory) -> Iterator[None]:
-    """Delete the temporary files between the stages, as large as the output, if the block fails."""
+    """Delete the temporary files of the stages, which are as large as the output, if the block
+    fails.
+    """
     try:
         yield
     except BaseException:
@@ -281,16 +284,17 @@ def _without_temporary(directory: Directory) -> Iterator[None]:
         raise
 
 
-def _claim(context: Context) -> Claim:
-    """Return the claim on an output directory, with the log of its documents."""
+def _owner(context: Context) -> Owner:
+    """Return the owner of an output directory: the job, with the log of its documents."""
     log, database = str(context.log), describe(context.log.connection.engine.url)
 
-    def describe_other(said: Mapping[str, Any]) -> str:
+    def describe_other(found: Mapping[str, Any]) -> str:
         return (
-            f"documents of the log {said['log']} of {said['database']}, not of {log} of {database}"
+            f"documents of the log {found['log']} of {found['database']}, "
+            f"not of {log} of {database}"
         )
 
-    return Claim("backlog job", {"log": log, "database": database}, describe_other, _NAMES)
+    return Owner("backlog job", {"log": log, "database": database}, describe_other, _NAMES)
 
 
 def _settings(config: Config, request: Request, context: Context) -> dict[str, str]:
@@ -310,16 +314,16 @@ def _settings(config: Config, request: Request, context: Context) -> dict[str, s
 
 def _finished(context: Context, directory: Directory) -> Manifest | None:
     """Return the manifest of a finished directory, None if a job may begin there. Raises
-    ConfigError as ``eventlog.spark.directory.resume``.
+    ConfigError as ``eventlog.spark.directory.resume`` does.
     """
-    value = resume(directory, _claim(context))
+    value = resume(directory, _owner(context))
     if value is None:
         return None
     try:
         return manifest_of(value)
     except (KeyError, TypeError) as error:
         raise ConfigError(
-            f"{directory.location}/{MANIFEST} is damaged ({error}); give another directory"
+            f"{directory.location}/{MANIFEST} is damaged ({error}). Give another directory"
         ) from None
 
 
@@ -340,27 +344,29 @@ def _check(config: Config, request: Request) -> None:
         )
     if request.max_file_bytes < _LEAST_FILE_BYTES:
         raise ConfigError(
-            f"files of at most {request.max_file_bytes} bytes are too small: "
+            f"files of at most {request.max_file_bytes} bytes are too small; use "
             f"{_LEAST_FILE_BYTES} or more"
         )
     if request.copy and request.mark:
-        raise ConfigError("--copy holds no row, so that --mark can mark none: give one of them")
+        raise ConfigError(
+            "--copy claims no rows, so --mark has no rows to mark. Give only one of them"
+        )
     if request.partition_rows < 1 or request.connections < 0:
-        raise ConfigError("partition rows must be 1 or more, connections 0 (no bound) or more")
+        raise ConfigError("partition rows must be 1 or more, connections 0 (no limit) or more")
     if config.publisher.handle_future_events:
         raise ConfigError(
-            "handle_future_events orders the queue by event_time, which a backlog job does not; "
-            "publish it instead"
+            "handle_future_events orders the queue by event_time, and a backlog job cannot. Run "
+            "`eventlog publish` instead"
         )
     if config.of_log.consumer is not None:
         raise ConfigError(
-            "source.consumer: a backlog job converts the rows N of the publisher's queue; a "
-            "consumer reads what it has not done by `eventlog publish`, "
-            'from begin = "first" if it is to have all'
+            "source.consumer cannot be used: a backlog job converts the rows N of the publisher's "
+            'queue. Run the consumer with `eventlog publish`; with begin = "first" it reads the '
+            "whole log"
         )
     if config.publisher.publisher_disabled:
         raise ConfigError(
-            "publisher_disabled is set: nothing is published; take it out to convert the backlog"
+            "publisher_disabled is set, so nothing is published. Remove it to convert the backlog"
         )
 
 
@@ -413,9 +419,9 @@ def _convert(
             started=started,
             before=_before(request, output, rows, context.epoch),
         )
-        begin(directory, _claim(context), kind.folders(job), job.name)
+        begin(directory, _owner(context), kind.folders(job), job.name)
         directory.make(IDS)
-        recorded, before = write_flights(job, directory, flights)
+        recorded, before = write_recorded(job, directory, flights)
         job = replace(job, before=before)
         reports = _run_job(spark, job, request) if parts else []
     return _finish(
@@ -424,8 +430,8 @@ def _convert(
 
 
 def _before(request: Request, output: Output, rows: int, epoch: str) -> Numbered:
-    """Return where numbering begins: not before the log's epoch was drawn, and 10^12 numbers after
-    the numbers used before that (spec/qlik.md 3). Raises FormatError.
+    """Return the last number before the output's numbers. Numbers used before the log's epoch began
+    are raised to the time of the epoch, and by 10^12 (spec/qlik.md 3). Raises FormatError.
     """
     last = request.last_sequence
     if last is None:
@@ -433,7 +439,8 @@ def _before(request: Request, output: Output, rows: int, epoch: str) -> Numbered
     prefix, number = sequence.raised_to(sequence.resume(last), raised_at(epoch))
     if number + 2 * rows >= _NUMBERS:
         raise FormatError(
-            f"no numbers are left for {number_of(rows, 'row')} behind {last}; begin a new task",
+            f"no change numbers are left for {number_of(rows, 'row')} after {last}. "
+            "Begin a new task",
             code="sequence_exhausted",
         )
     return Numbered(number, prefix)
@@ -442,9 +449,9 @@ def _before(request: Request, output: Output, rows: int, epoch: str) -> Numbered
 def _open(
     stack: ExitStack, request: Request, context: Context, directory: Directory
 ) -> tuple[Callable[[], SparkSession], LogLocation, int]:
-    """Begin to start Spark, which takes seconds; wait only for a cluster, to check its executors.
-    Returns a function that waits for the session, the log as workers reach it, and the number of
-    tasks that run at once.
+    """Start Spark in another thread, since that takes seconds; wait only for a cluster, whose
+    executors are checked. Returns a function that waits for the session, the log's location for
+    workers, and the number of tasks that run at the same time.
     """
     running = running_session()
     threads = stack.enter_context(ThreadPoolExecutor(2, thread_name_prefix="eventlog-spark"))
@@ -470,7 +477,7 @@ def _open(
 
 
 def _buckets(request: Request, cores: int, rows: int) -> int:
-    buckets = max(_BUCKETS_A_CORE * cores, -(-rows // _BUCKET_ROWS))
+    buckets = max(_BUCKETS_PER_CORE * cores, -(-rows // _BUCKET_ROWS))
     return min(buckets, request.connections) if request.connections else buckets
 
 
@@ -487,7 +494,8 @@ def _run_job(spark: SparkSession, job: Job, request: Request) -> list[PartReport
     else:
         events = context.accumulator(0)
         count, progress = events.add, spark_progress(context, job.name, rows, lambda: events.value)
-    # A row here is a blob of many rows: Spark must not put ten thousand of them into one batch.
+    # A row of these frames is a blob of many log rows, so Spark's default of ten thousand rows per
+    # batch would be too much.
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "16")
     parts = len(job.parts)
     at_once = min(parts, request.connections) if request.connections else parts
@@ -531,11 +539,11 @@ def _finish(
     sizes: dict[str, int | None] = {file.name: file.bytes for file in files}
     written = [*(flight.ids for flight in flights), *(report.ids for report in reports)]
     others = output_format(job.output.format).finish(job, directory, files, state)
-    claim = _claim(context)
+    owner = _owner(context)
     manifest = Manifest(
         job=job.name,
         settings=settings,
-        **claim.identity,
+        **owner.identity,
         snapshot=job.snapshot,
         started=job.started.isoformat(timespec="seconds"),
         finished=utc_now().isoformat(timespec="seconds"),
@@ -550,17 +558,17 @@ def _finish(
 
     def before_success(sha256: str) -> None:
         if extent is not None:
-            hold_rows(context, directory, manifest, sha256, extent)
+            claim_rows(context, directory, manifest, sha256, extent)
 
     named = sizes | dict.fromkeys([*written, *others])
-    finish(directory, claim, asdict(manifest), named, before_success)
+    finish(directory, owner, asdict(manifest), named, before_success)
     return manifest
 
 
 def _totals(
     recorded: Recorded, reports: Sequence[PartReport], files: Sequence[OutputFile]
 ) -> dict[str, int]:
-    """Return the totals of the job by name: of its flights, its parts and their files."""
+    """Return the totals of the job by name: of recorded deliveries, parts and files."""
     _, _, flight_counts = recorded
     counts = Counter(flight_counts)
     for report in reports:

@@ -1,4 +1,4 @@
-"""Find the captures that a conversion reads in a directory; each is the work of one task.
+"""Find the captures in a directory that a conversion reads; one task converts each of them.
 
 A capture is a unit for a format's reader: its changes have one order, and a transaction may begin
 in one file and end in another. In a directory
@@ -7,12 +7,12 @@ in one file and end in another. In a directory
 * files whose names differ only in the numbers at the end of their stem, which ``-``, ``_`` or
   ``.`` sets off (``shop-0001.cdc``, ``shop-0002.cdc``; ``shop.2024-05-10T12.cdc``; ``shop.cdc.1``),
   continue one another, in the order of the numbers;
-* any other file is a capture of its own;
+* any other file is a separate capture;
 * names that begin with ``_`` or ``.`` are ignored.
 
-Change tables are one capture if ``<table>__ct`` are beside each other, since transactions run over
-all of them. Files of XDS documents and of JSON lines are independent of each other, so a number in
-their names has no meaning.
+Change tables (``<table>__ct``) in one directory are one capture, since a transaction may change
+several of them. Files of XDS documents and of JSON lines are independent of each other, so a number
+in their names has no meaning.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NUMBERED: Final = re.compile(
 )
 
 _LARGEST_COUNT: Final = 9_999_999
-"""The greatest number of a file that counts as one; a larger number is a date or a time."""
+"""The greatest number in a file name that counts files; a larger number is a date or a time."""
 
 
 class Capture(NamedTuple):
@@ -50,7 +50,7 @@ class Capture(NamedTuple):
     beside: tuple[Path, ...] = ()
     """Files that describe ``paths``."""
     gaps: tuple[str, ...] = ()
-    """Sentences on files that seem to be missing between ``paths``."""
+    """Sentences about files that seem to be missing between ``paths``."""
 
     @property
     def place(self) -> Path:
@@ -65,12 +65,12 @@ class Capture(NamedTuple):
         return sum(file.stat().st_size for file in files if file.is_file())
 
     def check(self, report: Report) -> None:
-        """Pass the gaps on to ``Report.skip``. Raises FormatError if the report is strict,
-        FormatError for compressed files.
+        """Report the gaps to ``Report.skip``, which raises FormatError if the report is strict.
+        Raises FormatError for compressed files.
         """
         for path in self.paths:
             if path.suffix.lower() in _COMPRESSED:
-                raise FormatError(f"{path} is compressed: unpack it")
+                raise FormatError(f"{path} is compressed. Decompress it first")
         for gap in self.gaps:
             report.skip(FormatError(gap, code="missing_file"))
 
@@ -84,19 +84,19 @@ def captures(format: str, source: str, options: Mapping[str, Any]) -> list[Captu
     place = Path(source)
     if "://" in source:
         # The message does not repeat the URL, which may contain a password.
-        raise ConfigError("IN is a URL, and Spark converts files: leave --spark out")
+        raise ConfigError("IN is a URL, and Spark converts only files. Leave out --spark")
     if place.is_file():
         return [Capture(_stem(place), (place,))]
     if not place.is_dir():
         raise ConfigError(f"there is no file or directory {source}")
     found_captures = sorted(_in_directory(format, place, options))
     if not found_captures:
-        raise ConfigError(f"{source} holds nothing of the format {format}")
+        raise ConfigError(f"{source} contains no files of the format {format}")
     for name, alike in groupby(found_captures, key=lambda capture: capture.name):
         paths = [str(capture.paths[0]) for capture in alike]
         if len(paths) > 1:
             raise ConfigError(
-                f"{paths[0]} and {paths[1]} would both be written as {name!r}: rename one of them"
+                f"{paths[0]} and {paths[1]} would both be written as {name!r}. Rename one of them"
             )
     return found_captures
 
@@ -189,8 +189,8 @@ def _gaps(ordered: Sequence[tuple[list[int], Path]]) -> Iterator[str]:
                 f"{former + 1} is" if later - former == 2 else f"{former + 1} to {later - 1} are"
             )
             yield (
-                f"{missing} missing between {file} and {next_file.name}, which continue one "
-                "another by their numbers"
+                f"{missing} missing between {file} and {next_file.name}, whose names are numbered "
+                "in sequence"
             )
 
 
@@ -207,7 +207,7 @@ def files_of(capture: Capture, format: str) -> list[Path]:
 def read_capture(
     capture: Capture, format: str, options: Mapping[str, Any], report: Report
 ) -> Iterator[Change]:
-    """Yield the changes of a capture as the format's reader gives them. Raises the errors of the
+    """Yield the changes of a capture as the format's reader yields them. Raises the errors of the
     reader, and FormatError for a file that is missing or not readable.
     """
     capture.check(report)
@@ -224,7 +224,7 @@ def read_capture(
 
 @contextmanager
 def readable() -> Iterator[None]:
-    """Raise FormatError for a file that cannot be read: another attempt would fail, too."""
+    """Raise FormatError for a file that cannot be read, since a retry would fail, too."""
     try:
         yield
     except (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError) as error:
@@ -233,9 +233,9 @@ def readable() -> Iterator[None]:
 
 @contextmanager
 def _side_by_side(capture: Capture, report: Report) -> Iterator[str]:
-    """Give a directory with only the capture's files, named in their order.
+    """Give a temporary directory with only the capture's files, named in their order.
 
-    Messages name the original files.
+    In errors and problems the names of the original files replace its own.
     """
     with tempfile.TemporaryDirectory(prefix="eventlog-capture-") as directory:
         for number, path in enumerate(capture.paths):

@@ -52,8 +52,8 @@ _IMAGES: Final = ("before", "after")
 
 
 def _schema_with(columns: t.StructType | None) -> t.StructType:
-    """Return the columns of changes. With columns of the table ``before`` and ``after`` are structs
-    of them, and ``before_present`` and ``after_present`` have the names of the known ones.
+    """Return the columns of changes. With columns of the table, ``before`` and ``after`` are
+    structs of them, and ``before_present`` and ``after_present`` list those that an image has.
     """
     if columns is None:
         return SCHEMA
@@ -73,17 +73,17 @@ def read_captures(
     strict: bool = True,
     nulled: Accumulator[int] | None = None,
 ) -> DataFrame:
-    """Return the changes of a file or of a directory of captures (``eventlog.spark.captures``),
-    each capture read by one task.
+    """Return the changes of a file or of a directory of captures (``eventlog.spark.captures``).
+    One task reads each capture.
 
     ``options`` are the options of the format's reader, as in ``--map``. ``columns`` are the columns
     of the table, for structs in place of JSON; other columns of an image are left out. With
-    ``strict`` an unreadable change fails the query, else it is skipped. ``nulled`` counts values
-    that the types of a struct cannot hold and that become null: special times (spec/xds.md 6.3),
-    and NaN and infinity of decimals. Any other value that would not be the same in its type fails
-    the query. The rows of a capture are in its order. Over a whole source,
-    order by ``position`` (of an event log as a number) and, where needed, ``event_number``. Raises
-    ConfigError; a query fails with FormatError.
+    ``strict`` an unreadable change fails the query, otherwise it is skipped. ``nulled`` counts
+    values that become null because the types of a struct cannot hold them: special times
+    (spec/xds.md 6.3), and NaN and infinity of decimals. Any other value that its type cannot hold
+    unchanged fails the query. The rows of a capture are in its order. To order a whole source, sort
+    by ``position`` (as a number if the source is an event log) and, where needed, by
+    ``event_number``. Raises ConfigError; a query fails with FormatError.
     """
     named = read_options({"reader": options or {}})["reader"]
     reader = in_own_options(format, "reader", named)
@@ -110,7 +110,7 @@ def batches_of(
     columns: t.StructType | None = None,
     nulled: Accumulator[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield changes as batches of ``batch_of``, some at a time."""
+    """Yield changes as batches (see ``batch_of``), a fixed number at a time."""
     rest = iter(changes)
     while several := list(islice(rest, _BATCH)):
         yield batch_of(several, columns, nulled)
@@ -158,5 +158,5 @@ def change_of(row: Mapping[str, Any]) -> Change:
 
 def _text(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    has_half_characters = any("\ud800" <= character <= "\udfff" for character in text)
-    return json.dumps(value) if has_half_characters else text  # a string of Spark cannot hold them
+    has_surrogates = any("\ud800" <= character <= "\udfff" for character in text)
+    return json.dumps(value) if has_surrogates else text  # Spark strings cannot hold surrogates

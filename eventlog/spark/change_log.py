@@ -1,8 +1,8 @@
 """The log of a stream of changes: the queries of its driver, and the rows that its tasks read
 (spec/spark-changes.md).
 
-The driver asks the server for ranges of record_ids, and for counts. Tasks read the rows, each by a
-connection that its worker keeps, so that a batch of a few rows needs no new connection.
+The driver queries ranges of record_ids, and counts. Tasks read the rows, each with a connection
+that its worker keeps open, so that a small batch does not need a new connection.
 """
 
 from __future__ import annotations
@@ -80,19 +80,19 @@ class OtherEpoch(DatabaseError):
 
 
 class ColumnsChanged(DatabaseError):
-    """Columns of a class have other types than when a query with its structs began."""
+    """The types of columns have changed since a query with structs of their class began."""
 
     code = "columns_changed"
 
 
 def read_config(file: str | None) -> Config:
-    """Return this process's configuration: of the file, if it exists, and the environment."""
+    """Return this process's configuration: from the file, if it exists, and the environment."""
     path = None if file is None else Path(file)
     return load(path if path is not None and path.exists() else None, os.environ, _FLAGS)
 
 
 def values_of(config: Config, *, with_document: bool) -> ValueOptions:
-    """Return how values are converted to texts: as in XDS for its documents, else whole.
+    """Return how values are converted to texts: as in XDS for its documents, otherwise in full.
 
     Only XDS drops the fraction of a second, and only XML lacks some characters.
     """
@@ -116,7 +116,7 @@ class Classes:
     values: ValueOptions
 
     def catalog(self) -> Catalog:
-        """Build the classes."""
+        """Build the catalog of the classes."""
         return available_catalog(self.declared, self.database, self.log, self.values)
 
 
@@ -140,10 +140,10 @@ _known: dict[str, tuple[Classes, Catalog]] = {}
 
 
 def unpack(packed: Packed) -> tuple[Classes, Catalog]:
-    """Return the classes of tasks, built once a process."""
+    """Return the classes from ``pack``, built once per process."""
     if packed.digest not in _known:
         _known.clear()
-        classes: Classes = pickle.loads(packed.content)  # noqa: S301 - of our driver, by the way that tasks go
+        classes: Classes = pickle.loads(packed.content)  # noqa: S301 - sent by our driver, as tasks are
         _known[packed.digest] = classes, classes.catalog()
     return _known[packed.digest]
 
@@ -156,10 +156,11 @@ _EVENT_TIME: Final = TIMED_FIELDS.index("event_time")
 
 
 class RowReader:
-    """A reader of the good rows of a batch. ``rows`` are the ranges of the batch.
+    """A reader of the valid rows of a batch. ``rows`` are the ranges of the batch.
 
-    ``counted`` is the number of rows read in the part of the task, including bad ones. ``origins``
-    has event_time and perpetrator of the good rows read, by record_id; None = they are not needed.
+    ``counted`` is the number of rows read in the part of the task, including invalid rows.
+    ``origins`` has event_time and perpetrator of the rows read, by record_id; None = they are not
+    needed.
     """
 
     __slots__ = (
@@ -188,7 +189,7 @@ class RowReader:
         self._user = classes.options.driver_user
 
     def __call__(self, first: int, last: int) -> Iterator[list[CheckedRow]]:
-        """Yield the good rows from one record_id to another, in pieces."""
+        """Yield the valid rows from one record_id to another, in chunks."""
         ranges = within(self.rows, first, last)
         if not ranges:
             return
@@ -211,8 +212,8 @@ _IDLE_SECONDS: Final = 2.0
 """The seconds after which an unused connection is tested before its next use."""
 
 
-class _Kept:
-    """The connection that this process keeps. ``file`` is its configuration file."""
+class _Cached:
+    """The connection that this process keeps open. ``file`` is its configuration file."""
 
     def __init__(self, file: str | None) -> None:
         self.file, self.pid, self.used = file, os.getpid(), monotonic()
@@ -224,9 +225,9 @@ class _Kept:
             self.db.begin_publishing()
             self.connection.commit()
 
-    def serves(self, file: str | None) -> bool:
-        """Return True for a connection of this process, with the same configuration, that is still
-        open on the server.
+    def is_usable(self, file: str | None) -> bool:
+        """Return True if the connection was opened by this process with the same configuration, and
+        is still open on the server.
         """
         if self.file != file or self.pid != os.getpid():
             return False
@@ -246,33 +247,33 @@ class _Kept:
                 self.connection.close()
 
 
-_kept: list[_Kept] = []
+_cache: list[_Cached] = []
 
 
 @contextmanager
-def kept_connection(file: str | None) -> Iterator[OpenDatabase]:
-    """Give the connection that this process keeps. It is closed if the block fails.
+def cached_connection(file: str | None) -> Iterator[OpenDatabase]:
+    """Give the connection that this process keeps open. It is closed if the block fails.
 
     Raises DatabaseError, also for errors of the block.
     """
-    if not (_kept and _kept[0].serves(file)):
-        forget_connection()
-        _kept.append(_Kept(file))
-    kept = _kept[0]
+    if not (_cache and _cache[0].is_usable(file)):
+        close_cached_connection()
+        _cache.append(_Cached(file))
+    cached = _cache[0]
     try:
-        with as_database_errors(kept.connection):
-            yield kept.db
-            kept.connection.rollback()
+        with as_database_errors(cached.connection):
+            yield cached.db
+            cached.connection.rollback()
     except BaseException:
-        forget_connection()
+        close_cached_connection()
         raise
-    kept.used = monotonic()
+    cached.used = monotonic()
 
 
-def forget_connection() -> None:
-    """Close the connection that this process keeps, if it keeps one."""
-    while _kept:
-        _kept.pop().close()
+def close_cached_connection() -> None:
+    """Close the connection that this process keeps open, if there is one."""
+    while _cache:
+        _cache.pop().close()
 
 
 # --- the driver -----------------------------------------------------------------------------------
@@ -280,24 +281,24 @@ def forget_connection() -> None:
 
 @dataclass(slots=True)
 class ChangeLog:
-    """A log as the driver of a stream sees it, by one connection."""
+    """A log as the driver of a stream sees it, on one connection."""
 
     file: str | None
     consumer: str | None = None
     starting: str = EARLIEST
     with_document: bool = False
     looks: Looks = field(default_factory=Looks)
-    """The looks that tell up to which record_id no row can appear any more. They are dropped with
-    the connection.
+    """The checks for open transactions, which show up to which record_id no further row can appear.
+    They are discarded with the connection.
     """
     unused: RecordSet = field(default_factory=RecordSet)
-    """The numbers, below such a record_id of ``looks``, that no row has, nor had."""
+    """The numbers, up to the record_id that ``looks`` show, that no row has, nor had."""
     line: RecordSet | None = None
-    """The rows that the consumer's line records as done, None without a consumer."""
+    """The rows that the log records as done by the consumer, None without a consumer."""
     begun: str = ""
-    """The time when the consumer's line was written, empty without a consumer."""
+    """The time when the consumer was registered, empty without a consumer."""
     lines: tuple[int, ...] = ()
-    """The numbers of the lines that the consumer's set stands in."""
+    """The numbers of the entries in which the consumer's rows are recorded."""
     epoch: str = ""
     _open: tuple[Engine, OpenLog] | None = None
     _config: Config | None = None
@@ -308,9 +309,8 @@ class ChangeLog:
 
     @contextmanager
     def _session(self) -> Iterator[OpenLog]:
-        """Give the log, opened again if it is closed; a block that fails closes it.
-
-        Ends the transaction.
+        """Give the open log, and commit at the end of the block. It is opened if it is closed, and
+        closed if the block fails.
         """
         if self._open is None:
             self._connect()
@@ -328,8 +328,8 @@ class ChangeLog:
         config = self._config = read_config(self.file)
         if config.publisher.handle_future_events:
             raise ConfigError(
-                "publisher.handle_future_events does not go with format eventlog-changes, which "
-                "reads rows by number"
+                "publisher.handle_future_events cannot be used with format eventlog-changes, which "
+                "reads rows in the order of record_id. Give it a configuration without that option"
             )
         url = connection_url(config.database)
         dialect, engine = dialect_of(url), connect(url)
@@ -342,7 +342,7 @@ class ChangeLog:
                 self._enter_unnamed(log)
             else:
                 self._enter_as_consumer(log, config, self.consumer)
-            # The lock, the snapshots and the durability of a stream are of its session.
+            # The lock, the snapshots and the durability of a stream belong to its session.
             refuse_pooling(conn, dialect, describe(url))
             conn.commit()
             stack.pop_all()
@@ -352,16 +352,17 @@ class ChangeLog:
         consumers.check_possible(log)
         if log.open_writers() is None:
             raise LogTableError(
-                f"the changes of the log {log} cannot be read here, where nobody tells who is "
-                "writing it: the server is a standby; read from its primary"
+                f"the changes of the log {log} cannot be read from a standby server, which does "
+                "not show the open transactions. Read from its primary"
             )
         log.db.begin_publishing()
         log.check_rights(Purpose.STREAM)
         line = read_epoch(log)
         if reasons := differing(line.server, log.server_parts()):
             raise OtherEpoch(
-                f"the log {log} may have been put back to an earlier state: {'; '.join(reasons)}; "
-                "its publisher, or a consumer of it, has to note that first"
+                f"the database of the log {log} may have lost recent transactions (failover or "
+                f"restore): {'; '.join(reasons)}. Start the log's publisher or a consumer of it "
+                "first: it begins the new epoch"
             )
         self.epoch = line.epoch
 
@@ -389,8 +390,8 @@ class ChangeLog:
     # the classes
 
     def classes(self) -> tuple[Classes, Catalog, Packed]:
-        """Return the information to read rows by, from the tables as they are now: rows in the log
-        then have no unknown column.
+        """Return the information needed to read rows, from the tables as they are now, so that the
+        rows already in the log have no unknown column.
         """
         with self._session() as log:
             self._read_classes(log)
@@ -398,7 +399,7 @@ class ChangeLog:
         return self._classes
 
     def _read_classes(self, log: OpenLog) -> None:
-        # Before the classes are read, so that a change in between is seen the next time.
+        # Taken before the classes are read, so that a change in between is noticed the next time.
         known = None if self._classes is None else log.db.fingerprint(self._classes[1])
         if known is not None and known == self._fingerprint:
             return
@@ -434,8 +435,8 @@ class ChangeLog:
         with self._session() as log:
             done = self._first_set(log)
             removed = read_removed(log)
-            # Who is still open may have drawn such a number: its row is read when it commits. But
-            # nobody can say of these numbers whether a row was removed.
+            # A transaction that is still open may have drawn such a number: its row is read when it
+            # commits. But whether a number belonged to a removed row cannot be determined.
             absent = RecordSet(removed)
             absent.discard(done.spans)
             if removed:
@@ -452,8 +453,8 @@ class ChangeLog:
         first = int(self.starting)
         if (removed := read_removed(log)) >= first:
             raise ConfigError(
-                f"starting = {first}: rows up to record_id {removed} were removed from the "
-                f'log {log}; start behind it, or with "earliest" (what the log still holds)'
+                f"starting = {first}: rows up to record_id {removed} have been purged from the log "
+                f'{log}. Start after {removed}, or use "earliest" (what the log still has)'
             )
         return RecordSet(first - 1)
 
@@ -465,12 +466,12 @@ class ChangeLog:
         """Return the end of the next batch; ``start`` itself if there is nothing to read.
 
         ``most_rows`` limits the rows of the batch; groups still open at its end are held back then.
-        The stream goes no further than ``target``. Raises RowsRemoved, OtherEpoch.
+        The stream ends at ``target``. Raises RowsRemoved, OtherEpoch.
         """
         try:
             return self._latest(start, most_rows, target)
         except DatabaseAway:
-            return self._latest(start, most_rows, target)  # by another connection
+            return self._latest(start, most_rows, target)  # on another connection
 
     def _latest(self, start: Offset, most_rows: int | None, target: Offset | None) -> Offset:
         with self._session() as log:
@@ -483,14 +484,14 @@ class ChangeLog:
             while True:
                 end = decided
                 if target is None:
-                    # What others have not ended yet is taken row by row, as one statement sees it.
+                    # Where transactions are open, only the rows that one statement sees are read.
                     end = decided.copy()
                     end.add(shown_ranges(log, decided.gaps(log.dialect.last_record_id), limit))
                 rows = between(start.done, end)
                 number, last = count_rows(log, rows, limit)
                 if not number:
                     if target is None:
-                        self._note_unused(log, between(start.done, decided))
+                        self._record_unused(log, between(start.done, decided))
                     return start
                 if most_rows is not None and limit is not None and number == limit:
                     rows = self._without_open(log, rows, last)
@@ -498,19 +499,19 @@ class ChangeLog:
                     if not number:  # the first group is open: the batch reads on
                         limit += most_rows
                         continue
-                # Rows that were removed since the first look are not counted.
+                # Rows that were removed since the first check are not counted.
                 self._check_removed(log, start)
                 done = start.done.copy()
                 done.add(rows)
-                # A crash of the server takes back nothing that a batch has.
+                # Then a crash of the server cannot undo a row of the batch.
                 log.db.make_durable()
                 absent = start.absent.copy()
                 absent.discard(done.spans)
                 return Offset(self.epoch, done, number, absent, self.begun)
 
     def _decided(self, log: OpenLog, done: RecordSet) -> RecordSet | None:
-        """Return ``done`` with all record_ids up to where no row can appear any more; None if no
-        row may lie outside ``done``.
+        """Return ``done`` with all record_ids up to which no further row can appear; None if all
+        rows are in ``done``.
         """
         top = consumers.highest_row(log) or 0
         if not done.ranges and top <= done.floor:
@@ -523,20 +524,20 @@ class ChangeLog:
             decided.add([(1, ended)])
         return decided
 
-    def _note_unused(self, log: OpenLog, gaps: Sequence[Range]) -> None:
-        """Note decided numbers that a statement has shown no row of: they were rolled back, unless
-        a row was removed.
+    def _record_unused(self, log: OpenLog, gaps: Sequence[Range]) -> None:
+        """Record the decided numbers for which a statement has found no row: they were rolled back,
+        unless a row was removed.
 
-        The offset stays as it is while there is no new row; without this note a later purge would
-        make them removed rows that the stream has not read.
+        The offset does not change while there is no new row. Without this record, a later purge
+        would make these numbers look like removed rows that the stream has not read.
         """
         new = minus(gaps, self.unused)
         if new:
             self.unused.add(within(new, read_removed(log) + 1, new[-1][1]))
 
     def _without_open(self, log: OpenLog, rows: Sequence[Range], last: int) -> list[Range]:
-        """Return the rows of a full window that ends at ``last``, without the groups open there and
-        all groups behind the first of them.
+        """Return the rows of a full window that ends at ``last``, without the groups that are open
+        there and the groups that begin after the first open one.
         """
         if self._classes is None:
             self._read_classes(log)
@@ -555,21 +556,24 @@ class ChangeLog:
     def _check_epoch(self, offset: Offset) -> None:
         if offset.epoch != self.epoch:
             raise OtherEpoch(
-                f"the checkpoint is of epoch {offset.epoch or 'none'} of the log, which is at "
-                f"epoch {self.epoch or 'none'} now: record_ids may mean other rows"
+                f"the checkpoint is from epoch {offset.epoch or 'none'} of the log, which is in "
+                f"epoch {self.epoch or 'none'} now, so its record_ids may belong to other rows. "
+                "Give the query a new checkpoint"
             )
 
     def _check_removed(self, log: OpenLog, start: Offset) -> None:
-        """Raise RowsRemoved if unread rows that no line protected were removed."""
+        """Raise RowsRemoved if unread rows were removed that no consumer protected."""
         removed = read_removed(log)
         bare = minus(minus(start.done.gaps(removed), start.absent), self.unused)
-        # A line that was written since has not protected what the checkpoint still has to read.
+        # A consumer registered after the checkpoint does not protect the rows the checkpoint still
+        # needs.
         if self.line is not None and start.line == self.begun:
             bare = common(bare, self.line.spans)
         if bare and count_rows(log, bare)[0] < length(bare):
             raise RowsRemoved(
-                f"rows of the log {log} up to record_id {removed} were removed, and the stream "
-                f"has read to {bare[0][0] - 1}: what lies between may be lost to it"
+                f"rows of the log {log} up to record_id {removed} have been purged, and the stream "
+                f"had read only up to {bare[0][0] - 1}: it may have missed the rows in between. "
+                "Give the query a new checkpoint"
             )
 
     # a batch
@@ -595,14 +599,13 @@ class ChangeLog:
             if number != end.rows:
                 raise RowsRemoved(
                     f"{number_of(end.rows - number, 'row')} of {end.rows:,} between record_id "
-                    f"{first} and {last} of the log {log} were removed before the "
-                    "stream has read them"
+                    f"{first} and {last} of the log {log} were removed before the stream read them"
                 )
             return [(cut, count) for cut, count in parts if count]
 
     def move(self, end: Offset) -> None:
-        """Record in the consumer's line the rows done up to an offset; the line never goes back
-        (spec/spark-changes.md 4).
+        """Record the rows up to an offset as done by the consumer; no row that is done becomes
+        undone (spec/spark-changes.md 4).
         """
         if self.consumer is None:
             return
@@ -611,7 +614,7 @@ class ChangeLog:
             assert self.line is not None
             done = self.line.copy()
             done.add(end.done.spans)
-            # Rows put back by hand are not read again: a checkpoint only grows.
+            # Rows that were requeued are not read again: a checkpoint only grows.
             consumers.pop_requeued(log, self.consumer)
             if done.encode() != self.line.encode():
                 written = consumers.LinesOfSet(self.consumer, self.lines)
@@ -623,6 +626,6 @@ def check_counted(counted: int, expected: int, part: Range) -> None:
     """Raise RowsRemoved if a part has other rows than when the batch was planned."""
     if counted != expected:
         raise RowsRemoved(
-            f"record_ids {part[0]} to {part[1]} have {number_of(counted, 'row')}, and had "
-            f"{expected:,} when the batch was made: rows were removed while the stream read them"
+            f"record_ids {part[0]} to {part[1]} have {number_of(counted, 'row')} but had "
+            f"{expected:,} when the batch was planned: rows were removed while the stream read them"
         )

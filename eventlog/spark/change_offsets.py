@@ -17,16 +17,17 @@ class Offset(NamedTuple):
     done: RecordSet
     """The rows read."""
     rows: int | None
-    """The number of rows in the batch that ends here, None = none ends here: the query begins."""
+    """The number of rows in the batch that ends here, None = no batch ends here: the query begins.
+    """
     absent: RecordSet
-    """The record_ids below the highest removed one that the log lacked when the query began."""
+    """The record_ids, up to the highest removed one, that the log lacked when the query began."""
     line: str
-    """The time when the consumer's line was written that protects the unread rows, empty without a
-    consumer.
+    """The time when the consumer was registered that protects the unread rows from a purge; empty
+    without a consumer.
     """
 
     def as_json(self) -> dict[str, Any]:
-        """Return the offset as Spark keeps it."""
+        """Return the offset as Spark stores it."""
         return {
             "epoch": self.epoch,
             "line": self.line,
@@ -37,7 +38,7 @@ class Offset(NamedTuple):
 
 
 def offset_of(value: Mapping[str, Any]) -> Offset:
-    """Return the offset of its JSON form. Raises ConfigError for a value that is not an offset."""
+    """Return the offset from its JSON form. Raises ConfigError for anything else."""
     try:
         return Offset(
             str(value["epoch"]),
@@ -48,6 +49,6 @@ def offset_of(value: Mapping[str, Any]) -> Offset:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(
-            f"the checkpoint holds no offset of format eventlog-changes ({error!r}): give the "
-            "query another one"
+            f"the checkpoint has no valid offset of format eventlog-changes ({error!r}). Give the "
+            "query another checkpoint"
         ) from None

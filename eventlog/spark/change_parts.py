@@ -2,9 +2,9 @@
 
 A batch is folded as a window is (spec/event-log.md 6, 8.2). A part of it is a range of record_ids,
 and has the groups whose first row is in the range. To find them it reads rows beyond its ends:
-before its first row, back to the beginning of the runs of its objects, and after its last one until
-none of its groups is open. Usually these are few rows, since a run ends at a delete, where adds and
-modifies meet, and where rows of its object are too far apart to fold.
+before its first row, back to the beginning of the runs of its objects, and after its last row,
+until none of its groups is open. Usually these are few rows, since a run ends at a delete, between
+adds and modifies, and where rows of its object are too far apart to fold.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from eventlog.core.fold import (
 from eventlog.core.ranges import Range
 
 Read = Callable[[int, int], Iterable[Sequence[CheckedRow]]]
-"""A function that yields the good rows of a batch from one record_id to another, in queue order, in
-pieces.
+"""A function that yields the valid rows of a batch from one record_id to another, in queue order,
+in chunks.
 """
 
 
@@ -44,7 +44,7 @@ class Folding(NamedTuple):
 
     @property
     def reach(self) -> int:
-        """The largest distance of two rows, one behind the other, that may fold."""
+        """The largest distance between two successive rows that may fold."""
         return reach(self.fold_distance)
 
 

@@ -2,8 +2,8 @@
 (spec/spark-changes.md 1).
 
 Columns are built as flat lists with offsets, not as a list or a map for each row: Arrow takes a
-flat list of texts five times as fast as lists of pairs. In return the loops below fill several
-lists at once.
+flat list of texts five times as fast as lists of pairs. In return each loop below fills several
+lists.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from eventlog.spark.change_log import Classes
 _TEXTS: Final = t.MapType(t.StringType(), t.StringType())
 _XDS: Final = "xds"
 AT_ONCE: Final = 5_000
-"""The number of events in an Arrow batch."""
+"""The most events in an Arrow batch."""
 
 
 def schema_of(columns: t.StructType | None, *, with_document: bool) -> t.StructType:
     """Return the columns of the rows.
 
-    ``columns`` are the columns of the one class asked for, in place of maps of texts.
+    ``columns`` are the columns of the one requested class; without them, images are maps of texts.
     """
     image = _TEXTS if columns is None else columns
     fields = [
@@ -60,7 +60,7 @@ def schema_of(columns: t.StructType | None, *, with_document: bool) -> t.StructT
 
 
 def columns_of(object_class: ObjectClass) -> t.StructType:
-    """Return the columns of a class, with the catalogue's types as types of Spark."""
+    """Return the columns of a class, with the catalogue's types as Spark types."""
     columns = row_of(object_class).columns
     found = [t.StructField(one.name, spark_type(one.type)) for one in columns]
     many = [one for one in object_class.attributes if one.multi_valued]
@@ -69,7 +69,7 @@ def columns_of(object_class: ObjectClass) -> t.StructType:
 
 
 def spark_type(kind: ColumnType) -> t.DataType:
-    """Return the type of Spark that holds the values of a column; text if there is none."""
+    """Return the Spark type that holds the values of a column; text if there is none."""
     match kind.kind:
         case Kind.INTEGER:
             return t.LongType() if kind.bits else t.DecimalType(38, 0)
@@ -96,7 +96,7 @@ def spark_type(kind: ColumnType) -> t.DataType:
 class Rows:
     """A builder of rows from events.
 
-    ``columns`` are the columns of the one class asked for, None = maps of texts.
+    ``columns`` are the columns of the one requested class, None = images are maps of texts.
     """
 
     __slots__ = ("_catalog", "_columns", "_document", "_read", "_schema", "_time_of")
@@ -155,14 +155,16 @@ class Rows:
         if self._document is not None:
             columns[_XDS] = self._documents(events)
         arrays = arrays_of(columns, self._schema)
-        # Arrow names the members of maps and lists otherwise than Spark does.
+        # Arrow and Spark give the members of maps and lists different names.
         cast = [array.cast(one.type) for array, one in zip(arrays, self._schema, strict=True)]
         return pa.RecordBatch.from_arrays(cast, schema=self._schema)
 
     def _moments(
         self, record_ids: Sequence[int], origins: Mapping[int, tuple[str | None, str | None]]
     ) -> pa.Array:
-        """Return the moments of rows, of which those of a transaction often have the same one."""
+        """Return the times of rows. Rows of a transaction often have the same time, so each text is
+        read once.
+        """
         times: dict[str | None, datetime | None] = {}
         moments = []
         for record_id in record_ids:
@@ -191,7 +193,7 @@ def _changed(event: Outgoing, change: Change) -> Sequence[str] | None:
     add that has the whole row (spec/spark-changes.md 1).
     """
     if event.operation == Operation.ADD:
-        # An INSERT without values is one row that says so (spec/triggers.md 2).
+        # An INSERT without values is one row without a value (spec/triggers.md 2).
         if not event.steps:
             return None
         _, event_type, _, _, _, _ = event.steps[0]
@@ -223,7 +225,7 @@ def _maps(images: Sequence[Mapping[str, Value] | None]) -> pa.Array:
 
 
 def _flat(lists: Iterable[Iterable[Any] | None]) -> tuple[list[Any], pa.Array, pa.Array | None]:
-    """Return the members of all lists in one, where each list begins, and which ones are None."""
+    """Return the members of all lists in one list, where each begins, and which lists are None."""
     flat: list[Any] = []
     offsets: list[int] = []
     missing: list[bool] = []

@@ -50,21 +50,23 @@ from eventlog.spark.session import READS_TIMES, new_session
 from eventlog.spark.tasks import tune_collector
 
 _TOGETHER: Final = 10_000
-"""The number of rows of whole objects that are brought up to date together."""
+"""The number of rows from which on the objects read so far are brought up to date."""
 
 _CSV: Final = {
     "header": True, "multiLine": True, "quote": '"', "escape": '"', "emptyValue": "",
     "nullValue": "\0null\0", "enforceSchema": False,
 }  # fmt: skip
 """The CSV options. A quoted empty text is an empty text; NULL is an empty field without quotes, so
-no text is taken for NULL. A file with other columns than the first one is refused, since Spark goes
-by position.
+no text is taken for NULL. A file whose columns differ from the first file's is refused, since Spark
+matches columns by position.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class FoundTable:
-    """A change table of a directory: the names in its changes, its own schema, its place."""
+    """A change table of a directory: the names that its changes have, the schema name in the
+    directory, and its path.
+    """
 
     schema: str | None
     table: str
@@ -83,7 +85,8 @@ def _reading(options: Mapping[str, Any] | None) -> Reading:
     chosen = parse_options(ReadOptions, options or {}, "the reader of change tables")
     if not chosen.input_complete:
         raise ConfigError(
-            "input_complete = false is for readers that go row by row: Spark reads what is there"
+            "input_complete = false works only when tables are read row by row. Spark reads the "
+            "files that exist: remove the option"
         )
     return reading(chosen, (), Report(strict=True))
 
@@ -107,8 +110,8 @@ def _found(source: str, context: Reading) -> list[FoundTable]:
 def read_rows(
     spark: SparkSession, table: FoundTable, options: Mapping[str, Any] | None = None
 ) -> DataFrame:
-    """Return the rows of a change table as they are stored, headers and data columns under their
-    own names.
+    """Return the rows of a change table as they are stored; headers and data columns keep their
+    names.
 
     With the option ``partitioned`` only the partitions that attrep_cdc_partitions lists are read.
     Raises FormatError.
@@ -124,7 +127,7 @@ def _rows(spark: SparkSession, table: FoundTable, context: Reading) -> DataFrame
     for part in files.parts:
         if part.path.suffix == ".zst":
             raise FormatError(
-                f"{part.path}: Spark does not read .zst; decompress it, or convert row by row"
+                f"{part.path}: Spark cannot read .zst. Decompress the file, or convert row by row"
             )
         by_format.setdefault(str(format_of(part.path)), part.path)
     frames = [
@@ -153,8 +156,8 @@ def _rows(spark: SparkSession, table: FoundTable, context: Reading) -> DataFrame
         if stored_in is None:
             name = full_name(table.schema, table.table)
             raise FormatError(
-                f"the change table of {name} has no {partition}; "
-                "read it without the option partitioned"
+                f"the change table of {name} has no {partition}. "
+                "Read it without the option partitioned"
             )
         rows = rows.where(_named(rows, stored_in).isin(sorted(listed)))
     return rows
@@ -169,13 +172,13 @@ _NAMES: Final = {
     "csv": "*.[cC][sS][vV]{,.gz}",
     "json": "*.{[jJ][sS][oO][nN],[jJ][sS][oO][nN][lL],[nN][dD][jJ][sS][oO][nN]}{,.gz}",
 }
-"""The patterns of the names that ``format_of`` knows, in any letter case, for Hadoop."""
+"""Hadoop's patterns of the names that ``format_of`` accepts, in any letter case."""
 
 
 def _with_time(spark: SparkSession) -> SparkSession:
     """Return a session that reads columns of type TIME, which Spark refuses by default.
 
-    The settings of the given session stay as they are, and apply here, too.
+    The settings of the given session do not change; the returned session has them, too.
     """
     if spark.conf.get("spark.sql.timeType.enabled", "false") == "true":
         return spark
@@ -206,14 +209,14 @@ def _of_format(
 
 
 def _refuse_times(file: Path) -> None:
-    """Raise FormatError for a column type that this version of Spark does not know."""
+    """Raise FormatError for a column type that this version of Spark does not support."""
     if READS_TIMES:
         return
     times = [field.name for field in pq.read_schema(file) if pa.types.is_time(field.type)]
     if times:
         raise FormatError(
-            f"{file}: column {times[0]!r} is a time of day, which Spark reads from 4.1 on; "
-            "convert the table row by row"
+            f"{file}: column {times[0]!r} is a time of day, which Spark reads from 4.1 on. "
+            "Convert the table row by row"
         )
 
 
@@ -221,8 +224,8 @@ _FILE: Final = "_file"
 
 
 def _of_json(lines: DataFrame, first: Path, options: ReadOptions) -> DataFrame:
-    """Return the members of objects, one object on each line, as text: columns in the order of the
-    first object, further ones after them.
+    """Return the members of objects, one object per line, as text: columns in the order of the
+    first object, then further columns.
 
     Spark's own reader turns every value into text, so that a number would pass for a mask in hex.
     """
@@ -256,7 +259,7 @@ def _of_json(lines: DataFrame, first: Path, options: ReadOptions) -> DataFrame:
 
 
 def _member_names(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the names of the members of all objects, one object on each line."""
+    """Yield the names of the members of all objects, one object per line."""
     seen: dict[str, None] = {}
     for batch in batches:
         for line in batch.column(0).to_pylist():
@@ -310,14 +313,14 @@ def _changes(spark: SparkSession, table: FoundTable, context: Reading) -> DataFr
         tune_collector()
         stored_rows = (row for batch in batches for row in batch_rows(batch, f"a batch of {what}"))
         table_rows = stored_row_reader(stored, table.schema, table.table, context)(stored_rows)
-        # The input is complete, so no row waits for another.
+        # The input is complete, so no row waits for a later one.
         changes = changes_of_rows(table_rows, source, input_complete=True)
         yield from batches_of(cast("Iterator[Change]", changes))
 
     # A before image and its update come to the same task, one after the other.
     sequence, letter = _sequence(rows, layout), _letter(rows, layout)
     together = rows.repartition(sequence).sortWithinPartitions(sequence, letter != "B")
-    # mapInArrow cannot name columns with a point; the functions here use their positions.
+    # mapInArrow cannot handle names with a dot, so the columns are named by their positions.
     return together.toDF(*(f"c{place}" for place in range(len(stored)))).mapInArrow(read, SCHEMA)
 
 
@@ -345,13 +348,15 @@ def _deletes(rows: DataFrame, layout: TableLayout, options: ReadOptions) -> Iter
     )
     deletes = rows.where(_letter(rows, layout) == "D").orderBy(_sequence(rows, layout))
     for row in deletes.toLocalIterator():
-        # Spark gives its driver moments in the local zone without saying so.
-        # A key needs none of them.
+        # Spark gives its driver timestamps in the local zone, but without a zone.
+        # They are not needed to find a key.
         yield read([None if isinstance(value, datetime) else value for value in row])
 
 
 def _counted(changes: DataFrame) -> DataFrame:
-    """Add event numbers: changes in a row with one id are a transaction (spec/qlik.md 7)."""
+    """Add event numbers: consecutive changes with one transaction id are a transaction
+    (spec/qlik.md 7).
+    """
     counted = (f.col("op") != "TRUNCATE") & f.col("transaction_id").isNotNull()
     if changes.where(f.col("transaction_id").isNotNull()).isEmpty():
         return changes
@@ -385,7 +390,7 @@ def live_view(
     options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
     """Return the state of a table after the rows of its change table up to and including ``as_of``
-    (in UTC if naive; None = all), applied to ``base``. The result is the same as of
+    (in UTC if naive; None = all), applied to ``base``. The result is the same as from
     ``eventlog.qlik.change_tables``; columns that a row does not have are NULL.
 
     ``changes`` are rows from ``read_rows``. ``base`` is the table, whose columns have the names of
@@ -393,9 +398,9 @@ def live_view(
     columns in the mask of the first DELETE. ``options`` are ``header_prefix``, ``mask_offset`` and
     ``byteorder`` of the reader.
 
-    Objects are brought up to date in parallel, except that objects whose keys have met stay
-    together. The driver keeps two hashes in memory for each update that moved a key. Raises
-    FormatError if no key is known.
+    Objects are brought up to date in parallel; objects that an update of a key connects are brought
+    up to date in one task. The driver keeps two hashes in memory for each such update. Raises
+    FormatError if the key cannot be determined.
     """
     chosen = parse_options(ReadOptions, options or {}, "the reader of change tables")
     layout = layout_of(changes.columns, chosen, "the live view")
@@ -405,13 +410,11 @@ def live_view(
     names = tuple(key) if key is not None else key_from_deletes(_deletes(rows, layout, chosen))
     if not names:
         raise FormatError(
-            "the key of the change table is not known and no DELETE tells it; name the key columns"
+            "cannot determine the key: the change table has no DELETE. Pass the key columns in key"
         )
     for name in names:
         if name not in layout.names or name not in base.columns:
-            raise FormatError(
-                f"key column {name!r} is not both in the base and in the change table"
-            )
+            raise FormatError(f"key column {name!r} must be in the base and in the change table")
     rows = _typed_as(rows, layout, base)
     truncated = rows.where(_letter(rows, layout) == "T").agg(f.max(_sequence(rows, layout))).head()
     if truncated is not None and truncated[0] is not None:
@@ -457,7 +460,7 @@ def _together(
     base: DataFrame, rows: DataFrame, layout: TableLayout, key: Sequence[str]
 ) -> DataFrame:
     """Return rows of base and change table as columns ``base`` and ``row`` of one frame. Objects
-    whose keys have met are in one partition, one after the other.
+    that an update of a key connects are in one partition, next to each other.
     """
     spark = rows.sparkSession
     sequence, letter = _sequence(rows, layout), _letter(rows, layout)
@@ -490,7 +493,7 @@ def _together(
 
 
 def _groups(moved: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """Return the keys that have met, by hash, with the key of their group: path halving."""
+    """Return the group of each key that moved, both as hashes: union-find with path halving."""
     parent: dict[int, int] = {}
 
     def root(one: int) -> int:
@@ -510,7 +513,9 @@ def _bring_up_to_date(
     key: Sequence[str],
     schema: t.StructType,
 ) -> Any:
-    """Return the function of a task: it brings groups of objects up to date as row by row."""
+    """Return the function of a task: it brings groups of objects up to date with the row-by-row
+    reader.
+    """
     names = schema.names
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,7 +1,7 @@
-"""``format("eventlog-changes")``: the events of a log as a DataFrame or a stream, each event a row
-(spec/spark-changes.md).
+"""``format("eventlog-changes")``: the events of a log as a DataFrame or a stream with one row per
+event (spec/spark-changes.md).
 
-The publisher's functions fold the events. The driver plans by ranges of record_ids, and tasks read
+The publisher's functions fold the events. The driver plans ranges of record_ids, and tasks read
 them.
 """
 
@@ -47,8 +47,8 @@ from eventlog.spark.change_log import (
     ColumnsChanged,
     Packed,
     RowReader,
+    cached_connection,
     check_counted,
-    kept_connection,
     unpack,
 )
 from eventlog.spark.change_offsets import Offset, offset_of
@@ -99,22 +99,22 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "config": Option(
         None,
         STRING,
-        "the configuration file, on every node, or none where the environment says all",
+        "the configuration file, on every node; optional if the environment has all settings",
     ),
-    "class": Option(None, STRING, "one class, whose before and after are structs"),
+    "class": Option(None, STRING, "the one class to read; its before and after are structs"),
     "xds": Option(False, _FLAG, "a column with the XDS document of the event"),
     "starting": Option(
         EARLIEST,
         OptionKind(_parse_starting, "earliest | latest | a record_id"),
         "where a new query begins",
     ),
-    "maxRowsPerBatch": Option(None, _ROWS, "rows of the log that a batch of a stream has at most"),
-    "partitionRows": Option(PARTITION_ROWS, _ROWS, "rows of the log that a task reads at most"),
-    "consumer": Option(None, CONSUMER, "the consumer of the log that a stream is"),
+    "maxRowsPerBatch": Option(None, _ROWS, "the most rows of the log in a batch of a stream"),
+    "partitionRows": Option(PARTITION_ROWS, _ROWS, "the most rows of the log that a task reads"),
+    "consumer": Option(None, CONSUMER, "the consumer of the log as which a stream reads"),
     "fold": Option(
         BATCH,
         choice(BATCH, STATEMENT),
-        "an event says what a batch, or what one statement, did to an object",
+        "an event has an object's changes by a whole batch, or by one statement",
     ),
 }
 """The options by name."""
@@ -184,7 +184,8 @@ def _partitions(
     parts = log.parts(start, end, options.partition_rows)
     if not parts:
         return []
-    # After the end of the batch was found: a row logged under a later type is in no such batch.
+    # The classes are read after the end of the batch is known, so that the batch has no row that
+    # was logged under a later type.
     _, catalog, packed = log.classes()
     _check_columns(schema, options, catalog)
     rows = between(start.done, end.done)
@@ -192,7 +193,7 @@ def _partitions(
 
 
 def _struct_of(schema: t.StructType, options: ChangeOptions) -> t.StructType | None:
-    """Return the columns of the one class asked for; None if images are maps."""
+    """Return the columns of the one requested class; None if images are maps."""
     if options.class_name is None:
         return None
     columns = schema["after"].dataType
@@ -201,9 +202,9 @@ def _struct_of(schema: t.StructType, options: ChangeOptions) -> t.StructType | N
 
 
 def _check_columns(schema: t.StructType, options: ChangeOptions, catalog: Catalog) -> None:
-    """Raise ColumnsChanged if a column of the class asked for has another type than in its struct.
+    """Raise ColumnsChanged if a column of the requested class has another type than in the struct.
 
-    A new column is not in the struct, and one that was dropped is NULL there.
+    A new column is not in the struct, and a dropped column is NULL there.
     """
     struct = _struct_of(schema, options)
     now = next((one for one in catalog.classes if one.name == options.class_name), None)
@@ -217,8 +218,8 @@ def _check_columns(schema: t.StructType, options: ChangeOptions, catalog: Catalo
         if types.get(field.name, field.dataType) != field.dataType
     ]:
         raise ColumnsChanged(
-            f"{'; '.join(changed)}. Nothing of the batch was read. Start the query again with the "
-            "same checkpoint, or make the DataFrame again: it then has the new type"
+            f"{'; '.join(changed)}. The batch was not read. Start the query again with the same "
+            "checkpoint, or create the DataFrame again: it then has the new type"
         )
 
 
@@ -233,7 +234,7 @@ def _read(
     rows = Rows(classes, catalog, columns, with_document=options.with_document)
     settings = classes.options
     how = Folding(settings.fold_distance, settings.fold_span, task.rows[0][0], task.rows[-1][1])
-    with kept_connection(options.config) as db:
+    with cached_connection(options.config) as db:
         log = db.log(classes.log)
         reader = RowReader(log, classes, catalog, task.rows, task.part, with_origins=True)
 
@@ -264,7 +265,7 @@ def _read(
             if events:
                 yield from rows.batches(events, reader.origins or {})
         check_counted(reader.counted, task.count, task.part)
-        if has_read_back:  # values that nobody has waited for yet, unlike the rows of the batch
+        if has_read_back:  # the rows of the batch are durable, values read back perhaps not yet
             log.db.make_durable()
             log.commit()
 
@@ -274,7 +275,7 @@ def by_statement(
 ) -> list[Group]:
     """Return the groups of single statements, in the order of their first rows.
 
-    The rows that a statement logs of an object have one event_time.
+    All rows that one statement logs for an object have the same event_time.
     """
     return sorted(
         (
@@ -316,8 +317,8 @@ class ChangesDataSource(DataSource):
         found = {one.name: one for one in catalog.classes}
         if checked.class_name not in found:
             raise ConfigError(
-                f"options of format {FORMAT}: class = {checked.class_name!r} is not a class that "
-                f"the configuration names: there are {', '.join(sorted(found))}"
+                f"options of format {FORMAT}: class = {checked.class_name!r} is not in the "
+                f"configuration, which has {', '.join(sorted(found))}"
             )
         return schema_of(columns_of(found[checked.class_name]), with_document=checked.with_document)
 
@@ -326,14 +327,16 @@ class ChangesDataSource(DataSource):
         if checked.consumer is not None or checked.most_rows is not None:
             name = "consumer" if checked.consumer is not None else "maxRowsPerBatch"
             raise ConfigError(
-                f"options of format {FORMAT}: {name} is of readStream, which keeps what it has read"
+                f"options of format {FORMAT}: {name} works only with readStream, which remembers "
+                "its position"
             )
         return ChangesReader(schema, checked)
 
     def streamReader(self, schema: t.StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         if not HAS_STREAMS:
             raise ConfigError(
-                f"a stream of format {FORMAT} needs PySpark 4.2 or later; read serves with this one"
+                f"a stream of format {FORMAT} needs PySpark 4.2 or later. Upgrade PySpark, or use "
+                "read"
             )
         return ChangesStreamReader(schema, read_options(options_for(schema, self._given)))
 
@@ -368,13 +371,13 @@ class ChangesReader(DataSourceReader):
 
 _SHORTEST_WAIT: Final = 0.01
 _LONGEST_WAIT: Final = 0.25
-"""The longest wait in seconds before a look at a log without news: Spark asks a hundred times a
-second.
+"""The longest wait in seconds before a log without new rows is polled again: without a wait, Spark
+would poll a hundred times per second.
 """
 
 
 class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The events of the log as they come. The object in the driver's process holds a connection."""
+    """The events of the log as they arrive. The object in the driver's process has a connection."""
 
     _log: ChangeLog | None = None
     _wait: float = 0.0
@@ -400,7 +403,7 @@ class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         return self._log
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as those below
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as the names below
         """Return the beginning of a new query."""
         return self.log.first().as_json()
 
@@ -420,8 +423,8 @@ class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._is_bounded and self._target is None:
             self._target = self.log.latest(begin)
         if begin.rows is None:
-            # The first batch has no rows. Spark asks a query that fails in it anew where it begins,
-            # and keeps where the batch ends.
+            # The first batch has no rows. If a query fails in it, Spark asks again for its
+            # beginning, but keeps the end of the batch.
             return begin._replace(rows=0).as_json()
         if self._wait and not self._is_bounded:
             sleep(self._wait)
@@ -441,7 +444,7 @@ class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _read(self._schema, self._options, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Move the consumer's line forward."""
+        """Record the rows up to ``end`` as done by the consumer, if there is one."""
         self.log.move(offset_of(end))
 
     def stop(self) -> None:

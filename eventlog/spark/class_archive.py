@@ -33,7 +33,7 @@ from eventlog.sql.connection import connect
 from eventlog.sql.migrations import upgrade
 
 _JAVA_SECONDS: Final = 600
-"""The seconds that Java has to write the archive; it takes some twenty."""
+"""The longest time in seconds that Java has to write the archive; it takes about twenty."""
 _ROWS: Final = (
     "INSERT INTO eventlog (event_type, event_time, table_name, table_key, column_name, new_value) "
 )
@@ -95,7 +95,7 @@ def _end(spark: SparkSession) -> None:
 
 def main() -> None:
     """Create the archive and print its path."""
-    print("a small job runs, then Java writes its classes: this takes a minute", flush=True)
+    print("Running a small job whose classes Java then writes: this takes a minute", flush=True)
     try:
         archive = make()
     except (EventlogError, OSError) as error:

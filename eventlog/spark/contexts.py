@@ -1,5 +1,5 @@
 """The context of a session, and the Python of its workers. A session of Spark Connect has neither.
-This module also works with the client of Spark Connect alone, which has no Java.
+This module also works with only the client of Spark Connect, which has no Java.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def context_of(spark: SparkSession) -> SparkContext | None:
 
 def worker_python(spark: SparkSession) -> tuple[str, str] | None:
     """Return the Python that the workers of a session run, and what Spark puts on its path; None
-    if nobody knows (Spark Connect).
+    if they are not known (Spark Connect).
     """
     context: Any = context_of(spark)
     if context is None:

@@ -3,8 +3,8 @@ converted by one task.
 
 A task reads its capture and writes its changes with the functions of the row-by-row converter. All
 numbers in a target (record_ids, change sequences, log sequences, addresses) count within the
-capture: each capture becomes a log, a stream or a queue of its own, in a directory of its own. In
-the output
+capture: each capture becomes a separate log, stream or queue, in a separate directory. In the
+output
 
 * each capture becomes a file of XDS, CloudEvents, Debezium or JSON lines at the top,
   ``<capture>.xmll``, ``<capture>.jsonl``;
@@ -42,8 +42,8 @@ from eventlog.registry import format_named
 from eventlog.spark.captures import Capture, captures
 from eventlog.spark.directory import (
     TEMPORARY,
-    Claim,
     Directory,
+    Owner,
     abandon,
     begin,
     finish,
@@ -67,13 +67,13 @@ class CaptureReport:
 
     name: str
     output: str
-    """The output's place within the target."""
+    """The path of the output within the target."""
     read: int
     written: int
     counters: Mapping[str, int]
     problems: Sequence[str]
     failed: str | None = None
-    """The reason why there is no output, None if there is one."""
+    """The reason why there is no output, None if there is output."""
     failed_by_options: bool = False
     """True if the reason is a ConfigError."""
     lost: Mapping[str, int] = field(default_factory=dict)
@@ -81,15 +81,15 @@ class CaptureReport:
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """A finished conversion, with its ``captures`` by name. ``resumed``: it had been finished
-    before, and nothing was done.
+    """A finished conversion, with its ``captures`` by name. ``resumed``: it was already finished,
+    and nothing was done.
     """
 
     captures: tuple[CaptureReport, ...]
     resumed: bool
 
     def report(self) -> Report:
-        """Return the reports of all captures in one, their problems with the captures' names."""
+        """Return one report of all captures, in which problems begin with the capture's name."""
         counters: Counter[str] = Counter()
         lost: Counter[str] = Counter()
         for one in self.captures:
@@ -139,16 +139,16 @@ def convert(
     driver and workers.
 
     ``map`` and ``strict`` are as in ``eventlog.convert``. ``spark`` is the session, by default one
-    on ``master``. A capture that cannot be converted has no output, and the others go on. A
-    finished target stays as it is, except for such captures, which are tried again; the remains of
-    an unfinished run are discarded. Raises ConfigError, SparkFailed and, with ``strict`` or if no
+    on ``master``. A capture that cannot be converted has no output; the others are converted. A
+    finished target does not change, except that such captures are tried again; the remains of an
+    unfinished run are discarded. Raises ConfigError, SparkFailed and, with ``strict`` or if no
     capture could be converted, CaptureFailed for the first by name; the target has no ``_SUCCESS``
     then.
     """
     if "://" in target:  # the message omits it, since it may contain a password
         raise ConfigError(
-            "OUT is a URL and no path: Spark converts files, "
-            "to a file system that all workers share"
+            "OUT is a URL, and Spark converts only to files. "
+            "Give a path in a file system that all workers share"
         )
     options = read_options(map or {})
     job = _Job(
@@ -163,8 +163,8 @@ def convert(
     )
     if Path(source).resolve() in Path(job.target).parents:
         raise ConfigError(
-            f"OUT {target} lies in IN {source}: what is written there would be read "
-            "by the next conversion"
+            f"OUT {target} is inside IN {source}, so the next conversion would read its files. "
+            "Give another directory"
         )
     _check_writer(job)
     waiting = captures(source_format, source, job.reader)
@@ -176,18 +176,18 @@ def convert(
         "source": str(Path(source).resolve()),
         "options": _digest({"strict": strict, **options}),
     }
-    claim = Claim("conversion", identity, _described)
+    owner = Owner("conversion", identity, _described)
     directory = Directory(job.target)
-    known = resume(directory, claim, outputs)
+    known = resume(directory, owner, outputs)
     if known is not None:
         waiting, kept = _left(waiting, [CaptureReport(**one) for one in known["captures"]])
         if not waiting:
             return Conversion(tuple(kept), resumed=True)
     session = open_session(master, "eventlog convert", running=spark)
     if known is None:
-        begin(directory, claim, outputs)
+        begin(directory, owner, outputs)
     else:
-        reopen(directory, claim, outputs)
+        reopen(directory, owner, outputs)
     try:
         done = sorted([*kept, *_run(session, job, waiting)], key=lambda report: report.name)
         _check(done, strict)
@@ -196,15 +196,15 @@ def convert(
             abandon(directory)  # so that the command with corrected options can use it
         raise
     written = {report.output: None for report in done if report.failed is None}
-    finish(directory, claim, {"captures": [asdict(report) for report in done]}, written)
+    finish(directory, owner, {"captures": [asdict(report) for report in done]}, written)
     return Conversion(tuple(done), resumed=False)
 
 
 def _left(
     found: Sequence[Capture], reports: Sequence[CaptureReport]
 ) -> tuple[list[Capture], list[CaptureReport]]:
-    """Return the captures of a finished target to try again, those that failed and still exist,
-    and the reports of the others.
+    """Return the captures of a finished target that failed and still exist, to be tried again, and
+    the reports of the others.
     """
     failed = {one.name for one in reports if one.failed is not None}
     waiting = [capture for capture in found if capture.name in failed]
@@ -212,8 +212,8 @@ def _left(
     return waiting, [one for one in reports if one.name not in again]
 
 
-def _described(said: Mapping[str, Any]) -> str:
-    return f"{said['source']} converted from {said['from']} to {said['to']} with its own options"
+def _described(found: Mapping[str, Any]) -> str:
+    return f"{found['source']} converted from {found['from']} to {found['to']} with its own options"
 
 
 def _check_writer(job: _Job) -> None:
@@ -225,7 +225,7 @@ def _check_writer(job: _Job) -> None:
 
 
 def _digest(options: Mapping[str, Any]) -> str:
-    """Return a text that differs for different options; a function counts by its name."""
+    """Return a text that differs for different options; functions differ by name."""
     text = json.dumps(
         options, sort_keys=True, default=lambda other: getattr(other, "__qualname__", repr(other))
     )
@@ -233,8 +233,8 @@ def _digest(options: Mapping[str, Any]) -> str:
 
 
 def _output_place(job: _Job, capture: Capture) -> Path:
-    """Return the place of a capture's output within the target. Raises ConfigError for an option
-    that names a single place.
+    """Return the path of a capture's output within the target. Raises ConfigError for an option
+    that names a single path.
     """
     return Path(format_named(job.target_format).output_place(capture.name, job.writer))
 
@@ -250,7 +250,7 @@ def _run(spark: SparkSession, job: _Job, waiting: Sequence[Capture]) -> list[Cap
             report = _convert(job, capture, read)
             yield pa.RecordBatch.from_pydict({"report": [json.dumps(asdict(report))]})
 
-    what_then = f"nothing in {job.target} counts; run the same command again"
+    what_then = f"{job.target} is not complete; run the same command again"
     with shown("converting", _progress_of(job, waiting), job.quiet), as_spark_failed(what_then):
         rows = frame.mapInArrow(convert_all, "report string").collect()
     return [CaptureReport(**json.loads(row.report)) for row in rows]
@@ -259,7 +259,7 @@ def _run(spark: SparkSession, job: _Job, waiting: Sequence[Capture]) -> list[Cap
 def _check(reports: Sequence[CaptureReport], strict: bool) -> None:
     """Raise the first failure, by name, if the conversion is ``strict`` or all captures failed.
 
-    A failure of options comes before others: mostly it is the same for all captures.
+    A failure caused by options comes first, since it is usually the same for all captures.
     """
     failed = [report for report in reports if report.failed is not None]
     if failed and (strict or len(failed) == len(reports)):
@@ -270,7 +270,9 @@ def _check(reports: Sequence[CaptureReport], strict: bool) -> None:
 
 
 def _convert(job: _Job, capture: Capture, read: Read) -> CaptureReport:
-    """Convert a capture in a place of its own, then move the output: whole, or not at all."""
+    """Convert a capture in a temporary directory, then move the output, so that it appears whole or
+    not at all.
+    """
     report = Report(strict=job.strict)
     place = Path(job.target, TEMPORARY, uuid.uuid4().hex)
     place.mkdir(parents=True)
@@ -284,7 +286,7 @@ def _convert(job: _Job, capture: Capture, read: Read) -> CaptureReport:
         followed = changes if job.quiet else _followed(changes, job, capture)
         write(format_named(job.target_format), followed, str(written), job.writer, report)
         _move(place / output, Path(job.target, output))
-    except EventlogError as error:  # foreseeable: another attempt would fail in the same way
+    except EventlogError as error:  # a retry would fail in the same way
         failed, by_options = str(error), isinstance(error, ConfigError)
     finally:
         shutil.rmtree(place, ignore_errors=True)
@@ -310,46 +312,46 @@ _SECONDS: Final = 0.5
 
 
 def _followed(changes: Iterable[Change], job: _Job, capture: Capture) -> Iterator[Change]:
-    """Yield the changes; now and then record their number in a file of the capture.
+    """Yield the changes; at intervals record their number in a file of the capture.
 
-    Accumulators are of no use, since Spark sends them to the driver when a task has ended.
+    Accumulators cannot be used, since Spark sends them to the driver only when a task has ended.
     """
     file = _progress_file(job, capture)
-    said = monotonic()
+    recorded = monotonic()
     number = 0
     for change in changes:
         yield change
         number += 1
-        if number % _CHANGES == 0 and monotonic() - said > _SECONDS:
-            said = monotonic()
+        if number % _CHANGES == 0 and monotonic() - recorded > _SECONDS:
+            recorded = monotonic()
             file.write_text(json.dumps((number, False)))
     file.write_text(json.dumps((number, True)))
 
 
 def _progress_of(job: _Job, waiting: Sequence[Capture]) -> Callable[[], JobProgress]:
-    """Return a function that gives the progress of the conversion of these captures.
+    """Return a function that returns the progress of the conversion of these captures.
 
     The share is the share of the captures' bytes. For a capture that is being read it is estimated
-    from its changes, as soon as another capture has shown how many bytes a change takes.
+    from its changes, as soon as a finished capture has shown how many bytes a change takes.
     """
     sizes: list[int] = []
 
     def now() -> JobProgress:
         if not sizes:
             sizes.extend(max(capture.size(), 1) for capture in waiting)
-        said = [
+        states = [
             (*_changes_so_far(job, capture), size)
             for capture, size in zip(waiting, sizes, strict=True)
         ]
-        ended = [(changes, size) for changes, has_ended, size in said if has_ended]
+        ended = [(changes, size) for changes, has_ended, size in states if has_ended]
         bytes_of_change = sum(size for _, size in ended) / max(
             sum(changes for changes, _ in ended), 1
         )
         done = sum(
             size if has_ended else min(changes * bytes_of_change, size)
-            for changes, has_ended, size in said
+            for changes, has_ended, size in states
         )
-        changes = sum(changes for changes, _, _ in said)
+        changes = sum(changes for changes, _, _ in states)
         return JobProgress(
             done / sum(sizes),
             changes,
@@ -362,7 +364,7 @@ def _progress_of(job: _Job, waiting: Sequence[Capture]) -> Callable[[], JobProgr
 
 
 def _changes_so_far(job: _Job, capture: Capture) -> tuple[int, bool]:
-    """Return the number of changes read from a capture, and True if it has no more."""
+    """Return the number of changes read from a capture, and True if all have been read."""
     try:
         changes, has_ended = json.loads(_progress_file(job, capture).read_text())
     except (OSError, ValueError):  # not begun, or just being written

@@ -1,5 +1,5 @@
-"""The history of a live copy: a table beside it to which each change appends a row. The versions of
-objects, and the table of a moment, are read from it (spec/spark-changes.md 7).
+"""The history of a live copy: a second table, to which each change appends a row. The versions of
+objects, and the table as of a time, are read from it (spec/spark-changes.md 7).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql import types as t
 
 from eventlog.core.moments import aware_utc
@@ -33,7 +33,7 @@ from eventlog.spark.copy_target import (
     stored_keys,
 )
 from eventlog.spark.copy_types import (
-    CURE_OF_HISTORY,
+    FIX_WITH_HISTORY,
     Columns,
     CopyRefused,
     Note,
@@ -55,24 +55,26 @@ _OWN: Final = [
     t.StructField(OPERATION, t.StringType()),
     t.StructField(COMMIT_TIME, t.TimestampType()),
 ]
-"""The columns of a history beside those of the class."""
+"""The columns that every history has in addition to the columns of the class."""
 
 TRUNCATE: Final = "truncate"
 """The operation of the row that begins a load."""
 _BEFORE_ALL: Final = 0
-"""The position of such a row, which no change has: statistics of files tell where it may be."""
+"""The position of such a row. No change has it, so the statistics of files show which files to
+read.
+"""
 LOADED: Final = "load"
 
 
 class Load(NamedTuple):
-    """A load that a history has: its number, and when it begins."""
+    """A load in a history: its number, and the time at which it begins."""
 
     number: int
     begins: datetime
 
 
 def loads_of(table: Target) -> list[Load]:
-    """Return the loads of a history in their order."""
+    """Return the loads of a history in order."""
     rows = [row for part in table.rows(POSITION, [_BEFORE_ALL]) for row in part.to_pylist()]
     numbers = sorted((row[LOAD], row[COMMIT_TIME]) for row in rows)
     begins = accumulate((time for _, time in numbers), max)
@@ -84,14 +86,16 @@ def loads_of(table: Target) -> list[Load]:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The history of a copy. It is written before the copy, whose rows are those before a batch."""
+    """The history of a copy. Each batch is written to the history first, while the copy still has
+    the rows from before the batch.
+    """
 
     source: ClassSource
     copy: Target
 
     @property
     def table(self) -> Target:
-        """The table that holds it."""
+        """The table of the history."""
         return self.copy.beside(_SUFFIX)
 
     @property
@@ -102,35 +106,35 @@ class History:
     def check(self, note: Note) -> None:
         """Raise CopyRefused if the history cannot take over the columns of a copy.
 
-        ``note`` is that of the copy.
+        ``note`` is the note of the copy.
         """
         own = {field.name for field in _OWN}
         if taken := sorted(name for name in note.declared if name.casefold() in own):
             raise CopyRefused(
-                f"{self.source.class_name} has a column {taken[0]}, as every history has: "
-                "follow it without history"
+                f"{self.source.class_name} has a column {taken[0]}, a name that every history "
+                "uses. Follow the class without history"
             )
         files = self.table.files()
-        if files is None or files.note is None:  # made by a driver that was killed then
+        if files is None or files.note is None:  # the driver was killed after creating the table
             return
         if refused := refused_changes(note_of(files.note), note.key, note.declared):
             raise CopyRefused(
-                f"the history of {self.source.class_name} cannot take over what has changed: "
-                f"{'; '.join(refused)}. Nothing was written. To go on, {CURE_OF_HISTORY}"
+                f"the history of {self.source.class_name} cannot take over a change of columns: "
+                f"{'; '.join(refused)}. Nothing was written. To go on, {FIX_WITH_HISTORY}"
             )
 
     def begin(self, query: str) -> None:
-        """Bring the history into step with the copy, as ``keep_step``, if the copy has a batch of
-        the query: a log without changes brings no further batch. Raises CopyRefused.
+        """Bring the history to the state of the copy, as ``keep_step`` does, if the copy has a
+        batch of the query: without new changes no batch would do so. Raises CopyRefused.
         """
         copy = self.copy.number_done(query, self.source.content)
         if copy is not None:
             self.keep_step(query, copy)
 
     def keep_step(self, query: str, copy: Held) -> None:
-        """Append the copy's rows as a load, unless the history has its load and its last batch.
+        """Append the copy's rows as a load, unless the history has the copy's load and last batch.
 
-        ``copy`` is what the copy holds of the query. Raises CopyRefused.
+        ``copy`` is the last batch of the query in the copy. Raises CopyRefused.
         """
         table = self.table
         held = table.number_done(query, self.content)
@@ -167,9 +171,9 @@ class History:
         table.append(batch, self.content, schema, note, rows(), behind)
 
     def append(self, batch: Batch, changes: Sequence[KeyedChange]) -> None:
-        """Append a row for each change of a batch, unless they are there.
+        """Append a row for each change of a batch, unless the history has them.
 
-        The history keeps step with the copy, which is that of the batch before.
+        History and copy have the same state, that of the batch before.
         """
         table = self.table
         held = table.number_done(batch.query, self.content)
@@ -182,7 +186,7 @@ class History:
         table.append(batch, self.content, schema, note, [rows.cast(schema)], held.number)
 
     def _rows(self, batch: Batch, load: int, changes: Sequence[KeyedChange]) -> pa.RecordBatch:
-        """Return the rows of changes, which are in queue order."""
+        """Return the rows for changes in queue order."""
         columns = self.source.columns
         keys = stored_keys(columns, [one.key for one in changes])
         now = None
@@ -190,13 +194,13 @@ class History:
             now = self.source.moment()
         state = self._before(changes, keys)
         rows: list[Mapping[str, Any]] = []
-        for key, (_, word, operation, position, time) in zip(keys, changes, strict=True):
+        for key, (_, change, operation, position, time) in zip(keys, changes, strict=True):
             values: Mapping[str, Any] = {}
-            if word.is_gone:
+            if change.is_gone:
                 state.pop(key, None)
             else:
-                known = {} if word.is_whole else state.get(key, {})
-                values = state[key] = {**known, **word.values}
+                known = {} if change.is_whole else state.get(key, {})
+                values = state[key] = {**known, **change.values}
             own = {
                 LOAD: load,
                 BATCH: batch.number,
@@ -211,10 +215,10 @@ class History:
     def _before(
         self, changes: Sequence[KeyedChange], keys: Sequence[Key]
     ) -> dict[Key, Mapping[str, Any]]:
-        """Return the rows that the copy has of objects whose first change does not say all."""
+        """Return the copy's rows of the objects whose first change does not have the whole row."""
         columns = self.source.columns
         first = dict(zip(reversed(keys), reversed(changes), strict=True))
-        wanted = {key for key, one in first.items() if not one.word.is_whole}
+        wanted = {key for key, one in first.items() if not one.change.is_whole}
         if not wanted:
             return {}
         by = plain_column(columns)
@@ -230,7 +234,7 @@ class History:
 
 
 def _as_now(part: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:
-    """Return rows of the copy in the columns of the class, as far as the copy has them."""
+    """Return rows of the copy with the columns of the class, as far as the copy has them."""
     schema = pa.schema([one for one in columns.schema if one.name in part.schema.names])
     return next(in_schema(iter([part]), schema))
 
@@ -243,8 +247,8 @@ def _with_own(schema: pa.Schema) -> pa.Schema:
 
 
 def _types_of(names: Iterable[str], note: Note) -> t.StructType:
-    """Return the columns of a table with the types that its note says, without those of every
-    history.
+    """Return the columns of a table with the types in its note, without the columns that every
+    history has.
     """
     own = {field.name for field in _OWN}
     return t.StructType(
@@ -267,19 +271,19 @@ def history(
     valid_from: str = "valid_from",
     valid_to: str = "valid_to",
 ) -> DataFrame:
-    """Return the versions that the objects of a live copy have had, as its history has them now.
+    """Return the versions that the objects of a live copy have had, from its history as it is now.
 
-    A version is a row of the class with ``_operation`` and ``_position`` of the change that made
-    it, the time from which it was valid and the time to which it was, NULL if it still is.
-    ``valid_from`` and ``valid_to`` are the names of these columns. Raises ConfigError if the copy
-    has no history, or the class has a column of such a name.
+    A version is a row of the class with the ``_operation`` and ``_position`` of the change that
+    made it, the time from which it was valid, and the time until which it was valid, NULL = it
+    still is. ``valid_from`` and ``valid_to`` are the names of the last two columns. Raises
+    ConfigError if the copy has no history, or if the class has a column with one of these names.
     """
     read = _Reading.of(copy)
     for name in (valid_from, valid_to):
         if name.casefold() in {one.casefold() for one in read.types.names}:
             raise ConfigError(
-                f"the class has a column {name}: call history(..., valid_from=..., valid_to=...) "
-                "with names of your own"
+                f"the class has a column {name}. Call history(..., valid_from=..., valid_to=...) "
+                "with other names"
             )
     own = [F.col(OPERATION), F.col(POSITION)]
     times = [F.col(_FROM).alias(valid_from), F.col(_TO).alias(valid_to)]
@@ -287,17 +291,17 @@ def history(
 
 
 def as_of(spark: SparkSession, copy: Target, time: datetime) -> DataFrame:
-    """Return the table of a live copy as it was at a time, by its history.
+    """Return the table of a live copy as it was at a time, from its history.
 
-    ``time`` is in UTC if it has no zone. For a time that the copy has not come to it is the table
-    as far as the copy has come. Raises ConfigError if the copy has no history, or one that begins
-    later.
+    ``time`` is in UTC if it has no zone. For a time that the copy has not reached, the result is
+    the newest state of the copy. Raises ConfigError if the copy has no history, or if the history
+    begins later.
     """
     read, moment = _Reading.of(copy), aware_utc(time)
     begins = read.loads[0].begins
     if moment < begins:
         raise ConfigError(
-            f"the table as of {moment.isoformat()} is not known: its history begins "
+            f"the table as of {moment.isoformat()} is not known: its history begins at "
             f"{begins.isoformat()}"
         )
     then = F.lit(moment)
@@ -321,7 +325,7 @@ class _Reading:
         files = table.files()
         loads = [] if files is None else loads_of(table)
         if files is None or not loads:
-            raise ConfigError("the copy has no history: start live_copy with history=True")
+            raise ConfigError("the copy has no history. Start live_copy with history=True")
         note = note_of(files.note)
         return cls(files, loads, note.key, _types_of(files.names, note))
 
@@ -350,7 +354,7 @@ class _Reading:
         )
 
     def _rows(self, spark: SparkSession) -> DataFrame:
-        """Return all rows, the files shared by as many tasks as run at once."""
+        """Return all rows; the tasks that run at the same time share the files."""
         files, types = self.files, t.StructType([*_OWN, *self.types.fields])
         schema = arrow_schema(types)
 

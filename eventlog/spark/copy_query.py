@@ -1,13 +1,13 @@
-"""``live_copy``: a table of a lake that follows a class, one commit a batch of the stream of
+"""``live_copy``: a table of a lake that follows a class, with one commit per batch of the stream of
 changes.
 
 The first batch is the first load: the class as it is now. It contains all changes committed before
-the load. Later changes come in the batches after it, so that the copy is right as soon as it has
+the load. Later changes come in the batches after it, so that the copy is correct as soon as it has
 caught up.
 
-A batch comes again if the query was killed before Spark recorded it as done. It then finds its
-number in the table and changes nothing. A query with a new checkpoint has another name, under which
-the table has no batch: it loads the class anew.
+A batch is repeated if the query was killed before Spark recorded it as done. The table then has its
+number already, and the batch changes nothing. A query with a new checkpoint has another name, and
+the table has no batch of that name: the query loads the class again.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from eventlog.spark.changes import FORMAT, STATEMENT
 from eventlog.spark.contexts import context_of
 from eventlog.spark.copy_history import History
 from eventlog.spark.copy_source import ClassSource
-from eventlog.spark.copy_target import Batch, Held, Target, last_words, merge_source
-from eventlog.spark.copy_types import CURE, CURE_OF_HISTORY, CopyRefused, refused_changes
+from eventlog.spark.copy_target import Batch, Held, Target, latest_changes, merge_source
+from eventlog.spark.copy_types import FIX, FIX_WITH_HISTORY, CopyRefused, refused_changes
 from eventlog.spark.sources import register
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ REFUSE: Final = "refuse"
 RELOAD: Final = "reload"
 
 _BATCH_ROWS: Final = "100000"
-"""The maximum number of rows in a batch by default: the driver holds them."""
+"""The maximum number of rows in a batch by default: the driver has them in memory."""
 
 
 def put_batch(
@@ -60,9 +60,9 @@ def put_batch(
     """Bring the copy to the state after a batch: load it, merge the batch, or leave it unchanged;
     its history first, if it has one.
 
-    Return True if it was merged. ``rows`` gives the changes of the class. ``on_type_change`` says
-    what to do where the copy cannot take over a change of the columns: ``refuse`` or ``reload``.
-    Raises CopyRefused, EventlogError.
+    Return True if the batch was merged. ``rows`` returns the changes of the class.
+    ``on_type_change`` determines what happens if the copy cannot take over a change of the columns:
+    ``refuse`` or ``reload``. Raises CopyRefused, EventlogError.
     """
     held = copy.number_done(batch.query, source.content)
     if held is not None and history is not None:
@@ -70,25 +70,25 @@ def put_batch(
     if held is not None and batch.number <= held.number:
         return False
     if held is not None:
-        # Behind the rows: what is logged under a type that comes later is in no batch of now.
+        # After the rows: changes logged under a later type cannot be in this batch.
         changes = rows()
-        source.look()
+        source.refresh()
         refused = refused_changes(held.note, source.columns.key, source.columns.declared)
         if not refused:
             told = list(source.changes(changes, held.note.loaded))
             if history is not None:
                 history.append(batch, told)
-            words = last_words((one.key, one.word) for one in told)
+            latest = latest_changes((one.key, one.change) for one in told)
             newest = pc.max(changes["commit_time"]).as_py()
-            changed = merge_source(source.columns, words)
+            changed = merge_source(source.columns, latest)
             copy.merge(batch, source.columns, held.note, changed, newest)
             _warn_of_nulled(source, changed.nulled)
-            return bool(words)
+            return bool(latest)
         if on_type_change != RELOAD:
             raise CopyRefused(
-                f"the copy of {source.class_name} cannot take over what has changed: "
+                f"the copy of {source.class_name} cannot take over a change of columns: "
                 f"{'; '.join(refused)}. Nothing was written. To go on, "
-                f"{CURE if history is None else CURE_OF_HISTORY}"
+                f"{FIX if history is None else FIX_WITH_HISTORY}"
             )
     loading = source.loading()
     if history is not None:
@@ -101,13 +101,13 @@ def put_batch(
 
 
 def _warn_of_nulled(source: ClassSource, number: int) -> None:
-    """Log the first time that a copy has values as NULL which the table has not."""
+    """Log a warning the first time that values of the table become NULL in the copy."""
     if not number or source.has_warned:
         return
     source.has_warned = True
     _log.warning(
         "%s of %s %s NULL in its copy, whose types have no dates before Christ or after the year "
-        "9999, no infinite ones, and no NaN of a number with a size. Each commit counts such "
+        "9999, no infinite dates, and no NaN in numbers with a size. Each commit counts such "
         "values (nulled); this warning is logged once",
         number_of(number, "value"),
         source.class_name,
@@ -118,19 +118,19 @@ def _warn_of_nulled(source: ClassSource, number: int) -> None:
 # --- what it costs --------------------------------------------------------------------------------
 
 _SHARE: Final = 10
-"""Writing takes at most one part of so many of the time, unless a trigger is given."""
+"""Writing takes at most this fraction (1/10) of the time, unless a trigger is given."""
 _CLEARED_WITHIN: Final = 10
-"""Files are removed when a tenth of the time has passed for which they are kept."""
+"""Files are removed each time that this fraction (1/10) of ``keep`` has passed."""
 _COUNTED_AT: Final = 10
-"""The number of commits after which small files are put together, if there are many."""
+"""The number of commits after which small files are compacted, if there are many."""
 
 
 @dataclass(slots=True)
 class Cost:
-    """The cost of a copy: how long its last commit took to write, and which files it has left.
+    """The cost of a copy: how long its last commit took, and when old files were last removed.
 
-    ``tables`` are the copy, and its history if it has one. ``share`` is the part of the time that
-    writing may take at most, None = any. ``merged`` counts the commits.
+    ``tables`` are the copy, and its history if it has one. Writing may take at most one part in
+    ``share`` of the time, None = all of it. ``merged`` counts the commits.
     """
 
     tables: Sequence[Target]
@@ -142,7 +142,9 @@ class Cost:
     merged: int = 0
 
     def written(self, put: Callable[[Callable[[], pa.Table]], bool], frame: DataFrame) -> bool:
-        """Do a batch and remove what no reader needs any more; return True if it was merged."""
+        """Run a batch, and remove files that no reader needs any more; return True if it was
+        merged.
+        """
         self.began, reading = monotonic(), 0.0
 
         def rows() -> pa.Table:
@@ -159,7 +161,7 @@ class Cost:
         return is_merged
 
     def _tidy(self) -> None:
-        """Remove what no reader needs and put small files together, where it is time to."""
+        """Remove files that no reader needs, or compact small files, if it is time to."""
         if (
             self.cleared is None
             or monotonic() - self.cleared >= self.keep.total_seconds() / _CLEARED_WITHIN
@@ -177,10 +179,10 @@ class Cost:
             return
         end = self.began + self.share * self.seconds
         while (left := end - monotonic()) > 0 and is_active():
-            sleep(min(left, _LOOK_SECONDS))
+            sleep(min(left, _POLL_SECONDS))
 
 
-_LOOK_SECONDS: Final = 0.2
+_POLL_SECONDS: Final = 0.2
 
 # --- the query ------------------------------------------------------------------------------------
 
@@ -201,34 +203,36 @@ def live_copy(
     """Start a query that keeps ``copy`` equal to the table of a class, and return it.
 
     ``config`` is the file, as in the option of ``format("eventlog-changes")``. ``options`` are
-    further ones, such as ``consumer`` and ``maxRowsPerBatch``. ``checkpoint`` is the directory in
-    which Spark records the progress of the query. ``trigger`` is as in
-    ``DataStreamWriter.trigger``; by default a batch begins each second, and later where writing
-    would take more than a tenth of the time. Files that no reader of the last ``keep`` needs are
-    removed by the query. With ``history`` each change also appends a row to a second table, which
-    the functions ``history`` and ``as_of`` read. A column whose type has changed keeps its values
-    under the new type if each is the same there; for any other change ``on_type_change`` is
-    ``"refuse"``, the query fails with CopyRefused, or ``"reload"``, it loads the class anew into
-    the same table; with ``history`` it is always refused. The query also fails with CopyRefused if
-    the table is not a live copy of this class. Raises ConfigError, also in a session of Spark
-    Connect; DatabaseError.
+    its other options, such as ``consumer`` and ``maxRowsPerBatch``. ``checkpoint`` is the directory
+    in which Spark records the progress of the query. ``trigger`` is as in
+    ``DataStreamWriter.trigger``; by default a batch begins each second, or later if writing would
+    take more than a tenth of the time. The query removes files that no reader of the last ``keep``
+    needs. With ``history`` each change also appends a row to a second table, which the functions
+    ``history`` and ``as_of`` read.
+
+    A column whose type has changed keeps its values under the new type if none of them changes. For
+    any other change of a type, the query fails with CopyRefused if ``on_type_change`` is
+    ``"refuse"``, and loads the class again into the same table if it is ``"reload"``; with
+    ``history`` it always fails. The query also fails with CopyRefused if the table is not a live
+    copy of this class. Raises ConfigError, also in a session of Spark Connect; DatabaseError.
     """
     if refused := {"class", "config", "starting"} & options.keys():
         raise ConfigError(
-            f"option {refused.pop()}: a live copy gives it, and begins with the class as it is"
+            f"option {refused.pop()} cannot be given to live_copy, which sets it: a copy begins "
+            "with the class as it is now. Remove the option"
         )
     if on_type_change not in (REFUSE, RELOAD):
-        raise ConfigError(f"on_type_change = {on_type_change!r}: it is {REFUSE!r} or {RELOAD!r}")
+        raise ConfigError(f"on_type_change = {on_type_change!r}: use {REFUSE!r} or {RELOAD!r}")
     if history and on_type_change == RELOAD:
         raise ConfigError(
-            'on_type_change="reload" with history=True: the rows of before have no value of '
-            "another type. Leave it out; a change that is refused then names the cure"
+            'on_type_change="reload" cannot be used with history=True: the rows already in the '
+            "history have no values of the new type. Leave it out; the error of a refused change "
+            "then describes what to do"
         )
     if context_of(spark) is None:
         raise ConfigError(
             "live_copy cannot run in a session of Spark Connect, whose server would write the "
-            "copy: start it in a session of its own, such as SparkSession.builder.master"
-            "('local[2]')"
+            "copy. Run it in another session, such as SparkSession.builder.master('local[2]')"
         )
     source = ClassSource.of(load(Path(config), os.environ), class_name)
     register(spark)

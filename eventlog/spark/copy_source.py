@@ -24,30 +24,30 @@ from eventlog.model import EventType, Operation, Row
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.open_context import open_unlocked
 from eventlog.spark.arrow_rows import structs_of
-from eventlog.spark.copy_target import GONE, Key, KeyedChange, LastWord, Loading, Nulled
+from eventlog.spark.copy_target import GONE, Key, KeyedChange, LatestChange, Loading, Nulled
 from eventlog.spark.copy_types import Columns, CopyRefused, Note, columns_of_class
 from eventlog.sql import consumers
 from eventlog.sql.connection import as_database_errors, connect, dialect_of
 from eventlog.sql.windows import Selection
 
 _READ: Final = ["position", "record_ids", "operation", "key", "after", "changed", "commit_time"]
-"""The columns of the stream that a merge reads; the first one gives the order."""
+"""The columns of the stream that a merge reads; rows are sorted by the first one."""
 _READ_AT_ONCE: Final = 5_000
-"""The number of objects whose rows are read at a time."""
+"""The number of objects whose rows one statement reads."""
 
 
 @dataclass(slots=True)
 class ClassSource:
     """The class that is copied, in its database.
 
-    ``columns`` are those of the last look at it.
+    ``columns`` are the columns as they were last read.
     """
 
     config: Config
     class_name: str
     columns: Columns
     has_warned: bool = False
-    """True if a warning of values that are NULL in the copy was logged."""
+    """True if a warning about values that are NULL in the copy was logged."""
     _catalog: Catalog | None = None
     _fingerprint: str | None = None
 
@@ -64,14 +64,15 @@ class ClassSource:
         """The description of the table's content."""
         return f"live copy of {self.class_name}, by eventlog"
 
-    def look(self) -> bool:
-        """Read the columns anew if tables have changed since the last look; return True then.
+    def refresh(self) -> bool:
+        """Read the columns again if tables have changed since they were last read. Return True if
+        the columns or the key have changed.
 
         Raises ConfigError, DatabaseError.
         """
         url, catalog = connection_url(self.config.database), self._catalog
         with as_database_errors(engine := connect(url)), engine.connect() as connection:
-            # Before the classes are read, so that a change in between is seen the next time.
+            # Taken before the classes are read, so that a change in between is noticed next time.
             known = dialect_of(url).open(connection).fingerprint(catalog) if catalog else None
         if known is not None and known == self._fingerprint:
             return False
@@ -81,7 +82,7 @@ class ClassSource:
         return self.columns.declared != before.declared or self.columns.key != before.key
 
     def moment(self) -> datetime:
-        """Return the present moment by the database's clock. Raises DatabaseError."""
+        """Return the present time by the database's clock. Raises DatabaseError."""
         url = connection_url(self.config.database)
         with as_database_errors(engine := connect(url)), engine.connect() as connection:
             now = sa.literal_column(dialect_of(url).utc_now, sa.TIMESTAMP())
@@ -94,15 +95,15 @@ class ClassSource:
         with open_unlocked(self.config, Counters()) as context:
             object_class = _class_named(context, self.class_name)
             self.columns = columns_of_class(object_class, value_options(self.config))
-            # What is read from now on has the effect of these rows.
+            # The rows of the class that are read from now on have the effect of these log rows.
             loaded = consumers.first_set(context.log, consumers.NOW)
         note = Note(self.columns.key, dict(self.columns.declared), loaded)
         nulled = Nulled()
         return Loading(note, self.columns, self.objects(nulled), nulled)
 
     def objects(self, nulled: Nulled | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the class as they are now, in the order of their keys, each chunk by
-        its own statement. ``nulled`` counts values that the types of the copy do not have.
+        """Yield the rows of the class as they are now, in the order of their keys, one statement
+        per chunk. ``nulled`` counts values that the types of the copy do not have.
 
         Raises DatabaseError, also if the columns change meanwhile; BadValue.
         """
@@ -122,19 +123,19 @@ class ClassSource:
                     structs_of(rows, self.columns.types, self.class_name, nulled)
                 )
                 position = keys[-1]
-            # A crash of the server must not take back what the copy has.
+            # A crash of the server must not undo changes that the copy has.
             context.log.db.make_durable()
             context.log.commit()
-        if self.look():
+        if self.refresh():
             raise DatabaseError(
-                f"the columns of {self.class_name} have changed while the class was loaded: "
-                "nothing was written, and the next start of the query loads it anew"
+                f"the columns of {self.class_name} changed during the load, so nothing was "
+                "written. Restart the query to load the class again"
             )
 
     def _rows_now(
         self, context: Context, object_class: ObjectClass, keys: Sequence[str]
     ) -> dict[str, Row]:
-        """Return the rows that objects have now, by their keys; deleted objects are left out."""
+        """Return the current rows of objects, by key; deleted objects are left out."""
         readers, read_key = self.columns.readers, key_reader(object_class)
         names = readers.keys() - set(self.columns.key)
         attributes = [
@@ -153,12 +154,13 @@ class ClassSource:
     def changes(self, batch: pa.Table, loaded: RecordSet) -> Iterator[KeyedChange]:
         """Yield the changes of a batch in queue order.
 
-        ``loaded`` has the rows of the log whose effect the copy has already: they are left out.
-        Raises CopyRefused for an object of another key.
+        ``loaded`` has the rows of the log whose effect the copy has already; they are left out.
+        Raises CopyRefused for an object with other key columns.
         """
         rows = batch.select(_READ).sort_by(_READ[0]).to_pylist()
         new = [[one not in loaded for one in row["record_ids"]] for row in rows]
-        # The texts of what is loaded may be of another type: who has both is read as it is now.
+        # Rows of the log that are loaded may have texts of another type: an object with loaded and
+        # new rows in one change is read as it is now.
         now = self._read_now(
             [row for row, is_new in zip(rows, new, strict=True) if any(is_new) and not all(is_new)]
         )
@@ -169,32 +171,33 @@ class ClassSource:
             if texts.keys() != set(self.columns.key):
                 raise CopyRefused(
                     f"a change of {self.class_name} has the key {', '.join(texts)}, and the class "
-                    f"has {', '.join(self.columns.key)}: load it anew by another checkpoint"
+                    f"has {', '.join(self.columns.key)}. Give the query a new checkpoint, which "
+                    "loads the class again"
                 )
             key = tuple(self.columns.readers[name](texts[name]) for name in self.columns.key)
             if not all(is_new):
                 row_now = now.get(key)
-                word = (
+                change = (
                     GONE
                     if row_now is None
-                    else LastWord(is_gone=False, is_whole=True, values=row_now)
+                    else LatestChange(is_gone=False, is_whole=True, values=row_now)
                 )
             elif row["operation"] == Operation.DELETE:
-                word = GONE
+                change = GONE
             else:
                 image = {} if row["after"] is None else dict(row["after"])
-                # Who changes has `changed`, and so has an add of single columns.
+                # Updates have `changed`; so do inserts of single columns.
                 is_whole = row["changed"] is None
-                word = LastWord(is_gone=False, is_whole=is_whole, values=self._typed(image))
+                change = LatestChange(is_gone=False, is_whole=is_whole, values=self._typed(image))
             operation = row["operation"]
-            if word.is_gone:
+            if change.is_gone:
                 operation = Operation.DELETE
-            elif operation == Operation.DELETE:  # it is there again
+            elif operation == Operation.DELETE:  # the object exists again
                 operation = Operation.ADD
-            yield KeyedChange(key, word, str(operation), row["position"], row["commit_time"])
+            yield KeyedChange(key, change, str(operation), row["position"], row["commit_time"])
 
     def _read_now(self, rows: Sequence[Mapping[str, Any]]) -> dict[Key, Row]:
-        """Return by key the objects of changes as they are now."""
+        """Return the current rows of the objects of changes, by key."""
         if not rows:
             return {}
         with open_unlocked(self.config, Counters()) as context:
@@ -231,11 +234,10 @@ def _class_named(context: Context, name: str) -> ObjectClass:
     classes = {one.name: one for one in context.catalog.classes}
     if name not in classes:
         raise ConfigError(
-            f"class {name!r} is unknown: the log has {', '.join(sorted(classes)) or 'none'}"
+            f"class {name!r} is unknown; the log has {', '.join(sorted(classes)) or 'none'}"
         )
     if classes[name].is_view:
         raise ConfigError(
-            f"{name} is a view, which may have several rows of an object: "
-            "a live copy follows a table"
+            f"{name} is a view, which may have several rows for one object. Give live_copy a table"
         )
     return classes[name]

@@ -1,5 +1,5 @@
-"""What a batch of changes says of each object in the end, and what a table has to be able to do to
-follow it: the protocol of the targets of live copies.
+"""The result of a batch of changes for each object, and the protocol of the tables to which live
+copies are written.
 """
 
 from __future__ import annotations
@@ -18,45 +18,47 @@ Key = tuple[Any, ...]
 """The values of an object's key, in the order of its columns."""
 
 
-class LastWord(NamedTuple):
+class LatestChange(NamedTuple):
     """The result of a batch for one object."""
 
     is_gone: bool
     """True if the object is deleted."""
     is_whole: bool
-    """True if a column that ``values`` does not name is NULL; otherwise it stays as it is."""
+    """True if columns that are not in ``values`` are NULL; otherwise they do not change."""
     values: Mapping[str, Any]
 
 
-GONE: Final = LastWord(is_gone=True, is_whole=True, values={})
+GONE: Final = LatestChange(is_gone=True, is_whole=True, values={})
 
 
 class KeyedChange(NamedTuple):
-    """A change of an object: its key, what the change says, and what the log tells of it."""
+    """A change of an object: its key and result, its operation, and its position and time in the
+    log.
+    """
 
     key: Key
-    word: LastWord
+    change: LatestChange
     operation: str
     position: int
     commit_time: datetime | None
 
 
-def last_words(changes: Iterable[tuple[Key, LastWord]]) -> dict[Key, LastWord]:
-    """Return by key the result that changes in queue order have for each object.
+def latest_changes(changes: Iterable[tuple[Key, LatestChange]]) -> dict[Key, LatestChange]:
+    """Return, by key, the result of changes in queue order for each object.
 
-    An update of an object that the batch has deleted makes it anew. Rows of one INSERT that lie far
-    apart are several adds, of one batch or of several (spec/event-log.md 6): each sets the columns
-    that it has, as an update does.
+    An update of an object that the batch has deleted creates it again. Rows of one INSERT that are
+    far apart are several adds, in one batch or in several (spec/event-log.md 6): each sets the
+    columns that it has, as an update does.
     """
-    words: dict[Key, LastWord] = {}
-    for key, word in changes:
-        before = words.get(key)
-        if before is not None and not word.is_whole:
-            word = LastWord(
-                is_gone=False, is_whole=before.is_whole, values={**before.values, **word.values}
+    latest: dict[Key, LatestChange] = {}
+    for key, change in changes:
+        before = latest.get(key)
+        if before is not None and not change.is_whole:
+            change = LatestChange(
+                is_gone=False, is_whole=before.is_whole, values={**before.values, **change.values}
             )
-        words[key] = word
-    return words
+        latest[key] = change
+    return latest
 
 
 # --- a target -------------------------------------------------------------------------------------
@@ -70,20 +72,20 @@ class Batch(NamedTuple):
 
 
 class Nulled:
-    """The number of values that a copy has as NULL because their types have no such value: dates
-    before Christ or after the year 9999, infinite ones, and NaN of numbers with a size.
+    """The number of values that are NULL in a copy because its types have no such value: dates
+    before Christ or after the year 9999, infinite dates, and NaN in numbers with a size.
     """
 
     def __init__(self) -> None:
         self.number = 0
 
     def add(self, number: int, /) -> None:
-        """Count so many more."""
+        """Add a number to the count."""
         self.number += number
 
 
 class Loading(NamedTuple):
-    """A load of a copy: its note, the columns, and the rows. ``nulled`` counts while these are
+    """A load of a copy: its note, the columns, and the rows. ``nulled`` counts while the rows are
     read.
     """
 
@@ -94,17 +96,17 @@ class Loading(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What a target holds of a query: the number of its last batch, and the note of the copy."""
+    """The last batch of a query in a target: its number, and the note of the copy."""
 
     number: int
     note: Note
 
 
 class Files(Protocol):
-    """The files of one state of a table, which tasks read: it goes to them as bytes.
+    """The files of one state of a table. Spark sends the object to the tasks that read them.
 
     ``count`` is the number of files, ``names`` are the columns, ``note`` is the text of the note,
-    None of a table that has no commit yet.
+    None = the table has no commit yet.
     """
 
     @property
@@ -115,13 +117,13 @@ class Files(Protocol):
     def note(self) -> str | None: ...
 
     def rows(self, numbers: Collection[int]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the files of these numbers, from 0 on."""
+        """Yield the rows of the files with these numbers, counted from 0."""
 
 
 class Target(Protocol):
     """A table that a live copy can be written to.
 
-    The number of a batch stands in the same commit as its rows, and of two writers one fails.
+    A commit contains the rows of a batch and its number. If two writers commit, one of them fails.
     """
 
     def beside(self, suffix: str) -> Target:
@@ -145,8 +147,8 @@ class Target(Protocol):
         source: MergeSource,
         newest: datetime | None,
     ) -> None:
-        """Bring the columns of the table to those of the class, each value the same, then merge the
-        rows of ``source``, as a batch.
+        """Give the table the columns of the class, without changing a value, then merge the rows of
+        ``source``, as a batch.
 
         ``held`` is the note that the table has. ``newest`` is the commit time of the batch's last
         change, if the log has it.
@@ -161,17 +163,17 @@ class Target(Protocol):
         rows: Iterable[pa.RecordBatch],
         behind: int | None,
     ) -> None:
-        """Append rows, as a batch; create the table if it is missing, and bring its columns to
-        those of ``schema``, each value the same.
+        """Append rows, as a batch; create the table if it is missing, and give it the columns of
+        ``schema``, without changing a value.
 
-        ``behind`` is the number of the query's last batch that the table has to have: with another
-        one somebody else has written, and nothing is appended.
+        ``behind`` is the expected number of the query's last batch in the table: if it is another,
+        another driver has written, and nothing is appended.
         """
 
     def rows(
         self, column: str | None = None, values: Collection[Any] = ()
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in whose column one of the values stands; without a column all rows."""
+        """Yield the rows whose column has one of the values; without a column all rows."""
 
     def files(self) -> Files | None:
         """Return the files of the table as it is now; None if there is no table."""
@@ -182,17 +184,16 @@ class Target(Protocol):
         """
 
     def compact(self) -> None:
-        """Put small files together by one commit, if there are many."""
+        """Compact small files in one commit, if there are many."""
 
 
 MANY_FILES: Final = 100
-"""The number of files from which on small ones are put together: batches of inserts leave one each.
-"""
+"""The number of files from which on small files are compacted: each batch of inserts leaves one."""
 
 
 def plain_column(columns: Columns) -> str | None:
-    """Return a column of the key by which files can be searched: of numbers or texts, None if it
-    has none.
+    """Return a key column, of numbers or texts, by which files can be searched; None if there is
+    none.
     """
     return next(
         (
@@ -205,7 +206,7 @@ def plain_column(columns: Columns) -> str | None:
 
 
 def stored_keys(columns: Columns, keys: Sequence[Key]) -> list[Key]:
-    """Return keys with the values by which a table has them."""
+    """Return keys with their values as a table stores them."""
     types = t.StructType([columns.types[name] for name in columns.key])
     rows = [dict(zip(columns.key, key, strict=True)) for key in keys]
     return [tuple(row.values()) for row in structs_of(rows, types, "the copy").to_pylist()]
@@ -215,8 +216,8 @@ def stored_keys(columns: Columns, keys: Sequence[Key]) -> list[Key]:
 
 
 class MergeSource(NamedTuple):
-    """The rows of a merge: the columns of the class, for each column whether it is set, and whether
-    the object is deleted. ``sets`` and ``is_gone`` are the names of these further columns.
+    """The rows of a merge: the columns of the class, a flag per column if the column is set, and a
+    flag if the object is deleted. ``sets`` and ``is_gone`` are the names of the flags.
     """
 
     rows: pa.Table
@@ -226,19 +227,20 @@ class MergeSource(NamedTuple):
     """The number of values that are NULL because their types have no such value."""
 
 
-def merge_source(columns: Columns, words: Mapping[Key, LastWord]) -> MergeSource:
-    """Return the rows that merge the last words on objects."""
+def merge_source(columns: Columns, latest: Mapping[Key, LatestChange]) -> MergeSource:
+    """Return the rows that merge the latest change of each object."""
     rows = [
-        {**word.values, **dict(zip(columns.key, key, strict=True))} for key, word in words.items()
+        {**change.values, **dict(zip(columns.key, key, strict=True))}
+        for key, change in latest.items()
     ]
     nulled, names = Nulled(), columns.types.names
     table = pa.Table.from_struct_array(structs_of(rows, columns.types, "the copy", nulled))
     prefix = _unused_prefix(names)
     sets, is_gone = {name: f"{prefix}sets {name}" for name in names}, f"{prefix}is gone"
     for name, its_flag in sets.items():
-        is_set = [word.is_whole or name in word.values for word in words.values()]
+        is_set = [change.is_whole or name in change.values for change in latest.values()]
         table = table.append_column(its_flag, pa.array(is_set, pa.bool_()))
-    flags = pa.array([word.is_gone for word in words.values()], pa.bool_())
+    flags = pa.array([change.is_gone for change in latest.values()], pa.bool_())
     return MergeSource(table.append_column(is_gone, flags), sets, is_gone, nulled.number)
 
 

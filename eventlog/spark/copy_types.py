@@ -34,7 +34,7 @@ class CopyRefused(ConfigError):
 class Columns:
     """The columns of a class's own table, and the readers of their texts.
 
-    ``declared`` has the types of the catalogue, ``types`` those of Spark.
+    ``declared`` has the types of the database's catalogue, ``types`` the Spark types.
     """
 
     types: t.StructType
@@ -51,7 +51,7 @@ class Columns:
 def columns_of_class(object_class: ObjectClass, values: ValueOptions) -> Columns:
     """Return the columns of a class.
 
-    ``values`` are the options by which the texts of the log were made.
+    ``values`` are the options with which the log's texts were made.
     """
     columns = row_of(object_class).columns
     return Columns(
@@ -70,16 +70,16 @@ class Note(NamedTuple):
 
     key: tuple[str, ...]
     declared: Mapping[str, ColumnType]
-    """The types of the catalogue by which the copy was last written, also of columns that the class
-    has no more.
+    """The types, in the database's catalogue, with which the copy was last written, including
+    columns that the class no longer has.
     """
     loaded: RecordSet
-    """The rows of the log whose effect the last load has."""
+    """The rows of the log whose effect the last load contains."""
     load: int = 0
     """The number of the last load in a history."""
 
     def as_text(self) -> str:
-        """Return the note as the copy holds it."""
+        """Return the note as the copy stores it."""
         types = {
             name: [str(one.kind), one.bits, one.sql] for name, one in sorted(self.declared.items())
         }
@@ -89,12 +89,12 @@ class Note(NamedTuple):
         )
 
     def after(self, columns: Columns) -> Note:
-        """Return the note of the copy once it has these columns."""
+        """Return the note that the copy has when it has these columns."""
         return self._replace(key=columns.key, declared={**self.declared, **columns.declared})
 
 
 def note_of(text: str | None) -> Note:
-    """Return the note of its text. Raises CopyRefused for anything else."""
+    """Return the note from its text. Raises CopyRefused for anything else."""
     try:
         held = json.loads(text or "")
         declared = {
@@ -104,8 +104,8 @@ def note_of(text: str | None) -> Note:
         return Note(tuple(held["key"]), declared, decode(held["loaded"]), held.get("load", 0))
     except (ValueError, KeyError, TypeError) as error:
         raise CopyRefused(
-            "the copy does not say of which columns it was made: write it to another place, or "
-            f"remove it ({error})"
+            f"the copy has no readable record of its columns ({error}). Give live_copy another "
+            "table, or remove this one"
         ) from None
 
 
@@ -116,8 +116,8 @@ _SIZED: Final = frozenset({Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.TIME, Kind.BIN
 
 
 def takes_over(old: ColumnType, new: ColumnType) -> bool:
-    """Return True if each value of a column is the same under its new type, and so is each text
-    that was logged under the old one (spec/spark-changes.md 6).
+    """Return True if each value of a column stays the same under its new type, and so does each
+    text that was logged under the old type (spec/spark-changes.md 6).
     """
     if (old.kind, old.bits, old.sql) == (new.kind, new.bits, new.sql):
         return True
@@ -149,10 +149,9 @@ def takes_over(old: ColumnType, new: ColumnType) -> bool:
 def refused_changes(
     note: Note, key: tuple[str, ...], declared: Mapping[str, ColumnType]
 ) -> list[str]:
-    """Return what has changed since a table was written and cannot be taken over, in words; empty
-    if there is nothing.
+    """Return descriptions of the changes since a table was written that it cannot take over.
 
-    ``key`` is the key of the class now, ``declared`` has the types of its columns.
+    ``key`` is the present key of the class, ``declared`` has the types of its columns.
     """
     found = []
     if note.key != key:
@@ -169,9 +168,9 @@ def _shown(column: ColumnType) -> str:
 
 
 def in_schema(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield rows in the columns of a schema, each value the same.
+    """Yield rows with the columns and types of a schema and unchanged values.
 
-    Raises CopyRefused for a value that its new type does not hold.
+    Raises CopyRefused for a value that its new type cannot hold.
     """
     for batch in batches:
         arrays = []
@@ -180,24 +179,24 @@ def in_schema(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[
                 arrays.append(_cast(batch.column(field.name), field.type))
             except pa.ArrowException as error:
                 raise CopyRefused(
-                    f"column {field.name} of the copy has a value that {field.type} does not hold "
-                    f"({error}): {CURE}"
+                    f"column {field.name} of the copy has a value that {field.type} cannot hold "
+                    f"({error}). To go on, {FIX}"
                 ) from None
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_integer(values.type) and pa.types.is_decimal(kind):
-        values = pc.cast(values, pa.decimal128(19, 0))  # else Arrow asks for room for any integer
+        values = pc.cast(values, pa.decimal128(19, 0))  # else Arrow needs digits for any integer
     return pc.cast(values, kind, safe=True)
 
 
-CURE: Final = (
-    'give live_copy on_type_change="reload", which loads the class anew into the same table by one '
-    "commit, or a new checkpoint"
+FIX: Final = (
+    'give live_copy on_type_change="reload", which loads the class again into the same table in '
+    "one commit, or a new checkpoint"
 )
-"""What to do where a copy cannot take over a change."""
-CURE_OF_HISTORY: Final = (
-    "give live_copy another table and a new checkpoint; the table and its history stay as they are"
+"""What to do if a copy cannot take over a change."""
+FIX_WITH_HISTORY: Final = (
+    "give live_copy another table and a new checkpoint; the old table and its history do not change"
 )
-"""The same for a copy with a history, whose rows of before have no value of another type."""
+"""The same for a copy with a history, whose existing rows have no values of the new type."""

@@ -1,10 +1,10 @@
 """A Delta table as the target of a live copy.
 
-A commit carries the number of its batch under the name of the query (a transaction of the Delta
-protocol). A query with a new checkpoint has another name, under which the table has no commit.
+A commit records the number of its batch under the name of the query (a transaction of the Delta
+protocol). A query with a new checkpoint has another name, and the table has no commit of that name.
 
-The note of the copy stands in the metadata of the table's first column: unlike a property of the
-table, it is written by the commit that replaces the rows.
+The note of the copy is in the metadata of the table's first column: unlike a property of the table,
+this is written by the commit that replaces the rows.
 
 This module needs ``deltalake`` (the extra ``delta``); the Java of Spark needs nothing.
 """
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
 
 NEWEST: Final = "newest_commit_time"
-"""The key in a commit's metadata for the newest commit time of its batch, so that the table's
-history shows how far it lags behind.
+"""The key in a commit's metadata for the newest commit time of its batch, so that the history of
+the table shows its lag.
 """
 _DAY: Final = 86_400.0
 _PROPERTIES: Final = {
     "delta.logRetentionDuration": "interval 1 day",
     "delta.deletedFileRetentionDuration": "interval 1 day",
 }
-"""The properties of a new table: its log keeps a day, so that it does not grow with each commit."""
+"""The properties of a new table: its log goes back one day, so that it does not grow forever."""
 _SEARCHED: Final[dict[str, float]] = {}
-"""When this process has last searched a table for files of writers that were killed."""
+"""The time when this process last searched each table for files that killed writers left."""
 _COMPACT_BYTES: Final = 64 * 2**20
-"""The size in bytes of a file that is left as it is."""
+"""The size in bytes from which on a file is not compacted."""
 _NOTE: Final = "eventlog"
 """The key of the note in the metadata of the first column."""
 
@@ -65,7 +65,7 @@ class DeltaFiles:
     note: str | None
 
     def rows(self, numbers: Collection[int]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the files of these numbers, from 0 on."""
+        """Yield the rows of the files with these numbers, counted from 0."""
         from deltalake import DeltaTable
 
         table = DeltaTable(self.uri, version=self.version, storage_options=self.storage)
@@ -77,7 +77,7 @@ class DeltaFiles:
 
 @dataclass(frozen=True, slots=True)
 class DeltaCopy:
-    """A table of Delta Lake at a path or URI. ``storage`` has the options of the object store, as
+    """A Delta table at a path or URI. ``storage`` has the options of the object store, as
     ``deltalake`` takes them.
     """
 
@@ -102,7 +102,8 @@ class DeltaCopy:
         if table.metadata().description != content:
             holds = table.metadata().description or "no live copy"
             raise CopyRefused(
-                f"the table {self.uri} holds {holds}, and is to hold {content}; nothing was written"
+                f"the table {self.uri} contains {holds}, not {content}; nothing was written. Give "
+                "live_copy another table"
             )
         number = table.transaction_version(query)
         if number is None:
@@ -114,7 +115,8 @@ class DeltaCopy:
         schema = _with_note(loading.columns.schema, loading.note)
         self._overwrite(schema, loading.rows, _numbered(batch), description=content)
         if loading.nulled.number:
-            # What a commit has beside its rows is fixed before they are read: a second one counts.
+            # The metadata of a commit is fixed before its rows are read, so a second commit has
+            # the count.
             self._set_note(self._table(), loading.note, loading.nulled.number)
 
     def merge(
@@ -125,15 +127,15 @@ class DeltaCopy:
         source: MergeSource,
         newest: datetime | None,
     ) -> None:
-        """Bring the columns of the table to those of the class, each value the same, then merge the
-        rows of ``source``, as a batch.
+        """Give the table the columns of the class, without changing a value, then merge the rows of
+        ``source``, as a batch.
 
         ``held`` is the note that the table has. ``newest`` is the commit time of the batch's last
         change, if the log has it.
         """
         table = self._with_columns(columns.schema, held.after(columns))
         if not source.rows.num_rows:
-            return  # the batch has no changes of this class, however often it comes
+            return  # the batch has no changes of this class, also when it is repeated
         names = [_quoted(column) for column in columns.types.names]
         sets = {_quoted(column): _quoted(flag) for column, flag in source.sets.items()}
         is_gone = f"s.{_quoted(source.is_gone)}"
@@ -165,11 +167,11 @@ class DeltaCopy:
         rows: Iterable[pa.RecordBatch],
         behind: int | None,
     ) -> None:
-        """Append rows, as a batch; create the table if it is missing, and bring its columns to
-        those of ``schema``, each value the same.
+        """Append rows, as a batch; create the table if it is missing, and give it the columns of
+        ``schema``, without changing a value.
 
-        ``behind`` is the number of the query's last batch that the table has to have: with another
-        one somebody else has written, and nothing is appended.
+        ``behind`` is the expected number of the query's last batch in the table: if it is another,
+        another driver has written, and nothing is appended.
         """
         from deltalake import DeltaTable, write_deltalake
 
@@ -180,7 +182,7 @@ class DeltaCopy:
         table = self._with_columns(schema, note)
         if table.transaction_version(batch.query) != behind:
             return
-        # The commit fails if another one has come with this query's name since ``table``.
+        # This commit fails if there was another one with the query's name since ``table`` was read.
         write_deltalake(
             table,
             pa.RecordBatchReader.from_batches(schema, rows),
@@ -192,15 +194,16 @@ class DeltaCopy:
     def rows(
         self, column: str | None = None, values: Collection[Any] = ()
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in whose column one of the values stands; without a column all rows."""
+        """Yield the rows whose column has one of the values; without a column all rows."""
         table = self._table()
         dataset, schema = table.to_pyarrow_dataset(), pa.schema(table.schema().to_arrow())
-        # The table is open from here on: while a writer of this library runs, none can be opened.
+        # The table stays open from here on: while a writer of this library runs, none can be
+        # opened.
         if column is None:
             return (part.cast(schema) for part in dataset.to_batches())
         wanted = pa.array(values, schema.field(column).type)
         where = None
-        if not pa.types.is_string(wanted.type):  # files of a merge have texts of another kind
+        if not pa.types.is_string(wanted.type):  # texts in files of a merge have another type
             where = pc.field(column).isin(wanted)
         return (
             part.filter(pc.is_in(part.column(column), wanted))
@@ -224,11 +227,11 @@ class DeltaCopy:
         )
 
     def clear(self, keep: timedelta) -> None:
-        """Remove the files that no reader of the last ``keep`` needs, in whole hours; many small
-        files become one.
+        """Remove the files that no reader of the last ``keep`` needs, in whole hours; compact many
+        small files.
 
-        What a writer left that was killed goes after a day: a younger file may be of a commit that
-        is still to come.
+        Files that a killed writer left are removed after a day: a younger file may belong to a
+        commit that is not finished.
         """
         hours = ceil(keep / timedelta(hours=1))
         self.compact()
@@ -241,7 +244,7 @@ class DeltaCopy:
             )
 
     def compact(self) -> None:
-        """Put small files together by one commit, if there are many."""
+        """Compact small files in one commit, if there are many."""
         table = self._table()
         if len(table.file_uris()) >= MANY_FILES:
             table.optimize.compact(target_size=_COMPACT_BYTES)
@@ -258,7 +261,7 @@ class DeltaCopy:
     def _with_columns(self, schema: pa.Schema, note: Note) -> DeltaTable:
         """Return the table, after giving it the columns of a class and their types.
 
-        A kill in between leaves a table that the next attempt brings further.
+        If the driver is killed in between, the next attempt completes the table.
         """
         from deltalake import Schema
 
@@ -266,7 +269,7 @@ class DeltaCopy:
         wanted = {one.name: one for one in Schema.from_arrow(schema).fields}
         there = {one.name: one for one in table.schema().fields}
         if any(one.type != there[name].type for name, one in wanted.items() if name in there):
-            # Its files are written anew: delta-rs changes the type of no column in place.
+            # The files are rewritten, since delta-rs cannot change the type of a column in place.
             own = pa.schema(table.schema().to_arrow())
             fields = [schema.field(one.name) if one.name in wanted else one for one in own]
             target = _with_note(pa.schema(fields), note)
@@ -282,7 +285,7 @@ class DeltaCopy:
         return table
 
     def _set_note(self, table: DeltaTable, note: Note, nulled: int = 0) -> None:
-        """Give a table a note by a commit of its own, which counts the values that are NULL."""
+        """Give a table a note in a separate commit, which also has the count of nulled values."""
         from deltalake import CommitProperties
 
         table.alter.set_column_metadata(
@@ -298,7 +301,7 @@ class DeltaCopy:
         properties: CommitProperties | None,
         description: str | None = None,
     ) -> None:
-        """Replace the whole table by rows."""
+        """Replace all rows of the table."""
         self._write(schema, rows, properties, "overwrite", description)
 
     def _write(
@@ -309,7 +312,7 @@ class DeltaCopy:
         mode: Literal["error", "overwrite"],
         description: str | None,
     ) -> None:
-        """Write the whole table. An error of the rows is raised as it is."""
+        """Write the whole table. An error raised by ``rows`` is raised unchanged."""
         from deltalake import write_deltalake
 
         failed: list[Exception] = []
@@ -345,10 +348,10 @@ def delta(uri: str | Path, **storage: str) -> DeltaCopy:
     without ``deltalake``.
     """
     try:
-        import deltalake  # noqa: F401 - asked for before a stream begins
+        import deltalake  # noqa: F401 - checked before a stream begins
     except ImportError as error:
         raise ConfigError(
-            f"deltalake is not installed ({error}): install eventlog-publisher[delta]"
+            f"deltalake is not installed ({error}). Install eventlog-publisher[delta]"
         ) from error
     return DeltaCopy(str(uri), storage)
 
@@ -364,7 +367,7 @@ def _numbered(batch: Batch, newest: datetime | None = None, nulled: int = 0) -> 
 
 
 def _counted(nulled: int) -> dict[str, str]:
-    """Return the metadata of a commit that count the values which are NULL in the copy."""
+    """Return the metadata of a commit with the number of nulled values."""
     return {"nulled": str(nulled)} if nulled else {}
 
 

@@ -1,9 +1,9 @@
-"""An output directory that appears whole, names its owner, and can be taken up again.
+"""An output directory that appears whole, names its owner, and can be taken over by a later run.
 
-``_STARTED`` is written first and ``_SUCCESS`` last; in between nothing in the directory counts.
-``resume`` says whether a run may begin in a directory, and ``begin`` begins it. The run puts each
-of its parts into the directory under its name only when the part is whole. ``finish`` verifies
-every file and writes the manifest, then ``_SUCCESS``.
+``_STARTED`` is written first and ``_SUCCESS`` last; in between the directory is not complete.
+``resume`` checks whether a run may begin in a directory, and ``begin`` begins it. Each file gets
+its final name only when it is whole. ``finish`` verifies every file and writes the manifest, then
+``_SUCCESS``.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def masked(location: str) -> str:
 
 
 class FileStream:
-    """A stream that writes a file and keeps its size and checksum.
+    """A stream that writes a file, and computes its size and checksum.
 
     ``location`` is the directory, for messages. Writing raises EventlogError if there is no space
     left.
@@ -111,7 +111,7 @@ def _refuse_full(location: str) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in _FULL:
-            raise EventlogError(f"no space is left in {location}; make room there") from error
+            raise EventlogError(f"no space is left in {location}. Free some space") from error
         raise
 
 
@@ -129,16 +129,16 @@ class Directory:
         except (pa.ArrowException, OSError, ValueError) as error:
             reason = str(error).replace(location, masked(location))
             what = f"--out {masked(location)}: {reason}"
-            raise ConfigError(f"{what}; give a path or a URI such as s3://bucket/prefix") from None
+            raise ConfigError(f"{what}. Give a path or a URI such as s3://bucket/prefix") from None
         self.is_local = isinstance(self._fs, fs.LocalFileSystem)
         self.location = masked(location)
-        """The directory for messages, in which keys and passwords of a URI are masked."""
+        """The directory as shown in messages: keys and passwords of a URI are masked."""
         self.uri = self.path if self.is_local else location
         """The directory as a worker opens it."""
         self._is_object_store = self._fs.type_name in _OBJECT_STORES
 
     def within(self, name: str) -> str:
-        """Return the path of a name in the directory, of the directory itself if it is empty."""
+        """Return the path of a name in the directory; of the directory itself if name is empty."""
         return f"{self.path}/{name}" if name else self.path
 
     def names(self) -> list[str]:
@@ -171,21 +171,21 @@ class Directory:
             with suppress(OSError):
                 is_missing = self._fs.get_file_info(bucket).type == fs.FileType.NotFound
         if is_missing:
-            raise ConfigError(f"{self.location}: there is no bucket {bucket}; make it first")
+            raise ConfigError(f"{self.location}: there is no bucket {bucket}. Create it first")
 
     def make(self, name: str = "") -> None:
         """Create the directory, or a folder in it, with the folders above it.
 
-        An object store has none.
+        An object store has no folders.
         """
         if not self._is_object_store:
             with _refuse_full(self.location):
                 self._fs.create_dir(self.within(name), recursive=True)
 
     def make_writable(self) -> None:
-        """Create the directory, and try to write there.
+        """Create the directory, and try to write to it.
 
-        Raises ConfigError if the directory takes no file.
+        Raises ConfigError if no file can be created there.
         """
         attempt = f"{TEMPORARY}-{uuid.uuid4().hex}"
         try:
@@ -195,7 +195,7 @@ class Directory:
             self.delete(attempt)
         except OSError as error:
             raise ConfigError(
-                f"--out {self.location} cannot be written: {masked(str(error))}; look at its name "
+                f"--out {self.location} cannot be written: {masked(str(error))}. Check its name "
                 "and your rights"
             ) from None
 
@@ -205,14 +205,14 @@ class Directory:
             return bytes(stream.read())
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a small file, whole or not at all. When this returns the file is on the disk."""
+        """Write a small file, whole or not at all. When this returns, the file is durable."""
         with self.new_file(name, f"{TEMPORARY}-") as stream:
             stream.write(content)
 
     @contextmanager
     def new_file(self, name: str, temporary: str = f"{TEMPORARY}/") -> Iterator[FileStream]:
-        """Give a stream to a file that gets its name when the block ends. Until then its name
-        begins with ``temporary``.
+        """Give a stream to a file that is renamed to ``name`` when the block ends. Until then its
+        name begins with ``temporary``.
         """
         temporary = self.until_settled(name, temporary)
         with self.open(temporary) as stream:
@@ -234,15 +234,15 @@ class Directory:
                 return FileStream(self._fs.open_output_stream(self.within(name)), self.location)
         except FileNotFoundError:
             raise ConfigError(
-                f"{self.within(name)} cannot be written: its folder is not there; is "
-                f"{self.location} a directory that the driver and all workers reach "
-                "under the same name?"
+                f"{self.within(name)} cannot be written: its folder does not exist. Give a "
+                f"directory in place of {self.location} that the driver and all workers reach "
+                "under the same name"
             ) from None
 
     def settle(self, temporary: str, name: str) -> None:
-        """Give a finished file its name.
+        """Rename a finished file to its final name.
 
-        On a local disk the content is durable then, the name only after ``sync``.
+        On a local disk this makes the content durable; ``sync`` makes the name durable.
         """
         with _refuse_full(self.location):
             if self.is_local:
@@ -268,14 +268,14 @@ class Directory:
             from botocore.exceptions import BotoCoreError, ClientError
 
             bucket, *folders, _ = self.within(name).split("/")
-            with suppress(BotoCoreError, ClientError):  # one more empty object does no harm
+            with suppress(BotoCoreError, ClientError):  # an additional empty object does no harm
                 self._s3.delete_object(Bucket=bucket, Key="/".join([*folders, ""]))
 
     @cached_property
     def _s3(self) -> Any:
         """boto3's client of the bucket, None for other stores and without boto3.
 
-        If Arrow deletes an object, it leaves an empty one, named as the folder and a slash
+        When Arrow deletes an object, it leaves an empty object named after the folder with a slash
         (apache/arrow#36275), which it cannot delete.
         """
         if self._fs.type_name != "s3":
@@ -300,7 +300,7 @@ class Directory:
         )
 
     def sha256(self, name: str) -> str:
-        """Return the SHA-256 of a file, in hexadecimal digits. Raises OSError."""
+        """Return a file's SHA-256, in hexadecimal digits. Raises OSError."""
         found = sha256()
         with self._fs.open_input_stream(self.within(name)) as stream:
             while piece := stream.read(_PIECE):
@@ -308,32 +308,32 @@ class Directory:
         return found.hexdigest()
 
 
-# --- begin, take up again, finish -----------------------------------------------------------------
+# --- begin, resume, finish ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """The claim of a job on a directory."""
+class Owner:
+    """The job that owns a directory."""
 
     job: str
     """The kind of job, for messages."""
     identity: Mapping[str, str]
-    """The identity, which is recorded in ``_STARTED`` and the manifest. Only a job of the same
-    identity may take the directory up.
+    """The identity, which is recorded in ``_STARTED`` and the manifest. Only a job with the same
+    identity may resume in the directory.
     """
     describe: Callable[[Mapping[str, Any]], str]
-    """A function that returns, for messages, the content of a directory of another identity."""
+    """A function that describes, for messages, the content of a directory with another identity."""
     names: Pattern[str] | None = None
-    """The pattern of the job's files beside the outputs that each run names."""
+    """The pattern of the job's files other than the outputs that each run lists."""
 
     def is_own(self, name: str) -> bool:
-        """Return True if a file or folder belongs to the job, whatever outputs a run names."""
+        """Return True if a file or folder belongs to the job, whatever outputs a run lists."""
         is_of_protocol = name in (_STARTED, SUCCESS, MANIFEST) or name.startswith(TEMPORARY)
         return is_of_protocol or (self.names is not None and self.names.fullmatch(name) is not None)
 
 
 def resume(
-    directory: Directory, claim: Claim, outputs: Collection[str] = ()
+    directory: Directory, owner: Owner, outputs: Collection[str] = ()
 ) -> Mapping[str, Any] | None:
     """Return the manifest of a finished directory, None if a run may begin there. ``outputs`` are
     the files that the run would write.
@@ -346,71 +346,74 @@ def resume(
         names = directory.names()
     except OSError as error:
         raise ConfigError(
-            f"{location} cannot be reached: {masked(str(error))}; look at its name and your rights"
+            f"{location} cannot be reached: {masked(str(error))}. Check its name and your rights"
         ) from None
     if is_file:
-        raise ConfigError(f"{location} is a file; give a directory that is empty or does not exist")
+        raise ConfigError(f"{location} is a file. Give a directory that is empty or does not exist")
     if not names:
         directory.refuse_without_bucket()
-    # A run was killed before it could record its owner.
+    # A run was killed before it could record the owner.
     if all(name.startswith(TEMPORARY) for name in names):
         return None
-    said = _said(directory, names)
-    if not claim.identity.keys() <= said.keys():
+    recorded = _recorded(directory, names)
+    if not owner.identity.keys() <= recorded.keys():
         raise ConfigError(
-            f"{location} is not empty and not the output of a {claim.job}; nothing in it was "
-            "touched. Give a directory that is empty or does not exist"
+            f"{location} is not empty and not the output of a {owner.job}; nothing in it was "
+            "changed. Give a directory that is empty or does not exist"
         )
-    if {name: said[name] for name in claim.identity} != claim.identity:
-        raise ConfigError(f"{location} holds {claim.describe(said)}; give another directory")
+    if {name: recorded[name] for name in owner.identity} != owner.identity:
+        raise ConfigError(f"{location} contains {owner.describe(recorded)}. Give another directory")
     if _is_finished(names):
-        if said.get("manifest_format") != _MANIFEST_FORMAT:
+        if recorded.get("manifest_format") != _MANIFEST_FORMAT:
             raise ConfigError(
-                f"{location}/{MANIFEST} is of another version of eventlog; give another directory"
+                f"{location}/{MANIFEST} is from another version of eventlog. Give another directory"
             )
-        return said
+        return recorded
     foreign = sorted(
-        name for name in names if not claim.is_own(name) and name not in {*outputs, *_outputs(said)}
+        name
+        for name in names
+        if not owner.is_own(name) and name not in {*outputs, *_outputs(recorded)}
     )
     if foreign:
         raise ConfigError(
-            f"{location} is the output of an unfinished {claim.job}, but holds {foreign[0]}, "
-            "which is not of it; nothing was touched. Move it away, or give another directory"
+            f"{location} is the output of an unfinished {owner.job}, but contains {foreign[0]}, "
+            "which the job did not write; nothing was changed. Move it to another place, or give "
+            "another directory"
         )
     return None
 
 
-def begin(directory: Directory, claim: Claim, outputs: Collection[str], job: str = "") -> None:
-    """Claim the directory and empty it: the remains of an unfinished run are discarded. ``outputs``
-    are the files that will be written.
+def begin(directory: Directory, owner: Owner, outputs: Collection[str], job: str = "") -> None:
+    """Record the owner of the directory, and empty it: the remains of an unfinished run are
+    discarded. ``outputs`` are the files that will be written.
 
-    ``job`` is the run's own name, which ``job_in`` returns.
+    ``job`` is the name of the run, which ``job_in`` returns.
     """
     directory.make()
     names = directory.names()
-    _start(directory, claim, {*outputs, *_outputs(_said(directory, names))}, job)
+    _start(directory, owner, {*outputs, *_outputs(_recorded(directory, names))}, job)
     for name in sorted(names):
         if name != _STARTED:
             directory.delete(name)
     directory.make(TEMPORARY)
 
 
-def reopen(directory: Directory, claim: Claim, outputs: Collection[str]) -> None:
-    """Make a finished directory an unfinished one, and keep its content."""
-    _start(directory, claim, outputs)
+def reopen(directory: Directory, owner: Owner, outputs: Collection[str]) -> None:
+    """Make a finished directory unfinished, without changing its content."""
+    _start(directory, owner, outputs)
     directory.delete(SUCCESS)
     directory.make(TEMPORARY)
 
 
 def abandon(directory: Directory) -> None:
-    """Empty a directory that was begun: nothing in it counts, and another job may use it."""
+    """Empty a directory in which a run began, so that another job may use it."""
     for name in sorted(directory.names(), key=_STARTED.__eq__):
         directory.delete(name)
 
 
 def finish(
     directory: Directory,
-    claim: Claim,
+    owner: Owner,
     manifest: Mapping[str, Any],
     files: Mapping[str, int | None],
     before_success: Callable[[str], None] | None = None,
@@ -418,22 +421,23 @@ def finish(
     """Verify that every file or folder exists, write the manifest, and then ``_SUCCESS``. Raises
     ConfigError.
 
-    ``files`` has their names, with the known sizes. ``before_success`` gets the SHA-256 of the
-    manifest when only ``_SUCCESS`` is missing.
+    ``files`` has their names, with the known sizes. ``before_success`` is called with the SHA-256
+    of the manifest when only ``_SUCCESS`` is missing.
     """
     there = directory.sizes(files)
     for name, size in files.items():
         if name not in there or (size is not None and there[name] != size):
             raise ConfigError(
-                f"{directory.location} does not hold {name} as it was written; is it a directory "
-                "that the driver and all workers reach under the same name?"
+                f"{name} is missing in {directory.location}, or has another size than when it was "
+                "written. Give a directory that the driver and all workers reach under the same "
+                "name"
             )
     directory.delete(TEMPORARY)
     folders = sorted(_folders_of(files))
     for folder in folders:
         directory.sync(folder)
-    outputs = [name for name in folders if "/" not in name and not claim.is_own(name)]
-    value = {"manifest_format": _MANIFEST_FORMAT, **claim.identity, **manifest, "folders": outputs}
+    outputs = [name for name in folders if "/" not in name and not owner.is_own(name)]
+    value = {"manifest_format": _MANIFEST_FORMAT, **owner.identity, **manifest, "folders": outputs}
     content = (json.dumps(value, indent=1) + "\n").encode()
     directory.write(MANIFEST, content)
     directory.sync()
@@ -446,12 +450,12 @@ def finish(
 
 def job_in(directory: Directory) -> str:
     """Return the name of the run that began the directory; empty if none did."""
-    return str(_said(directory, directory.names()).get("job", ""))
+    return str(_recorded(directory, directory.names()).get("job", ""))
 
 
-def _start(directory: Directory, claim: Claim, outputs: Collection[str], job: str = "") -> None:
+def _start(directory: Directory, owner: Owner, outputs: Collection[str], job: str = "") -> None:
     directory.write(
-        _STARTED, json.dumps({**claim.identity, "job": job, "outputs": sorted(outputs)}).encode()
+        _STARTED, json.dumps({**owner.identity, "job": job, "outputs": sorted(outputs)}).encode()
     )
 
 
@@ -459,7 +463,7 @@ def _is_finished(names: Collection[str]) -> bool:
     return MANIFEST in names and SUCCESS in names
 
 
-def _said(directory: Directory, names: Collection[str]) -> Mapping[str, Any]:
+def _recorded(directory: Directory, names: Collection[str]) -> Mapping[str, Any]:
     """Return the content of ``_STARTED`` or of the manifest; empty if the directory has neither."""
     name = _STARTED if _STARTED in names and not _is_finished(names) else MANIFEST
     if name not in names:
@@ -468,16 +472,16 @@ def _said(directory: Directory, names: Collection[str]) -> Mapping[str, Any]:
         value = json.loads(directory.read(name))
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"{directory.location}/{name} cannot be read ({error}); give another directory"
+            f"{directory.location}/{name} cannot be read ({error}). Give another directory"
         ) from None
     if not isinstance(value, dict):
-        raise ConfigError(f"{directory.location}/{name} is damaged; give another directory")
+        raise ConfigError(f"{directory.location}/{name} is damaged. Give another directory")
     return value
 
 
-def _outputs(said: Mapping[str, Any]) -> list[str]:
-    """Return the outputs that ``_STARTED`` announces, or that the manifest lists."""
-    return [*said.get("outputs", ()), *said.get("folders", ())]
+def _outputs(recorded: Mapping[str, Any]) -> list[str]:
+    """Return the outputs that ``_STARTED`` or the manifest lists."""
+    return [*recorded.get("outputs", ()), *recorded.get("folders", ())]
 
 
 def _folders_of(files: Iterable[str]) -> set[str]:

@@ -4,10 +4,10 @@ into events.
 Each task of the first stage does so with a part of the log, except for the rows near its ends.
 These few rows go to the bucket of their object, where the second stage does the rest.
 
-Spark gets only the numbers of parts, and the workers read the rows themselves: between a data
-source and a step after it Spark would convert every row to its own form and back, which takes as
-long as reading it. For the same reason the events wait in a file for the third stage, which merges
-the events of the second stage with them.
+Spark passes on only the numbers of parts, and the workers read the rows themselves: between a data
+source and the next step Spark would convert every row to its own form and back, which takes as long
+as reading it. For the same reason the events wait in a file for the third stage, which merges the
+events of the second stage with them.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from eventlog.spark.directory import Directory
 from eventlog.spark.job import (
     BEFORE,
     EVENTS,
-    FATES,
     NOTHING,
     NUMBERED,
+    OUTCOMES,
     ROWS,
     BadLine,
     Blob,
     Job,
     Numbered,
-    PartFates,
+    PartOutcomes,
     as_batch,
     before_each,
     catalog,
@@ -74,14 +74,14 @@ _RECORD_ID: Final = itemgetter(0)
 
 
 def read_parts(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the blobs of the parts whose numbers the batches hold."""
+    """Yield the blobs of the parts whose numbers are in the batches."""
     tune_collector()
     for number in task_numbers(batches):
         yield as_batch(_read_part(job, number))
 
 
 def _read_part(job: Job, number: int) -> list[Blob]:
-    """Return the blobs of one part: its border rows by bucket, and the file with all the rest."""
+    """Return the blobs of one part: its border rows by bucket, and the file with the rest."""
     distances = job.options.fold_distance, job.options.fold_span
     part = _Part(job, number)
     boundary = Boundary(job.parts[number - 1], *distances)
@@ -103,7 +103,7 @@ def _read_part(job: Job, number: int) -> list[Blob]:
 
 def _built(part: _Part, boundary: Boundary, builder: Builder, folder: RowFolder) -> Iterator[Blob]:
     """Read a part, and yield the blobs of its final groups as soon as they are built; at the end
-    the fates of its rows, if it has any.
+    the outcomes of its rows, if it has rows.
     """
     for good in part.good_rows(builder.context):
         yield from builder.blobs(boundary.final(folder.add(good)), part.log_rows)
@@ -112,14 +112,14 @@ def _built(part: _Part, boundary: Boundary, builder: Builder, folder: RowFolder)
             part.log_rows = {record_id: part.log_rows[record_id] for record_id in left}
     yield from builder.blobs(boundary.final_at_end(folder.close(None)), part.log_rows)
     if part.ids:
-        fates = PartFates(part.bad, dict(part.remarks), to_ranges(part.ids), part.loopback)
-        yield Blob(FATES, part.number, 0, fates.packed())
+        outcomes = PartOutcomes(part.bad, dict(part.remarks), to_ranges(part.ids), part.loopback)
+        yield Blob(OUTCOMES, part.number, 0, outcomes.packed())
 
 
 class _Part:
-    """A part of the log and its read rows: record_ids, bad rows, the number of loopback rows, and
-    the counters of good rows. For formats that need them it also has the rows as they are in the
-    log.
+    """A part of the log and its read rows: record_ids, invalid rows, the number of loopback rows,
+    and the counters of valid rows. For formats that need them it also has the rows as they are in
+    the log.
     """
 
     def __init__(self, job: Job, number: int) -> None:
@@ -132,7 +132,7 @@ class _Part:
         self._job, self._range = job, job.parts[number - 1]
 
     def good_rows(self, context: Context) -> Iterator[list[CheckedRow]]:
-        """Yield the good rows of the part in queue order, some at a time."""
+        """Yield the valid rows of the part in queue order, in chunks."""
         job, log = self._job, self._job.place.log
         user = job.options.driver_user
         left = user if job.options.leave_loopback else None
@@ -158,19 +158,19 @@ class _Part:
         if self._range.ids is not None and read != self._range.rows:
             raise DatabaseError(
                 f"{number_of(self._range.rows - read, 'row')} from record_id {self._range.first} "
-                f"to {self._range.last} had status N when the job began, and have it no more, or "
-                "are not there: somebody changed the log, or executors read another "
-                "server than the driver"
+                f"to {self._range.last} had status N when the job began, and now have another "
+                "status or are missing: the log was changed, or executors read another server than "
+                "the driver. Run the command again, and check the URL that executors use"
             )
 
 
 class Boundary:
-    """The boundary of a part: it sets the groups apart that may fold with rows of other parts.
+    """The boundary of a part: it separates the groups that may fold with rows of other parts.
     ``rows`` are the rows of these groups.
 
     Rows fold only within a distance of record_ids (spec/event-log.md 6). Rows farther from both
-    ends of a part fold alike whatever the other parts hold. Only the rows near the ends, usually
-    few, have to meet the rows of other parts.
+    ends of a part fold the same way whatever the other parts contain. Only the rows near the ends,
+    usually few, must be folded with the rows of other parts.
 
     The ``rows`` of all parts, folded together, give exactly the missing groups: they begin and end
     where groups do, and wherever rows of an object are left out between them, the rows on both
@@ -185,8 +185,8 @@ class Boundary:
         self._run_end = self._before
 
     def final(self, groups: Sequence[Group]) -> list[Group]:
-        """Return the final ones among groups that no later row of the part joins. All groups of the
-        part come in queue order.
+        """Return those groups that are final. No later row of the part may join the groups, and all
+        groups of the part are passed in queue order.
         """
         final: list[Group] = []
         for index, group in enumerate(groups):
@@ -197,7 +197,7 @@ class Boundary:
         return final
 
     def final_at_end(self, groups: Sequence[Group]) -> list[Group]:
-        """Return the final ones among the part's last groups."""
+        """Return those of the part's last groups that are final."""
         still_open = set(open_groups(groups, self._last, *self._distances))
         for index in still_open:
             self.rows += groups[index]
@@ -205,7 +205,7 @@ class Boundary:
 
     def _may_begin_before(self, group: Group) -> bool:
         """Return True if the group may continue a run of rows that began in an earlier part. Such
-        groups go to stage two, which sees the whole run.
+        groups are built in the second stage, which has the whole run.
 
         In a run each row is close enough to the next to fold, and the content of the run determines
         how it is cut into groups.
@@ -220,7 +220,7 @@ class Boundary:
         return True
 
 
-# --- rows on their way to a bucket ----------------------------------------------------------------
+# --- rows for a bucket ----------------------------------------------------------------------------
 
 _RowKind = tuple[int, ObjectClass, Attribute | None]
 """The event type, class and attribute of a row.
@@ -250,11 +250,11 @@ def _pack_rows(
     buckets: int,
     log_rows: Mapping[int, LogRow],
 ) -> list[Blob]:
-    """Pack rows in record_id order into blobs, one for each bucket that has rows. The rows are
-    marshalled, since only Spark carries them, which carries tasks, too.
+    """Pack rows in record_id order into blobs, one for each bucket that has rows. Marshalling is
+    safe, since only Spark transports these rows, and it transports tasks, too.
 
     The object's canonical key determines the bucket, in the same way in every process. ``log_rows``
-    has the rows as they are in the log, by record_id, which are packed, too, if there are any.
+    has the rows as they are in the log, by record_id; they are packed, too.
     """
     packed: list[list[tuple[int, int, str, bool, Texts, Texts]]] = [[] for _ in range(buckets)]
     for record_id, event_type, (object_class, key), attribute, old, new in rows:
@@ -278,7 +278,7 @@ def _unpack_rows(
 ) -> list[CheckedRow]:
     """Return the rows of a blob.
 
-    ``log_rows`` gets the rows as they are in the log, if the blob has them.
+    The rows as they are in the log, if the blob has them, are added to ``log_rows``.
     """
     members, as_logged = marshal.loads(content)  # noqa: S302 - made by ``_pack_rows`` in this job
     for row in map(log_row, as_logged):
@@ -296,8 +296,8 @@ def _unpack_rows(
 
 
 def fold_bucket(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Fold the blobs of one bucket, or of several one after the other, into events. The blobs come
-    in the order of their first record_ids.
+    """Fold the blobs of one bucket, or of several buckets in turn, into events. The blobs are in
+    the order of their first record_ids.
     """
     tune_collector()
     with ExitStack() as stack:
@@ -350,7 +350,9 @@ class _Folding:
         return blobs
 
     def before_parts(self) -> Iterator[Blob]:
-        """Yield the numbers used before each part, as far as known here, after all blobs."""
+        """Yield the numbers used before each part, as far as this task has seen them. Call it after
+        all blobs.
+        """
         by_part = dict(self._builder.numbered)
         for part, numbered in self._numbered_by_parts:
             by_part[part] = total((by_part.get(part, NOTHING), numbered))
@@ -358,7 +360,7 @@ class _Folding:
             yield Blob(BEFORE, part, 0, pack_numbered(part, before))
 
 
-# --- groups to what is written of them ------------------------------------------------------------
+# --- groups to events -----------------------------------------------------------------------------
 
 _BLOB_EVENTS: Final = 2_000
 
@@ -378,13 +380,13 @@ class Builder:
 
     @property
     def context(self) -> Context:
-        """A context for reading the snapshot, by a connection that is opened at first use."""
+        """A context for reading the snapshot, with a connection that is opened at first use."""
         if self._context is None:
             self._context = self._stack.enter_context(snapshot_context(self._job))
         return self._context
 
     def blobs(self, groups: Sequence[Group], log_rows: Mapping[int, LogRow]) -> Iterator[Blob]:
-        """Yield the output of groups in queue order, and the fates of their rows, part by part.
+        """Yield the output of groups in queue order, and the outcomes of their rows, part by part.
 
         ``log_rows`` has their rows as they are in the log, for formats that need them.
         """
@@ -414,8 +416,8 @@ class Builder:
         for line in bad:
             by_part.setdefault(self._job.part_of(line[0]), []).append(line)
         for number, lines in by_part.items():
-            fates = PartFates(lines, dict(counts) if number == part else {})
-            yield Blob(FATES, number, places[0], fates.packed())
+            outcomes = PartOutcomes(lines, dict(counts) if number == part else {})
+            yield Blob(OUTCOMES, number, places[0], outcomes.packed())
 
     def _query_back(
         self, object_class: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]

@@ -1,10 +1,11 @@
-"""The hold and the marks of a finished directory (spec/event-log.md 8.6). Its rows are marked only
-under the settings under which it was written, and if its files are unchanged. Until then its rows
-are held, so that no publisher sends them, too.
+"""The claim and the marks of a finished directory (spec/event-log.md 8.6).
 
-Then exactly the rows that were read get their letter (spec/event-log.md 8.4, 10); the files of
-``_ids`` name them. Marks are written in bounded transactions, and a run may end after each one: a
-rerun goes on, and changes only rows that still have status N.
+The rows of a directory are marked only with the settings with which it was written, and if its
+files are unchanged. Until then a claim in the log prevents a publisher from sending them, too.
+
+Exactly the rows that were read get their status (spec/event-log.md 8.4, 10); the files in ``_ids``
+list them. Marks are written in bounded transactions, and a run may end after each one: the next run
+continues, and changes only rows that still have status N.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from eventlog.publisher.ledger import Writers, are_registered
 from eventlog.publisher.observer import JobProgress
 from eventlog.publisher.open_context import open_context
 from eventlog.spark.directory import MANIFEST, SUCCESS, Directory, job_in, masked
-from eventlog.spark.job import BadLine, FlightReport, OutputFile, PartReport, part_report
+from eventlog.spark.job import BadLine, DeliveryReport, OutputFile, PartReport, part_report
 from eventlog.spark.session import Progress, shown
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.epoch import note_removed
@@ -68,13 +69,13 @@ class Manifest:
     finished: str
     totals: Mapping[str, int]
     """The counters of spec/event-log.md 11, and events by operation."""
-    in_flight: tuple[FlightReport, ...]
+    in_flight: tuple[DeliveryReport, ...]
     in_flight_files: tuple[OutputFile, ...]
     parts: tuple[PartReport, ...]
     format: str
     """A format of ``eventlog.spark.output``."""
     last_sequence: str
-    """The highest change sequence of formats that number, else empty."""
+    """The highest change sequence of formats that number changes, otherwise empty."""
     others: Mapping[str, str]
     """The SHA-256 of files without events."""
 
@@ -85,7 +86,7 @@ class Manifest:
 
     @property
     def checksums(self) -> dict[str, str]:
-        """The SHA-256 of every file that counts, by its name."""
+        """The SHA-256 of every file that is verified, by name."""
         ids = {flight.ids: flight.ids_sha256 for flight in self.in_flight}
         ids |= {part.ids: part.ids_sha256 for part in self.parts}
         return {**ids, **self.others, **{file.name: file.sha256 for file in self.files}}
@@ -94,7 +95,7 @@ class Manifest:
 def manifest_of(value: Mapping[str, Any]) -> Manifest:
     """Return a manifest from its JSON form. Raises KeyError, TypeError for other values."""
     known = {one.name: value[one.name] for one in fields(Manifest)}
-    known["in_flight"] = tuple(FlightReport(**flight) for flight in known["in_flight"])
+    known["in_flight"] = tuple(DeliveryReport(**flight) for flight in known["in_flight"])
     known["in_flight_files"] = tuple(OutputFile(**file) for file in known["in_flight_files"])
     known["parts"] = tuple(map(part_report, known["parts"]))
     return Manifest(**known)
@@ -103,7 +104,7 @@ def manifest_of(value: Mapping[str, Any]) -> Manifest:
 # --- settings -------------------------------------------------------------------------------------
 
 OF_COMMAND: Final = "command."
-"""The beginning of the names of settings that are the command's own."""
+"""The prefix of the names of the command's own settings."""
 _SECTIONS: Final = ("database", "publisher", "format", "watch ")
 _INERT: Final = frozenset({
     "database.url", "database.password", "publisher.profile",
@@ -115,9 +116,9 @@ _INERT: Final = frozenset({
     "publisher.flight_rows", "publisher.flight_bytes", "publisher.mark_interval",
     "publisher.health_file",
 })  # fmt: skip
-"""Settings without influence on documents and marks.
+"""Settings that do not affect documents and marks.
 
-All others count, also those of later versions.
+All others do, including settings of later versions.
 """
 
 
@@ -140,14 +141,14 @@ def settings_of(config: Config, context: Context, **request: Any) -> dict[str, s
 
 
 def differences(made_under: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return the settings that differ, a phrase for each."""
+    """Return one phrase per setting that differs."""
     names = sorted(made_under.keys() | now.keys())
     pairs = ((name, made_under.get(name, "unset"), now.get(name, "unset")) for name in names)
     return [f"{name} is {after}, was {before}" for name, before, after in pairs if before != after]
 
 
 ACKNOWLEDGED: Final = frozenset({"publisher.delete_from_log"})
-"""The settings that the command may give anew when it marks."""
+"""The settings that the command may change when it marks."""
 
 
 def refuse_other_settings(
@@ -156,20 +157,20 @@ def refuse_other_settings(
     settings: Mapping[str, str],
     explicit: Collection[str] = (),
 ) -> None:
-    """Raise ConfigError with the settings that differ from the directory's, explicit ones apart."""
+    """Raise ConfigError if settings, other than explicit ones, differ from the directory's."""
     then, now = (
         {name: each[name] for name in each if name not in explicit}
         for each in (manifest.settings, settings)
     )
     if different := differences(then, now):
         raise ConfigError(
-            f"{directory.location} is finished already, under other settings: "
-            f"{'; '.join(different)}. Nothing was marked. Run the command under the settings of "
-            "then, or give another directory"
+            f"{directory.location} was finished with other settings: {'; '.join(different)}. "
+            "Nothing was marked. Run the command with the earlier settings, or give another "
+            "directory"
         )
 
 
-# --- the line -------------------------------------------------------------------------------------
+# --- the claim ------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -185,7 +186,7 @@ def _committed(context: Context) -> Iterator[Connection]:
 
 Extent = tuple[int, Writers]
 """The extent of a job's snapshot: the last record_id with status N (0 = there is none), and the
-open writers.
+open transactions that have written the log.
 """
 
 
@@ -193,18 +194,18 @@ def extent_of(context: Context, holder: Connection) -> Extent:
     """Return the extent of the snapshot that ``holder`` has just exported."""
     last = tail(context.log.on(holder)) or 0
     with _committed(context):
-        # After the tail: a transaction with a record_id below it is among the writers, or its rows
-        # are visible by now.
+        # Read after the tail, so that a transaction with a record_id below it is among the writers,
+        # or its rows are visible.
         writers = context.log.open_writers()
     return last, writers
 
 
-def hold_rows(
+def claim_rows(
     context: Context, directory: Directory, manifest: Manifest, sha256: str, extent: Extent
 ) -> None:
-    """Write the line that holds the rows of a directory that is about to be finished.
+    """Claim the rows of a directory that is about to be finished.
 
-    Raises DatabaseAway if the lock of the log is lost, since a publisher may have sent the rows
+    Raises DatabaseAway if the lock of the log was lost, since a publisher may have sent the rows
     since then.
     """
     last, writers = extent
@@ -215,7 +216,8 @@ def hold_rows(
     with _committed(context):
         if not log.holds_lock():
             raise DatabaseAway(
-                f"the lock of the log {log} is lost: nothing counts; run the same command again"
+                f"the lock of the log {log} was lost, so the directory was not finished. Run the "
+                "same command again"
             )
         now = utc_now().isoformat(sep=" ", timespec="seconds")
         rows = manifest.totals.get("rows_read", 0) + manifest.totals.get("rows_in_flight", 0)
@@ -227,64 +229,63 @@ def hold_rows(
 
 
 def _name_of(directory: Directory) -> str:
-    """Return the name of a directory in the line."""
+    """Return the name of a directory in its claim."""
     return directory.path if directory.is_local else directory.location
 
 
-def _held_rows(context: Context) -> Hold | None:
-    """Return the hold on rows of the log, None if no directory holds any."""
+def _claimed_rows(context: Context) -> Hold | None:
+    """Return the claim on rows of the log, None if there is none."""
     with _committed(context):
         _, hold = read_recorded(context.log)
     return hold
 
 
-def refuse_if_held(context: Context, directory: Directory) -> None:
-    """Let a job begin in a directory: the hold of an unfinished run in it is released.
+def refuse_if_claimed(context: Context, directory: Directory) -> None:
+    """Let a job begin in a directory: the claim of an unfinished run in it is deleted.
 
-    Raises ConfigError if rows are held by another directory, or are being marked.
+    Raises ConfigError if another directory claims rows, or if rows are being marked.
     """
-    hold = _held_rows(context)
+    hold = _claimed_rows(context)
     if hold is None:
         return
     if hold.job != job_in(directory) or hold.is_marking:
         raise ConfigError(
-            f"{hold.in_words}. Before rows are converted again: {', '.join(HOLD_WAYS_OUT)}"
+            f"{hold.in_words}. Before you convert rows again: {', '.join(HOLD_WAYS_OUT)}"
         )
     _release(context, hold)
 
 
 def _release(context: Context, hold: Hold) -> None:
-    """Delete the claim; its rows are marked, or are given back to the publisher."""
+    """Delete the claim; call it once the rows are marked or given back to the publisher."""
     with _committed(context):
         delete_entry(context.log, EntryKind.CLAIM, hold.number)
 
 
-def _write_hold(context: Context, hold: Hold) -> None:
+def _write_claim(context: Context, hold: Hold) -> None:
     with _committed(context):
         replace_content(context.log, EntryKind.CLAIM, hold.number, encode_hold(hold))
 
 
 def abandon(config: Config, out: str, *, force: bool = False) -> Hold:
-    """Return the rows that a directory holds to the publisher; its documents no longer count.
+    """Give the rows that a directory claims back to the publisher; its documents are then obsolete.
 
-    Raises ConfigError if it holds none, and, unless ``force``, if marking has begun: rows that are
+    Raises ConfigError if it claims none, and, unless ``force``, if marking has begun: rows that are
     marked already are not sent again.
     """
     directory = Directory(out)
     with open_context(config, Counters(), purpose=Purpose.BACKLOG) as context:
-        hold = _held_rows(context)
+        hold = _claimed_rows(context)
         if hold is None:
             raise ConfigError(
-                f"no rows of the log {context.log} are held by a backlog job; "
-                "there is nothing to abandon"
+                f"no backlog job claims rows of the log {context.log}; there is nothing to abandon"
             )
         if hold.directory != _name_of(directory):
-            raise ConfigError(f"{hold.in_words}: give --out {hold.directory}")
+            raise ConfigError(f"{hold.in_words}. Give --out {hold.directory}")
         if hold.is_marking and not force:
             raise ConfigError(
-                f"{hold.in_words}. Complete the marks by `eventlog backlog mark`; abandon --yes "
-                "gives back only the rows that are not marked yet, and the documents of the others "
-                "are nowhere else"
+                f"{hold.in_words}. Complete the marks with `eventlog backlog mark`. abandon --yes "
+                "gives back only the rows that are not marked yet; the changes of the other rows "
+                "exist only in this directory"
             )
         if directory.exists(SUCCESS) and job_in(directory) == hold.job:
             directory.delete(SUCCESS)
@@ -310,25 +311,25 @@ def mark(
     quiet: bool,
     progress: Progress,
 ) -> int:
-    """Mark the rows that a finished directory holds, release the hold, and return the number of
+    """Mark the rows that a finished directory claims, delete the claim, and return the number of
     changed rows.
 
-    At most ``connections`` are open at once beside the connection of ``context``, 0 = as many as
-    are useful. Raises ConfigError if the rows are neither held nor marked, or if a file has
-    changed; DatabaseError.
+    At most ``connections`` are open at the same time in addition to the connection of ``context``,
+    0 = as many as are useful. Raises ConfigError if the rows are neither claimed nor marked, or if
+    a file has changed; DatabaseError.
     """
-    hold = _held_rows(context)
+    hold = _claimed_rows(context)
     if hold is None or hold.job != manifest.job:
         if all(directory.exists(_done(part.part)) for part in manifest.parts):
             return 0
         raise ConfigError(
-            f"the rows of {directory.location} are not held: it is a copy, or they were given "
-            "back to the publisher (abandon). Nothing was marked; convert into another directory"
+            f"{directory.location} does not claim its rows: it is a copy, or they were given back "
+            "to the publisher (abandon). Nothing was marked. Convert to another directory"
         )
     threads = connections or min(4, os.cpu_count() or 1)
     _verify(directory, manifest, hold, threads)
     hold = hold._replace(is_marking=True)
-    _write_hold(context, hold)
+    _write_claim(context, hold)
     seen = [0]
     total = manifest.totals.get("rows_read", 0)
 
@@ -344,17 +345,19 @@ def mark(
         try:
             marked = _mark_rows(context, directory, manifest, threads, done)
         except BaseException as error:
-            error.add_note("marking has begun: the same command marks the rest, each row once")
+            error.add_note(
+                "marking has begun; run the same command again to mark the remaining rows"
+            )
             raise
-    if hold.flights:  # the next publisher deletes the claim with the entries of its flights
-        _write_hold(context, hold._replace(is_marked=True))
+    if hold.flights:  # the next publisher deletes the claim with the entries of these deliveries
+        _write_claim(context, hold._replace(is_marked=True))
     else:
         _release(context, hold)
     return marked
 
 
 def _verify(directory: Directory, manifest: Manifest, hold: Hold, threads: int) -> None:
-    """Raise ConfigError unless the manifest and every file in it are as the job wrote them."""
+    """Raise ConfigError if the manifest or a file in it has changed since the job wrote it."""
     expected = {MANIFEST: hold.manifest, **manifest.checksums}
 
     def is_damaged(name: str) -> str | None:
@@ -364,15 +367,15 @@ def _verify(directory: Directory, manifest: Manifest, hold: Hold, threads: int) 
             return f"{name} cannot be read ({masked(str(error))})"
         if found == expected[name]:
             return None
-        return f"{name} is not as it was written (SHA-256 {found})"
+        return f"{name} has changed since it was written (SHA-256 {found})"
 
     with ThreadPoolExecutor(max(1, threads), thread_name_prefix="eventlog-verify") as pool:
-        damaged = [said for said in pool.map(is_damaged, expected) if said is not None]
+        damaged = [reason for reason in pool.map(is_damaged, expected) if reason is not None]
     if damaged:
         more = f", and {number_of(len(damaged) - 1, 'more file')}" if len(damaged) > 1 else ""
         raise ConfigError(
-            f"{directory.location}: {damaged[0]}{more}; nothing was marked. Bring the file back, "
-            "or give the rows back to the publisher by `eventlog backlog abandon` and convert them "
+            f"{directory.location}: {damaged[0]}{more}; nothing was marked. Restore the file, or "
+            "give the rows back to the publisher with `eventlog backlog abandon` and convert them "
             "again"
         )
 
@@ -384,10 +387,10 @@ def _mark_rows(
     connections: int,
     done: Callable[[int], None],
 ) -> int:
-    """Mark or delete the rows of a directory and of its flights, and return the number of changed
-    rows.
+    """Mark or delete the rows of a directory and of its recorded deliveries, and return the number
+    of changed rows.
 
-    ``context`` holds the lock of the log; ``done`` gets the number of rows that have been handled.
+    ``context`` has the lock of the log; ``done`` is called with the number of rows handled.
     """
     directory.make(MARKED)
     one_at_a_time = Lock()
@@ -396,10 +399,10 @@ def _mark_rows(
         with one_at_a_time, _committed(context) as connection:
             held = context.log.on(connection).holds_lock()
         if not held:
-            raise DatabaseAway(f"the lock of the log {context.log} is lost")
+            raise DatabaseAway(f"the lock of the log {context.log} was lost")
 
     still_locked()
-    changed = _mark_flights(context, directory, manifest)
+    changed = _mark_deliveries(context, directory, manifest)
     waiting = [part for part in manifest.parts if not directory.exists(_done(part.part))]
     done(manifest.totals.get("rows_read", 0) - sum(part.rows_read for part in waiting))
 
@@ -429,9 +432,9 @@ def _done(part: int) -> str:
     return f"{MARKED}/part-{part:06d}"
 
 
-def _mark_flights(context: Context, directory: Directory, manifest: Manifest) -> int:
-    """Mark the rows of each recorded flight in one transaction, and return the number of changed
-    rows. A flight that is listed in ``_marked`` was marked by an earlier run.
+def _mark_deliveries(context: Context, directory: Directory, manifest: Manifest) -> int:
+    """Mark the rows of each recorded delivery in one transaction, and return the number of changed
+    rows. An earlier run marked the deliveries that are listed in ``_marked``.
     """
     changed = 0
     for flight in manifest.in_flight:
@@ -446,7 +449,7 @@ def _mark_flights(context: Context, directory: Directory, manifest: Manifest) ->
 
 
 def _batches(directory: Directory, ids: str) -> Iterator[tuple[list[_Range], list[BadLine], int]]:
-    """Yield the rows of a file, some at a time: ranges to get S, bad rows, and their number."""
+    """Yield the rows of a file in batches: ranges that get S, invalid rows, and their number."""
     good: list[_Range] = []
     bad: list[BadLine] = []
     rows = 0
@@ -481,8 +484,8 @@ def _write(
             changed += log.mark(Status.SUCCESS, good)
     if bad:
         ids = [(record_id, record_id) for record_id, _, _ in bad]
-        # Only rows that this run marks get a line, so that a failure has one line however often the
-        # command is run.
+        # Only rows that this run marks get a row in the error table, so that each failure has one
+        # row however often the command is run.
         waiting = {
             row.record_id for row in log.read_rows(ids) if unpadded(row.status) == Status.NEW
         }
@@ -492,7 +495,8 @@ def _write(
 
 
 def _keep_loopback(log: OpenLog, options: PublisherOptions, good: Sequence[_Range]) -> int:
-    """Mark the loopback rows among the rows to delete, so that they stay (spec/event-log.md 8.3).
+    """Mark the loopback rows among the rows to delete, so that they are not deleted
+    (spec/event-log.md 8.3).
 
     Returns their number.
     """

@@ -1,12 +1,12 @@
 """An Iceberg table as the target of a live copy, by ``pyiceberg`` and any of its catalogues.
 
 The number of a query's last batch is a property of the table, set by the transaction that writes
-the rows and compared with the table that this transaction begins from. The catalogue takes the
-transaction only if the table is still that one: the property that has ``pyiceberg`` try a stale
-commit again is set to none.
+the rows and compared with the table that this transaction begins from. The catalogue accepts the
+transaction only if the table has not changed: the property that lets ``pyiceberg`` retry a stale
+commit is set to 0.
 
-A merge reads the rows whose first key column has one of the batch's values, and writes those files
-anew. Java has no part in it.
+A merge reads the rows whose first key column has one of the batch's values, and rewrites their
+files. It does not need Java.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _BATCH: Final = "eventlog.batch."
 """The prefix of the property with the number of a query's last batch."""
 _NEWEST: Final = "eventlog.newest_commit_time"
 _NULLED: Final = "eventlog.nulled"
-"""The property with the number of values that the last batch has as NULL because their types have
+"""The property with the number of values of the last batch that are NULL because their types have
 no such value.
 """
 _DAY: Final = timedelta(days=1)
 _SEARCHED: Final[dict[str, float]] = {}
-"""When this process has last searched a table for files of writers that were killed."""
+"""The time when this process last searched each table for files that killed writers left."""
 _PROPERTIES: Final = {
     "commit.retry.num-retries": "0",
     "write.metadata.delete-after-commit.enabled": "true",
@@ -63,8 +63,8 @@ _PROPERTIES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class IcebergFiles:
-    """The files of a state of a table: where its metadata stand, and the options to read them. The
-    other arguments are those of ``Files``.
+    """The files of a state of a table: the location of its metadata, and the options to read it.
+    The other arguments are as in ``Files``.
     """
 
     place: str
@@ -74,7 +74,7 @@ class IcebergFiles:
     note: str | None
 
     def rows(self, numbers: Collection[int]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the files of these numbers, from 0 on."""
+        """Yield the rows of the files with these numbers, counted from 0."""
         from pyiceberg.io.pyarrow import ArrowScan
         from pyiceberg.table import StaticTable
 
@@ -89,7 +89,7 @@ class IcebergFiles:
 
 @dataclass(frozen=True, slots=True)
 class IcebergCopy:
-    """A table of Iceberg: its name, with its namespace, in a catalogue of ``pyiceberg``."""
+    """An Iceberg table: its name, with its namespace, in a catalogue of ``pyiceberg``."""
 
     catalog: Catalog
     name: str
@@ -109,8 +109,8 @@ class IcebergCopy:
         properties = self.catalog.load_table(self.name).properties
         if properties.get(_CONTENT) != content:
             raise CopyRefused(
-                f"the table {self.name} holds {properties.get(_CONTENT) or 'no live copy'}, and is "
-                f"to hold {content}; nothing was written"
+                f"the table {self.name} contains {properties.get(_CONTENT) or 'no live copy'}, not "
+                f"{content}; nothing was written. Give live_copy another table"
             )
         number = properties.get(_BATCH + query)
         return None if number is None else Held(int(number), note_of(properties.get(_NOTE)))
@@ -132,8 +132,8 @@ class IcebergCopy:
         source: MergeSource,
         newest: datetime | None,
     ) -> None:
-        """Bring the columns of the table to those of the class, each value the same, then merge the
-        rows of ``source``, as a batch.
+        """Give the table the columns of the class, without changing a value, then merge the rows of
+        ``source``, as a batch.
 
         ``held`` is the note that the table has. ``newest`` is the commit time of the batch's last
         change, if the log has it.
@@ -164,11 +164,11 @@ class IcebergCopy:
         rows: Iterable[pa.RecordBatch],
         behind: int | None,
     ) -> None:
-        """Append rows, as a batch; create the table if it is missing, and bring its columns to
-        those of ``schema``, each value the same.
+        """Append rows, as a batch; create the table if it is missing, and give it the columns of
+        ``schema``, without changing a value.
 
-        ``behind`` is the number of the query's last batch that the table has to have: with another
-        one somebody else has written, and nothing is appended.
+        ``behind`` is the expected number of the query's last batch in the table: if it is another,
+        another driver has written, and nothing is appended.
         """
         self._made(content, schema)
         table, _, new = self._widened(schema, note)
@@ -185,7 +185,7 @@ class IcebergCopy:
     def rows(
         self, column: str | None = None, values: Collection[Any] = ()
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in whose column one of the values stands; without a column all rows."""
+        """Yield the rows whose column has one of the values; without a column all rows."""
         table = self._table()
         schema = _arrow_schema(table)
         for part in table.scan(row_filter=_among(column, values)).to_arrow_batch_reader():
@@ -205,11 +205,11 @@ class IcebergCopy:
         )
 
     def clear(self, keep: timedelta) -> None:
-        """Remove the snapshots and files that no reader of the last ``keep`` needs; many small
-        files become one. What a removal has left that was killed goes first.
+        """Remove the snapshots and files that no reader of the last ``keep`` needs, after the files
+        that a killed removal left; compact many small files.
 
-        What a writer left that was killed goes after a day: a younger file may be of a commit that
-        is still to come.
+        Files that a killed writer left are removed after a day: a younger file may belong to a
+        commit that is not finished.
         """
         self.compact()
         table = self._table()
@@ -224,7 +224,7 @@ class IcebergCopy:
             remove_abandoned(self._table(), utc_now() - max(keep, _DAY))
 
     def compact(self) -> None:
-        """Put small files together by one commit, if there are many."""
+        """Compact small files in one commit, if there are many."""
         table = self._table()
         compact(table, _arrow_schema(table))
 
@@ -238,8 +238,8 @@ class IcebergCopy:
         return self._table()
 
     def _widened(self, schema: pa.Schema, note: Note) -> tuple[Table, pa.Schema, pa.Schema]:
-        """Return the table, after giving its columns the types of a schema, with its columns and
-        those that it has not yet.
+        """Return the table, after giving its columns the types of a schema; then its columns, and
+        the columns of the schema that it does not have yet.
         """
         table = self._table()
         own = _arrow_schema(table)
@@ -254,7 +254,7 @@ class IcebergCopy:
         return table, target, pa.schema([one for one in schema if one.name not in own.names])
 
     def _table(self) -> Table:
-        """Return the table as it is now, which takes no stale commit."""
+        """Reload the table; it rejects commits based on an older snapshot."""
         table = self.catalog.load_table(self.name)
         if table.properties.get("commit.retry.num-retries") != "0":
             with table.transaction() as transaction:
@@ -263,17 +263,17 @@ class IcebergCopy:
 
 
 def iceberg(catalog: Catalog | str, table: str, **properties: str) -> IcebergCopy:
-    """Return the Iceberg table of a name, with its namespace, for ``live_copy``. The first load
+    """Return the Iceberg table with this name and namespace, for ``live_copy``. The first load
     creates it.
 
-    ``catalog`` is one of ``pyiceberg``, or the name of one, which it loads with ``properties``.
-    Raises ConfigError without ``pyiceberg``.
+    ``catalog`` is a catalogue of ``pyiceberg``, or the name of one, which ``pyiceberg`` loads with
+    ``properties``. Raises ConfigError without ``pyiceberg``.
     """
     try:
         from pyiceberg.catalog import load_catalog
     except ImportError as error:
         raise ConfigError(
-            f"pyiceberg is not installed ({error}): install eventlog-publisher[iceberg]"
+            f"pyiceberg is not installed ({error}). Install eventlog-publisher[iceberg]"
         ) from error
     if isinstance(catalog, str):
         catalog = load_catalog(catalog, **properties)
@@ -285,7 +285,7 @@ def _done(batch: Batch) -> dict[str, str]:
 
 
 def _arrow_schema(table: Table) -> pa.Schema:
-    """Return the columns of the table with the types that a copy gives."""
+    """Return the columns of the table with the types that a copy uses."""
     large = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
     return pa.schema(
         [pa.field(one.name, large.get(one.type, one.type)) for one in table.schema().as_arrow()]
@@ -310,8 +310,8 @@ def _replace(
 
 
 def _among(column: str | None, values: Collection[Any]) -> Any:
-    """Return the condition of rows in whose column one of the values stands; of all rows without a
-    column.
+    """Return the condition that selects rows whose column has one of the values; all rows without
+    a column.
     """
     from pyiceberg import expressions
 
@@ -339,12 +339,12 @@ def _put(
         if row[source.is_gone]:
             rows.pop(key, None)
         else:
-            said = {
+            values = {
                 name: row[name]
                 for name, flag in source.sets.items()
                 if row[flag] or name in columns.key
             }
-            rows[key] = {**rows.get(key, {}), **said}
+            rows[key] = {**rows.get(key, {}), **values}
     with _quiet():
         transaction.delete(touched)
     if rows:
@@ -352,5 +352,5 @@ def _put(
 
 
 def _quiet() -> warnings.catch_warnings[None]:
-    """Return a block without pyiceberg's warning of a delete that finds no row."""
+    """Return a block without pyiceberg's warning about a delete that finds no row."""
     return warnings.catch_warnings(action="ignore", category=UserWarning)

@@ -1,10 +1,10 @@
-"""The files of an Iceberg table that a live copy writes: which ones nobody needs any more, and many
-small ones as one.
+"""The files of an Iceberg table that a live copy writes: the removal of files that are not needed
+any more, and the compaction of small files.
 
 A commit that expires snapshots records their manifest lists in a property of the table. Their files
-are removed after it, the manifest lists last, and a further commit drops the property. If the
-driver is killed in between, the next removal finds the property and continues. Files of a commit
-that was killed stand in no property: they are found in the folders of the table, after a day.
+are removed after it, the manifest lists last, and a further commit removes the property. If the
+driver is killed in between, the next removal finds the property and continues. No property records
+the files of a killed commit: they are found in the folders of the table, after a day.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _REMOVING: Final = "eventlog.removing"
 """The property with the manifest lists of expired snapshots whose files may still exist."""
 _SMALL_BYTES: Final = 16 * 2**20
-"""The size in bytes from which on a file is never put together with others."""
+"""The size in bytes from which on a file is not compacted."""
 
 
 def is_removing(table: Table) -> bool:
@@ -37,7 +37,7 @@ def is_removing(table: Table) -> bool:
 
 
 def expire(table: Table, before: datetime) -> bool:
-    """Expire the snapshots that were replaced before a moment, and record them; return False if
+    """Expire the snapshots that were replaced before a time, and record them; return False if
     there are none. A snapshot with a tag or a branch stays.
     """
     from pyiceberg.table.update.snapshot import ExpireSnapshots
@@ -63,7 +63,7 @@ def expire(table: Table, before: datetime) -> bool:
 
 def remove_expired(table: Table) -> None:
     """Remove the files of the expired snapshots that the table has recorded, except those that a
-    snapshot of the table needs. Files that are missing were removed before.
+    snapshot of the table needs. Missing files were already removed.
     """
     lists = json.loads(table.properties[_REMOVING])
     kept = _manifests(table, _ends(table))
@@ -73,8 +73,8 @@ def remove_expired(table: Table) -> None:
         for one in _manifests_in(table, path)
         if one.manifest_path not in kept
     }
-    # A manifest is removed after its files, and a list after its manifests: what a killed removal
-    # has left can be found by what is still there.
+    # A manifest is removed after its files, and a list after its manifests, so that the files that
+    # a killed removal left can still be found.
     _remove(table, _data_files(table, doomed.values()) - _data_files(table, kept.values()))
     _remove(table, doomed)
     _remove(table, lists)
@@ -84,12 +84,13 @@ def remove_expired(table: Table) -> None:
 
 def remove_abandoned(table: Table, before: datetime) -> None:
     """Remove the files of writers that were killed before their commit: data files and manifests
-    that were written before a moment and that no snapshot of the table has.
+    that were written before a time and that no snapshot of the table has.
 
-    Nothing is removed if the files cannot be listed, or may stand beside those of other tables.
+    Nothing is removed if the files cannot be listed, or may share folders with other tables.
     """
     old = _files_before(table, before)
-    # Few manifests show that nearly all files are needed. Only for the others all are read.
+    # A few manifests show that nearly all files are needed. All manifests are read only if other
+    # files are left.
     for snapshots in (_ends(table), table.snapshots()):
         if old:
             manifests = _manifests(table, snapshots)
@@ -100,10 +101,10 @@ def remove_abandoned(table: Table, before: datetime) -> None:
 
 
 def _files_before(table: Table, moment: datetime) -> dict[str, str]:
-    """Return the data files and manifests in the folders of a table that are older than a moment.
+    """Return the data files and manifests in the folders of a table that are older than a time.
 
-    They stand under their names, which are unique and have one spelling: other writers may spell
-    the location of a file in another way (``s3a://``).
+    The keys are the file names, which are unique: other writers may spell the location of a file in
+    another way (``s3a://``).
     """
     from pyarrow.fs import FileSelector
     from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -123,10 +124,10 @@ def _files_before(table: Table, moment: datetime) -> dict[str, str]:
 
 
 def compact(table: Table, schema: pa.Schema) -> None:
-    """Write the rows of small files into one by one commit, if there are many of them.
+    """Write the rows of small files to one file in one commit, if there are many of them.
 
-    ``schema`` has the columns of the table. The properties of the table stay as they are, and with
-    them the number of the last batch.
+    ``schema`` has the columns of the table. The properties of the table do not change, and neither
+    does the number of the last batch.
     """
     from pyiceberg.expressions import AlwaysTrue
     from pyiceberg.io.pyarrow import ArrowScan
@@ -150,9 +151,11 @@ def compact(table: Table, schema: pa.Schema) -> None:
 
 
 def _ends(table: Table) -> list[Snapshot]:
-    """Return the snapshots whose parent is expired, and those with a tag or a branch, whose child
-    may be. A file of an expired snapshot that none of these has, no snapshot has: from snapshot to
-    snapshot a file is inherited, and these stand where the expired ones end.
+    """Return the snapshots whose parent is expired, and the snapshots with a tag or a branch, whose
+    child may be expired.
+
+    A snapshot inherits its files from its parent. So if any snapshot has a file of an expired
+    snapshot, one of the returned snapshots has it.
     """
     there = {one.snapshot_id for one in table.snapshots()}
     named = {ref.snapshot_id for ref in table.metadata.refs.values()}
@@ -178,7 +181,7 @@ def _manifests_in(table: Table, path: str) -> list[ManifestFile]:
 
 
 def _data_files(table: Table, manifests: Iterable[ManifestFile]) -> set[str]:
-    """Return the data files of manifests, of which some may have been removed."""
+    """Return the data files of manifests; manifests that were removed are left out."""
     found = set[str]()
     for one in manifests:
         with suppress(FileNotFoundError):

@@ -2,8 +2,8 @@
 the reports.
 
 Spark moves a few large values much faster than many small ones, and needs only the destination of
-each: between stages go rows of a kind, a target and a blob. The files that wait in the output
-directory are Arrow and JSON, from which nothing can be executed.
+each: stages exchange rows of (kind, target, blob). The files that wait in the output directory are
+Arrow and JSON, from which nothing can be executed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ NOTHING = Numbered()
 
 
 def total(several: Iterable[Numbered]) -> Numbered:
-    """Return the sum of several."""
+    """Return the sum of several ``Numbered``."""
     number, prefix = 0, ""
     tables: set[str] = set()
     for one in several:
@@ -66,8 +66,8 @@ def total(several: Iterable[Numbered]) -> Numbered:
 
 
 def before_each(numbered: dict[int, Numbered], parts: int) -> Iterator[tuple[int, Numbered]]:
-    """Yield for every part, from 1 to ``parts``, the numbers used by the parts before it. Parts
-    without any before them are left out.
+    """Yield for every part, from 1 to ``parts``, the numbers used by the parts before it. A part is
+    left out if the parts before it use no numbers.
     """
     before = NOTHING
     for part in range(1, parts + 1):
@@ -81,23 +81,23 @@ def before_each(numbered: dict[int, Numbered], parts: int) -> Iterator[tuple[int
 
 
 _NO_WRITER: Final = NoWriter()
-"""The context of a task reads rows back, and sends nothing."""
+"""The context of a task is only for reading rows back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The place of the output, and the form of its files."""
+    """The location of the output, and the form of its files."""
 
     directory: str
-    """A path or a URI that driver and workers all reach."""
+    """A path or a URI that driver and all workers reach."""
     file_layout: str
-    """lines, documents or parquet, for change tables parquet, csv or json."""
+    """lines, documents or parquet; for change tables parquet, csv or json."""
     compression: str
     """none, gzip or zstd."""
     max_bytes: int
     """The most bytes of a file."""
     batch_size: int
-    """The most events of an envelope."""
+    """The most events in a document."""
     format: str = "xds"
     """A format of ``eventlog.spark.output``."""
     options: Any = None
@@ -109,7 +109,7 @@ class Job:
     """A job as it is sent to the workers."""
 
     name: str
-    """The name, which is unique to the run."""
+    """The unique name of the run."""
     place: LogLocation
     snapshot: str
     config: Config
@@ -118,16 +118,16 @@ class Job:
     tables: tuple[str, ...] | None
     options: PublisherOptions
     parts: tuple[LogPart, ...]
-    """The ranges of record_ids, ascending. Output part ``n`` holds the events whose first row is in
+    """The ranges of record_ids, ascending. Output part ``n`` has the events whose first row is in
     ``parts[n - 1]``.
     """
     in_flight: frozenset[int]
-    """The rows that are recorded in flight and so are not folded."""
+    """The rows of recorded deliveries, which are not folded."""
     buckets: int
     """The number of buckets for the objects of border rows."""
     output: Output
     started: datetime
-    """The time of creation in all output."""
+    """The time of creation that all output has."""
     before: Numbered = NOTHING
     """The numbers used before the first part."""
 
@@ -143,7 +143,7 @@ _catalogs: dict[str, Catalog] = {}
 
 
 def catalog(job: Job) -> Catalog:
-    """Return the classes of the job, built once in a process."""
+    """Return the classes of the job, built once per process."""
     if job.name not in _catalogs:
         _catalogs.clear()
         _catalogs[job.name] = catalog_of(job.config, job.database, job.tables, job.place.log)
@@ -152,8 +152,8 @@ def catalog(job: Job) -> Catalog:
 
 @contextmanager
 def snapshot_context(job: Job) -> Iterator[Context]:
-    """Give a context whose connection sees the job's snapshot, for reading; its transaction ends
-    with the block.
+    """Give a context whose connection reads the job's snapshot; its transaction ends with the
+    block.
 
     Raises DatabaseError, also for errors of the block.
     """
@@ -171,20 +171,21 @@ def snapshot_context(job: Job) -> Iterator[Context]:
 # --- blobs ----------------------------------------------------------------------------------------
 
 ROWS: Final = 0
-"""Good rows of some objects, for the bucket that is the target."""
+"""Valid rows of some objects; the target is a bucket."""
 NUMBERED: Final = 1
-"""The numbers that the events of a part use, for any bucket: the part, and ``Numbered``."""
+"""The numbers that the events of a part use: the part, and ``Numbered``. The target is any bucket.
+"""
 EVENTS: Final = 2
 """The output of a part: the columns of its format.
 
-For this kind and all below the target is a part.
+The target of this kind and of all kinds below is a part.
 """
-FATES: Final = 3
-"""The fates of rows: see ``PartFates``."""
+OUTCOMES: Final = 3
+"""The outcomes of rows: see ``PartOutcomes``."""
 BEFORE: Final = 4
 """The numbers used before the part: ``Numbered``."""
 RUN: Final = 5
-"""The name of a file that holds blobs of the part, and the checksum of its content."""
+"""The name of a file with blobs of the part, and the checksum of its content."""
 
 BLOB_SCHEMA: Final = "kind int, target int, first_id bigint, blob binary"
 _BLOB_ARROW: Final = pa.schema(
@@ -197,15 +198,16 @@ BadLine = tuple[int, str, str]
 Counts = dict[str, int]
 
 Columns = Mapping[str, Sequence[Any]]
-"""The data to write, as columns of equal length of numbers, texts and bytes. It waits for the third
-stage as an Arrow stream, from which nothing can be executed: others may have access to its storage.
+"""The data to write, as columns of equal length with numbers, texts and bytes. It waits for the
+third stage as an Arrow stream, from which nothing can be executed: others may have access to its
+storage.
 """
 
 
 class Blob(NamedTuple):
-    """A row in Spark's form.
+    """A row of the frames between stages.
 
-    ``first_id`` is the record_id of its first row, if the order counts.
+    ``first_id`` is the record_id of the first row in it, if the order matters.
     """
 
     kind: int
@@ -215,7 +217,7 @@ class Blob(NamedTuple):
 
 
 def as_batch(blobs: Sequence[Blob]) -> pa.RecordBatch:
-    """Return blobs as Spark takes them."""
+    """Return blobs as an Arrow batch for Spark."""
     columns = zip(*blobs, strict=True) if blobs else [()] * len(_BLOB_ARROW)
     arrays = [
         pa.array(column, field.type) for column, field in zip(columns, _BLOB_ARROW, strict=True)
@@ -230,8 +232,8 @@ def of_batch(batch: pa.RecordBatch) -> list[Blob]:
     ]
 
 
-class PartFates(NamedTuple):
-    """The fates of rows: the rows that get E, and the number of rows by fate.
+class PartOutcomes(NamedTuple):
+    """The outcomes of rows: the rows that get E, and the number of rows by outcome.
 
     If the task has read the rows, also the ``ranges`` of all their record_ids, and the number of
     ``loopback`` rows.
@@ -243,12 +245,12 @@ class PartFates(NamedTuple):
     loopback: int = 0
 
     def packed(self) -> bytes:
-        """Return the content of the blob of these fates."""
+        """Return the content of a blob with these outcomes."""
         return json.dumps(self).encode()
 
     @classmethod
-    def unpacked(cls, content: bytes) -> PartFates:
-        """Return the fates from the content of a blob."""
+    def unpacked(cls, content: bytes) -> PartOutcomes:
+        """Return the outcomes from the content of a blob."""
         bad, counts, ranges, loopback = json.loads(content)
         return cls(
             [(record_id, code, text) for record_id, code, text in bad],
@@ -259,7 +261,7 @@ class PartFates(NamedTuple):
 
 
 def pack_numbered(part: int, numbered: Numbered) -> bytes:
-    """Return the content of a blob ``NUMBERED`` or ``BEFORE``."""
+    """Return the content of a ``NUMBERED`` or ``BEFORE`` blob."""
     return json.dumps((part, numbered.number, numbered.prefix, sorted(numbered.tables))).encode()
 
 
@@ -270,7 +272,7 @@ def unpack_numbered(content: bytes) -> tuple[int, Numbered]:
 
 
 def pack_columns(columns: Columns) -> bytes:
-    """Return the content of a blob ``EVENTS``."""
+    """Return the content of an ``EVENTS`` blob."""
     batch = pa.RecordBatch.from_pydict({name: pa.array(column) for name, column in columns.items()})
     return arrow_bytes(batch)
 
@@ -282,15 +284,15 @@ def unpack_columns(content: bytes) -> Columns:
 
 
 COMPRESSION: Final = "lz4"
-"""The compression of data between stages. It costs less than writing, summing and reading what it
-saves, which of the events of ``bench/backlog.py`` are seven of eight bytes.
+"""The compression of data between stages. It costs less than it saves in writing, checksums and
+reading: it removes seven of eight bytes of the events in ``bench/backlog.py``.
 """
 
 
 _IN_THIS_THREAD: Final = pa.ipc.IpcReadOptions(use_threads=False)
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression=COMPRESSION, use_threads=False)
-"""The options of Arrow streams. Other tasks use the other cores, and to hand small buffers to
-Arrow's threads costs a task of the first stage a tenth more.
+"""The options of Arrow streams. Other tasks use the other cores, and passing small buffers to
+Arrow's threads makes a task of the first stage a tenth slower.
 """
 
 
@@ -308,14 +310,14 @@ def read_arrow(content: bytes) -> pa.Table:
 
 
 class RunDamaged(EventlogError):
-    """A file between two stages of a Spark job whose content has changed."""
+    """The content of a file between two stages of a Spark job has changed."""
 
     code = "run_damaged"
 
 
 def write_run(directory: Directory, part: int, blobs: Iterable[Blob]) -> Blob:
-    """Write blobs of a part to a file for ``read_run``, one after the other as they come, and
-    return the blob that stands for it.
+    """Write blobs of a part to a file for ``read_run``, each as soon as it is there, and return a
+    blob that refers to the file.
     """
     name = f"{TEMPORARY}/{uuid.uuid4().hex}"
     with directory.open(name) as file:
@@ -326,7 +328,7 @@ def write_run(directory: Directory, part: int, blobs: Iterable[Blob]) -> Blob:
 
 
 def read_run(directory: Directory, run: Blob) -> Iterator[Blob]:
-    """Return the blobs of a run in their order.
+    """Return the blobs of a run in order.
 
     Raises RunDamaged if the file has changed since it was written.
     """
@@ -334,9 +336,9 @@ def read_run(directory: Directory, run: Blob) -> Iterator[Blob]:
     content = directory.read(name)
     if sha256(content).hexdigest() != checksum:
         raise RunDamaged(
-            f"{directory.location}/{name} is not what was written to it ({len(content)} bytes, "
-            "another checksum): look at the disk that holds it, and run the command again, which "
-            "begins the part anew"
+            f"{directory.location}/{name} has changed since it was written ({len(content)} bytes, "
+            "another checksum). Check the disk that it is on, and run the command again, which "
+            "starts over"
         )
     return (blob for batch in pa.ipc.open_stream(content) for blob in of_batch(batch))
 
@@ -353,10 +355,10 @@ class OutputFile:
     bytes: int
     events: int
     documents: int
-    """The number of documents, records of a topic, or rows that hold the events."""
+    """The number of documents, records of a topic, or rows that contain the events."""
     first_id: int
     last_id: int
-    """The first rows of the file's first and last event."""
+    """The first row of the file's last event; ``first_id`` is the first row of its first event."""
     sha256: str
     """The SHA-256 of the content."""
 
@@ -368,18 +370,18 @@ class PartReport:
     part: int
     first: int
     last: int
-    """The record_ids of the part's first and last row."""
+    """The record_id of the part's last row; ``first`` is the record_id of its first row."""
     rows_read: int
     rows_loopback: int
     ids: str
-    """The file with all record_ids of the part."""
+    """The file that lists all record_ids of the part."""
     ids_sha256: str
     """The SHA-256 of the content of ``ids``."""
     files: tuple[OutputFile, ...]
     counts: dict[str, int]
     state: tuple[str, int]
     """The greatest time prefix and the last number up to the end of the part, for formats that
-    number.
+    number changes.
     """
 
 
@@ -389,8 +391,8 @@ def part_report(value: Mapping[str, Any]) -> PartReport:
 
 
 @dataclass(frozen=True, slots=True)
-class FlightReport:
-    """A recorded flight in the output: its number, the file with its rows, its documents."""
+class DeliveryReport:
+    """A recorded delivery in the output: its number, the file that lists its rows, its events."""
 
     flight: int
     ids: str

@@ -1,7 +1,7 @@
 """The event log as a Spark data source: ``spark.read.format("eventlog")``.
 
-Partitions are ranges of record_ids that hold about equal numbers of rows; each is read by one
-session as Arrow batches, in record_id order. With ``snapshot`` all of them see the same rows.
+Partitions are ranges of record_ids with about equal numbers of rows; one database session reads
+each as Arrow batches, in record_id order. With ``snapshot`` all of them read the same snapshot.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-# Its filters came with PySpark 4.1; earlier versions push none down.
+# PySpark 4.1 introduced filters; earlier versions do not push filters down.
 from pyspark.sql import datasource as ds
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampNTZType
@@ -38,8 +38,8 @@ from eventlog.sql.rows import refuse_large_ids
 
 @dataclass(frozen=True, slots=True)
 class LogLocation:
-    """The place of a log for workers. ``url`` is without secrets; ``url_file`` is a file with the
-    whole URL, None = the environment.
+    """The location of a log for workers. ``url`` is without secrets; ``url_file`` is a file with
+    the whole URL, None = the environment.
     """
 
     url: str
@@ -49,10 +49,11 @@ class LogLocation:
 
 @contextmanager
 def place_for(url: URL, log: LogTable, *, on_this_machine: bool) -> Iterator[LogLocation]:
-    """Give the place of a log that this process reaches by ``url``, until the end of the block.
+    """Give the location of a log that this process reaches with ``url``, until the end of the
+    block.
 
-    On this machine the workers read the whole URL from a nameless file in memory. They reach it
-    through this process, as only its user can, and it ends with this process in any case.
+    On this machine the workers read the whole URL from a nameless file in memory. They open it
+    through this process, which only its user can do, and it never outlives this process.
     """
     shown = without_secrets(url)
     if not on_this_machine:
@@ -83,10 +84,10 @@ def without_secrets(url: URL) -> str:
 
 
 def worker_url(url: str, url_file: str | None) -> URL:
-    """Return the URL to connect with, as this process knows it.
+    """Return the URL with which this process connects.
 
-    It comes from ``url_file``, else from EVENTLOG_DATABASE_URL or EVENTLOG_DATABASE_URL_FILE, else
-    it is ``url``; with EVENTLOG_DATABASE_PASSWORD. Raises ConfigError.
+    It comes from ``url_file``, otherwise from EVENTLOG_DATABASE_URL or EVENTLOG_DATABASE_URL_FILE,
+    otherwise it is ``url``; with EVENTLOG_DATABASE_PASSWORD. Raises ConfigError.
     """
     if url_file is not None:
         return parse_url(read_secret(Path(url_file), "the option url_file").strip())
@@ -99,10 +100,10 @@ def worker_url(url: str, url_file: str | None) -> URL:
 
 FORMAT: Final = "eventlog"
 PARTITION_ROWS: Final = 200_000
-"""The maximum number of rows in a partition by default: a worker of a job holds its events."""
+"""The maximum number of rows in a partition by default: a job's worker has its events in memory."""
 
 LAST_ID: Final = 2**63 - 1
-"""The greatest record_id that Spark's numbers hold."""
+"""The greatest record_id that Spark's numbers can hold."""
 
 _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
@@ -122,8 +123,9 @@ _OPTIONS: Final = "eventlog.options"
 
 
 def of_source(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of a source without what Spark adds for a table of its catalogue (``CREATE
-    TABLE ... USING``): ``owner``, ``provider``, and each option once more behind ``option.``.
+    """Return the options of a source without the options that Spark adds for a table of its
+    catalogue (``CREATE TABLE ... USING``): ``owner``, ``provider``, and each option a second time
+    with the prefix ``option.``.
     """
     return {
         name: value
@@ -133,26 +135,26 @@ def of_source(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def for_catalogue(schema: StructType, options: Mapping[str, str]) -> StructType:
-    """Return a schema that holds the options if it is of a table of Spark's catalogue: Spark hands
-    the reader of such a table its schema, and no option.
+    """Return a schema that also contains the options if it is the schema of a table of Spark's
+    catalogue: Spark passes the reader of such a table the schema, but not the options.
     """
     if "provider" not in {name.lower() for name in options}:
         return schema
     first, *others = schema.fields
-    noted = StructField(
+    with_options = StructField(
         first.name, first.dataType, first.nullable, {_OPTIONS: json.dumps(of_source(options))}
     )
-    return StructType([noted, *others])
+    return StructType([with_options, *others])
 
 
 def options_for(schema: StructType, options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of a reader: those that its schema holds, and those that it is given."""
-    noted = schema.fields[0].metadata.get(_OPTIONS) if schema.fields else None
-    return {**(json.loads(noted) if noted else {}), **of_source(options)}
+    """Return the options of a reader: the options in its schema, and the given options."""
+    stored = schema.fields[0].metadata.get(_OPTIONS) if schema.fields else None
+    return {**(json.loads(stored) if stored else {}), **of_source(options)}
 
 
 def log_source(spark: SparkSession) -> type[DataSource]:
-    """Return the source for a session: it takes filters if the session passes them to sources."""
+    """Return the source for a session: it accepts filters if the session pushes them down."""
     takes_filters = spark.conf.get(_PUSHDOWN, "false") == "true"
     return FilteredLogDataSource if takes_filters else EventLogDataSource
 
@@ -161,9 +163,9 @@ class EventLogDataSource(DataSource):
     """The ten columns of the log under their standard names, whatever their names in the database.
 
     Options: ``url`` (without a password) or ``url_file`` (on every machine); ``log_table``,
-    ``schema_name``, ``layout``, ``column_sort`` as in the configuration; ``status``, the letter of
-    the rows; ``first`` and ``last`` record_id; ``partition_rows``; ``snapshot``, which a
-    transaction that is still open has exported (PostgreSQL: ``pg_export_snapshot()``).
+    ``schema_name``, ``layout``, ``column_sort`` as in the configuration; ``status`` of the rows;
+    ``first`` and ``last`` record_id; ``partition_rows``; ``snapshot``, which a transaction that is
+    still open has exported (PostgreSQL: ``pg_export_snapshot()``).
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -173,14 +175,14 @@ class EventLogDataSource(DataSource):
         known = {*_TEXT_OPTIONS, *_INTEGER_OPTIONS}
         if unknown := sorted(set(options) - known):
             raise ConfigError(
-                f"option {unknown[0]!r} of format eventlog is unknown: {', '.join(sorted(known))}"
+                f"option {unknown[0]!r} of format eventlog is unknown; use one of "
+                f"{', '.join(sorted(known))}"
             )
         url = options.get("url")
         if url and "***" in masked(url):
             raise ConfigError(
-                "the option url holds a password, which Spark would show: give url_file, or leave "
-                "the password to EVENTLOG_DATABASE_PASSWORD in the environment of "
-                "driver and executors"
+                "the option url contains a password, which Spark would show. Use url_file, or set "
+                "EVENTLOG_DATABASE_PASSWORD in the environment of driver and executors"
             )
 
     @classmethod
@@ -214,7 +216,7 @@ class _LogReader(DataSourceReader):
         self.status = self.options.get("status")
         if self.status is not None and not is_status(self.status):
             raise ConfigError(
-                f"option status = {self.status!r} of format eventlog is not a letter, such as N"
+                f"option status = {self.status!r} of format eventlog is not a status, such as N"
             )
         self.first, self.last = self._integer("first", 1), self._integer("last", LAST_ID)
 
@@ -236,8 +238,8 @@ class _LogReader(DataSourceReader):
             if "snapshot" in self.options:
                 if not dialect.shares_snapshots:
                     raise ConfigError(
-                        f"sessions of {dialect.name} cannot share a snapshot: leave the option "
-                        "snapshot out; what is committed after the partitions were made is not "
+                        f"sessions of {dialect.name} cannot share a snapshot. Leave out the option "
+                        "snapshot; rows that are committed after the partitions were made are not "
                         "read in any case"
                     )
                 db.join_snapshot(self.options["snapshot"])
@@ -253,7 +255,7 @@ class _LogReader(DataSourceReader):
             refuse_large_ids(log)
             rows = self._integer("partition_rows", PARTITION_ROWS)
             parts = log.log_parts(self.status, self.first, self.last, rows, 1)
-        # Only the partitions bring the findings of this process to the workers.
+        # The workers get the results of this process only through the partitions.
         place = LogLocation(self.options.get("url", ""), self.options.get("url_file"), table)
         return [InputPartition((place, self.status, part)) for part in parts] or [
             InputPartition(None)
@@ -270,7 +272,7 @@ class _LogReader(DataSourceReader):
 
 class _FilteringReader(_LogReader):
     def pushFilters(self, filters: list[ds.Filter]) -> Iterator[ds.Filter]:  # noqa: N802 - Spark's name
-        """Take the filters that the database applies: a status letter, and bounds of record_id."""
+        """Take the filters that the database applies: a status, and bounds of record_id."""
         for each in filters:
             match each:
                 case ds.EqualTo(("status",), str(letter)) if is_status(letter) and self.status in (

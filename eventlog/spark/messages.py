@@ -1,7 +1,7 @@
-"""Qlik messages as DataFrames of changes, and back (spec/qlik.md 5): each file of records or topic
-is read by one task.
+"""Qlik messages as DataFrames of changes, and back (spec/qlik.md 5): one task reads each file of
+records or topic.
 
-No connector of Spark is needed: a task reads its topic with confluent-kafka.
+No Spark connector is needed: a task reads its topic with confluent-kafka.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ RECORDS: Final = t.StructType([
     t.StructField("key", t.BinaryType()),
     t.StructField("value", t.BinaryType()),
 ])  # fmt: skip
-"""Records of topics: the same columns that Spark's own Kafka sink takes."""
+"""Records of topics: the columns that Spark's own Kafka sink takes."""
 
 _CHANGE_SEQUENCE: Final = r"^[0-9]{35}$"
 _AVRO_METADATA: Final = (MAGIC + "\x04" + METADATA).encode()
@@ -55,20 +55,23 @@ def read_messages(
     names, or of the topics of ``kafka://host:port/topic,topic``, read to their present end
     (spec/change-model.md 1.2).
 
-    ``options`` are the options of the reader of ``qlik-messages``. All tasks know the metadata
+    ``options`` are the options of the reader of ``qlik-messages``. All tasks have the metadata
     messages of all files, or of the metadata topic. The changes of a file or topic are in its
     order. Raises ConfigError, FormatError; a query fails with FormatError, or KafkaAway.
     """
     chosen = parse_options(ReadOptions, options or {}, "the reader of Qlik messages")
     if chosen.follow:
-        raise ConfigError("follow is for readers that go row by row: Spark reads what is there")
+        raise ConfigError(
+            "follow works only when messages are read one by one. Spark reads to the present end: "
+            "remove the option"
+        )
     if source.startswith("kafka:"):
         return _read_topics(spark, source, chosen)
     files = _files(source)
     described = _metadata_of(spark, files)
 
     def messages(number: int) -> Iterator[Message]:
-        # As if all files were one: metadata come before or after the file's own messages.
+        # As if all files were one: other files' metadata come before or after the file's messages.
         yield from (message for at, message in described if at < number)
         yield from read_lines(files[number], refuse)
         yield from (message for at, message in described if at > number)
@@ -144,7 +147,7 @@ def _read_topics(spark: SparkSession, url: str, options: ReadOptions) -> DataFra
 
     place, properties = kafka.parse_url(url), with_password(options.properties)
     if not place.topics:
-        raise ConfigError("a topic to read is named in the URL: kafka://host:port/topic")
+        raise ConfigError("the URL has no topic to read. Give kafka://host:port/topic")
     about = metadata_place(place, options, properties)
     records = () if about is None else kafka.read_topics(about, properties)
     described = [Message(*record[:3]) for record in records if record is not None]
@@ -169,11 +172,11 @@ def to_records(changes: DataFrame, options: Mapping[str, Any] | None = None) -> 
 
     ``options`` are the options of the writer of ``qlik-messages``. Changes whose position is a
     change sequence keep it, and are written in parallel if the option ``columns`` lists the columns
-    of their tables; others are numbered by one task. Every task describes its tables before their
-    first message. Raises ConfigError; a query fails with FormatError.
+    of their tables; one task numbers all others. Every task describes its tables before their first
+    message. Raises ConfigError; a query fails with FormatError.
     """
     chosen = parse_options(WriteOptions, options or {}, "the writer of Qlik messages")
-    registry_of_writer(chosen)  # refused here, before any task
+    registry_of_writer(chosen)  # raises here, before any task
     now = utc_now()
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -204,8 +207,8 @@ def write_messages(
     changes: DataFrame, target: str, options: Mapping[str, Any] | None = None
 ) -> None:
     """Write changes as messages to the files of a new directory, or to ``kafka://host:port`` (to
-    the topics of the option ``topic``, else to one for each table). Raises ConfigError; the query
-    fails with FormatError, or KafkaAway.
+    the topic in the option ``topic``, otherwise to one topic per table). Raises ConfigError; the
+    query fails with FormatError, or KafkaAway.
     """
     chosen = parse_options(WriteOptions, options or {}, "the writer of Qlik messages")
     records = to_records(changes, options)
@@ -218,7 +221,8 @@ def write_messages(
     place = kafka.parse_url(target)
     if place.topics:
         raise ConfigError(
-            "the topic that is written to is the option topic, or, without it, one a table"
+            "the URL to write to cannot contain a topic. Set the option topic, or leave it out for "
+            "one topic per table"
         )
     brokers, properties = place.brokers, chosen.properties
     # The workers get a secret by their environment, as this process did.

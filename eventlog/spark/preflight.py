@@ -1,4 +1,6 @@
-"""Checks before a job begins: its cost, its tasks at once, and whether executors can work."""
+"""Checks before a job begins: its cost, the tasks that run at the same time, and whether executors
+can work.
+"""
 
 from __future__ import annotations
 
@@ -34,20 +36,20 @@ from eventlog.sql.connection import as_database_errors
 from eventlog.sql.parts import LogPart
 from eventlog.xds.writer import write_outgoing
 
-# --- what it would take ---------------------------------------------------------------------------
+# --- the cost of a job ----------------------------------------------------------------------------
 
 START_SECONDS = 8.0
-CORE_SECONDS_A_ROW = 10.9e-6
-MARK_SECONDS_A_ROW = 4.2e-6
-DELETE_SECONDS_A_ROW = 0.56e-6
-"""Measured on the machine of docs/sizing.md: the seconds of a core, and, for marks, of a server."""
+CORE_SECONDS_PER_ROW = 10.9e-6
+MARK_SECONDS_PER_ROW = 4.2e-6
+DELETE_SECONDS_PER_ROW = 0.56e-6
+"""Measured on the machine of docs/sizing.md: the seconds of a core or, for marks, of the server."""
 
 
 def waiting_parts(
     context: Context, connection: Connection, partition_rows: int, cores: int
 ) -> list[LogPart]:
-    """Return the parts into which a job divides the rows N, of at most so many rows each: a
-    multiple of two for each core, if that is worth it.
+    """Return the parts into which a job divides the rows N, with at most ``partition_rows`` each:
+    a multiple of twice the number of cores, unless the backlog is small.
     """
     return context.log.on(connection).log_parts(Status.NEW, 1, LAST_ID, partition_rows, 2 * cores)
 
@@ -62,20 +64,20 @@ class Estimate:
     bytes: int
     """The bytes of XDS lines without compression."""
     temporary_bytes: int
-    """The bytes, compressed, that are used beside ``bytes`` until the job ends."""
+    """The bytes, compressed, that are used in addition to ``bytes`` until the job ends."""
     cores: int
     converting_seconds: float
     mark_seconds: float
     delete_seconds: float
     held: bool
-    """True if rows are held, so that only a copy can be converted."""
+    """True if rows are claimed, so that only a copy can be converted."""
 
 
 def estimate(config: Config, master: str | None, partition_rows: int) -> Estimate:
     """Return the plan of a job on ``master``, without Spark, lock or output. Raises ConfigError,
     DatabaseError.
 
-    The first waiting rows are folded and written, to measure the output of a row.
+    The first waiting rows are folded and written to measure the output per row.
     """
     cores = cores_of(master) if master is not None else os.cpu_count() or 1
     with open_unlocked(config, Counters()) as context, as_database_errors(context.log.connection):
@@ -84,7 +86,7 @@ def estimate(config: Config, master: str | None, partition_rows: int) -> Estimat
         sampled: list[Group] = []
         if parts:
             window = read_window(context, 1, None, frozenset(), state.parking)
-            # Without the groups for which the window has no room.
+            # Without the groups that do not fit in the window.
             sampled = [group for group in window.groups if window.unread.isdisjoint(ids_of(group))]
         events = [
             event
@@ -103,9 +105,9 @@ def estimate(config: Config, master: str | None, partition_rows: int) -> Estimat
         bytes=round(len(text) * share),
         temporary_bytes=round(len(packed) * share),
         cores=cores,
-        converting_seconds=START_SECONDS + rows * CORE_SECONDS_A_ROW / cores,
-        mark_seconds=rows * MARK_SECONDS_A_ROW,
-        delete_seconds=rows * DELETE_SECONDS_A_ROW,
+        converting_seconds=START_SECONDS + rows * CORE_SECONDS_PER_ROW / cores,
+        mark_seconds=rows * MARK_SECONDS_PER_ROW,
+        delete_seconds=rows * DELETE_SECONDS_PER_ROW,
         held=state.hold is not None,
     )
 
@@ -113,41 +115,41 @@ def estimate(config: Config, master: str | None, partition_rows: int) -> Estimat
 # --- the cluster ----------------------------------------------------------------------------------
 
 _GUESS: Final = 8
-"""The assumed number of tasks at once if Spark does not report it (Spark Connect)."""
-_LOOKS: Final = 4
-"""The number of looks in a row that must give one number."""
-_MOST_LOOKS: Final = 10
-_LOOK_SECONDS: Final = 0.3
+"""The assumed number of tasks at the same time if Spark does not report it (Spark Connect)."""
+_POLLS: Final = 4
+"""The number of successive polls that must return the same number."""
+_MOST_POLLS: Final = 10
+_POLL_SECONDS: Final = 0.3
 _SHIP: Final = "ship the driver's environment with --archives, and set PYSPARK_PYTHON to its Python"
 
 
 @contextmanager
 def counting_cores(spark: SparkSession) -> Iterator[Callable[[], int]]:
-    """Count, while the block runs, the tasks that the registered executors run at once.
+    """Count, while the block runs, how many tasks the registered executors run at the same time.
 
-    Gives a function that waits for the number. Executors register one after the other, so a number
-    counts when it stays. After ``preflight`` there is at least one. For Spark Connect, which does
-    not report it, the number is a guess.
+    Gives a function that waits for the number. Executors register one after the other, so the
+    number is used when it no longer changes. After ``preflight`` there is at least one executor.
+    Spark Connect does not report the number, so it is a guess there.
     """
     context = context_of(spark)
     if context is None:
         yield lambda: _GUESS
         return
-    seen: deque[int] = deque(maxlen=_LOOKS)
+    seen: deque[int] = deque(maxlen=_POLLS)
     ended = Event()
 
-    def look() -> None:
-        while not ended.wait(_LOOK_SECONDS):
+    def poll() -> None:
+        while not ended.wait(_POLL_SECONDS):
             seen.append(int(context.defaultParallelism))
 
     def number() -> int:
-        for _ in range(_MOST_LOOKS):
-            if len(seen) == _LOOKS and len(set(seen)) == 1:
+        for _ in range(_MOST_POLLS):
+            if len(seen) == _POLLS and len(set(seen)) == 1:
                 break
-            sleep(_LOOK_SECONDS)
+            sleep(_POLL_SECONDS)
         return seen[-1] if seen else int(context.defaultParallelism)
 
-    thread = Thread(target=look, name="eventlog-executors", daemon=True)
+    thread = Thread(target=poll, name="eventlog-executors", daemon=True)
     thread.start()
     try:
         yield number
@@ -157,10 +159,10 @@ def counting_cores(spark: SparkSession) -> Iterator[Callable[[], int]]:
 
 
 def preflight(spark: SparkSession, place: LogLocation, directory: Directory) -> None:
-    """Let an executor check all that a task needs: packages, their version, the directory, the
-    database.
+    """Let an executor check everything that a task needs: packages, their version, the directory,
+    the database.
 
-    Raises SparkFailed that names in one line what is missing there.
+    Raises SparkFailed with one line about what is missing there.
     """
     nonce = uuid.uuid4().hex
     asked, answered = f"{TEMPORARY}-{nonce}-driver", f"{TEMPORARY}-{nonce}-executor"
@@ -169,7 +171,7 @@ def preflight(spark: SparkSession, place: LogLocation, directory: Directory) -> 
     check = _checker(place, directory.uri, asked, answered, nonce)
     try:
         with as_spark_failed(
-            f"nothing was begun. Executors run what PYSPARK_PYTHON names: {_SHIP}"
+            f"nothing was begun. Executors run the Python in PYSPARK_PYTHON: {_SHIP}"
         ):
             (found,) = (
                 spark.range(0, 1, 1, 1).mapInArrow(check, "host string, missing string").collect()
@@ -178,7 +180,7 @@ def preflight(spark: SparkSession, place: LogLocation, directory: Directory) -> 
         if not missing and not directory.exists(answered):
             missing = f"it writes to another directory than the driver's {directory.location}"
         if missing:
-            raise SparkFailed(f"the executor on {found.host} cannot take part: {missing}")
+            raise SparkFailed(f"the executor on {found.host} cannot run tasks: {missing}")
     finally:
         for name in (asked, answered):
             if directory.exists(name):
@@ -198,7 +200,7 @@ def _checker(
 
         import pyarrow as pa
 
-        def look() -> str:
+        def missing() -> str:
             try:
                 import eventlog
 
@@ -215,8 +217,8 @@ def _checker(
                 directory = Directory(uri)
                 if not directory.exists(asked) or directory.read(asked).decode() != nonce:
                     return (
-                        f"{directory.location} is not the directory of the driver: both are to "
-                        "reach it by one name"
+                        f"{directory.location} is not the driver's directory. Give a directory "
+                        "that both reach under the same name"
                     )
                 directory.write(answered, b"")
             except (EventlogError, OSError) as error:
@@ -232,12 +234,12 @@ def _checker(
                 known_by = (
                     "EVENTLOG_DATABASE_URL_FILE, or the driver's URL and EVENTLOG_DATABASE_PASSWORD"
                 )
-                return f"{error} (executors know the database by {known_by})"
+                return f"{error} (executors find the database with {known_by})"
             except Exception as error:
-                return f"the database cannot be reached from there: {type(error).__name__}: {error}"
+                return f"it cannot connect to the database: {type(error).__name__}: {error}"
             return ""
 
         for _ in batches:
-            yield pa.RecordBatch.from_pydict({"host": [platform.node()], "missing": [look()]})
+            yield pa.RecordBatch.from_pydict({"host": [platform.node()], "missing": [missing()]})
 
     return check

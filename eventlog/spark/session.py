@@ -1,8 +1,8 @@
 """A SparkSession for a laptop or a cluster, its progress for users, and Spark's exceptions as
-errors of eventlog.
+eventlog's errors.
 
-All that differs between the versions of PySpark, 4.0 and later, is in this module and in
-``arrow_types``.
+This module and ``arrow_types`` contain everything that differs between versions of PySpark, 4.0 and
+later.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ if TYPE_CHECKING:
 
 _OLDEST_JAVA: Final = 17
 JAVA_TOO_NEW: Final = 23 if pyspark.__version__.startswith(("4.0.", "4.1.")) else None
-"""The first Java on which this Spark does not run: its Hadoop, or its Arrow, needs parts of Java
-that have been removed.
+"""The first Java version on which this Spark does not run: its Hadoop or its Arrow needs parts of
+Java that were removed.
 """
 
 READS_TIMES: Final = hasattr(t, "TimeType")
-"""True if Spark has columns of a time of day, which it has since 4.1."""
+"""True if Spark has columns with a time of day, which were added in 4.1."""
 
 
 def new_session(running: SparkSession) -> SparkSession:
-    """Return a session beside the running one, with its own settings.
+    """Return a second session in the running Spark, with its own settings.
 
-    Spark Connect can do so since 4.3.
+    Spark Connect supports this from 4.3 on.
     """
     if hasattr(running, "newSession"):
         return running.newSession()
@@ -62,8 +62,8 @@ def new_session(running: SparkSession) -> SparkSession:
 
 
 def by_number(frame: DataFrame, partitions: int, column: str) -> DataFrame:
-    """Return rows with each number in one partition. Before 4.1 a partition may have several
-    numbers, each with its rows together.
+    """Return the frame with all rows of a number in one partition. Before 4.1 a partition may have
+    several numbers; the rows of each are together.
     """
     if hasattr(frame, "repartitionById"):
         return frame.repartitionById(partitions, column)
@@ -75,8 +75,8 @@ def by_number(frame: DataFrame, partitions: int, column: str) -> DataFrame:
 _LOCAL: Final = re.compile(r"local(?:\[(\*|\d+)\])?")
 _ATTEMPTS: Final = 4
 _FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1"
-"""The option that keeps Java to its first compiler: it only moves bytes between workers, which does
-not repay the time of the second one.
+"""The option that limits Java to its first compiler: Java only moves bytes between workers, which
+does not justify the time of the second compiler.
 """
 LOCAL_JAVA_OPTIONS: Final = (
     f"-Dlog4j2.configurationFile={resources.files('eventlog.spark').joinpath('log4j2.properties')} "
@@ -91,14 +91,14 @@ _LOG_LEVEL: Final = "spark.log.level"
 _OWN_SETTINGS: Final = {
     "spark.sql.adaptive.enabled": "false",  # the sizes of all stages are known
     "spark.sql.session.timeZone": "UTC",
-    # A row is a blob of many rows of the log: code made for so few costs more than it saves.
+    # A row is a blob of many log rows: codegen costs more than it saves for so few rows.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
 
 def running_session() -> SparkSession | None:
-    """Return the session that this program already has, if it has one."""
+    """Return the session that this program already has, None if it has none."""
     running: SparkSession | None = (
         SparkSession.getActiveSession() or SparkSession._instantiatedSession
     )
@@ -114,9 +114,9 @@ _GROUP: Final = (
 
 @contextmanager
 def job_group(spark: SparkSession, name: str, what: str) -> Iterator[None]:
-    """Put the Spark jobs of a block into one group, which an interrupt of the block ends.
+    """Put the Spark jobs of a block into one group, which an interrupt of the block cancels.
 
-    After the block the thread is in its former group again, since a notebook goes on in it.
+    After the block the thread is in its former group again, since a notebook continues in it.
     """
     context = context_of(spark)
     if context is None:
@@ -148,20 +148,20 @@ def open_session(
     running: SparkSession | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Return a new session beside the running one, or else on ``master`` (None: the master of
-    spark-submit).
+    """Return a new session in the running Spark, or else in a new Spark on ``master`` (None: the
+    master of spark-submit).
 
-    ``running`` is the result of ``running_session`` in the thread of the caller. ``conf`` has
+    ``running`` is the result of ``running_session`` in the thread of the caller. ``conf`` has the
     settings of a Spark that is started here. On this machine a failed task, for example of a killed
-    worker, is tried again as on a cluster. Raises ConfigError without a suitable Java, and for
-    ``conf`` if Spark runs already; SparkFailed if Spark does not start.
+    worker, is retried as on a cluster. Raises ConfigError without a suitable Java, and for ``conf``
+    if Spark runs already; SparkFailed if Spark does not start.
     """
     running = running or running_session()
     if running is not None:
         if conf:
             raise ConfigError(
-                f"{next(iter(conf))} cannot be set: Spark runs already; "
-                "set it where that is started"
+                f"{next(iter(conf))} cannot be set, since Spark runs already. "
+                "Set it where Spark is started"
             )
         own = new_session(running)
         for name, value in _OWN_SETTINGS.items():
@@ -176,7 +176,7 @@ def open_session(
         return builder.getOrCreate()
     except (Py4JError, PySparkException, OSError) as error:
         raise SparkFailed(
-            f"Spark does not start: {_first_line(str(error))}; see the lines above"
+            f"Spark does not start: {_first_line(str(error))}. See the lines above"
         ) from error
 
 
@@ -184,7 +184,7 @@ def start_workers(spark: SparkSession) -> None:
     """Start the Python workers of a new Spark by a job of one row, so that the first real job
     does not wait for their imports.
     """
-    with suppress(Py4JError, PySparkException):  # the real job reports what is wrong
+    with suppress(Py4JError, PySparkException):  # the real job raises the error
         spark.range(1).mapInArrow(_unchanged, "id long").collect()
 
 
@@ -206,9 +206,9 @@ def _new_settings(master: str | None) -> dict[str, str]:
         "spark.python.daemon.module": _DAEMON,
     }
     if submitted and _LOG_LEVEL not in dict(SparkConf().getAll()):
-        settings[_LOG_LEVEL] = "ERROR"  # else Spark prints some 200 lines about its own work
+        settings[_LOG_LEVEL] = "ERROR"  # else Spark logs about 200 lines
     if master is not None and is_local(master):
-        # The workers must be this Python with these packages, whatever else is installed.
+        # The workers must run this Python with these packages, whatever else is installed.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         return settings | {
             "spark.master": _with_attempts(master),
@@ -219,7 +219,7 @@ def _new_settings(master: str | None) -> dict[str, str]:
         }
     if master is not None:
         settings["spark.master"] = master
-    # These come before the user's own options; a second choice of a collector would stop Java.
+    # Java takes these before the user's own options, and stops if two of them choose a collector.
     settings["spark.executor.defaultJavaOptions"] = _FIRST_COMPILER + archive
     settings["spark.driver.defaultJavaOptions"] = _FIRST_COMPILER + archive
     return settings
@@ -235,7 +235,7 @@ def is_local(master: str) -> bool:
 
 
 def cores_of(master: str | None) -> int:
-    """Return the number of tasks at once on this machine, by the master; 1 for a cluster."""
+    """Return how many tasks a local master runs at the same time; 1 for a cluster."""
     match = _LOCAL.fullmatch(master or "")
     if match is None:
         return 1
@@ -248,19 +248,19 @@ def _with_attempts(master: str) -> str:
 
 
 def archive_of(java: str) -> Path:
-    """Return the place of the class data archive for this environment's PySpark and this version of
+    """Return the path of the class data archive for this environment's PySpark and this version of
     Java (``class_archive``).
     """
     return Path(sys.prefix, "share", "eventlog", f"spark-{pyspark.__version__}-java-{java}.jsa")
 
 
 def size_of(archive: Path) -> Path:
-    """Return the file with the size of an archive: Java crashes on a truncated one."""
+    """Return the file with the size of an archive: Java crashes on a truncated archive."""
     return archive.with_suffix(".size")
 
 
 def _archive_option(java: str) -> str:
-    """Return the options for the class data archive, if it exists and is whole. Java itself
+    """Return the options for the class data archive, if it exists and is complete. Java itself
     silently ignores an archive of another Java or of other jars.
     """
     archive = archive_of(java)
@@ -279,23 +279,23 @@ def check_java() -> str:
         f"Spark needs Java {_OLDEST_JAVA} or later (such as the package openjdk-17-jre-headless)"
     )
     if java is None:
-        raise ConfigError(f"there is no java in PATH, and JAVA_HOME is not set: {needed}")
+        raise ConfigError(f"there is no java in PATH, and JAVA_HOME is not set. {needed}")
     try:
-        said = subprocess.run(  # noqa: S603
+        output = subprocess.run(  # noqa: S603
             [java, "-version"], capture_output=True, text=True, timeout=60, check=True
         ).stderr
     except (OSError, subprocess.SubprocessError) as error:
-        where = "JAVA_HOME points to a place where" if home else "in PATH"
-        raise ConfigError(f"{where} {java} does not run ({error}): {needed}") from None
-    version = re.search(r'version "((\d+)(?:\.(\d+))?[^"]*)"', said)
+        where = "JAVA_HOME" if home else "PATH"
+        raise ConfigError(f"{java}, from {where}, does not run ({error}). {needed}") from None
+    version = re.search(r'version "((\d+)(?:\.(\d+))?[^"]*)"', output)
     if version is None:
-        return "unknown"  # Spark reports the problem
+        return "unknown"  # Spark raises the error
     major = int(version[3] or 0) if version[2] == "1" else int(version[2])  # 1.8 is 8
     if major < _OLDEST_JAVA:
-        raise ConfigError(f"{java} is Java {major}: {needed}; set JAVA_HOME to where it is")
+        raise ConfigError(f"{java} is Java {major}. {needed}. Set JAVA_HOME to its directory")
     if JAVA_TOO_NEW is not None and major >= JAVA_TOO_NEW:
         raise ConfigError(
-            f"{java} is Java {major}, on which PySpark {pyspark.__version__} does not run: set "
+            f"{java} is Java {major}, on which PySpark {pyspark.__version__} does not run. Set "
             f"JAVA_HOME to a Java {_OLDEST_JAVA} or 21, or install PySpark 4.2 or later"
         )
     return version[1]
@@ -305,7 +305,7 @@ class _JavaErrors(TextIOBase):
     """The standard error of the Java that has started this process."""
 
     def write(self, text: str) -> int:
-        if not isinstance(text, str):  # click tests in this way whether a stream takes bytes
+        if not isinstance(text, str):  # click tests this way whether a stream accepts bytes
             raise TypeError("a text must be written")
         gateway: Any = SparkContext._gateway
         gateway.jvm.System.err.print(text)
@@ -315,8 +315,8 @@ class _JavaErrors(TextIOBase):
 def keep_output_apart() -> None:
     """Send the messages of this process to Java's standard error, if spark-submit has started it.
 
-    spark-submit puts all output of its program on standard output, which must hold the result
-    alone.
+    spark-submit writes all output of its program to standard output, which must contain only the
+    result.
     """
     if _is_submitted():
         SparkContext._ensure_initialized()
@@ -333,14 +333,14 @@ _PYTHON_ERROR: Final = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): .+$", re.
 
 
 class SparkFailed(EventlogError):
-    """The Spark job failed, after Spark's own repeated attempts."""
+    """The Spark job failed, after Spark's own retries."""
 
     code = "spark"
 
 
 @contextmanager
 def as_spark_failed(what_then: str) -> Iterator[None]:
-    """Turn Spark's exceptions into SparkFailed with the reason, one line, and the next step."""
+    """Turn Spark's exceptions into SparkFailed with the reason, in one line, and the next step."""
     try:
         yield
     except (Py4JError, PySparkException) as error:
@@ -353,14 +353,13 @@ def _reason(text: str) -> str:
         return ours[1].strip()
     if f"{_DAEMON}'s stdout" in text:
         return (
-            "the Python of an executor does not start a worker: it has no eventlog, "
-            "or lacks what that needs"
+            "the Python of an executor cannot start a worker: eventlog, or a package that it "
+            "needs, is missing there"
         )
-    # From a shuffle: a full output directory is named by eventlog itself.
+    # This is Spark's shuffle: for a full output directory eventlog raises its own error.
     if "No space left on device" in text:
         return (
-            f"no space is left where Spark keeps its own files, {_own_directories()}; "
-            "make room there"
+            f"no space is left for Spark's own files, {_own_directories()}; free some space there"
         )
     raised = [line for line in _PYTHON_ERROR.findall(text) if "PythonException" not in line]
     lost = _LOST_TASK.search(text)
@@ -368,7 +367,7 @@ def _reason(text: str) -> str:
 
 
 def _own_directories() -> str:
-    """Return the directories of Spark's own files, as far as this process knows them, and the
+    """Return the directories of Spark's own files, if this process can determine them, and the
     settings that choose them.
     """
     running = running_session()
@@ -396,7 +395,7 @@ _STAGE_WEIGHTS: Final = (0.85, 0.05, 0.1)
 
 
 Progress = Callable[[str, Callable[[], JobProgress]], AbstractContextManager[None]]
-"""A function that gets the name of the work of a block, and a function for its progress."""
+"""A function that takes the name of a block's work, and a function that returns its progress."""
 
 
 def no_progress(_what: str, _done: Callable[[], JobProgress]) -> AbstractContextManager[None]:
@@ -407,7 +406,7 @@ def no_progress(_what: str, _done: Callable[[], JobProgress]) -> AbstractContext
 def spark_progress(
     context: SparkContext, group: str, rows: int, events: Callable[[], int]
 ) -> Callable[[], JobProgress]:
-    """Return a function that gives the progress of the stages of a job group.
+    """Return a function that returns the progress of the stages of a job group.
 
     ``rows`` is the number of rows to read.
     """
@@ -431,10 +430,10 @@ def spark_progress(
 def shown(
     what: str, done: Callable[[], JobProgress], quiet: bool, progress: Progress = no_progress
 ) -> Iterator[None]:
-    """Show progress on standard error until the end of the block: a bar on a terminal, else a line
-    now and then.
+    """Show progress on standard error until the end of the block: a bar on a terminal, otherwise a
+    line every ten seconds.
 
-    ``progress`` gets it, too.
+    ``progress`` receives it, too.
     """
     if quiet:
         with progress(what, done):
@@ -463,22 +462,22 @@ def _bar(
 ) -> None:
     from rich.progress import BarColumn, Progress, TextColumn
 
-    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[told]}")
+    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}")
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(what, total=1.0, told="")
+        task = bar.add_task(what, total=1.0, text="")
         while not stop.wait(0.5):
             at = done()
-            bar.update(task, completed=at.share, told=_told(at, began))
+            bar.update(task, completed=at.share, text=_described(at, began))
 
 
 def _lines(
     _console: Console, what: str, done: Callable[[], JobProgress], stop: Event, began: float
 ) -> None:
     while not stop.wait(_LINE_SECONDS):
-        _log.info("%s: %s", what, _told(done(), began))
+        _log.info("%s: %s", what, _described(done(), began))
 
 
-def _told(at: JobProgress, began: float) -> str:
+def _described(at: JobProgress, began: float) -> str:
     seconds = max(monotonic() - began, 0.001)
     left = f"{seconds / at.share - seconds:,.0f} s left" if at.share > 0.01 else "time left unknown"
     events = f", {number_of(at.events, 'event')}" if at.events else ""

@@ -1,8 +1,8 @@
-"""Rows that Spark sorts into the order of their capture, on disk if memory does not suffice.
+"""Captures whose rows Spark sorts, on disk if memory does not suffice.
 
-The readers of some formats sort a capture in memory. Here its files are read one by one, in
-parallel. Spark sorts the rows by keys in the reader's order, and hands them to the task of the
-capture one after the other.
+The readers of some formats sort a capture in memory. Here the files of a capture are read in
+parallel. Spark sorts the rows by keys that have the reader's order, and passes them one by one to
+the task of the capture.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Options = Mapping[str, Any]
 
 
 def numbered_tasks(spark: SparkSession, number: int) -> DataFrame:
-    """Return the numbers from 0 for ``task_numbers``, each in a task unless there are very many."""
+    """Return the numbers from 0 for ``task_numbers``, one per task unless there are very many."""
     return spark.range(0, number, 1, min(number, _MOST_TASKS))
 
 
@@ -75,12 +75,12 @@ def work_on(
     strict: bool,
     catalog: CatalogOption = None,
 ) -> tuple[DataFrame, CapturesOf]:
-    """Return the frame for the tasks, and the function that takes captures from it: each capture in
-    a task, unless there are many.
+    """Return the frame for the tasks, and the function that takes captures from it: one capture per
+    task, unless there are very many.
 
     ``options`` are the options of the format's reader. ``strict`` must be as in the reports with
-    which the captures are read. ``catalog`` gives times their zones, as in ``conversion.zoned``.
-    Raises ConfigError.
+    which the captures are read. ``catalog`` determines the zones of times, as in
+    ``conversion.zoned``. Raises ConfigError.
     """
     by = sorted_format(format, options)
     captures_of: CapturesOf
@@ -118,7 +118,7 @@ def _as_they_come(
 class _SortedFormat(NamedTuple):
     """The functions for a format whose captures must be sorted.
 
-    All raise the errors of the format's reader, and count in the report as it does.
+    All raise and count errors exactly like the format's reader.
     """
 
     pieces: Callable[[Capture, Options], Sequence[Any]]
@@ -131,8 +131,8 @@ class _SortedFormat(NamedTuple):
 
 _SCHEMA: Final = "capture int, key binary, row binary"
 _BATCH: Final = 1_000
-_TOLD, _ROW = b"\0", b"\1"
-"""The first bytes of keys: of the result of reading a piece, which sorts first, and of rows."""
+_RESULT, _ROW = b"\0", b"\1"
+"""The first byte of the key of a piece's result, which sorts first, and of the key of a row."""
 
 
 def _sorted_rows(
@@ -145,10 +145,10 @@ def _sorted_rows(
 ) -> DataFrame:
     """Return the rows of all captures, with the rows of each capture together in one partition.
 
-    Raises ConfigError for options. Errors of a capture are raised when its turn comes.
+    Raises ConfigError for options. Errors of a capture are raised when its rows are read.
     """
-    # Each piece has its capture's place among the found ones. The piece None stands for a capture
-    # without pieces, which still gets its turn.
+    # Each piece has its capture's index. The piece None stands for a capture without pieces, which
+    # must be converted, too.
     pieces = [
         (place, one)
         for place, capture in enumerate(captures)
@@ -188,10 +188,10 @@ def _rows(
             with readable():
                 for key, row in by.rows(piece, options, report):
                     yield _ROW + key, row
-    except EventlogError as error:  # foreseeable: another attempt would fail in the same way
+    except EventlogError as error:  # a retry would fail in the same way
         failure = (ConfigError if isinstance(error, ConfigError) else FormatError)(str(error))
     yield (
-        _TOLD + number.to_bytes(4),
+        _RESULT + number.to_bytes(4),
         failure or (report.counters, report.problems, report.passed_over),
     )
 
@@ -212,7 +212,7 @@ def _sorted(
     options: Options,
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[tuple[Capture, Read]]:
-    """Yield the captures of the frame of ``_sorted_rows``: a ``CapturesOf``."""
+    """Yield the captures in the frame of ``_sorted_rows``: a ``CapturesOf``."""
     columns = (
         zip(*(column.to_pylist() for column in batch.columns), strict=True) for batch in batches
     )
@@ -242,7 +242,7 @@ def _changes_of(
 def _ready(rows: Iterator[tuple[bytes, bytes]], report: Report) -> Iterator[Any]:
     """Yield the rows, after handling the results of reading the pieces."""
     for key, pickled in rows:
-        row = pickle.loads(pickled)  # noqa: S301 - what a task of this job has written
+        row = pickle.loads(pickled)  # noqa: S301 - written by a task of this job
         if key.startswith(_ROW):
             yield row
             continue
@@ -255,7 +255,7 @@ def _ready(rows: Iterator[tuple[bytes, bytes]], report: Report) -> Iterator[Any]
 
 
 def sorted_format(format: str, options: Options) -> _SortedFormat | None:
-    """Return the functions that sort captures, None if the reader takes them as they come."""
+    """Return the functions that sort captures, None if the format's captures are not sorted."""
     asked = format_named(format)
     return _SORTED.get(type(asked)) if asked.is_sorted_first(options) else None
 
@@ -265,8 +265,8 @@ _PLACE: Final = struct.Struct(">IQ")
 
 
 def _ordered(number: int) -> bytes:
-    """Return a whole number as bytes that sort as it does. A number beyond 64 bits sorts as the
-    greatest or the least one.
+    """Return an integer as bytes that sort as it does. An integer beyond 64 bits sorts as the
+    greatest or the least 64-bit integer.
     """
     return (min(max(number, -(2**63)), 2**63 - 1) + 2**63).to_bytes(8)
 
@@ -356,7 +356,7 @@ def _table_rows(
     table, number = piece.place
     for place, row in enumerate(rows_of_part(piece.part, piece.table, context)):
         sequence, is_behind = row_order(row)
-        # The table comes before the kind of row,
+        # The table comes before the kind of row in the key,
         # so that a before image and its update are together.
         order = struct.pack(">I?", table, is_behind) + _PLACE.pack(number, place)
         yield sequence.encode() + order, (table, row)

@@ -16,7 +16,7 @@ from eventlog.spark.log_source import log_source
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("eventlog")`` and ``format("eventlog-changes")`` known to a session, without
+    """Register ``format("eventlog")`` and ``format("eventlog-changes")`` in a session, without
     changing a setting.
 
     The database applies the conditions of ``where`` on status and record_id of ``eventlog`` if
@@ -33,10 +33,10 @@ def register(spark: SparkSession) -> None:
 
 @cache
 def _check_python(command: str, path: str) -> None:
-    """Raise ConfigError if a Python of workers cannot import the sources.
+    """Raise ConfigError if the Python of workers cannot import the sources.
 
-    ``path`` is what Spark puts before its PYTHONPATH. This Python is not tried, nor one that this
-    machine does not have.
+    ``path`` is what Spark puts before its PYTHONPATH. Nothing is checked if it is this Python, or
+    if this machine does not have it.
     """
     found = shutil.which(command)
     if found is None or found == sys.executable:
@@ -53,8 +53,8 @@ def _check_python(command: str, path: str) -> None:
     except subprocess.CalledProcessError as error:
         reason = (error.stderr.strip().splitlines() or ["no reason given"])[-1]
         raise ConfigError(
-            f"the workers of this session run {found}, which cannot read the log ({reason}): set "
+            f"the workers of this session run {found}, which cannot read the log ({reason}). Set "
             f"PYSPARK_PYTHON={sys.executable} before the session starts"
         ) from None
     except (OSError, subprocess.SubprocessError):
-        return  # the first query says what is wrong
+        return  # the first query raises the error

@@ -1,6 +1,4 @@
-"""What the tasks of all jobs have in common: how often the garbage collector runs, and the numbers
-of tasks.
-"""
+"""Functions that the tasks of all jobs use: a tuned garbage collector, and task numbers."""
 
 from __future__ import annotations
 
@@ -16,8 +14,8 @@ _SELDOM: Final = (1_000_000, 20, 100)
 
 
 def tune_collector() -> None:
-    """Let the garbage collector run rarely: rows and events are many, short-lived and without
-    cycles.
+    """Let the garbage collector run rarely: rows and events are many and short-lived, and have no
+    reference cycles.
 
     Spark collects after every task. Modules that a worker imported before its first task are not
     examined again.
@@ -30,7 +28,7 @@ def tune_collector() -> None:
 
 
 class _WithoutPandas(MetaPathFinder):
-    """A finder that finds no pandas."""
+    """A finder that hides pandas."""
 
     @staticmethod
     def find_spec(fullname: str, path: object = None, target: object = None) -> None:
@@ -39,7 +37,7 @@ class _WithoutPandas(MetaPathFinder):
 
 
 def _use_arrow_without_pandas() -> None:
-    """Make Arrow's first array without pandas, which Arrow otherwise imports to test for a Series.
+    """Create Arrow's first array without pandas; otherwise Arrow imports it to test for a Series.
 
     The import costs a worker 0.2 to 0.3 s of CPU (``bench/spark_hooks.py``). A function that uses
     pandas still imports it.

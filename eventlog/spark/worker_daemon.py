@@ -1,9 +1,9 @@
 """The module that starts the Python workers of a job: PySpark's daemon, with a faster start.
 
 Spark puts its zips and its jar at the front of Python's path, so that each daemon would compile
-PySpark anew, and each worker read the directories of all of them. If the same PySpark is installed,
-this module takes the installed one, which is compiled. Modules that start no thread at import, such
-as pyarrow, are imported once, before the workers are forked.
+PySpark again, and each worker would read the directories of all of them. If the same PySpark is
+installed, this module uses the installed package, which is compiled. Modules that start no thread
+at import, such as pyarrow, are imported once, before the workers are forked.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from zipfile import BadZipFile, ZipFile
 
 _IMPORTED: Final = ("eventlog.publisher.cycle", "eventlog.publisher.open_context")
 _SHIPPED: Final = ("pyspark.zip", "py4j-", "spark-core_")
-"""The beginnings of the names of Spark's own zips and jar."""
+"""The prefixes of the names of Spark's own zips and jar."""
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
-"""The third stage of a backlog job: the events of a part, in queue order, as files, and the letter
-of each of its rows.
+"""The third stage of a backlog job: it writes the events of a part to files, in queue order, and
+lists the status of each of its rows.
 
-Before that, part 0 of the output gets the events in flight, exactly as they were recorded: the same
-rows, event-ids and envelopes, oldest flight first.
+Before that, the events of recorded deliveries are written to part 0 of the output, exactly as they
+were recorded: with the same rows, event-ids and documents, the oldest delivery first.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from eventlog.spark.directory import Directory
 from eventlog.spark.job import (
     BEFORE,
     EVENTS,
-    FATES,
+    OUTCOMES,
     RUN,
     BadLine,
     Blob,
     Columns,
     Counts,
-    FlightReport,
+    DeliveryReport,
     Job,
     Numbered,
     OutputFile,
-    PartFates,
+    PartOutcomes,
     PartReport,
     of_batch,
     read_run,
@@ -54,16 +54,16 @@ from eventlog.spark.tasks import tune_collector
 REPORT_SCHEMA: Final = "report string"
 
 IDS: Final = "_ids"
-"""The folder of the files that list every row read."""
+"""The folder of the files that list all rows read."""
 
 
 def write_part(
     job: Job, count: Callable[[int], None], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Write the blobs of a part (or of several, one after the other) to files, and yield a
-    ``PartReport`` for each part, as JSON.
+    """Write the blobs of a part (or of several parts in turn) to files, and yield a ``PartReport``
+    for each part, as JSON.
 
-    ``count`` gets the number of events written.
+    ``count`` is called with the number of events written.
     """
     tune_collector()
     directory = Directory(job.output.directory)
@@ -97,12 +97,12 @@ class _Part:
             for inner in read_run(directory, blob):
                 self.add(inner, directory)
             return
-        if blob.kind == FATES:
-            fates = PartFates.unpacked(blob.content)
-            self.bad += fates.bad
-            self.counts.update(fates.counts)
-            self.ranges += fates.ranges
-            self.loopback += fates.loopback
+        if blob.kind == OUTCOMES:
+            outcomes = PartOutcomes.unpacked(blob.content)
+            self.bad += outcomes.bad
+            self.counts.update(outcomes.counts)
+            self.ranges += outcomes.ranges
+            self.loopback += outcomes.loopback
         elif blob.kind == BEFORE:
             self.before.append(unpack_numbered(blob.content)[1])
         else:
@@ -138,7 +138,7 @@ class _Part:
         )
 
 
-# --- the letters of rows --------------------------------------------------------------------------
+# --- the status of rows ---------------------------------------------------------------------------
 
 _IDS_SCHEMA: Final = pa.schema(
     [("first", pa.int64()), ("last", pa.int64()), ("status", pa.string()), ("code", pa.string()),
@@ -149,8 +149,8 @@ _IDS_SCHEMA: Final = pa.schema(
 def _write_ids(
     directory: Directory, name: str, read: Ranges, bad: Iterable[tuple[int, str, str]]
 ) -> str:
-    """Write the letter that each read row gets, S, or E with code and message for bad rows. Returns
-    the SHA-256 of the file.
+    """Write the status that each read row gets: S, or E with code and message for invalid rows.
+    Returns the SHA-256 of the file.
     """
     errors = sorted(bad)
     good = _without(read, [record_id for record_id, _, _ in errors])
@@ -171,7 +171,7 @@ def _write_ids(
 
 
 def _without(ranges: Ranges, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield ranges without some of their ids, both ascending."""
+    """Yield ranges without some of their ids; both are ascending."""
     at = 0
     for first, last in ranges:
         while at < len(ids) and ids[at] < first:
@@ -185,27 +185,27 @@ def _without(ranges: Ranges, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
             yield first, last
 
 
-# --- what is in flight ----------------------------------------------------------------------------
+# --- recorded deliveries --------------------------------------------------------------------------
 
-Recorded = tuple[list[FlightReport], list[OutputFile], Counts]
-"""The result for all flights: their reports, files and counts."""
+Recorded = tuple[list[DeliveryReport], list[OutputFile], Counts]
+"""The result for all recorded deliveries: their reports, files and counts."""
 
 
-def write_flights(
+def write_recorded(
     job: Job, directory: Directory, flights: Sequence[Flight]
 ) -> tuple[Recorded, Numbered]:
-    """Write the events of flights, rebuilt from the rows that still have status N. Rows that now
-    fail the checks become E.
+    """Write the events of recorded deliveries, rebuilt from the rows that still have status N. Rows
+    that now fail the checks become E.
 
-    Returns the result for the flights, and the numbers used up to here.
+    Returns the result, and the numbers used up to here.
     """
     output = output_format(job.output.format)
-    part: _RenderedFlights | _EnvelopedFlights
+    part: _RenderedEvents | _SentDocuments
     if output.render_sent is None or output.write_sent is None:
-        part = _RenderedFlights(job, output)
+        part = _RenderedEvents(job, output)
     else:
-        part = _EnvelopedFlights(output.render_sent(job), output.write_sent)
-    reports: list[FlightReport] = []
+        part = _SentDocuments(output.render_sent(job), output.write_sent)
+    reports: list[DeliveryReport] = []
     counts: Counter[str] = Counter()
     for flight in flights:
         with snapshot_context(job) as context:
@@ -216,13 +216,13 @@ def write_flights(
         ids = f"{IDS}/flight-{flight.number:012d}-{job.name}.parquet"
         checksum = _write_ids(directory, ids, to_ranges(sorted(rebuilt.log_rows)), bad)
         events = sum(counted[operation] for operation in Operation)
-        reports.append(FlightReport(flight.number, ids, checksum, len(rebuilt.log_rows), events))
+        reports.append(DeliveryReport(flight.number, ids, checksum, len(rebuilt.log_rows), events))
     files, numbered = part.write(job, directory)
     return (reports, files, dict(counts)), numbered
 
 
-class _EnvelopedFlights:
-    """Events in flight that keep their envelopes and the event-ids under which they were sent."""
+class _SentDocuments:
+    """Recorded events that keep the documents and event-ids with which they were sent."""
 
     def __init__(self, render: RenderSent, write: WriteSent) -> None:
         self._render, self._write = render, write
@@ -231,12 +231,12 @@ class _EnvelopedFlights:
     def add(
         self, context: Context, flight: Flight, rebuilt: Rebuilt
     ) -> tuple[list[BadLine], Counter[str]]:
-        """Add the next flight, and return its bad rows and counters."""
+        """Add the next delivery, and return its invalid rows and counters."""
         bad: list[BadLine] = []
         counted: Counter[str] = Counter()
         events = iter(rebuilt.events)
-        for envelope in flight.envelopes.values():
-            own = list(islice(events, len(envelope)))
+        for document in flight.envelopes.values():
+            own = list(islice(events, len(document)))
             places = [event.ids[0] for event in own]
             blob, failed, counts = self._render(own, places, rebuilt.log_rows, context.query_back)
             bad += failed
@@ -248,13 +248,13 @@ class _EnvelopedFlights:
         return bad, counted
 
     def write(self, job: Job, directory: Directory) -> tuple[list[OutputFile], Numbered]:
-        """Return the files of all flights, and the numbers used up to here."""
+        """Return the files of all deliveries, and the numbers used up to here."""
         return self._write(job, directory, self._blobs), job.before
 
 
-class _RenderedFlights:
-    """Events in flight that are written like the events of a part. Messages keep the sequences in
-    the line of their flight.
+class _RenderedEvents:
+    """Recorded events that are written like the events of a part. Messages keep the sequences that
+    are recorded with their delivery.
     """
 
     def __init__(self, job: Job, output: OutputFormat) -> None:
@@ -267,7 +267,7 @@ class _RenderedFlights:
     def add(
         self, context: Context, flight: Flight, rebuilt: Rebuilt
     ) -> tuple[list[BadLine], Counter[str]]:
-        """Add the next flight, and return its bad rows and counters."""
+        """Add the next delivery, and return its invalid rows and counters."""
         left = [
             (event, each)
             for event, each in zip(rebuilt.events, rebuilt.decided, strict=True)
@@ -276,7 +276,7 @@ class _RenderedFlights:
         decided = [each for _, each in left]
         places = range(len(self._firsts), len(self._firsts) + len(decided))
         self._firsts += [first_id(group) for group, _, _ in decided]
-        if is_sequence(flight.first):  # else a publisher of another format recorded it
+        if is_sequence(flight.first):  # otherwise a publisher of another format recorded it
             for place, (event, _) in zip(places, left, strict=True):
                 self._sequences[place] = sequence_at(flight.first, event.place)
         blob, unwritten, counts, _ = self._render(
@@ -290,11 +290,11 @@ class _RenderedFlights:
         return sorted({*failed, *unwritten}), counted
 
     def write(self, job: Job, directory: Directory) -> tuple[list[OutputFile], Numbered]:
-        """Return the files of all flights, and the numbers used up to here."""
+        """Return the files of all deliveries, and the numbers used up to here."""
         files, numbered = self._format.write(
             job, directory, 0, self._blobs, job.before, self._sequences
         )
-        firsts = self._firsts  # these are places among all events in flight
+        firsts = self._firsts  # the files have indexes of recorded events in place of record_ids
         return [
             replace(file, first_id=firsts[file.first_id], last_id=firsts[file.last_id])
             for file in files

@@ -1,7 +1,7 @@
-"""Parts to test with: kits for authors of formats, sinks and sources, and emulated sources.
+"""Tools for tests: kits for authors of formats, sinks and sources, and emulated sources.
 
-The kits are for pytest and need the extra ``testing``. A test module imports all of a kit and has
-one fixture, which returns the case to test::
+The kits are for pytest and need the extra ``testing``. A test module imports everything from a kit
+and has one fixture, which returns the case to test::
 
     from eventlog.testing.format_kit import *
 
@@ -11,6 +11,6 @@ one fixture, which returns the case to test::
 
 The emulators need no extra. They stand in for servers that a user does not have:
 ``gbase_emulator`` and ``gbase_workload`` for a GBase CDC server, ``linter_emulator`` and
-``linter_codec`` for a Linter queue. Nothing of the product imports them, but for the row codec
-``eventlog-emulator-1``, which ``eventlog.linter.codec`` loads by its name.
+``linter_codec`` for a Linter queue. No other package imports them, except for the row codec
+``eventlog-emulator-1``, which ``eventlog.linter.codec`` loads by name.
 """

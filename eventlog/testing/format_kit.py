@@ -39,10 +39,10 @@ class FormatCase:
     publish: Mapping[str, Any] = field(default_factory=dict)
     """The options for publishing."""
     in_records: bool = False
-    """True if the format is published as records of Kafka only."""
+    """True if the format is published only as Kafka records."""
 
     def event_writer(self) -> EventWriter[Any]:
-        """Return a new writer of events. Skips the test if the format is not published."""
+        """Return a new event writer. Skips the test if the format is not published."""
         if not self.format.can("publish"):
             pytest.skip(f"{self.format.name} is not published")
         kind = self.format.publish_options
@@ -87,17 +87,17 @@ def test_changes_are_read_back_as_they_were_written(
         assert dict(read.after) == {name: wrote.after[name] for name in read.after}
 
 
-_TOLD_AS: Final = {
+_LOSSES_OF: Final = {
     "commit_time": {Loss.COMMIT_TIME, Loss.MICROSECONDS, Loss.FRACTIONS},
     "user": {Loss.USER},
     "transaction_id": {Loss.TRANSACTION, Loss.TRANSACTION_ID},
     "event_number": {Loss.TRANSACTION},
     "last_in_transaction": {Loss.TRANSACTION},
 }
-"""By field of a change, the losses that tell it."""
+"""The losses, by field of a change, that report that the field is missing."""
 
 
-def test_what_does_not_come_back_of_a_change_is_named_as_a_loss(
+def test_a_field_of_a_change_that_is_not_read_back_is_declared_as_a_loss(
     format_case: FormatCase, tmp_path: Path
 ) -> None:
     wrote = samples.CHANGES[0]._replace(
@@ -106,15 +106,15 @@ def test_what_does_not_come_back_of_a_change_is_named_as_a_loss(
     (read,), report = format_case.round_trip([wrote], _place(format_case, tmp_path))
     silent = [
         name
-        for name, losses in _TOLD_AS.items()
+        for name, losses in _LOSSES_OF.items()
         if getattr(read, name) != getattr(wrote, name) and losses.isdisjoint(map(Loss, report.lost))
     ]
     name = format_case.format.name
-    assert not silent, f"{name} drops {', '.join(silent)} silently: name it in the format's loses"
+    assert not silent, f"{name} drops {', '.join(silent)} silently. Add it to the format's `loses`"
 
 
 @pytest.mark.parametrize("value", _ODD, ids=lambda value: repr(value)[:20])
-def test_a_value_that_does_not_come_back_is_reported(
+def test_a_value_that_is_not_read_back_is_reported(
     value: Any, format_case: FormatCase, tmp_path: Path
 ) -> None:
     insert = samples.CHANGES[0]
@@ -146,13 +146,13 @@ def test_garbage_is_refused_and_raises_nothing_else(
         assert str(error)  # noqa: PT017 - both ways are allowed
 
 
-def test_the_same_flight_gives_the_same_bytes_after_a_restart(format_case: FormatCase) -> None:
+def test_the_same_delivery_gives_the_same_bytes_after_a_restart(format_case: FormatCase) -> None:
     classes = samples.catalog()
     written = samples.events(classes)
     first = format_case.event_writer().first(1, "", None)
-    flight = samples.FlightSample(1, first, samples.origins(written))
+    delivery = samples.DeliverySample(1, first, samples.origins(written))
     before, after = (
-        format_case.event_writer().document(classes, flight, 1, written) for _ in range(2)
+        format_case.event_writer().document(classes, delivery, 1, written) for _ in range(2)
     )
     assert (before.body, before.records, before.refused) == (
         after.body,
@@ -163,13 +163,15 @@ def test_the_same_flight_gives_the_same_bytes_after_a_restart(format_case: Forma
     assert list(before.event_ids) == ["1", "2", "3"]
 
 
-def test_pieces_come_one_an_event_in_their_order(format_case: FormatCase) -> None:
+def test_each_event_has_one_piece_and_pieces_are_in_the_order_of_events(
+    format_case: FormatCase,
+) -> None:
     classes = samples.catalog()
     written = samples.events(classes)
     together, alone = format_case.event_writer(), format_case.event_writer()
     first = together.first(1, "", None)
     assert bool(first) is (Need.NUMBERS in together.needs)
-    flight = samples.FlightSample(1, first, samples.origins(written))
-    pieces = together.write(classes, flight, written)
-    assert pieces == [alone.write(classes, flight, [event])[0] for event in written]
+    delivery = samples.DeliverySample(1, first, samples.origins(written))
+    pieces = together.write(classes, delivery, written)
+    assert pieces == [alone.write(classes, delivery, [event])[0] for event in written]
     assert len(set(map(repr, pieces))) == len(written)

@@ -36,7 +36,7 @@ _FIRST_TIME: Final = 1742727439
 _PAGE: Final = 0x1000
 _PAGE_HEADER: Final = 0x18
 _SMALLEST: Final = 0x40
-_COLUMN_SIZE: Final = 8  # bytes that one column of a row takes in the log, roughly
+_COLUMN_SIZE: Final = 8  # approximate bytes that one column of a row takes in the log
 
 Done = tuple[ChangeOp, str, Row | None, Row | None]
 """One operation of a transaction: its kind, its table, the row before and the row after."""
@@ -63,8 +63,8 @@ class Switches:
     keep_logs: int = 6
 
 
-class _Refused(Exception):  # a signal inside the emulator, which becomes the answer of a call
-    """A refusal: the call answers with the error code of this name."""
+class _Refused(Exception):  # raised inside the emulator; the call returns its code
+    """A refusal: the call returns the error code with this name."""
 
 
 def _answering(call: Callable[..., int | None]) -> Callable[..., int]:
@@ -211,7 +211,7 @@ class CdcServer:
             self._on_commit(work, sequence)
 
     def fail(self, error: str, dead: bool = True) -> None:
-        """Append an ERROR record with the code of this name to every active session, behind all
+        """Append an ERROR record with the code of this name to every active session, after all
         records so far.
         """
         record = records.control(
@@ -242,7 +242,7 @@ class CdcServer:
         return sequence
 
     def _advance(self, size: int) -> None:
-        """Advance the next sequence behind a record; a new log file drops the oldest one."""
+        """Advance the next sequence past a record; a new log file drops the oldest log file."""
         at = self.next_sequence & 0xFFFFFFFF
         while size > 0:
             room = _PAGE - (at & 0xFFF)
@@ -301,7 +301,7 @@ class CdcServer:
     def cdc_set_fullrowlogging(self, table: str, on: int) -> int:
         """Switch full-row logging of a table on or off.
 
-        Returns 0 or an error: -19816 if it is to be switched off while the table is captured.
+        Returns 0 or an error: -19816 for switching it off while the table is captured.
         """
         self._find(table)
         if table in self._views:
@@ -504,7 +504,7 @@ class _Session:
                 return records.control(number, sequence, tx, label)
             sizes, data = write(row)
             return records.row(number, sequence, tx, label, sizes, data, self._switches.size_order)
-        # A DISCARD has the sequence from which it discards in place of its own.
+        # The sequence in a DISCARD is the one from which it discards, not that of the record.
         if number == records.DISCARD:
             return records.control(number, *numbers, tx)
         return records.control(number, sequence, tx, *numbers)
@@ -540,7 +540,7 @@ class EmulatorConnection:
 
 
 class EmulatorCursor:
-    """A cursor that knows the calls of the CDC interface and no other statement."""
+    """A cursor that supports the calls of the CDC interface and no other statement."""
 
     def __init__(self, server: CdcServer) -> None:
         self._server = server
@@ -555,13 +555,13 @@ class EmulatorCursor:
             or match[2].count("?") != len(parameters)
         ):
             raise DatabaseError(
-                f"the emulator knows calls of the CDC interface only, not {operation!r}"
+                f"the emulator supports only calls of the CDC interface, not {operation!r}"
             )
         self._answer = getattr(self._server, match[1])(*parameters)
 
     def fetchone(self) -> tuple[int] | None:
-        """Return the answer of the last call as a row, None before the first call."""
+        """Return the result of the last call as a row, None before the first call."""
         return None if self._answer is None else (self._answer,)
 
     def close(self) -> None:
-        """Close the cursor, which holds nothing."""
+        """Close the cursor, which has no resources."""

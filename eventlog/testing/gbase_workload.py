@@ -1,5 +1,5 @@
-"""Work for the emulated server: scripts, each with the result that a reader has to give, and random
-work, seeded so that a stream can be made again (spec/gbase-cdc.md 6).
+"""Work for the emulated server: scripts, each with the result that a reader must give, and random
+work, seeded so that a stream can be repeated (spec/gbase-cdc.md 6).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _row(number: int, text: str | None) -> Row:
 
 
 def interleaving(server: CdcServer) -> None:
-    """Write BEGIN A, BEGIN B, INSERT A1, INSERT B1, COMMIT B, COMMIT A. Readers give B1, A1."""
+    """Write BEGIN A, BEGIN B, INSERT A1, INSERT B1, COMMIT B, COMMIT A. Readers return B1, A1."""
     a, b = server.begin(1001), server.begin(1002)
     a.insert(T1, _row(1, "a"))
     b.insert(T1, _row(2, "b"))
@@ -50,7 +50,7 @@ def interleaving(server: CdcServer) -> None:
 
 
 def savepoint(server: CdcServer) -> None:
-    """Write BEGIN, INSERT s1, INSERT s2, DISCARD(s1), INSERT s3, COMMIT. Readers give s3."""
+    """Write BEGIN, INSERT s1, INSERT s2, DISCARD(s1), INSERT s3, COMMIT. Readers return s3."""
     work = server.begin(1001)
     start = work.savepoint()
     work.insert(T1, _row(1, "a"))
@@ -61,21 +61,21 @@ def savepoint(server: CdcServer) -> None:
 
 
 def rollback(server: CdcServer) -> None:
-    """Write BEGIN, INSERT, ROLLBACK. Readers give nothing."""
+    """Write BEGIN, INSERT, ROLLBACK. Readers return nothing."""
     work = server.begin(1001)
     work.insert(T1, _row(1, "a"))
     work.rollback()
 
 
 def truncate(server: CdcServer) -> None:
-    """Write BEGIN, TRUNCATE, COMMIT. Readers give the TRUNCATE."""
+    """Write BEGIN, TRUNCATE, COMMIT. Readers return the TRUNCATE."""
     work = server.begin(1001)
     work.truncate(T1)
     work.commit()
 
 
 def update_pair(server: CdcServer) -> None:
-    """Write an update whose two records enclose a record of another transaction, and one that
+    """Write an update whose two records enclose a record of another transaction, and an update that
     changes nothing.
     """
     work, other = server.begin(1001), server.begin(1002)
@@ -97,7 +97,7 @@ def key_update(server: CdcServer) -> None:
 def fragment_move(server: CdcServer) -> None:
     """Write an update that moves its row to another fragment, as UPDBEF and INSERT.
 
-    Readers give one UPDATE.
+    Readers return one UPDATE.
     """
     work = server.begin(1001)
     work.move(T1, _row(1, "a"), _row(1, "b"))
@@ -134,8 +134,8 @@ def error(server: CdcServer) -> None:
 
 
 def all_types(server: CdcServer) -> None:
-    """Write a row of every column type with the greatest values, one with the lowest, and one with
-    NULLs.
+    """Write a row of every column type with the greatest values, a row with the lowest values, and
+    a row with NULLs.
     """
     work = server.begin(1001)
     work.insert(ALL, extreme_row(highest=True))
@@ -155,7 +155,7 @@ SCENARIOS: Final[dict[str, _Script]] = {
 
 
 def new_server(switches: Switches | None = None) -> CdcServer:
-    """Return a server with the tables of the scripts, full-row logging on."""
+    """Return a server with the tables of the scripts and full-row logging."""
     return _server_with({T1: "c1 integer, c2 varchar(20)", ALL: ALL_TYPES}, switches)
 
 
@@ -171,7 +171,7 @@ def open_session(server: CdcServer, position: int = 0, max_recs: int = 0) -> int
     """Open a session that captures all tables of the server, with labels from 111 on, and activate
     it at the position.
 
-    ``max_recs`` bounds the records of a read; 0 = as the switch says.
+    ``max_recs`` is the most records of a read; 0 = the limit set by the switch.
     """
     session = server.cdc_opensess("emulator", 0, 0, max_recs, 1, 1)
     for label, table in enumerate(server.tables, 111):
@@ -230,7 +230,7 @@ _TYPES: Final[Mapping[str, tuple[str, Value, Value]]] = {
     "nv": ("nvarchar(30)", "", "z" * 30),
     "lv": ("lvarchar(200)", "", "z" * 200),
 }
-"""A column of every type that holds a value of its own, with its lowest and highest value."""
+"""A column of every type that stores a value, with its lowest and highest value."""
 
 ALL_TYPES: Final = ", ".join(f"{name} {spelled}" for name, (spelled, _, _) in _TYPES.items())
 
@@ -241,7 +241,7 @@ _MOMENT: Final = datetime(1930, 1, 1)
 
 
 def random_value(rnd: random.Random, column: Column) -> Value:
-    """Return a value of the column's type, now and then NULL, that reads back as itself."""
+    """Return a value of the column's type, sometimes NULL, that is read back unchanged."""
     if rnd.random() < 0.1:
         return None
     type = column.type
@@ -314,8 +314,8 @@ _ROWS_MADE: Final = 1000
 
 
 class Workload:
-    """Random transactions on the tables of a server: up to four at once, with savepoints,
-    rollbacks, truncates, rows moved between fragments, and now and then a long one.
+    """Random transactions on the tables of a server: up to four at the same time, with savepoints,
+    rollbacks, truncates, rows moved between fragments, and sometimes a long transaction.
     """
 
     def __init__(self, server: CdcServer, seed: int) -> None:
@@ -353,7 +353,7 @@ class Workload:
         self._open.clear()
 
     def row(self, table: str) -> Row:
-        """Return a row of a table: a random one at first, later one of those made before, which is
+        """Return a row of a table: first a random row, later one of the rows made before, which is
         many times as fast.
         """
         rows = self._rows[table]
@@ -381,8 +381,8 @@ class Workload:
         act()
 
     def _moved(self, work: Work, table: str) -> None:
-        # Directly behind an INSERT of the table, a move would look like an update of that
-        # row (spec/gbase-cdc.md 4).
+        # Directly after an INSERT into the table, a move would look like an update of that row
+        # (spec/gbase-cdc.md 4).
         if not work.done or work.done[-1][1][:2] != (ChangeOp.INSERT, table):
             work.move(table, *self._changed(table))
 
@@ -408,10 +408,10 @@ _STEPS: Final = 200
 
 
 def stream(seed: int, size: int, switches: Switches | None = None) -> Iterator[bytes]:
-    """Yield a stream of about ``size`` bytes of random work, made while it is read, in reads of 64
-    KiB.
+    """Yield a stream of about ``size`` bytes of random work, generated while it is read, in reads
+    of 64 KiB.
     """
-    # The log files are small, so that the server drops records that were read.
+    # The log files are small, so that the server drops records that have been read.
     server = _server_with(
         {"shop:app.item": ITEM, ALL: ALL_TYPES}, switches or Switches(log_size=1 << 20)
     )

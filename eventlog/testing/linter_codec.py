@@ -1,7 +1,7 @@
 """The codec of our emulator's row images (spec/linter-queue.md 7).
 
-The image is invented: it serves tests, and users without a server. Readers and writers of queues
-take the codec by its name, ``eventlog-emulator-1``.
+The image is invented, for tests and for users without a server. Readers and writers of queues
+load the codec by its name, ``eventlog-emulator-1``.
 
 Decoding is a hot path: ``EmulatorCodec`` prepares one ``struct`` for each run of fixed slots of a
 table, so that a row takes few calls, and converts only the columns that need it. In return an error
@@ -39,7 +39,7 @@ Convert = Callable[[Any], Any]
 
 
 class EmulatorCodec:
-    """The codec ``eventlog-emulator-1``; ``charset`` is that of CHAR and VARCHAR.
+    """The codec ``eventlog-emulator-1``; ``charset`` is the charset of CHAR and VARCHAR.
 
     Raises ConfigError.
     """
@@ -62,8 +62,8 @@ class EmulatorCodec:
         try:
             return _decoded(segments, image)
         except RowDecodeError:
-            # A segment may hold several columns.
-            # Decoding slot by slot names the first that is wrong.
+            # A segment may have several columns.
+            # Decoding slot by slot finds the first one that is wrong.
             _decoded([_segment((column,), self._charset) for column in table.columns], image)
             raise
 
@@ -78,7 +78,7 @@ class EmulatorCodec:
         for column, null, convert in writers:
             if column.name not in row:
                 raise RowEncodeError(
-                    f"column {column.name!r} is not given; NULL has to be given too", column.name
+                    f"column {column.name!r} is missing in the row. Give None for NULL", column.name
                 )
             value = row[column.name]
             if value is None:
@@ -126,7 +126,7 @@ def _slot(
     """Return two functions for a column's slot: from the raw value to the Python value (None if
     they are equal), and back.
 
-    The first raises ValueError, the second the errors that ``encode`` explains. Raises ``refused``
+    The first raises ValueError, the second the errors that ``encode`` handles. Raises ``refused``
     for an unknown type code or LEN.
     """
     length, lengths = column.length, _LENGTHS.get(column.typ)
@@ -187,7 +187,7 @@ def _struct_format(column: ColumnAttrs) -> str:
 
 
 class _Segment(NamedTuple):
-    """A run of fixed slots, and the null flag and length of the variable slot behind them, if any.
+    """A run of fixed slots, and the null flag and length of the variable slot after them, if any.
 
     ``longest`` is the greatest length of the variable slot, None without one.
     """
@@ -230,12 +230,12 @@ def _decoded(segments: list[_Segment], image: bytes) -> dict[str, Value]:
         except ValueError as error:
             raise _bad_slot(name, str(error)) from None
     if offset != len(image):
-        raise RowDecodeError(f"{len(image) - offset} bytes are left over behind the last column")
+        raise RowDecodeError(f"{len(image) - offset} bytes are left over after the last column")
     return row
 
 
 def _runs(columns: Iterable[ColumnAttrs]) -> Iterator[tuple[ColumnAttrs, ...]]:
-    """Yield the columns of each segment: a variable column ends one."""
+    """Yield the columns of each segment: a variable column ends a segment."""
     run: list[ColumnAttrs] = []
     for column in columns:
         run.append(column)
@@ -278,7 +278,7 @@ def _bad_slot(name: str, reason: str) -> RowDecodeError:
 def _utf16(raw: bytes) -> str:
     text = raw.decode("utf-16-be")
     if 2 * len(text) != len(raw):
-        raise ValueError("it holds surrogates")
+        raise ValueError("it contains surrogates")
     return text
 
 
@@ -334,7 +334,7 @@ def _exactly(raw: bytes, length: int) -> bytes:
 
 def _to_utf16(value: str) -> bytes:
     if value and max(value) > "\uffff":
-        raise ValueError("it holds a character beyond U+FFFF")
+        raise ValueError("it contains a character beyond U+FFFF")
     return value.encode("utf-16-be")
 
 

@@ -2,8 +2,8 @@
 8).
 
 The workload has interleaved transactions, rollbacks, reused transaction numbers, rows of several
-parts, BLOB operations, several destinations, and log files that wrap. Its row images are the
-invented ones of ``linter_codec``.
+parts, BLOB operations, several destinations, and log files that wrap around. Its row images are the
+invented images of ``linter_codec``.
 """
 
 from __future__ import annotations
@@ -97,13 +97,13 @@ class Workload:
 
     seed: int
     transactions: int = 100
-    """The number of transactions in all."""
+    """The total number of transactions."""
     at_once: int = 4
-    """The most transactions that are open at once."""
+    """The most transactions that are open at the same time."""
     operations: int = 8
     """The most operations of a transaction."""
     rolled_back: float = 0.2
-    """The share of transactions that end by ROLLBACK."""
+    """The share of transactions that end with ROLLBACK."""
     servers: Sequence[str] = ("DSTSRV",)
     """The destinations of each row."""
     tables: Sequence[str] = tuple(TABLES)
@@ -117,7 +117,7 @@ class Workload:
 
 class Step(NamedTuple):
     """The result of one step of the workload: its rows, and the changes that they commit, as a
-    reader has to give them.
+    reader must return them.
     """
 
     rows: list[DispatchRow]
@@ -128,8 +128,8 @@ class Step(NamedTuple):
 class _Transaction:
     """An open transaction.
 
-    ``done`` holds the changes that a reader makes of its operations, with their addresses as
-    positions. ``undo`` holds the rows as they were before it.
+    ``done`` has the changes that a reader makes of its operations, with their addresses as
+    positions. ``undo`` has the rows as they were before the transaction.
     """
 
     number: int
@@ -140,7 +140,7 @@ class _Transaction:
 
 
 def emulate(workload: Workload) -> Iterator[Step]:
-    """Yield the steps of a workload; equal workloads give equal steps."""
+    """Yield the steps of a workload; equal workloads have equal steps."""
     random = Random(workload.seed)  # noqa: S311 - not for secrets
     emulation = _Emulation(workload, random)
     started, running = 0, list[_Transaction]()
@@ -258,7 +258,7 @@ class _Emulation:
         return Step(list(rows), [])
 
     def end(self, transaction: _Transaction, *, committed: bool) -> Step:
-        """End a transaction by COMMIT or ROLLBACK."""
+        """End a transaction with COMMIT or ROLLBACK."""
         for table, row_id, old in reversed(transaction.undo):
             if not committed:
                 self._put(table, row_id, old)
@@ -286,7 +286,7 @@ class _Emulation:
             self._contents[table][row_id] = row
 
     def _oper_date(self) -> bytes:
-        # Each time is new, since under order_by oper_date it is what orders the operations.
+        # Each time is unique, since order_by oper_date orders the operations by it.
         self._now += timedelta(seconds=0.001 + self._random.random() / 10)
         return from_utc(self._now, UTC)
 
@@ -353,6 +353,6 @@ def _random_value(column: ColumnAttrs, random: Random) -> Value:
 
 
 def _text(random: Random, length: int) -> str:
-    # Long texts repeat a short one, since tests need only their length.
+    # Long texts repeat a short text, since tests need only their length.
     short = "".join(random.choices(_LETTERS, k=min(length, 40)))
     return (short * (length // 40 + 1))[:length]

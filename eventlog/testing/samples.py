@@ -66,8 +66,8 @@ def catalog() -> Catalog:
     return build_catalog(database_from_json(CATALOG))
 
 
-class FlightSample(NamedTuple):
-    """A flight in the form that a writer gets."""
+class DeliverySample(NamedTuple):
+    """A delivery with the attributes that a writer uses."""
 
     number: int = 1
     first: str = ""
@@ -76,7 +76,7 @@ class FlightSample(NamedTuple):
 
 
 def events(classes: Catalog, number: int = 3, size: int = 0) -> Sequence[Outgoing]:
-    """Return events of different objects that have their whole rows. ``size`` is the number of
+    """Return events of different objects, with their whole rows. ``size`` is the number of
     characters added to each name.
     """
     (cls,) = classes.classes

@@ -1,4 +1,4 @@
-"""The tests that a sink must pass: answers, flush before marks, a receiver that is away, order,
+"""The tests that a sink must pass: answers, flush before marks, an unavailable receiver, order,
 bounded memory, close.
 """
 
@@ -32,11 +32,11 @@ class SinkCase:
     options: Any
     """The options of the sink's class."""
     received: Callable[[], Collection[str]]
-    """A function that returns the event-ids that the sink's receiver has for good; a list is in
-    their order.
+    """A function that returns the event-ids that the sink's receiver has stored; a list is in the
+    order in which they arrived.
     """
     away: Callable[[], AbstractContextManager[object]] | None = None
-    """A function that makes the receiver go away within a block, None = it never does."""
+    """A function that makes the receiver unavailable within a block, None = it never is."""
     format: str = "xds"
     """The name of the format that is sent."""
 
@@ -45,7 +45,7 @@ class SinkCase:
         return self.sink.open(self.options, Opening(self._format(), io.StringIO()))
 
     def documents(self, number: int, size: int = 0) -> Iterator[Document]:
-        """Yield documents of three events each, every one in a flight of its own."""
+        """Yield documents of three events each, one document per delivery."""
         format, classes = self._format(), samples.catalog()
         kind = format.publish_options
         takes = self.sink
@@ -59,10 +59,10 @@ class SinkCase:
         written = samples.events(classes, 3 * number, size)
         for at in range(number):
             own = written[3 * at : 3 * at + 3]
-            flight = samples.FlightSample(
+            delivery = samples.DeliverySample(
                 at + 1, writer.first(at + 1, "", None), samples.origins(own)
             )
-            yield writer.document(classes, flight, 1, own)
+            yield writer.document(classes, delivery, 1, own)
 
     def _format(self) -> Format:
         return format_named(self.format)
@@ -73,7 +73,7 @@ def _deliver(sink: Sink, document: Document) -> None:
     sink.flush()
 
 
-def test_every_event_is_answered_and_is_the_receivers_after_the_flush(sink_case: SinkCase) -> None:
+def test_every_event_is_answered_and_received_after_the_flush(sink_case: SinkCase) -> None:
     with closing(sink_case.open()) as sink:
         (document,) = sink_case.documents(1)
         answer = sink.send(document)
@@ -83,7 +83,7 @@ def test_every_event_is_answered_and_is_the_receivers_after_the_flush(sink_case:
         assert set(sink_case.received()) == {"1", "2", "3"}
 
 
-def test_documents_come_in_their_order(sink_case: SinkCase) -> None:
+def test_documents_are_received_in_order(sink_case: SinkCase) -> None:
     with closing(sink_case.open()) as sink:
         for document in sink_case.documents(4):
             sink.send(document)
@@ -92,7 +92,7 @@ def test_documents_come_in_their_order(sink_case: SinkCase) -> None:
     assert received == wanted if isinstance(received, list) else set(received) == set(wanted)
 
 
-def test_what_was_not_flushed_is_sent_again_and_nothing_is_lost(sink_case: SinkCase) -> None:
+def test_documents_that_were_not_flushed_are_sent_again_and_not_lost(sink_case: SinkCase) -> None:
     with closing(sink_case.open()) as sink:
         for document in sink_case.documents(2):
             sink.send(document)  # the process ends here without a flush
@@ -103,9 +103,9 @@ def test_what_was_not_flushed_is_sent_again_and_nothing_is_lost(sink_case: SinkC
     assert set(sink_case.received()) == {"1", "2", "3", "4", "5", "6"}
 
 
-def test_a_receiver_that_is_away_is_told_and_nothing_is_lost(sink_case: SinkCase) -> None:
+def test_an_unavailable_receiver_is_reported_and_nothing_is_lost(sink_case: SinkCase) -> None:
     if sink_case.away is None:
-        pytest.skip("the receiver is never away")
+        pytest.skip("the receiver is never unavailable")
     (document,) = sink_case.documents(1)
     with closing(sink_case.open()) as sink:
         with sink_case.away(), pytest.raises(ReceiverAway):
@@ -115,7 +115,7 @@ def test_a_receiver_that_is_away_is_told_and_nothing_is_lost(sink_case: SinkCase
     assert set(sink_case.received()) == {"1", "2", "3"}
 
 
-def test_memory_is_bounded_by_what_is_not_flushed(sink_case: SinkCase) -> None:
+def test_memory_is_bounded_if_each_document_is_flushed(sink_case: SinkCase) -> None:
     with closing(sink_case.open()) as sink:
         tracemalloc.start()
         try:

@@ -1,5 +1,6 @@
-"""The tests that a source must pass: each change once and in order, the same event-ids whenever it
-is read again, positions that can be gone on from, what is behind them, and what was lost.
+"""The tests that a source must pass: each change is read once and in order and has the same
+event-id whenever it is read again, reading continues from each position, the backlog is counted,
+and lost changes are reported.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ class SourceCase:
     options: Any
     """The options of the source's class."""
     feed: Callable[[int], None]
-    """A function that appends so many changes to what the source reads."""
+    """A function that appends this number of changes to the source's input."""
     lose: Callable[[], None] | None = None
-    """A function that takes away what the source holds, so that reading cannot go on behind a
-    position; None = that cannot happen.
+    """A function that removes the source's input, so that reading cannot continue after a position;
+    None = the input cannot be lost.
     """
     reader: Mapping[str, Any] = field(default_factory=dict)
     """The options of ``[source.reader]``."""
@@ -49,7 +50,7 @@ class SourceCase:
         return self.source().open(self.options, self.reader, Report())
 
     def steps(self, token: Any = None) -> list[SourceStep]:
-        """Return what a new stream reads behind a token up to the present end."""
+        """Return the steps of a new stream from a token to the present end."""
         with closing(self.open().steps(token, once=True)) as steps:
             return list(steps)
 
@@ -62,14 +63,14 @@ def _tokens(steps: Sequence[SourceStep]) -> list[Any]:
     return [step.token for step in steps if isinstance(step, Mark)]
 
 
-def test_each_change_is_read_once_and_has_a_position_behind_it(source_case: SourceCase) -> None:
+def test_each_change_is_read_once_and_followed_by_a_position(source_case: SourceCase) -> None:
     source_case.feed(3)
     steps = source_case.steps()
     ids = [read.event_id for read in _reads(steps)]
     assert len(ids) == len(set(ids)) == 3
     assert all(0 < len(one) <= _LONGEST_ID for one in ids)
     last = max(number for number, step in enumerate(steps) if isinstance(step, Read | Failure))
-    assert _tokens(steps[last:]), "no Mark stands behind the last change"
+    assert _tokens(steps[last:]), "there is no Mark after the last change"
 
 
 def test_a_change_has_the_same_event_id_whenever_it_is_read(source_case: SourceCase) -> None:
@@ -77,16 +78,16 @@ def test_a_change_has_the_same_event_id_whenever_it_is_read(source_case: SourceC
     assert _reads(source_case.steps()) == _reads(source_case.steps())
 
 
-def test_reading_goes_on_behind_every_position(source_case: SourceCase) -> None:
+def test_reading_continues_after_every_position(source_case: SourceCase) -> None:
     source_case.feed(3)
     steps = source_case.steps()
     for number, step in enumerate(steps):
         if isinstance(step, Mark):
-            token = json.loads(json.dumps(step.token))  # as it is kept
+            token = json.loads(json.dumps(step.token))  # as it is stored
             assert _reads(source_case.steps(token)) == _reads(steps[number:])
 
 
-def test_what_comes_later_is_read_from_the_last_position(source_case: SourceCase) -> None:
+def test_later_changes_are_read_from_the_last_position(source_case: SourceCase) -> None:
     source_case.feed(2)
     before = source_case.steps()
     source_case.feed(2)
@@ -95,7 +96,7 @@ def test_what_comes_later_is_read_from_the_last_position(source_case: SourceCase
     assert len(later) == 2
 
 
-def test_a_source_that_is_followed_says_when_nothing_is_left(source_case: SourceCase) -> None:
+def test_a_source_that_is_followed_marks_that_it_is_idle(source_case: SourceCase) -> None:
     source_case.feed(2)
     reads = 0
     with closing(source_case.open().steps(None, once=False)) as steps:
@@ -103,7 +104,7 @@ def test_a_source_that_is_followed_says_when_nothing_is_left(source_case: Source
             reads += isinstance(step, Read)
             if isinstance(step, Mark) and step.is_idle and reads == 2:
                 break
-            assert number < _MOST_STEPS, "no Mark says is_idle"
+            assert number < _MOST_STEPS, "no Mark has is_idle"
 
 
 def test_a_position_of_another_source_is_refused(source_case: SourceCase) -> None:
@@ -112,26 +113,26 @@ def test_a_position_of_another_source_is_refused(source_case: SourceCase) -> Non
         source_case.steps({"of": ["another", "source"]})
 
 
-def test_the_backlog_counts_what_is_behind_a_position(source_case: SourceCase) -> None:
+def test_the_backlog_counts_the_changes_after_a_position(source_case: SourceCase) -> None:
     source_case.feed(3)
     tokens, stream = _tokens(source_case.steps()), source_case.open()
     first, last = stream.backlog(None), stream.backlog(tokens[-1])
     if first is None:
         assert last is None
-        pytest.skip("the source does not know its backlog")
+        pytest.skip("the source does not count its backlog")
     assert last is not None
     assert (first.number > 0, last.number, first.unit) == (True, 0, last.unit)
 
 
-def test_a_position_is_told_in_words(source_case: SourceCase) -> None:
+def test_a_position_can_be_described_in_words(source_case: SourceCase) -> None:
     source_case.feed(1)
     for token in _tokens(source_case.steps()):
         assert token is None or source_case.source().in_words(token)
 
 
-def test_what_was_lost_behind_a_position_is_no_silent_gap(source_case: SourceCase) -> None:
+def test_changes_lost_after_a_position_are_an_error(source_case: SourceCase) -> None:
     if source_case.lose is None:
-        pytest.skip("nothing of the source can be lost")
+        pytest.skip("the source cannot lose changes")
     source_case.feed(2)
     token = _tokens(source_case.steps())[-1]
     source_case.lose()

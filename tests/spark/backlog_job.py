@@ -213,7 +213,7 @@ def copy(config: Config, out: Path, **options: object) -> Report:
 
 @dataclass
 class Collector(PlainSink):
-    """A receiver that keeps what it gets, and is away after some documents."""
+    """A receiver that stores its documents, and is unavailable after some of them."""
 
     documents: list[str]
     most: int = 2**62
@@ -234,8 +234,8 @@ def publish(config: Config) -> list[str]:
 
 
 def leave_in_flight(config: Config, documents: int) -> list[str]:
-    """A publisher that dies in its first flight, after the answers to so many documents; the events
-    they held.
+    """Run a publisher that dies in its first delivery, after the answers to this number of
+    documents; return their events.
     """
     sink = Collector([], documents)
     with open_context(config, Counters()) as context:
@@ -245,7 +245,7 @@ def leave_in_flight(config: Config, documents: int) -> list[str]:
 
 @dataclass
 class Topics(PlainSink):
-    """A receiver that keeps the records that it gets, and is away after some documents."""
+    """A receiver that stores its records, and is unavailable after some documents."""
 
     records: list[KafkaRecord] = field(default_factory=list)
     most: int = 2**62

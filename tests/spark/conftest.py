@@ -21,9 +21,9 @@ from eventlog.spark.session import check_java, open_session
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # One session, so one JVM, for all of them: they run in one worker of pytest-xdist (--dist
-    # loadgroup), except those with a group of their own, which start a Java of their own or none. A
-    # time limit that strikes in a call of Java leaves its answer unread, and every later call gets
-    # the answer before its own: it is far off.
+    # loadgroup), except tests with another group, which start a separate Java or none. A time limit
+    # that interrupts a call to Java leaves its answer unread, and every later call gets the answer
+    # to an earlier call, so the limit is high.
     here = f"{Path(__file__).parent}/"
     for item in items:
         if str(item.path).startswith(here):

@@ -1,4 +1,4 @@
-"""A driver of a live copy with a history, ended by SIGKILL again and again.
+"""A driver of a live copy with a history, killed many times.
 
 This program loads what a driver needs once, and forks a driver for each kill. A driver runs the
 batches that the checkpoint has not, as Spark has it: the number of a batch is written when it is
@@ -91,7 +91,7 @@ def read_number(file: Path) -> int:
 
 
 def drive(made: str, directory: Path, seed: int, until: int, told: int | None = None) -> None:
-    """Run batches until one of a number is done. ``told`` is a pipe that hears of the first."""
+    """Run batches until one of a number is done. ``told`` is a pipe to which the first is reported."""
     copy = {"delta": delta_in, "iceberg": iceberg_in}[made](directory)
     batches = Batches(seed)
     source = Source(batches.rows)

@@ -109,7 +109,7 @@ def output_of(directory: Path) -> dict[str, bytes]:
 @contextmanager
 def object_store() -> Iterator[Store]:
     """A store with one bucket, on loopback, until the end of the block."""
-    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # it tells of each request
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # it logs each request
     server = moto_server.ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     try:

@@ -1,5 +1,5 @@
-"""A standalone Spark of its own: a master and workers of the pip package, on loopback, ended by
-their ids.
+"""A standalone Spark: a master and workers of the pip package, on loopback, ended by their process
+ids.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A query of real Spark that follows a log, writes its batches to files, and is begun anew whenever
+"""A query of real Spark that follows a log, writes its batches to files, and is restarted whenever
 it fails.
 
     python spark_stream.py OUT OPTION=VALUE ...
 
-As changes_driver.py, but for who kills: that is somebody else's task here. With a file OUT/stop it
+As changes_driver.py, but this program kills nothing itself. With a file OUT/stop it
 ends at the end of the log. OUT/failures has a line for each failure of the query.
 """
 

@@ -1,6 +1,5 @@
 """Spark's contract with a stream's reader, without Java: offsets are written before a batch runs,
-its commit behind it, and a batch that has no commit is run again with the offsets that were
-written.
+its commit after it, and a batch without a commit is run again with the offsets that were written.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class Engine:
         self.commits.mkdir(exist_ok=True)
         logged = sorted(int(path.name) for path in self.offsets.glob("[0-9]*"))
         self.number = logged[-1] if logged else 0
-        # As Spark, which asks anew while no batch is done.
+        # As Spark does, which asks again while no batch is done.
         self.start = self._logged(self.number - 1) or json.loads(json.dumps(reader.initialOffset()))
         if (self.commits / str(self.number)).exists():
             self.start = self._logged(self.number)

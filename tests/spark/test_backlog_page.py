@@ -29,9 +29,9 @@ from shared import url_of
 
 from eventlog import cli
 from eventlog.spark.preflight import (
-    CORE_SECONDS_A_ROW,
-    DELETE_SECONDS_A_ROW,
-    MARK_SECONDS_A_ROW,
+    CORE_SECONDS_PER_ROW,
+    DELETE_SECONDS_PER_ROW,
+    MARK_SECONDS_PER_ROW,
     START_SECONDS,
 )
 
@@ -61,7 +61,7 @@ RUN_BY = {
     ),
     (BACKLOG, "Start sooner", 0): (
         "test_class_archive",
-        "test_the_archive_that_the_command_makes_is_taken_and_one_that_is_cut_is_passed_over",
+        "test_java_uses_the_archive_that_the_command_makes_but_not_a_truncated_one",
     ),
     (SIZING, "Ask for your log", 0): (_HERE, "test_an_estimate_is_printed"),
 }
@@ -168,5 +168,5 @@ def test_an_estimate_is_printed(
 def test_the_model_of_the_page_is_that_of_the_estimate() -> None:
     page = SIZING.read_text()
     assert f"{START_SECONDS:g} s for the start of Spark" in page
-    for seconds in (CORE_SECONDS_A_ROW, MARK_SECONDS_A_ROW, DELETE_SECONDS_A_ROW):
+    for seconds in (CORE_SECONDS_PER_ROW, MARK_SECONDS_PER_ROW, DELETE_SECONDS_PER_ROW):
         assert f"{seconds * 1e6:g} us a row" in page

@@ -1,4 +1,4 @@
-"""What a part alone tells of its groups is right, and the rows that it gives away make the rest."""
+"""The groups that a part finds final are correct, and the rows that it passes on make the rest."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _ROWS = st.lists(
 
 @given(_ROWS, st.lists(st.integers(1, 40), min_size=1, max_size=8), st.integers(0, 12),
        st.integers(0, 30), st.integers(1, 20))  # fmt: skip
-def test_final_groups_and_those_of_the_border_rows_are_the_groups_of_all_rows(
+def test_final_groups_and_groups_of_border_rows_are_the_groups_of_all_rows(
     steps: list[tuple[int, int, str]], widths: list[int], distance: int, span: int, at_a_time: int
 ) -> None:
     record_ids = accumulate(step for step, _, _ in steps)

@@ -18,7 +18,7 @@ pytest.importorskip(
 from stream_engine import Engine, reader_of, rows_of, watched
 
 from eventlog import cli
-from eventlog.spark.change_log import ColumnsChanged, forget_connection
+from eventlog.spark.change_log import ColumnsChanged, close_cached_connection
 from eventlog.spark.changes import ChangesDataSource
 
 pytestmark = pytest.mark.xdist_group("changes")
@@ -53,7 +53,7 @@ def run(database: sa.Engine, *statements: str) -> None:
 def one(filled_database: Any, tmp_path: Path) -> Iterator[tuple[sa.Engine, Path]]:
     with filled_database(make_table) as database:
         yield database, watched(database, tmp_path, "one")
-    forget_connection()
+    close_cached_connection()
 
 
 def alter(database: sa.Engine, config: Path, column: str, kind: str) -> None:
@@ -66,7 +66,7 @@ def engine_of(config: Path, place: Path) -> Engine:
 
 
 @pytest.mark.parametrize("column", CHANGED)
-def test_a_stream_ends_with_the_column_that_another_type_has(
+def test_a_stream_fails_with_the_name_of_the_column_whose_type_changed(
     one: tuple[sa.Engine, Path], tmp_path: Path, column: str
 ) -> None:
     database, config = one
@@ -97,7 +97,7 @@ def test_the_same_checkpoint_takes_the_new_type_over(
 
 
 @pytest.mark.parametrize("column", SAME)
-def test_a_stream_goes_on_where_the_column_of_the_struct_is_the_same(
+def test_a_stream_continues_if_the_types_of_the_struct_did_not_change(
     one: tuple[sa.Engine, Path], tmp_path: Path, column: str
 ) -> None:
     database, config = one

@@ -26,7 +26,7 @@ from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_context import open_context
 from eventlog.spark import change_log, register
-from eventlog.spark.change_log import ChangeLog, OtherEpoch, RowsRemoved, forget_connection
+from eventlog.spark.change_log import ChangeLog, OtherEpoch, RowsRemoved, close_cached_connection
 from eventlog.spark.change_offsets import offset_of
 from eventlog.spark.changes import ChangesDataSource
 from eventlog.sql.connection import open_database
@@ -47,7 +47,7 @@ def config(log: sa.Engine, tmp_path: Path) -> Iterator[str]:
     database = f'[database]\nschema_name = "{SCHEMA}"\nurl_file = "{url}"\n'
     file.write_text(f'{database}[publisher]\ndriver_user = "publisher"\nbatch_size = 1\n')
     yield str(file)
-    forget_connection()
+    close_cached_connection()
 
 
 def read_all(**options: object) -> list[dict[str, Any]]:
@@ -110,7 +110,7 @@ def test_the_documents_are_those_of_the_publisher_byte_for_byte(
     assert [row["xds"] for row in rows] == published(log)
 
 
-def test_a_row_says_its_event(log: sa.Engine, config: str) -> None:
+def test_a_row_has_all_fields_of_its_event(log: sa.Engine, config: str) -> None:
     log_rows(log, [
         (5, 1, "app", "usr", "idu=7", "fname", None, "Ann"),
         (6, 1, "app", "usr", "idu=7", "age", None, "031"),
@@ -174,7 +174,7 @@ def test_with_a_class_images_are_structs_of_its_types(log: sa.Engine, config: st
     ("options", "said"),
     [
         ({"clas": "usr"}, "clas is not known; the nearest known one is class"),
-        ({"class": "nobody"}, "class = 'nobody' is not a class that the configuration names"),
+        ({"class": "nobody"}, "class = 'nobody' is not in the configuration, which has"),
         (
             {"starting": "soon"},
             'starting = "soon" is not allowed; legal: earliest | latest | a record_id',
@@ -187,7 +187,7 @@ def test_with_a_class_images_are_structs_of_its_types(log: sa.Engine, config: st
         ({"config": "/nowhere.toml"}, "config = '/nowhere.toml': there is no such file"),
     ],
 )
-def test_an_option_that_is_wrong_is_refused_in_one_line(
+def test_an_invalid_option_is_refused_in_one_line(
     config: str, options: dict[str, str], said: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
@@ -196,8 +196,8 @@ def test_an_option_that_is_wrong_is_refused_in_one_line(
     assert "\n" not in str(refused.value)
 
 
-def test_what_is_of_a_stream_is_refused_where_all_is_read(config: str) -> None:
-    with pytest.raises(ConfigError, match="consumer is of readStream"):
+def test_options_of_a_stream_are_refused_in_a_batch_read(config: str) -> None:
+    with pytest.raises(ConfigError, match="consumer works only with readStream"):
         read_all(config=config, consumer="lake")
 
 
@@ -206,7 +206,7 @@ def test_future_events_are_refused(
 ) -> None:
     monkeypatch.setenv("EVENTLOG_PUBLISHER_HANDLE_FUTURE_EVENTS", "true")
     with pytest.raises(
-        ConfigError, match="handle_future_events does not go with format eventlog-changes"
+        ConfigError, match="handle_future_events cannot be used with format eventlog-changes"
     ):
         read_all(config=config)
 
@@ -227,7 +227,9 @@ def test_batches_of_any_size_give_the_events_of_the_publisher(
     assert (engine.number > 2) == (most < 1_500)
 
 
-def test_every_attempt_of_a_batch_is_alike(log: sa.Engine, config: str, tmp_path: Path) -> None:
+def test_every_attempt_at_a_batch_has_the_same_rows(
+    log: sa.Engine, config: str, tmp_path: Path
+) -> None:
     log_rows(log, random_rows(400, seed=212))
     reader = reader_of(config=config, xds="true", partitionRows=50)
     start = begin_of(reader)
@@ -318,7 +320,7 @@ def test_a_batch_sees_what_has_ended_whatever_isolation_the_role_begins_with(
         assert ids_of(engine.rest()) == [[1], [2]]
 
 
-def test_no_crash_of_the_server_takes_back_what_a_batch_has(
+def test_a_crash_of_the_server_cannot_undo_a_row_of_a_batch(
     log: sa.Engine, config: str, tmp_path: Path
 ) -> None:
     engine = Engine(reader_of(config=config), tmp_path / "q")
@@ -332,7 +334,7 @@ def test_no_crash_of_the_server_takes_back_what_a_batch_has(
         assert writer.exec_driver_sql(written).scalar_one()
 
 
-def test_a_query_that_is_killed_in_its_first_batch_begins_where_it_began_at_first(
+def test_a_query_killed_in_its_first_batch_begins_at_the_same_position_again(
     log: sa.Engine, config: str, tmp_path: Path
 ) -> None:
     log_rows(log, [(5, 2, "app", "usr", "idu=1", "fname", None, "before")])
@@ -353,7 +355,7 @@ def test_a_query_that_is_killed_in_its_first_batch_begins_where_it_began_at_firs
     assert ids_of(again.rest()) == [[6], [7]]
 
 
-def test_the_first_batch_comes_at_once_and_has_no_rows(
+def test_the_first_batch_comes_immediately_and_has_no_rows(
     log: sa.Engine, config: str, tmp_path: Path
 ) -> None:
     engine = Engine(reader_of(config=config), tmp_path / "q")
@@ -363,7 +365,7 @@ def test_the_first_batch_comes_at_once_and_has_no_rows(
     assert batches == [[]]
 
 
-def test_no_crash_of_the_server_takes_back_what_a_task_has_read_back(
+def test_a_crash_of_the_server_cannot_undo_a_value_that_a_task_has_read_back(
     log: sa.Engine, config: str, tmp_path: Path
 ) -> None:
     log_rows(log, [(5, 6, "app", "usr", "idu=1", None, None, None)])
@@ -383,7 +385,7 @@ def test_no_crash_of_the_server_takes_back_what_a_task_has_read_back(
         ).scalar_one()
 
 
-def test_it_begins_where_it_is_told(log: sa.Engine, config: str, tmp_path: Path) -> None:
+def test_it_begins_at_the_given_position(log: sa.Engine, config: str, tmp_path: Path) -> None:
     log_rows(log, [(i, 2, "app", "usr", f"idu={i}", "fname", None, "x") for i in range(1, 6)])
     third = Engine(reader_of(config=config, starting=4), tmp_path / "third")
     latest = Engine(reader_of(config=config, starting="latest"), tmp_path / "latest")
@@ -394,7 +396,7 @@ def test_it_begins_where_it_is_told(log: sa.Engine, config: str, tmp_path: Path)
         writer.commit()
     assert ids_of(latest.rest()) == [[6]]
     execute(log, f"UPDATE {LOG}_epoch SET removed = 3")
-    with pytest.raises(ConfigError, match="starting = 3: rows up to record_id 3 were removed"):
+    with pytest.raises(ConfigError, match="starting = 3: rows up to record_id 3 have been purged"):
         reader_of(config=config, starting=3).initialOffset()
 
 
@@ -417,7 +419,7 @@ def test_rows_that_were_removed_before_they_were_read_are_an_error(
     assert run_command(["--config", config, "purge", "--older-than", "1d", "--yes"]) == 0
     with pytest.raises(
         RowsRemoved,
-        match=r"rows of the log .* up to record_id 6 were removed, and the stream has read",
+        match=r"rows of the log .* up to record_id 6 have been purged, and the stream had read",
     ):
         engine.rest()
 
@@ -434,7 +436,7 @@ def test_rows_that_are_removed_while_a_batch_is_planned_are_an_error(
         return highest_row(*arguments)
 
     monkeypatch.setattr(change_log.consumers, "highest_row", purge_before)
-    with pytest.raises(RowsRemoved, match="up to record_id 6 were removed"):
+    with pytest.raises(RowsRemoved, match="up to record_id 6 have been purged"):
         engine.rest()
 
 
@@ -445,7 +447,7 @@ def test_rows_that_are_removed_while_a_batch_runs_are_an_error(log: sa.Engine, c
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
     (part,) = reader.partitions(start, end)
     execute(log, f"DELETE FROM {LOG} WHERE record_id = 4")
-    with pytest.raises(RowsRemoved, match="record_ids 1 to 10 have 9 rows, and had 10"):
+    with pytest.raises(RowsRemoved, match="record_ids 1 to 10 have 9 rows but had 10"):
         rows_of(reader.read(part))
     with pytest.raises(RowsRemoved, match="1 row of 10 between record_id 1 and 10"):
         reader.partitions(start, end)
@@ -458,7 +460,7 @@ def test_a_checkpoint_of_another_epoch_is_refused(
     Engine(reader_of(config=config), tmp_path / "q").rest()
     assert run_command(["--config", config, "db", "new-epoch"]) == 0
     with pytest.raises(
-        OtherEpoch, match="the checkpoint is of epoch none of the log, which is at epoch 2"
+        OtherEpoch, match="the checkpoint is from epoch none of the log, which is in epoch 2"
     ):
         Engine(reader_of(config=config), tmp_path / "q").rest()
 
@@ -466,7 +468,7 @@ def test_a_checkpoint_of_another_epoch_is_refused(
 def test_a_checkpoint_of_something_else_is_refused(config: str) -> None:
     reader = reader_of(config=config)
     with pytest.raises(
-        ConfigError, match="the checkpoint holds no offset of format eventlog-changes"
+        ConfigError, match="the checkpoint has no valid offset of format eventlog-changes"
     ):
         reader.latestOffset({"position": 7}, reader.getDefaultReadLimit())
 
@@ -496,7 +498,9 @@ def test_a_second_query_of_a_consumer_is_refused(log: sa.Engine, config: str) ->
     reader_of(config=config, consumer="lake").initialOffset()
 
 
-def test_commit_moves_the_line_and_never_back(log: sa.Engine, config: str, tmp_path: Path) -> None:
+def test_commit_marks_rows_as_done_and_never_undone(
+    log: sa.Engine, config: str, tmp_path: Path
+) -> None:
     log_rows(log, [(i, 4, "app", "usr", f"idu={i}", None, None, None) for i in range(1, 11)])
     reader = reader_of(config=config, consumer="lake", maxRowsPerBatch=4)
     engine = Engine(reader, tmp_path / "q")
@@ -535,7 +539,7 @@ def test_a_new_checkpoint_begins_where_its_consumer_is(
     assert ids_of(again.rest()) == [[i] for i in range(5, 11)]
 
 
-def test_a_checkpoint_behind_its_consumer_reads_what_is_still_there(
+def test_a_checkpoint_older_than_its_consumer_reads_the_rows_that_still_exist(
     log: sa.Engine, config: str, tmp_path: Path
 ) -> None:
     log_rows(log, [(i, 4, "app", "usr", f"idu={i}", None, None, None) for i in range(1, 11)])
@@ -564,7 +568,8 @@ def test_a_consumer_that_was_dropped_has_protected_nothing(
     for _ in range(2):  # however often the query is started
         again = Engine(reader_of(config=config, consumer="lake", maxRowsPerBatch=4), tmp_path / "q")
         with pytest.raises(
-            RowsRemoved, match="up to record_id 6 were removed, and the stream has read to 4"
+            RowsRemoved,
+            match="up to record_id 6 have been purged, and the stream had read only up to 4",
         ):
             again.rest()
 
@@ -621,7 +626,7 @@ def test_a_row_that_commits_and_is_removed_unread_is_an_error(
         late.commit()
     execute(log, f"UPDATE {LOG} SET status = 'S', event_time = '2020-01-01'")
     assert run_command(["--config", config, "purge", "--older-than", "1d", "--yes"]) == 0
-    with pytest.raises(RowsRemoved, match="up to record_id 2 were removed"):
+    with pytest.raises(RowsRemoved, match="up to record_id 2 have been purged"):
         engine.rest()
 
 
@@ -637,9 +642,9 @@ def test_a_consumer_that_was_dropped_has_protected_nothing_whenever_its_query_wa
     execute(log, f"UPDATE {LOG} SET status = 'S', event_time = '2020-01-01' WHERE record_id < 7")
     assert run_command(["--config", config, "purge", "--older-than", "1d", "--yes"]) == 0
     killed = reader_of(**options)
-    killed.initialOffset()  # registers the consumer anew, and is killed before the first look
+    killed.initialOffset()  # registers the consumer again, and is killed before the first check
     killed.stop()
-    with pytest.raises(RowsRemoved, match="up to record_id 6 were removed"):
+    with pytest.raises(RowsRemoved, match="up to record_id 6 have been purged"):
         Engine(reader_of(**options), tmp_path / "q").rest()
 
 
@@ -710,7 +715,7 @@ def test_no_plan_and_no_task_holds_a_password(spark: SparkSession, config: str) 
     log.close()
 
 
-def test_a_column_that_comes_while_the_classes_are_read_is_known_to_the_next_batch(
+def test_a_column_added_while_the_classes_are_read_is_in_the_next_batch(
     log: sa.Engine, config: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reflect = PostgresDatabase.reflect

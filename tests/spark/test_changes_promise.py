@@ -82,7 +82,7 @@ def config(log: sa.Engine, tmp_path: Path) -> Path:
 
 
 def follow(config: Path, out: Path, until: Any, kill: float, *options: str) -> int:
-    """Run the driver again and again until it has ended of itself; how often it was killed."""
+    """Run the driver until it ends without being killed; return how often it was killed."""
     paths = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "spark")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     kills = 0
@@ -104,7 +104,7 @@ def follow(config: Path, out: Path, until: Any, kill: float, *options: str) -> i
 @pytest.mark.parametrize(
     "options",
     [
-        # Of a consumer more may be wrong: the other form is for the soak.
+        # More can go wrong with a consumer, so the form without one is only in the soak test.
         pytest.param(("maxRowsPerBatch=25", "partitionRows=10"), marks=pytest.mark.soak),
         ("consumer=lake", "maxRowsPerBatch=60", "partitionRows=15"),
     ],

@@ -25,9 +25,9 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return archive
 
 
-def test_java_is_told_of_an_archive_that_has_been_made_for_its_version(environment: Path) -> None:
+def test_java_gets_the_archive_that_was_made_for_its_version(environment: Path) -> None:
     environment.write_bytes(b"classes")
-    assert session._archive_option("17.0.15") == ""  # nothing says that it is whole
+    assert session._archive_option("17.0.15") == ""  # nothing shows that it is whole
     environment.with_suffix(".size").write_text("7")
     assert f'"-XX:SharedArchiveFile={environment}"' in session._archive_option("17.0.15")
     assert session._archive_option("17.0.16") == ""
@@ -55,7 +55,7 @@ def run(program: str, prefix: Path, **environ: str) -> subprocess.CompletedProce
 
 
 @pytest.mark.soak
-def test_the_archive_that_the_command_makes_is_taken_and_one_that_is_cut_is_passed_over(
+def test_java_uses_the_archive_that_the_command_makes_but_not_a_truncated_one(
     tmp_path: Path,
 ) -> None:
     assert block("Start sooner") == "python -m eventlog.spark.class_archive\n"

@@ -103,14 +103,14 @@ def assert_as_published(log: sa.Engine, out: Path) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(400)
-def test_an_executor_that_lacks_the_password_is_told_of_in_one_line_before_anything_begins(
+def test_an_executor_without_the_password_is_reported_in_one_line_before_anything_begins(
     log: sa.Engine, place: Path, tmp_path: Path
 ) -> None:
     log_rows(log, random_rows(100, seed=95))
     with spark_cluster(tmp_path / "spark", workers=1) as cluster:
         alone = backlog(place, cluster)
     assert alone.returncode == 1
-    assert re.search(r"the executor on \S+ cannot take part: .*password", alone.stderr), (
+    assert re.search(r"the executor on \S+ cannot run tasks: .*password", alone.stderr), (
         alone.stderr
     )
     assert PASSWORD not in alone.stdout + alone.stderr

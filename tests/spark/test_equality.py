@@ -65,19 +65,19 @@ def test_a_job_and_the_publisher_send_the_same_events_byte_for_byte(
     assert "E" in after.values()
 
 
-def test_the_recorded_flight_comes_first_and_as_it_was_recorded(
+def test_the_recorded_delivery_comes_first_and_as_it_was_recorded(
     log: sa.Engine, tmp_path: Path
 ) -> None:
     log_rows(log, random_rows(2_000, seed=1))
     config = config_of(log, publisher__batch_size="10", publisher__mark_interval="0")
     sent = leave_in_flight(config, documents=5)
-    # A row that comes later for an object in flight begins an event of its own.
+    # A later row of an object in a recorded delivery begins a separate event.
     log_rows(log, random_rows(100, seed=2, first=10_000))
     out = tmp_path / "out"
     report = convert(config, out, mark=True)
     ours = list(events_of(documents_of(out)))
 
-    # The whole flight minus what was answered before: nothing is sent under another number of rows.
+    # The whole delivery without the events that were answered: no event has other rows than before.
     again = [int(event.split('event-id="')[1].split('"')[0].partition(".")[0]) for event in ours]
     boundary = report.manifest.in_flight[0].events
     assert again[:boundary] == sorted(again[:boundary])
@@ -87,10 +87,10 @@ def test_the_recorded_flight_comes_first_and_as_it_was_recorded(
     assert set(statuses(log).values()) == {"S", "E"}
 
 
-def test_under_an_epoch_a_job_sends_the_ids_that_the_publisher_would(
+def test_in_a_new_epoch_a_job_writes_the_event_ids_that_the_publisher_would(
     log: sa.Engine, tmp_path: Path, run: Run, empty_home: Path
 ) -> None:
-    """What was recorded in flight before the raise keeps its ids (spec/event-log.md 7.4)."""
+    """Events recorded before the new epoch keep their ids (spec/event-log.md 7.4)."""
     log_rows(log, random_rows(2_000, seed=1))
     leave_in_flight(config_of(log), documents=5)
     code, out, error = run(
@@ -108,7 +108,7 @@ def test_under_an_epoch_a_job_sends_the_ids_that_the_publisher_would(
     assert all(one.isdecimal() for one in ids[: len(ids) - len(of_epoch)])
 
 
-def test_marks_and_error_lines_are_those_of_the_publisher(log: sa.Engine, tmp_path: Path) -> None:
+def test_marks_and_error_rows_are_those_of_the_publisher(log: sa.Engine, tmp_path: Path) -> None:
     log_rows(log, random_rows(5_000, seed=3))
     convert(config_of(log), tmp_path / "out", mark=True)
     by_job = statuses(log), errors(log)

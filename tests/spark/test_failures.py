@@ -1,4 +1,4 @@
-"""What goes wrong is said clearly, and nothing is lost."""
+"""Failures are reported clearly, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_worker_that_is_killed_is_replaced_and_the_result_is_the_same(
     assert "N" not in statuses(log).values()
 
 
-def test_a_job_that_fails_says_why_and_marks_nothing(
+def test_a_job_that_fails_reports_the_reason_and_marks_nothing(
     log: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log_rows(log, random_rows(500, seed=31))
@@ -103,7 +103,7 @@ def test_an_output_directory_that_cannot_be_made_is_refused_before_spark_starts(
     assert failed.value.__notes__ == ["nothing was marked"]
 
 
-def test_a_failed_command_says_on_a_line_of_its_own_that_nothing_was_marked(
+def test_a_failed_command_prints_on_a_separate_line_that_nothing_was_marked(
     log: sa.Engine,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -122,7 +122,7 @@ def test_a_failed_command_says_on_a_line_of_its_own_that_nothing_was_marked(
     assert f"--out {out} cannot be written" in said.err
 
 
-def test_a_command_that_fails_while_it_marks_says_how_the_rest_is_marked(
+def test_a_command_that_fails_while_it_marks_prints_how_to_mark_the_other_rows(
     log: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log_rows(log, random_rows(300, seed=35))
@@ -135,14 +135,14 @@ def test_a_command_that_fails_while_it_marks_says_how_the_rest_is_marked(
     with pytest.raises(DatabaseError) as failed:
         convert(config_of(log), tmp_path / "out", mark=True)
     assert failed.value.__notes__ == [
-        "marking has begun: the same command marks the rest, each row once"
+        "marking has begun; run the same command again to mark the remaining rows"
     ]
     monkeypatch.undo()
     convert(config_of(log), tmp_path / "out", mark=True)
     assert "N" not in statuses(log).values()
 
 
-@pytest.mark.soak  # a Java of its own
+@pytest.mark.soak  # starts a separate Java
 @pytest.mark.xdist_group("own Java")
 def test_a_driver_that_is_killed_leaves_the_url_in_no_file(
     java: None, log_alone: sa.Engine, tmp_path: Path
@@ -188,7 +188,7 @@ def test_a_driver_that_is_killed_leaves_the_url_in_no_file(
     assert not any(b"a-secret-in-the-url" in path.read_bytes() for path in left)
 
 
-def test_an_error_of_ours_in_a_worker_is_what_is_said() -> None:
+def test_an_eventlog_error_in_a_worker_is_the_reported_reason() -> None:
     from pyspark.errors import PythonException
 
     text = (
@@ -200,7 +200,7 @@ def test_an_error_of_ours_in_a_worker_is_what_is_said() -> None:
     assert str(failed.value) == "the Spark job failed: rows 1 to 5 cannot be read: gone; try again"
 
 
-def test_where_spark_finds_no_space_for_its_own_files_is_named(
+def test_a_full_directory_of_sparks_own_files_is_named(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pyspark.errors import PySparkException
@@ -211,7 +211,7 @@ def test_where_spark_finds_no_space_for_its_own_files_is_named(
         raise PySparkException("java.io.IOException: No space left on device")
 
 
-def test_what_lost_the_last_task_is_said_where_no_python_ran() -> None:
+def test_the_loss_of_the_last_task_is_the_reason_if_no_python_ran() -> None:
     from pyspark.errors import PySparkException
 
     lost = (
@@ -236,10 +236,10 @@ def test_a_database_that_cannot_be_reached_is_named_before_spark_starts(tmp_path
     assert "hidden" not in str(failed.value)
 
 
-def test_a_worker_that_does_not_reach_the_directory_says_so(tmp_path: Path) -> None:
+def test_a_worker_that_cannot_reach_the_directory_is_reported(tmp_path: Path) -> None:
     directory = Directory(str(tmp_path / "mounted elsewhere"))
     with pytest.raises(
-        ConfigError, match="mounted elsewhere a directory that the driver and all workers reach"
+        ConfigError, match="mounted elsewhere that the driver and all workers reach"
     ):
         jobs.write_run(directory, 1, [])
 
@@ -262,7 +262,7 @@ def test_a_java_that_is_too_old_is_refused(
     if not message:
         check_java()
         return
-    with pytest.raises(ConfigError, match=f"{message}: Spark needs Java 17 or later"):
+    with pytest.raises(ConfigError, match=rf"{message}\. Spark needs Java 17 or later"):
         check_java()
 
 
@@ -276,25 +276,25 @@ def test_a_java_that_is_too_new_for_this_spark_is_refused(
     check_java()
     monkeypatch.setattr(session, "JAVA_TOO_NEW", 23)
     with pytest.raises(
-        ConfigError, match=r"is Java 25, on which PySpark 4\S+ does not run: set JAVA_HOME"
+        ConfigError, match=r"is Java 25, on which PySpark 4\S+ does not run\. Set JAVA_HOME"
     ):
         check_java()
 
 
-def test_no_java_at_all_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_java_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(ConfigError, match="there is no java in PATH"):
         check_java()
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
-    with pytest.raises(ConfigError, match="JAVA_HOME points to a place"):
+    with pytest.raises(ConfigError, match="from JAVA_HOME, does not run"):
         check_java()
 
 
 @pytest.mark.parametrize(
     ("master", "cores"), [("local", 1), ("local[3]", 3), ("local[*]", os.cpu_count()), ("yarn", 1)]
 )
-def test_cores_are_told_by_the_master(master: str, cores: int) -> None:
+def test_the_number_of_cores_follows_from_the_master(master: str, cores: int) -> None:
     assert cores_of(master) == cores
 
 
@@ -365,12 +365,10 @@ def test_spark_submit_runs_the_program_whose_result_is_alone_on_standard_output(
 
 
 @pytest.mark.parametrize("damage", ["changed", "cut", "of another run"])
-def test_a_file_between_two_stages_that_is_not_as_it_was_written_is_refused(
-    tmp_path: Path, damage: str
-) -> None:
+def test_a_file_between_two_stages_that_has_changed_is_refused(tmp_path: Path, damage: str) -> None:
     directory = Directory(str(tmp_path))
     directory.make(TEMPORARY)
-    kept = [jobs.Blob(jobs.EVENTS, 1, 7, b"content"), jobs.Blob(jobs.FATES, 1, 9, b"")]
+    kept = [jobs.Blob(jobs.EVENTS, 1, 7, b"content"), jobs.Blob(jobs.OUTCOMES, 1, 9, b"")]
     run = jobs.write_run(directory, 1, kept)
     assert list(jobs.read_run(directory, run)) == kept
     (path,) = (tmp_path / TEMPORARY).iterdir()
@@ -384,7 +382,7 @@ def test_a_file_between_two_stages_that_is_not_as_it_was_written_is_refused(
         (other,) = (one for one in (tmp_path / TEMPORARY).iterdir() if one != path)
         content = bytearray(other.read_bytes())
     path.write_bytes(content)
-    with pytest.raises(jobs.RunDamaged, match=f"{path.name} is not what was written to it"):
+    with pytest.raises(jobs.RunDamaged, match=f"{path.name} has changed since it was written"):
         jobs.read_run(directory, run)
 
 

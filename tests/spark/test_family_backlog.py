@@ -49,7 +49,7 @@ style = "row_query_back"
 def database(
     spark: SparkSession, family_server: mysql_servers.Server, tmp_path: Path
 ) -> Iterator[sa.Engine]:
-    """Tables whose changes a log has, and the configuration beside it."""
+    """Tables whose changes are in a log, and the configuration."""
     with family_server.database() as url:
         engine = sa.create_engine(url, poolclass=sa.NullPool)
         execute(engine, *TABLES)
@@ -155,7 +155,7 @@ def test_what_is_committed_while_the_job_reads_is_in_no_part_and_is_published_la
     assert set(statuses(database).values()) == {"S"}
 
 
-def test_a_row_that_is_changed_by_hand_meanwhile_ends_the_job_and_nothing_is_marked(
+def test_a_row_changed_by_hand_during_a_job_ends_the_job_and_nothing_is_marked(
     database: sa.Engine, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change(database, seed=7, number=100)
@@ -175,7 +175,7 @@ def test_a_row_that_is_changed_by_hand_meanwhile_ends_the_job_and_nothing_is_mar
     assert list(statuses(database).values()).count("S") == 1
 
 
-def test_an_estimate_tells_what_the_job_reads(
+def test_an_estimate_counts_what_the_job_reads(
     database: sa.Engine, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     change(database, seed=8, number=50)

@@ -16,18 +16,18 @@ from eventlog.spark.directory import Directory
 def test_a_full_disk_is_named_with_its_directory(tmp_path: Path) -> None:
     (tmp_path / "part").symlink_to("/dev/full")
     stream = Directory(str(tmp_path)).open("part")
-    with pytest.raises(EventlogError, match=f"no space is left in {tmp_path}; make room there"):
+    with pytest.raises(EventlogError, match=rf"no space is left in {tmp_path}\. Free some space"):
         stream.write(b"x" * 1_000_000)
     with contextlib.suppress(EventlogError):
         stream.close()
 
 
-def test_a_disk_that_is_full_when_a_file_gets_its_name_is_named_too(
+def test_a_disk_that_is_full_when_a_file_is_renamed_is_named_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(_path: str) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(directory, "sync_path", full)
-    with pytest.raises(EventlogError, match=f"no space is left in {tmp_path}; make room there"):
+    with pytest.raises(EventlogError, match=rf"no space is left in {tmp_path}\. Free some space"):
         Directory(str(tmp_path)).write("part", b"content")

@@ -103,7 +103,7 @@ def group_of(spark: SparkSession) -> list[str | None]:
     return [spark.sparkContext.getLocalProperty(name) for name in names]
 
 
-def test_our_session_has_settings_of_its_own(spark: SparkSession) -> None:
+def test_our_session_has_its_own_settings(spark: SparkSession) -> None:
     spark.conf.set("spark.sql.adaptive.enabled", "true")
     own = open_session("local[2]")
     assert own is not spark
@@ -112,7 +112,7 @@ def test_our_session_has_settings_of_its_own(spark: SparkSession) -> None:
     assert context_of(own) is context_of(spark)
 
 
-def test_what_a_worker_has_imported_is_not_looked_at_after_every_task(spark: SparkSession) -> None:
+def test_the_modules_of_a_worker_are_not_examined_after_every_task(spark: SparkSession) -> None:
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_collector()
         list(batches)
@@ -126,7 +126,7 @@ def test_what_a_worker_has_imported_is_not_looked_at_after_every_task(spark: Spa
 
 def test_a_setting_for_a_spark_that_runs_already_is_refused(spark: SparkSession) -> None:
     with pytest.raises(
-        ConfigError, match=r"spark\.executor\.memory cannot be set: Spark runs already"
+        ConfigError, match=r"spark\.executor\.memory cannot be set, since Spark runs already"
     ):
         open_session("local[2]", conf={"spark.executor.memory": "2g"})
 
@@ -162,7 +162,7 @@ assert (settings(), spark.getTags()) == (before, set())
 
 
 @pytest.mark.soak
-def test_a_session_of_spark_connect_serves_too_and_keeps_its_settings(
+def test_a_session_of_spark_connect_works_and_keeps_its_settings(
     log: sa.Engine, tmp_path: Path
 ) -> None:
     for package in ("grpc", "grpc_status", "zstandard"):

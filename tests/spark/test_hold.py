@@ -53,7 +53,7 @@ def ids_in(events: list[str]) -> set[str]:
     return {event.split('event-id="')[1].split('"')[0] for event in events}
 
 
-def test_a_publisher_reads_past_held_rows_and_later_rows_of_their_objects(
+def test_a_publisher_skips_claimed_rows_and_later_rows_of_their_objects(
     log: sa.Engine, tmp_path: Path
 ) -> None:
     log_rows(
@@ -73,7 +73,7 @@ def test_a_publisher_reads_past_held_rows_and_later_rows_of_their_objects(
     assert set(statuses(log).values()) == {"S"}
 
 
-def test_a_row_that_comes_late_among_held_ones_waits_and_so_do_those_behind_it(
+def test_a_row_that_commits_late_among_claimed_rows_waits_with_the_rows_after_it(
     log: sa.Engine, tmp_path: Path
 ) -> None:
     log_rows(log, [(i, 1, "app", "usr", f"idu={i}", "fname", None, "v") for i in range(1, 50)])
@@ -91,11 +91,13 @@ def test_a_row_that_comes_late_among_held_ones_waits_and_so_do_those_behind_it(
     assert ids_in(publish(config_of(log))) == {str(of_another)}
     convert(config_of(log), out, mark=True)
     assert statuses(log)[behind] == "S"
-    assert ids_in(publish(config_of(log))) == {str(behind - 1)}  # with the row behind it, in order
+    assert ids_in(publish(config_of(log))) == {str(behind - 1)}  # with the row after it, in order
     assert statuses(log)[behind_late] == "S"
 
 
-def test_a_flight_that_stands_in_the_directory_is_not_sent(log: sa.Engine, tmp_path: Path) -> None:
+def test_a_recorded_delivery_that_is_in_the_directory_is_not_sent(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     log_rows(log, random_rows(600, seed=71))
     config = config_of(log, publisher__batch_size="10")
     leave_in_flight(config, 2)
@@ -105,14 +107,14 @@ def test_a_flight_that_stands_in_the_directory_is_not_sent(log: sa.Engine, tmp_p
     assert publish(config) == []
     convert(config, out, mark=True)
     assert "N" not in statuses(log).values()
-    # The job does not write what is in flight: the next publisher removes the claim with it.
+    # The job does not write the recorded delivery: the next publisher removes the claim with it.
     assert fetch(log, f"SELECT kind FROM {LOG}_state") == [("claim",)]
     assert publish(config) == []
     assert fetch(log, f"SELECT * FROM {LOG}_inflight") == []
     assert fetch(log, f"SELECT * FROM {LOG}_state") == []
 
 
-def test_abandoned_rows_are_the_publishers_again_and_the_directory_counts_no_more(
+def test_abandoned_rows_go_back_to_the_publisher_and_the_directory_is_unfinished(
     log: sa.Engine, tmp_path: Path
 ) -> None:
     log_rows(log, random_rows(500, seed=72))
@@ -120,7 +122,7 @@ def test_abandoned_rows_are_the_publishers_again_and_the_directory_counts_no_mor
     config = config_of(log)
     convert(config, out)
     converted = list(events_of(documents_of(out)))
-    with pytest.raises(ConfigError, match=r"give --out .*/out"):
+    with pytest.raises(ConfigError, match=r"Give --out .*/out"):
         abandon(config, str(tmp_path / "other"))
     abandon(config, str(out))
     assert not (out / "_SUCCESS").exists()
@@ -156,7 +158,7 @@ def test_marks_that_have_begun_are_not_abandoned_by_accident(
         ),
     ],
 )
-def test_marking_under_other_settings_is_refused_and_names_them(
+def test_marking_with_other_settings_is_refused_and_names_them(
     log: sa.Engine, tmp_path: Path, then: dict[str, str], now: dict[str, str], message: str
 ) -> None:
     log_rows(log, random_rows(200, seed=74))
@@ -172,7 +174,7 @@ def test_marking_under_other_settings_is_refused_and_names_them(
 
 
 @pytest.mark.parametrize("which", ["part-*.xmll", "_ids/*", "_manifest.json"])
-def test_a_file_that_is_not_as_it_was_written_stops_the_marks(
+def test_a_file_that_has_changed_stops_the_marks(
     log: sa.Engine, tmp_path: Path, which: str
 ) -> None:
     log_rows(log, random_rows(200, seed=75))
@@ -189,7 +191,7 @@ def test_a_file_that_is_not_as_it_was_written_stops_the_marks(
     assert "N" not in statuses(log).values()
 
 
-def test_every_file_is_named_by_its_job_and_summed_in_the_manifest(
+def test_every_file_has_the_name_of_its_job_and_its_checksum_in_the_manifest(
     log: sa.Engine, tmp_path: Path
 ) -> None:
     log_rows(log, random_rows(200, seed=76))
@@ -212,12 +214,12 @@ def test_rows_are_converted_for_one_directory_at_a_time_but_copied_at_any_time(
         convert(config_of(log), tmp_path / "second")
     assert not (tmp_path / "second").exists()
     assert copy(config_of(log), tmp_path / "second").manifest.totals == first.manifest.totals
-    with pytest.raises(ConfigError, match="not held: it is a copy"):
+    with pytest.raises(ConfigError, match="does not claim its rows: it is a copy"):
         convert(config_of(log), tmp_path / "second", mark=True)
     assert statuses(log).keys() == letters_of(tmp_path / "first", first).keys()
 
 
-def test_a_job_that_dies_between_the_line_and_success_begins_anew(
+def test_a_job_that_dies_between_claim_and_success_starts_over(
     log: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log_rows(log, random_rows(300, seed=78))
@@ -236,7 +238,7 @@ def test_a_job_that_dies_between_the_line_and_success_begins_anew(
     assert convert(config_of(log), out, mark=True).marked == 300
 
 
-def test_status_and_doctor_show_what_is_held(
+def test_status_and_doctor_show_claimed_rows(
     log: sa.Engine,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -305,13 +307,13 @@ def test_a_uri_that_cannot_be_used_is_named_without_its_keys() -> None:
     assert "=B" not in str(refused.value)
 
 
-def test_differences_are_told_a_setting_each() -> None:
+def test_each_different_setting_is_one_phrase() -> None:
     assert differences({"a": "1", "b": "2"}, {"b": "3", "c": "4"}) == [
         "a is unset, was 1", "b is 3, was 2", "c is 4, was unset",
     ]  # fmt: skip
 
 
-def test_the_command_may_say_anew_whether_rows_are_marked_or_deleted(
+def test_the_command_may_change_whether_rows_are_marked_or_deleted(
     log: sa.Engine, tmp_path: Path
 ) -> None:
     log_rows(log, random_rows(300, seed=80))
@@ -324,7 +326,7 @@ def test_the_command_may_say_anew_whether_rows_are_marked_or_deleted(
     assert statuses(log) == dict.fromkeys(bad, "E")
 
 
-def test_an_estimate_says_what_there_is_and_does_nothing(log: sa.Engine, tmp_path: Path) -> None:
+def test_an_estimate_counts_and_changes_nothing(log: sa.Engine, tmp_path: Path) -> None:
     log_rows(log, random_rows(3_000, seed=81))
     plan = estimate(config_of(log), "local[2]", 1_000)
     assert (plan.rows, plan.cores, plan.held) == (3_000, 2, False)

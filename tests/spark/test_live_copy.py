@@ -240,11 +240,11 @@ def test_what_no_copy_can_follow_is_refused_before_a_query_starts(
         + '\n[[watch]]\nview = "shown"\nbase = { acct = { no = "pk_no", owner = "sv_owner" } }\n'
     )
     copy = delta(tmp_path / "t")
-    with pytest.raises(ConfigError, match="class 'nobody' is unknown: the log has acct, other"):
+    with pytest.raises(ConfigError, match="class 'nobody' is unknown; the log has acct, other"):
         live_copy(spark, config, "nobody", copy, checkpoint=tmp_path / "c")
     with pytest.raises(ConfigError, match="shown is a view"):
         live_copy(spark, config, "shown", copy, checkpoint=tmp_path / "c")
-    with pytest.raises(ConfigError, match="option starting: a live copy gives it"):
+    with pytest.raises(ConfigError, match="option starting cannot be given to live_copy"):
         live_copy(spark, config, "acct", copy, checkpoint=tmp_path / "c", starting="earliest")
 
 
@@ -262,7 +262,7 @@ query.awaitTermination()
 
 
 class Writer(threading.Thread):
-    """Changes the table until it is told to end: some transactions roll back, some commit late."""
+    """Changes the table until it is stopped: some transactions roll back, some commit late."""
 
     def __init__(self, database: sa.Engine, seed: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a batch of changes says in the end, and how it gets into a Delta table: without Spark."""
+"""The result of a batch of changes, and how it is written to a Delta table: without Spark."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from eventlog.spark import copy_query, delta_copy, iceberg_copy, iceberg_files
 from eventlog.spark.copy_source import ClassSource
 from eventlog.spark.copy_target import (
     Batch,
-    LastWord,
+    LatestChange,
     Loading,
     Nulled,
     Target,
-    last_words,
+    latest_changes,
     merge_source,
 )
 from eventlog.spark.copy_types import Columns, CopyRefused, Note
@@ -74,7 +74,7 @@ class Source(ClassSource):
         super().__init__(load(None, {}), "acct", columns_of(columns_now))
         self.rows = {key: dict(row) for key, row in rows.items()}
 
-    def look(self) -> bool:
+    def refresh(self) -> bool:
         return False
 
     def moment(self) -> dt.datetime:
@@ -140,7 +140,7 @@ def iceberg_in(directory: Path) -> Any:
 
 def rows_of(copy: Any) -> list[dict[str, Any]]:
     if isinstance(copy, IcebergCopy):
-        # By a reader that knows the files alone.
+        # With a reader that uses only the files.
         from pyiceberg.table import StaticTable
 
         place = copy.catalog.load_table(copy.name).metadata_location
@@ -154,18 +154,18 @@ def held_by(copy: Any) -> Rows:
     return {row["id"]: {name: value for name, value in row.items() if name != "id"} for row in read}
 
 
-# --- the last word --------------------------------------------------------------------------------
+# --- the last change ------------------------------------------------------------------------------
 
 
-def said(**values: Any) -> LastWord:
-    """What an event says that writes these columns."""
-    return LastWord(is_gone=False, is_whole=False, values=values)
+def said(**values: Any) -> LatestChange:
+    """The change of an event that writes these columns."""
+    return LatestChange(is_gone=False, is_whole=False, values=values)
 
 
-GONE = LastWord(is_gone=True, is_whole=True, values={})
+GONE = LatestChange(is_gone=True, is_whole=True, values={})
 
 
-def test_a_column_that_is_set_to_null_is_told_from_one_that_was_not_captured(
+def test_a_column_that_is_set_to_null_differs_from_one_that_was_not_captured(
     make: Callable[[Path], Any], tmp_path: Path
 ) -> None:
     copy = make(tmp_path)
@@ -175,17 +175,17 @@ def test_a_column_that_is_set_to_null_is_told_from_one_that_was_not_captured(
 
 
 def test_events_of_one_object_are_put_together() -> None:
-    assert last_words([((1,), said(a=1)), ((1,), said(b=2))]) == {(1,): said(a=1, b=2)}
+    assert latest_changes([((1,), said(a=1)), ((1,), said(b=2))]) == {(1,): said(a=1, b=2)}
 
 
 def test_what_is_deleted_and_comes_again_keeps_nothing_of_before() -> None:
-    words = last_words([((1,), said(b=2)), ((1,), GONE), ((1,), said(a=1))])
-    assert words == {(1,): LastWord(is_gone=False, is_whole=True, values={"a": 1})}
+    latest = latest_changes([((1,), said(b=2)), ((1,), GONE), ((1,), said(a=1))])
+    assert latest == {(1,): LatestChange(is_gone=False, is_whole=True, values={"a": 1})}
 
 
-def test_a_whole_row_replaces_what_was_said_before() -> None:
-    whole = LastWord(is_gone=False, is_whole=True, values={"a": 1})
-    assert last_words([((1,), said(b=2)), ((1,), whole)]) == {(1,): whole}
+def test_a_whole_row_replaces_earlier_changes() -> None:
+    whole = LatestChange(is_gone=False, is_whole=True, values={"a": 1})
+    assert latest_changes([((1,), said(b=2)), ((1,), whole)]) == {(1,): whole}
 
 
 def test_an_insert_that_comes_in_two_batches_loses_no_column(
@@ -286,7 +286,7 @@ def test_what_the_first_load_has_seen_already_may_come_again(
     assert held_by(copy) == rows == {1: {A: "y", PAY: None}}
 
 
-def test_a_query_with_a_new_checkpoint_loads_anew(
+def test_a_query_with_a_new_checkpoint_loads_again(
     make: Callable[[Path], Any], tmp_path: Path
 ) -> None:
     copy = make(tmp_path)
@@ -313,7 +313,7 @@ def test_a_column_that_is_new_is_added_and_is_null_until_it_is_set(
     assert held_by(copy) == {1: {A: "x", PAY: None, "at": None}, 2: {A: "y", PAY: None, "at": at}}
 
 
-def test_a_commit_says_when_the_newest_of_its_changes_was_committed(tmp_path: Path) -> None:
+def test_a_commit_records_when_the_newest_of_its_changes_was_committed(tmp_path: Path) -> None:
     copy, at = delta(tmp_path / "t"), dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
     put_batch(Source({}), copy, "query", 0, lambda: batch_of([]))
     changes = [
@@ -347,7 +347,7 @@ def test_a_table_of_anything_else_is_refused_and_stays_as_it_is(
 ) -> None:
     write_deltalake(tmp_path / "t", pa.table({"x": [1]}), description=holds)
     with pytest.raises(
-        CopyRefused, match=f"holds {holds or 'no live copy'}, and is to hold live copy of acct"
+        CopyRefused, match=f"contains {holds or 'no live copy'}, not live copy of acct"
     ):
         put_batch(Source({}), delta(tmp_path / "t"), "query", 0, lambda: batch_of([]))
     assert DeltaTable(tmp_path / "t").to_pyarrow_table().to_pydict() == {"x": [1]}
@@ -361,8 +361,8 @@ class Killed(BaseException):
 
 
 def kill_at(step: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """End whoever writes at a step: a file that is begun, or a commit, before it and behind it.
-    Return the list that gets the steps.
+    """End the writer at a step: when a file is begun, or before or after a commit. Return the list
+    to which the steps are added.
     """
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -394,8 +394,8 @@ def kill_at(step: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def run_killed(directory: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> bool:
-    """Run a load, a merge and a clearing whose driver ends at a step, and once more each that was
-    not done; return True if the driver came to the step.
+    """Run a load, a merge and a clearing whose driver ends at a step, and repeat each that was not
+    done; return True if the driver reached the step.
     """
     changes = [
         row_of(1, "modify", 1, {A: "y"}),
@@ -432,7 +432,7 @@ def test_a_driver_that_ends_at_any_step_leaves_an_iceberg_table_that_ends_equal(
     assert come[0]
 
 
-def test_of_two_drivers_of_a_query_one_writes_a_batch_into_an_iceberg_table(
+def test_only_one_of_two_drivers_of_a_query_writes_a_batch_into_an_iceberg_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = iceberg_in(tmp_path)
@@ -458,9 +458,7 @@ def test_an_iceberg_table_of_anything_else_is_refused(tmp_path: Path) -> None:
     copy = iceberg_in(tmp_path)
     copy.catalog.create_namespace("copies")
     copy.catalog.create_table("copies.t", pa.schema([("x", pa.int64())]))
-    with pytest.raises(
-        CopyRefused, match=r"copies\.t holds no live copy, and is to hold live copy"
-    ):
+    with pytest.raises(CopyRefused, match=r"copies\.t contains no live copy, not live copy"):
         put_batch(Source({}), copy, "query", 0, lambda: batch_of([]))
 
 
@@ -472,8 +470,10 @@ def test_another_type_of_a_column_is_taken_over_by_an_iceberg_table(tmp_path: Pa
     source = Source({}, wider)
     held = copy.number_done("query", source.content)
     assert held is not None
-    words = last_words((one.key, one.word) for one in source.changes(batch_of(told), RecordSet()))
-    changed = merge_source(source.columns, words)
+    latest = latest_changes(
+        (one.key, one.change) for one in source.changes(batch_of(told), RecordSet())
+    )
+    changed = merge_source(source.columns, latest)
     copy.merge(Batch("query", 1), source.columns, held.note, changed, None)
     assert held_by(copy) == {
         1: {A: "x", PAY: Decimal("1.2500")}, 2: {A: None, PAY: Decimal("1.2345")},
@@ -581,7 +581,7 @@ def test_what_a_killed_removal_has_left_is_removed_by_the_next_one(
         assert set(held_by(copy)) == {1, 2, 3}
         insert_rows(copy, range(6, 8))
         copy.clear(dt.timedelta(0))
-        # A killed commit leaves the manifest that it was to have, which no snapshot names.
+        # A killed commit leaves its manifest, which no snapshot refers to.
         left = stored(directory) - referenced(copy)
         assert not left, (step, left)
         assert set(held_by(copy)) == {1, 2, 3, 6, 7}

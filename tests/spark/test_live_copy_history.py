@@ -65,7 +65,7 @@ class Killed(BaseException):
 
 @dataclass
 class Story:
-    """A class that changes, and its copy with a history. ``told`` is what is to be read from it."""
+    """A class that changes, and its copy with a history. ``told`` is the expected history."""
 
     copy: Any
     chance: random.Random
@@ -81,7 +81,7 @@ class Story:
         return self.source.time
 
     def put(self, changes: list[Any], kill: str | None = None) -> None:
-        """Run a batch, perhaps killed before a step of it and begun again, perhaps once more."""
+        """Run a batch, perhaps killed before one of its steps and repeated, perhaps twice."""
         kept = History(self.source, self.copy)
         batch, rows = Batch(self.query, self.number), partial(batch_of, changes[::-1])
         if kill is not None:
@@ -92,7 +92,7 @@ class Story:
             copy_query.put_batch(self.source, self.copy, batch, rows, history=kept)
 
     def load(self, kill: str | None = None) -> None:
-        """Begin a query of a new name: it loads the class anew."""
+        """Begin a query with a new name: it loads the class again."""
         self.query, self.number = f"a name after {self.query}", 0
         self.source.rows = self.rows
         now = self.later()
@@ -214,7 +214,7 @@ def table_now(database: sa.Engine) -> tuple[dt.datetime, list[Any]]:
 
 
 @pytest.mark.skipif(not HAS_STREAMS, reason="streams need PySpark 4.2")
-def test_what_single_statements_did_is_told_apart_though_one_batch_has_them_all(
+def test_changes_of_single_statements_are_separate_although_one_batch_has_them_all(
     spark: SparkSession, database: sa.Engine, tmp_path: Path
 ) -> None:
     run(database, INSERT.format(first=1, last=5))
@@ -350,11 +350,11 @@ def test_a_history_that_cannot_be_kept_is_refused(spark: SparkSession, tmp_path:
         Source({}, [*NAMED, ("_Load", t.LongType(), ColumnType(Kind.INTEGER, 64))]),
         delta_in(tmp_path),
     )
-    with pytest.raises(CopyRefused, match="acct has a column _Load, as every history has"):
+    with pytest.raises(CopyRefused, match="acct has a column _Load, a name that every history"):
         copy_query.put_batch(
             source, copy, Batch("query", 0), lambda: batch_of([]), history=History(source, copy)
         )
-    with pytest.raises(ConfigError, match="with history=True: the rows of before have no value"):
+    with pytest.raises(ConfigError, match="cannot be used with history=True"):
         live_copy(
             spark, tmp_path, "acct", copy, checkpoint=tmp_path, history=True,
             on_type_change="reload",
@@ -379,14 +379,14 @@ def test_a_history_refuses_another_type_and_stays_as_it_is(tmp_path: Path, made:
 def test_what_a_history_does_not_know_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     named = [*NAMED, ("valid_to", t.DateType(), ColumnType(Kind.DATE))]
     source, copy = Source({}, named), delta_in(tmp_path)
-    with pytest.raises(ConfigError, match="no history: start live_copy with history=True"):
+    with pytest.raises(ConfigError, match=r"no history\. Start live_copy with history=True"):
         history(spark, copy)
     copy_query.put_batch(
         source, copy, Batch("query", 0), lambda: batch_of([]), history=History(source, copy)
     )
-    with pytest.raises(ConfigError, match=r"is not known: its history begins 2026-01-01T00:00"):
+    with pytest.raises(ConfigError, match=r"is not known: its history begins at 2026-01-01T00:00"):
         as_of(spark, copy, dt.datetime(2025, 12, 31))
-    with pytest.raises(ConfigError, match="the class has a column valid_to: call history"):
+    with pytest.raises(ConfigError, match=r"the class has a column valid_to\. Call history"):
         history(spark, copy)
     assert history(spark, copy, valid_from="begins", valid_to="ends").columns[-2:] == [
         "begins",
@@ -395,7 +395,7 @@ def test_what_a_history_does_not_know_is_refused(spark: SparkSession, tmp_path: 
 
 
 @pytest.mark.parametrize("made", MADE)
-def test_of_two_drivers_of_a_query_one_writes_a_batch_into_the_history(
+def test_only_one_of_two_drivers_of_a_query_writes_a_batch_into_the_history(
     tmp_path: Path, made: str
 ) -> None:
     source, copy = Source({}), MADE[made](tmp_path)

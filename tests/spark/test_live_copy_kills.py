@@ -1,5 +1,5 @@
-"""A driver of a live copy is killed by SIGKILL again and again: what Delta's log and Iceberg's
-manifests say, read by hand, is the table and each of its changes once.
+"""A driver of a live copy is killed many times: Delta's log and Iceberg's manifests, read by hand,
+contain the table and each of its changes once.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from test_live_copy_batches import delta_in, iceberg_in
 
 from eventlog.config.load import load
 from eventlog.spark import delta
-from eventlog.spark.change_log import forget_connection
+from eventlog.spark.change_log import close_cached_connection
 from eventlog.spark.copy_query import put_batch
 from eventlog.spark.copy_source import ClassSource
 from eventlog.spark.copy_target import Batch
@@ -40,7 +40,7 @@ SCHEMA = pa.schema([
 def accounts(filled_database: Any) -> Iterator[sa.Engine]:
     with filled_database(make_accounts) as database:
         yield database
-    forget_connection()
+    close_cached_connection()
 
 
 def copied(
@@ -98,7 +98,7 @@ def test_a_copy_begins_before_the_log_has_a_row(accounts: sa.Engine, tmp_path: P
     assert_equal(accounts, tmp_path)
 
 
-def test_no_crash_of_the_server_takes_back_what_a_copy_begins_with(
+def test_a_crash_of_the_server_cannot_undo_the_rows_that_a_copy_begins_with(
     accounts: sa.Engine, tmp_path: Path
 ) -> None:
     run(accounts, INSERT.format(first=1, last=2))
@@ -127,7 +127,7 @@ def nulled_in_iceberg(copy: Any) -> list[str | None]:
     ("make", "nulled_in", "expected"),
     [(delta_in, nulled_in_delta, ["3", "2"]), (iceberg_in, nulled_in_iceberg, ["2"])],
 )
-def test_values_that_a_copy_has_as_null_are_counted_and_warned_of_once(
+def test_values_that_are_null_in_a_copy_are_counted_and_one_warning_is_logged(
     accounts: sa.Engine,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,

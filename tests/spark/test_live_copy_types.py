@@ -1,9 +1,10 @@
 """A column gets another type under a live copy, which runs or begins again: the copy takes it over
-value by value, or says that it cannot and loads the class anew if it is told to. Without Java.
+value by value, or refuses the change, or loads the class again with ``on_type_change="reload"``.
+Without Java.
 
 All classes of the matrix are changed at once in one database and followed by one stream, whose
-batches are small: rows that were logged under the old type come behind the look that has found the
-new one.
+batches are small: rows that were logged under the old type come after the check that has found the
+new type.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from eventlog import cli
 from eventlog.config.load import load
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import DatabaseError
-from eventlog.spark.change_log import forget_connection
+from eventlog.spark.change_log import close_cached_connection
 from eventlog.spark.copy_query import REFUSE, RELOAD, put_batch
 from eventlog.spark.copy_source import ClassSource
 from eventlog.spark.copy_target import Batch
@@ -201,7 +202,7 @@ def outcomes(
         assert followed.step()
         run(
             database,
-            # Rows that lie far apart do not fold, so that a batch may end behind any of them.
+            # Rows that are far apart do not fold, so that a batch may end after any of them.
             "DO $$ BEGIN EXECUTE 'ALTER SEQUENCE ' || pg_get_serial_sequence('eventlog', "
             "'record_id') || ' INCREMENT 2000'; END $$",
             *(f"INSERT INTO {name} VALUES (4, {one[1]}, 'late')" for name, one in among.items()),
@@ -228,7 +229,7 @@ def outcomes(
         followed.engine, followed.refused = Engine(reader, place / "query"), {}
         while followed.step(RELOAD):
             pass
-        forget_connection()
+        close_cached_connection()
         reader.stop()
         assert followed.refused == {}
         rows = {name: rows_of(database, name) for name in names}
@@ -255,7 +256,7 @@ def outcomes(
         ),
     ],
 )
-def test_a_type_is_taken_over_value_by_value_or_refused_with_the_cure(
+def test_a_type_is_taken_over_value_by_value_or_refused_with_the_fix(
     request: pytest.FixtureRequest, matrix: str, name: str, mode: str
 ) -> None:
     outcome: Outcome = request.getfixturevalue(matrix)[mode, name]
@@ -283,10 +284,10 @@ def make_one(engine: sa.Engine) -> None:
 def one(filled_database: Any, tmp_path: Path) -> Iterator[tuple[sa.Engine, Path]]:
     with filled_database(make_one) as database:
         yield database, watched(database, tmp_path, "one")
-    forget_connection()
+    close_cached_connection()
 
 
-def test_a_resync_gives_the_rows_of_before_the_default_of_a_new_column(
+def test_a_resync_gives_existing_rows_the_default_of_a_new_column(
     one: tuple[sa.Engine, Path], tmp_path: Path
 ) -> None:
     database, config = one
@@ -310,7 +311,7 @@ def test_a_resync_gives_the_rows_of_before_the_default_of_a_new_column(
     assert column_of(copy, "w") == {1: "none", 2: "none", 3: "none"}
 
 
-def test_another_key_is_refused_and_the_class_is_loaded_anew_by_it(
+def test_another_key_is_refused_or_the_class_is_loaded_again_with_it(
     one: tuple[sa.Engine, Path], tmp_path: Path
 ) -> None:
     database, config = one
@@ -347,7 +348,7 @@ def test_a_class_that_changes_while_it_is_loaded_is_not_written(
             yield batch
             run(database, "ALTER TABLE one ALTER v TYPE numeric(10,2)")
 
-    with pytest.raises(DatabaseError, match="columns of one have changed while the class"):
+    with pytest.raises(DatabaseError, match="columns of one changed during the load"):
         copy.load(Batch("query", 0), source.content, loading._replace(rows=rows()))
     assert copy.number_done("query", source.content) is None
 
@@ -370,7 +371,7 @@ def column_of(copy: Any, column: str) -> dict[int, Any]:
         (ColumnType(Kind.CHARACTER, 0, "text"), ColumnType(Kind.CHARACTER, 0, "varchar(9)"), False),
     ],
 )  # fmt: skip
-def test_where_a_size_says_too_little_no_change_is_taken_over(
+def test_no_change_is_taken_over_if_a_type_has_no_size(
     before: ColumnType, after: ColumnType, is_same: bool
 ) -> None:
     assert takes_over(before, after) is is_same

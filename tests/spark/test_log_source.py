@@ -73,7 +73,7 @@ def test_options_reach_the_database(spark: SparkSession, log: sa.Engine, url_fil
         load(spark, url_file, status="new").count()
 
 
-def test_without_its_setting_filters_are_right_and_done_by_spark(
+def test_without_its_setting_spark_applies_the_filters(
     spark: SparkSession, log: sa.Engine, url_file: Path
 ) -> None:
     log_rows(log, random_rows(500, seed=48))
@@ -95,7 +95,7 @@ def pushes_filters(spark: SparkSession) -> Iterator[None]:
     not hasattr(datasource, "Filter"), reason="PySpark 4.0 hands sources no filters"
 )
 @pytest.mark.usefixtures("pushes_filters")
-def test_filters_reach_the_database_where_the_session_hands_them_to_sources(
+def test_filters_reach_the_database_if_the_session_pushes_them_down(
     spark: SparkSession, log: sa.Engine, url_file: Path
 ) -> None:
     log_rows(log, random_rows(1_000, seed=43))
@@ -135,7 +135,7 @@ def test_an_empty_log_is_an_empty_frame(spark: SparkSession, url_file: Path) -> 
 
 def test_a_password_is_refused_where_spark_would_show_it(spark: SparkSession) -> None:
     register(spark)
-    with pytest.raises(Exception, match="the option url holds a password"):
+    with pytest.raises(Exception, match="the option url contains a password"):
         spark.read.format("eventlog").option("url", "postgresql://u:secret1@h/d").load().count()
     with pytest.raises(Exception, match="option 'lgo_table' of format eventlog is unknown"):
         spark.read.format("eventlog").option("lgo_table", "x").load().count()

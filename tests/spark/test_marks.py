@@ -143,7 +143,7 @@ def test_marks_that_were_interrupted_are_completed_once(
 
 
 @pytest.mark.parametrize("given", [{}, {"publisher__loopback_rows": "consume"}])
-def test_rows_are_deleted_where_the_log_is_to_stay_small(
+def test_rows_are_deleted_if_the_log_must_stay_small(
     log: sa.Engine, tmp_path: Path, given: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     log_rows(log, random_rows(2_000, seed=10))
@@ -156,7 +156,7 @@ def test_rows_are_deleted_where_the_log_is_to_stay_small(
     bad = {i for i, letter in letters_of(out, report).items() if letter == "E"}
     assert bad
     assert own
-    # Loopback rows go only where that is set explicitly, else they stay, and are told of
+    # Loopback rows are deleted only if that is set explicitly; otherwise they stay, with a warning
     # (spec/event-log.md 8.3).
     assert statuses(log) == {
         **dict.fromkeys(bad, "E"),
@@ -165,7 +165,7 @@ def test_rows_are_deleted_where_the_log_is_to_stay_small(
     assert ("without being published" in caplog.text) == (not given)
 
 
-def test_a_backlog_whose_rows_are_all_loopback_says_so(
+def test_a_backlog_with_only_loopback_rows_is_reported(
     log: sa.Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     log_rows(log, [(n, 2, "publisher", "usr", "idu=1", "fname", None, "x") for n in (1, 2)])

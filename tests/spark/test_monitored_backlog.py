@@ -1,4 +1,4 @@
-"""A backlog job that is watched: its monitor tells the stages while they run, and what was done."""
+"""A backlog job with a monitor, which shows the stages while they run, and what was done."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from backlog_job import config_of, convert, log_rows, random_rows
 from eventlog.publisher.monitor import monitoring_job
 
 
-def test_stages_rows_and_rates_are_told_while_a_job_runs(log: sa.Engine, tmp_path: Path) -> None:
+def test_stages_rows_and_rates_are_shown_while_a_job_runs(log: sa.Engine, tmp_path: Path) -> None:
     log_rows(log, random_rows(2_000, seed=21))
     with socket.create_server(("127.0.0.1", 0)) as free:
         listen = f"127.0.0.1:{free.getsockname()[1]}"

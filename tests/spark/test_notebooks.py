@@ -1,7 +1,7 @@
-"""The notebooks of spark/notebooks run from the first cell to the last, and plot what they say.
+"""The notebooks of spark/notebooks run from the first cell to the last, and plot the described data.
 
-Each runs in a process of its own, the kernel, with a Spark of its own: no test here takes the
-session of the others.
+Each runs in a separate process, the kernel, with a separate Spark: no test here uses the session of
+the others.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CELL_SECONDS = 600
 
 @pytest.fixture
 def own_spark(java: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An environment in which the kernel starts a Java of its own, with workers of this Python."""
+    """An environment in which the kernel starts a separate Java, with workers of this Python."""
     for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
@@ -85,7 +85,7 @@ def printed_by(notebook: Any) -> str:
     )
 
 
-def test_notebooks_are_kept_without_outputs_and_each_is_run_here() -> None:
+def test_notebooks_are_stored_without_outputs_and_each_is_run_here() -> None:
     names = {path.stem for path in NOTEBOOKS.glob("*.ipynb")}
     assert names == {"backlog", "live-copy", "history"}
     for name in names:
@@ -95,7 +95,7 @@ def test_notebooks_are_kept_without_outputs_and_each_is_run_here() -> None:
 
 
 @pytest.mark.soak
-def test_a_backlog_is_looked_at_counted_converted_and_plotted(
+def test_a_backlog_is_read_counted_converted_and_plotted(
     backlog: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log_rows(backlog, random_rows(2_000, seed=120))

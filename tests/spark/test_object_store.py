@@ -27,9 +27,9 @@ from shared import execute, url_of
 from eventlog import cli
 from eventlog.errors import ConfigError
 from eventlog.spark import job as jobs
-from eventlog.spark.directory import SUCCESS, Claim, Directory, begin, finish, job_in, resume
+from eventlog.spark.directory import SUCCESS, Directory, Owner, begin, finish, job_in, resume
 
-CLAIM = Claim("backlog job", {"log": "hr.eventlog"}, lambda said: f"documents of {said['log']}")
+OWNER = Owner("backlog job", {"log": "hr.eventlog"}, lambda said: f"documents of {said['log']}")
 
 
 @pytest.fixture(scope="module")
@@ -92,53 +92,51 @@ def test_an_empty_log_makes_a_finished_directory(log: sa.Engine, store: Store) -
     assert store.keys("empty") == {"_SUCCESS", "_manifest.json"}
 
 
-def test_a_job_of_which_only_a_part_was_written_is_begun_anew_and_a_finished_one_is_resumed(
+def test_an_unfinished_job_starts_over_and_a_finished_job_is_resumed(
     store: Store,
 ) -> None:
     directory = Directory(store.uri("halved"))
-    begin(directory, CLAIM, (), "job1")
+    begin(directory, OWNER, (), "job1")
     jobs.write_run(directory, 1, [jobs.Blob(jobs.EVENTS, 1, 7, b"content")])  # and killed
 
     directory = Directory(store.uri("halved"))
-    assert resume(directory, CLAIM) is None
-    begin(directory, CLAIM, (), "job2")
+    assert resume(directory, OWNER) is None
+    begin(directory, OWNER, (), "job2")
     assert job_in(directory) == "job2"
     run = jobs.write_run(directory, 1, [jobs.Blob(jobs.EVENTS, 1, 7, b"content")])
     assert [blob.content for blob in jobs.read_run(directory, run)] == [b"content"]
     directory.write("_ids/part-000001-job2.parquet", b"ids")
     told: list[str] = []
-    finish(directory, CLAIM, {"job": "job2"}, {"_ids/part-000001-job2.parquet": 3}, told.append)
+    finish(directory, OWNER, {"job": "job2"}, {"_ids/part-000001-job2.parquet": 3}, told.append)
     assert told == [directory.sha256("_manifest.json")]
-    known = resume(Directory(store.uri("halved")), CLAIM)
+    known = resume(Directory(store.uri("halved")), OWNER)
     assert known is not None
     assert known["job"] == "job2"
     assert store.keys("halved") == {SUCCESS, "_manifest.json", "_ids/part-000001-job2.parquet"}
 
 
-def test_without_boto3_one_object_stands_for_the_folder_and_the_directory_is_resumed(
+def test_without_boto3_an_empty_folder_object_remains_and_the_directory_is_resumed(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)
     directory = Directory(store.uri("bare"))
-    begin(directory, CLAIM, (), "job1")
-    finish(directory, CLAIM, {"job": "job1"}, {})
+    begin(directory, OWNER, (), "job1")
+    finish(directory, OWNER, {"job": "job1"}, {})
     assert store.keys("bare") == {SUCCESS, "_manifest.json", ""}
-    assert resume(Directory(store.uri("bare")), CLAIM) is not None
+    assert resume(Directory(store.uri("bare")), OWNER) is not None
 
 
-def test_a_bucket_that_is_not_there_is_said_before_spark_starts(
-    log: sa.Engine, store: Store
-) -> None:
-    with pytest.raises(ConfigError, match="there is no bucket nowhere; make it first"):
+def test_a_missing_bucket_is_reported_before_spark_starts(log: sa.Engine, store: Store) -> None:
+    with pytest.raises(ConfigError, match=r"there is no bucket nowhere\. Create it first"):
         convert(config_of(log), store.uri("out").replace(BUCKET, "nowhere"))  # type: ignore[arg-type]
 
 
 @pytest.mark.soak
-def test_a_store_that_does_not_answer_is_said_without_its_keys(
+def test_a_store_that_does_not_answer_is_reported_without_its_keys(
     log: sa.Engine, store: Store
 ) -> None:
     with pytest.raises(
-        ConfigError, match=r"landing/out.* cannot be reached: .*look at its name and your rights"
+        ConfigError, match=r"landing/out.* cannot be reached: .*Check its name and your rights"
     ) as said:
         convert(config_of(log), store.uri("out").replace(store.address, "127.0.0.1:1"))  # type: ignore[arg-type]
     assert "cret" not in str(said.value)
@@ -147,11 +145,11 @@ def test_a_store_that_does_not_answer_is_said_without_its_keys(
 def test_keys_in_the_uri_are_in_no_message_and_no_file(store: Store) -> None:
     directory = Directory(store.uri("masked"))
     assert "cret" not in directory.location
-    begin(directory, CLAIM, (), "job1")
+    begin(directory, OWNER, (), "job1")
     directory.write("_manifest.json", json.dumps({"log": "fin.eventlog"}).encode())
     directory.write(SUCCESS, b"")
     with pytest.raises(ConfigError) as refused:
-        resume(directory, CLAIM)
+        resume(directory, OWNER)
     assert "cret" not in str(refused.value)
 
 
@@ -176,7 +174,7 @@ def test_the_documented_lines_convert_and_mark_with_keys_of_the_environment(
 
 
 def environment_of(store: Store) -> dict[str, str]:
-    """That of a command of its own."""
+    """The environment of a separate command."""
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_GATEWAY")
     }
@@ -184,7 +182,7 @@ def environment_of(store: Store) -> dict[str, str]:
 
 
 class Command:
-    """``eventlog backlog`` with the keys of the store in its environment, in processes of its own."""
+    """``eventlog backlog`` with the keys of the store in its environment, in separate processes."""
 
     def __init__(self, store: Store, file: Path, prefix: str) -> None:
         eventlog = Path(sys.executable).with_name("eventlog")
@@ -226,7 +224,7 @@ class Command:
 
 @pytest.fixture
 def count_marks(log: sa.Engine) -> Callable[[], dict[int, int]]:
-    """A function that tells how often the status of each row has been changed."""
+    """A function that returns how often the status of each row has been changed."""
     execute(
         log,
         f"""
@@ -243,7 +241,7 @@ def count_marks(log: sa.Engine) -> Callable[[], dict[int, int]]:
 @pytest.mark.soak
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("begun", ["_temporary/", "_ids/"])
-def test_a_job_that_is_killed_while_it_converts_is_discarded_and_begun_anew(
+def test_a_job_that_is_killed_while_it_converts_is_discarded_and_starts_over(
     log: sa.Engine, store: Store, file: Path, tmp_path: Path, begun: str
 ) -> None:
     log_rows(log, random_rows(20_000, seed=121))

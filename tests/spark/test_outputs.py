@@ -30,7 +30,7 @@ def full_log(log: sa.Engine) -> sa.Engine:
     return log
 
 
-def test_every_form_and_compression_holds_the_same_events(
+def test_every_layout_and_compression_has_the_same_events(
     full_log: sa.Engine, tmp_path: Path
 ) -> None:
     cases = [
@@ -90,7 +90,9 @@ def test_no_file_is_larger_than_it_may_be(
     assert list(events_of(documents_of(tmp_path / "out"))) == list(events_of(documents_of(whole)))
 
 
-def test_a_finished_directory_says_what_it_holds(full_log: sa.Engine, tmp_path: Path) -> None:
+def test_the_manifest_of_a_finished_directory_describes_its_content(
+    full_log: sa.Engine, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     convert(config_of(full_log), out)
     names = {path.name for path in out.iterdir()}
@@ -114,7 +116,7 @@ def test_an_empty_log_gives_an_empty_finished_directory(log: sa.Engine, tmp_path
 
 
 @pytest.mark.parametrize("content", ["notes.txt", "_SUCCESS", "part-000001-00001.xmll"])
-def test_a_directory_of_others_is_refused_and_not_touched(
+def test_a_directory_of_others_is_refused_and_not_changed(
     full_log: sa.Engine, tmp_path: Path, content: str
 ) -> None:
     (tmp_path / content).write_text("mine")
@@ -134,7 +136,7 @@ def test_a_directory_of_another_log_is_refused(full_log: sa.Engine, tmp_path: Pa
     assert set(statuses(full_log).values()) == {"N"}
 
 
-def test_an_unfinished_job_is_discarded_and_begun_anew(
+def test_an_unfinished_job_is_discarded_and_starts_over(
     full_log: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
@@ -165,7 +167,7 @@ def test_an_unfinished_job_is_discarded_and_begun_anew(
         ({"partition_rows": 0}, "1 or more"),
     ],
 )
-def test_options_that_cannot_be_are_named(
+def test_invalid_options_are_named(
     tmp_path: Path, options: dict[str, object], message: str
 ) -> None:
     from eventlog.config.load import load

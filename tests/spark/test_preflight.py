@@ -1,5 +1,5 @@
-"""What an executor lacks is said in one line before a job begins, and how much runs at once is
-asked, not guessed.
+"""A package, directory or database that an executor lacks is reported in one line before a job
+begins, and the number of tasks at the same time is asked, not guessed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def refusal(spark: SparkSession, place: LogLocation, directory: Directory) -> st
     return line
 
 
-def test_an_executor_that_has_all_is_passed_and_nothing_is_left_in_the_directory(
+def test_an_executor_with_everything_passes_and_leaves_no_file_in_the_directory(
     spark: SparkSession, place: LogLocation, tmp_path: Path
 ) -> None:
     directory = Directory(str(tmp_path / "out"))
@@ -72,34 +72,34 @@ def test_another_version_of_eventlog_is_named(
     monkeypatch.setattr(eventlog, "__version__", "0.0.7")
     said = refusal(spark, place, Directory(str(tmp_path / "out")))
     assert re.search(
-        rf"executor on \S+ cannot take part: eventlog is {there} there and 0\.0\.7 on the driver",
+        rf"executor on \S+ cannot run tasks: eventlog is {there} there and 0\.0\.7 on the driver",
         said,
     )
 
 
-def test_another_directory_under_the_same_name_is_told_of(
+def test_another_directory_with_the_same_name_is_reported(
     spark: SparkSession, place: LogLocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory, elsewhere = Directory(str(tmp_path / "out")), tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.setattr(directory, "uri", str(elsewhere))
-    assert f"{elsewhere} is not the directory of the driver" in refusal(spark, place, directory)
+    assert f"{elsewhere} is not the driver's directory" in refusal(spark, place, directory)
 
 
-def test_a_database_that_is_not_reached_is_named_with_the_ways_to_tell_it(
+def test_an_unreachable_database_is_reported_with_the_settings_to_use(
     spark: SparkSession, place: LogLocation, tmp_path: Path
 ) -> None:
     Path(str(place.url_file)).write_text("postgresql://somebody@127.0.0.1:1/none")
     said = refusal(spark, place, Directory(str(tmp_path / "out")))
     assert "cannot connect to database 'none' at 127.0.0.1:1" in said
-    assert "executors know the database by EVENTLOG_DATABASE_URL_FILE" in said
+    assert "executors find the database with EVENTLOG_DATABASE_URL_FILE" in said
 
 
 # --- packages -------------------------------------------------------------------------------------
 
 
 def python_with(place: Path, sources: Sequence[Path]) -> str:
-    """A Python that knows its own library and these packages alone, as executors run it."""
+    """A Python with only its own library and these packages, as executors run it."""
     folder = place / "packages"
     folder.mkdir(parents=True)
     for source in sources:
@@ -146,16 +146,16 @@ for python in pythons:
 
 
 @pytest.mark.soak
-def test_a_package_or_python_that_is_missing_is_named_with_what_to_do(
+def test_a_missing_package_or_python_is_named_with_the_action(
     place: LogLocation, tmp_path: Path
 ) -> None:
     expected = {
         "./env/bin/python": r'Cannot run program "./env/bin/python"',
-        python_with(tmp_path / "none", []): "the Python of an executor does not start a worker",
-        python_with(tmp_path / "arrow", arrow()): "does not start a worker: it has no eventlog",
+        python_with(tmp_path / "none", []): "the Python of an executor cannot start a worker",
+        python_with(tmp_path / "arrow", arrow()): "cannot start a worker: eventlog, or a package",
         python_with(tmp_path / "undriven", packages_but("pyspark", "psycopg")):
-            r"the executor on \S+ cannot take part: .*psycopg",
-        # A PySpark of its own an executor does not need, nor pandas.
+            r"the executor on \S+ cannot run tasks: .*psycopg",
+        # An executor needs neither an installed PySpark nor pandas.
         python_with(tmp_path / "all", packages_but("pyspark", "pandas")): "^passed$",
     }  # fmt: skip
     (tmp_path / "place").write_bytes(pickle.dumps(place))
@@ -187,10 +187,10 @@ class Registering:
 
 
 @pytest.mark.parametrize(("registered", "cores"), [([2], 2), ([2, 4, 4, 6, 8], 8)])
-def test_cores_are_those_of_the_executors_that_have_registered_when_no_more_come(
+def test_cores_are_counted_when_no_more_executors_register(
     monkeypatch: pytest.MonkeyPatch, registered: Sequence[int], cores: int
 ) -> None:
-    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(module, "_POLL_SECONDS", 0.01)
     context = Registering(registered)
     session: Any = SimpleNamespace(sparkContext=context)
     with counting_cores(session) as number:
@@ -198,7 +198,7 @@ def test_cores_are_those_of_the_executors_that_have_registered_when_no_more_come
         assert number() == cores
 
 
-def test_cores_are_a_guess_for_a_session_that_does_not_tell() -> None:
+def test_cores_are_a_guess_for_a_session_that_does_not_report_them() -> None:
     session: Any = object()
     with counting_cores(session) as number:
         assert number() == 8

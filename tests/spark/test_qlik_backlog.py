@@ -220,7 +220,7 @@ def test_messages_are_numbered_as_the_writer_numbers_them(
         assert change.position == sequence
 
 
-def test_messages_in_flight_come_first_and_bear_the_sequences_they_were_sent_with(
+def test_recorded_messages_come_first_with_the_sequences_they_were_sent_with(
     log: sa.Engine, tmp_path: Path
 ) -> None:
     log_rows(log, random_rows(600, seed=21))
@@ -252,7 +252,7 @@ def test_messages_in_flight_come_first_and_bear_the_sequences_they_were_sent_wit
 # Restarts, forms
 
 
-def test_an_unfinished_job_is_begun_anew_and_a_finished_one_only_marks(
+def test_an_unfinished_job_starts_over_and_a_finished_job_only_marks(
     log: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log_rows(log, random_rows(500, seed=23))
@@ -324,7 +324,7 @@ def test_forms_partitions_and_sizes(
         ({"format": "xds", "options": {"key": "none"}}, "takes no options"),
     ],
 )
-def test_options_that_cannot_be_are_named(
+def test_invalid_options_are_named(
     log: sa.Engine, tmp_path: Path, options: dict[str, object], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):

@@ -1,4 +1,4 @@
-"""docs/examples/change_table_consumer.py tells what a change table says, and imports nothing of
+"""docs/examples/change_table_consumer.py reads a change table correctly, and imports nothing from
 eventlog.
 """
 
@@ -23,13 +23,13 @@ COLUMNS = [
 ]
 
 
-def test_it_needs_pyspark_alone() -> None:
+def test_it_needs_only_pyspark() -> None:
     nodes = ast.walk(ast.parse(EXAMPLE.read_text()))
     imported = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
     assert imported <= {"__future__", "pyspark.sql"}
 
 
-def test_it_tells_every_column_that_was_set_at_any_width(
+def test_it_shows_every_column_that_was_set_at_any_width(
     spark: SparkSession,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

@@ -104,7 +104,7 @@ def test_changes_without_sequences_are_numbered_in_their_order(spark: SparkSessi
     assert b'"changeSequence":"20260510120000010000000000000000020"' in bytes(records[-1]["value"])
 
 
-def test_options_that_cannot_be_are_refused_at_once(spark: SparkSession) -> None:
+def test_invalid_options_are_refused_immediately(spark: SparkSession) -> None:
     with pytest.raises(ConfigError, match="needs the option registry"):
         to_records(frame(spark, []), {"metadata": "registry", "encoding": "avro"})
 

@@ -1,4 +1,4 @@
-"""What of a directory is a capture, and what is said of one that is not as it should be."""
+"""The captures of a directory, and the errors for captures that cannot be converted."""
 
 from __future__ import annotations
 
@@ -151,8 +151,7 @@ def test_a_missing_file_is_counted_or_stops_it(
     done = to_lines(spark, source, tmp_path / "out").report()
     assert done.counters["missing_file"] == 1
     message = (
-        "3 is missing between {0}/shop-2.cdc and shop-4.cdc, which continue one another by their "
-        "numbers"
+        "3 is missing between {0}/shop-2.cdc and shop-4.cdc, whose names are numbered in sequence"
     )
     assert f"shop: {message.format(source)} [missing_file]" in done.problems
     with pytest.raises(CaptureFailed, match="shop: 3 is missing between"):
@@ -173,7 +172,7 @@ def test_the_files_of_a_directory_continue_one_another(
     assert (done.name, done.read) == ("shop", len(TRIED["G"].read(tmp_path / "whole.cdc")))
 
 
-def test_a_bad_capture_is_named_and_the_others_are_converted(
+def test_an_unreadable_capture_is_named_and_the_others_are_converted(
     spark: SparkSession, source: Path, tmp_path: Path
 ) -> None:
     SAMPLES["G"](source / "good.cdc")
@@ -187,7 +186,7 @@ def test_a_bad_capture_is_named_and_the_others_are_converted(
     done = to_lines(spark, source, out)
     found = {one.name: one.failed for one in done.captures}
     assert {name for name, failed in found.items() if failed is None} == {"good", "empty"}
-    assert found["packed.cdc"] == f"{source}/packed.cdc.gz is compressed: unpack it"
+    assert found["packed.cdc"] == f"{source}/packed.cdc.gz is compressed. Decompress it first"
     assert f"{source}/bad-" in str(found["bad"])
     assert (
         found["gone"] == f"the capture {source}/gone.cdc cannot be read: No such file or directory"
@@ -264,7 +263,7 @@ def test_if_no_capture_can_be_converted_nothing_is_finished(
     assert not (tmp_path / "out" / "_SUCCESS").exists()
 
 
-def test_options_that_are_wrong_leave_nothing_behind(
+def test_invalid_options_leave_an_empty_directory(
     spark: SparkSession, source: Path, tmp_path: Path
 ) -> None:
     SAMPLES["G"](source / "a.cdc")
@@ -280,7 +279,7 @@ def test_options_that_are_wrong_leave_nothing_behind(
         to_lines(spark, source, source / "out")
 
 
-def test_the_command_says_what_was_not_converted(
+def test_the_command_prints_what_was_not_converted(
     spark: SparkSession, source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     SAMPLES["G"](source / "good.cdc")

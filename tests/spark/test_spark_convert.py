@@ -139,7 +139,7 @@ def test_with_the_columns_of_the_table_images_are_structs(
     assert frame.where("after.price > 1.9").count() == len(dear) > 0
 
 
-def test_what_a_type_of_a_struct_does_not_hold_is_null_and_counted(
+def test_a_value_that_a_struct_type_cannot_hold_is_null_and_counted(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     types = {"id": "integer", "price": "decimal(9,2)", "made": "timestamp"}
@@ -259,7 +259,7 @@ def xds_to_jsonl(spark: SparkSession, source: Path, target: Path, **more: Any) -
     )
 
 
-def test_a_finished_target_is_left_and_an_unfinished_one_is_made_anew(
+def test_a_finished_target_is_not_changed_and_an_unfinished_one_is_replaced(
     spark: SparkSession, source: Path, tmp_path: Path
 ) -> None:
     make_captures(source, "xds")
@@ -278,14 +278,14 @@ def test_a_finished_target_is_left_and_an_unfinished_one_is_made_anew(
     assert (out / "a.jsonl").read_text().count("\n") == 6
     with pytest.raises(
         ConfigError,
-        match="converted from xds to jsonl with its own options; give another directory",
+        match=r"converted from xds to jsonl with its own options\. Give another directory",
     ):
         convert("jsonl", "xds", str(source), str(out), spark=spark)
     with pytest.raises(ConfigError, match="with its own options"):
         xds_to_jsonl(spark, source, out, strict=True)
 
 
-def test_directories_of_others_are_not_touched(
+def test_directories_of_others_are_not_changed(
     spark: SparkSession, source: Path, tmp_path: Path
 ) -> None:
     make_captures(source, "xds")
@@ -305,7 +305,7 @@ def test_directories_of_others_are_not_touched(
     assert (unfinished / "mine.txt").read_text() == "mine"
 
 
-def test_what_cannot_be_converted_is_passed_over_or_stops_it(
+def test_an_unconvertible_change_is_skipped_or_stops_the_conversion(
     spark: SparkSession, source: Path, tmp_path: Path
 ) -> None:
     make_captures(source, "xds")
@@ -382,7 +382,7 @@ def test_a_worker_that_is_killed_leaves_nothing_and_its_capture_is_converted_aga
 @pytest.mark.parametrize(
     ("made", "message"),
     [
-        ([], "holds nothing of the format eventlog"),
+        ([], "contains no files of the format eventlog"),
         (["a.csv", "a.parquet"], "would both be written as 'a'"),
     ],
 )
@@ -393,7 +393,7 @@ def test_captures_are_named_by_their_files(source: Path, made: list[str], messag
         captures("eventlog", str(source), {})
 
 
-def test_numbers_at_the_end_of_names_say_what_continues_what(source: Path) -> None:
+def test_numbers_at_the_end_of_names_order_the_files_of_a_capture(source: Path) -> None:
     names = [
         "db1-9",
         "db1-10",

@@ -42,7 +42,7 @@ def environment(target: Path) -> dict[str, str]:
 
 
 @pytest.mark.soak
-def test_a_driver_that_is_killed_leaves_nothing_that_counts_and_nothing_behind(
+def test_a_driver_that_is_killed_leaves_an_unfinished_target_and_no_processes(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     source, target = tmp_path / "in", tmp_path / "out"
@@ -62,7 +62,7 @@ def test_a_driver_that_is_killed_leaves_nothing_that_counts_and_nothing_behind(
     assert len(others) >= 2  # Java, and its workers
     assert psutil.wait_procs(others, timeout=60)[1] == [], "they end with the driver"
     assert not (target / "_SUCCESS").exists()
-    with pytest.raises(ConfigError, match="with its own options; give another directory"):
+    with pytest.raises(ConfigError, match=r"with its own options\. Give another directory"):
         convert("qlik-messages", "jsonl", str(source), str(target), spark=spark)
 
     done = held_conversion.run(str(source), str(target), spark=spark)

@@ -118,7 +118,7 @@ def test_the_same_changes_as_row_by_row(
 
 
 @pytest.mark.parametrize("file_format", ["csv", "json"])
-def test_compressed_files_are_read_beside_others(
+def test_compressed_files_are_read_together_with_others(
     spark: SparkSession, tmp_path: Path, file_format: str
 ) -> None:
     change_table = format_named("qlik-change-table")
@@ -177,7 +177,7 @@ def test_json_that_would_pass_for_text_is_refused(
         read_change_table(spark, str(tmp_path)).collect()
 
 
-def test_metadata_beside_the_data_give_types_and_key(spark: SparkSession, tmp_path: Path) -> None:
+def test_metadata_next_to_the_data_give_types_and_key(spark: SparkSession, tmp_path: Path) -> None:
     options = {"tables": TABLES, "file_format": "csv"}
     change_table = format_named("qlik-change-table")
     change_table.write(changes(), str(tmp_path), options, Report(strict=True))
@@ -239,7 +239,7 @@ def test_a_time_of_day_that_this_spark_does_not_read_is_named(
         read_change_table(spark, str(tmp_path))
 
 
-def test_files_of_csv_with_other_columns_are_not_read_by_place(
+def test_csv_files_with_other_columns_are_not_read_by_position(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     head = "header__change_seq,header__change_oper"

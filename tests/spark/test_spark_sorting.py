@@ -72,7 +72,7 @@ def test_an_export_in_any_order_is_read_in_the_order_of_the_log(
     assert found == in_memory
 
 
-def test_several_exports_are_sorted_at_once_and_each_by_itself(
+def test_several_exports_are_sorted_in_parallel_and_separately(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     for name, seed in (("a", 1), ("b", 2), ("c", 1)):
@@ -105,8 +105,8 @@ def test_several_exports_are_sorted_at_once_and_each_by_itself(
 
 
 def tables_in_disorder(directory: Path, file_format: str) -> None:
-    """Change tables of transactions that run over two tables, each of their files read behind what
-    follows it.
+    """Change tables of transactions that change two tables; each of their files is read after the
+    file that follows it.
     """
     changes = [
         Change("app", table, op, (("id", 1),), before, after, changed,
@@ -144,7 +144,7 @@ def test_change_tables_are_read_in_the_order_of_their_change_seq(
     assert numbers == [*range(1, 9)] * 10
 
 
-def test_rows_of_change_tables_that_cannot_be_read_are_counted_wherever_they_stand(
+def test_unreadable_rows_of_change_tables_are_counted_wherever_they_are(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     tables_in_disorder(tmp_path / "in", "csv")
@@ -164,7 +164,7 @@ def test_an_input_that_is_not_complete_is_left_to_the_reader() -> None:
 
 
 @pytest.mark.parametrize("with_catalog", [True, False])
-def test_rows_of_a_log_in_any_order_are_sorted_if_that_is_asked_for(
+def test_rows_of_a_log_in_any_order_are_sorted_on_request(
     spark: SparkSession, tmp_path: Path, with_catalog: bool
 ) -> None:
     SAMPLES["E"](tmp_path / "log.jsonl")
@@ -199,7 +199,9 @@ def test_the_frame_of_changes_is_sorted_as_well(spark: SparkSession, tmp_path: P
     ]
 
 
-def test_what_cannot_be_read_is_said_of_its_capture(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_unreadable_file_is_reported_for_its_capture(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     for name in ("bad", "good"):
         (tmp_path / "in" / name).mkdir(parents=True)
         export_in_disorder(tmp_path / "in" / name, 6, files=2, suffix=".csv")

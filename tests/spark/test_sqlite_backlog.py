@@ -1,5 +1,5 @@
-"""A file of SQLite, from its triggers to Spark: read in parts by sessions of their own, since no
-snapshot is shared.
+"""A file of SQLite, from its triggers to Spark: separate sessions read the parts, since no snapshot
+is shared.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def test_every_test_of_spark_passes(java: Path, python: Path) -> None:
     }
     command = [python, "-m", "pytest", ROOT / "tests" / "spark", "-m", "not soak", "-n", "0"]
     command += ["-r", "s", "-p", "no:cacheprovider"]
-    command += ["-o", "filterwarnings=default"]  # warnings of its own make no test fail
+    command += ["-o", "filterwarnings=default"]  # its own warnings make no test fail
     done = subprocess.run(
         command,
         env={**named, "JAVA_HOME": str(java)},

@@ -40,6 +40,6 @@ def test_a_format_that_drops_the_user_silently_fails(tmp_path: Path) -> None:
             super().write_changes(nobody, target, options, report)
 
     with pytest.raises(AssertionError, match="jsonl drops user silently"):
-        test_what_does_not_come_back_of_a_change_is_named_as_a_loss(  # noqa: F405
+        test_a_field_of_a_change_that_is_not_read_back_is_declared_as_a_loss(  # noqa: F405
             FormatCase(Forgetful()), tmp_path
         )

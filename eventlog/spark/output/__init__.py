@@ -27,24 +27,24 @@ RECEIVER: Final = "receiver"
 """The code of a row whose event the format cannot hold (spec/event-log.md 10)."""
 
 Rendered = tuple[Columns | None, list[BadLine], Counts, Numbered]
-"""The output of groups of one part: the columns for the third stage (None = nothing is written),
+"""The output for groups of one part: the columns for the third stage (None = nothing is written),
 rows that get E, counters, and the numbers used.
 """
 
 Render = Callable[[Sequence[Decided], Sequence[int], Mapping[int, LogRow], QueryBack], Rendered]
-"""A function that renders groups in queue order. It takes their places in the queue, for formats
-that need them their rows as they are in the log, and a function that reads rows of objects from the
-snapshot.
+"""A function that renders groups in queue order. It takes their places in the queue, their rows as
+they are in the log (only for formats that need them), and a function that reads rows of objects
+from the snapshot.
 """
 
 Write = Callable[
     [Job, Directory, int, Sequence[Columns], Numbered, Mapping[int, str]],
     tuple[list[OutputFile], Numbered],
 ]
-"""A function that writes the blobs of a part (its number, from 1; 0 = the events in flight) in
+"""A function that writes the blobs of a part (its number, from 1; 0 = the recorded deliveries) in
 queue order as files, numbered from the numbers used before. It returns the files, and the numbers
-used at its end. The mapping has, by place, the sequences of messages that have been sent already,
-which they keep.
+used at its end. The mapping has, by place, the sequences of messages that were already sent; they
+keep them.
 """
 
 RenderSent = Callable[
@@ -57,7 +57,7 @@ written; rows that get E; counters.
 """
 
 WriteSent = Callable[[Job, Directory, Sequence[Columns]], list[OutputFile]]
-"""A function that writes envelopes that have been sent before, a blob for each."""
+"""A function that writes documents that were sent before, one blob per document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +65,17 @@ class OutputFormat:
     """The functions of a format for a backlog job, created by the other modules of this package."""
 
     file_layouts: tuple[str, ...]
-    """The possible layouts, the usual one first."""
+    """The possible layouts, the default first."""
     read_options: Callable[[Config, Mapping[str, Any], str], Any]
     """A function that returns the writer's options, from the configuration, the request and the
     file layout. It raises ConfigError.
     """
     renderer: Callable[[Job], Render]
-    """A function that returns the function that makes blobs of groups, in the stages that fold
-    them.
-    """
+    """A function that returns the ``Render`` function, which the stages that fold groups call."""
     write: Write
     render_sent: Callable[[Job], RenderSent] | None = None
     write_sent: WriteSent | None = None
-    """The functions for formats whose events in flight keep their envelopes."""
+    """The functions for formats whose recorded events keep their documents."""
     needs_log_rows: Callable[[Job], bool] = lambda _: True
     """A function that returns True if whole rows of the log are needed."""
     folders: Callable[[Job], list[str]] = lambda _: []
@@ -85,14 +83,14 @@ class OutputFormat:
     that the format cannot hold.
     """
     finish: Callable[[Job, Directory, Sequence[OutputFile], WriterState], list[str]] = lambda *_: []
-    """A function that writes the files that the directory has once, from all files and the last
+    """A function that writes the files that a directory has only once, from all files and the last
     state of the numbering, and returns their names.
     """
 
 
 def output_format(name: str, file_layout: str | None = None) -> OutputFormat:
-    """Return the functions of the format of this name. Raises ConfigError if it writes no files of
-    a backlog, or has no such file layout.
+    """Return the functions of the format with this name. Raises ConfigError if a backlog cannot be
+    written in it, or if it has no such file layout.
     """
     format = format_named(name)
     if format.can("tables"):
@@ -104,15 +102,15 @@ def output_format(name: str, file_layout: str | None = None) -> OutputFormat:
     output: OutputFormat = import_module(module).output_of(format)
     if file_layout is not None and file_layout not in output.file_layouts:
         raise ConfigError(
-            f"file layout {file_layout!r} is unknown: files of {name} are "
+            f"file layout {file_layout!r} is unknown; with format {name} use one of "
             f"{', '.join(output.file_layouts)}"
         )
     return output
 
 
 def counts_of(events: Sequence[Outgoing]) -> tuple[Counter[str], list[BadLine]]:
-    """Return the number of events by operation and of rows by fate (spec/event-log.md 11), and the
-    rows whose value read back cannot be written.
+    """Return the number of events by operation and of rows by outcome (spec/event-log.md 11), and
+    the rows whose value read back cannot be written.
     """
     counts: Counter[str] = Counter(
         [event.operation for event in events if event.operation is not None]
@@ -133,7 +131,7 @@ def counts_of(events: Sequence[Outgoing]) -> tuple[Counter[str], list[BadLine]]:
 
 
 def refuse(event: Outgoing, message: str, counts: Counts, bad: list[BadLine]) -> None:
-    """Remove an event that the format cannot hold from the counters: its rows are bad."""
+    """Remove an event that the format cannot hold from the counters: its rows are invalid."""
     assert event.operation is not None
     bad += [(record_id, RECEIVER, message) for record_id in event.contributed]
     counts[event.operation] -= 1
@@ -143,17 +141,18 @@ def refuse(event: Outgoing, message: str, counts: Counts, bad: list[BadLine]) ->
 # --- files ----------------------------------------------------------------------------------------
 
 _BLOCK_BYTES: Final = 2**20
-"""The bytes compressed at a time, as a member, so that a file is closed before it is too large."""
+"""The bytes that are compressed together, so that a file is closed before it is too large."""
 
 PARQUET_FOOTER: Final = 64 * 1024
 
 
 class PartFiles:
-    """The files of a part. A new one begins before the next block would make one too large.
+    """The files of a part. A new file begins when the next block would make the present one too
+    large.
 
-    ``suffix`` is of their layout, ``folder`` within the output. Every file of blocks begins with
-    ``header``, compressed like them. ``digits`` is of their numbers. The last file gets its name at
-    the end of a ``with`` block, unless that fails.
+    ``suffix`` is the suffix of the layout, ``folder`` is within the output. Every file of blocks
+    begins with ``header``, compressed like a block. ``digits`` is the number of digits of the
+    files' numbers. The last file gets its name at the end of a ``with`` block, unless that fails.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Events as a format's own documents in files: the functions of the three stages for every
 published format.
 
-The format's ``EventWriter`` makes a piece of each event in the stages that fold, and bodies of
-pieces in the stage that writes. So the files hold the bytes that a publisher would send.
+The format's ``EventWriter`` makes a piece from each event in the stages that fold, and bodies from
+pieces in the stage that writes, so the files have the bytes that a publisher would send.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FILE_LAYOUTS: Final = ("lines", "documents", "parquet")
 
 _PIECE: Final = "piece"
 _ABOUT: Final = ("event_id", "class", "operation", "association")
-"""The columns of an event in Parquet beside its document."""
+"""The columns of an event in Parquet, in addition to its document."""
 _GROUP_EVENTS: Final = 5_000
 
 
@@ -70,7 +70,7 @@ def _read_options(
     if kind is None:
         if options:
             raise ConfigError(
-                f"format {format.name} takes no options of --map: set them in [format] of the "
+                f"format {format.name} takes no options from --map. Set them in [format] of the "
                 "configuration"
             )
         return publish_options(config)
@@ -104,7 +104,7 @@ def _needs_log_rows(job: Job) -> bool:
 
 
 def _pieces_writer(job: Job) -> RenderSent:
-    """Return the function that makes the columns of events."""
+    """Return the function that makes the columns for events."""
     left_out: list[str] = []
     writer, classes = writer_of(job, left_out.append), catalog(job)
     is_parquet = job.output.file_layout == "parquet"
@@ -159,7 +159,7 @@ def _about_of(event: Outgoing) -> tuple[str, str, str, str]:
 
 
 def _renderer(job: Job) -> Render:
-    """Return the function that makes the columns of the events of groups."""
+    """Return the function that makes the columns for the events of groups."""
     options, write = job.options.events, _pieces_writer(job)
 
     def render(
@@ -187,21 +187,21 @@ def _write(
     before: Numbered,
     sequences: Mapping[int, str],
 ) -> tuple[list[OutputFile], Numbered]:
-    """Write the events of a part as files, in envelopes in queue order: a ``Write``."""
+    """Write the events of a part to files, as documents in queue order: a ``Write``."""
     places = [place for blob in blobs for place in blob["place"]]
     order = sorted(range(len(places)), key=places.__getitem__)
     size = job.output.batch_size
-    envelopes = [order[start : start + size] for start in range(0, len(order), size)]
-    return _write_files(job, directory, part, blobs, envelopes), before
+    documents = [order[start : start + size] for start in range(0, len(order), size)]
+    return _write_files(job, directory, part, blobs, documents), before
 
 
 def _write_sent(job: Job, directory: Directory, blobs: Sequence[Columns]) -> list[OutputFile]:
-    """Write each blob as an envelope, as files: a ``WriteSent``."""
-    envelopes, end = [], 0
+    """Write each blob to files as one document: a ``WriteSent``."""
+    documents, end = [], 0
     for blob in blobs:
         first, end = end, end + len(blob["place"])
-        envelopes.append(range(first, end))
-    return _write_files(job, directory, 0, blobs, envelopes)
+        documents.append(range(first, end))
+    return _write_files(job, directory, 0, blobs, documents)
 
 
 def _write_files(
@@ -209,9 +209,9 @@ def _write_files(
     directory: Directory,
     part: int,
     blobs: Sequence[Columns],
-    envelopes: Sequence[Sequence[int]],
+    documents: Sequence[Sequence[int]],
 ) -> list[OutputFile]:
-    """Write envelopes. Each has the indexes of its events among the events of all blobs."""
+    """Write documents. Each has the indexes of its events among the events of all blobs."""
     output, writer, format = job.output, writer_of(job), format_named(job.output.format)
     pieces: list[Any] = list(chain.from_iterable(blob[_PIECE] for blob in blobs))
     places: list[int] = list(chain.from_iterable(blob["place"] for blob in blobs))
@@ -221,17 +221,17 @@ def _write_files(
         if output.file_layout == "parquet":
             described = (zip(*map(blob.__getitem__, _ABOUT), strict=True) for blob in blobs)
             about = list(chain.from_iterable(described))
-            order = chain.from_iterable(envelopes)
+            order = chain.from_iterable(documents)
             _write_parquet(files, writer, [(places[i], pieces[i], about[i]) for i in order])
         elif writer.is_framed or is_file_each:
-            for envelope in envelopes:
-                own = [pieces[i] for i in envelope]
+            for document in documents:
+                own = [pieces[i] for i in document]
                 body = writer.body(own) if writer.is_framed else b"".join(own)
-                files.add([body], len(own), 1, places[envelope[0]], places[envelope[-1]])
+                files.add([body], len(own), 1, places[document[0]], places[document[-1]])
                 if is_file_each:
                     files.close()
         else:  # lines: a file may end after any of them
-            for i in chain.from_iterable(envelopes):
+            for i in chain.from_iterable(documents):
                 files.add([pieces[i]], 1, pieces[i].count(b"\n"), places[i], places[i])
     return files.files
 
@@ -239,7 +239,7 @@ def _write_files(
 def _write_parquet(
     files: PartFiles, writer: EventWriter[Any], events: Iterable[tuple[int, Any, tuple[str, ...]]]
 ) -> None:
-    """Write events with their places and descriptions, a row for each."""
+    """Write events with their places and descriptions, one row per event."""
     left = list(events)
     kinds = [*(pa.string() for _ in _ABOUT), pa.string() if writer.is_text else pa.binary()]
     schema = pa.schema(list(zip((*_ABOUT, "document"), kinds, strict=True)))

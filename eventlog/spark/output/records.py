@@ -1,8 +1,8 @@
-"""Events as numbered messages of Qlik, a line for each.
+"""Events as numbered Qlik messages, one per line.
 
-The publisher's own functions write them. A message without its change sequence is made with its
-event. The third stage, which knows the order of all events, numbers the messages and makes the
-bytes of the records.
+The publisher's own functions write them. The first stages make each message without its change
+sequence. The third stage, in which the order of all events is known, numbers the messages and makes
+the bytes of the records.
 """
 
 from __future__ import annotations
@@ -41,15 +41,17 @@ time and the count of numbers that it uses.
 
 
 def _message_options(config: Config, options: Mapping[str, Any], file_layout: str) -> WriteOptions:
-    """Return the options of ``[format]`` as the publisher takes them, the request's first."""
+    """Return the options of ``[format]`` as the publisher takes them; options of the request take
+    precedence.
+    """
     configured = {**asdict(publish_options(config)), "topic": taken_by_sink(config).topic}
     chosen = parse_options(WriteOptions, {**configured, **options}, "the backlog's Qlik messages")
-    registry_of_writer(chosen)  # refused here, before any task
+    registry_of_writer(chosen)  # raises here, before any task
     return chosen
 
 
 def _message_renderer(job: Job) -> Render:
-    """Return the function that makes messages of groups, as the publisher would send them."""
+    """Return the function that makes the messages for groups, as the publisher would send them."""
     options = job.options.events
     _, messages = _message_writer(job)
 
@@ -101,7 +103,7 @@ def _message_renderer(job: Job) -> Render:
 
 
 def _message_writer(job: Job) -> tuple[MessageWriter, EventMessages]:
-    """Return a writer that knows the classes' columns, and the drafter of its messages."""
+    """Return a message writer, and the drafter of its messages, which has the classes' columns."""
     options: WriteOptions = job.output.options
     writer = MessageWriter(
         options, registry=registry_of_writer(options), utc_now=lambda: job.started
@@ -117,7 +119,7 @@ def _write_messages(
     before: Numbered,
     sequences: Mapping[int, str],
 ) -> tuple[list[OutputFile], Numbered]:
-    """Write the messages of a part as lines, in queue order, numbered from those before."""
+    """Write the messages of a part as lines, in queue order, numbered after ``before``."""
     writer, messages = _message_writer(job)
     is_json = job.output.options.encoding == "json"
     rows = sorted(

@@ -1,8 +1,9 @@
 """Changes as rows of Qlik change tables in files (spec/qlik.md 1, 4).
 
-The first two stages make the rows of tables, as Arrow columns. The third sorts the rows of its part
-and adds the values that depend on the order of all changes: change_seq, and the partition that
-follows from it. The output is the directory that ``eventlog.qlik.file_tables`` describes.
+The first two stages make the rows of tables, as Arrow columns. The third stage sorts the rows of
+its part and adds the values that depend on the order of all changes: change_seq, and the partition,
+which depends on change_seq. The output is the directory that ``eventlog.qlik.file_tables``
+describes.
 """
 
 from __future__ import annotations
@@ -90,8 +91,8 @@ def _read_options(config: Config, options: Mapping[str, Any], file_layout: str) 
     chosen = parse_options(WriteOptions, configured, "the backlog's change tables")
     if chosen.tables or chosen.catalog is not None:
         raise ConfigError(
-            "the change tables of a backlog have the columns of the database; "
-            "leave out tables and catalog"
+            "the change tables of a backlog have the columns of the database. "
+            "Leave out tables and catalog"
         )
     return chosen
 
@@ -99,7 +100,7 @@ def _read_options(config: Config, options: Mapping[str, Any], file_layout: str) 
 @dataclass(frozen=True, slots=True)
 class _Table:
     """The change table of a class. ``folder`` is within the output; ``columns`` are its data
-    columns, of these Arrow types.
+    columns, ``types`` their Arrow types.
     """
 
     schema: str | None
@@ -148,7 +149,7 @@ _Stored = tuple[Any, ...]
 
 
 def _fixed_columns(options: WriteOptions) -> list[tuple[str, pa.DataType]]:
-    """Return the columns that every row has beside its data."""
+    """Return the columns that every row has in addition to its data."""
     mask = pa.binary() if options.file_format == "parquet" else pa.string()
     return [
         ("place", pa.int64()),
@@ -162,11 +163,11 @@ def _fixed_columns(options: WriteOptions) -> list[tuple[str, pa.DataType]]:
 
 
 _NUMBERS, _PREFIX = 1, 2
-"""The positions of these two among the fixed columns."""
+"""The indexes of these two fixed columns."""
 
 
 def _renderer(job: Job) -> Render:
-    """Return the function that makes rows of the changes of groups."""
+    """Return the function that makes the rows for the changes of groups."""
     settings = job.config.format
     read = group_reader(catalog(job).schema, settings.time_zone, settings.char_padding)
     writers = {
@@ -248,7 +249,7 @@ None = nothing is written.
 
 
 def _counts_of(done: Sequence[_Done]) -> Counter[str]:
-    """Return the numbers of changes by operation, and of rows by fate (spec/event-log.md 7.3)."""
+    """Return the number of changes by operation, and of rows by outcome (spec/event-log.md 7.3)."""
     counts: Counter[str] = Counter([_OPERATIONS[op] for _, _, _, op in done if op is not None])
     published = 0
     for surviving, decision, current, op in done:
@@ -268,7 +269,7 @@ def _counts_of(done: Sequence[_Done]) -> Counter[str]:
 
 
 def _row_writer(table: _Table, options: WriteOptions) -> Callable[[Change, int], Sequence[_Stored]]:
-    """Return the function that gives the rows of a change at a place. It raises NotExpressible."""
+    """Return the function that makes the rows of a change at a place. It raises NotExpressible."""
     names = table.layout.names
     mask_form: Literal["binary", "text"] = "binary" if options.file_format == "parquet" else "text"
     mask = mask_writer(table.layout.masks, mask_form, options.byteorder, options.empty_mask)
@@ -285,14 +286,14 @@ def _row_writer(table: _Table, options: WriteOptions) -> Callable[[Change, int],
             rows.append(
                 (place, numbers, prefix, oper, mask(bits), position, moment, *map(data.get, names))
             )
-            numbers = 0  # a before image and its update have the second of two numbers
+            numbers = 0  # a before image takes two numbers; it and its update have the second
         return rows
 
     return write
 
 
 class _NotStorable(Exception):
-    """A row has a value that its column cannot hold; the row is still to be found."""
+    """One of several rows has a value that its column cannot hold."""
 
 
 class _TableWriter:
@@ -305,7 +306,7 @@ class _TableWriter:
         self._table = table
         fixed = _fixed_columns(options)
         self._fixed = len(fixed)
-        # Data columns are named by their positions, so that no two share a name.
+        # Data columns are named by their positions, so that all names are different.
         self._schema = pa.schema(
             [*fixed, *((str(place), type) for place, type in enumerate(table.types))]
         )
@@ -390,7 +391,9 @@ _KEPT: Final[Mapping[str, type]] = {
 
 
 def _kept_class(column: QlikColumn, type: pa.DataType) -> type | None:
-    """Return the class whose values in the column's range Parquet takes unchanged, or None."""
+    """Return the class whose values, if they are in the column's range, Parquet takes unchanged;
+    None if there is no such class.
+    """
     if column.type == "NUMERIC" and not pa.types.is_decimal(type):
         return None
     return _KEPT.get(column.type)
@@ -407,7 +410,7 @@ def _write(
     before: Numbered,
     sequences: Mapping[int, str],
 ) -> tuple[list[OutputFile], Numbered]:
-    """Write the rows of a part to files of their tables, in queue order, numbered from before."""
+    """Write the rows of a part to files of their tables, in queue order, numbered after before."""
     table_of = _tables(job)
     streams = [dict(zip(blob["class"], blob["rows"], strict=True)) for blob in blobs]
     rows_by_class = {}
@@ -425,7 +428,7 @@ def _write(
 
 
 def _sorted(rows: pa.Table) -> pa.Table:
-    """Return the rows in queue order; a before image, which takes the numbers, comes first."""
+    """Return the rows in queue order; a before image comes first, since it is numbered first."""
     return rows.take(
         pc.sort_indices(rows, [("place", "ascending"), ("numbers", "descending")])
     ).combine_chunks()
@@ -522,7 +525,7 @@ def _stored(
 def _write_rows(
     job: Job, directory: Directory, part: int, folder: str, stored: pa.Table, rows: pa.Table
 ) -> list[OutputFile]:
-    """Write rows as files of one folder."""
+    """Write rows to files of one folder."""
     output, file_format = job.output, job.output.options.file_format
     is_parquet = file_format == "parquet"
     compress = COMPRESSIONS[output.compression].compress
