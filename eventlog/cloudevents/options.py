@@ -64,8 +64,8 @@ def _parse_event_type(value: Any) -> str:
 MODE: Final = Option(
     None,
     choice(STRUCTURED, BATCHED, BINARY),
-    "an event alone, a JSON array of all events of an envelope, or data alone with the rest in "
-    "headers; default: batched to http and python, binary to kafka, structured to stdout and files",
+    "one event, a JSON array of all events of a document, or only data with the rest in headers; "
+    "default: batched to http and python, binary to kafka, structured to stdout and files",
     example=STRUCTURED,
 )
 SOURCE: Final = Option(
@@ -129,7 +129,7 @@ class WriteOptions(CheckedOptions):
     catalog: CatalogOption = shared(CATALOG)
     mode: str = shared(
         MODE, default=STRUCTURED, kind=choice(STRUCTURED, BATCHED),
-        about="an event a line, or a JSON array of up to batch_size events a line",
+        about="per line one event, or a JSON array of up to batch_size events",
     )  # fmt: skip
     source: str = shared(SOURCE, default="/eventlog", about="source of the events")
     event_type: str = shared(EVENT_TYPE)
@@ -180,7 +180,7 @@ def refused_mode(chosen: str | None, publishing: Publishing) -> str | None:
         and not publishing.in_messages
     ):
         return (
-            'a document is an envelope with sink.file_layout = "documents": set batched, or '
+            'each document has its own file with sink.file_layout = "documents": set batched, or '
             'sink.file_layout = "lines"'
         )
     return None

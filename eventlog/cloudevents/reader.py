@@ -32,7 +32,7 @@ def change_of(
     """Return the change of an event in the JSON format; None if its data are not written by
     eventlog.
 
-    Text stays text; JSON and arrays become the text of the database if the catalogue knows their
+    Text stays text; JSON and arrays become the text of the database if the catalogue has their
     columns. Raises FormatError for a value that is not a CloudEvent, or whose data break
     spec/cloudevents.md 4.
     """
@@ -137,7 +137,7 @@ def _moment(text: str) -> datetime:
     """Return the moment of ``time`` (RFC 3339) in UTC."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
-        raise FormatError(f"time {shown(text)} says no zone, as RFC 3339 has it")
+        raise FormatError(f"time {shown(text)} has no zone, which RFC 3339 requires")
     return moment.astimezone(UTC)
 
 

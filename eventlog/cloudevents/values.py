@@ -205,7 +205,7 @@ def array_of(text: str) -> list[Any]:
         raise ValueError("no array")
     elements = _elements(words, 1)
     if next(words, None) is not None:
-        raise ValueError("text behind the array")
+        raise ValueError("text after the array")
     return elements
 
 

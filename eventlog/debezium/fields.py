@@ -292,7 +292,7 @@ def _unscaled(number: Decimal, scale: int) -> bytes:
     if shift < 0:
         whole, rest = divmod(whole, int(10**-shift))
         if rest:
-            raise ValueError(f"more than {scale} digits behind the point")
+            raise ValueError(f"more than {scale} digits after the point")
     else:
         whole *= int(10**shift)
     signed = -whole if sign else whole

@@ -278,7 +278,7 @@ class EnvelopeWriter:
     def _rest(
         self, change: Change, operation: str, record_ids: Sequence[int] | None
     ) -> dict[str, Any]:
-        """Return the members of an envelope behind the images (spec/debezium.md 2)."""
+        """Return the members of an envelope after the images (spec/debezium.md 2)."""
         moment = change.commit_time
         microseconds = 0 if moment is None else (moment - EPOCH_UTC) // _MICROSECOND
         now = (self._utc_now() - EPOCH_UTC) // _MICROSECOND
@@ -321,7 +321,8 @@ def _table_of(change: Change) -> Table:
 def _type_in(values: Iterable[Value]) -> ColumnType:
     """Return the type of a column with these values.
 
-    Beside a number or a time a word does not count, and beside other values whole numbers do not.
+    A word is ignored if there is a number or a time, and whole numbers are ignored if there are
+    other values.
     """
     types = {type_of(value) for value in values if value is not None}
     for kind in (Kind.CHARACTER, Kind.INTEGER):
@@ -345,8 +346,8 @@ def _of_single_values(change: Change) -> Change:
             if value != ():
                 raise NotExpressible(
                     f"{change.op} of {change.table!r} at {change.position}: {name!r} has several "
-                    "values, and a column of a row has one: give the child table a primary key "
-                    "and a [[watch]] of its own, then: eventlog triggers apply; or exclude the "
+                    "values, but a column of a row has one. Give the child table a primary key "
+                    "and its own [[watch]], then run eventlog triggers apply; or exclude the "
                     "attribute in the [[watch]] of its owner",
                     column_name(change, name),
                 )
@@ -501,7 +502,7 @@ class _TableRecords:
         return self._placeholder
 
     def _bytes(self, head: bytes, payload: Mapping[str, Any]) -> bytes:
-        """Return a payload behind its schema, which is the same in all records of the table."""
+        """Return a payload after its schema, which is the same in all records of the table."""
         try:
             return head + json_bytes(payload) + (b"}" if head else b"")
         except UnicodeEncodeError as error:

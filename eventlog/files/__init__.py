@@ -1,1 +1,1 @@
-"""Files that appear whole, lines, rows and spools. Nothing here knows of event logs."""
+"""Files that appear complete, lines, rows and spools, independent of event logs."""

@@ -1,4 +1,4 @@
-"""Output that is there whole or not at all: it is written under another name, and renamed at the
+"""Output that appears complete or not at all: it is written under another name, and renamed at the
 end.
 """
 
@@ -31,8 +31,8 @@ def check_parent(path: Path) -> None:
 
 @contextmanager
 def whole_file(target: str) -> Iterator[BinaryIO]:
-    """Open a file for writing, which becomes ``target`` if the block ends without an error; else no
-    trace of it stays.
+    """Open a file for writing, which becomes ``target`` if the block ends without an error;
+    otherwise it is removed.
 
     An existing file is replaced. A special file (``/dev/null``, a pipe) is written to directly.
     Raises ConfigError as ``whole_path``.

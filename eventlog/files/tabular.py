@@ -1,5 +1,5 @@
-"""Rows in files: CSV that tells NULL from the empty text, JSON lines, Parquet. Nothing here knows
-of event logs.
+"""Rows in files, independent of event logs: CSV that distinguishes NULL from the empty text, JSON
+lines, Parquet.
 
 In CSV, NULL is an empty field without quotes, and the empty text is ``""``, as PostgreSQL's COPY
 writes it. Otherwise the files follow RFC 4180: written with LF, read with LF or CR LF, and with the
@@ -116,7 +116,7 @@ def read_rows(path: Path) -> tuple[tuple[str, ...], Rows]:
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[BinaryIO]:
-    """Open the content of a file, decompressed as its name says.
+    """Open the content of a file, decompressed by the suffix of its name.
 
     Raises FormatError, ConfigError, FileNotFoundError.
     """
@@ -147,7 +147,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def read_csv(path: Path) -> tuple[tuple[str, ...], Rows]:
-    """Return the names in the first line of a file, and the records behind it.
+    """Return the names in the first line of a file, and the records after it.
 
     Raises as ``read_rows``.
     """
@@ -223,7 +223,7 @@ def _fields(record: str, name: object, number: int) -> Row:
     while True:
         match = _FIELD.match(record, at)
         if match is None:
-            return FormatError(f'{name}, line {number}: a quote (") stands where none can')
+            return FormatError(f'{name}, line {number}: a quote (") is not allowed here')
         quoted, bare, end = match.groups()
         values.append(quoted.replace('""', '"') if quoted is not None else bare or None)
         if not end:

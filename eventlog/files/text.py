@@ -155,8 +155,8 @@ def source_files(source: Path, what: str, suffixes: Collection[str] | None = Non
     """Return the file that a source is, or the files of its directory as ``files_in`` does: at
     least one.
 
-    ``what`` the source should hold is for messages. Raises FormatError for a directory without a
-    file, ConfigError for one without a file of these suffixes; OSError.
+    ``what`` the source should hold is for messages. Raises FormatError for an empty directory,
+    ConfigError for a directory without a file of these suffixes; OSError.
     """
     if not source.is_dir():
         return [source]
@@ -246,7 +246,7 @@ def read_secret(file: Path, source: str) -> str:
             f"{source}: {file} cannot be read: it is not UTF-8 (byte {error.start})"
         ) from None
     if not text.strip():
-        raise ConfigError(f"{source}: {file} is empty; it is to hold the secret")
+        raise ConfigError(f"{source}: {file} is empty; write the secret to it")
     return text
 
 

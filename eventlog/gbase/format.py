@@ -179,8 +179,8 @@ def listing(
     meaning.
 
     A transaction is named by its BEGINTX sequence. If a record cannot be read, the listing ends
-    with a line that says so, and FormatError is raised. ``on_bad_row`` is called with the error of
-    a row that cannot be read; if it returns, the listing goes on behind the row.
+    with a line about the error, and FormatError is raised. ``on_bad_row`` is called with the error
+    of a row that cannot be read; if it returns, the listing continues after the row.
     """
     options = options or ReadOptions()
     framer, layouts = Framer(options.max_record), Layouts(options, Counter())

@@ -112,7 +112,7 @@ _TYPE: Final = re.compile(
 def parse_type(text: str, column: str, decimal_no_scale: str = "floating") -> ColumnType:
     """Parse the spelling of a type, in any case of letters; ``column`` is named in messages.
 
-    ``decimal_no_scale`` says what DECIMAL(p) means: ``floating`` or ``zero``. Raises FormatError.
+    ``decimal_no_scale`` is the meaning of DECIMAL(p): ``floating`` or ``zero``. Raises FormatError.
     """
     spelled = text.strip()
     parsed = _parsed(spelled, decimal_no_scale)

@@ -53,7 +53,7 @@ _OPERATIONS: Final = {
 }
 
 ENTRY_OVERHEAD: Final = 240
-"""Bytes that an entry takes in memory beside its record."""
+"""Bytes that an entry takes in memory in addition to its record."""
 
 _BLOCK_ENTRIES: Final = 1000
 _BLOCK_BYTES: Final = 1 << 20
@@ -62,7 +62,7 @@ _ENTRY: Final = struct.Struct("<BQIiIIQq?")
 
 
 def weight(entry: Entry) -> int:
-    """Return the bytes that an entry takes in memory; a paired UPDBEF counts once more."""
+    """Return the bytes that an entry takes in memory; a paired UPDBEF is added."""
     return (
         len(entry.record)
         + ENTRY_OVERHEAD
@@ -190,8 +190,8 @@ class OpenTransaction:
     def _resolved(self, counters: Counter[str]) -> Iterator[Operation]:
         """Yield the operations of a transaction with unpaired UPDBEFs (spec/gbase-cdc.md 4).
 
-        An unpaired UPDBEF with an INSERT of its label beside it is an update, without one a delete.
-        Both records wait for the one that follows them.
+        An unpaired UPDBEF next to an INSERT of its label is an update, otherwise it is a delete.
+        Both records wait for the record that follows them.
         """
         waiting: Entry | None = None  # the record that may be the first half of an update
         for entry, lone in self._with_lone():

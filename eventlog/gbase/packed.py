@@ -256,7 +256,7 @@ def _precision(digits: str | None, first: int, interval: bool) -> int | None:
 
 
 def _fraction(digits: str | None, last: int) -> int | None:
-    """Return the number of digits behind the point, None if the qualifier may not say it so."""
+    """Return the number of digits after the point, None if the qualifier must not have it."""
     if last != FRACTION:
         return 0 if digits is None else None
     fraction = int(digits or _DEFAULT_FRACTION)
@@ -455,7 +455,7 @@ def _fields_of_text(text: str, qualifier: Qualifier) -> Fields:
                 return fields_of(datetime.fromisoformat(text.strip()), qualifier)
         except ValueError:
             pass
-        raise NotExpressible(f"{shown(text)} is not of the form of {qualifier}", code="value_range")
+        raise NotExpressible(f"{shown(text)} does not match {qualifier}", code="value_range")
     sign, *parts = match.groups("")
     fraction = (parts.pop() if qualifier.fraction else "")[: qualifier.fraction].ljust(
         qualifier.fraction, "0"

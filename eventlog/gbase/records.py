@@ -29,7 +29,7 @@ INSERT, DELETE, UPDBEF, UPDAFT = 40, 41, 42, 43
 DISCARD, TRUNCATE, TABSCHEM, TIMEOUT, ERROR = 62, 119, 200, 201, 202
 
 _ROW: Final = (">QIII", "seq tx label flags")
-# Each record: its name, and its header fields behind the common header.
+# Each record: its name, and its header fields after the common header.
 _RECORDS: Final = {
     BEGINTX: ("BEGINTX", ">QIqI", "seq tx time os_user"),
     COMMTX: ("COMMTX", ">QIq", "seq tx time"),
@@ -48,10 +48,10 @@ ROWS: Final = frozenset((INSERT, DELETE, UPDBEF, UPDAFT))
 
 RECORD_NAMES: Final = {number: name for number, (name, _, _) in _RECORDS.items()}
 FIELDS: Final = {number: struct.Struct(layout) for number, (_, layout, _) in _RECORDS.items()}
-"""The structs of the header fields behind the common header, by record number."""
+"""The structs of the header fields after the common header, by record number."""
 FIELD_NAMES: Final = {number: tuple(names.split()) for number, (_, _, names) in _RECORDS.items()}
 """The names of the header fields: ``time`` is in seconds since 1970; bit 0 of an ERROR's ``flags``
-says that the session is dead.
+means that the session is dead.
 """
 SESSION_DEAD: Final = 1
 HEADER_SIZES: Final = {number: HEADER.size + fields.size for number, fields in FIELDS.items()}

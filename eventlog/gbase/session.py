@@ -138,7 +138,7 @@ def _close(connection: Connection, calls: Sequence[tuple[Any, ...]], failed: boo
             if isinstance(error, CdcError) and error.number == LOGGING_IN_USE:
                 _log.info("full-row logging stays on: another session captures %s", call[1])
                 continue
-            _log.warning("while the session is closed: %s", error)
+            _log.warning("error while closing the session: %s", error)
             first = first or error
     if first is not None and not failed:
         raise first
@@ -212,7 +212,7 @@ _HINTS: Final = {
         "full-row logging is off, or it is a view, a temporary table or a type "
         "that cannot be captured"
     ),
-    "LSN": "the position is older than the oldest log that is kept: load the tables anew",
+    "LSN": "the position is older than the oldest log that is kept: load the tables again",
 }
 
 

@@ -279,8 +279,8 @@ def _decimal_codec(type: ColumnType) -> Codec:
 
 
 class _Booleans(dict[int, Value]):
-    """The values of BOOLEAN by null flag and value as one number; beside the flag the value does
-    not count.
+    """The values of BOOLEAN by null flag and value as one number; if the flag is set, the value is
+    ignored.
     """
 
     def __missing__(self, flags: int) -> Value:
@@ -431,7 +431,7 @@ def _lvarchar_codec(type: ColumnType, charset: str, errors: str) -> Codec:
             if record[at + 2] == 1:
                 return None
             raise ColumnError(
-                f"LVARCHAR has the null flag {record[at + 2]}; 0 and 1 are known", code="bad_value"
+                f"LVARCHAR null flag is {record[at + 2]}; expected 0 or 1", code="bad_value"
             )
         raw = record[at + 3 : end]
         try:
@@ -448,7 +448,7 @@ def _lvarchar_codec(type: ColumnType, charset: str, errors: str) -> Codec:
 
 def _disagreeing(size: int, prefix: bytes) -> ColumnError:
     return ColumnError(
-        f"the size array says {size} bytes, its length prefix is {prefix.hex().upper()}",
+        f"the size array gives {size} bytes, its length prefix is {prefix.hex().upper()}",
         code="size_array",
     )
 

@@ -121,10 +121,10 @@ _RECORDS: Final = {
 def write_stream(
     changes: Iterable[Change], options: WriteOptions, report: Report
 ) -> Iterator[bytes]:
-    """Yield the stream of changes in pieces. A transaction comes out when the change behind it
+    """Yield the stream of changes in chunks. A transaction is yielded when the change after it
     shows that it is complete.
 
-    Changes without a transaction id are transactions of their own; the end of ``changes`` ends the
+    Changes without a transaction id are separate transactions; the end of ``changes`` ends the
     last one. Changes that a stream cannot hold go to ``report.skip``, which raises the error if it
     is strict: then nothing of their transaction is written. The errors are FormatError for a
     table that neither ``tables`` nor ``catalog`` describes, NotExpressible,

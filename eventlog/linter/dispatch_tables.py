@@ -86,7 +86,7 @@ def encode_oper_date(local: datetime) -> bytes:
 def to_utc(oper_date: bytes, zone: tzinfo) -> datetime | None:
     """Return the moment of an OPER_DATE in UTC, None for six zero bytes.
 
-    Of two equal local times it is the first.
+    If a local time occurs twice, it is the first.
     """
     if oper_date == _NO_DATE:
         return None
@@ -268,8 +268,8 @@ def dispatch_rows(
     """Read the rows of a table or an export whose columns are ``names``, in its order; DATA loses
     its padding.
 
-    ``where`` says where the row that was read last stands, for errors. Raises MissingColumn at
-    once, and FormatError when the rows are asked for.
+    ``where`` returns the place of the last row that was read, for errors. Raises MissingColumn
+    immediately, and FormatError when the rows are read.
     """
     positions = column_positions(names, QUEUE_COLUMNS, _OPTIONAL_COLUMNS, table="DISPATCH_QUEUE")
     width = len(names)
@@ -445,7 +445,7 @@ def attrs_of_rows(
 ) -> dict[int, TableAttrs]:
     """Return the tables by number from rows of DISPATCH_ATTRS whose columns are ``names``.
 
-    ``where`` says where the row that was read last stands, for errors. Raises MissingColumn,
+    ``where`` returns the place of the last row that was read, for errors. Raises MissingColumn,
     FormatError.
     """
     positions = [

@@ -69,7 +69,7 @@ class PlaceOptions(CheckedOptions):
     """The places of the two tables, in files and in a database."""
 
     attrs: str | None = option(
-        None, STRING, "file of DISPATCH_ATTRS, if it is not beside the queue"
+        None, STRING, "file of DISPATCH_ATTRS, if it is not in the queue's directory"
     )
     queue_table: str = option(QUEUE, STRING, "name of the queue's table in a database")
     attrs_table: str = option(ATTRS, STRING, "name of the table that describes the tables")
@@ -181,9 +181,9 @@ class LinterFormat(Format):
         report: Report,
     ) -> None:
         """Write changes to a file (.csv, .jsonl, .parquet), to a directory, or to the end of a
-        database's queue, whole or not at all.
+        database's queue, completely or not at all.
 
-        DISPATCH_ATTRS is written beside it. Raises ConfigError, FormatError, DatabaseError.
+        DISPATCH_ATTRS is written next to it. Raises ConfigError, FormatError, DatabaseError.
         """
         if "://" in target:
             _write_database(changes, target, place, options, report)
@@ -235,7 +235,7 @@ FORMAT: Final = LinterFormat()
 
 
 def export_files(source: Path) -> tuple[list[Path], Path | None]:
-    """Return the queue files of a directory or file, sorted by name, and the attrs file beside
+    """Return the queue files of a directory or file, sorted by name, and the attrs file next to
     them, if any.
 
     Raises FormatError.
@@ -282,8 +282,8 @@ def _tables(
 ) -> Iterator[_T]:
     """Yield the results of ``make`` for the tables of a file.
 
-    ``make`` is called with column names, rows, and a function that says where the row that was read
-    last stands. Consecutive objects of JSON lines with the same members are one table. Raises
+    ``make`` is called with column names, rows, and a function that returns the place of the last
+    row that was read. Consecutive objects of JSON lines with the same members are one table. Raises
     FormatError.
     """
     suffix = path.suffix.lower()
@@ -353,7 +353,7 @@ def write_export(
 def _write_rows(
     path: Path, named: Path, types: Mapping[str, tuple[str, int]], rows: Iterable[Sequence[Any]]
 ) -> None:
-    """Write rows to ``path`` in the file format that the suffix of ``named`` says."""
+    """Write rows to ``path`` in the file format by the suffix of ``named``."""
     suffix, names = named.suffix.lower(), tuple(types)
     if suffix == ".parquet":
         arrow_types = [tabular.pyarrow().type_for_alias(name) for name, _ in types.values()]

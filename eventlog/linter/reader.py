@@ -3,8 +3,8 @@ spec/change-model.md 2, 3.4).
 
 ``QueueReader._committed`` runs once for each row and ``_of_transaction`` once for each change. So
 both unpack rows by position and keep their state in local names, and a change is made from its
-fields by position. In return one loop judges the order of rows and gathers transactions, and the
-fields of DispatchRow and Change are told by their places there.
+fields by position. The price: one loop checks the order of rows and gathers transactions, and
+identifies the fields of DispatchRow and Change by their positions.
 """
 
 from __future__ import annotations
@@ -373,7 +373,8 @@ class QueueReader:
         if not self._warned_of_prose:
             self._warned_of_prose = True
             _log.warning(
-                "typ_table prose: every TYP %d is taken as COMMIT, ROLLBACK cannot be told from it",
+                "with typ_table = prose, TYP %d is ambiguous; every one is read as COMMIT, "
+                "although it may be ROLLBACK",
                 typ,
             )
 
@@ -394,8 +395,8 @@ class QueueReader:
             if not self._warned_of_order:
                 self._warned_of_order = True
                 _log.warning(
-                    "%s: OPER_DATE lies %d s behind one before it; if file numbers have wrapped, "
-                    "read with order_by oper_date",
+                    "%s: OPER_DATE goes back %d s. If file numbers have wrapped around, set "
+                    "order_by = oper_date",
                     where(row),
                     late >> 16,
                 )

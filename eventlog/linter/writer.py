@@ -72,7 +72,7 @@ def first_address(file: int = 1) -> int:
 
 
 def next_address(address: int, used: int) -> int:
-    """Return the address behind an operation with ``used`` bytes of DATA; file 0 follows the last
+    """Return the address after an operation with ``used`` bytes of DATA; file 0 follows the last
     file.
     """
     file, place = address >> 32, (address & 0xFFFFFFFF) + _HEADER + used

@@ -66,7 +66,7 @@ def changes_of_sorted(
 
 
 def _tables(options: LogReaderOptions, database: LiveDatabase | None) -> Database | None:
-    """Return the tables of the option ``catalog``, else of the database; None without either."""
+    """Return the tables of the option ``catalog``, otherwise of the database; None without both."""
     tables = database_of(options.catalog)
     return database.tables() if tables is None and database is not None else tables
 
@@ -236,8 +236,8 @@ def _refuse_other_schema(change: Change, schema: str | None) -> None:
     """Raise NotExpressible for a change of a schema that is not the log's."""
     if schema is not None and change.schema not in (None, schema):
         raise NotExpressible(
-            f"{change.op} of {change.schema}.{change.table} at {change.position}: the log is of "
-            f"schema {schema}; convert the tables of {change.schema} to a log of their own"
+            f"{change.op} of {change.schema}.{change.table} at {change.position}: the log is for "
+            f"schema {schema}; convert the tables of {change.schema} to a separate log"
         )
 
 
@@ -254,8 +254,8 @@ class _RowWriter(NamedTuple):
         return [self._row(EventType.DELETE_ROW, key)]
 
     def insert(self, key: Key, after: Row) -> list[LogRow]:
-        """Return one row for each value that is not NULL. For an object without any,
-        spec/triggers.md 2 says the row.
+        """Return one row for each value that is not NULL. An object without values gets the row of
+        spec/triggers.md 2.
         """
         kind = self.insert_type
         if kind == EventType.INSERT_ROW_QUERY_BACK:
@@ -313,8 +313,8 @@ class _RowWriter(NamedTuple):
         ]
 
     def query_back(self, key: Key) -> list[LogRow]:
-        """Return the rows of a change that was read without its row: types 5 and 6, or 7 and 8
-        beside the values that the log held.
+        """Return the rows of a change that was read without its row: types 5 and 6, or the values
+        that the log held and types 7 and 8.
         """
         extras = self.change.extras
         is_insert = self.change.op is not ChangeOp.UPDATE

@@ -5,8 +5,8 @@ repeated column; a Change holds the net effect (``changes.net_effect``).
 
 Reading is a hot path: rows and changes are tuples unpacked by position, a Change is made by
 ``tuple.__new__`` without its checks, and everything that follows from a class or an attribute is
-looked up once (``lru_cache``). In return the order of the fields stands in each unpacking, and
-``for a, b in (row,)`` stands for an assignment inside a comprehension.
+looked up once (``lru_cache``). The price: each unpacking repeats the order of the fields, and
+``for a, b in (row,)`` replaces an assignment inside a comprehension.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def rows_to_changes(
     """Yield the changes of rows in ascending order of record_id, in the order of their groups'
     first rows (spec/event-log.md 6, 8.3).
 
-    Without a connection (``query_back`` None) changes of types 5 to 8 come without their row. Bad
-    rows are reported and skipped. ``source`` names the origin of the rows in messages. Raises
+    Without a connection (``query_back`` None) changes of types 5 to 8 have no row. Invalid rows
+    are reported and skipped. ``source`` names the origin of the rows in messages. Raises
     FormatError for rows that are out of order.
     """
     schema = options.schema or catalog.schema
@@ -102,13 +102,12 @@ def _ascending(rows: Iterable[LogRow], source: str, report: Report) -> Iterator[
         if row.record_id <= last:
             if row.record_id == last:
                 report.skip(
-                    FormatError(f"{source}: record_id {last} stands twice; the first row counts")
+                    FormatError(f"{source}: record_id {last} is repeated; the first row counts")
                 )
                 continue
             raise FormatError(
-                f"{source}: record_id {row.record_id} stands behind record_id {last}: the rows "
-                "are needed in ascending order of it; sort the file by it, or read with the "
-                "option sort = true"
+                f"{source}: record_id {row.record_id} comes after record_id {last}. Rows must be "
+                "in ascending record_id order: sort the file, or set sort = true"
             )
         last = row.record_id
         yield row
@@ -307,7 +306,7 @@ def _queried_back(
     value_of: _ValueOf,
 ) -> tuple[_Columns | None, Mapping[str, Any]]:
     """Return the row after a change that names columns to query back, None if it is yet to be read,
-    and the extras that tell what to read (spec/change-model.md 3.1).
+    and the extras that list what to read (spec/change-model.md 3.1).
     """
     extras = {"query_back": "row" if kind in READS_ROW else "field"}
     if current is not UNREAD:
@@ -355,7 +354,7 @@ def _logged(
 
 
 def _read_back(attribute: Attribute, current: CurrentRow, value_of: _ValueOf) -> Value:
-    """Return the value that was read back. Of several values in a single-valued column it is the
+    """Return the value that was read back. If a single-valued column has several values, it is the
     first by its text (spec/xds.md 4.3).
     """
     texts = sorted({text for text in current[attribute.name] if text is not None})
@@ -438,7 +437,7 @@ def _inferred_tables(
 def _is_name(text: str) -> bool:
     """Return True if a class can have this name.
 
-    A row with another name is bad by itself, and spoils no class.
+    A row with another name is invalid by itself, and does not affect any class.
     """
     try:
         check_unicode(text)

@@ -90,7 +90,7 @@ class _LogOptions(CheckedOptions):
     column_sort: str = shared(COLUMN_SORT)
     time_zone: str = shared(TIME_ZONE)
     file_format: str | None = option(
-        None, choice(*FILE_FORMATS), "form of the file, if its name does not say it"
+        None, choice(*FILE_FORMATS), "form of the file, if its name does not show it"
     )
 
 
@@ -147,8 +147,8 @@ _NAMES: Final = {"csv": "csv", "json": "jsonl", "parquet": "parquet"}
 
 
 def file_format_of(path: str, option: str | None) -> str:
-    """Return one of ``FILE_FORMATS``: the option, else the format that the file's name says. Raises
-    ConfigError if it says none.
+    """Return one of ``FILE_FORMATS``: the option, otherwise the format by the file's name. Raises
+    ConfigError if the name shows none.
     """
     if option is not None:
         return option

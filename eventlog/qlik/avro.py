@@ -237,7 +237,7 @@ def from_bytes(schema: str, data: bytes) -> dict[str, Any]:
         ) from None
     if buffer.tell() != len(data):
         raise FormatError(
-            f"{len(data) - buffer.tell()} bytes follow behind an Avro record of "
+            f"{len(data) - buffer.tell()} bytes follow after an Avro record of "
             f"{buffer.tell()} bytes",
             code="bad_avro",
         )

@@ -2,7 +2,7 @@
 between ``ChangeRow`` and the values that a table or file holds (spec/qlik.md 1.1, 2.1).
 
 The function of ``row_reader`` runs once for each row: the place of each header column is found once
-for a table and read by an ``itemgetter``. In return it is a closure over one reader a column.
+for a table and read by an ``itemgetter``. The price: it is a closure over one reader per column.
 """
 
 from __future__ import annotations
@@ -115,7 +115,8 @@ def read_layout(
         if layout.headers.keys().isdisjoint(alternatives):
             names = " or ".join(header_prefix + header for header in alternatives)
             raise FormatError(
-                f"{what} has no column {names}; correct header_prefix, or have the column stored",
+                f"{what} has no column {names}. Correct header_prefix, or configure Qlik to store "
+                "the column",
                 code="missing_header",
             )
     return layout

@@ -240,8 +240,8 @@ class ChangeTableFormat(Format):
     def write_changes(
         self, changes: Iterable[Change], target: str, options: WriteOptions, report: Report
     ) -> None:
-        """Append changes to the change tables of a target, all or none, numbered behind the stored
-        ones.
+        """Append changes to the change tables of a target, all or none, numbered after the stored
+        changes.
 
         Raises ConfigError, DatabaseError and the errors of this format.
         """

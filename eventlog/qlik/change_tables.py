@@ -196,8 +196,8 @@ def _after(row: ChangeRow, before: Row | None, table: SourceTable) -> Row:
     """Return the row after a change. A NULL under a clear bit is unknown and left out, unless
     ``absent_nulls`` makes it NULL, or the row before has a value there, which the NULL replaces.
 
-    A change says only what its own rows tell (spec/change-model.md 3.3). The live view, which has
-    the object's state at hand, goes by the opposite rule: ``_updated``.
+    A change holds only what its own rows contain (spec/change-model.md 3.3). The live view, which
+    has the object's state, follows the opposite rule: ``_updated``.
     """
     mask = row.mask
     if table.absent_nulls == "null" or mask is None:
@@ -261,7 +261,7 @@ def rows_of(
     (spec/qlik.md 3).
 
     An update that changes nothing has no row and no number (counted ``no_op_skipped``), and neither
-    has a REFRESH (``refresh_skipped``) unless it is to be inserted. Raises NotExpressible for a
+    has a REFRESH (``refresh_skipped``) unless it becomes an insert. Raises NotExpressible for a
     column that the table lacks, FormatError for a change without its row, and
     FormatError.
     """
@@ -408,7 +408,7 @@ def live_view(
     names = tuple(key) if key is not None else key_from_deletes(rows)
     if not names:
         raise FormatError(
-            "the key of the change table is not known and no DELETE tells it; name the key columns"
+            "cannot determine the key: the change table has no DELETE. Name the key columns"
         )
     state: dict[Key, Row] = {_key(row, names): row for row in base}
     bound = None if as_of is None else last_sequence_of(as_of)
@@ -453,8 +453,8 @@ def _key(row: Mapping[str, Value], names: Sequence[str]) -> Key:
 
 def _updated(row: ChangeRow, previous: Row) -> Row:
     """Return an object's state after an update of the live view (spec/qlik.md 6). A NULL under a
-    clear bit was not captured, so the value stays as it was, whatever the row before says: the
-    opposite of ``_after``, which makes a change.
+    clear bit was not captured, so the value stays unchanged, even if the row before has another
+    value: the opposite of ``_after``, which makes a change.
     """
     mask = row.mask or frozenset()
     updated = {**previous, **dict.fromkeys(mask)}

@@ -50,7 +50,7 @@ class QlikColumn:
     precision: int = 0
     """The digits, of NUMERIC only."""
     scale: int = 0
-    """The digits behind the point, of NUMERIC only."""
+    """The digits after the point, of NUMERIC only."""
     pk: int = 0
     """The place in the primary key from 1, 0 = not in it."""
     nullable: bool = True
@@ -58,7 +58,7 @@ class QlikColumn:
     def __post_init__(self) -> None:
         if self.type not in CLASSES:
             raise ConfigError(
-                f"type {self.type!r} of column {self.name!r} is none of "
+                f"column {self.name!r} has unsupported type {self.type!r}; use one of "
                 f"{', '.join(sorted(CLASSES))}"
             )
 

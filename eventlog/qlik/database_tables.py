@@ -267,7 +267,7 @@ class DatabaseStore:
     """A database that change tables are appended to, within the transaction of ``connection``.
 
     The state of the writer is the row of its task in ``_STATES``. Without it numbers continue
-    behind the highest stored change_seq.
+    after the highest stored change_seq.
     """
 
     def __init__(self, connection: sa.Connection, options: WriteOptions) -> None:

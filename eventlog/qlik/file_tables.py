@@ -225,7 +225,7 @@ def rows_of_part(part: Part, files: TableFiles, reading: Reading) -> Iterator[Ch
 
 
 def with_metadata(reading: Reading, tables: Iterable[TableFiles]) -> Reading:
-    """Return the reading extended by the metadata files beside the data, for tables that the
+    """Return the reading extended by the metadata files next to the data, for tables that the
     options do not describe (spec/qlik.md 1.3). A metadata file that cannot be read goes to
     ``Report.skip``.
     """
@@ -369,7 +369,7 @@ class FileStore:
     """A directory that change tables are appended to, under temporary names until ``save``;
     ``close`` removes the temporary files.
 
-    The state of the writer is in ``STATE_FILE``. Without it numbers continue behind the highest
+    The state of the writer is in ``STATE_FILE``. Without it numbers continue after the highest
     stored change_seq. Raises ConfigError.
     """
 

@@ -4,10 +4,10 @@ of a mask (spec/qlik.md 2, 4).
 A mask is an ``int`` of any width: bit *b* belongs to the column at place *b* of a ``MaskLayout``. A
 layout is made once for a column list, and prepares all lookups of encoding and decoding. Decoding
 is a hot path: masks that come again are looked up, since few statements write a table; a mask of
-few bits is taken apart bit by bit, one of many by its binary digits in C. In return ``_names`` has
-two ways to one result.
+few bits is taken apart bit by bit, a mask of many bits by its binary digits in C. The price:
+``_names`` has two ways to one result.
 
-attrep_ddl_history tells the column list that a mask was written with. Its DETAILS is a JSON
+attrep_ddl_history has the column list with which a mask was written. Its DETAILS is a JSON
 document whose ``columns`` describe a DDL statement: by the column's old name an ``action`` ADD,
 DROP or ALTER, ``columnNewName`` of a renamed column, and its place ``ordinal`` (Qlik help, "DDL
 history").
@@ -128,7 +128,7 @@ _DIGIT_VALUES: Final = bytes(digit == ord("1") for digit in range(256))
 
 
 def layout(columns: Sequence[str | None], headers: int = 0) -> MaskLayout:
-    """Return the layout of data columns behind ``headers`` header columns; messages have no header
+    """Return the layout of data columns after ``headers`` header columns; messages have no header
     columns (spec/qlik.md 2.1).
     """
     return MaskLayout((*(None,) * headers, *columns))
@@ -141,8 +141,8 @@ def check_capacity(layout: MaskLayout) -> None:
     """
     if layout.width > CAPACITY and any(place is not None for place in layout.places[CAPACITY:]):
         raise FormatError(
-            f"{len(layout.columns)} columns behind {layout.width - len(layout.columns)} headers "
-            f"take {layout.width} positions, and a mask has {CAPACITY}; leave out header columns "
+            f"{len(layout.columns)} columns after {layout.width - len(layout.columns)} headers "
+            f"take {layout.width} positions, but a mask has {CAPACITY}; leave out header columns "
             "or split the table",
             code="mask_too_wide",
         )

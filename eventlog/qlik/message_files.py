@@ -1,8 +1,8 @@
 """Qlik messages in files and Kafka topics, for the converter's format ``qlik-messages``.
 
-A file holds one record a line, ``{"topic": ..., "key": ..., "value": ...}``. The value is JSON, or
-``{"hex": "00FF"}`` for other bytes; the key is text, or hex in the same form; topic and key may be
-null. A line without ``value`` is read as a bare message. A topic is
+A file holds one record per line, ``{"topic": ..., "key": ..., "value": ...}``. The value is JSON,
+or ``{"hex": "00FF"}`` for other bytes; the key is text, or hex in the same form; topic and key may
+be null. A line without ``value`` is read as a bare message. A topic is
 ``kafka://host:port/topic?offset=earliest`` or ``offset=N``. A target may leave the topic out: then
 each table has one, or the option ``topic`` names it.
 """

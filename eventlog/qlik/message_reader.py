@@ -69,12 +69,12 @@ class _Known(NamedTuple):
 
 
 class MessageReader:
-    """A reader of messages in the order in which they come, which knows the tables that MD messages
-    have described.
+    """Reads messages in the order in which they arrive, with the tables that MD messages have
+    described.
 
-    A message whose MD has not come yet waits ``metadata_wait`` seconds, and later messages wait
-    behind it, so that the order stays. ``described`` is the table of the last change, None if it
-    has no description.
+    A message whose MD has not arrived waits ``metadata_wait`` seconds, and later messages wait for
+    it, which keeps the order. ``described`` is the table of the last change, None if it has no
+    description.
 
     ``clock`` returns seconds. The report counts skipped or unusual messages: ``tombstones``,
     ``mask_extra_bits``, ``mask_contradictions``, ``unknown_fields``, ``metadata_messages``.
@@ -149,7 +149,7 @@ class MessageReader:
             yield self._change(message, envelope)
 
     def _is_given(self, message: Message, envelope: Envelope) -> bool:
-        """Return True if the option ``columns`` tells how to read a JSON message whose metadata are
+        """Return True if the option ``columns`` describes a JSON message whose metadata are
         missing, of a table without any metadata (spec/qlik.md 5.1).
         """
         if not self._options.columns or isinstance(envelope.message, bytes):
@@ -259,7 +259,7 @@ class MessageReader:
         table = table or options.table
         if table is None:
             raise BadEnvelope(
-                "a message says nowhere what its table is; set option table (and schema)"
+                "a message does not name its table; set the option table (and schema)"
             )
         return schema or options.schema, table
 

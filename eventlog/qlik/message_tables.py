@@ -66,7 +66,7 @@ class ReadOptions(CheckedOptions):
     """Options of the reader. Raises ConfigError."""
 
     schema: str | None = option(
-        None, STRING, "schema of messages if nothing else says it: message, metadata, topic"
+        None, STRING, "schema of messages, if message, metadata and topic do not name it"
     )
     table: str | None = option(None, STRING, "table of such messages")
     columns: Columns = option(

@@ -241,11 +241,12 @@ def _image(change: Change) -> Row:
             return dict(key)
         if "part1" in change.extras:
             raise FormatError(
-                f"{op} of {change.table!r}: its row image has no codec, which messages need",
+                f"{op} of {change.table!r} has its row only in raw form; give the reader a `codec`",
                 code="needs_row_codec",
             )
         raise FormatError(
-            f"{op} of {change.table!r}, position {change.position}: its row is to be read back",
+            f"{op} of {change.table!r} at {change.position} holds no values (a query-back row), so "
+            "it cannot be written as a Qlik message; give the reader a connection to its database",
             code="needs_query_back",
         )
     for name, _ in key or ():

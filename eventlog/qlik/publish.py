@@ -1,4 +1,4 @@
-"""The publisher's writer for the format ``qlik-messages``: records that are numbered by flight
+"""The publisher's writer for the format ``qlik-messages``: records that are numbered by delivery
 (spec/qlik.md 5).
 
 ``_StepReader.images`` is a hot path: it makes the images of a message from the steps of an event,
@@ -121,7 +121,7 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
         return self._records(catalog, flight.first, events, flight.origins)
 
     def preview(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> str:
-        """Return the records as lines, with the sequences that a recorded flight will send."""
+        """Return the records as lines, with the sequences that a recorded delivery will send."""
         lines = []
         first = flight.first
         if not first:

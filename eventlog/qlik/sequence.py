@@ -1,10 +1,10 @@
 """The position of a change: its change sequence, its partition, its number in a transaction
 (spec/qlik.md 3, 4, 5.7, 7).
 
-A writer's state never runs backwards. A publisher's flights must have the same sequences when they
-are sent again: a flight begins with a sequence that its in-flight line keeps (spec/event-log.md
-10). The time of that sequence is the flight's time, held if the clock goes back. Its number follows
-from the flight's number, which never goes back, not even over restarts.
+A writer's state never runs backwards. A publisher's deliveries must have the same sequences when
+they are sent again: a delivery records its first sequence (spec/event-log.md 10). The time of that
+sequence is the delivery's time, or an earlier delivery's if the clock goes back. Its number follows
+from the delivery's number, which never goes back, even across restarts.
 
 Every row and message takes a sequence: tuples are made by ``tuple.__new__``, from their fields by
 position, and numbers are padded by ``zfill``, in half the time of an f-string.
@@ -30,7 +30,7 @@ UNKNOWN_TIME: Final = "1970010100000000"
 
 _LAST_NUMBER: Final = 10**19 - 1
 _JUMP: Final = 10**12
-"""The count of numbers that a new epoch skips: as many as 100 flights have."""
+"""The count of numbers that a new epoch skips: as many as 100 deliveries have."""
 _new: Final = tuple.__new__
 
 
@@ -135,8 +135,7 @@ def next_sequence(
     number = last + (2 if with_before else 1)
     if number > _LAST_NUMBER:
         raise FormatError(
-            f"change number {number} has more than 19 digits; "
-            "begin a new task with a state of its own",
+            f"change number {number} has more than 19 digits; begin a new task with its own state",
             code="sequence_exhausted",
         )
     return _new(WriterState, (prefix, number)), prefix + str(number).zfill(_DIGITS)
@@ -152,7 +151,7 @@ def raised_to(state: WriterState, raised: datetime | None) -> WriterState:
     """Return the state raised to at least the moment at which the epoch of a log was drawn, None =
     the log has no epoch.
 
-    Numbers given before the raise then lie 10^12 behind.
+    Numbers given before the raise are then lower by 10^12.
     """
     prefix = "" if raised is None else time_prefix(raised)
     return WriterState(prefix, state.number + _JUMP) if state.prefix < prefix else state
@@ -249,11 +248,11 @@ def has_ended(partition: Partition, state: WriterState) -> bool:
     return state.prefix >= time_prefix(end)
 
 
-# --- sequences of a publisher's flights -----------------------------------------------------------
+# --- sequences of a publisher's deliveries --------------------------------------------------------
 
 
 _OF_A_FLIGHT: Final = 10**10
-"""The count of numbers that belong to one flight: more than twice its rows."""
+"""The count of numbers that belong to one delivery: more than twice its rows."""
 
 _STEP: Final = 2
 """The numbers of one event. An update with its before image takes two numbers and bears the second;
@@ -262,27 +261,27 @@ every event has room for one.
 
 
 def first_sequence(flight: int, before: str, now: datetime) -> str:
-    """Return the sequence of a flight's first event.
+    """Return the sequence of a delivery's first event. ``flight`` is the delivery's number.
 
-    ``before`` is the sequence of the flight before, empty if unknown. ``now`` is in UTC. Raises
+    ``before`` is the previous delivery's sequence, empty if unknown. ``now`` is in UTC. Raises
     FormatError.
     """
     number = flight * _OF_A_FLIGHT + _STEP
     if number + _OF_A_FLIGHT >= 10**_DIGITS:
         raise FormatError(
-            f"flight {flight} is beyond the change numbers; begin a new task with a log of its own",
+            f"delivery {flight} is beyond the change numbers; begin a new task with its own log",
             code="sequence_exhausted",
         )
     return f"{max(before[:PREFIX_LENGTH], time_prefix(now))}{number:019}"
 
 
 def sequence_at(first: str, place: int) -> str:
-    """Return the sequence of the event at a place of the flight, from 1."""
+    """Return the sequence of the event at a place of the delivery, from 1."""
     return sequences(first)(place)
 
 
 def sequences(first: str) -> Callable[[int], str]:
-    """Return a function from place to sequence, for many events of one flight."""
+    """Return a function from place to sequence, for many events of one delivery."""
     prefix, before = first[:PREFIX_LENGTH], int(first[PREFIX_LENGTH:]) - _STEP
     return lambda place: prefix + str(before + _STEP * place).zfill(_DIGITS)
 

@@ -277,7 +277,7 @@ class Reading:
         return schema if self.options.schema is None else self.options.schema
 
     def wants(self, schema: str | None, table: str) -> bool:
-        """Return True if a table is to be read."""
+        """Return True if the options select a table."""
         return not self.options.tables or full_name(schema, table) in self.options.tables
 
 

@@ -3,7 +3,7 @@ databases and Parquet) or as text (in CSV and JSON files); and their readers (sp
 5.4).
 
 Reading is tolerant, and equal for all places: text, numbers and Avro's own types are accepted
-wherever they can mean the type. JSON numbers are to be parsed with ``parse_float=Decimal``.
+wherever they can mean the type. Parse JSON numbers with ``parse_float=Decimal``.
 """
 
 from __future__ import annotations
@@ -296,7 +296,7 @@ def writer(column: QlikColumn, write: Convert) -> Convert:
         number = value if type(value) is int else typed(value)
         if not least <= number <= most:
             raise NotExpressible(
-                f"{number} of column {column.name!r} is outside of {least} to {most}",
+                f"{number} in column {column.name!r} is out of range ({least} to {most})",
                 code="value_range",
             )
         return number if write is as_is else write(number)

@@ -1,10 +1,10 @@
 """An HTTP client: requests to one server, each within one deadline.
 
 The deadline covers a whole exchange, from the first address tried to the last byte of the answer,
-so that a server which sends a byte each second blocks nobody. That needs control of the socket,
-hence the standard library's client over our own socket classes. Redirects are not followed and
-proxies of the environment are not used: requests, and the credentials in them, go to the named
-server or nowhere.
+so that a server which sends one byte per second cannot block the caller. This needs control of the
+socket, so the standard library's client runs over our own socket classes. Redirects are not
+followed and proxies of the environment are not used, so that requests, and the credentials in them,
+go only to the named server.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class HttpFailed(Exception):
     """An exchange that failed: no connection, a time-out, an answer that is cut off, too large or
     not HTTP.
 
-    ``in_short`` is the message without words of the server. ``is_sent`` says that a connection
-    stood and the request went out, whole or in part.
+    ``in_short`` is the message without text from the server. ``is_sent`` is True if there was a
+    connection and the request, or a part of it, was sent.
     """
 
     def __init__(self, message: str, in_short: str | None = None, *, is_sent: bool = False) -> None:
@@ -90,7 +90,7 @@ class HttpClient:
         """Check everything that can be checked without the server; connect with the first request.
 
         ``url`` is http or https, percent-encoded, without user and password. ``timeout`` is the
-        number of seconds for one whole exchange (the resolver has time-outs of its own).
+        number of seconds for one whole exchange (the resolver has its own time-outs).
         ``section`` is the section of the configuration with the options of these names, for
         messages; empty if there is none. ``credentials`` are headers, which go over https or to
         this machine only; ``secrets`` are never shown. ``ca_file`` is PEM of the only trusted
@@ -228,8 +228,8 @@ class HttpClient:
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
         """Turn the errors of an exchange into HttpFailed, with the reason in words."""
-        # Whatever ends a connection that stood comes after the request; ``connect`` has errors of
-        # its own.
+        # An established connection ends only after the request was sent; ``connect`` raises its
+        # own errors.
         in_short, is_sent = None, True
         try:
             yield
@@ -240,7 +240,7 @@ class HttpClient:
             why = f"no whole answer within {self._timeout:g} s{_hint(self._section, 'timeout')}"
         except ssl.SSLError as error:
             why = f"TLS failed: {self.clean(str(error.reason or error))}"
-            # A server that refuses our certificate may say so only after the request.
+            # A server that refuses our certificate may close only after the request.
             is_sent = isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)
         except http.client.RemoteDisconnected:
             why = f"the server closed the connection without an answer{self._perhaps_tls}"
@@ -304,7 +304,7 @@ def _target(url: str, place: str) -> tuple[str, int, str, bool]:
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     if any(not "!" <= c <= "~" for c in path):
         raise ConfigError(
-            f"{place} holds blanks or characters that are not ASCII; percent-encode them"
+            f"{place} has blanks or characters that are not ASCII; percent-encode them"
         )
     is_tls = parts.scheme == "https"
     default = http.client.HTTPS_PORT if is_tls else http.client.HTTP_PORT
@@ -353,7 +353,7 @@ def _tls_context(
 
 def _no_passphrase() -> str:
     # Without this function OpenSSL asks for the passphrase on the terminal.
-    raise ConfigError("the key of client_certificate has a passphrase; give one without")
+    raise ConfigError("the key of client_certificate is encrypted; use a key without a passphrase")
 
 
 def _pem_trouble(error: OSError) -> str:
@@ -423,11 +423,11 @@ class _Connection(http.client.HTTPConnection):
             if error.verify_code in _OF_ANOTHER_NAME:
                 why = f"the certificate is of another name than {self.host}: {error.verify_message}"
             elif self._section:
-                why += f"; {self._section}.ca_file names further authorities"
+                why += f"; name the authorities to trust in {self._section}.ca_file"
         except ssl.SSLError as error:
             why = f"no TLS connection: {error.reason or error}"
             if error.reason in _NO_TLS:
-                why += "; the port speaks no TLS, as a port for http:// does"
+                why += "; the port does not use TLS, like a port for http://"
         except OSError as error:
             why = f"no connection: {error.strerror or type(error).__name__}"
         else:

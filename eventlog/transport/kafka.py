@@ -40,8 +40,8 @@ _said: dict[str, float] = {}
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Return False if librdkafka has said the same within a minute: it repeats itself while brokers
-    are away.
+    """Return False if librdkafka logged the same text within the last minute: it repeats itself
+    while brokers are unavailable.
     """
     text = _VARIES.sub("", record.getMessage())
     if record.created - _said.get(text, -_QUIET_SECONDS) < _QUIET_SECONDS:
@@ -136,13 +136,14 @@ class Transmitter:
     """A sender of records in order, each once for as long as the object lives (idempotent
     producer).
 
-    ``send`` returns at once; ``flush`` waits for the brokers. ``timeout`` is the number of seconds
-    for a record to be acknowledged. Raises ConfigError for settings that librdkafka refuses.
+    ``send`` returns immediately; ``flush`` waits for the brokers. ``timeout`` is the number of
+    seconds for a record to be acknowledged. Raises ConfigError for settings that librdkafka
+    refuses.
 
-    Abandoned records may still lie in a broker's socket, or in ours. Therefore the same producer
-    goes on, under the next epoch of its id: a partition that has a record of the new epoch accepts
-    none of the old one, so that no old record arrives behind the repeated ones. A new producer
-    would have another id, which fences nothing.
+    Abandoned records may still be in a broker's socket, or in ours. Therefore the same producer
+    continues, under the next epoch of its id: a partition that has a record of the new epoch
+    rejects the old epoch, so that no old record arrives after the repeated ones. A new producer
+    would have another id, which does not fence the old records.
     """
 
     def __init__(
@@ -216,7 +217,9 @@ class Transmitter:
         try:
             told = self._producer.list_topics(timeout=self._timeout)
         except KafkaException as error:
-            raise KafkaAway(f"Kafka tells no metadata: {error.args[0].str()}") from None
+            raise KafkaAway(
+                f"cannot read the Kafka cluster's metadata: {error.args[0].str()}"
+            ) from None
         found = told.topics.get(topic)
         return len(told.brokers), 0 if found is None else len(found.partitions)
 
@@ -245,7 +248,7 @@ class Transmitter:
         return {number: error.str() for number, error in failed.items()}
 
     def abandon(self) -> None:
-        """Drop the unacknowledged records, so that none of them can arrive behind later ones."""
+        """Drop the unacknowledged records, so that none of them can arrive after later ones."""
         self._failed, self._sent = {}, 0
         if self._producer is None:
             return
@@ -258,8 +261,8 @@ class Transmitter:
     def close(self) -> None:
         """Drop the unflushed records and the producer; ``send`` begins with a new one.
 
-        The brokers have a moment to accept the records: left in a socket, a record could arrive
-        behind records of the next producer.
+        The brokers have a moment to accept the records: a record that is left in a socket could
+        arrive after records of the next producer.
         """
         if self._producer is not None:
             self._producer.flush(_PATIENCE)

@@ -76,7 +76,7 @@ VALUE_TYPES: Final = frozenset({"string", "int", "state", "octet", "time", "dn"}
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The content of one envelope.
+    """The content of one document.
 
     ``heartbeat`` is True if it contains a heartbeat status (spec/xds.md 7). ``others`` are the
     names of the other elements of the input in order. They are not changes (spec/change-model.md
@@ -91,7 +91,7 @@ class Document:
 
 
 def read_events(document: bytes | str, limit: int = DEFAULT_LIMIT) -> Document:
-    """Read the events of one envelope, however it is laid out.
+    """Read the events of one document, in either layout.
 
     ``limit`` is in bytes. A missing event-id is the empty text, and a value without type is a
     string. An attribute without any value (remove-all-values alone) is of type string, since the
@@ -102,7 +102,7 @@ def read_events(document: bytes | str, limit: int = DEFAULT_LIMIT) -> Document:
     """
     root = parse_document(document, limit)
     if root.tag != "nds":
-        raise XdsError(f"line {root.sourceline}: the root element is {root.tag}, nds needed")
+        raise XdsError(f"line {root.sourceline}: the root element is {root.tag}; expected nds")
     name, version = "", ""
     inputs: list[etree._Element] = []
     for child in root:
@@ -398,17 +398,18 @@ class DocumentWriterOptions(DocumentOptions):
     file_layout: str = option(
         "lines",
         choice("lines", "directory"),
-        "an envelope a line, or an envelope a file",
+        "one document per line, or one document per file",
     )
     indent: int = shared(INDENT)
     existing_keys: Any = shared(EXISTING_KEYS)
 
 
 def _documents(path: Path, limit: int) -> Iterator[tuple[str, Document | XdsError]]:
-    """Yield the documents of a file with their places: one for each line if the first line ends an
-    envelope.
+    """Yield the documents of a file with their places: one per line if the first line is a whole
+    document.
 
-    An empty file has none: it is how no changes are written. The file is read once, front to back.
+    An empty file has no documents: it results from writing no changes. The file is read once, from
+    beginning to end.
     """
     with path.open("rb") as file:
         blank, line, number = bytearray(), file.readline(limit + 1), 1
@@ -539,7 +540,7 @@ class XdsFormat(Format):
         if options.indent and publishing.in_records:
             return "indent", "on records of Kafka, which are not indented"
         if options.indent and publishing.file_layout == "lines":
-            why = 'with file_layout = "lines", which writes an envelope on one line'
+            why = 'with file_layout = "lines", which writes a document on one line'
             return "indent", f'{why}: set file_layout = "documents" in [sink], or leave indent out'
         return None
 
@@ -560,7 +561,7 @@ ANSWER_LIMIT: Final = 64 * 1024 * 1024
 
 
 def read_answer(body: bytes | str, event_ids: Collection[str], limit: int = ANSWER_LIMIT) -> Answer:
-    """Read the answer to an envelope of the events ``event_ids``, empty for a heartbeat.
+    """Read the answer to a document of the events ``event_ids``, empty for a heartbeat.
 
     ``limit`` is in bytes. The message of a verdict is the whole text of its status without blanks
     at both ends; of several equally bad statuses it comes from the first that has a text. Every

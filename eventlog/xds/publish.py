@@ -1,4 +1,4 @@
-"""A publisher's events in the format ``xds``: one envelope for each line, for each document, or for
+"""A publisher's events in the format ``xds``: one document for each line, for each document, or for
 each record of one event (spec/xds.md 2).
 """
 

@@ -29,7 +29,7 @@ from eventlog.model import ALL, All, AttributeSteps, Event, Op, Operation
 
 DECLARATION: Final = '<?xml version="1.0" encoding="UTF-8"?>'
 HEARTBEAT: Final = '<status level="success" type="heartbeat"/>'
-"""The content of a heartbeat's envelope in place of events (spec/xds.md 7)."""
+"""The content of a heartbeat's document in place of events (spec/xds.md 7)."""
 
 # The two columns of the table of spec/xds.md 8.
 _TEXT_REFERENCES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;", "\n": "&#10;"}
@@ -116,17 +116,16 @@ def write_event(event: Event) -> str:
 
 
 def line_form(events: Iterable[str], header: Header) -> str:
-    """Return one envelope as one line that ends in LF (spec/xds.md 2).
+    """Return one document as one line that ends in LF (spec/xds.md 2).
 
-    ``events`` are written events in order. Raises ValueError if there is none: such an envelope is
-    never sent.
+    ``events`` are written events in order. Raises ValueError if there is none: a document without
+    events is never sent.
     """
     return f"{DECLARATION}{_envelope(events, header)}\n"
 
 
 def file_form(events: Iterable[str], header: Header, indent: int = 0) -> str:
-    """Return one envelope as a document of its own, the declaration on a line of its own
-    (spec/xds.md 2).
+    """Return one document as a file, with the declaration on a separate line (spec/xds.md 2).
 
     ``events`` are written events, as in ``line_form``. ``indent`` is the number of blanks for each
     level of elements with element children (option ``indent``); 0 = no line breaks.
@@ -138,7 +137,7 @@ def file_form(events: Iterable[str], header: Header, indent: int = 0) -> str:
 def _envelope(events: Iterable[str], header: Header) -> str:
     body = "".join(events)
     if not body:
-        raise ValueError("an envelope without events is never sent (spec/xds.md 2)")
+        raise ValueError("a document without events is never sent (spec/xds.md 2)")
     return f"{_envelope_start(header)}{body}</input></nds>"
 
 
@@ -195,11 +194,11 @@ def _prepared(
 ) -> tuple[str, str, str, str, str, str]:
     """Return the texts around the values of an attribute.
 
-    They are: the start of the element; the text before a value that goes; the text between it and
-    the value that comes; the text before a value that replaces all; the text before a value that is
-    only added; and the text behind the last value. The last one is empty for a type of
+    They are: the start of the element; the text before a removed value; the text between it and
+    the added value; the text before a value that replaces all; the text before a value that is
+    only added; and the text after the last value. The last text is empty for a type of
     ``_SPECIAL_TYPES`` and for a column of whole numbers that accepts NaN, whose values ``_step``
-    writes. ``before`` and ``after`` are the tags around values that come.
+    writes. ``before`` and ``after`` are the tags around added values.
     """
     start = f'<{element} attr-name="{escape_attribute(attribute.name)}">'
     value = f'<value type="{attribute.value_type}">'
@@ -222,8 +221,8 @@ _modifications = _Prepared(
 )
 _additions = _Prepared(partial(_prepared, element="add-attr", before="", after=""))
 
-# A special time stands among the seconds of its attribute,
-# NaN among the numbers (spec/xds.md 6.1, 6.3).
+# Special times and NaN are written alongside ordinary values of the attribute (spec/xds.md 6.1,
+# 6.3).
 _no_digits = re.compile("[^-0-9]|[0-9]-").search
 
 # --- steps ---

@@ -351,14 +351,14 @@ def test_key_with_a_passphrase_is_refused_and_not_asked_for(tmp_path: Path) -> N
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
         + issued.cert_chain_pems[0].bytes()
     )
-    with pytest.raises(ConfigError, match="client_certificate has a passphrase"):
+    with pytest.raises(ConfigError, match="client_certificate is encrypted"):
         http_sink("https://receiver/", client_certificate=locked)
 
 
 def test_plain_receiver_behind_an_https_url_is_away() -> None:
     with Receiver() as receiver:
         sink = http_sink(receiver.url.replace("http:", "https:"))
-        with pytest.raises(ReceiverAway, match=r"no TLS connection: .*the port speaks no TLS"):
+        with pytest.raises(ReceiverAway, match=r"no TLS connection: .*the port does not use TLS"):
             sink.send(document())
 
 

@@ -263,7 +263,7 @@ def test_events_of_others_are_counted_and_passed_over(tmp_path: Path) -> None:
             {**EVENT, "data": {**EVENT["data"], "columns": {"a": 1}}},
             'not an object such as {"old": 1, "new": 2}',
         ),  # type: ignore[dict-item]
-        ({**EVENT, "time": "2024-05-10T12:00:00"}, "says no zone"),
+        ({**EVENT, "time": "2024-05-10T12:00:00"}, "has no zone"),
         ({**EVENT, "time": "noon"}, "event '12' cannot be read"),
     ],
 )

@@ -121,7 +121,7 @@ def test_a_flag_beats_the_environment_and_that_beats_the_file(file: Any) -> None
         (f'{CLOUDEVENTS}mode = "batched"\n[sink]\ntype = "kafka"\nbrokers = "b:1"', {},
          "a record of Kafka is one event"),
         (f'{CLOUDEVENTS}mode = "structured"\n[sink]\ntype = "files"\ndirectory = "d"\n'
-         'file_layout = "documents"', {}, "a document is an envelope"),
+         'file_layout = "documents"', {}, "each document has its own file"),
         ('[format.cloudevents]\nsource = "a b"', {}, "stands in no URI"),
         ('[format.cloudevents]\nevent_type = "a.{table}"', {},
          r"\{table\} is none of \{operation\}, \{schema\}, \{class\}"),

@@ -308,7 +308,7 @@ def test_options_that_are_wrong_are_refused(tmp_path: Path, options: Any, part: 
 def test_rows_out_of_order_are_refused_or_sorted(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     path.write_text(log_lines(row(2, 4), row(1, 4, "idu=2")))
-    with pytest.raises(FormatError, match=r"log\.jsonl: record_id 1 stands behind record_id 2"):
+    with pytest.raises(FormatError, match=r"log\.jsonl: record_id 1 comes after record_id 2"):
         changes(path)
     assert [change.position for change in changes(path, sort=True)] == ["1", "2"]
 
@@ -323,7 +323,7 @@ def test_a_record_id_that_is_none_or_stands_twice_costs_its_row_alone(tmp_path: 
     report = Report()
     assert [change.position for change in changes(path, report)] == ["1", "2"]
     assert report.counters == {"format": 3}
-    assert "record_id 1 stands twice" in report.problems[0]
+    assert "record_id 1 is repeated" in report.problems[0]
     assert "record_id '-1' is not a positive number of 8 bytes" in report.problems[1]
 
 

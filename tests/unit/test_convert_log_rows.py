@@ -294,7 +294,7 @@ def test_values_are_the_text_that_triggers_log(value: Any, text: str) -> None:
 @pytest.mark.parametrize(
     ("change", "error", "part"),
     [
-        (Change("other", "usr", DELETE, KEY), NotExpressible, "the log is of schema indirect"),
+        (Change("other", "usr", DELETE, KEY), NotExpressible, "the log is for schema indirect"),
         (Change(None, "item", DELETE, None, {"id": 1}), NotExpressible, "has no key"),
         (usr(INSERT, extras={"part1": b"\0"}), "needs_row_codec", "row codec"),
         (

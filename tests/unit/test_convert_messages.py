@@ -143,7 +143,7 @@ BROKEN: list[tuple[str, str, Break, list[str]]] = [
         "eventlog",
         "in.jsonl",
         line(3, b'{"record_id":1,"event_type":1,"status":"N"}'),
-        ["in.jsonl: record_id 1 stands behind record_id 2", "sort the file by it"],
+        ["in.jsonl: record_id 1 comes after record_id 2", "sort the file, or set sort"],
     ),
     (
         "eventlog",

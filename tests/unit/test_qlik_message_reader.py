@@ -251,7 +251,7 @@ def test_schema_and_table_from_headers_topic_and_option(
 
 
 def test_a_message_that_names_no_table_is_refused() -> None:
-    with pytest.raises(FormatError, match="set option table"):
+    with pytest.raises(FormatError, match="set the option table"):
         read(envelope({**ROWS, "headers": HEADERS}))
 
 
