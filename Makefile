@@ -1,18 +1,18 @@
 # make setup   .venv with every development extra; quick when nothing has changed
-# make demo    the whole chain on a PostgreSQL of its own
+# make demo    all steps on an embedded PostgreSQL
 # make test    lint, types, import contracts, the site, tests; some 15 minutes on 2 cores
 # make soak    the tests that take longer
-# make simulate  fresh schedules of a simulated publisher for SECONDS (60); SEED=7 tells the story of one seed, or of a
+# make simulate  fresh schedules of a simulated publisher for SECONDS (60); SEED=7 shows the steps of one seed, or of a
 #              plan in a file, SHRINK=7 leaves out what does not matter to its failure; with SECONDS, REPORT=1 adds which
 #              features met in how many schedules, and the branches that they reached; MUTATION="a.patch b.patch" tries
 #              patches of the product: which of them do the schedules that reach their lines find?
 # make interleave  fresh schedules of real PostgreSQL sessions for SECONDS (60); SEED=7 and SHRINK=7 as above
 # make bench   the benchmarks, an hour and more; bench/RESULTS.md holds what they printed
 # make lint    ruff, mypy, import-linter and the check of our prose alone
-# make reference  what the documentation repeats of the code: options, commands, error codes
+# make reference  the parts of the documentation that come from the code: options, commands, error codes
 # make diagrams   docs/diagrams to docs/pictures, with Graphviz; make recording: the first scenes of the demo there
 # make docs    the documentation as a site in site/, strict: a broken link fails; make docs-serve shows it on localhost:8000
-# make clean   what building and testing leave behind; make distclean: .venv too
+# make clean   removes what building and testing create; make distclean: .venv too
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -33,7 +33,7 @@ SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 
 setup: $(STAMP)
 
-# The environment is made for this place: a copied or moved tree makes its own.
+# The environment belongs to this directory: a copied or moved tree makes its own.
 $(STAMP): pyproject.toml scripts/setup
 	@bash scripts/setup $@
 
@@ -60,7 +60,7 @@ test: setup
 	@$(MAKE) --no-print-directory --jobs 2 lint docs compiled
 	EVENTLOG_TEST_SITE=site $(BIN)/pytest -m "not soak" -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
-# The tests and what they import, for all workers, while mypy has the other core. If it fails, a worker says why.
+# The tests and what they import, for all workers, while mypy has the other core. If it fails, a worker reports why.
 compiled: setup
 	@$(BIN)/pytest --collect-only > /dev/null 2>&1 || true
 

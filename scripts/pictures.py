@@ -76,7 +76,7 @@ def main() -> None:
             "monitor.interval": "1",
         }
         flags = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
-        publisher = subprocess.Popen(  # noqa: S603 - what is installed beside this interpreter
+        publisher = subprocess.Popen(  # noqa: S603 - what is installed with this interpreter
             [str(Path(sys.executable).with_name("eventlog")), *flags, "publish"],
             env=os.environ
             | {"EVENTLOG_DATABASE_URL": engine.url.render_as_string(hide_password=False)},

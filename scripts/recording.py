@@ -2,8 +2,8 @@
 """Record the first scenes of ``eventlog demo`` to docs/pictures/demo.svg, line after line as they
 appear.
 
-The picture is text with a style of its own: no script, no font of another host. Who asks for less
-motion sees all of it at once.
+The picture is text with its own style: no script, no font of another host. For a reader who prefers
+reduced motion it shows everything immediately.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 PICTURE: Final = ROOT / "docs" / "pictures" / "demo.svg"
 WIDTH: Final = 132
 LAST: Final = re.compile(r"3  \S")
-"""How the scene begins that is not shown any more."""
+"""The beginning of the first scene that is not shown."""
 
 SECONDS_A_LINE: Final = 0.25
 FONTS: Final = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"

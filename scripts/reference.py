@@ -2,9 +2,9 @@
 """Write the parts of the documentation that repeat the code: options, commands, metrics, error
 codes.
 
-They stand between ``<!-- reference: NAME -->`` and ``<!-- end of reference -->``. To be run when an
+They are between ``<!-- reference: NAME -->`` and ``<!-- end of reference -->``. Run it when an
 option, a command, a metric or an error has changed (``make reference``);
-``tests/packaging/test_documents.py`` says if it was forgotten.
+``tests/packaging/test_documents.py`` fails if it was forgotten.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _command(name: str, command: click.Command) -> Iterator[str]:
 
 
 def _parameters(name: str, command: click.Command) -> Iterator[str]:
-    """Yield a table of the options of a command, those of a group of --help beside each other."""
+    """Yield a table of the options of a command, in the order of the groups of --help."""
     context = click.Context(command, show_default=True)
     options = [
         one
@@ -323,7 +323,7 @@ def _interface(package: ModuleType) -> Iterator[str]:
 
 
 def _field_texts(node: ast.AST) -> dict[str, str]:
-    """Return the texts that stand beneath the fields of a class, by the names of the fields."""
+    """Return the docstrings of the fields of a class, by the names of the fields."""
     texts = {}
     for field, text in pairwise(getattr(node, "body", ())):
         match field, text:
@@ -504,8 +504,8 @@ _TRIGGER_PARTS: Final = {
         "update": ("ELSE", "END IF;\n    RETURN NULL;\nEND"),
     },
 }
-"""By template of a body and capture, the operations, each with the expressions of what stands
-before and behind it.
+"""By template of a body and capture, the operations, each with the expressions of what comes before
+and after it.
 """
 
 

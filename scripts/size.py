@@ -5,7 +5,7 @@
     python scripts/size.py DIR      another one, such as a worktree of an older commit
 
 The sources are parsed and not imported, so that any commit can be counted. There is no target: the
-figures say where weight sits.
+figures show which packages are large.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Counts:
             setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
 
     def cells(self) -> list[str]:
-        """Return the figures as text, with the nodes a line of code behind the nodes."""
+        """Return the figures as text, with the nodes per line of code after the nodes."""
         cells = [f"{value:,}" for value in astuple(self)]
         cells.insert(4, f"{self.nodes / self.code:.1f}" if self.code else "")
         return cells
@@ -130,7 +130,7 @@ def _count(package: str, source: str, module: ast.Module, errors: set[str]) -> C
 
 
 def _docstring_lines(nodes: Iterable[ast.AST]) -> set[int]:
-    """Return the lines of docstrings, also of those that stand below constants."""
+    """Return the lines of docstrings, including those of constants."""
     return {
         number
         for node in nodes

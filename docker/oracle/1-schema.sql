@@ -1,5 +1,5 @@
 -- Run by SQL*Plus as SYS when the database of compose.yaml (profile oracle) is made: a sample schema and its users.
--- Passwords are those of compose.yaml, for a look: give your own with ALTER USER.
+-- Passwords are those of compose.yaml, for a trial: give your own with ALTER USER.
 
 WHENEVER SQLERROR EXIT FAILURE
 ALTER SESSION SET CONTAINER = FREEPDB1;

@@ -31,36 +31,42 @@ _BY_PURPOSE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     "Begin": {
         "init": ("settings", "Write a commented eventlog.toml."),
         "config": ("settings", "Show the settings in effect and where each came from."),
-        "demo": ("demo", "Show all of it on a PostgreSQL of its own."),
+        "demo": ("demo", "Run a demonstration on an embedded PostgreSQL."),
     },
     "Install": {
-        "db": ("db", "Create, upgrade or remove the log and its companions."),
+        "db": ("db", "Create, upgrade or remove the log and its internal tables."),
         "grants": ("grants", "Print the rights that a role needs, as SQL."),
         "triggers": ("triggers", "Compare, apply or drop the triggers of the watched tables."),
     },
     "Publish": {
         "publish": ("publish", "Publish the log: the daemon, or one run with --once."),
-        "backlog": ("backlog", "Convert a whole backlog to files of documents, by Spark."),
+        "backlog": ("backlog", "Convert a whole backlog to files of documents, with Spark."),
     },
     "Look": {
-        "status": ("status", "Show the queue, what is in flight and who publishes."),
+        "status": ("status", "Show the queue, what is being delivered and who publishes."),
         "top": ("monitor", "Show live in a terminal what a publisher does."),
-        "tail": ("monitor", "Show what a publisher sent lately, and what follows."),
-        "errors": ("explain", "Show what was refused, by cause, and what puts it back."),
+        "tail": ("monitor", "Show what a publisher sent recently, and what follows."),
+        "errors": (
+            "explain",
+            "Show what was refused, by cause, and the commands that put it back.",
+        ),
         "show": (
             "explain",
-            "Explain one row of the log: its group, its document, what became of it.",
+            "Explain one row of the log: its group, its document, its outcome.",
         ),
         "schema": ("schema", "Print the JSON Schema of the CloudEvents of a class."),
         "catalog": ("schema", "Print the watched tables as the catalogue that convert takes."),
-        "doctor": ("status", "Say what is wrong with log, triggers and rows, and what fixes it."),
-        "health": ("health", "Say whether the publisher is alive, by its health file."),
+        "doctor": (
+            "status",
+            "Check log, triggers and rows for problems, and show how to fix them.",
+        ),
+        "health": ("health", "Check whether the publisher is alive, by its health file."),
     },
     "Repair": {
-        "consumers": ("consumers", "Look after those who read the log beside its publisher."),
+        "consumers": ("consumers", "List, reset or drop the consumers of the log."),
         "requeue": ("log_rows", "Put rows with status E or F back into the queue."),
         "skip": ("log_rows", "Give up an event that the receiver fails for."),
-        "resync": ("resync", "Write objects into the log once more: repair and first load."),
+        "resync": ("resync", "Write objects to the log again: repair and first load."),
         "purge": ("log_rows", "Remove processed rows by age."),
     },
     "Convert": {
@@ -120,7 +126,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         ),
     },
     "db upgrade": {
-        "eventlog db upgrade": "the log and its companions, in one transaction",
+        "eventlog db upgrade": "the log and its internal tables, in one transaction",
         "eventlog db upgrade --sql > log.sql": "the same for a DBA to run",
     },
     "db current": {
@@ -132,15 +138,15 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "eventlog db new-epoch --json": "the epoch, for a program",
     },
     "db downgrade": {
-        "eventlog db downgrade base": "take everything away again; asks first",
+        "eventlog db downgrade base": "remove everything again; asks first",
         "eventlog db downgrade base --sql": "what that would run",
     },
     "grants": {
-        "eventlog grants publisher": "the GRANTs of who publishes",
-        "eventlog grants search --for consumer > grants.sql": "those of a consumer",
+        "eventlog grants publisher": "the GRANTs of the publisher's role",
+        "eventlog grants search --for consumer > grants.sql": "the GRANTs of a consumer's role",
     },
     "triggers plan": {
-        "eventlog triggers plan": "what apply would do, and what to know before",
+        "eventlog triggers plan": "what apply would do, with its warnings",
         "eventlog triggers plan --check": "exit code 1 if there is something to do",
     },
     "triggers apply": {
@@ -148,7 +154,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "eventlog triggers apply --sql > triggers.sql": "the same for a DBA to run",
     },
     "triggers drop": {
-        "eventlog triggers drop --dry-run": "what would go",
+        "eventlog triggers drop --dry-run": "what would be dropped",
         "eventlog triggers drop --drop-log --yes": "the log too, without asking",
     },
     "triggers show": {
@@ -161,15 +167,15 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "eventlog publish --dry-run": "print it; send and mark nothing",
     },
     "status": {
-        "eventlog status": "the queue, what is in flight, who publishes",
-        "eventlog status --watch 5": "anew every five seconds",
+        "eventlog status": "the queue, what is being delivered, who publishes",
+        "eventlog status --watch 5": "again every five seconds",
     },
     "top": {
         "eventlog top": "the monitor of eventlog.toml, or the database",
         "eventlog top --url http://127.0.0.1:9464": "a publisher elsewhere",
     },
     "tail": {
-        "eventlog tail": "the last ten envelopes, then each that is sent",
+        "eventlog tail": "the last ten documents, then each new one",
         "eventlog tail -n 50 --no-follow --json": "the last fifty, for a program",
     },
     "health": {
@@ -177,54 +183,52 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "eventlog health --file /run/eventlog/health": "another publisher's file",
     },
     "doctor": {
-        "eventlog doctor": "findings, each with what fixes it",
-        "eventlog doctor --receiver": "whether the receiver is there; sends no change",
-        "eventlog doctor --why customer.id=7": "why a change of this object is not out",
-        "eventlog doctor --ignore letters_unknown --json": "for a program, one finding left out",
+        "eventlog doctor": "findings, each with its fix",
+        "eventlog doctor --receiver": "whether the receiver is reachable; sends no change",
+        "eventlog doctor --why customer.id=7": "why a change of this object was not sent",
+        "eventlog doctor --ignore old_snapshot --json": "for a program, one finding left out",
     },
     "show": {
-        "eventlog show 4711": "why this row became what it became",
+        "eventlog show 4711": "why this row has its status",
         "eventlog show 4711 --json": "for a program",
     },
     "schema": {
-        "eventlog schema usr > usr.json": "what the data of the events of usr are",
+        "eventlog schema usr > usr.json": "the schema of the data of usr's events",
         "eventlog --set format.cloudevents.integers=text schema usr": (
             "with integers of wide types as text"
         ),
     },
     "catalog": {
         "eventlog catalog > shop.json": "the tables, for convert on another machine",
-        "eventlog --set database.tables=usr,grp catalog": "of these tables alone",
+        "eventlog --set database.tables=usr,grp catalog": "only these tables",
     },
     "errors": {
         "eventlog errors": "rows with E and F by cause",
-        "eventlog errors --from gbase": "what of a followed source was refused",
+        "eventlog errors --from gbase": "what was refused from a followed source",
         "eventlog errors --json": "for a program",
     },
     "consumers list": {
-        "eventlog consumers list": "who reads the log beside its publisher, and how far each is",
+        "eventlog consumers list": "each consumer, and how far it has read",
         "eventlog consumers list --json": "the same for a program",
     },
     "consumers reset": {
-        "eventlog consumers reset search --begin snapshot": (
-            "all objects once more, then what comes"
-        ),
+        "eventlog consumers reset search --begin snapshot": ("all objects again, then new changes"),
         "eventlog consumers reset search --begin first --yes": (
             "what the log still holds, without asking"
         ),
     },
     "consumers drop": {
         "eventlog consumers drop search": (
-            "forget it, so that purge keeps nothing for it; asks first"
+            "delete it, so that purge keeps no rows for it; asks first"
         ),
         "eventlog consumers drop search --yes": "without asking",
     },
     "requeue": {
-        "eventlog requeue --dry-run": "how many rows E and F would wait again",
+        "eventlog requeue --dry-run": "how many rows E and F would be put back",
         "eventlog requeue --ids 1,2,5-9": "these rows",
     },
     "skip": {
-        "eventlog skip 4711 --why 'the mailbox is gone'": "its rows get E, and later ones go on",
+        "eventlog skip 4711 --why 'the mailbox is gone'": "its rows get E; later events are sent",
         "eventlog skip 4711 --why 'no need' --consumer search": "for this consumer alone",
     },
     "resync": {
@@ -232,7 +236,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "eventlog resync customer --key id=7": "one object",
     },
     "purge": {
-        "eventlog purge --older-than 30d --dry-run": "how many processed rows would go",
+        "eventlog purge --older-than 30d --dry-run": "how many processed rows would be removed",
         "eventlog purge --older-than 30d --yes": "remove them, without asking",
     },
     "backlog run": {
@@ -248,8 +252,8 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "eventlog backlog estimate --json": "for a program",
     },
     "backlog abandon": {
-        "eventlog backlog abandon --out documents": "the publisher sends the rows",
-        "eventlog backlog abandon --out documents --yes": "also if marking has begun",
+        "eventlog backlog abandon --out documents": "give the rows back to the publisher",
+        "eventlog backlog abandon --out documents --yes": "even if marking has started",
     },
     "convert": {
         "eventlog convert --from gbase --to jsonl capture.cdc changes.jsonl": (
@@ -258,12 +262,12 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "eventlog convert --from jsonl --to xds - - < changes.jsonl": "from a pipe to a pipe",
     },
     "decode": {
-        "eventlog decode --from gbase capture.cdc": "records as text, byte offsets beside them",
+        "eventlog decode --from gbase capture.cdc": "records as text, with their byte offsets",
         "eventlog decode --from xds documents.xmll": "events as text",
     },
     "demo": {
         "eventlog demo --no-backlog": "without the part that needs Spark",
-        "eventlog demo --keep shop": "and leave the database to go on with",
+        "eventlog demo --keep shop": "and keep the database to continue with",
     },
 }
 """Example command lines by the command's name, each with its effect."""
@@ -293,8 +297,8 @@ def grouped_options(command: click.Command, ctx: click.Context) -> dict[str, lis
 
 
 class Command(click.Command):
-    """A command whose help shows its options in groups, and examples. It accepts the options of all
-    commands, too, which then count behind it as before it.
+    """A command whose help shows its options in groups, and examples. It also accepts the options
+    of all commands, which work the same after its name as before it.
     """
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
@@ -302,7 +306,7 @@ class Command(click.Command):
         if ctx.parent is None:
             return own
         taken = {flag for one in own for flag in one.opts}
-        return [*own, *(one for one in _behind_commands() if not taken & set(one.opts))]
+        return [*own, *(one for one in _trailing_options() if not taken & set(one.opts))]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, options in grouped_options(self, ctx).items():
@@ -313,7 +317,8 @@ class Command(click.Command):
         if ctx.parent is not None:
             formatter.write_paragraph()
             formatter.write_text(
-                "Options of all commands stand before or behind the command: see `eventlog --help`."
+                "Options of all commands may be given before or after the command: see "
+                "`eventlog --help`."
             )
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -437,7 +442,7 @@ def _settings_of(
 )
 @click.option("--config", "-c", "config_file", type=FILE, metavar="FILE",
               envvar="EVENTLOG_CONFIG", show_envvar=True,
-              help="Configuration file; eventlog.toml if it is there.")  # fmt: skip
+              help="Configuration file; eventlog.toml if it exists.")  # fmt: skip
 @click.option(
     "--database-url",
     metavar="URL",
@@ -454,9 +459,9 @@ def _settings_of(
 @click.option("--set", "assignments", multiple=True, metavar="SECTION.KEY=VALUE",
               shell_complete=_settings_of, help="Any setting of eventlog.toml, such as "
               "publisher.batch_size=10; repeatable.")  # fmt: skip
-@click.option("--quiet", "-q", is_flag=True, help="Say only what is wrong.")
+@click.option("--quiet", "-q", is_flag=True, help="Show only warnings and errors.")
 @click.option("--verbose", "-v", count=True, show_default=False,
-              help="Say each window and flight; twice: each statement, and errors with "
+              help="Log each window and delivery; twice: each statement, and errors with "
               "their traceback.")  # fmt: skip
 @click.version_option(__version__, prog_name="eventlog", message="%(prog)s %(version)s")
 @click.pass_context
@@ -472,8 +477,8 @@ def cli(
 ) -> None:
     """Publish what database triggers log, and convert changes between formats.
 
-    Begin with `eventlog init`. `eventlog demo` shows all of it, `eventlog doctor` says what is
-    wrong and what fixes it.
+    Begin with `eventlog init`. `eventlog demo` runs a demonstration, `eventlog doctor` finds
+    problems and shows how to fix them.
 
     Settings come from eventlog.toml. EVENTLOG_<SECTION>_<KEY> in the environment overrides them,
     and flags override both. Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 stopped by a
@@ -490,20 +495,20 @@ def cli(
 
 
 @cache
-def _behind_commands() -> tuple[click.Option, ...]:
-    """Return the options of all commands as a command accepts them behind its name."""
+def _trailing_options() -> tuple[click.Option, ...]:
+    """Return the options of all commands as a command accepts them after its name."""
     options = []
     for option in cli.params:
-        if isinstance(option, click.Option) and option.name in _BEHIND:
-            behind = copy(option)
+        if isinstance(option, click.Option) and option.name in _TRAILING:
+            trailing = copy(option)
             # The variable counts once, before the command.
-            behind.hidden, behind.expose_value, behind.envvar = True, False, None
-            behind.callback = _take_behind
-            options.append(behind)
+            trailing.hidden, trailing.expose_value, trailing.envvar = True, False, None
+            trailing.callback = _take_trailing
+            options.append(trailing)
     return tuple(options)
 
 
-_BEHIND: Final[Mapping[str, Callable[[CommandContext, Any], CommandContext]]] = {
+_TRAILING: Final[Mapping[str, Callable[[CommandContext, Any], CommandContext]]] = {
     "config_file": lambda context, file: replace(context, config_file=file),
     "database_url": lambda context, url: context.with_flags(_settings((), database__url=url)),
     "schema": lambda context, name: context.with_flags(_settings((), database__schema_name=name)),
@@ -512,17 +517,17 @@ _BEHIND: Final[Mapping[str, Callable[[CommandContext, Any], CommandContext]]] = 
     "quiet": lambda context, quiet: replace(context, quiet=quiet),
     "verbose": lambda context, count: replace(context, verbose=context.verbose + count),
 }
-"""What each option of all commands does to the context of a command that it stands behind."""
+"""What each option of all commands does to the context of the command that it follows."""
 
 
-def _take_behind(ctx: click.Context, option: click.Parameter, value: Any) -> None:
+def _take_trailing(ctx: click.Context, option: click.Parameter, value: Any) -> None:
     if value and not ctx.resilient_parsing:
-        ctx.obj = _BEHIND[option.name or ""](ctx.obj, value)
+        ctx.obj = _TRAILING[option.name or ""](ctx.obj, value)
         configure_logging(LogSettings(), quiet=ctx.obj.quiet, verbose=ctx.obj.verbose)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit code. Errors go to standard error, a line each."""
+    """Run one command line and return its exit code. Errors go to standard error, one per line."""
     # The flag is searched by hand, since parsing the command line may itself fail.
     flags = [argument for argument in arguments if argument in ("-v", "--verbose")]
     with_traceback = (
@@ -557,7 +562,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _usage_error(error: click.ClickException) -> str:
-    """Return the line that tells what is wrong with the command line, and where its help is."""
+    """Return the line that reports an error of the command line and names its help."""
     message = " ".join(error.format_message().split()).rstrip(".")
     where: click.Context | None = getattr(error, "ctx", None)
     if where is None:

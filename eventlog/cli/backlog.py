@@ -55,10 +55,9 @@ class _Size(click.ParamType[int]):
 
 @click.group(cls=Group)
 def backlog() -> None:
-    """Convert a whole backlog to files of documents, by Spark.
+    """Convert a whole backlog to files of documents, with Spark.
 
-    Between run and mark the rows are held: publishers read past them and past later rows of their
-    objects.
+    Between run and mark the rows are claimed: publishers skip them and later rows of their objects.
     """
 
 
@@ -67,11 +66,11 @@ _out_option = click.option(
 )
 _connections_option = click.option(
     "--connections", type=click.IntRange(min=0), default=0, metavar="NUMBER",
-    help="Connections open at once at most, beside the driver's two; 0 = as many as tasks run.",
+    help="Maximum open connections, in addition to the driver's two; 0 = as many as tasks run.",
 )  # fmt: skip
 _partition_rows_option = click.option(
     "--partition-rows", type=click.IntRange(min=1), default=200_000, metavar="ROWS",
-    help="Rows that one task reads and writes at most.",
+    help="Maximum rows that one task reads and writes.",
 )  # fmt: skip
 _acknowledge_option = click.option(
     "--acknowledge", type=click.Choice(["mark", "delete"]),
@@ -83,9 +82,9 @@ _acknowledge_option = click.option(
 @backlog.command()
 @name_option("--format", "file_format", group=FORMATS, can=("publish", "tables"),
              default=DEFAULT_FORMAT, metavar="FORMAT",
-             help="What is written: {names}.")  # fmt: skip
+             help="Output format: {names}.")  # fmt: skip
 @click.option("--map", "map_file", type=FILE, metavar="FILE",
-              help="Options of the format's writer, TOML or JSON, as of `eventlog convert`; "
+              help="Options of the format's writer, TOML or JSON, as for `eventlog convert`; "
               "XDS: none.")  # fmt: skip
 @click.option(
     "--last-sequence",
@@ -96,33 +95,33 @@ _acknowledge_option = click.option(
     "--out",
     required=True,
     metavar="DIR",
-    help="Directory or URI for the output, empty or not there yet.",
+    help="Directory or URI for the output. It must be empty or not exist yet.",
 )
 @master_option
 @click.option(
     "--conf",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A setting of the Spark that is started; repeatable.",
+    help="A setting of Spark; repeatable.",
 )
 @click.option("--mark", "marks", is_flag=True,
               help="When all documents are complete, mark exactly the rows that were read, as "
               "`backlog mark` does.")  # fmt: skip
 @click.option("--file-layout", type=click.Choice(_FILE_LAYOUTS), metavar="LAYOUT",
-              help="How files hold it. Lines, documents (a file an envelope) or parquet (an event "
-              "a row); Qlik messages: lines; change tables: parquet, csv or json.  "
+              help="File layout: lines, documents (one file per document) or parquet (one row per "
+              "event); Qlik messages: lines; change tables: parquet, csv or json.  "
               "[default: the first of these]")  # fmt: skip
 @click.option("--compression", type=click.Choice(list(COMPRESSIONS)), default="none",
               help="Compression of the files.")  # fmt: skip
 @click.option("--max-file-size", type=_Size(), default="256MiB", metavar="SIZE",
-              help="Size of a file at most, such as 64MiB or 1GiB.")  # fmt: skip
+              help="Maximum size of a file, such as 64MiB or 1GiB.")  # fmt: skip
 @_partition_rows_option
 @_connections_option
 @_acknowledge_option
 @click.option(
     "--copy",
     is_flag=True,
-    help="Hold no row: publishers send them all the same, and nothing can be marked.",
+    help="Claim no rows: publishers send them as well, and nothing can be marked.",
 )
 @json_option
 @click.pass_obj
@@ -139,8 +138,8 @@ def run(
 ) -> None:
     """Convert all rows N to files: the events that `publish` would send, in the same order.
 
-    The job takes the lock of the log. The files count only when DIR holds _SUCCESS. Over a
-    directory that has it, nothing is converted; over an unfinished one the job begins again.
+    The job takes the lock of the log. DIR is complete when it holds _SUCCESS. If DIR is complete,
+    nothing is converted; if it is incomplete, the job starts over.
     """
     spark = spark_module("eventlog.spark.backlog")
     file_format, marks = chosen.pop("file_format"), chosen.pop("marks")
@@ -159,10 +158,10 @@ def run(
     # but this job writes files.
     config = context.config(format__type=DEFAULT_FORMAT)
     if not context.quiet:
-        note("Spark starts, which takes some seconds")
+        note("Starting Spark, which takes some seconds")
     with _watched(config, request.out, file_format) as progress:
         report = spark.run(config, replace(request, **progress))
-    _tell(context, report, request.out, as_json=as_json, copy=copy)
+    _show_report(context, report, request.out, as_json=as_json, copy=copy)
 
 
 @backlog.command()
@@ -176,8 +175,8 @@ def mark(
 ) -> None:
     """Mark exactly the rows whose documents DIR holds, once the receiver has them.
 
-    Each file is first compared with what was written. Killed in between, it goes on where it
-    stopped.
+    Each file is first compared with what was written. After a kill, run the command again: it
+    continues where it stopped.
     """
     spark = spark_module("eventlog.spark.backlog")
     config = context.config(format__type=DEFAULT_FORMAT)
@@ -185,7 +184,7 @@ def mark(
         report = spark.mark_finished(
             config, out, acknowledge, connections, quiet=context.quiet, **progress
         )
-    _tell(context, report, out, as_json=as_json, copy=False)
+    _show_report(context, report, out, as_json=as_json, copy=False)
 
 
 @backlog.command()
@@ -205,24 +204,26 @@ def estimate(
 
 @backlog.command()
 @_out_option
-@click.option("--yes", "-y", is_flag=True, help="Also if marking has begun.")
+@click.option("--yes", "-y", is_flag=True, help="Release the rows even if marking has started.")
 @json_option
 @click.pass_obj
 def abandon(context: CommandContext, out: str, yes: bool, as_json: bool) -> None:
-    """Give the rows that DIR holds back to the publisher; its files count no more."""
-    held = spark_module("eventlog.spark.hold").abandon(
+    """Give the rows that DIR claims back to the publisher; its files are then no longer valid."""
+    released = spark_module("eventlog.spark.hold").abandon(
         context.config(format__type=DEFAULT_FORMAT), out, force=yes
     )
     if as_json:
-        print_json({"directory": held.directory, "rows": held.rows, "last": held.last})
+        print_json({"directory": released.directory, "rows": released.rows, "last": released.last})
     else:
         result(
-            f"{number_of(held.rows, 'row')} up to record_id {held.last} given back to the "
-            f"publisher; {held.directory} counts no more"
+            f"{number_of(released.rows, 'row')} up to record_id {released.last} given back to the "
+            f"publisher; {released.directory} is no longer valid"
         )
 
 
-def _tell(context: CommandContext, report: Any, out: str, *, as_json: bool, copy: bool) -> None:
+def _show_report(
+    context: CommandContext, report: Any, out: str, *, as_json: bool, copy: bool
+) -> None:
     if as_json:
         print_json({**asdict(report), "files": [asdict(file) for file in report.manifest.files]})
     elif not context.quiet:
@@ -236,15 +237,15 @@ def _shown(out: str) -> str:
 
 @contextmanager
 def _watched(config: Config, out: str, file_format: str) -> Iterator[Mapping[str, Any]]:
-    """Yield where the job reports its stages, as an argument for it: nowhere without a monitor. The
-    notes of an error are shown.
+    """Yield the job's argument that names where it reports its stages: none without a monitor. If
+    the job fails, show the notes of its error.
     """
     with _monitoring(config, _shown(out), file_format) as progress:
         try:
             yield {} if progress is None else {"progress": progress}
         except BaseException as error:
-            for said in getattr(error, "__notes__", ()):
-                note(said)
+            for text in getattr(error, "__notes__", ()):
+                note(text)
             raise
 
 
@@ -269,7 +270,7 @@ def _print_estimate(expected: Any) -> None:
     rows, parts = number_of(expected.rows, "row"), number_of(expected.parts, "part")
     result(f"{rows} in {parts}: about {number_of(expected.events, 'event')}, {size}")
     temporary = expected.temporary_bytes / mib
-    result(f"under --out until the job ends, beside the documents: {temporary:,.0f} MiB")
+    result(f"temporary files under --out until the job ends: {temporary:,.0f} MiB")
     result(
         f"converting: about {expected.converting_seconds:,.0f} s with "
         f"{number_of(expected.cores, 'task')} at once; marking: about {expected.mark_seconds:,.0f} "
@@ -277,8 +278,8 @@ def _print_estimate(expected: Any) -> None:
     )
     if expected.held:
         note(
-            "rows are held by another directory: `eventlog status` says which; until then only "
-            "run --copy converts"
+            "another directory claims rows: `eventlog status` shows which one. Mark or abandon it "
+            "first, or convert with run --copy"
         )
 
 
@@ -298,7 +299,7 @@ def read_options(map: Mapping[str, Any], file_format: str) -> Mapping[str, Any]:
     chosen = map.get("writer", {}) if "writer" in map or "reader" in map else map
     if not isinstance(chosen, Mapping):
         raise ConfigError(
-            f"member 'writer' of the map is not an object of options of {file_format}"
+            f"member 'writer' of the map must be an object of options of {file_format}"
         )
     return chosen
 
@@ -308,28 +309,28 @@ def _print_report(report: Any, out: str, copy: bool) -> None:
     rows = totals["rows_read"]
     if report.resumed:
         result(
-            f"{out} is finished already, since {report.manifest.finished}: "
+            f"{out} is already complete, since {report.manifest.finished}: "
             f"{number_of(totals['events'], 'event')}"
         )
     else:
         rate = rows / report.converting_seconds if report.converting_seconds else 0
         in_flight = totals.get("rows_in_flight", 0)
-        more = f" and {number_of(in_flight, 'row')} in flight" if in_flight else ""
+        more = f" and {number_of(in_flight, 'row')} being delivered" if in_flight else ""
         events, documents, files = (
             number_of(totals[f"{noun}s"], noun) for noun in ("event", "document", "file")
         )
-        bad, loopback = number_of(totals.get("rows_bad", 0), "row"), totals["rows_loopback"]
-        told = remarks(totals.get("old_unreadable", 0), totals.get("truncated", 0))
+        invalid, loopback = number_of(totals.get("rows_bad", 0), "row"), totals["rows_loopback"]
+        noted = remarks(totals.get("old_unreadable", 0), totals.get("truncated", 0))
         result(
             f"{number_of(rows, 'row')} read{more}: {events} in {documents}, {files}, "
             f"{totals['bytes'] / 2**20:,.1f} MiB; "
-            f"{', '.join([f'{bad} bad', f'{loopback:,} loopback', *told])}"
+            f"{', '.join([f'{invalid} invalid', f'{loopback:,} loopback', *noted])}"
         )
         result(f"converted in {report.converting_seconds:,.1f} s, {rate:,.0f} rows/s")
     if report.marked is not None:
         result(f"{number_of(report.marked, 'row')} marked in {report.marking_seconds:,.1f} s")
     elif not copy:
         note(
-            "no row was marked: publishers read past the rows until you run, with this --out, "
+            "no row was marked: publishers skip the rows until you run, with this --out, "
             "`eventlog backlog mark` when the receiver has the documents, or `backlog abandon`"
         )

@@ -30,14 +30,16 @@ from eventlog.sql.open_log import OpenLog
 
 @click.group(cls=Group)
 def consumers() -> None:
-    """Look after the consumers that read the log beside its publisher."""
+    """List, reset or drop the consumers, which read the log independently of its publisher."""
 
 
 @consumers.command("list")
 @json_option
 @click.pass_obj
 def show(context: CommandContext, as_json: bool) -> None:
-    """Show each consumer: whether it runs, how many rows it has to do, and how its set stands."""
+    """Show each consumer: whether it runs, how many rows it has to process, and the state of its
+    set of done rows.
+    """
     config = context.config()
     with reading(config) as db:
         log = find_log(db, config)
@@ -55,7 +57,7 @@ def show(context: CommandContext, as_json: bool) -> None:
             "began",
             "rows behind",
             "oldest",
-            "in flight",
+            "being delivered",
             "done up to",
             "ranges",
             "moved",
@@ -85,14 +87,14 @@ def show(context: CommandContext, as_json: bool) -> None:
     "--begin",
     default="now",
     metavar="WHERE",
-    help="Where it begins: now, first, snapshot or a record_id.",
+    help="Where it starts: now, first, snapshot or a record_id.",
 )
 @yes_option
 @json_option
 @click.pass_obj
 def reset(context: CommandContext, name: str, begin: str, yes: bool, as_json: bool) -> None:
-    """Take the consumer NAME back to a beginning: what it has done and what is in flight for it is
-    forgotten.
+    """Reset the consumer NAME to a start position. Its set of done rows and its unfinished
+    deliveries are deleted.
     """
     config = context.config()
     try:
@@ -118,22 +120,22 @@ def reset(context: CommandContext, name: str, begin: str, yes: bool, as_json: bo
 @json_option
 @click.pass_obj
 def drop(context: CommandContext, name: str, yes: bool, as_json: bool) -> None:
-    """Forget the consumer NAME and what is in flight for it.
+    """Delete the consumer NAME and its unfinished deliveries.
 
-    Purge keeps no rows for it any more.
+    Purge then no longer keeps rows for it.
     """
     config = context.config()
     with session(config) as db:
         log = find_log(db, config)
         _take(log, name)
-        confirm(f"Consumer {name} of the log {log} is forgotten.", yes=yes)
+        confirm(f"This deletes consumer {name} of the log {log}.", yes=yes)
         delete_entries_of(log, name)
         lines.forget(log, name)
         log.commit()
     if as_json:
         print_json({"log": str(log), "consumer": name, "dropped": True})
     elif not context.quiet:
-        result(f"log {log}: consumer {name} is forgotten")
+        result(f"log {log}: consumer {name} is deleted")
 
 
 def _take(log: OpenLog, name: str) -> None:
@@ -143,8 +145,8 @@ def _take(log: OpenLog, name: str) -> None:
     lines.check_possible(log)
     if lines.read_consumer(log, name) is None:
         known = ", ".join(one.name for one in lines.read_consumers(log)) or "none"
-        raise ConfigError(f"the log {log} has no consumer {name!r}; there is: {known}")
-    is_ours = log.try_consumer_lock(name)
+        raise ConfigError(f"the log {log} has no consumer {name!r}; its consumers are: {known}")
+    is_ours = log.dialect.try_consumer_lock(log.connection, log.table, name)
     log.commit()
     if not is_ours:
         raise ConsumerRuns(f"consumer {name!r} of the log {log} runs: stop it first")

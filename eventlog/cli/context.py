@@ -50,7 +50,7 @@ class CommandContext:
     verbose: int = 0
 
     def with_flags(self, flags: Mapping[str, str]) -> CommandContext:
-        """Return the context with further settings over its own."""
+        """Return the context with further settings, which override its own."""
         return replace(self, flags={**self.flags, **flags})
 
     def config(self, **flags: str | None) -> Config:
@@ -76,8 +76,8 @@ class CommandContext:
 
 
 class _Name(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on
-    """The type of a name of a group of the registry. Only help and completion need all names, since
-    these require a search through packages.
+    """The type of a name of a group of the registry. Only help and completion list all names,
+    because that requires a search through packages.
     """
 
     name = "name"
@@ -129,7 +129,7 @@ FILE: Final = click.Path(path_type=Path)
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print the result as JSON, for programs."
 )
-sql_option = click.option("--sql", "as_sql", is_flag=True, help="Print the SQL and run none of it.")
+sql_option = click.option("--sql", "as_sql", is_flag=True, help="Print the SQL without running it.")
 master_option = click.option(
     "--master", metavar="URL", help="Spark master.  [default: spark-submit's, else local[*]]"
 )
@@ -138,10 +138,10 @@ source_option = name_option(
     "source",
     group=SOURCES,
     metavar="SOURCE",
-    help="What is published: {names}; in place of source.type.",
+    help="The source to publish: {names}. Overrides source.type.",
 )
 yes_option = click.option(
-    "--yes", "-y", is_flag=True, help="Do not ask, also on a terminal; for scripts."
+    "--yes", "-y", is_flag=True, help="Do not ask for confirmation, even on a terminal."
 )
 
 # --- the database; SQLAlchemy loads slowly, and `eventlog --help` does without it -----------------
@@ -212,7 +212,7 @@ def master_of(option: str | None) -> str | None:
 # --- log lines, on standard error -----------------------------------------------------------------
 
 _LOG_FIELDS: Final = ("log", "flight", "envelope", "event_id", "code")
-"""The fields that a log line may have beside its message."""
+"""The fields that a log line may have in addition to its message."""
 _ABOUT_A_LOG: Final = ("eventlog.publisher", "eventlog.backlog", "eventlog.statements")
 """The loggers whose lines are about the configured log."""
 
@@ -265,7 +265,7 @@ def _with_code(message: str, code: str) -> str:
 
 
 class _JsonLines(logging.Formatter):
-    """The formatter of a JSON object a line: time in UTC, level, message, and the line's
+    """The formatter of one JSON object per line: time in UTC, level, message, and the line's
     ``_LOG_FIELDS``.
 
     ``log`` names the log that lines of publishers and backlog jobs are about, empty without a log.
@@ -294,18 +294,18 @@ class _JsonLines(logging.Formatter):
 
 
 def error_line(message: str, *, code: str = "") -> None:
-    """Write the one line that tells why a command failed, with the error's code if it has one."""
+    """Write the one line that reports why a command failed, with the error's code if it has one."""
     if any(isinstance(handler.formatter, _JsonLines) for handler in _own_handlers()):
         logging.getLogger("eventlog").error("%s", _one_line(message), extra={"code": code})
     else:
         click.echo(f"eventlog: {_with_code(_one_line(message), code)}", err=True)
 
 
-# --- output: the result, and notes beside it ------------------------------------------------------
+# --- output: the result and notes -----------------------------------------------------------------
 
 
 def note(message: str) -> None:
-    """Write a line to standard error, beside the result: a warning, a hint, a skipped input."""
+    """Write a line to standard error, apart from the result: a warning, a hint, a skipped input."""
     click.echo("\n".join(map(visible, message.split("\n"))), err=True)
 
 
@@ -322,8 +322,8 @@ def result(
 def _write(text: str, *, err: bool = False, **style: Any) -> None:
     """Write text to a standard stream, with the style if that is a terminal.
 
-    The text itself is never changed: ``click`` would remove ANSI sequences on the way into a pipe,
-    so that a name in SQL or JSON would become another one.
+    The text itself is never changed: ``click`` would remove ANSI sequences when writing to a pipe,
+    and so alter names in SQL or JSON.
     """
     stream = sys.stderr if err else sys.stdout
     shown = click.style(text, **style) if any(style.values()) and stream.isatty() else text
@@ -347,7 +347,7 @@ def _plain(value: object) -> object:
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, err: bool = False) -> None:
     """Write a table of the result, with aligned columns and no cell cut off. ``err`` writes it to
-    standard error, beside another result.
+    standard error, for when standard output holds the result.
     """
     texts = [[_one_line("-" if cell is None else str(cell)) for cell in row] for row in rows]
     lines = [list(headings), *texts]
@@ -429,10 +429,10 @@ def progress(
 
 
 def confirm(what: str, *, yes: bool) -> None:
-    """Ask before something is destroyed; ``what`` is the sentence that names the loss. A no ends
-    the command with exit code 1.
+    """Ask before something is destroyed; ``what`` is the sentence that names the loss. The answer
+    no ends the command with exit code 1.
 
-    Without a terminal nobody could answer, so the command goes on, as a scheduled job needs it.
+    Without a terminal nobody could answer, so the command continues, as a scheduled job needs.
     """
     if yes or not sees_terminal():
         return

@@ -94,15 +94,15 @@ def convert(
     """Convert changes from IN to OUT, from any format to any other.
 
     IN and OUT are paths, `-` for standard input and output, or URLs if a format has live sources.
-    OUT is written whole or not at all, into a directory that exists; it replaces a file that is
-    there. What cannot be read or written is passed over, and the closing report names it; if that
-    is all, OUT stays as it was and the exit code is 1. With --spark, OUT counts only when it holds
-    _SUCCESS; over an unfinished one the command starts again.
+    OUT is written whole or not at all, into a directory that exists; it replaces an existing file.
+    What cannot be read or written is skipped, and the closing report lists it; if everything was
+    skipped, OUT stays as it was and the exit code is 1. With --spark, OUT is complete when it holds
+    _SUCCESS; if it is incomplete, the command starts over.
     """
     if as_json and target == _STANDARD:
         raise ConfigError("OUT - and --json both write to standard output: name a file for OUT")
     if master is not None and not on_spark:
-        raise ConfigError("--master is for conversions with --spark")
+        raise ConfigError("--master needs --spark")
     options = {} if map_file is None else conversion.read_map(map_file)
     options = _map_with_password(context, source_format, options)
     source = _url_with_password(context, source_format, source)
@@ -115,7 +115,7 @@ def convert(
         run = spark_module("eventlog.spark.convert").convert
         converted = run(source_format, target_format, source, target, options, strict=strict,
                         master=master_of(master), quiet=context.quiet)  # fmt: skip
-        _tell_captures(converted, target, as_json=as_json, quiet=context.quiet)
+        _show_captures(converted, target, as_json=as_json, quiet=context.quiet)
         return
     if target == _STANDARD and format_named(target_format).is_several_files:
         raise ConfigError(
@@ -140,15 +140,15 @@ def convert(
             )
         except NothingWritten as error:
             error.report.problems = list(map(named, error.report.problems))
-            _tell(error.report, as_json=as_json, quiet=context.quiet, err=True)
+            _show_report(error.report, as_json=as_json, quiet=context.quiet, err=True)
             raise
         done.problems = list(map(named, done.problems))
-    _tell(done, as_json=as_json, quiet=context.quiet, err=target == _STANDARD)
+    _show_report(done, as_json=as_json, quiet=context.quiet, err=target == _STANDARD)
     if not (done.read or done.counters or context.quiet):
-        note("IN holds no change; if it should hold some, check --from and its path")
+        note("IN holds no change; if you expected some, check --from and the path")
 
 
-def _tell(report: Report, *, as_json: bool, quiet: bool, err: bool) -> None:
+def _show_report(report: Report, *, as_json: bool, quiet: bool, err: bool) -> None:
     """Print a report in the requested form."""
     if as_json:
         print_json(_as_data(report))
@@ -156,7 +156,7 @@ def _tell(report: Report, *, as_json: bool, quiet: bool, err: bool) -> None:
         _print_report(report, err=err)
 
 
-def _tell_captures(converted: Any, target: str, *, as_json: bool, quiet: bool) -> None:
+def _show_captures(converted: Any, target: str, *, as_json: bool, quiet: bool) -> None:
     """Print the report of a conversion by Spark, and its captures, in the requested form."""
     if as_json:
         captures = [asdict(one) for one in converted.captures]
@@ -167,7 +167,7 @@ def _tell_captures(converted: Any, target: str, *, as_json: bool, quiet: bool) -
 
 def _print_captures(converted: Any, target: str) -> None:
     if converted.resumed:
-        result(f"{target} is finished already")
+        result(f"{target} is already complete")
     _print_report(converted.report())
     failed = sum(one.failed is not None for one in converted.captures)
     also = f", {failed} not converted" if failed else ""
@@ -196,10 +196,10 @@ def _print_report(
     """
     problems = Counter(report.problems)
     for problem, times in islice(problems.items(), _PROBLEMS_SHOWN):
-        note(f"passed over: {problem}" + (f" ({times:,} times or more)" if times > 1 else ""))
+        note(f"skipped: {problem}" + (f" ({times:,} times or more)" if times > 1 else ""))
     if len(problems) > _PROBLEMS_SHOWN:
         note(
-            f"passed over: {len(problems) - _PROBLEMS_SHOWN} or more others; "
+            f"skipped: {len(problems) - _PROBLEMS_SHOWN} or more others; "
             "--strict stops at the first"
         )
     lines = [(f"changes {name}", getattr(report, name)) for name in what]
@@ -210,7 +210,7 @@ def _print_report(
 
 @contextmanager
 def _stopped_by_signals() -> Iterator[None]:
-    """Let SIGTERM stop the block as SIGINT does, so that no part of the output is left behind."""
+    """Let SIGTERM stop the block as SIGINT does, so that no partial output remains."""
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -275,7 +275,7 @@ def decode(
 ) -> None:
     """Show the changes of IN, a path or `-` for standard input, as text for people.
 
-    Of gbase and linter each record is listed with its place in the file. There is no --json:
+    For gbase and linter, each record is listed with its place in the file. There is no --json:
     `eventlog convert --to jsonl` gives the changes to programs.
     """
     given = {} if map_file is None else conversion.read_map(map_file)

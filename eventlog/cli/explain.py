@@ -44,7 +44,7 @@ from eventlog.sql.open_log import OpenLog
 _WIDEST: Final = 1000
 """The most characters of a row's value to show; ``--json`` has all of them."""
 _SOURCES: Final = {
-    "in_flight": "as its in-flight line records it",
+    "in_flight": "as recorded for its delivery",
     "queue": "as the next cycle would fold it",
     "reconstructed": "reconstructed",
 }
@@ -53,7 +53,7 @@ _SOURCES: Final = {
 consumer_option = click.option(
     "--consumer",
     metavar="NAME",
-    help="Of this consumer of the log.  [default: the one that the configuration is of]",
+    help="Work for this consumer of the log.  [default: the configured consumer]",
 )
 
 
@@ -79,7 +79,7 @@ class RowOrObject(click.ParamType[int | str]):
 @click.command(cls=Command)
 @consumer_option
 @click.option("--limit", type=click.IntRange(1, 1_000_000), default=LINES_READ, metavar="LINES",
-              help="How many of the newest error lines are looked at.")  # fmt: skip
+              help="How many of the newest error lines to read.")  # fmt: skip
 @json_option
 @source_option
 @click.pass_obj
@@ -89,10 +89,10 @@ def errors(
     """Show the rows of status E and F, grouped by cause, with the command that puts them back into
     the queue.
 
-    Correct the cause first, or the rows are refused again. `eventlog show` explains a single row.
-    Of a consumer: the rows, and the objects of its snapshot, that were refused for it.
+    Fix the cause first, or the rows are refused again. `eventlog show` explains a single row. For a
+    consumer it shows the rows, and the objects of its snapshot, that were refused for it.
 
-    Of a followed source it shows what was refused, by code. The table of the position has each
+    For a followed source it shows what was refused, by code. The source's error table has each
     event or change.
     """
     config = context.config(source__type=source)
@@ -129,8 +129,8 @@ def errors(
             for one in groups
         ],
     )
-    again = "sent once more" if consumer else "back into the queue"
-    note(f"once the cause is fixed, {again} with:")
+    action = "send them again" if consumer else "put them back into the queue"
+    note(f"once the cause is fixed, {action} with:")
     for one in groups:
         note(f"  {one.command}")
 
@@ -140,7 +140,7 @@ def consumer_line(log: OpenLog, name: str) -> ConsumerLine:
     if has_table(log) and (line := read_consumer(log, name)) is not None:
         return line
     known = ", ".join(one.name for one in read_consumers(log)) or "none"
-    raise ConfigError(f"the log {log} has no consumer {name!r}; there is: {known}")
+    raise ConfigError(f"the log {log} has no consumer {name!r}; its consumers are: {known}")
 
 
 def _print_failures(config: Config, limit: int, *, as_json: bool) -> None:
@@ -166,11 +166,11 @@ def _print_failures(config: Config, limit: int, *, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def show(context: CommandContext, row: int | str, consumer: str | None, as_json: bool) -> None:
-    """Explain the row RECORD_ID of the log: its checks, its group, what precedence did, and what
-    became of it.
+    """Explain the row RECORD_ID of the log: its checks, its group, how precedence applied, and its
+    outcome.
 
-    Last comes the document of its event, or the one that it would make now. Nothing is marked or
-    sent. Of a consumer, the event-id of an object in its snapshot may stand in place of RECORD_ID.
+    The document of its event, or the one that it would make now, comes last. Nothing is marked or
+    sent. For a consumer, RECORD_ID may also be the event-id of an object in its snapshot.
     """
     config = context.config()
     with open_unlocked(config, Counters()) as opened:
@@ -228,7 +228,7 @@ def _print_row_and_checks(explanation: Explanation) -> None:
     if explanation.problem is not None:
         result(f"it fails a check: {explanation.problem.code}: {explanation.problem.message}")
     elif explanation.class_name is None:
-        result("no class that is published has it")
+        result("it belongs to no published class")
     else:
         of_class = f"object {explanation.key} of class {explanation.class_name}"
         result(f"it passes all checks: {of_class}{spelled}")

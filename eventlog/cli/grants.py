@@ -24,7 +24,7 @@ def _named(_context: click.Context, _parameter: click.Parameter, role: str) -> s
     type=click.Choice([purpose.value for purpose in Purpose]),
     metavar="PURPOSE",
     default="publisher",
-    help="What the role does: "
+    help="The role's job: "
     + "; ".join(
         f"{purpose}{' (default)' if purpose is Purpose.PUBLISHER else ''}: {purpose.work}"
         for purpose in Purpose
@@ -34,10 +34,12 @@ def _named(_context: click.Context, _parameter: click.Parameter, role: str) -> s
 @json_option
 @click.pass_obj
 def grants(context: CommandContext, role: str, purpose: str, as_json: bool) -> None:
-    """Print the rights that ROLE needs on the log, its companions and the watched tables, as SQL.
+    """Print the rights that ROLE needs on the log, its internal tables and the watched tables, as
+    SQL.
 
-    Nothing is run: the owner of the log and of the tables runs it. A table that a pattern will
-    match later needs its GRANT then; `eventlog doctor` of the role names what is missing.
+    Nothing is run: the owner of the log and of the tables runs the statements. A table that matches
+    a pattern only later needs its GRANT then; `eventlog doctor`, run as the role, lists missing
+    rights.
     """
     config = context.config()
     with reading(config) as db:

@@ -24,10 +24,11 @@ from eventlog.publisher.health_file import read_health
 @json_option
 @click.pass_obj
 def health(context: CommandContext, path: Path | None, as_json: bool) -> int:
-    """Say whether the publisher is alive, by the file that it touches (publisher.health_file).
+    """Check whether the publisher is alive, by the file that it touches (publisher.health_file).
 
-    Exit code 1 means that the publisher hangs, does not run, or is not connected yet. One that
-    waits for a receiver or a database that is away is alive. The command does not ask the database.
+    Exit code 1 means that the publisher hangs, does not run, or is not connected yet. A publisher
+    that waits for an unavailable receiver or database is alive. The command does not connect to the
+    database.
     """
     file = path or context.config().publisher.health_file
     if file is None:

@@ -1,5 +1,5 @@
 """``eventlog requeue``, ``skip`` and ``purge``: rows put back into the queue, an event given up,
-and processed rows removed by age, a transaction a batch (spec/event-log.md 11).
+and processed rows removed by age, one transaction per batch (spec/event-log.md 11).
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ from eventlog.sql.purge import Purged, check_purge_rights, purge_cutoff
 @click.option(
     "--status",
     "statuses",
-    metavar="LETTERS",
-    help="Letters of the rows, of E, F, W, S.  [default: E,F]",
+    metavar="STATUSES",
+    help="Status of the rows, of E, F, W, S.  [default: E,F]",
 )
 @click.option(
     "--loopback", is_flag=True, help="Rows S of the publisher's own user, which were not published."
@@ -70,7 +70,7 @@ from eventlog.sql.purge import Purged, check_purge_rights, purge_cutoff
 @consumer_option
 @click.option("--event-id", "event_ids", metavar="ID", multiple=True,
               help="Only this object of the consumer's snapshot; repeatable.")  # fmt: skip
-@click.option("--force", is_flag=True, help="Take rows that would bring an old value back, too.")
+@click.option("--force", is_flag=True, help="Also requeue rows that would restore an old value.")
 @click.option(
     "--dry-run", "dry", is_flag=True, help="Count what would be put back; change nothing."
 )
@@ -90,23 +90,23 @@ def requeue(
     """Put rows back into the queue: E and F in their old place, W and S as copies with new
     record_ids.
 
-    A row of type 1 to 4 is refused if later rows of its object were processed, a copy also if some
-    wait: it would bring an old value back, or delete an object that is there again. While a
-    finished directory of `backlog run` holds rows, a row E or F up to their last record_id is
-    refused too. The exit code is then 1; --force takes it all the same. Rows of an insert that go
-    without its other rows go as an update.
+    A row of type 1 to 4 is refused if later rows of its object were processed, because it would
+    restore an old value, or delete an object that exists again. A copy is also refused if later
+    rows wait. While a finished directory of `backlog run` claims rows, rows E and F up to their
+    last record_id are refused too. The exit code is then 1; --force requeues them all the same. If
+    other rows of the same insert are not requeued, the rows are sent as an update.
 
-    With --loopback the rows that were marked S unpublished, since the publisher's own database user
-    made them, are logged anew without a user, so that they are published. publisher.driver_user
-    names another user.
+    With --loopback, rows that were marked S without being published, because the publisher's own
+    database user made them, are logged again without a user, so that they are published.
+    publisher.driver_user names another user.
 
-    With --consumer rows are sent once more to this consumer alone, without --ids and --event-id all
-    that was refused for it, objects of its snapshot too.
+    With --consumer, rows are sent again to this consumer alone; without --ids and --event-id, all
+    that was refused for it, including objects of its snapshot.
     """
     config = _of_log(context, "requeue")
     consumer = consumer or config.of_log.consumer
     _refuse_together(consumer, statuses, event_ids, loopback=loopback)
-    letters = parse_letters(statuses or "E,F")
+    chosen = parse_statuses(statuses or "E,F")
     ranges = None if ids is None else parse_ids(ids)
     would = "would be " if dry else ""
     hold = None
@@ -117,16 +117,16 @@ def requeue(
             also = ""
             if event_ids:
                 also = f" and {number_of(len(event_ids), 'object')} of its snapshot"
-            said = f"{also} {would}sent once more to consumer {consumer}"
+            outcome = f"{also} {would}sent again to consumer {consumer}"
         elif loopback:
             user = _loopback_user(db, config)
             done = rows.requeue_loopback(log, user, ranges, force=force, dry=dry)
-            said = f" {would}set back to N, {done.copied} of {user!r} {would}logged anew"
+            outcome = f" {would}set back to N, {done.copied} of {user!r} {would}logged again"
         else:
             _, hold = read_recorded(log)
             done = rows.requeue(
                 log,
-                letters,
+                chosen,
                 ranges,
                 in_flight=sent_ids(log),
                 held=0 if hold is None else hold.last,
@@ -134,22 +134,22 @@ def requeue(
                 force=force,
                 dry=dry,
             )
-            said = f" {would}set back to N, {done.copied} {would}logged anew"
+            outcome = f" {would}set back to N, {done.copied} {would}logged again"
     if as_json:
         of_snapshot = {} if consumer is None else {"objects": len(event_ids)}
         refused_rows = [row._asdict() for row in done.refused]
         print_json({**done._asdict(), **of_snapshot, "refused": refused_rows})
     else:
-        result(f"{number_of(done.set_back, 'row')}{said}")
+        result(f"{number_of(done.set_back, 'row')}{outcome}")
     if not done.refused:
         return 0
     if not as_json:
         table(("record_id", "type", "table", "key"), done.refused)
     why = _why_refused(consumer, loopback=loopback)
     note(
-        f"{number_of(len(done.refused), 'row')} refused: {why}; `eventlog resync CLASS --key "
-        "KEY` logs the present state of an object instead, "
-        "`eventlog resync CLASS --deleted` that objects are gone; or give --force"
+        f"{number_of(len(done.refused), 'row')} refused: {why}. Run `eventlog resync CLASS --key "
+        "KEY` to send an object as it is now, "
+        "`eventlog resync CLASS --deleted` to send its deletion; or give --force"
     )
     if hold is not None:
         note(
@@ -163,30 +163,30 @@ def requeue(
 def _why_refused(consumer: str | None, *, loopback: bool) -> str:
     if consumer is not None:
         return (
-            "later rows of their objects were processed, so they would bring old values back, or "
-            "other rows of the same insert do not go with them, so they would replace the object"
+            "later rows of their objects were processed, so they would restore old values, or "
+            "other rows of the same insert are not requeued, so they would replace the object"
         )
     later = "were published, wait, or are left out" if loopback else "were processed, or wait"
     return (
-        f"later rows of their objects {later}, so they would bring old values back, or delete what "
-        "is there again"
+        f"later rows of their objects {later}, so they would restore old values, or delete objects "
+        "that exist again"
     )
 
 
 def _refuse_together(
     consumer: str | None, statuses: str | None, event_ids: Sequence[str], *, loopback: bool
 ) -> None:
-    """Raise UsageError for options of ``requeue`` that do not go together."""
+    """Raise UsageError for options of ``requeue`` that exclude each other."""
     if consumer is not None and (loopback or statuses is not None):
         raise click.UsageError(
-            "a consumer goes with --ids, not with --status or --loopback: its rows have no letters"
+            "a consumer's rows have no status: give --ids in place of --status or --loopback"
         )
     if consumer is None and event_ids:
         raise click.UsageError(
-            "--event-id goes with --consumer: its object is of a consumer's snapshot"
+            "--event-id names an object of a consumer's snapshot: give --consumer too"
         )
     if loopback and statuses is not None:
-        raise click.UsageError("--loopback takes rows of status S; give it or --status")
+        raise click.UsageError("--loopback takes rows of status S: leave --status out")
 
 
 def _send_again(
@@ -205,8 +205,8 @@ def _send_again(
     if not dry:
         lock_line(log, consumer)
     failed_rows, failed_objects = refused(log, consumer=consumer)
-    # The order counts: the rows of a delivery that ends meanwhile are in the set that is read after
-    # its line.
+    # The order matters: the rows of a delivery that ends meanwhile are in the set that is read
+    # after its line.
     in_flight = sent_ids(log, consumer)
     line = consumer_line(log, consumer)
     if unknown := [one for one in event_ids if one not in failed_objects]:
@@ -230,8 +230,8 @@ def _send_again(
 
 
 def _user_set_apart(db: OpenDatabase, config: Config) -> str:
-    """Return the user whose rows the publisher sets apart, empty if it publishes all."""
-    user = publisher_user(config, db.dialect, db.current_user())
+    """Return the user whose rows the publisher does not publish, empty if it publishes all."""
+    user = publisher_user(config, db.dialect, db.dialect.current_user(db.connection))
     return publisher_options(config, user, db.dialect.fold_name).driver_user or ""
 
 
@@ -246,12 +246,12 @@ def _loopback_user(db: OpenDatabase, config: Config) -> str:
     return user
 
 
-def parse_letters(text: str) -> list[str]:
-    """Return the letters of a text such as ``E,F``. Raises ConfigError."""
-    letters = [letter.strip() for letter in text.split(",")]
-    if not all(re.fullmatch("[EFWS]", letter) for letter in letters):
-        raise ConfigError(f"--status {text}: write letters of E, F, W and S, such as E,F")
-    return letters
+def parse_statuses(text: str) -> list[str]:
+    """Return the statuses of a text such as ``E,F``. Raises ConfigError."""
+    statuses = [status.strip() for status in text.split(",")]
+    if not all(re.fullmatch("[EFWS]", status) for status in statuses):
+        raise ConfigError(f"--status {text}: write some of E, F, W and S, such as E,F")
+    return statuses
 
 
 def parse_ids(text: str) -> list[tuple[int, int]]:
@@ -276,10 +276,10 @@ def _of_log(context: CommandContext, command: str) -> Config:
     if config.follows:
         source = config.source
         raise ConfigError(
-            f"{command} is for the rows of a log, and {config.sources['source.type']} = "
-            f"{source.type} is followed: it has no queue. What was refused of it stands with its "
-            f"content in {source.options.position_table}_error, and `eventlog errors` shows it; "
-            "change its rows at the source once more to have them sent"
+            f"{command} needs the rows of a log, but {config.sources['source.type']} = "
+            f"{source.type} is followed, which has no queue. The table "
+            f"{source.options.position_table}_error has what was refused, and `eventlog errors` "
+            "shows it. To send rows again, change them at the source"
         )
     return config
 
@@ -287,7 +287,7 @@ def _of_log(context: CommandContext, command: str) -> Config:
 @click.command(cls=Command)
 @click.argument("event_id")
 @click.option(
-    "--why", required=True, metavar="REASON", help="For the error line, beside your name."
+    "--why", required=True, metavar="REASON", help="Reason for the error line, with your name."
 )
 @consumer_option
 @json_option
@@ -297,10 +297,10 @@ def skip(
 ) -> None:
     """Give up the event EVENT_ID, which is parked: the receiver fails for it, or asks for it later.
 
-    Its rows get E, each with an error line that says who gave it up, why, and the receiver's last
-    answer. A publisher that runs takes note when it tries the event the next time; then the later
-    events of the object go on. `eventlog status` shows which events are in flight. `eventlog
-    requeue` puts the rows back.
+    Its rows get E, each with an error line that records who gave it up, why, and the receiver's
+    last answer. A running publisher notices it at its next attempt to send the event; then the
+    later events of the object are sent. `eventlog status` shows which events are being delivered.
+    `eventlog requeue` puts the rows back.
 
     With --consumer the consumer must not run.
     """
@@ -318,7 +318,7 @@ def skip(
     if as_json:
         print_json(skipped._asdict())
     else:
-        result(f"event {skipped.event_id} is given up: {number_of(skipped.rows, 'row')} of it E")
+        result(f"event {skipped.event_id} is given up: {number_of(skipped.rows, 'row')} set to E")
 
 
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -330,14 +330,14 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w":
     "age",
     required=True,
     metavar="AGE",
-    help="By event_time: 30d, 12h, 90m, 45s or 2w.",
+    help="Age by event_time: 30d, 12h, 90m, 45s or 2w.",
 )
 @click.option("--batch", "size", type=click.IntRange(1, 1_000_000), default=10_000, metavar="ROWS",
-              help="Rows that one transaction looks at.")  # fmt: skip
+              help="Rows that one transaction checks.")  # fmt: skip
 @click.option("--pause", type=click.FloatRange(0, 3600), default=0.0, metavar="SECONDS",
               help="Pause between two transactions.")  # fmt: skip
 @yes_option
-@click.option("--dry-run", "dry", is_flag=True, help="Count what would go; remove nothing.")
+@click.option("--dry-run", "dry", is_flag=True, help="Count what would be removed; remove nothing.")
 @json_option
 @click.pass_obj
 def purge(
@@ -345,9 +345,9 @@ def purge(
 ) -> None:
     """Remove rows of status S and W that are older than AGE, and error lines whose rows are gone.
 
-    Rows of any other status, rows in flight and rows that a consumer has not done stay. A publisher
-    may run meanwhile, since each batch is a transaction of its own. A purge that is stopped keeps
-    what it has done. On a terminal it asks first.
+    Rows of any other status, rows being delivered and rows that a consumer has not processed stay.
+    A publisher may run meanwhile, since each batch is a separate transaction. The batches of a
+    purge that is stopped stay committed. On a terminal it asks first.
     """
     limit = parse_age(age)
     config = context.config()
@@ -397,14 +397,14 @@ def purge(
             {"log": str(log), "dry_run": dry, "cutoff": cutoff, **removed, "kept": dict(kept)}
         )
     elif not context.quiet:
-        verb = "would go" if dry else "removed"
+        verb = "would be removed" if dry else "removed"
         result(
             f"log {log}, before {cutoff}: {removed['rows']:,} of "
             f"{number_of(removed['looked_at'], 'row')} {verb}, "
             f"{number_of(removed['error_lines'], 'error line')} {verb}"
         )
         for name, number in kept.items():
-            result(f"{number_of(number, 'row')} kept for consumer {name}, which has not done them")
+            result(f"{number_of(number, 'row')} kept for consumer {name}, still to process")
 
 
 def _each_committed(log: OpenLog, batches: Iterator[Purged], pause: float) -> Iterator[Purged]:

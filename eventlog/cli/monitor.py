@@ -1,4 +1,4 @@
-"""``eventlog top`` and ``tail``: the live state of a publisher, and the envelopes that it sent."""
+"""``eventlog top`` and ``tail``: the live state of a publisher, and the documents that it sent."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ _TABLES: Final[Sequence[tuple[str, str, Mapping[str, str]]]] = (
             "class": "class",
             "key": "key",
             "event-id": "event_id",
-            "tries": "tries",
-            "next try": "next_try_seconds",
+            "attempts": "tries",
+            "next attempt": "next_try_seconds",
             "last answer": "reason",
         },
     ),
     (
         "in_flight",
-        "in flight or parked (the times of next tries need the monitor)",
+        "being delivered or parked (the monitor also has the times of the next attempts)",
         {
-            "flight": "flight",
+            "delivery": "flight",
             "event-id": "event_id",
             "rows": "rows",
             "event-ids": "sendings",
@@ -66,10 +66,10 @@ _TABLES: Final[Sequence[tuple[str, str, Mapping[str, str]]]] = (
     ),
     (
         "sent",
-        "newest envelopes",
+        "newest documents",
         {
-            "flight": "flight",
-            "envelope": "envelope",
+            "delivery": "flight",
+            "document": "envelope",
             "events": "events",
             "answer after": "seconds",
             "answer": "level",
@@ -79,7 +79,7 @@ _TABLES: Final[Sequence[tuple[str, str, Mapping[str, str]]]] = (
 )
 """The members of the status shown as tables: their titles, and their columns by heading."""
 _LEGEND: Final = (
-    f"{HIDDEN} stands for values, keys and the receiver's words, which monitor.values = false hides"
+    f"{HIDDEN} stands for values, keys and the receiver's messages: monitor.values = false"
 )
 _LEVELS: Final = {
     "success": "green",
@@ -104,10 +104,10 @@ _url_option = click.option(
     "--database",
     "from_database",
     is_flag=True,
-    help="Ask the database, though a monitor is configured.",
+    help="Read from the database even if a monitor is configured.",
 )
 @click.option("--interval", type=click.FloatRange(min=0.2), default=2.0, metavar="SECONDS",
-              help="Pause between two looks.")  # fmt: skip
+              help="Refresh interval.")  # fmt: skip
 @source_option
 @click.pass_obj
 def top(
@@ -118,12 +118,12 @@ def top(
     source: str | None,
 ) -> None:
     """Show live what a publisher does, until Ctrl-C: its state, the queue, rates, parked objects,
-    the newest envelopes.
+    the newest documents.
 
-    The publisher's monitor knows all of it. The database alone knows the queue and what is in
-    flight, of a followed source what lies behind its position. If standard output is not a
-    terminal, it prints one look and ends. For programs there are `eventlog status --json` and the
-    monitor's /metrics, in place of a --json here.
+    The publisher's monitor has all of it. Without the monitor, the database shows the queue and
+    what is being delivered, or for a followed source how many changes follow its position. If
+    standard output is not a terminal, the command prints the state once and ends. There is no
+    --json: programs read `eventlog status --json` and the monitor's /metrics.
     """
     config = context.config(source__type=source)
     if from_database or (url := _monitor_url(config, url)) is None:
@@ -161,15 +161,16 @@ def read_monitor(url: str, token: str | None) -> Read:
             try:
                 answer = client.request("GET", headers, path="/status.json")
                 if answer.status == 401:
-                    raise ConfigError(f"{client.shown} wants a token: set EVENTLOG_MONITOR_TOKEN")
+                    raise ConfigError(f"{client.shown} needs a token: set EVENTLOG_MONITOR_TOKEN")
                 if answer.status != 200:
                     raise DatabaseError(
-                        f"{client.shown} answers {answer.status}; is it a publisher's monitor?"
+                        f"{client.shown} returned {answer.status}; "
+                        "check that it is a publisher's monitor"
                     )
                 status: Status = json.loads(answer.body)
             except (HttpFailed, ValueError) as error:
                 raise DatabaseError(
-                    f"{client.shown} does not answer: {error}; does the publisher run?"
+                    f"{client.shown} does not answer: {error}; check that the publisher runs"
                 ) from None
             return status
 
@@ -178,7 +179,7 @@ def read_monitor(url: str, token: str | None) -> Read:
 
 def _from_database(config: Config) -> Read:
     """Return a function that reads the status from the database alone, without counting the whole
-    log. For a followed source it reads the position and the number of changes behind it. The
+    log. For a followed source it reads the position and the number of changes after it. The
     function raises DatabaseError.
     """
 
@@ -224,7 +225,7 @@ def _picture(status: Status, before: tuple[float, Status] | None) -> Group:
         runs = status["publisher_runs"]
         is_of_publisher = status["ranges"] is None
         if runs:
-            words = f"{'a publisher' if is_of_publisher else 'it'} runs; its monitor tells more"
+            words = f"{'a publisher' if is_of_publisher else 'it'} runs; its monitor shows more"
         else:
             words = "no publisher runs" if is_of_publisher else "it does not run"
         style = "bold green" if runs else "bold red"
@@ -269,10 +270,10 @@ def _figures(status: Status, before: tuple[float, Status] | None) -> Table:
 
 
 def _waiting(status: Status) -> Iterator[tuple[str, str]]:
-    """Yield what is to be published: of the log or the source, the snapshot, each consumer."""
+    """Yield what waits to be published: of the log or the source, the snapshot, each consumer."""
     queue, cap, oldest = status["queue_rows"], status["queue_cap"], status["oldest_seconds"]
     if status["behind"] is not None:
-        yield f"{status['behind_unit']} behind the position", f"{status['behind']:,}"
+        yield f"{status['behind_unit']} after the position", f"{status['behind']:,}"
     else:
         or_more = " or more" if None not in (queue, cap) and queue >= cap else ""
         yield "rows in the queue", "-" if queue is None else f"{queue:,}{or_more}"
@@ -280,11 +281,11 @@ def _waiting(status: Status) -> Iterator[tuple[str, str]]:
     if status["snapshot"] is not None:
         yield "snapshot", SnapshotProgress.of_data(status["snapshot"]).in_words
     for one in status["consumers"] or ():
-        yield f"rows that consumer {one['name']} has to do", f"{one['rows_behind']:,}"
+        yield f"rows that consumer {one['name']} has to process", f"{one['rows_behind']:,}"
 
 
 def _counted(status: Status, before: tuple[float, Status] | None) -> Iterator[tuple[str, str]]:
-    """Yield the counters of the publisher, which only its monitor knows, with their rates."""
+    """Yield the counters of the publisher, which only its monitor has, with their rates."""
     counters = status["counters"]
     if counters is None:
         return
@@ -302,12 +303,12 @@ def _counted(status: Status, before: tuple[float, Status] | None) -> Iterator[tu
 @click.command(cls=Command)
 @_url_option
 @click.option("--lines", "-n", type=click.IntRange(min=0), default=10, metavar="N",
-              help="Newest envelopes to begin with.")  # fmt: skip
+              help="How many of the newest documents to begin with.")  # fmt: skip
 @click.option(
-    "--follow/--no-follow", default=True, help="Go on with each envelope that is sent, or end."
+    "--follow/--no-follow", default=True, help="Continue with each document that is sent, or end."
 )
 @click.option("--interval", type=click.FloatRange(min=0.2), default=1.0, metavar="SECONDS",
-              help="Pause between two looks.")  # fmt: skip
+              help="Refresh interval.")  # fmt: skip
 @json_option
 @click.pass_obj
 def tail(
@@ -318,18 +319,18 @@ def tail(
     interval: float,
     as_json: bool,
 ) -> None:
-    """Show the envelopes that were sent lately, with their answers, and those that follow until
+    """Show the documents that were sent recently, with their answers, and those that follow until
     Ctrl-C.
 
-    Only the publisher's monitor knows them: the database keeps what became of each row, not what
+    Only the publisher's monitor has them: the database keeps the outcome of each row, but not what
     was sent when. `eventlog show` explains a row from the database alone.
     """
     config = context.config()
     if (url := _monitor_url(config, url)) is None:
         raise ConfigError(
             "tail needs the monitor of a running publisher, since the database does not keep what "
-            "was sent: give --url, or listen in [monitor]; "
-            "`eventlog status` shows what is in flight"
+            "was sent: give --url, or set listen in [monitor]. "
+            "`eventlog status` shows what is being delivered"
         )
     read = read_monitor(url, config.monitor.token)
     for sent in _followed(read, lines, interval if follow else None):
@@ -341,7 +342,7 @@ def tail(
 
 
 def _followed(read: Read, first: int, interval: float | None) -> Iterator[Sent]:
-    """Yield the ``first`` newest envelopes, then those that follow unless ``interval`` is None."""
+    """Yield the ``first`` newest documents, then those that follow unless ``interval`` is None."""
     sent: Sequence[Sent] = read()["sent"] or ()
     yield from reversed(sent[:first])
     newest = sent[0] if sent else None
@@ -354,8 +355,8 @@ def _followed(read: Read, first: int, interval: float | None) -> Iterator[Sent]:
             continue
         if newest is not None and newest not in sent and sent:
             note(
-                f"more was sent than the {number_of(len(sent), 'envelope')} that the monitor tells "
-                "of at once, or it began anew"
+                f"some documents may be missing: the monitor keeps only the newest {len(sent)}, "
+                "or it restarted"
             )
         new = sent[: sent.index(newest)] if newest in sent else sent
         yield from reversed(new)
@@ -370,7 +371,7 @@ def _line(sent: Sent) -> str:
         ids = f"{ids} to {sent['last_id']}"
     reason = f": {sent['reason']}" if sent["reason"] else ""
     return (
-        f"{at} flight {sent['flight']} envelope {sent['envelope']}: "
+        f"{at} delivery {sent['flight']} document {sent['envelope']}: "
         f"{number_of(sent['events'], 'event')} ({ids}), {sent['level']} after "
         f"{sent['seconds'] * 1000:.1f} ms{reason}"
     )

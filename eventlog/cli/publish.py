@@ -20,7 +20,7 @@ from eventlog.changes.format import Report
 from eventlog.cli import Command
 from eventlog.cli.context import CommandContext, name_option, source_option
 from eventlog.cli.context import progress as progress_bar
-from eventlog.config.effective import said
+from eventlog.config.effective import non_default
 from eventlog.config.load import Config
 from eventlog.config.publishing import ignored_option
 from eventlog.core.options import toml
@@ -65,7 +65,7 @@ _DONE: Final = (
     "--dry-run", "dry", is_flag=True, help="Print the documents; record, mark and send nothing."
 )
 @name_option("--format", "format_name", group=FORMATS, can=("publish",), metavar="FORMAT",
-             help="What is sent: {names}; in place of format.type.")  # fmt: skip
+             help="The format to send: {names}. Overrides format.type.")  # fmt: skip
 @source_option
 @click.pass_obj
 def publish(
@@ -73,14 +73,14 @@ def publish(
 ) -> None:
     """Read the log, send its events to the receiver, and mark the rows by the answers.
 
-    Runs until SIGTERM or SIGINT. What is on its way is then still answered and marked. One
-    publisher works on a log.
+    Runs until SIGTERM or SIGINT. It then waits for the answers to what was sent, and marks the
+    rows. Only one publisher at a time works on a log.
 
-    With --from it follows another source. The answers then move the position in that source, which
-    stands in a file or a table.
+    With --from it follows another source. The answers then advance the position in that source,
+    which is stored in a file or a table.
 
-    There is no --json: --set log.format=json makes each line of the log an object, and standard
-    output belongs to the documents of the sink stdout.
+    There is no --json: --set log.format=json makes each log line a JSON object, and standard output
+    is for the documents of the sink stdout.
     """
     config = context.config(format__type=format_name, source__type=source)
     counters = Counters()
@@ -108,7 +108,7 @@ def publish(
     try:
         if once:
             with (
-                # The log opens first, so that beside a daemon the message tells that the log is
+                # The log opens first, so that while a daemon runs, the message is that the log is
                 # being published.
                 open_to_publish(config, counters) as opened,
                 _monitoring(config, counters, liveness := liveness_of(config)) as monitor,
@@ -172,7 +172,7 @@ def _bar(opened: Context, *, quiet: bool) -> Iterator[None]:
 
 class _SnapshotBar(Observer):
     """An observer that shows on a terminal how many objects of a class the snapshot of a consumer
-    has sent, with a bar a class.
+    has sent, with one bar per class.
     """
 
     def __init__(self, shown: ExitStack) -> None:
@@ -198,7 +198,7 @@ class _SnapshotBar(Observer):
 
 
 class _Ended(Observer):
-    """An observer that keeps what the closing line tells beside the counters."""
+    """An observer that keeps what the closing line reports in addition to the counters."""
 
     def __init__(self) -> None:
         self._has_begun, self._parked = False, 0
@@ -210,7 +210,7 @@ class _Ended(Observer):
         self._parked = parked
 
     def log_summary(self, counters: Counters) -> None:
-        """Log the closing line, a warning if it tells of failures; none if nothing has begun."""
+        """Log the closing line, as a warning if it reports failures; none if nothing has begun."""
         if self._has_begun:
             line, needs_care = closing_summary(counters, self._parked)
             _log.log(logging.WARNING if needs_care else logging.INFO, "%s", line)
@@ -256,7 +256,7 @@ _OpenSink = Callable[[], Sink]
 
 @contextmanager
 def _traced(config: Config) -> Iterator[tuple[Observer, _OpenSink]]:
-    """Yield the observer that makes traces, and the function that opens a sink whose envelopes are
+    """Yield the observer that makes traces, and the function that opens a sink whose documents are
     traced. OpenTelemetry is imported only if its variables name a target for traces.
     """
     open_its_sink = partial(open_sink, config, sys.stdout)
@@ -297,7 +297,7 @@ def _follow(config: Config, counters: Counters, *, once: bool, dry: bool) -> Non
         return
     _log_settings(config)
     if ignored := ignored_options(config):
-        _log.info("options that are about a log and do not count here: %s", ", ".join(ignored))
+        _log.info("ignored because the source is not an event log: %s", ", ".join(ignored))
     stop = _stop_on_signals()
     try:
         with _watching(config, counters) as (observer, open_its_sink):
@@ -316,9 +316,9 @@ def _follow(config: Config, counters: Counters, *, once: bool, dry: bool) -> Non
 
 
 def _log_settings(config: Config) -> None:
-    """Log the settings that differ from their defaults, a line a section, secrets masked."""
+    """Log the settings that differ from their defaults, one line per section, secrets masked."""
     sections: dict[str, list[str]] = {}
-    for section, key, value, _ in said(config):
+    for section, key, value, _ in non_default(config):
         if value not in (None, ()):
             sections.setdefault(section, []).append(f"{key} = {toml(value)}")
     for section, settings in sections.items():
@@ -326,12 +326,12 @@ def _log_settings(config: Config) -> None:
 
 
 def _stop_on_signals() -> StopRequest:
-    """Return a request to stop that SIGTERM and SIGINT make.
+    """Return a stop request that SIGTERM and SIGINT set.
 
-    A second signal ends the process at once.
+    A second signal ends the process immediately.
     """
     stop = StopRequest()
-    # Process 1 of a container has a handler of its own (eventlog/__main__.py).
+    # Process 1 of a container has its own handler (eventlog/__main__.py).
     at_once = signal.getsignal(signal.SIGTERM) or signal.SIG_DFL
 
     def ask_to_stop(number: int, _frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""``eventlog resync``: write objects of a class once more, for repair and for the first load."""
+"""``eventlog resync``: write objects of a class to the log again, for repair and the first load."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from eventlog.sql.rights import Addition, Purpose
 from eventlog.sql.windows import Batch, Selection
 
 SHOWN: Final = 20
-"""The most bad lines and missing keys to name; the rest are counted."""
+"""The most invalid lines and missing keys to name; the rest are counted."""
 
 
 class Opened(NamedTuple):
@@ -67,10 +67,10 @@ class Report:
     missing: int = 0
     bad_lines: int = 0
     resumed_at: str | None = None
-    """The position that the run resumed from, None if it began anew."""
+    """The position that the run resumed from, None if it started from the beginning."""
     seconds: float = 0.0
     problems: list[str] = field(default_factory=list)
-    """The messages of the first bad lines and missing keys."""
+    """The messages of the first invalid lines and missing keys."""
     dry_run: bool = False
     """True if ``rows`` would be written, and none was."""
     compared: int | None = None
@@ -82,7 +82,7 @@ class Report:
 
     @property
     def has_gaps(self) -> bool:
-        """True if keys have no object, lines have no key, or the log does not know the class whose
+        """True if keys have no object, lines have no key, or the log has no rows of the class whose
         deleted objects were searched.
         """
         is_unknown = self.compared is not None and self.known_since is None
@@ -110,26 +110,28 @@ class Report:
     help="The object of this key, such as idu=1; repeatable.",
 )
 @click.option("--keys", "keys_file", type=FILE, metavar="FILE",
-              help="The objects whose keys stand in this file, one a line.")  # fmt: skip
+              help="The objects whose keys are in this file, one per line.")  # fmt: skip
 @click.option(
     "--where",
     metavar="SQL",
-    help="Objects whose rows fulfil this condition, which runs as it stands.",
+    help="Objects whose rows meet this condition, which is used in SQL unchanged.",
 )
 @click.option(
-    "--deleted", is_flag=True, help="Objects that the log knows and that are gone: rows of type 4."
+    "--deleted", is_flag=True, help="Objects with rows in the log that no longer exist: type 4."
 )
 @click.option(
     "--as-update",
     is_flag=True,
     help="Write rows of type 6 (update row) in place of 5 (insert row).",
 )
-@click.option("--rate", type=click.FloatRange(0.001), metavar="ROWS", help="Rows a second at most.")
+@click.option(
+    "--rate", type=click.FloatRange(0.001), metavar="ROWS", help="Maximum rows per second."
+)
 @click.option("--batch", "size", type=click.IntRange(1, 1_000_000), default=1000, metavar="ROWS",
               help="Rows that one transaction writes.")  # fmt: skip
-@click.option("--resume", is_flag=True, help="Go on where the same command stopped.")
+@click.option("--resume", is_flag=True, help="Continue where the same command stopped.")
 @click.option(
-    "--restart", is_flag=True, help="Begin again, although the same command has not ended."
+    "--restart", is_flag=True, help="Start over, although the same command has not ended."
 )
 @click.option("--dry-run", "dry", is_flag=True, help="Count what would be written; write nothing.")
 @json_option
@@ -149,27 +151,26 @@ def resync(
     dry: bool,
     as_json: bool,
 ) -> int:
-    """Write a row for each object of CLASS into the log, or for those of --key, --keys, --where or
+    """Write a row for each object of CLASS to the log, or for those of --key, --keys, --where or
     --deleted.
 
     The publisher then sends each object as it is at that time. Each batch is a transaction that
-    also holds the position. After a stop or a kill --resume goes on from there and leaves nothing
-    out. The exit code is 1 if a line of FILE is not a key of the class, or a key has no object.
+    also saves the position. After a stop or a kill, --resume continues there and leaves nothing
+    out. The exit code is 1 if FILE has a line that is not a key of the class, or a key has no
+    object.
 
-    --deleted looks in the table for the keys that the log has rows of. For each one that is gone
-    and not logged as deleted, such as those of a dropped partition, it writes a row of type 4; so
-    it does for each key of the form that was_key of the [[watch]] names. It cannot find objects
-    that the log has no rows of. It says since when the log knows the class; the exit code is 1 if
-    it does not know it.
+    --deleted searches the table for the keys that the log has rows of. For each key that no longer
+    exists and is not logged as deleted, such as those of a dropped partition, it writes a row of
+    type 4. It does the same for each key in the form that was_key of the [[watch]] names. It cannot
+    find objects that the log has no rows of. It shows since when the log has rows of the class; the
+    exit code is 1 if the log has none.
     """
     if sum((bool(keys), keys_file is not None, where is not None, deleted)) > 1:
-        raise ConfigError("give one of --key, --keys, --where and --deleted")
+        raise ConfigError("give only one of --key, --keys, --where and --deleted")
     if keys and (resume or restart):
-        raise ConfigError(
-            "--key is done in one transaction: there is nothing to resume or to restart"
-        )
+        raise ConfigError("--key runs in one transaction: there is nothing to resume or to restart")
     if resume and restart:
-        raise ConfigError("give --resume to go on or --restart to begin again, not both")
+        raise ConfigError("give --resume to continue or --restart to start over, not both")
     event_type = _type_to_write(deleted=deleted, as_update=as_update)
     digest = None if keys_file is None else fingerprint(keys_file)
     with _opened(context.config(), class_name, resumable=not keys) as opened, ExitStack() as files:
@@ -210,8 +211,8 @@ def _type_to_write(*, deleted: bool, as_update: bool) -> EventType:
 
 
 def fingerprint(path: Path) -> str:
-    """Return the SHA-256 of a file of keys, by which --resume recognizes it. Raises ConfigError if
-    the file does not exist.
+    """Return the SHA-256 digest of a file of keys, by which --resume recognizes it. Raises
+    ConfigError if the file does not exist.
     """
     if not path.is_file():
         raise ConfigError(f"--keys {path}: there is no such file")
@@ -259,10 +260,7 @@ def class_of(catalog: Catalog, name: str) -> ObjectClass:
         raise ConfigError(f"{name!r} is not a class; the classes are: {classes}")
     if name_of_log.child is not None:
         owner = name_of_log.object_class.name
-        raise ConfigError(
-            f"{name!r} is a child table of {owner}: its values are written with {owner}, "
-            "resync that"
-        )
+        raise ConfigError(f"{name!r} is a child table of {owner}. Resync {owner} instead")
     return name_of_log.object_class
 
 
@@ -303,8 +301,8 @@ def _batch_writer(
     if keys_file is None:
         if line.position is not None and not opened.cls.has_key(line.position):
             raise ConfigError(
-                f"class {opened.cls.name} has another key than when the resync was stopped behind "
-                f"{line.position}: begin again with --restart"
+                f"the key of class {opened.cls.name} has changed since the resync stopped after "
+                f"{line.position}: start over with --restart"
             )
         walk = opened.log.start_walk(opened.catalog.schema, opened.cls, selection)
         try:
@@ -404,7 +402,7 @@ def _former_key(cls: ObjectClass, text: str) -> str | None:
 
 
 def batch_size(size: int, rate: float | None) -> int:
-    """Return the rows of a transaction: a second's at most, so that a slow rate has no bursts."""
+    """Return the rows of a transaction: at most those of one second, to avoid bursts."""
     return size if rate is None else max(1, min(size, int(rate)))
 
 
@@ -427,8 +425,8 @@ def _run(
     except BaseException:
         _show_problems(report)
         note(
-            f"stopped after {number_of(report.rows, 'row')}; the same command with --resume goes "
-            "on from there"
+            f"stopped after {number_of(report.rows, 'row')}; run the same command with --resume to "
+            "continue from there"
         )
         raise
 
@@ -460,15 +458,14 @@ def _show(report: Report, as_json: bool, quiet: bool) -> None:
         return
     if report.known_since is None:
         note(
-            f"the log has no rows of {report.class_name}, so it cannot be told from it which "
-            "objects a receiver has, and which of them are gone: compare the receiver's objects "
-            "with the table"
+            f"the log has no rows of {report.class_name}, so it does not show which objects were "
+            "deleted: compare the receiver's objects with the table"
         )
     else:
         note(
-            f"{number_of(report.compared, 'key')} looked for, known to the log by rows since "
-            f"{report.known_since}; objects that it has no rows of, or none any more (purge, "
-            "delete_from_log), are not known to be gone"
+            f"{number_of(report.compared, 'key')} checked, from rows of the log since "
+            f"{report.known_since}; deleted objects whose rows were never in the log, or were "
+            "removed (purge, delete_from_log), are not found"
         )
 
 

@@ -1,4 +1,4 @@
-"""``eventlog schema`` and ``eventlog catalog``: what the watched tables look like, for programs."""
+"""``eventlog schema`` and ``eventlog catalog``: descriptions of the watched tables for programs."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from eventlog.sql.log_table import split_name
 def schema(context: CommandContext, class_name: str) -> None:
     """Print the JSON Schema of the data of CloudEvents of CLASS, a watched table or view.
 
-    The options of [format.cloudevents] count: integers, nested_values, and dataschema, which names
-    it. There is no --json, since the result is JSON.
+    The options integers, nested_values and dataschema of [format.cloudevents] apply; dataschema
+    names the schema. There is no --json, since the result is JSON.
     """
     config = context.config()
     _, catalog = _watched(config)
@@ -36,7 +36,7 @@ def schema(context: CommandContext, class_name: str) -> None:
     known = match_name(class_name, classes)
     if known is None:
         raise ConfigError(
-            f"there is no class {class_name!r}; there are {', '.join(classes) or 'none'}"
+            f"there is no class {class_name!r}; the classes are: {', '.join(classes) or 'none'}"
         )
     settings = options_for(config, FORMAT)
     encoding = JsonEncoding(settings.integers, settings.nested_values)
@@ -48,9 +48,9 @@ def schema(context: CommandContext, class_name: str) -> None:
 def catalog(context: CommandContext) -> None:
     """Print the catalogue of the watched tables and views and of their child tables as JSON.
 
-    `eventlog convert` takes it as the option `catalog` of its map: then text becomes numbers, dates
-    and bytes on a machine that does not reach the database. There is no --json, since the result is
-    JSON.
+    `eventlog convert` takes it as the option `catalog` of its map. With it, text becomes numbers,
+    dates and bytes on a machine without access to the database. There is no --json, since the
+    result is JSON.
     """
     database, classes = _watched(context.config())
     names = {

@@ -46,7 +46,7 @@ SELF_EXPLAINING: Final = (BASE, BOOLEAN, COLUMN_MAP, NAMES, PATH, TEXT, URL, WEB
 
 
 @click.command(cls=Command)
-@click.option("--force", is_flag=True, help="Overwrite the file if it is there.")
+@click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
 @click.option("--from-driver", type=FILE, metavar="FILE",
               help="Take over the exported configuration (XML) of the vendor's "
               "JDBC driver.")  # fmt: skip
@@ -57,10 +57,10 @@ SELF_EXPLAINING: Final = (BASE, BOOLEAN, COLUMN_MAP, NAMES, PATH, TEXT, URL, WEB
 def init(context: CommandContext, force: bool, from_driver: Path | None, fill: bool) -> None:
     """Write a commented eventlog.toml, or the FILE of --config, with every option and its default.
 
-    With --from-driver the file has the parameters of the driver. What cannot be taken over is
-    named, in the file too. Passwords are not read.
+    With --from-driver the file has the parameters of the driver. The command lists those that
+    cannot be taken over, in the file too. Passwords are not read.
 
-    With --tables the file has a [[watch]] for each table. A file that is there and has no [[watch]]
+    With --tables the file has a [[watch]] for each table. An existing file that has no [[watch]]
     yet gets them at its end. The result is that file, so there is no --json; `eventlog config
     --json` gives the settings to programs.
     """
@@ -68,7 +68,7 @@ def init(context: CommandContext, force: bool, from_driver: Path | None, fill: b
     if fill:
         if force or from_driver is not None:
             raise click.UsageError(
-                "--tables goes neither with --force nor with --from-driver: it only adds to a file"
+                "--tables only adds to a file, so give neither --force nor --from-driver with it"
             )
         _fill(context, path)
         return
@@ -77,14 +77,14 @@ def init(context: CommandContext, force: bool, from_driver: Path | None, fill: b
         with path.open("w" if force else "x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise ConfigError(f"{path} is there already; --force overwrites it") from None
+        raise ConfigError(f"{path} exists already; --force overwrites it") from None
     for sentence in left_out:
         note(f"not taken over: {sentence}")
     if not context.quiet:
-        then = "Set url and a [[watch]], then: eventlog db upgrade, eventlog triggers apply"
+        then = "Set url and a [[watch]], then run: eventlog db upgrade, eventlog triggers apply"
         if from_driver is not None:
             then = (
-                "Look through it, then: eventlog db upgrade --companions-only, "
+                "Review it, then run: eventlog db upgrade --companions-only, "
                 "eventlog publish --dry-run"
             )
         note(f"{path} written. {then}")
@@ -104,7 +104,7 @@ def _fill(context: CommandContext, path: Path) -> None:
     config = context.config() if is_there else load(None, os.environ, context.flags)
     if config.watches:
         raise ConfigError(
-            f"{path} has [[watch]] sections already: take them out, "
+            f"{path} has [[watch]] sections already: remove them, "
             "or name another file with --config"
         )
     own_schema, name = split_name(config.database.log_table)
@@ -119,7 +119,7 @@ def _fill(context: CommandContext, path: Path) -> None:
         with path.open("a", encoding="utf-8") as file:
             file.write(f"\n{watches}")
     if not context.quiet:
-        then = "Look through them, then: eventlog db upgrade, eventlog triggers plan"
+        then = "Review them, then run: eventlog db upgrade, eventlog triggers plan"
         note(f"{path}: {number} [[watch]] {'added' if is_there else 'written'}. {then}")
 
 
@@ -127,8 +127,8 @@ def watches_of(database: Database, log: LogTable, *, of_rows: bool) -> tuple[str
     """Return a [[watch]] for each table that can be a class, as TOML, and their number. The other
     tables are named with the reason.
 
-    ``of_rows``: the format holds no values of child tables, so a child table with a primary key is
-    a class of its own, and the values of any other are excluded.
+    ``of_rows``: the format holds no values of child tables, so a child table with a primary key
+    becomes a separate class, and the values of any other child table are excluded.
     """
     from eventlog.sql.triggers.watch import internal_tables
 
@@ -163,7 +163,7 @@ def _tables_to_watch(
     if not any(one.kind == "table" for one in with_key):
         raise ConfigError(
             f"there is no table with a primary key{where or ' in the database'}: name the schema "
-            "of the application's tables with --schema, or look whether this user may see them"
+            "of the application's tables with --schema, or check whether this user may read them"
         )
     by_name = [one.name for one in with_key if of_rows]
     choice = choose_tables(database, ["*", *by_name], ignore=ignore)
@@ -193,7 +193,7 @@ def _excludes(
     of_rows: bool,
 ) -> Iterator[str]:
     """Yield the lines about what a watch leaves out: values of child tables that the format does
-    not hold, and columns that are named like secrets, for people to decide.
+    not hold, and columns whose names look like secrets, for people to decide.
     """
     from eventlog.sql.triggers.declared import looks_secret
     from eventlog.sql.triggers.watch import attribute_names
@@ -213,12 +213,12 @@ def _excludes(
         )
         if secrets:
             yield (
-                "# named like secrets, add them to exclude unless they are to be sent: "
+                "# named like secrets, add them to exclude unless they should be sent: "
                 f"{toml(secrets)}"
             )
     elif secrets:
         yield (
-            f"#exclude = {toml(secrets)}  # named like secrets: take the # off, unless they are to "
+            f"#exclude = {toml(secrets)}  # named like secrets: remove the #, unless they should "
             "be sent"
         )
     if not of_rows:
@@ -265,8 +265,8 @@ def template(*, watch: bool = True) -> str:
     ``watch``: with the options of a [[watch]].
     """
     lines = [
-        "# eventlog.toml: every option with its default, or an example where it has none; take "
-        "the # off to change it.",
+        "# eventlog.toml: every option with its default, or an example where it has none; remove "
+        "the # to change it.",
         "# EVENTLOG_<SECTION>_<KEY> in the environment overrides this file, --set "
         "SECTION.KEY=VALUE overrides both.",
         "# `eventlog config` shows what is in effect.",
@@ -276,7 +276,7 @@ def template(*, watch: bool = True) -> str:
         lines += [f"[{section}]", *_options(installed_options(section), section), ""]
     if watch:
         lines += [
-            "# One [[watch]] for each table or view whose changes are to be logged.",
+            "# One [[watch]] for each table or view whose changes should be logged.",
             "#[[watch]]",
         ]
         lines += _options(

@@ -1,6 +1,6 @@
-"""``eventlog status`` and ``eventlog doctor``: the queue, the events in flight, whether a publisher
-runs, and the position of a source; the errors of log, triggers and rows, and their remedies
-(spec/event-log.md 11).
+"""``eventlog status`` and ``eventlog doctor``: the queue, the events being delivered, whether a
+publisher runs, and the position of a source; the problems of log, triggers and rows, and their
+fixes (spec/event-log.md 11).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from eventlog.sql.doctor import (
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rows import count_by_status
 
-_LETTERS: Final[Mapping[str, str]] = {
+_MEANINGS: Final[Mapping[str, str]] = {
     Status.NEW: "new: to be published",
     Status.SUCCESS: "success",
     Status.WARNING: "warning",
@@ -61,34 +61,34 @@ _LETTERS: Final[Mapping[str, str]] = {
 }
 
 _SHOWN: Final = 20
-"""The most events in flight to list for people; --json lists all."""
+"""The most events being delivered to list for people; --json lists all."""
 
 
 @click.command(cls=Command)
 @json_option
 @source_option
 @click.option("--watch", type=click.FloatRange(min=0.2), is_flag=False, flag_value=2.0,
-              metavar="[SECONDS]", help="Show it anew every so many seconds, 2 if no number is "
-              "given, until Ctrl-C.")  # fmt: skip
+              metavar="[SECONDS]", help="Refresh every SECONDS, 2 if no number is given, until "
+              "Ctrl-C.")  # fmt: skip
 @click.pass_obj
 def status(context: CommandContext, as_json: bool, source: str | None, watch: float | None) -> None:
-    """Show rows by status, what is in flight or parked, and whether a publisher runs.
+    """Show rows by status, what is being delivered or parked, and whether a publisher runs.
 
-    With --from: the position in the source, when it was saved, what lies behind it, and what
+    With --from: the position in the source, when it was saved, how many changes follow it, and what
     failed.
     """
     config = context.config(source__type=source)
-    _show(config, as_json=as_json, anew=watch is not None)
+    _show(config, as_json=as_json, clear=watch is not None)
     while watch is not None:
         sleep(watch)
         try:
-            _show(config, as_json=as_json, anew=True)
-        except DatabaseError as error:  # the database may be back at the next look
+            _show(config, as_json=as_json, clear=True)
+        except DatabaseError as error:  # the database may be available at the next refresh
             error_line(str(error), code=error.code)
 
 
-def _show(config: Config, *, as_json: bool, anew: bool) -> None:
-    """Show the status once. ``anew`` clears the terminal first."""
+def _show(config: Config, *, as_json: bool, clear: bool) -> None:
+    """Show the status once. With ``clear`` the terminal is cleared first."""
     if config.follows:
         show = partial(_show_source, source_status(config), as_json=as_json)
     else:
@@ -101,7 +101,7 @@ def _show(config: Config, *, as_json: bool, anew: bool) -> None:
             differ = differences(db, config)
             status = shape(**known, drift=[*differ.tables, *differ.refused])
         show = partial(print_json, status) if as_json else partial(_print_status, status, consumer)
-    if anew:
+    if clear:
         click.clear()  # this has no effect unless standard output is a terminal
     show()
 
@@ -110,18 +110,19 @@ def publishing_status(
     log: OpenLog, consumer: str | None, event_time_zone: str, cap: int | None = None
 ) -> dict[str, Any]:
     """Return the status of a log's publisher from the database, by the names of the monitor's
-    status: whether it runs, the rows in the queue, the events in flight, the rows that wait for the
-    marks of a backlog job, None without any, and the state of the consumers.
+    status: whether it runs, the rows in the queue, the events being delivered, the rows that wait
+    for the marks of a backlog job, None without any, and the state of the consumers.
 
     ``consumer`` names the consumer to report on in place of the publisher, with its waiting rows if
     it is registered. ``cap`` is the most rows of the publisher's queue to count; None = all.
     """
     ledger = ledger_of(log, consumer)
-    flights, hold = read_recorded(log, ledger.consumer)
+    deliveries, hold = read_recorded(log, ledger.consumer)
     consumers = consumer_statuses(log, event_time_zone)
-    in_flight = _events_in_flight(log, flights)
-    measured = Measured.read(log)
-    snapshot = measured.oldest_snapshot
+    in_flight = _events_in_delivery(log, deliveries)
+    writer = oldest_writer(ask_log(log, "transactions", OpenTransaction, limit=_MOST_TRANSACTIONS))
+    snapshots = ask_log(log, "snapshots", HeldSnapshot, limit=1)
+    measured = Measured(tables=ask_log(log, "storage", TableStorage))
     status = {
         "log": str(log) if consumer is None else f"{log}, consumer {consumer}",
         "publisher_runs": is_at_work(log, ledger.consumer),
@@ -162,26 +163,27 @@ def _queue(log: OpenLog, event_time_zone: str, cap: int | None) -> dict[str, Any
     }
 
 
-def _events_in_flight(log: OpenLog, flights: Iterable[Flight]) -> list[dict[str, Any]]:
-    """Return the events in flight with the table and key of their first rows, None if gone; those
-    that the receiver failed for with the tries of their part of an envelope and the last answer.
+def _events_in_delivery(log: OpenLog, deliveries: Iterable[Flight]) -> list[dict[str, Any]]:
+    """Return the events being delivered, each with the table and key of its first row, None if the
+    row is gone. Events that the receiver failed for have the number of attempts to send their part
+    of a document, and the last answer.
     """
     recorded = [
-        (flight.number, envelope, event, flight.suspects.get(envelope))
-        for flight in flights
-        for envelope, events in flight.envelopes.items()
+        (delivery.number, document, event, delivery.suspects.get(document))
+        for delivery in deliveries
+        for document, events in delivery.envelopes.items()
         for event in events
     ]
     firsts = sorted({event.ids[0] for _, _, event, _ in recorded})
     read = log.read_rows([(first, first) for first in firsts])
     rows = {row.record_id: row for row in read}
     in_flight = []
-    for flight_number, envelope_number, event, tried in recorded:
+    for delivery_number, document_number, event, tried in recorded:
         row = rows.get(event.ids[0])
         in_flight.append(
             {
-                "flight": flight_number,
-                "envelope": envelope_number,
+                "flight": delivery_number,
+                "envelope": document_number,
                 "event_id": event.sent_id,
                 "rows": len(event.ids),
                 "sendings": event.sendings,
@@ -205,7 +207,7 @@ def _print_status(status: Mapping[str, Any], consumer: str | None) -> None:
         _print_consumer(one)
     if any(one["ranges"] for one in status["consumers"]) and status["oldest_writer"] is not None:
         result(
-            f"{visible(status['oldest_writer'])} keeps the ranges, open for "
+            f"{visible(status['oldest_writer'])} keeps the ranges from closing, open for "
             f"{age(status['oldest_writer_seconds'])}"
         )
     for sentence in status["drift"]:
@@ -213,23 +215,23 @@ def _print_status(status: Mapping[str, Any], consumer: str | None) -> None:
 
 
 def _print_queue(status: Mapping[str, Any], consumer: str | None) -> None:
-    """Print who publishes the log, and its rows by status: a consumer's rows have no letters."""
+    """Print who publishes the log, and its rows by status: a consumer's rows have no status."""
     log = f"log {visible(status['log'])}"
     if consumer is None:
         result(f"{log}: {_runs(status['publisher_runs'])}")
         rows = status["rows"]
-        letters = [*_LETTERS, *sorted(set(rows) - set(_LETTERS))]
+        statuses = [*_MEANINGS, *sorted(set(rows) - set(_MEANINGS))]
         table(
             ("status", "rows", "meaning"),
             [
-                (letter, rows.get(letter, 0), _LETTERS.get(letter, "reserved, left alone"))
-                for letter in letters
+                (one, rows.get(one, 0), _MEANINGS.get(one, "reserved, left alone"))
+                for one in statuses
             ],
         )
         if status["oldest_seconds"] is not None:
             result(f"oldest new row: {age(status['oldest_seconds'])}")
     elif status["queue_rows"] is None:
-        result(f"{log}: it is not registered yet, which its first start does")
+        result(f"{log}: it is not registered yet; its first start registers it")
     else:
         result(f"{log}: it {'runs' if status['publisher_runs'] else 'does not run'}")
 
@@ -239,18 +241,18 @@ def _print_in_flight(events: Sequence[Mapping[str, Any]], publisher_runs: bool |
         return
     waits = "sent first at the next start"
     if publisher_runs:
-        waits = "in flight, or parked until the receiver takes them"
+        waits = "being delivered, or parked until the receiver takes them"
     result(f"{number_of(len(events), 'event')} {waits}:")
     table(
         (
-            "flight",
-            "envelope",
+            "delivery",
+            "document",
             "event-id",
             "rows",
             "event-ids",
             "table",
             "key",
-            "tries",
+            "attempts",
             "last answer",
         ),
         [tuple(event.values()) for event in events[:_SHOWN]],
@@ -314,11 +316,11 @@ def _print_source(status: SourceStatus, moved_seconds: float | None) -> None:
     moved = "" if moved_seconds is None else f", last moved {age(moved_seconds)} ago"
     result(f"kept in {status.place}{moved}")
     if status.behind is not None:
-        result(f"behind it: {status.behind.number} {status.behind.unit}")
+        result(f"after it: {status.behind.number} {status.behind.unit}")
     if status.unknown is not None:
-        result(f"what is behind it is not known: {status.unknown}")
+        result(f"how much follows it is unknown: {status.unknown}")
     if status.failures is None:
-        result("what failed is not known: this user may not read it")
+        result("what failed is unknown: this user may not read it")
     if status.failures:
         newest = ", the newest" if status.newest else ""
         result(f"{number_of(status.failures, 'failure')}, not tried again{newest}:")
@@ -338,14 +340,14 @@ _COLOURS: Final = {"error": "red", "warning": "yellow", "info": "cyan"}
 
 @click.command(cls=Command)
 @click.option("--sample", type=click.IntRange(min=1), default=Limits().sample, metavar="ROWS",
-              help="How many of the newest rows are checked for their status and key.")  # fmt: skip
+              help="How many of the newest rows to check for their status and key.")  # fmt: skip
 @click.option(
     "--ignore", multiple=True, metavar="CODE", help="Leave out findings with this code; repeatable."
 )
 @click.option("--receiver", is_flag=True,
-              help="Try only whether the receiver is there; no change is sent.")  # fmt: skip
+              help="Only check that the receiver is reachable; no change is sent.")  # fmt: skip
 @click.option("--why", "key", metavar="KEY",
-              help="Say only why an object's change is not out: idu=7, or usr.idu=7.")  # fmt: skip
+              help="Explain why an object's change was not sent: idu=7 or usr.idu=7.")  # fmt: skip
 @json_option
 @click.pass_obj
 def doctor(
@@ -356,16 +358,16 @@ def doctor(
     key: str | None,
     as_json: bool,
 ) -> int:
-    """Say what is wrong with the log, its triggers and its rows, and what fixes it. Nothing is
+    """Check the log, its triggers and its rows for problems, and show how to fix them. Nothing is
     changed.
 
-    With --receiver it tries the receiver alone, without sending a change: name, port, TLS and
-    credentials, by OPTIONS over HTTP, metadata of Kafka, a list of objects, a file that is written
-    and removed.
+    With --receiver it only checks the receiver, without sending a change: name, port, TLS and
+    credentials, by OPTIONS over HTTP, metadata of Kafka, a list of objects, or a file that is
+    written and removed.
 
-    With --why it says in sentences what happens to one object's change: the letter of its row, who
-    wrote it and when, its class, what is in flight or parked before it, open transactions that hide
-    rows.
+    With --why it explains what happens to one object's change: the status of its row, who wrote it
+    and when, its class, what is being delivered or parked before it, and open transactions that
+    hide rows.
 
     A finding is an error (changes are lost, or nothing is published), a warning (something needs
     fixing) or an info (good to know). Errors and warnings give exit code 1.
@@ -375,8 +377,8 @@ def doctor(
         return _try_receiver(config, as_json=as_json)
     if config.follows and config.database.url is None:
         raise ConfigError(
-            "doctor looks at a log; a source is looked at by `eventlog status` "
-            "and `publish --dry-run`"
+            "doctor checks a log. To check a source, run `eventlog status` "
+            "and `eventlog publish --dry-run`"
         )
     if key is not None:
         _print_why(why(config, key, planned_triggers), as_json=as_json)
@@ -401,21 +403,21 @@ def doctor(
 
 
 def _try_receiver(config: Config, *, as_json: bool) -> int:
-    told, error = None, None
+    answer, error = None, None
     try:
-        told = try_receiver(config, sys.stdout)
+        answer = try_receiver(config, sys.stdout)
     except (ReceiverAway, ConfigError) as failure:
         error = failure
     sink = config.sink.type
     if as_json:
-        reached = None if told is None and error is None else error is None
-        text = told if error is None else str(error)
+        reached = None if answer is None and error is None else error is None
+        text = answer if error is None else str(error)
         print_json({"sink": sink, "reached": reached, "text": text})
     elif error is not None:
         result("error: ", colour=_COLOURS["error"], bold=True, end="")
         result(f"sink {sink}: {visible(str(error))} [{error.code}]")
     else:
-        result(f"sink {sink}: {visible(told or 'it has no receiver that could be tried')}")
+        result(f"sink {sink}: {visible(answer or 'it has no receiver that could be tried')}")
     return 0 if error is None else 1
 
 
@@ -438,12 +440,10 @@ def _print_findings(findings: list[Finding], settings: list[Effective], quiet: b
             result(f"    {visible(line)}")
     if quiet:
         return
-    # Of types that are not chosen the source says that, too.
+    # This also leaves out the settings of types that are not chosen.
     changed = [setting for setting in settings if not setting.source.startswith("default")]
     if changed:
-        result(
-            "Settings in effect, all others are at their defaults (`eventlog config` shows them):"
-        )
+        result("Settings in effect that differ from their defaults (`eventlog config` shows all):")
         print_settings(changed)
     counts = Counter(one.severity for one in findings)
     if counts["error"] or counts["warning"]:

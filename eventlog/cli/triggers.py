@@ -80,7 +80,7 @@ _lock_timeout = click.option(
     type=click.FloatRange(min=0, max=86400),
     default=LOCK_TIMEOUT,
     metavar="SECONDS",
-    help="Longest wait for a table in use, while its writers wait behind; 0 = no end.",
+    help="Maximum time to wait for a table lock; writers wait meanwhile. 0 = no limit.",
 )
 
 
@@ -92,12 +92,12 @@ def triggers() -> None:
 @triggers.command()
 @sql_option
 @json_option
-@click.option("--check", is_flag=True, help="End with exit code 1 if there is something to do.")
+@click.option("--check", is_flag=True, help="Exit with code 1 if there is something to do.")
 @click.pass_obj
 def plan(context: CommandContext, as_sql: bool, as_json: bool, check: bool) -> int:
     """Show what `triggers apply` would do, table by table, and why; nothing is changed.
 
-    It can be read before `db upgrade` makes the log, too.
+    The command also works before `db upgrade` has created the log.
     """
     config = context.config()
     with reading(config) as db:
@@ -110,9 +110,9 @@ def plan(context: CommandContext, as_sql: bool, as_json: bool, check: bool) -> i
     else:
         _print(planned)
         _warn_of_drops(planned)
-        _say_due(planned, is_plan=True)
+        _show_due(planned, is_plan=True)
         if planned.changes:
-            note("`eventlog triggers apply` does this.")
+            note("Run `eventlog triggers apply` to do this.")
         elif planned.differences:
             note("The triggers are as declared; `eventlog triggers apply` records what is due.")
         elif not planned.refused:
@@ -138,9 +138,10 @@ def apply(
     """Make the triggers as they are declared; a second run finds nothing to do.
 
     On a terminal it asks before it drops the triggers of a table that no [[watch]] names any
-    longer. All is done in one transaction, except on Oracle, which commits each statement: there
-    the next run ends what broke off. A [[watch]] that cannot be followed, such as that of a table
-    which is gone, is named and gives exit code 1; the others are applied all the same.
+    longer. Everything runs in one transaction, except on Oracle, which commits each statement:
+    there the next run completes an interrupted one. A [[watch]] that cannot be applied, for example
+    because its table does not exist, is reported and gives exit code 1; the others are applied all
+    the same.
     """
     config = context.config()
     if dry or as_sql:
@@ -158,7 +159,7 @@ def apply(
         _print(planned)
         if dry:
             _warn_of_drops(planned)
-        _say_due(planned, dry)
+        _show_due(planned, dry)
         done = "would be applied" if dry else "applied"
         if planned.changes:
             result(f"{number_of(len(planned.changes), 'change')} {done}.")
@@ -176,12 +177,12 @@ def _applied(config: Config, lock_timeout: float, *, asks: bool) -> TriggerPlan:
         planned = _plan_with_loopback(db, config, without_log=False)
         if agreed is not None and (more := set(planned.unwatched) - agreed):
             raise TriggerError(
-                f"{', '.join(sorted(more))} got triggers of this log while the question was open: "
-                "nothing was changed; run it again"
+                f"triggers of this log were added to {', '.join(sorted(more))} while the command "
+                "waited for the answer: nothing was changed; run it again"
             )
-        triggers_of(db.dialect).apply(db.connection, planned, lock_timeout)
-        missing = triggers_of(db.dialect).record(db.connection, find_log(db, config).table, planned)
-        _note_due(db, config, planned)
+        db.dialect.triggers.apply(db.connection, planned, lock_timeout)
+        missing = db.dialect.triggers.record(db.connection, find_log(db, config).table, planned)
+        _record_due(db, config, planned)
     if not missing:
         return planned
     warning = f"what is captured was not recorded, for want of {'; '.join(missing)}"
@@ -196,25 +197,25 @@ def _refuse_lacking(planned: TriggerPlan) -> None:
 
 def _print_json(planned: TriggerPlan) -> None:
     due = [{"command": one.command, "reason": one.reason} for one in batches.due_for(planned.gaps)]
-    # What is recorded of a table is not part of the plan.
-    told = asdict(replace(planned, captured=()))
-    del told["captured"]
-    print_json({**told, "changes": len(planned.changes), "due": due})
+    # What is recorded about a table is not part of the plan.
+    data = asdict(replace(planned, captured=()))
+    del data["captured"]
+    print_json({**data, "changes": len(planned.changes), "due": due})
 
 
-def _say_due(planned: TriggerPlan, is_plan: bool) -> None:
+def _show_due(planned: TriggerPlan, is_plan: bool) -> None:
     """Print the resyncs that send, once the triggers exist, what was changed and not logged."""
     due = batches.due_for(planned.gaps)
     if due:
         after = " after apply" if is_plan else ""
-        result(f"No trigger has logged this, and nothing else sends it; run{after}:")
+        result(f"No trigger has logged these changes, and nothing else sends them. Run{after}:")
     for one in due:
         result(f"  {one.command}    # {visible(one.reason)}")
 
 
-def _note_due(db: OpenDatabase, config: Config, planned: TriggerPlan) -> None:
-    """Record for `doctor` which resyncs are due, and settle those of what is gone, if this user may
-    write the table for them.
+def _record_due(db: OpenDatabase, config: Config, planned: TriggerPlan) -> None:
+    """Record for `doctor` which resyncs are due, and clear those of dropped classes, if this user
+    may write to the resync table.
     """
     log = find_log(db, config)
     has_table = sa.inspect(db.connection).has_table(
@@ -227,7 +228,7 @@ def _note_due(db: OpenDatabase, config: Config, planned: TriggerPlan) -> None:
 
 
 def _refused(planned: TriggerPlan) -> int:
-    """Print the watches that cannot be followed to standard error. Returns the exit code."""
+    """Print the watches that cannot be applied to standard error. Returns the exit code."""
     for sentence in planned.refused:
         error_line(sentence, code=TriggerError.code)
     return 1 if planned.refused else 0
@@ -257,18 +258,20 @@ def _warn_of_drops(planned: TriggerPlan) -> None:
 
 def _unwatched(planned: TriggerPlan) -> str:
     return (
-        f"{', '.join(planned.unwatched)}, which no [[watch]] names any longer: what changes there "
-        "from then on is not logged"
+        f"{', '.join(planned.unwatched)}, which no [[watch]] names any longer: later changes there "
+        "are not logged"
     )
 
 
 @triggers.command()
-@click.option("--drop-log", is_flag=True, help="Drop the log, its rows and companions too.")
 @click.option(
-    "--force", is_flag=True, help="With --drop-log: go on although rows wait, which are then lost."
+    "--drop-log", is_flag=True, help="Also drop the log with its rows and internal tables."
+)
+@click.option(
+    "--force", is_flag=True, help="With --drop-log: continue even if rows wait. They are lost."
 )
 @yes_option
-@click.option("--dry-run", "dry", is_flag=True, help="Show what would go; drop nothing.")
+@click.option("--dry-run", "dry", is_flag=True, help="Show what would be dropped; drop nothing.")
 @sql_option
 @json_option
 @_lock_timeout
@@ -283,7 +286,7 @@ def drop(
     as_json: bool,
     lock_timeout: float,
 ) -> None:
-    """Drop all triggers and functions that write the log; the log itself stays without --drop-log.
+    """Drop all triggers and functions that write to the log; without --drop-log the log stays.
 
     On a terminal it asks first.
     """
@@ -300,7 +303,7 @@ def drop(
         with reading(config) as db:
             planned = planned_drop(db)
         if not as_sql:
-            _tell_drop(planned, log, dry=True, as_json=as_json)
+            _show_drop(planned, log, dry=True, as_json=as_json)
             return
         sys.stdout.write(triggers_of(db.dialect).script(planned, lock_timeout))
         if drop_log:
@@ -316,10 +319,10 @@ def drop(
         if drop_log:
             migrations.downgrade(db.connection, **names(config))
     if as_json or not context.quiet:
-        _tell_drop(planned, log, dry=False, as_json=as_json)
+        _show_drop(planned, log, dry=False, as_json=as_json)
 
 
-def _tell_drop(planned: TriggerPlan, log: str | None, *, dry: bool, as_json: bool) -> None:
+def _show_drop(planned: TriggerPlan, log: str | None, *, dry: bool, as_json: bool) -> None:
     """Print what is dropped, or with ``dry`` would be: the triggers, and the log of this name."""
     if as_json:
         captured = [action.table for action in planned.changes]
@@ -335,7 +338,7 @@ def _tell_drop(planned: TriggerPlan, log: str | None, *, dry: bool, as_json: boo
 
 def _confirm_drop(planned: TriggerPlan, log: str | None) -> None:
     """Ask whether all triggers may be dropped, and the log of this name."""
-    goes = [f"the log {log} with all its rows and its companions"] if log is not None else []
+    goes = [f"the log {log} with all its rows and its internal tables"] if log is not None else []
     if planned.changes:
         tables = ", ".join(action.table for action in planned.changes)
         goes.insert(0, f"the triggers of {tables}, whose changes are then not logged")
@@ -362,13 +365,13 @@ def show(
 ) -> None:
     """Show the triggers that are installed for the log, declared or not.
 
-    With --sql --dialect NAME --catalog FILE it asks no database: it prints the SQL of what the
-    configuration declares for the tables of FILE, or of all its tables in the default style if
+    With --sql --dialect NAME --catalog FILE it connects to no database: it prints the SQL of what
+    the configuration declares for the tables of FILE, or of all its tables in the default style if
     nothing is declared.
     """
     if dialect_name is not None or catalog_file is not None:
         if not as_sql or dialect_name is None or catalog_file is None:
-            raise click.UsageError("--dialect and --catalog go together, with --sql")
+            raise click.UsageError("give --dialect and --catalog together, with --sql")
         _print_compiled(context, load_dialect(dialect_name), catalog_file)
         return
     config = context.config()
@@ -396,7 +399,7 @@ def show(
 
 
 def _print_compiled(context: CommandContext, dialect: Dialect, catalog_file: Path) -> None:
-    """Print the script that makes the declared triggers, without asking a database.
+    """Print the script that makes the declared triggers, without connecting to a database.
 
     Raises ConfigError.
     """
@@ -425,24 +428,23 @@ def _of_another_database(database: Database, dialect: Dialect) -> Iterator[str]:
     """
     if database.dialect != dialect.name:
         yield (
-            f"it says that its tables are of {database.dialect}, and the SQL is for "
-            f"{dialect.name}: names are taken in the case they are written in, "
-            "and types as they are called"
+            f"its tables are from {database.dialect}, but the SQL is for {dialect.name}: "
+            "names keep their case, and types keep their names"
         )
     for one in database.tables:
         for name in (one.name, *(column.name for column in one.columns)):
             dialect.quote(name)
             if len(name.encode()) > dialect.max_identifier:
                 raise ConfigError(
-                    f"the catalog names {name!r}, which has {len(name.encode())} bytes, and "
-                    f"{dialect.name} takes {dialect.max_identifier}: correct it, or give the "
-                    "--dialect that the file is of"
+                    f"the catalog has the name {name!r} of {len(name.encode())} bytes, but "
+                    f"{dialect.name} allows {dialect.max_identifier}: shorten it, or give the "
+                    "--dialect of the file"
                 )
         for column in one.columns:
             if column.type.kind in dialect.lacks:
                 yield (
                     f"{one.name}.{column.name} is {column.type.sql}, a type that {dialect.name} "
-                    "does not have: its values are taken for text"
+                    "does not have: its values are treated as text"
                 )
 
 
@@ -450,7 +452,8 @@ def _plan_with_loopback(db: OpenDatabase, config: Config, *, without_log: bool) 
     """Return the plan and a warning if the publisher's user owns watched tables (spec/event-log.md
     8.3).
 
-    With ``without_log`` and no log yet, the plan is for a new log, and says so.
+    With ``without_log`` and no log yet, the plan is for a new log, and a warning names the missing
+    log.
     """
     try:
         planned, catalog = plan_triggers(find_log(db, config), config)
@@ -459,7 +462,7 @@ def _plan_with_loopback(db: OpenDatabase, config: Config, *, without_log: bool) 
             raise
         planned, catalog = plan_for_new_log(db, config)
         planned = replace(
-            planned, warnings=(f"{error}; nothing can be applied before", *planned.warnings)
+            planned, warnings=(f"{error}; until then nothing can be applied", *planned.warnings)
         )
     if planned.lacking:
         cannot = (f"this role cannot apply it: {reason}" for reason in planned.lacking)

@@ -1,7 +1,7 @@
 """The parameters of the vendor's JDBC driver that are options here (spec/event-log.md 9).
 
 ``config/idm.py`` reads an export by this table. The configuration refuses the driver's names, and
-says the option by it.
+its message names the option.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def _words(words: Mapping[str, str]) -> Callable[[str], str]:
 
 
 class DriverTag(NamedTuple):
-    """The option that a parameter of the driver is here. ``value`` makes the option's value, or the
-    text of it, of the parameter's text; it raises ValueError.
+    """The option that a parameter of the driver becomes. ``value`` makes the option's value, or its
+    text, from the parameter's text; it raises ValueError.
     """
 
     section: str

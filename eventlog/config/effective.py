@@ -21,7 +21,7 @@ from eventlog.registry import format_named
 
 
 class Effective(NamedTuple):
-    """A setting in effect. ``value`` is never a secret; ``source`` tells where it came from."""
+    """A setting in effect. ``value`` is never a secret; ``source`` is where it came from."""
 
     section: str
     key: str
@@ -37,7 +37,7 @@ def effective(config: Config) -> Iterator[Effective]:
     yield from _settings(config, installed_sections(), others=True)
 
 
-def said(config: Config) -> Iterator[Effective]:
+def non_default(config: Config) -> Iterator[Effective]:
     """Return the settings that have another source than the default, as ``effective`` does.
 
     A format that is not published is loaded only if one of its options is set, and so is a type

@@ -129,13 +129,13 @@ def toml_text(driver: DriverConfig, source: str) -> str:
             lines += ["", f"[{section}]", *settings]
     lines += [
         "",
-        "# The driver's own triggers go on filling the log: `eventlog db upgrade "
-        "--companions-only` makes what the",
-        "# publisher needs beside it. For triggers of ours: take theirs away, add a [[watch]] for "
-        "each table, then",
+        "# The driver's own triggers continue to fill the log: `eventlog db upgrade "
+        "--companions-only` creates what the",
+        "# publisher needs in addition. For eventlog's triggers: remove the driver's, add a "
+        "[[watch]] for each table, then",
         "# `eventlog triggers apply`.",
-        "# If the log's columns have names of their own, publisher.layout tells their order: 3.5 "
-        "for driver 3.5",
+        "# If the log's columns have other names, publisher.layout gives their order: 3.5 for "
+        "driver 3.5",
         "# and later, else 2.x.",
     ]
     return "\n".join(lines) + "\n"
@@ -144,7 +144,7 @@ def toml_text(driver: DriverConfig, source: str) -> str:
 # --- the driver's parameters ----------------------------------------------------------------------
 
 
-_TRIGGERLESS: Final = "belongs to triggerless publication, which is not done here"
+_TRIGGERLESS: Final = "belongs to triggerless publication, which is not supported"
 _JAVA: Final = "concerns the Java driver of the database; Python's is used here"
 _LOCKING: Final = "statements here lock by the database's own rules"
 _FILTER: Final = (
@@ -156,13 +156,13 @@ _NOT_TAKEN: Final[Mapping[str, str]] = {
     "jdbc-driver-descriptor": _JAVA,
     "database-descriptor": _JAVA,
     "connection-properties": (
-        "may hold passwords, and concerns the Java driver; put what is needed behind ? in url"
+        "may hold passwords, and concerns the Java driver; add what is needed to url, after ?"
     ),
     "connection-init": (
         "no statements are run at connect: use ALTER ROLE ... SET for the publisher's user"
     ),
     "state-dir": (
-        "there is no state directory: what must survive a crash stands in the log's database"
+        "there is no state directory: what must survive a crash is in the log's database"
     ),
     "include-table-filter": _FILTER,
     "exclude-table-filter": _FILTER,
@@ -198,7 +198,7 @@ _SECTIONS: Final = {
 @dataclass(slots=True)
 class _Parameters:
     """The parameters of an export that have been read so far. ``values`` maps parameters to their
-    texts; the first one counts.
+    texts; of several values the first is used.
     """
 
     global_values: Mapping[str, str]
@@ -223,7 +223,7 @@ class _Parameters:
         elif self.values.setdefault(name, value) != value:
             self.refuse(
                 f"{name} (its second value)",
-                "stands twice with different values; the first one counts",
+                "appears twice with different values; the first one is used",
             )
 
 
@@ -241,7 +241,7 @@ def _driver_config(root: _Element) -> _Element | None:
     if len(drivers) > 1:
         names = ", ".join(_plain(one.get("name", "unnamed")) for one in drivers)
         raise ConfigError(
-            f"the export holds {len(drivers)} JDBC drivers ({names}): export one of them alone"
+            f"the export holds {len(drivers)} JDBC drivers ({names}): export only one of them"
         )
     return drivers[0] if drivers else None
 
@@ -249,7 +249,7 @@ def _driver_config(root: _Element) -> _Element | None:
 def _driver_of(config: _Element) -> _Element:
     """Return the element of the driver that contains a driver-config.
 
-    User and server stand beside the driver-config.
+    User and server are in it too, outside of the driver-config.
     """
     for above in config.iterancestors():
         if _tag(above) in ("driver-configuration", "driver", "init-params"):
@@ -308,7 +308,7 @@ def _parameter(element: _Element, section: str, parameters: _Parameters) -> None
     elif name in _NOT_TAKEN:
         parameters.refuse(name, _NOT_TAKEN[name])
     elif not _is_known(name):
-        parameters.refuse(name, "not a parameter that is known here")
+        parameters.refuse(name, "not a known parameter")
     else:
         parameters.take(name, value)
 
@@ -401,14 +401,14 @@ def _settings(parameters: _Parameters) -> Iterator[Setting]:
         if key == "time_of_day":
             parameters.refuse(
                 "the clock of time-of-day",
-                "is that of the driver's machine there and of the database, in its zone, here: "
-                "correct the times in publisher.time_of_day if the two differ",
+                "is that of the driver's machine in the driver, and of the database, in its zone, "
+                "here: correct the times in publisher.time_of_day if the two differ",
             )
         if key == "referential" and value == "dn":
             parameters.refuse(
                 "enable-refs of views",
-                "columns fk__... of views stay values: associations are made of foreign keys of "
-                "tables, of one column that refers to the whole key of a class",
+                "columns fk__... of views stay values: associations are made only of a table's "
+                "foreign keys of one column that refers to the whole key of a class",
             )
     if "log-table" not in values:
         parameters.refuse(
@@ -517,7 +517,8 @@ def _url(parameters: _Parameters) -> str | None:
         return None
     if dropped:
         parameters.refuse(
-            "properties of the database URL", f"{', '.join(dropped)}: put what is needed behind ?"
+            "properties of the database URL",
+            f"{', '.join(dropped)}: add what is needed to url, after ?",
         )
     user = parameters.user or url.username
     match parameters.values.get("force-username-case", "").casefold():

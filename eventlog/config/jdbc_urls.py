@@ -17,7 +17,7 @@ _ORACLE: Final = r"(?:thin|oci8?):(?:(?P<login>.*?)(?:/.*)?)?@"
 
 
 def _postgresql_query(properties: dict[str, str]) -> dict[str, str]:
-    """Move the properties that the database's own driver knows out of ``properties``, and return
+    """Move the properties that the database's own driver supports out of ``properties``, and return
     them in its form.
     """
     query = {}
@@ -53,8 +53,8 @@ _FORMS: Final[Mapping[str, _Form]] = {
     "mariadb": ("mariadb+pymysql", (_SERVERS,), lambda _: {}),
     "mysql": ("mysql+pymysql", (_SERVERS,), lambda _: {}),
 }
-"""The driver of each database, the forms that its JDBC URL has behind ``jdbc:<database>:``, and
-what moves the properties that the driver knows into its query.
+"""The driver of each database, the forms of its JDBC URL after ``jdbc:<database>:``, and the
+function that moves the properties that the driver supports into its query.
 """
 
 
@@ -62,8 +62,7 @@ def jdbc_url(text: str) -> tuple[URL, list[str]]:
     """Return the SQLAlchemy URL of a JDBC URL, and the names of the properties that were left out.
     The user is taken from the JDBC URL, a password never.
 
-    Raises ConfigError, without the text, for a database that is not supported, and for a form that
-    is not known.
+    Raises ConfigError, without the text, for a database or a form that is not supported.
     """
     head = re.match(r"jdbc:(?:(?:microsoft|jtds):)?(\w*):?", text.strip(), re.IGNORECASE)
     name, rest = (head[1].lower(), text.strip()[head.end() :]) if head else ("", "")
@@ -72,7 +71,7 @@ def jdbc_url(text: str) -> tuple[URL, list[str]]:
     found = (re.fullmatch(form, rest, re.IGNORECASE) for form in forms)
     match = next(filter(None, found), None)
     if match is None:
-        raise ConfigError(f"a JDBC URL of {name} in this form is not known here")
+        raise ConfigError(f"a JDBC URL of {name} in this form is not supported")
     parts = match.groupdict()
     properties = dict(_properties(parts.get("query") or ""))
     user = properties.pop("user", None) or (parts.get("login") or "").strip('"') or None

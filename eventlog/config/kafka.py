@@ -1,4 +1,4 @@
-"""The options by which sinks and sources reach Kafka, and the librdkafka settings of them."""
+"""The options by which sinks and sources reach Kafka, and their librdkafka settings."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from eventlog.core.options import TEXT, Option
 from eventlog.files.text import referenced_secret
 
 BROKERS: Final = Option(
-    None, TEXT, "where to begin, comma-separated", example="broker-1:9092,broker-2:9092"
+    None, TEXT, "bootstrap servers, comma-separated", example="broker-1:9092,broker-2:9092"
 )  # fmt: skip
 SECRET_PROPERTIES: Final = Option(
-    None, REFERENCES, "those that are secrets, and where they are",
+    None, REFERENCES, "secret settings of librdkafka, each with the place of its value",
     example={"ssl.key.password": "file:/run/secrets/kafka-key"},
 )  # fmt: skip
 USER: Final = Option(None, SECRET, "user", secret=True)

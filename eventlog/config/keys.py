@@ -47,9 +47,9 @@ def chosen_types(
     for section in (*CHOSEN, "format"):
         table = document.get(section)
         in_file = table.get("type") if isinstance(table, Mapping) else None
-        said = flags.get(f"{section}.type", environ.get(variable(section, "type"), in_file))
+        given = flags.get(f"{section}.type", environ.get(variable(section, "type"), in_file))
         types[section] = (
-            said if isinstance(said, str) else options_of(SECTIONS[section])["type"].default
+            given if isinstance(given, str) else options_of(SECTIONS[section])["type"].default
         )
     return types
 
@@ -132,15 +132,15 @@ class Keys:
         key: str,
         spelled: Callable[[str, str], str] = "{}.{}".format,
     ) -> ConfigError:
-        """Return the error for a key that a section does not have. It names the sections of an
-        option of this name, the option that a parameter of the vendor's driver is, or else the
-        nearest option. ``spelled`` makes the name of a setting.
+        """Return the error for a key that a section does not have. It names the sections that have
+        an option of this name, the option that a parameter of the vendor's driver becomes, or else
+        the nearest option. ``spelled`` makes the name of a setting.
         """
         tag = DRIVER_TAGS.get(key)
         homes = [(home, key) for home in self._homes(section, key)]
         if places := homes or ([] if tag is None else [(tag.section, tag.key)]):
-            say = " or ".join(spelled(home, name) for home, name in places)
-            return ConfigError(f"{source} is not known; say {say}")
+            known = " or ".join(spelled(home, name) for home, name in places)
+            return ConfigError(f"{source} is not known; use {known}")
         sections = installed_sections()
         if section in sections:
             return unknown(source, spelled(section, nearest(key, installed_options(section))))

@@ -62,7 +62,7 @@ def _pairs_of_text(text: str) -> dict[str, str]:
 
 def _parse_publication_mode(value: Any) -> int:
     if value == 2:
-        raise ValueError("2 (triggerless) is not done: the publisher reads what triggers log")
+        raise ValueError("2 (triggerless) is not supported: the publisher reads what triggers log")
     if value != 1 or isinstance(value, bool):
         raise ValueError
     return 1
@@ -135,7 +135,7 @@ def _parse_headers(value: Any) -> Mapping[str, str]:
         if not isinstance(text, str):
             raise ValueError  # noqa: TRY004 - every kind raises ValueError
         if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
-            raise ValueError("a name is none of a header")
+            raise ValueError("a name is not valid for a header")
         if _OWN_HEADER.fullmatch(name):
             raise ValueError(f"{name} is set by the publisher itself")
         if not text.strip() or not is_header_text(text):
@@ -229,7 +229,7 @@ REFERENCES: Final = OptionKind(
 )
 SECRET: Final = OptionKind(STRING.parse, "text", confidential=True)
 TOKEN: Final = OptionKind(
-    _parse_token, "characters of ASCII without blanks, one or more", confidential=True
+    _parse_token, "one or more ASCII characters without spaces", confidential=True
 )
 TIMES: Final = OptionKind(_parse_times, "hh:mm:ss, comma-separated", toml_or(str))
 COLUMN_MAP: Final = OptionKind(
@@ -325,7 +325,7 @@ def _parse_published(value: Any) -> str:
 
 
 PUBLISHED: Final = OptionKind(_parse_published, " | ".join(own_names(FORMATS)))
-"""Names of formats; whether the format can be published is asked where it is."""
+"""Names of formats; whether a format can be published is checked where it is published."""
 
 
 URL: Final = OptionKind(

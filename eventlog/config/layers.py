@@ -1,6 +1,6 @@
-"""The settings as a file, the environment and flags say them: each with the option that it names,
-its value and its place. What is wrong is yielded as an error among them, so that all errors are
-told at once.
+"""The settings as a file, the environment and flags give them: each with the option that it names,
+its value and its place. Errors are yielded among the settings, so that all errors are reported
+together.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Setting(NamedTuple):
     layer: Layer
     given: Any
     source: str
-    """The words that tell where the setting came from."""
+    """Where the setting came from, for messages."""
     file: Path | None = None
     """The file that holds the value, None if the setting has it as ``given``."""
 
@@ -71,7 +71,7 @@ class Setting(NamedTuple):
         return self.target.of
 
     def value(self) -> Any:
-        """Return the value, read from its file if it stands in one. Raises ConfigError."""
+        """Return the value, read from its file if it has one. Raises ConfigError."""
         if self.file is None:
             return self.given
         return parse_value(self.target.option, read_secret(self.file, self.source), self.source)
@@ -92,15 +92,13 @@ def read_toml(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8 (byte {error.start})") from None
     except RecursionError:
-        raise ConfigError(f"{path}: is not read: brackets or tables are nested too deep") from None
+        raise ConfigError(f"{path}: cannot be read: brackets or tables nest too deep") from None
     except ValueError as error:
         # int refuses numbers of thousands of digits.
         if not isinstance(error, tomllib.TOMLDecodeError):
-            raise ConfigError(f"{path}: is not read: a number has thousands of digits") from None
+            raise ConfigError(f"{path}: cannot be read: a number has thousands of digits") from None
         quotes = (
-            '; a text stands in quotes, such as url = "..."'
-            if "Invalid value" in str(error)
-            else ""
+            '; write text in quotes, such as url = "..."' if "Invalid value" in str(error) else ""
         )
         raise ConfigError(f"{path}: is not TOML: {error}{quotes}") from None
 
@@ -121,7 +119,7 @@ def from_file(document: Mapping[str, Any], path: Path | None, keys: Keys) -> Rea
             ]
             if homes and not isinstance(table, dict):
                 yield ConfigError(
-                    f"{place}: {section} stands in no section; write it below {' or '.join(homes)}"
+                    f"{place}: {section} is in no section; write it below {' or '.join(homes)}"
                 )
                 continue
             near = nearest(section, [*SECTIONS, "watch"])
@@ -150,7 +148,7 @@ def _of_format(
             keys.of(section)
     except ConfigError as error:
         if name in names(FORMATS) and name != keys.format:
-            return  # a broken package was warned of, and its format is unused here
+            return  # a warning has reported the broken package, and its format is unused
         yield ConfigError(f"{place}: [{section}]: {error}")
         return
     for key, value in table.items():
@@ -172,7 +170,7 @@ def _file_setting(
     if target.option.secret and not target.is_file and path is not None:
         yield ConfigError(
             f"{source}: a secret does not belong in this file; set {variable(section, key)}, or "
-            f"name a file that holds it by {key}_file"
+            f"set {key}_file to a file that holds it"
         )
         return
     setting = _setting(target, str(value) if isinstance(value, Path) else value, Layer.FILE, source)
@@ -228,8 +226,8 @@ as eventlog-database.
 
 
 def _misspelled_sections(environ: Mapping[str, str]) -> Iterator[ConfigError]:
-    # Only variables much like a setting are reported, since other programs may have EVENTLOG_
-    # variables of their own.
+    # Only variables much like a setting are reported, since other programs may also use variables
+    # that begin with EVENTLOG_.
     sections = tuple(f"EVENTLOG_{section.upper()}_" for section in SECTIONS)
     known = [
         variable(section, key) for section in SECTIONS for key in options_of(SECTIONS[section])
@@ -269,7 +267,7 @@ def from_flags(flags: Mapping[str, str], keys: Keys) -> Read:
         if target.option.secret and not target.is_file:
             yield ConfigError(
                 f"{source}: a secret does not belong in a command line; set "
-                f"{variable(section, key)}, or name a file that holds it by {name}_file"
+                f"{variable(section, key)}, or set {name}_file to a file that holds it"
             )
             continue
         yield _text_setting(target, value, Layer.FLAG, source)
@@ -279,7 +277,7 @@ def watches_of(tables: Any, path: Path | None) -> Iterator[WatchSettings | Confi
     """Yield the ``[[watch]]`` tables of a file, or of the content from a program."""
     place = _place(path)
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        yield ConfigError(f"{place}: watch must be written [[watch]], once a table or view")
+        yield ConfigError(f"{place}: watch must be written [[watch]], once per table or view")
         return
     names = set()
     for number, table in enumerate(tables, 1):

@@ -1,5 +1,5 @@
 """The configuration: one TOML file, overridden by the environment, overridden by flags
-(spec/event-log.md 9). Each option stands in one section, by one name.
+(spec/event-log.md 9). Each option has one section and one name.
 """
 
 from __future__ import annotations
@@ -161,9 +161,9 @@ T = TypeVar("T")
 
 
 class _Errors(list[ConfigError]):
-    """The errors of several steps, which are told together.
+    """The errors of several steps, which are reported together.
 
-    As a context it takes the error of a block.
+    As a context it collects the error of a block.
     """
 
     def __enter__(self) -> None: ...
@@ -175,7 +175,7 @@ class _Errors(list[ConfigError]):
         return False
 
     def without(self, read: Iterable[T | ConfigError]) -> list[T]:
-        """Return what is not an error, and take the errors."""
+        """Return what is not an error, and collect the errors."""
         found = []
         for one in read:
             if isinstance(one, ConfigError):
@@ -276,7 +276,7 @@ def with_secrets_of_now(config: Config, *sections: str) -> Config:
             text = read_secret(file, f"{name}, read again")
             held = replace(holder, **{key: parse_value(options_of(type(holder))[key], text, name)})
         except ConfigError as error:
-            _log.warning("%s; what was read before is used", error, extra={"code": error.code})
+            _log.warning("%s; still using the previous value", error, extra={"code": error.code})
         else:
             changed[section] = replace(settings, options=held) if section in CHOSEN else held
     return replace(config, **changed)
@@ -325,19 +325,18 @@ def _consumer_contradictions(config: Config) -> Iterator[ConfigError]:
         for name in ("begin", "classes"):
             if config.sources[f"source.{name}"] != "default":
                 yield ConfigError(
-                    f"{config.sources[f'source.{name}']} goes with source.consumer, "
-                    "a consumer's name"
+                    f"{config.sources[f'source.{name}']} needs source.consumer, a consumer's name"
                 )
         return
     if config.publisher.handle_future_events:
         yield ConfigError(
-            "publisher.handle_future_events does not go with source.consumer: a consumer takes "
+            "publisher.handle_future_events cannot be used with source.consumer: a consumer takes "
             "rows by their numbers"
         )
     if config.publisher.loopback_rows == "leave":
         yield ConfigError(
-            'publisher.loopback_rows = "leave" does not go with source.consumer: rows that are '
-            'left would stay gaps in its set; "consume" takes rows of driver_user for done'
+            'publisher.loopback_rows = "leave" cannot be used with source.consumer: rows that are '
+            'left would stay gaps in its set; with "consume", rows of driver_user count as done'
         )
 
 
@@ -375,9 +374,7 @@ def _warnings(settings: Iterable[Setting]) -> Iterator[str]:
         url, (section, key) = setting.given, (setting.section, setting.key)
         if setting.file is None and not is_plain(url) and "***" in masked(url):
             password = variable(section, f"{key.removesuffix('url')}password")
-            yield (
-                f"{setting.source} holds a password; {password} or {key}_file keep it out of sight"
-            )
+            yield (f"{setting.source} holds a password; set {password} or {key}_file instead")
 
 
 def is_set(config: Config, name: str) -> bool:

@@ -52,7 +52,7 @@ def value_options(config: Config) -> ValueOptions:
 
 
 def insert_query_back(config: Config) -> str:
-    """Return the operation of events that are only read back."""
+    """Return "add" or "modify": how an insert is sent when the log holds no values."""
     return chosen_format(config).insert_query_back(publish_options(config))
 
 
@@ -100,8 +100,8 @@ def refused_format(config: Config) -> str | None:
         ):
             return (
                 f"{config.sources[f'sink.{divided_by}']} has class, and a line of the format "
-                f"{chosen.name} holds all events of an envelope: set publisher.batch_size = 1, "
-                "name a format whose lines are events, or leave class out"
+                f"{chosen.name} holds all events of a document: set publisher.batch_size = 1, "
+                "choose a format with one event per line, or leave class out"
             )
         return None
     name, why = refused

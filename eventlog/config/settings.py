@@ -65,7 +65,7 @@ class DatabaseSettings:
     """``[database]``: the place of the log, and the tables and views that are classes."""
 
     url: str | None = option(
-        None, URL, "SQLAlchemy URL; its password is the option password, or the URL is in url_file",
+        None, URL, "SQLAlchemy URL; give its password as password, or the whole URL in url_file",
         example="postgresql+psycopg://publisher@localhost/hr",
     )  # fmt: skip
     password: str | None = option(None, SECRET, "password of url", secret=True)
@@ -86,8 +86,8 @@ class DatabaseSettings:
     record_id_sequence: str | None = option(
         None,
         TEXT,
-        "sequence that the triggers of a log of somebody else draw record_ids from, where the "
-        "column has no default; schema-qualified or in the schema of the log",
+        "sequence from which triggers that eventlog did not make take record_ids, if the column "
+        "has no default; schema-qualified or in the schema of the log",
         example="seq_log",
     )
 
@@ -106,28 +106,28 @@ class PublisherSettings:
     loopback_rows: str = option(
         "consume",
         choice("consume", "leave"),
-        "mark loopback rows S, or leave them N; either one set ends the warnings",
+        "mark loopback rows S, or leave them N; setting either one ends the warnings",
     )
     handle_future_events: bool = option(
         False, BOOLEAN, "order by event_time and wait until it is due"
     )
-    event_time_zone: str = option("utc", choice("utc", "local"), "the clock that event_time is of")
-    polling_interval: int = option(
-        10, integer(1, 604800), "seconds of rest between cycles, at most"
-    )
+    event_time_zone: str = option("utc", choice("utc", "local"), "the time zone of event_time")
+    polling_interval: int = option(10, integer(1, 604800), "maximum seconds of rest between cycles")
     time_of_day: tuple[time, ...] | None = option(
         None, TIMES, "the server's local times to start at, in place of the interval",
         example="06:00:00, 18:00:00",
     )  # fmt: skip
-    notify: bool = option(True, BOOLEAN, "be woken by the database where it can", idm=False)
+    notify: bool = option(
+        True, BOOLEAN, "let the database wake the publisher where it can", idm=False
+    )
     post_poll_statements: tuple[str, ...] = option(
         (),
         TEXTS,
-        "statements of SQL to run after a cycle that sent something",
+        "SQL statements to run after a cycle that sent something",
         example=["CALL app.published()"],
     )
     batch_size: int = shared(options.BATCH_SIZE)
-    query_limit: int = option(10000, integer(0, MANY), "rows a cycle, 0 = no limit")
+    query_limit: int = option(10000, integer(0, MANY), "rows per cycle, 0 = no limit")
     heartbeat_interval: int = option(
         0, integer(0, MANY), "minutes without a document until a heartbeat, 0 = off",
     )  # fmt: skip
@@ -142,7 +142,7 @@ class PublisherSettings:
     driver_user: str | None = option(
         None,
         TEXT,
-        "the publisher's database user; default: the database is asked",
+        "the publisher's database user; default: the user of its connection",
         example="publisher",
     )
     retry_initial: float = option(1.0, number(0.001, 604800), "first back-off after retry, seconds")
@@ -157,22 +157,22 @@ class PublisherSettings:
     suspect_after: int = option(
         5,
         integer(1, 1000),
-        "failures of an envelope in a row, such as 500 or a time-out, while no other one is "
+        "consecutive failures of a document, such as 500 or a time-out, while no other document is "
         "answered, until it is sent in halves",
     )
     max_tries: int = option(
         0,
         integer(0, MANY),
-        "tries of such an event alone until it gets E; 0 = it is parked until it is answered",
+        "attempts to send such an event alone until it gets E; 0 = it is parked until answered",
     )
-    concurrency: int = option(1, integer(1, 64), "envelopes in the air at once")
-    flight_rows: int = option(10000, integer(1, MANY), "log rows a flight at most")
+    concurrency: int = option(1, integer(1, 64), "documents that are sent at the same time")
+    flight_rows: int = option(10000, integer(1, MANY), "maximum log rows of a delivery")
     flight_bytes: int = option(
         16 * 2**20,
         integer(2**16, MANY),
-        "bytes of values that a window keeps, and that a flight has at most",
+        "maximum bytes of values that a window keeps, and that a delivery has",
     )
-    mark_interval: float = option(1.0, number(0, 3600), "seconds between marks within a flight")
+    mark_interval: float = option(1.0, number(0, 3600), "seconds between marks within a delivery")
     standby: bool = option(
         False,
         BOOLEAN,
@@ -182,7 +182,7 @@ class PublisherSettings:
     health_file: Path | None = option(
         None,
         PATH,
-        "file that is touched while the publisher is alive; `eventlog health` looks at it",
+        "file that is touched while the publisher is alive; `eventlog health` checks it",
         example="/run/eventlog/health",
     )
 
@@ -239,26 +239,25 @@ class WatchSettings(CheckedOptions):
         example=["*"],
     )
     exclude_tables: tuple[str, ...] = option(
-        (), NAMES, "with tables: names and patterns of those that are left alone", example=["tmp_*"]
+        (), NAMES, "with tables: names and patterns of tables to leave out", example=["tmp_*"]
     )
     view: str | None = option(None, TEXT, "or view to watch (direct model)", example="view_usr")
     was: tuple[str, ...] = option(
         (),
         NAMES,
-        "names from before the table, or a child table of it, was renamed; rows of the log "
-        "may have them",
+        "earlier names of the table or of its child tables; rows of the log may have them",
         example=["person"],
     )
     was_key: tuple[str, ...] = option(
         (),
         NAMES,
-        "columns of the primary key from before it was changed: `eventlog resync CLASS "
-        "--deleted` deletes the objects that the log knows by it",
+        "columns of the primary key before it was changed: `eventlog resync CLASS --deleted` "
+        "deletes the objects whose rows in the log have this key",
         example=["id"],
     )
     style: str = shared(options.STYLE)
     capture: str = option(
-        "row", choice("row", "statement"), "triggers a row, or a statement for bulk writes"
+        "row", choice("row", "statement"), "triggers per row, or per statement for bulk writes"
     )
     columns: tuple[str, ...] | None = option(
         None, NAMES, "only these columns", example=["fname", "lname"]
@@ -268,7 +267,7 @@ class WatchSettings(CheckedOptions):
         None, BASE, "view: base tables and their columns -> view columns",
         example={"emp": {"empno": "pk_empno", "fname": "sv_fname"}},
     )  # fmt: skip
-    always: bool = option(False, BOOLEAN, "log what a replication applies too")
+    always: bool = option(False, BOOLEAN, "also log changes that replication applies")
     lob_values: bool = option(
         False, BOOLEAN, "log large objects by value; of no effect on PostgreSQL, which has none"
     )
@@ -278,7 +277,7 @@ class WatchSettings(CheckedOptions):
     value_limit: int = option(
         16 * 1024 * 1024,
         integer(1, 256 * 1024 * 1024),
-        "PostgreSQL: bytes of the largest bytea value that is logged; the row of a larger one is "
+        "PostgreSQL: bytes of the largest bytea value that is logged; a row with a larger value is "
         "read back (5, 6)",
     )
 
@@ -298,20 +297,17 @@ class WatchSettings(CheckedOptions):
         if (self.was or self.was_key) and self.tables is not None:
             option_name = "was" if self.was else "was_key"
             return (
-                f"{option_name} is of one table: name it in a [[watch]] with "
+                f"{option_name} belongs to one table: set it in a [[watch]] with "
                 "table = ... or view = ..."
             )
         if self.name in self.was:
-            return (
-                f"was = {toml(list(self.was))} names the table itself; "
-                "was is what it was called before"
-            )
+            return f"was = {toml(list(self.was))} names the table itself; give its earlier names"
         if self.exclude_tables and self.tables is None:
-            return "exclude_tables goes with tables = [...]"
+            return "exclude_tables needs tables = [...]"
         if self.columns is not None and self.tables is not None:
             return (
-                "columns are those of one table: name them in a [[watch]] with table = ..., or "
-                "leave others out by exclude"
+                "columns belong to one table: set them in a [[watch]] with table = ..., or "
+                "leave columns out with exclude"
             )
         return None
 
@@ -327,8 +323,7 @@ class SourceSettings:
     type: str = option(
         "eventlog",
         name_of(SOURCES),
-        "what is published: the log of [database], or what is followed in its place; "
-        "as --from has it",
+        "what is published: the log of [database], or another source, as with --from",
     )
     options: Any = None
     others: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -343,12 +338,12 @@ class LogSettings:
     """``[log]``: the lines on standard error."""
 
     format: str = option(
-        "text", choice("text", "json"), "a line for people, or a JSON object a line"
+        "text", choice("text", "json"), "lines for people, or one JSON object per line"
     )
     level: str = option(
         "info",
         choice("error", "warning", "info", "debug"),
-        "the least that is said; --quiet, --verbose go first",
+        "the lowest level that is logged; --quiet and --verbose override it",
     )
 
 
@@ -362,11 +357,11 @@ class MonitorSettings:
         "host:port to serve on; default: off; an address that is not loopback needs a token",
         example="127.0.0.1:9464",
     )
-    token: str | None = option(None, TOKEN, "what whoever looks has to give", secret=True)
+    token: str | None = option(None, TOKEN, "token that a client must send", secret=True)
     allowed_hosts: tuple[str, ...] = option(
         (),
         NAMES,
-        "host names beside that of listen under which it may be asked",
+        "host names, in addition to that of listen, that requests may use",
         example=["monitor.example.org"],
     )
     certificate: Path | None = option(
@@ -379,17 +374,17 @@ class MonitorSettings:
         example="/etc/ssl/monitor.key",
     )
     interval: float = option(
-        5.0, number(1, 3600), "seconds between looks at the queue, and between points of a curve"
+        5.0, number(1, 3600), "seconds between checks of the queue, and between points of a curve"
     )
     patience: float | None = option(
         None,
         number(1, 604800),
         "seconds within which a publisher that neither rests nor waits gives a sign of life; "
-        "default: sink.timeout + 60; of a backlog job 900",
+        "default: sink.timeout + 60; for a backlog job 900",
         example=300,
     )
     values: bool = option(
-        False, BOOLEAN, "show column values, keys, documents and what receivers say"
+        False, BOOLEAN, "show column values, keys, documents and the texts of answers"
     )
 
 
@@ -402,7 +397,7 @@ SECTIONS: Final[Mapping[str, type]] = {
     "monitor": MonitorSettings,
     "log": LogSettings,
 }
-"""The sections in the order of the file; ``watch`` is an array of tables beside them."""
+"""The sections in the order of the file. ``watch`` is not among them: it is an array of tables."""
 
 
 def variable(section: str, key: str) -> str:
@@ -426,7 +421,7 @@ They hold the options of that class, too.
 
 
 class Declared(NamedTuple):
-    """An option of a section, with the types that have it; without types it is of the section."""
+    """An option of a section, with the types that have it; without types all types have it."""
 
     option: Option
     types: tuple[str, ...] = ()

@@ -106,9 +106,9 @@ OF_ANOTHER = [
         "postgresql",
         "oracle",
         0,
-        "it says that its tables are of postgresql, and the SQL is for oracle",
+        "its tables are from postgresql, but the SQL is for oracle",
     ),
-    ("mysql", "sqlite", 0, "it says that its tables are of mysql, and the SQL is for sqlite"),
+    ("mysql", "sqlite", 0, "its tables are from mysql, but the SQL is for sqlite"),
 ]
 
 
@@ -129,8 +129,8 @@ def test_a_catalogue_of_another_database_is_warned_of(
 
 NAMES_THAT_CANNOT_BE = [
     ("oracle", 'a"b', "no name holds a quotation mark"),
-    ("oracle", "ä" * 65, "has 130 bytes, and oracle takes 128"),
-    ("postgresql", "a" * 64, "has 64 bytes, and postgresql takes 63"),
+    ("oracle", "ä" * 65, "of 130 bytes, but oracle allows 128"),
+    ("postgresql", "a" * 64, "of 64 bytes, but postgresql allows 63"),
 ]
 
 
@@ -151,7 +151,7 @@ def test_a_catalogue_with_types_that_the_database_lacks_is_warned_of(
     tables = catalogue_of("oracle", {"AT": "time", "WHO": "uuid", "ON": "date"})
     assert show("oracle", tables, tmp_path, monkeypatch) == 0
     said = " ".join(capsys.readouterr().err.split())
-    assert "T.AT is time, a type that oracle does not have: its values are taken for text" in said
+    assert "T.AT is time, a type that oracle does not have: its values are treated as text" in said
     assert "T.WHO is uuid" in said
     assert "T.ON" not in said
 

@@ -75,4 +75,4 @@ def test_every_event_follows_the_schema_of_its_class(
     with pytest.raises(ValidationError):
         validator.validate(wrong)
     code, _, err = run("--config", str(path), "schema", "nobody")
-    assert (code, "there is no class 'nobody'; there are usr" in err) == (2, True)
+    assert (code, "there is no class 'nobody'; the classes are: usr" in err) == (2, True)

@@ -189,5 +189,8 @@ def test_who_keeps_gaps_in_the_set_is_named_with_its_age(
             assert (told["ranges"], "(writer)" in told["oldest_writer"]) == (1, True)
             assert metrics(address)["eventlog_consumer_ranges"] == 1
             assert metrics(address)["eventlog_oldest_writer_seconds"] > 0
-            assert f"{told['oldest_writer']} keeps the ranges, open for" in command("status")[1]
+            assert (
+                f"{told['oldest_writer']} keeps the ranges from closing, open for"
+                in command("status")[1]
+            )
         open_session.rollback()

@@ -584,8 +584,11 @@ def test_a_sequence_with_a_cache_is_refused(pg_log: sa.Engine) -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"handle_future_events": "yes"}, "handle_future_events does not go with source.consumer"),
-        ({"loopback_rows": "leave"}, "does not go with source.consumer"),
+        (
+            {"handle_future_events": "yes"},
+            "handle_future_events cannot be used with source.consumer",
+        ),
+        ({"loopback_rows": "leave"}, "cannot be used with source.consumer"),
         ({"source__begin": "yesterday"}, "now | first | snapshot | a record_id"),
         ({"source__consumer": "a b"}, "source.consumer"),
     ],
@@ -651,7 +654,7 @@ def test_consumers_are_listed_reset_and_dropped(log: sa.Engine, command: Run) ->
     assert command("consumers", "drop", "audit", "--yes")[0] == 0
     assert fetch(log, "SELECT name FROM eventlog_consumer") == [("search",)]
     code, _, said = command("consumers", "drop", "audit", "--yes")
-    assert (code, "has no consumer 'audit'; there is: search" in said) == (2, True)
+    assert (code, "has no consumer 'audit'; its consumers are: search" in said) == (2, True)
 
 
 def test_a_reset_to_above_the_next_record_id_is_refused_and_changes_nothing(
@@ -695,9 +698,7 @@ def test_what_was_refused_for_a_consumer_is_shown_and_put_back_for_it_alone(
     assert "the receiver answered error: no" in command("show", "2", "--consumer", "search")[1]
     assert "done" in command("show", "1", "--consumer", "search")[1].splitlines()[0]
     assert "waits to be published" in command("show", "2")[1]
-    assert (
-        "1 row sent once more to consumer search" in command("requeue", "--consumer", "search")[1]
-    )
+    assert "1 row sent again to consumer search" in command("requeue", "--consumer", "search")[1]
     assert (
         "nothing that was refused for consumer search"
         in command("errors", "--consumer", "search")[1]
@@ -747,7 +748,7 @@ def test_the_commands_are_of_the_consumer_that_the_configuration_names(
 
     assert "eventlog requeue --consumer search --ids 2" in command("errors")[2]
     assert "the receiver answered error: no" in command("show", "2")[1]
-    assert "1 row sent once more to consumer search" in command("requeue")[1]
+    assert "1 row sent again to consumer search" in command("requeue")[1]
 
 
 def test_a_row_that_would_bring_an_old_value_back_is_not_sent_once_more(
@@ -756,7 +757,7 @@ def test_a_row_that_would_bring_an_old_value_back_is_not_sent_once_more(
     write(log, 1, 1, event_type=2)
     consume(consumer(log), fold_distance=0)
     code, said, _ = command("requeue", "--consumer", "search", "--ids", "1")
-    assert (code, "0 rows sent once more" in said) == (1, True)
+    assert (code, "0 rows sent again" in said) == (1, True)
     assert command("requeue", "--consumer", "search", "--ids", "1", "--force")[0] == 0
     assert consume(consumer(log)) == ["1"]
 
@@ -879,7 +880,7 @@ def test_purge_keeps_what_a_consumer_has_not_done_and_says_for_whom(
     consume(configuration(log))
     execute(log, "UPDATE eventlog SET event_time = '2020-01-01 00:00:00'")
     said = command("purge", "--older-than", "1d", "--yes")[1]
-    assert "1 row kept for consumer audit, which has not done them" in said
+    assert "1 row kept for consumer audit, still to process" in said
     assert list(statuses(log)) == [3]
     assert fetch(log, "SELECT removed FROM eventlog_epoch") == [(2,)]
     consume(consumer(log))
@@ -1258,7 +1259,7 @@ def test_an_object_of_a_snapshot_is_sent_once_more_as_it_is_then_to_its_consumer
     config = consumer(log)
     assert consume(config) == []
     said = command("requeue", "--consumer", "search", "--dry-run")[1]
-    assert "0 rows and 1 object of its snapshot would be sent once more" in said
+    assert "0 rows and 1 object of its snapshot would be sent again" in said
     command("requeue", "--consumer", "search", "--event-id", refused)
     assert "nothing that was refused" in command("errors", "--consumer", "search")[1]
     assert "put back" in command("show", refused, "--consumer", "search")[1]
@@ -1296,9 +1297,7 @@ def test_an_object_whose_class_is_gone_gets_another_line_and_holds_nobody_up(
     assert consume(consumer(log)) == ["1"]
     (group,) = json.loads(command("errors", "--consumer", "search", "--json")[1])["errors"]
     assert (group["code"], group["example"]) == ("unknown_table", refused)
-    assert (
-        "no class that is published has it" in command("show", refused, "--consumer", "search")[1]
-    )
+    assert "it belongs to no published class" in command("show", refused, "--consumer", "search")[1]
 
 
 def test_only_an_object_that_was_refused_is_asked_for_once_more(

@@ -99,7 +99,7 @@ def test_headers_come_by_the_environment_a_line_each() -> None:
         ({"Content-Type": "text/plain"}, "Content-Type is set by the publisher itself"),
         ({"host": "elsewhere"}, "host is set by the publisher itself"),
         ({"Webhook-Id": "7"}, "Webhook-Id is set by the publisher itself"),
-        ({"X Tenant": "hr"}, "a name is none of a header"),
+        ({"X Tenant": "hr"}, "a name is not valid for a header"),
         ({"X-Tenant": ""}, "the value of X-Tenant is empty"),
         ({"X-Tenant": "hr\r\nX: y"}, "holds line ends"),
         ({"X-Tenant": 7}, "is not allowed"),

@@ -66,7 +66,7 @@ def test_a_parked_event_is_given_up_by_hand_and_later_ones_of_its_object_go_on(
             assert "answers 500" in command("status")[1]
             # The publisher runs meanwhile.
             code, out, _ = command("skip", "2", "--why", "the mailbox is gone")
-            assert (code, out) == (0, "event 2 is given up: 1 row of it E\n")
+            assert (code, out) == (0, "event 2 is given up: 1 row set to E\n")
             run_cycle(Session(context, state, sink))
             assert not state.parking
     if consumer is not None:

@@ -106,7 +106,7 @@ def test_rows_are_converted_given_back_converted_again_and_marked(
     assert "500 rows read" in said
     assert "no row was marked" in err
     assert run(mark) == 0
-    assert "documents is finished already" in capsys.readouterr().out
+    assert "documents is already complete" in capsys.readouterr().out
     assert "N" not in statuses(log).values()
     assert run("eventlog backlog run --out documents --max-file-size ten") == 2
 

@@ -305,5 +305,5 @@ def test_the_command_prints_what_was_not_converted(
         == 0
     )
     said, err = capfd.readouterr()
-    assert "passed over: bad, not converted: " in err
+    assert "skipped: bad, not converted: " in err
     assert f"1 capture in {out}, 1 not converted" in said

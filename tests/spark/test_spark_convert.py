@@ -344,12 +344,12 @@ def test_the_command_converts_in_bulk(
     assert [one["output"] for one in report["captures"]] == ["a", "b"]
     assert (tmp_path / "out" / "b" / "rows.jsonl").exists()
     assert cli.run([one for one in command if one != "--json"]) == 0
-    assert "is finished already" in capfd.readouterr().out
+    assert "is already complete" in capfd.readouterr().out
     for wrong, message in (
         (["--spark", str(source), "-"], "IN and OUT are directories"),
         (
             ["--master", "local[1]", str(source), str(tmp_path / "x")],
-            "--master is for conversions with --spark",
+            "--master needs --spark",
         ),
         (["--spark", "kafka://host/topic", str(tmp_path / "x")], "Spark converts files"),
         (["--spark", str(tmp_path / "none"), str(tmp_path / "x")], "there is no file or directory"),

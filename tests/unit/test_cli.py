@@ -242,7 +242,7 @@ def test_config_shows_where_each_setting_came_from(
 def test_a_flag_of_another_section_is_refused_with_the_options_own(run: Run) -> None:
     code, _, err = run("--set", "publisher.log_table=b", "config")
     assert code == 2
-    assert "flag publisher.log_table is not known; say database.log_table" in err
+    assert "flag publisher.log_table is not known; use database.log_table" in err
 
 
 def test_every_command_has_its_module() -> None:
@@ -258,7 +258,7 @@ def test_every_command_has_its_module() -> None:
         (
             b"HTTP/1.1 302 Found\r\nLocation: http://elsewhere.example/\r\nContent-Length: "
             b"0\r\n\r\n",
-            "answers 302",
+            "returned 302",
         ),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno", "does not answer"),
     ],

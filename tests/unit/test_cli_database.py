@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 from shared import Run
 
-from eventlog.cli.log_rows import parse_ids, parse_letters
+from eventlog.cli.log_rows import parse_ids, parse_statuses
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.publisher.monitor.status import shape
 from eventlog.sql import connection
@@ -102,10 +102,10 @@ def test_requeue_sets_back_and_refuses_what_would_bring_old_values_back(run: Run
         "refused": [{"record_id": 2, "event_type": 2, "table_name": "usr", "table_key": "idu=1"}],
     }
     code, out, err = run("requeue")
-    assert (code, out.splitlines()[0]) == (1, "0 rows set back to N, 0 logged anew")
+    assert (code, out.splitlines()[0]) == (1, "0 rows set back to N, 0 logged again")
     assert out.splitlines()[2].split() == ["2", "2", "usr", "idu=1"]
     assert "give --force" in err
-    assert run("requeue", "--force") == (0, "1 row set back to N, 0 logged anew\n", "")
+    assert run("requeue", "--force") == (0, "1 row set back to N, 0 logged again\n", "")
 
 
 def test_a_dry_run_of_requeue_counts_and_changes_nothing(run: Run, database: sa.Engine) -> None:
@@ -121,7 +121,7 @@ def test_a_dry_run_of_requeue_counts_and_changes_nothing(run: Run, database: sa.
     # A copy of row 3 would stand behind the delete that goes back, and bring the object back.
     assert (code, dry["set_back"], dry["copied"], letters()) == (1, 2, 0, before)
     code, out, _ = run("requeue", "--status", "E,F,S", "--dry-run", "--force")
-    assert out.splitlines()[0] == "3 rows would be set back to N, 2 would be logged anew"
+    assert out.splitlines()[0] == "3 rows would be set back to N, 2 would be logged again"
     code, out, _ = run("requeue", "--status", "E,F,S", "--json")
     assert json.loads(out) == dry
     assert letters() != before
@@ -148,7 +148,7 @@ def test_other_texts_are_no_ids(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "N", "E;F", "e", "EF"])
 def test_other_texts_are_no_letters(text: str) -> None:
     with pytest.raises(ConfigError, match="--status"):
-        parse_letters(text)
+        parse_statuses(text)
 
 
 def test_a_right_that_is_missing_is_named_with_who_can_grant_it(

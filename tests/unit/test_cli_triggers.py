@@ -140,16 +140,16 @@ class Terminal(io.StringIO):
         ),
         (
             ("triggers", "drop", "--drop-log"),
-            "and the log eventlog with all its rows and its companions.",
+            "and the log eventlog with all its rows and its internal tables.",
         ),
         (
             ("db", "downgrade", "base"),
-            "This drops the log eventlog with all its rows, and its companion tables",
+            "This drops the log eventlog with all its rows, and its internal tables",
         ),
         (("db", "downgrade", "log@base"), "This drops the log eventlog with all its rows."),
         (
             ("db", "downgrade", "internal@base"),
-            "takes away from the log eventlog what the migrations after",
+            "removes from the log eventlog what the migrations after",
         ),
         (
             ("purge", "--older-than", "0s"),
@@ -229,7 +229,7 @@ def test_a_watch_that_is_taken_out_is_told_with_what_apply_drops(
         )
         assert (
             "warning: apply drops the triggers of hr.usr, hr.usr_phone, which no [[watch]] names "
-            "any longer: what changes there from then on is not logged"
+            "any longer: later changes there are not logged"
         ) in lines
     assert everything(database) == before
     assert "warning: apply drops" not in run("triggers", "apply")[1]
@@ -369,7 +369,7 @@ def test_init_fills_the_watches_in_from_the_database(
         "usr",
     ]
     for line in (
-        '#exclude = ["password_hash"]  # named like secrets: take the # off, unless they are to '
+        '#exclude = ["password_hash"]  # named like secrets: remove the #, unless they should '
         "be sent",
         '# with its child table "usr_phone"',
         '# not watched: "loose", which has no primary key',
@@ -387,7 +387,7 @@ def test_init_fills_the_watches_in_from_the_database(
     written = tomllib.loads(text)
     assert (written["database"]["schema_name"], len(written["watch"])) == ("hr", 4)
     assert run("triggers", "plan", "--check")[0] == 0
-    assert "--tables goes neither with --force" in run("init", "--tables", "--force")[2]
+    assert "--tables only adds to a file" in run("init", "--tables", "--force")[2]
 
 
 def test_a_schema_without_tables_is_named_and_no_pattern_is_spoken_of(
@@ -458,7 +458,7 @@ def test_init_makes_classes_of_child_tables_for_a_format_of_rows(
     assert set(watches) == {"grp", "grp_note", "parts", "tmp_load", "usr", "usr_mail"}
     assert watches["usr"]["exclude"] == ["usr_phone.phoneno"]
     assert (
-        '# named like secrets, add them to exclude unless they are to be sent: ["password_hash"]'
+        '# named like secrets, add them to exclude unless they should be sent: ["password_hash"]'
         in path.read_text()
     )
     assert run("triggers", "apply")[0] == 0
@@ -530,7 +530,7 @@ def test_migrations_can_be_printed_without_a_server(run: Run, database: sa.Engin
 def test_plan_tells_what_apply_would_do_and_check_says_it_by_the_exit_code(run: Run) -> None:
     run("db", "upgrade")
     code, out, err = run("triggers", "plan")
-    assert (code, err) == (0, "`eventlog triggers apply` does this.\n")
+    assert (code, err) == (0, "Run `eventlog triggers apply` to do this.\n")
     assert "+ hr.usr: " in out
     assert "+ hr.usr_phone: " in out
     assert run("triggers", "plan", "--check")[0] == 1
@@ -543,7 +543,7 @@ def test_plan_tells_what_apply_would_do_and_check_says_it_by_the_exit_code(run: 
 def test_plan_can_be_read_before_the_log_is_made(run: Run, database: sa.Engine) -> None:
     before = catalogue(database)
     code, out, err = run("triggers", "plan")
-    assert (code, err) == (0, "`eventlog triggers apply` does this.\n")
+    assert (code, err) == (0, "Run `eventlog triggers apply` to do this.\n")
     planned = [line for line in out.splitlines() if line.startswith("+ ")]
     assert [line.split(":")[0] for line in planned] == ["+ hr.usr", "+ hr.usr_phone"]
     assert (

@@ -285,7 +285,7 @@ def test_a_message_names_the_file_and_the_place(
     options = ["--map", "map.json", *(["--strict"] if strict else [])]
     code, _, err = run("convert", "--from", format, "--to", "jsonl", *options, source, "out.jsonl")
     message = next(one for one in err.splitlines() if parts[0] in one)
-    assert message.startswith("eventlog: " if strict else ("eventlog: ", "passed over: "))
+    assert message.startswith("eventlog: " if strict else ("eventlog: ", "skipped: "))
     assert all(part in message for part in parts), message
     assert code == 0 or not Path("out.jsonl").exists()
     assert code == 1 or not strict
@@ -349,9 +349,7 @@ def test_a_directory_of_captures_names_the_file_of_the_record_and_the_place_in_i
     Path("captures/_SUCCESS").write_text("no record")
     code, _, err = run("convert", "--from", "gbase", "--to", "jsonl", "captures", "out.jsonl")
     assert code == 0
-    assert (
-        "passed over: captures/2.cdc, offset 54: at offset 204 (0xcc) of the stream: column" in err
-    )
+    assert "skipped: captures/2.cdc, offset 54: at offset 204 (0xcc) of the stream: column" in err
     Path("none").mkdir()
     code, _, err = run("convert", "--from", "gbase", "--to", "jsonl", "none", "out.jsonl")
     assert (code, err) == (1, "eventlog: the directory none holds no file of a capture [format]\n")
@@ -377,7 +375,7 @@ def test_a_row_of_a_change_table_is_named_by_its_file_and_number(
     )
     (message,) = (one for one in err.splitlines() if str(path) in one)
     assert code == 0
-    assert message.startswith(f"passed over: {path}: record 2: ")
+    assert message.startswith(f"skipped: {path}: record 2: ")
     assert part in message
 
 
@@ -509,7 +507,7 @@ def test_problems_that_are_alike_are_said_once(run: Run) -> None:
     assert code == 1  # nothing was written
     assert sum("TRUNCATE of 'item'" in one for one in lines) == 1
     assert lines[0].endswith("(50 times or more)")
-    assert sum(one.startswith("passed over: ") for one in lines) == 21
+    assert sum(one.startswith("skipped: ") for one in lines) == 21
     assert "or more others; --strict stops at the first" in err
 
 
@@ -561,7 +559,7 @@ def test_a_listing_goes_on_behind_a_row_that_cannot_be_read(run: Run) -> None:
     assert lines[fault].startswith("000000cc  !! size_array: column")
     assert "size array: not read" in out
     assert lines[-1].endswith("0 transactions open")
-    assert "passed over: in.cdc: at offset 204 (0xcc) of the stream: column" in err
+    assert "skipped: in.cdc: at offset 204 (0xcc) of the stream: column" in err
     code, out, err = run("decode", "--strict", "--from", "gbase", "in.cdc")
     assert (code, out.splitlines()[-1]) == (1, lines[fault])
     assert err.startswith("eventlog: in.cdc: at offset 204 (0xcc) of the stream: column")

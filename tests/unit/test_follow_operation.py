@@ -115,7 +115,10 @@ def test_what_needs_a_queue_says_what_a_followed_source_has_in_its_place(
     stream: Stream, tmp_path: Path, capfd: pytest.CaptureFixture[str], command: list[str]
 ) -> None:
     assert cli.run(["-c", str(configure(tmp_path)), *command]) == 2
-    assert "eventlog_position_error, and `eventlog errors` shows it" in capfd.readouterr().err
+    assert (
+        "eventlog_position_error has what was refused, and `eventlog errors` shows it"
+        in capfd.readouterr().err
+    )
 
 
 def test_status_speaks_to_people(
@@ -131,7 +134,7 @@ def test_status_speaks_to_people(
     for part in (
         "source gbase: no publisher runs",
         f"byte {stream.path.stat().st_size} of capture.cdc",
-        "behind it: 0 bytes",
+        "after it: 0 bytes",
         "1 failure",
         "not_expressible",
     ):
@@ -215,7 +218,7 @@ def test_errors_and_top_know_a_followed_source(
     assert cli.run([*arguments, "top", "--from", "gbase"]) == 0
     said = capfd.readouterr().out
     assert "source gbase: no publisher runs" in said
-    assert "bytes behind the position" in said
+    assert "bytes after the position" in said
 
 
 # --- options --------------------------------------------------------------------------------------
@@ -267,7 +270,10 @@ def test_options_about_a_log_may_stand_there_and_are_named(
     stream.insert(1)
     with caplog.at_level("INFO", "eventlog"):
         assert cli.run(["-c", str(config), "publish", "--once"]) == 0
-    assert "do not count here: publisher.polling_interval, publisher.fold_span" in caplog.text
+    assert (
+        "the source is not an event log: publisher.polling_interval, publisher.fold_span"
+        in caplog.text
+    )
 
 
 def test_a_profile_sets_nothing_that_is_refused(tmp_path: Path) -> None:

@@ -221,7 +221,7 @@ class TestDefinitions:
         assert driver.url == "postgresql+psycopg://idm@db.example:5433/hr?sslmode=verify-full"
         assert (
             reasons(driver)["properties of the database URL"]
-            == "loglevel: put what is needed behind ?"
+            == "loglevel: add what is needed to url, after ?"
         )
         assert "geheim" not in toml_text(driver, "x")
 

@@ -121,7 +121,7 @@ def test_a_command_prints_json_or_its_help_says_why_not() -> None:
 
 @every_command
 def test_help_says_where_the_options_of_all_commands_stand(name: str) -> None:
-    assert ("stand before or behind the command" in help_of(name)) is bool(name)
+    assert ("given before or after the command" in help_of(name)) is bool(name)
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def test_an_option_is_refused_in_another_section_which_says_its_own(
     file: File, option: str
 ) -> None:
     key = option.rpartition(".")[2]
-    with pytest.raises(ConfigError, match=rf"log\.{key} is not known; say .*{option}"):
+    with pytest.raises(ConfigError, match=rf"log\.{key} is not known; use .*{option}"):
         file(f"[log]\n{key} = {LEGAL[option][0]}\n")
 
 
@@ -152,7 +152,7 @@ def test_what_is_given_counts_more_than_the_profile(file: File, option: str) -> 
 def test_a_parameter_of_the_driver_is_refused_with_the_option(file: File, tag: str) -> None:
     """`eventlog init --from-driver` reads these; a configuration has the options."""
     option = f"{DRIVER_TAGS[tag].section}.{DRIVER_TAGS[tag].key}"
-    with pytest.raises(ConfigError, match=f"publisher.{tag} is not known; say {option}$"):
+    with pytest.raises(ConfigError, match=f"publisher.{tag} is not known; use {option}$"):
         file(f'[publisher]\n"{tag}" = 1\n')
 
 

@@ -323,6 +323,6 @@ def test_status_tells_a_package_that_fails_and_goes_on(
     assert code == 0
     assert "position: 7\n" in out
     assert (
-        "what is behind it is not known: the package acme-src (source acme) failed: "
+        "how much follows it is unknown: the package acme-src (source acme) failed: "
         "LookupError: no such backlog (acme_src, line 19)"
     ) in out

@@ -1,6 +1,6 @@
 """The source ``jsonl-file``: follow a growing file of changes (eventlog's format ``jsonl``).
 
-The position is the byte behind the last line that was read, beside the file's inode, so that a file
+The position is the byte after the last line that was read, with the file's inode, so that a file
 which was replaced or cut is noticed. An event is named after the inode and the byte where its line
 begins: the same line always has the same event-id.
 """

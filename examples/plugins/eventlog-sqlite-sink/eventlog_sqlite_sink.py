@@ -31,7 +31,7 @@ class SqliteOptions:
     """Options of ``[sink]`` of type ``sqlite``."""
 
     file: Path | None = option(
-        None, PATH, "the database file, beside this file unless absolute", example="copy.db"
+        None, PATH, "the database file, relative to eventlog.toml", example="copy.db"
     )
 
 

@@ -69,7 +69,7 @@ def keep(events: list[dict[str, Any]]) -> None:
 
 
 def apply(db: sqlite3.Connection, event: dict[str, Any]) -> None:
-    """Do what is to be done with an event, by the same connection.
+    """Apply an event through the same connection.
 
     Raises ValueError to refuse it.
     """

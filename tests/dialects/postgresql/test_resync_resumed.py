@@ -57,7 +57,10 @@ class TestResume:
         execute(hr, "ALTER TABLE hr.eventlog ADD CHECK (table_key <> 'idu=4')")
         code, _, err = run("resync", "usr", "--batch", "2")
         assert code == 1
-        assert "stopped after 2 rows; the same command with --resume goes on from there\n" in err
+        assert (
+            "stopped after 2 rows; run the same command with --resume to continue from there\n"
+            in err
+        )
         assert keys(hr) == ["idu=1", "idu=2"]
         assert positions(hr) == [("usr", "idu=2", 2)]
         execute(hr, "ALTER TABLE hr.eventlog DROP CONSTRAINT eventlog_table_key_check")
