@@ -20,7 +20,7 @@ from typing import NamedTuple
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import BadRow, Remark, check_rows
 from eventlog.core.clock import monotonic
-from eventlog.core.event_ids import raised_at
+from eventlog.core.event_ids import raised_at, record_id_of
 from eventlog.core.events import Decided, Fates, Outgoing, build_event, decide, ids_of
 from eventlog.core.ranges import to_ranges
 from eventlog.errors import DatabaseAway, number_of
@@ -57,6 +57,7 @@ from eventlog.publisher.read_back import Built, built_flights, with_current_rows
 from eventlog.publisher.session import Session, State, begin_flight
 from eventlog.publisher.snapshot import Loading, load_chunk
 from eventlog.sql.internal_tables import EntryKind, add_entry, replace_content
+from eventlog.sql.rows import read_sendings
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -322,6 +323,7 @@ def _send_again(session: Session, flight: Flight) -> Delivered:
     state.flights[flight.number] = flight
     # Once for all envelopes: nothing is answered yet that an error would have to save.
     session.check.before_read_back()
+    flight = _put_back(session, flight)
     context.log.commit()
     session.before_flight()
     times = flight.origins.event_times
@@ -340,6 +342,32 @@ def _send_again(session: Session, flight: Flight) -> Delivered:
 
     line = InflightLine(context, flight, session.sink, state.parking, build, state.suspects)
     return _deliver(session, flight, line)
+
+
+def _put_back(session: Session, flight: Flight) -> Flight:
+    """Return a recorded flight with the next number of each event that was given up by hand and
+    whose rows were set back to N before its next attempt. Such a number is recorded: the receiver
+    may know the previous one, and fewer rows may go again (spec/event-log.md 7.4).
+    """
+    context = session.context
+    if context.ledger.consumer:  # ``skip`` takes the events of a consumer out of the line
+        return flight
+    firsts = sorted({record_id_of(event.event_id) for event in flight.events()})
+    known = read_sendings(context.log, ids=firsts)
+    envelopes = {
+        number: [
+            event._replace(
+                sendings=max(event.sendings, known.get(record_id_of(event.event_id), 1))
+            )
+            for event in events
+        ]
+        for number, events in flight.envelopes.items()
+    }
+    if all(envelopes[number] == [*events] for number, events in flight.envelopes.items()):
+        return flight
+    flight = flight._replace(envelopes=envelopes)
+    _record(context, session.state, flight)
+    return flight
 
 
 def _announce(context: Context, flight: Flight, times: Mapping[int, str | None]) -> None:

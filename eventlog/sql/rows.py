@@ -634,18 +634,30 @@ def add_object_errors(log: OpenLog, lines: Sequence[tuple[str, str, str]], consu
         log.connection.execute(sa.insert(errors_of(log.table)), rows)
 
 
-def read_sendings(log: OpenLog, consumer: str = "") -> dict[int, int]:
-    """Return the number of the sending under which refused rows go once more, by record_id, where
-    it is not 1 (spec/event-log.md 7.4). ``consumer`` is that of ``read_errors``.
+def read_sendings(
+    log: OpenLog, consumer: str = "", ids: Sequence[int] | None = None
+) -> dict[int, int]:
+    """Return the number of the sending under which refused rows go again, by record_id, where it
+    is not 1 (spec/event-log.md 7.4). ``consumer`` is that of ``read_errors``, ``ids`` are the
+    ascending record_ids to read; None = all.
     """
     errors = errors_of(log.table)
     named = sa.select(errors.c.record_id, errors.c.event_id).where(
         errors.c.record_id > 0, errors.c.event_id.is_not(None), _is_of(log.table, consumer)
     )
+    parts = (
+        [named]
+        if ids is None
+        else [
+            named.where(sa.or_(*(errors.c.record_id.between(*pair) for pair in ranges)))
+            for ranges in runs_of_ranges(ids)
+        ]
+    )
     sendings: dict[int, int] = {}
-    for record_id, event_id in log.connection.execute(named):
-        number = max(sendings.get(int(record_id), 1), sending_of(str(event_id)))
-        sendings[int(record_id)] = number
+    for part in parts:
+        for record_id, event_id in log.connection.execute(part):
+            number = max(sendings.get(int(record_id), 1), sending_of(str(event_id)))
+            sendings[int(record_id)] = number
     return sendings
 
 

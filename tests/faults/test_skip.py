@@ -12,7 +12,7 @@ from publishers import Collecting, configuration, opened, write
 from shared import Run, execute, fetch, url_of
 
 from eventlog.errors import ReceiverAway
-from eventlog.model import Answer, Document
+from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.session import Session
 from eventlog.sql import migrations
@@ -107,6 +107,32 @@ def test_an_event_that_is_given_up_while_it_is_in_the_air_goes_under_another_id(
         assert run("--database-url", url_of(log), "requeue")[0] == 0
         run_cycle(session)
     assert sink.event_ids == ["1", "1.2"]
+
+
+@pytest.mark.parametrize("ids", ["1-2", "1"])
+def test_an_event_that_is_put_back_before_its_next_attempt_goes_under_another_id(
+    log: sa.Engine, run: Run, ids: str
+) -> None:
+    """The receiver may know its id with the rows of then, and the publisher has not seen the E."""
+
+    def command(*arguments: str) -> None:
+        assert run("--database-url", url_of(log), *arguments)[0] == 0
+
+    sink = Collecting(lambda _: Answer(general=Verdict(Level.RETRY, "later")))
+    with log.begin() as conn:
+        conn.exec_driver_sql(
+            "INSERT INTO eventlog (status, event_type, table_name, table_key, column_name, new_value) "
+            "VALUES ('N', 1, 'usr', 'idu=1', 'fname', 'a'), ('N', 1, 'usr', 'idu=1', 'idu', '1')"
+        )
+    with opened(configuration(log), retry_initial=0, retry_max=0) as context:
+        session = Session(context, recover(context), sink)
+        run_cycle(session)
+        command("skip", "1", "--why", "no need")
+        command("requeue", "--force", "--ids", ids)
+        sink.on_send = lambda _: None
+        run_cycle(session)
+    assert sink.event_ids == ["1", "1.2"]
+    assert fetch(log, "SELECT count(*) FROM eventlog_inflight WHERE kind = 'delivery'") == [(0,)]
 
 
 def test_only_what_is_in_flight_can_be_given_up(log: sa.Engine, run: Run) -> None:
