@@ -146,7 +146,7 @@ def _take(log: OpenLog, name: str) -> None:
     if lines.read_consumer(log, name) is None:
         known = ", ".join(one.name for one in lines.read_consumers(log)) or "none"
         raise ConfigError(f"the log {log} has no consumer {name!r}; its consumers are: {known}")
-    is_ours = log.dialect.try_consumer_lock(log.connection, log.table, name)
+    is_ours = log.try_consumer_lock(name)
     log.commit()
     if not is_ours:
         raise ConsumerRuns(f"consumer {name!r} of the log {log} runs: stop it first")

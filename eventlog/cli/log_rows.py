@@ -231,7 +231,7 @@ def _send_again(
 
 def _user_set_apart(db: OpenDatabase, config: Config) -> str:
     """Return the user whose rows the publisher does not publish, empty if it publishes all."""
-    user = publisher_user(config, db.dialect, db.dialect.current_user(db.connection))
+    user = publisher_user(config, db.dialect, db.current_user())
     return publisher_options(config, user, db.dialect.fold_name).driver_user or ""
 
 

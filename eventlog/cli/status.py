@@ -120,9 +120,8 @@ def publishing_status(
     deliveries, hold = read_recorded(log, ledger.consumer)
     consumers = consumer_statuses(log, event_time_zone)
     in_flight = _events_in_delivery(log, deliveries)
-    writer = oldest_writer(ask_log(log, "transactions", OpenTransaction, limit=_MOST_TRANSACTIONS))
-    snapshots = ask_log(log, "snapshots", HeldSnapshot, limit=1)
-    measured = Measured(tables=ask_log(log, "storage", TableStorage))
+    measured = Measured.read(log)
+    snapshot = measured.oldest_snapshot
     status = {
         "log": str(log) if consumer is None else f"{log}, consumer {consumer}",
         "publisher_runs": is_at_work(log, ledger.consumer),

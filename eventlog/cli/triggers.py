@@ -180,8 +180,8 @@ def _applied(config: Config, lock_timeout: float, *, asks: bool) -> TriggerPlan:
                 f"triggers of this log were added to {', '.join(sorted(more))} while the command "
                 "waited for the answer: nothing was changed; run it again"
             )
-        db.dialect.triggers.apply(db.connection, planned, lock_timeout)
-        missing = db.dialect.triggers.record(db.connection, find_log(db, config).table, planned)
+        triggers_of(db.dialect).apply(db.connection, planned, lock_timeout)
+        missing = triggers_of(db.dialect).record(db.connection, find_log(db, config).table, planned)
         _record_due(db, config, planned)
     if not missing:
         return planned

@@ -356,9 +356,7 @@ def _put_back(session: Session, flight: Flight) -> Flight:
     known = read_sendings(context.log, ids=firsts)
     envelopes = {
         number: [
-            event._replace(
-                sendings=max(event.sendings, known.get(record_id_of(event.event_id), 1))
-            )
+            event._replace(sendings=max(event.sendings, known.get(record_id_of(event.event_id), 1)))
             for event in events
         ]
         for number, events in flight.envelopes.items()

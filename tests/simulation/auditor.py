@@ -17,6 +17,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,8 +55,8 @@ class Auditor:
         self._newest: dict[tuple[str, Key, str], int] = {}
         self._values: dict[int, str] = {}
         """The column whose value a row brings; ``_DELETED`` for a delete."""
-        self._brought: dict[tuple[str, Key, str], int] = {}
-        """The newest row that was applied, by receiver, object and column."""
+        self._brought: dict[tuple[str, Key, str], frozenset[int]] = {}
+        """The rows that were applied, by receiver, object and column."""
         self._idle: dict[tuple[str, int], float] = {}
         """When a publisher or a consumer last found that a row needs no event."""
         self._refusals = Counter[tuple[str, int]]()
@@ -228,7 +229,9 @@ class Auditor:
         columns = {name for who, whose, name in self._brought if (who, whose) == (receiver, key)}
         for column, row in brought:
             outdating = columns - {_DELETED} if column == _DELETED else {column, _DELETED} & columns
-            newest = max((self._brought[receiver, key, one] for one in outdating), default=0)
+            newest = max(
+                chain(*(self._brought[receiver, key, one] for one in outdating)), default=0
+            )
             self.checks += 1
             if row < newest and self._ask(f"SELECT 1 FROM eventlog WHERE record_id = {newest}"):
                 self._world.fail(
@@ -236,7 +239,7 @@ class Auditor:
                 )
         for column, row in brought:
             which = receiver, key, column
-            self._brought[which] = max(row, self._brought.get(which, 0))
+            self._brought[which] = self._brought.get(which, frozenset()) | {row}
 
     def is_answered(
         self,
@@ -264,13 +267,17 @@ class Auditor:
             self.skips(consumer, rows)
 
     def skips(self, consumer: str, rows: Sequence[int]) -> None:
-        """Note rows that are given up."""
+        """Note rows that are given up. A receiver may have applied them without an answer that arrived:
+        they may come again one after the other, and so bring older values back for a while."""
         told = ",".join(map(str, rows))
         receiver = consumer or self.reader
         for table, key in self._ask(
             f"SELECT DISTINCT table_name, table_key FROM eventlog WHERE record_id IN ({told})"
         ):
             self.given_up.add((receiver, (class_of(table), key)))
+        for which, brought in self._brought.items():
+            if _consumer(which[0]) == consumer:
+                self._brought[which] = brought.difference(rows)
         self._skipped.update(rows)
         self._refusals.update((consumer, row) for row in rows)
 
