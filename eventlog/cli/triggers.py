@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 import click
-import sqlalchemy as sa
 
 from eventlog.changes.json_form import database_from_json, read_catalog
 from eventlog.cli import Group
@@ -59,7 +58,7 @@ from eventlog.sql import resync as batches
 from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.locate import new_log
-from eventlog.sql.log_table import quoted, split_name
+from eventlog.sql.log_table import split_name
 from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.rights import Addition, Purpose
 from eventlog.sql.triggers import LOCK_TIMEOUT, TriggerPlan, triggers_of
@@ -218,9 +217,7 @@ def _record_due(db: OpenDatabase, config: Config, planned: TriggerPlan) -> None:
     may write to the resync table.
     """
     log = find_log(db, config)
-    has_table = sa.inspect(db.connection).has_table(
-        quoted(log.table.resync_table), log.table.schema
-    )
+    has_table = log.may_have(log.table.resync_table)
     if has_table and not log.missing_rights(Purpose.RESYNC, Addition.POSITION):
         if batches.due_now(log):
             batches.settle_lost(log, present_catalog(log, config))

@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from eventlog.changes.publishing import Need, row_attributes
@@ -68,7 +67,7 @@ from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import Finding, Limits, findings
 from eventlog.sql.epoch import read_epoch
 from eventlog.sql.locate import new_log
-from eventlog.sql.log_table import quoted, split_name
+from eventlog.sql.log_table import split_name
 from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.record_ids import next_unused
@@ -450,10 +449,7 @@ def _plan(case: Case) -> Iterator[Finding]:
 
 def _due(case: Case) -> Iterator[Finding]:
     """Judge the due resyncs that `triggers apply` found and nobody ran (spec/triggers.md 9.1)."""
-    log = case.log.table
-    if case.catalog is None or not sa.inspect(case.connection).has_table(
-        quoted(log.resync_table), log.schema
-    ):
+    if case.catalog is None or not case.log.may_have(case.log.table.resync_table):
         return
     if not case.log.lacking([(Part.RESYNC, Right.SELECT)]):
         names = {cls.name for cls in case.catalog.classes}

@@ -135,9 +135,7 @@ def _consumers(log: LogTable) -> sa.TableClause:
 def has_table(log: OpenLog) -> bool:
     """Return True if the log has a table of consumers."""
     known: set[LogTable] = log.connection.info.setdefault(_KNOWN, set())
-    if log.table not in known and sa.inspect(log.connection).has_table(
-        quoted(log.table.consumer_table), log.table.schema
-    ):
+    if log.table not in known and log.may_have(log.table.consumer_table):
         known.add(log.table)
     return log.table in known
 

@@ -16,7 +16,7 @@ from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError, LogTableError, NoLogTable
 from eventlog.model import LogRow
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import INSUFFICIENT_PRIVILEGE, LogTable, quoted, split_name
+from eventlog.sql.log_table import INSUFFICIENT_PRIVILEGE, LogTable, split_name
 from eventlog.sql.open_database import OpenDatabase
 
 
@@ -94,7 +94,7 @@ def locate_log(
     types = {column.name: column.type for column in columns}
     log = replace(log, columns=fields, types=tuple(types[column] for column in fields))
     if has_companions:
-        _refuse_without_companions(inspector, schema, log)
+        _refuse_without_companions(db, log)
     if sequence is not None:
         log = replace(log, sequence=_find_sequence(dialect, inspector, log, sequence))
     return log
@@ -151,10 +151,10 @@ def _find_table(
     )
 
 
-def _refuse_without_companions(inspector: sa.Inspector, schema: str | None, log: LogTable) -> None:
+def _refuse_without_companions(db: OpenDatabase, log: LogTable) -> None:
     for companion in (log.error_table, log.inflight_table, log.state_table, log.epoch_table):
-        if not inspector.has_table(quoted(companion), schema):
-            place = companion if schema is None else f"{schema}.{companion}"
+        if db.has_table(log.schema, companion) is False:
+            place = companion if log.schema is None else f"{log.schema}.{companion}"
             raise LogTableError(
                 f"the log {log} has no internal table {place}: make it with `eventlog db "
                 "upgrade`, or with `eventlog db upgrade --companions-only` if "

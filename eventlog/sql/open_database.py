@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from eventlog.core.catalog import Attribute, Catalog, Database, ObjectClass
 from eventlog.sql.database import Answer
 from eventlog.sql.dialect import CurrentRow, Dialect
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.log_table import LogTable, quoted
 from eventlog.sql.statements import (
     fetch,
     fetch_chunks,
@@ -118,6 +118,12 @@ class OpenDatabase(ABC):
 
     def refuse_replaced(self) -> None:
         """Raise DatabaseAway if the URL leads to another database than this session's."""
+
+    def has_table(self, schema: str | None, name: str) -> bool | None:
+        """Return whether a schema has a table, None if this session cannot see it: some databases
+        hide the tables on which a user has no right.
+        """
+        return sa.inspect(self.connection).has_table(quoted(name), schema)
 
     def choose_plans(self) -> None:
         """Tell the database how to plan the log's statements, before it is read or marked."""

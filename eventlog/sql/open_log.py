@@ -16,7 +16,6 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any, Final
 
-import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from eventlog.core.catalog import ObjectClass
@@ -25,7 +24,7 @@ from eventlog.errors import LogTableError
 from eventlog.model import LogRow, log_row
 from eventlog.sql.database import LockHolder
 from eventlog.sql.dialect import Dialect, RowChunks
-from eventlog.sql.log_table import LogTable, quoted
+from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.parts import LogPart, part_size, parts_of
 from eventlog.sql.rights import Addition, Part, Purpose, Right, Rights, demanded, name_of
@@ -437,6 +436,12 @@ class OpenLog(ABC):
         sizes = [size] * (len(firsts) - 1) + [total - size * (len(firsts) - 1)]
         return list(map(LogPart, firsts, lasts, sizes))
 
+    def may_have(self, table: str) -> bool:
+        """Return False if the log has no internal table of this name. A table that this session
+        cannot see may be there.
+        """
+        return self.db.has_table(self.table.schema, table) is not False
+
     def missing_rights(self, purpose: Purpose, *additions: Addition) -> list[str]:
         """Return the rights without which this session cannot do the work of a purpose, in words.
 
@@ -445,10 +450,8 @@ class OpenLog(ABC):
         return self.lacking(self._present(demanded(purpose, *additions)))
 
     def _present(self, needed: Iterable[tuple[Part, Right]]) -> Iterator[tuple[Part, Right]]:
-        has_table = sa.inspect(self.connection).has_table
         for part, right in needed:
-            name, schema = quoted(name_of(self.table, part)), self.table.schema
-            if part not in _LATER or has_table(name, schema):
+            if part not in _LATER or self.may_have(name_of(self.table, part)):
                 yield part, right
 
     def check_rights(self, purpose: Purpose, *additions: Addition) -> None:

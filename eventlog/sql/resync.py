@@ -56,7 +56,7 @@ WriteBatch = Callable[[Connection, str | None], Batch]
 
 def check_table(log: OpenLog) -> None:
     """Raise LogTableError if the log has no table of positions yet."""
-    if not sa.inspect(log.connection).has_table(quoted(log.table.resync_table), log.table.schema):
+    if not log.may_have(log.table.resync_table):
         raise LogTableError(
             f"the log {log} has no table {log.table.resync_table}, where a resync keeps its "
             "position: make it with `eventlog db upgrade`, or with `eventlog db upgrade "

@@ -190,7 +190,7 @@ def _table(log: LogTable) -> sa.TableClause:
 
 def has_table(log: OpenLog) -> bool:
     """Return True if the log has the table of captured tables."""
-    return sa.inspect(log.connection).has_table(quoted(log.table.captured_table), log.table.schema)
+    return log.may_have(log.table.captured_table)
 
 
 def read_captured(log: OpenLog) -> tuple[CapturedTable, ...]:

@@ -7,6 +7,8 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from sqlalchemy.exc import DBAPIError
+
 from eventlog.core.catalog import (
     Catalog,
     ChildTable,
@@ -16,7 +18,9 @@ from eventlog.core.catalog import (
 )
 from eventlog.sql.dialects.mysql_family.objects import table_of, values_statement
 from eventlog.sql.dialects.mysql_family.session import (
+    NO_RIGHT_ON_TABLE,
     begin_snapshot,
+    error_code,
     sees_triggers,
 )
 from eventlog.sql.dialects.mysql_family.text import (
@@ -93,6 +97,15 @@ class MySQLFamilyDatabase(KeyedDatabase):
     def guarded(self, statement: str) -> str:
         made = re.sub(r"\A(\s*CREATE TABLE) (?!IF NOT EXISTS)", r"\1 IF NOT EXISTS ", statement)
         return re.sub(r"\A(\s*DROP TABLE) (?!IF EXISTS)", r"\1 IF EXISTS ", made)
+
+    def has_table(self, schema: str | None, name: str) -> bool | None:
+        try:
+            return super().has_table(schema, name)
+        except DBAPIError as error:
+            # The server shows nothing of a table to a user without a right on it.
+            if error_code(error) != NO_RIGHT_ON_TABLE:
+                raise
+            return None
 
     def sees_triggers(self, schema: str) -> bool:
         return sees_triggers(self.connection, schema)

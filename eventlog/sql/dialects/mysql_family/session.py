@@ -239,6 +239,8 @@ def error_code(error: DBAPIError) -> int:
     return 0 if error.orig is None else _code_of(error.orig)
 
 
+NO_RIGHT_ON_TABLE: Final = 1142
+"""The error for a table on which the user has no right."""
 RIGHTS: Final = TriedRights(
     # EXPLAIN checks the rights of its statement and runs nothing.
     statements={
@@ -250,7 +252,7 @@ RIGHTS: Final = TriedRights(
         "UPDATE": "EXPLAIN UPDATE {table} SET {column} = NULL WHERE 1 = 0",
         "DELETE": "EXPLAIN DELETE FROM {table} WHERE 1 = 0",
     },
-    no_right=frozenset({1044, 1045, 1142, 1143, 1227, 1370}),
+    no_right=frozenset({1044, 1045, NO_RIGHT_ON_TABLE, 1143, 1227, 1370}),
     # a column without a value, a transaction or a server that may write nothing
     otherwise_refused=frozenset({1290, 1364, 1792}),
     error_code=error_code,

@@ -148,6 +148,13 @@ class OracleDatabase(KeyedDatabase):
         if is_new:
             run_as_it_stands(self.connection, script.enabled(schema, name))
 
+    def has_table(self, schema: str | None, name: str) -> bool | None:
+        if super().has_table(schema, name):
+            return True
+        # A user sees all of its own tables, and others' tables by a right on them.
+        own = self.dialect.spelled(self.connection.dialect.default_schema_name or "")
+        return False if schema in (None, own) else None
+
     def sees_triggers(self, schema: str) -> bool:
         return shows_triggers(self.connection, schema)
 

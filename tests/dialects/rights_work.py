@@ -1,0 +1,192 @@
+"""The whole work of a role of each purpose, as commands (spec/event-log.md 11.1).
+
+The owner prepares what a command finds, and the role does the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from receiver import Receiver, answer, in_turn, reply, status
+from roles import Worker
+from shared import url_of
+
+from eventlog import cli
+from eventlog.sql.rights import Purpose
+
+
+def _written(worker: Worker) -> str:
+    """Change three objects, and return the id of the first event."""
+    last = worker.value("max(record_id)")
+    worker.write(3)
+    return str(worker.value(f"min(CASE WHEN record_id > {last} THEN record_id END)"))
+
+
+def _to(receiver: Receiver, *flags: str) -> tuple[str, ...]:
+    return (
+        *flags,
+        "--set",
+        "sink.type=http",
+        "--set",
+        f"sink.url={receiver.url}",
+        "publish",
+        "--once",
+    )
+
+
+def _through(worker: Worker, *flags: str) -> None:
+    """Publish to a receiver that asks for one event of a document again, until all is published."""
+    first = _written(worker)
+    again = reply(200, answer(status("retry", first)))
+    with Receiver(in_turn(lambda _: again, lambda _: reply(200, answer()))) as receiver:
+        worker.run(*_to(receiver, *flags), code=1)
+        worker.run(*_to(receiver, *flags))
+    assert not worker.value(f"count(CASE WHEN record_id >= {first} AND status = 'E' THEN 1 END)")
+
+
+def publisher(worker: Worker) -> None:
+    worker.write(2)
+    worker.write_bad()
+    worker.prepare("resync", "usr")
+    worker.run("publish", "--once")
+    _through(worker)
+    worker.move_server()
+    worker.execute("UPDATE eventlog SET status = 'E' WHERE event_type = 5")
+    worker.prepare("requeue", "--force")
+    worker.run("publish", "--once")
+    worker.execute("DELETE FROM eventlog_epoch")
+    worker.run("publish", "--once")
+    worker.run("doctor", code=1)
+    worker.run("status")
+
+
+OF_CONSUMER: Final = ("--set", "source.type=eventlog", "--set", "source.consumer=search")
+
+
+def _prepare_consumer(worker: Worker, begin: str) -> None:
+    """Let the owner publish as a consumer, where the database has them."""
+    if worker.has_consumers:
+        worker.prepare(*OF_CONSUMER, "--set", f"source.begin={begin}", "publish", "--once")
+
+
+def consumer(worker: Worker) -> None:
+    flags = (*OF_CONSUMER, "--set", "source.begin=snapshot")
+    worker.write(2)
+    worker.run(*flags, "publish", "--once")
+    worker.write_bad()
+    _through(worker, *flags)
+    worker.move_server()
+    worker.run(*flags, "publish", "--once")
+    worker.execute("DELETE FROM eventlog_epoch")
+    worker.run(*flags, "publish", "--once")
+    worker.run(*flags, "status")
+
+
+def monitor(worker: Worker) -> None:
+    (key,) = worker.write(1)
+    worker.write_bad()
+    _prepare_consumer(worker, "first")
+    worker.prepare("resync", "usr")
+    for command in (
+        ["status"], ["errors"], ["consumers", "list"], ["triggers", "plan"], ["doctor"],
+        ["doctor", "--why", f"usr.idu={key}"], ["show", "1"], ["db", "current"],
+        ["publish", "--dry-run"],
+    ):  # fmt: skip
+        worker.run_alike(*command)
+
+
+def requeue(worker: Worker) -> None:
+    worker.write(3)
+    worker.prepare("publish", "--once")
+    _prepare_consumer(worker, "first")
+    worker.run("requeue", "--status", "S,W", "--force")
+    worker.execute(
+        "UPDATE eventlog SET status = 'E', event_type = 1 WHERE column_name = 'fname'",
+        *(
+            "INSERT INTO eventlog (status, event_type, table_name, table_key, column_name, "
+            f"new_value) VALUES ({values}, 'x')"
+            for values in (
+                "'E', 2, 'usr', 'idu=1', 'fname'", "'S', 1, 'usr', 'idu=70', 'fname'",
+                "'E', 1, 'usr', 'idu=70', 'lname'",
+            )
+        ),
+    )  # fmt: skip
+    worker.run("requeue", "--force")
+    worker.run("requeue", "--loopback", "--force")
+    if worker.has_consumers:
+        worker.run("requeue", "--consumer", "search", "--ids", "1-3", "--force")
+
+
+def skip(worker: Worker) -> None:
+    of_consumers = [((*OF_CONSUMER, "--set", "source.begin=first"), ("--consumer", "search"))]
+    for flags, of_consumer in [((), ()), *(of_consumers if worker.has_consumers else [])]:
+        first = int(_written(worker))
+        later = [str(first), str(first + 2)]
+        again = reply(200, answer(*(status("retry", event) for event in later)))
+        with Receiver(lambda _, again=again: again) as receiver:
+            # The owner has written the rows.
+            every = ("--set", "publisher.allow_loopback=yes", *_to(receiver, *flags))
+            cli.run(["--quiet", "--database-url", url_of(worker.owner), *every])
+        for event in later:
+            worker.run("skip", event, "--why", "no need", *of_consumer)
+
+
+def resync(worker: Worker) -> None:
+    worker.write(3)
+    worker.run("resync", "usr")
+    worker.run("resync", "usr", "--key", "idu=1")
+    worker.run("resync", "usr", "--deleted")
+    worker.run("resync", "usr", "--batch", "1", "--rate", "1000")
+
+
+def purge(worker: Worker) -> None:
+    worker.write(3)
+    worker.write_bad()
+    worker.prepare("publish", "--once")
+    _prepare_consumer(worker, "now")
+    worker.execute(
+        "UPDATE eventlog SET event_time = event_time - INTERVAL '9' DAY",
+        "UPDATE eventlog_error SET error_time = error_time - INTERVAL '9' DAY",
+    )
+    worker.run("purge", "--older-than", "1d", "--dry-run")
+    worker.run("purge", "--older-than", "1d")
+    worker.execute("DELETE FROM eventlog WHERE status = 'E'")
+    worker.write(3)
+    worker.prepare("publish", "--once")
+    worker.execute("UPDATE eventlog SET event_time = event_time - INTERVAL '9' DAY")
+    if worker.has_consumers:
+        worker.prepare("consumers", "drop", "search", "--yes")
+    worker.run("purge", "--older-than", "1d")
+
+
+def reset(worker: Worker) -> None:
+    worker.write(2)
+    for name in ("one", "two"):
+        worker.prepare(
+            "--set", "source.type=eventlog", "--set", f"source.consumer={name}",
+            "--set", "source.begin=first", "publish", "--once",
+        )  # fmt: skip
+    worker.run("consumers", "reset", "one", "--begin", "first", "--yes")
+    worker.run("consumers", "reset", "one", "--begin", "now", "--yes")
+    worker.run("consumers", "reset", "one", "--begin", "2", "--yes")
+    worker.run("consumers", "drop", "two", "--yes")
+
+
+def epoch(worker: Worker) -> None:
+    worker.run("db", "new-epoch")
+    worker.execute("DELETE FROM eventlog_epoch")
+    worker.run("db", "new-epoch")
+
+
+WORK: Final[Mapping[Purpose, Callable[[Worker], None]]] = {
+    Purpose.PUBLISHER: publisher,
+    Purpose.CONSUMER: consumer,
+    Purpose.MONITOR: monitor,
+    Purpose.REQUEUE: requeue,
+    Purpose.SKIP: skip,
+    Purpose.RESYNC: resync,
+    Purpose.PURGE: purge,
+    Purpose.RESET: reset,
+    Purpose.EPOCH: epoch,
+}
