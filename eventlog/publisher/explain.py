@@ -153,6 +153,13 @@ def explain(context: Context, record_id: int, seconds: int = _SECONDS) -> Explan
     Raises LogTableError if it does not exist, DatabaseError.
     """
     context.log.db.begin_reading(seconds)
+    return explain_as_read(context, record_id)
+
+
+def explain_as_read(context: Context, record_id: int) -> Explanation:
+    """Explain the row of this record_id in the transaction that the session has begun, as
+    ``explain`` does.
+    """
     notes: list[str] = []
     known = _read(context, record_id, notes)
     built = _group_of(context, known, notes)

@@ -15,7 +15,7 @@ from eventlog.errors import ConfigError, EventlogError, RowError, first_of, numb
 from eventlog.model import LogRow, Status, queue_rows
 from eventlog.publisher.context import Context, Counters, unavailable_in_words
 from eventlog.publisher.doctor import Compare
-from eventlog.publisher.explain import explain
+from eventlog.publisher.explain import explain_as_read
 from eventlog.publisher.ledger import letter_of
 from eventlog.publisher.open_context import open_unlocked
 from eventlog.sql import doctor
@@ -130,7 +130,7 @@ def _sentences(
         )
         yield from _without_row(context, config, object_id, compare)
     else:
-        explained = explain(context, row.record_id, _SECONDS)
+        explained = explain_as_read(context, row.record_id)
         who = "" if row.perpetrator is None else f" by {row.perpetrator!r}"
         yield (
             f"row {row.record_id} of {key} of class {cls.name}, status {row.status}, written"

@@ -90,10 +90,11 @@ def monitor(worker: Worker) -> None:
     worker.prepare("resync", "usr")
     for command in (
         ["status"], ["errors"], ["consumers", "list"], ["triggers", "plan"], ["doctor"],
-        ["doctor", "--why", f"usr.idu={key}"], ["show", "1"], ["db", "current"],
+        ["show", "1"], ["db", "current"],
         ["publish", "--dry-run"],
     ):  # fmt: skip
         worker.run_alike(*command)
+    worker.run("doctor", "--why", f"usr.idu={key}")
 
 
 def requeue(worker: Worker) -> None:

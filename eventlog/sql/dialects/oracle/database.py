@@ -151,7 +151,7 @@ class OracleDatabase(KeyedDatabase):
     def has_table(self, schema: str | None, name: str) -> bool | None:
         if super().has_table(schema, name):
             return True
-        # A user sees all of its own tables, and others' tables by a right on them.
+        # A user sees all tables that it owns, and others' tables by a right on them.
         own = self.dialect.spelled(self.connection.dialect.default_schema_name or "")
         return False if schema in (None, own) else None
 
