@@ -151,6 +151,12 @@ def requeue(
         "KEY` to send an object as it is now, "
         "`eventlog resync CLASS --deleted` to send its deletion; or give --force"
     )
+    if any(row.record_id < done.removed for row in done.refused):
+        note(
+            f"Rows up to record_id {done.removed} were removed from the log, by `eventlog purge` "
+            "or as they were done. A row of type 1 to 4 below that is refused, because the log "
+            "does not show whether its object had later rows"
+        )
     if hold is not None:
         note(
             f"{hold.in_words}. A row E or F up to that record_id is refused, because later rows of "

@@ -345,7 +345,7 @@ def _send_again(session: Session, flight: Flight) -> Delivered:
 
 
 def _put_back(session: Session, flight: Flight) -> Flight:
-    """Return a recorded flight with the next number of each event that was given up by hand and
+    """Return a recorded delivery with the next number of each event that was given up by hand and
     whose rows were set back to N before its next attempt. Such a number is recorded: the receiver
     may know the previous one, and fewer rows may go again (spec/event-log.md 7.4).
     """

@@ -46,7 +46,6 @@ from eventlog.sql.rows import (
     column_of,
     is_in,
     judge_all,
-    read_objects,
     readable_id,
     runs_of_ranges,
 )
@@ -564,9 +563,10 @@ def requeue_for(
 ) -> Requeued:
     """Ask a consumer to send again rows that it has done (spec/event-log.md 13.4).
 
-    Refused are, unless ``force``, rows that ``judge`` finds stale, and rows of an insert that does
-    not go as a whole: nothing is written to the log, so no row can become a modify. ``failed`` are
-    the rows that were refused for the consumer, ``in_flight`` those that were in flight for it
+    Refused are, unless ``force``, rows that ``judge`` finds stale, rows of types 1 to 4 with
+    a lower record_id than a row that was removed from the log, and rows of an insert that does not
+    go as a whole: nothing is written to the log, so no row can become a modify. ``failed`` are the
+    rows that were refused for the consumer, ``in_flight`` those that were in flight for it
     before ``line`` was read. The caller has locked the line (``lock_line``). Rows that are removed
     meanwhile are left out: who removes rows has read the lines of consumers before, and does not
     know of what is asked for now.
@@ -584,11 +584,13 @@ def requeue_for(
         return LoggedRow(row.record_id, row.event_type, row.column_name, standing, way)
 
     again, refused = set[int](), set[RefusedRow]()
+    removed = 0
     for start in range(0, len(ids), MOST_RANGES):
         is_chosen = is_in(log.table, ids[start : start + MOST_RANGES])
-        part = judge_all(read_objects(log, is_chosen), judged, whole=True, force=force)
+        part = judge_all(log, is_chosen, judged, whole=True, force=force)
         again.update(part.back)
         refused.update(part.refused)
+        removed = part.removed
     asked = sorted(again)
     if asked and not dry:
         log.lock_registering()
@@ -596,7 +598,7 @@ def requeue_for(
     if asked and not dry:
         ask_again(log, line.name, to_ranges(asked))
         add_errors(log, [(one, PUT_BACK, _AGAIN) for one in asked], line.name)
-    return Requeued(len(asked), 0, tuple(sorted(refused)))
+    return Requeued(len(asked), 0, tuple(sorted(refused)), removed)
 
 
 def _present(log: OpenLog, ids: Sequence[int]) -> list[int]:

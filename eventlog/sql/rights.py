@@ -158,7 +158,8 @@ RIGHTS: Final[Mapping[Purpose, Rights]] = MappingProxyType(
         ),
         Purpose.REQUEUE: _rights(
             log="SELECT INSERT MARK REWRITE", error="SELECT INSERT", inflight="SELECT",
-            state="SELECT INSERT", consumer="SELECT UPDATE", flight="DRAW", record_ids="DRAW",
+            state="SELECT INSERT", epoch="SELECT", consumer="SELECT UPDATE", flight="DRAW",
+            record_ids="DRAW",
         ),
         Purpose.SKIP: _rights(
             log="SELECT MARK", error="INSERT", inflight=_ALL, state="SELECT", consumer="SELECT",

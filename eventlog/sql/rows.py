@@ -27,6 +27,7 @@ from eventlog.core.requeue import LoggedRow, RowState, Way, judge
 from eventlog.errors import ConfigError, LogTableError
 from eventlog.model import EventType, LogRow, Status, unpadded
 from eventlog.sql.connection import is_refused
+from eventlog.sql.epoch import read_removed
 from eventlog.sql.internal_tables import (
     EntryKind,
     add_entry,
@@ -181,11 +182,16 @@ class RefusedRow(NamedTuple):
 
 
 class Requeued(NamedTuple):
-    """The result of ``requeue``: rows set back to N, rows logged anew, and refused rows."""
+    """The result of ``requeue``: rows set back to N, rows logged anew, and refused rows.
+
+    ``removed`` is the highest record_id that was removed from the log, 0 = none: of a refused row
+    below it nobody knows whether its object had later rows.
+    """
 
     set_back: int
     copied: int
     refused: tuple[RefusedRow, ...]
+    removed: int = 0
 
 
 def requeue(
@@ -202,8 +208,9 @@ def requeue(
     """Queue rows that are done once more (spec/event-log.md 11).
 
     E and F go back to N in their old place. W and S are logged anew as copies with new record_ids,
-    since their event-ids were applied. Rows of types 1 to 4 that ``judge`` finds stale are refused,
-    unless ``force``; rows of an insert that does not go as a whole go as modifies. ``ids`` None =
+    since their event-ids were applied. Rows of types 1 to 4 that ``judge`` finds stale, or that
+    stand below a row that was removed from the log, are refused, unless ``force``; rows of an
+    insert that does not go as a whole go as modifies. ``ids`` None =
     all. ``in_flight`` are rows N that have been sent, or are about to be. ``held`` is the last
     record_id that a finished directory holds, 0 = there is none: rows E and F up to it are refused,
     unless ``force``. ``own_user`` is the user whose rows are loopback, empty = none is. With
@@ -232,19 +239,18 @@ def requeue(
     )
 
     def judge_now() -> Again:
-        objects = read_objects(log, chosen, own_user)
-        return judge_all(objects, judged, held=held, force=force)
+        return judge_all(log, chosen, judged, own_user=own_user, held=held, force=force)
 
     if dry:
         again = judge_now()
-        return Requeued(len(again.back), len(again.copied), again.refused)
+        return Requeued(len(again.back), len(again.copied), again.refused, again.removed)
     # Without copies the right to INSERT is not needed, and without parts of inserts that to UPDATE
     # more than the letter is not.
     again, copied = _copied(log, judge_now, {"status": _NEW}, force=force)
     set_back = _set_back(log, again.back, again.in_parts)
     if again.back:
         request_requeued(log, again.back)
-    return Requeued(set_back, copied, again.refused)
+    return Requeued(set_back, copied, again.refused, again.removed)
 
 
 def requeue_loopback(
@@ -259,7 +265,8 @@ def requeue_loopback(
     (spec/event-log.md 8.3).
 
     Rows of types 1 to 4 whose object has a later row that was published, waits, or is left where it
-    is are refused, unless ``force``. Rows of an insert that does not go as a whole go as modifies.
+    is are refused, unless ``force``, and so are those below a row that was removed from the log.
+    Rows of an insert that does not go as a whole go as modifies.
     """
 
     def judged(row: ObjectRow) -> LoggedRow:
@@ -274,14 +281,14 @@ def requeue_loopback(
     chosen = sa.and_(is_own, is_success, record_id > 0, *_within(log.table, ids))
 
     def judge_now() -> Again:
-        return judge_all(read_objects(log, chosen), judged, force=force)
+        return judge_all(log, chosen, judged, force=force)
 
     if dry:
         again = judge_now()
-        return Requeued(0, len(again.copied), again.refused)
+        return Requeued(0, len(again.copied), again.refused, again.removed)
     new: dict[str, sa.ColumnElement[Any]] = {"status": _NEW, "perpetrator": sa.null()}
     again, copied = _copied(log, judge_now, new, force=force)
-    return Requeued(0, copied, again.refused)
+    return Requeued(0, copied, again.refused, again.removed)
 
 
 def _within(log: LogTable, ids: Ranges | None) -> list[sa.ColumnElement[bool]]:
@@ -313,10 +320,10 @@ class ObjectRow(NamedTuple):
 def read_objects(
     log: OpenLog, chosen: sa.ColumnElement[bool], own_user: str = ""
 ) -> Iterator[list[ObjectRow]]:
-    """Yield all rows of each object (as table_name and table_key spell it) that has a chosen row,
+    """Return all rows of each object (as table_name and table_key spell it) that has a chosen row,
     in record_id order.
 
-    A row that names no object comes alone.
+    A row that names no object comes alone. The statement has run when this returns.
     """
     record_id, event_type, table_name, table_key, column_name, status, perpetrator = (
         column_of(log.table, field).label(field)
@@ -342,7 +349,12 @@ def read_objects(
         .where(rows.c.is_wanted == _ONE)
         .order_by(rows.c.place, rows.c.record_id)
     )
-    for _, alike in groupby(log.connection.execute(wanted), key=itemgetter(0)):
+    return _by_object(log.connection.execute(wanted))
+
+
+def _by_object(found: Iterable[Sequence[Any]]) -> Iterator[list[ObjectRow]]:
+    """Yield the rows of each object of the statement of ``read_objects``."""
+    for _, alike in groupby(found, key=itemgetter(0)):
         # A collation may take names or keys for equal that are not.
         objects: dict[object, list[ObjectRow]] = {}
         for _, number, type_, table, key, column, letter, is_one, is_of_user in alike:
@@ -376,21 +388,30 @@ class Again(NamedTuple):
     copied: list[int]
     in_parts: set[int]
     refused: tuple[RefusedRow, ...]
+    removed: int
+    """The highest record_id that was removed from the log, 0 = none."""
 
 
 def judge_all(
-    objects: Iterable[list[ObjectRow]],
+    log: OpenLog,
+    chosen: sa.ColumnElement[bool],
     judged: Callable[[ObjectRow], LoggedRow],
     *,
+    own_user: str = "",
     whole: bool = False,
     held: int = 0,
     force: bool = False,
 ) -> Again:
-    """Judge the rows of all objects. ``judged`` says what each row is to the receiver.
+    """Judge all rows of the objects that have a ``chosen`` row. ``judged`` returns what each row
+    is to the receiver, ``own_user`` is that of ``requeue``.
 
-    Stale rows are refused, those that would go back to a place up to ``held``, and with ``whole``
-    those of inserts that go in parts, too; with ``force`` none is.
+    Refused are stale rows, rows of types 1 to 4 with a lower record_id than a row that was removed
+    from the log, rows that would go back to a place up to ``held``, and with ``whole`` those of
+    inserts that go in parts; with ``force`` none is.
     """
+    objects = read_objects(log, chosen, own_user)
+    # The order matters: whoever removes rows after they are read here records it before.
+    removed = read_removed(log)
     ids: dict[Way, list[int]] = {way: [] for way in Way}
     in_parts: set[int] = set()
     refused: list[RefusedRow] = []
@@ -401,13 +422,16 @@ def judge_all(
         not_allowed = {*judgement.stale, *(judgement.in_parts if whole else ())}
         for row, (record_id, event_type, _, _, way) in zip(rows, logged, strict=True):
             is_held = way is Way.BACK and record_id <= held
-            if way is not None and (is_held or record_id in not_allowed) and not force:
+            is_unknown = record_id < removed and event_type <= EventType.DELETE_ROW
+            is_refused_now = is_held or is_unknown or record_id in not_allowed
+            if way is not None and is_refused_now and not force:
                 refused.append(
                     RefusedRow(record_id, event_type, str(row.table_name), str(row.table_key))
                 )
             elif way is not None:
                 ids[way].append(record_id)
-    return Again(sorted(ids[Way.BACK]), sorted(ids[Way.COPY]), in_parts, tuple(sorted(refused)))
+    back, copied = sorted(ids[Way.BACK]), sorted(ids[Way.COPY])
+    return Again(back, copied, in_parts, tuple(sorted(refused)), removed)
 
 
 MOST_RANGES: Final = 500

@@ -151,4 +151,4 @@ def test_a_time_of_day_that_a_date_cannot_hold_is_refused_with_what_to_do(
     assert statuses(database) == {1: "E"}
     ((code, message),) = fetch(database, "SELECT code, message FROM eventlog_error")
     assert code == "bad_value"
-    assert "logged when the column had a time of day; `eventlog resync` sends the object" in message
+    assert "had a time of day. Run `eventlog resync` to send the object" in message

@@ -130,7 +130,7 @@ def test_a_class_that_has_the_old_name_makes_both_wait_and_the_reason_names_both
         one.text for one in examine(config, planned_triggers) if one.code == "class_unavailable"
     ]
     assert len(said) == 2
-    assert all("person" in one and "'usr' is a table of the class usr now" in one for one in said)
+    assert all("person" in one and "'usr' is now a table of the class usr" in one for one in said)
 
 
 def test_two_watches_that_mean_one_name_are_refused(database: sa.Engine, tmp_path: Path) -> None:

@@ -223,8 +223,7 @@ class Auditor:
 
     def _refuse_stale(self, receiver: str, event_id: str, key: Key, rows: Sequence[int]) -> None:
         """Check that no row brings back what a newer one has changed, also of objects of which an
-        event was refused: ``requeue`` sends no stale row. Of rows that were purged it knows nothing
-        (docs/spec/event-log.md 11)."""
+        event was refused: ``requeue`` sends no stale row (docs/spec/event-log.md 11)."""
         brought = [(self._values[row], row) for row in rows if row in self._values]
         columns = {name for who, whose, name in self._brought if (who, whose) == (receiver, key)}
         for column, row in brought:
@@ -233,7 +232,7 @@ class Auditor:
                 chain(*(self._brought[receiver, key, one] for one in outdating)), default=0
             )
             self.checks += 1
-            if row < newest and self._ask(f"SELECT 1 FROM eventlog WHERE record_id = {newest}"):
+            if row < newest:
                 self._world.fail(
                     f"{receiver}: {event_id} of {key} brings row {row} ({column}) behind row {newest}"
                 )
@@ -357,11 +356,7 @@ class Auditor:
         ]
         told = ",".join(map(str, [*refused, *self._skipped]))
         gone = self._ask(
-            f"SELECT table_name, table_key FROM removed_rows WHERE record_id IN ({told}) "
-            # Of removed rows ``requeue`` knows nothing (docs/spec/event-log.md 11).
-            "UNION SELECT table_name, table_key FROM removed_rows AS removed WHERE EXISTS ("
-            "SELECT 1 FROM eventlog WHERE eventlog.table_name = removed.table_name AND "
-            "eventlog.table_key = removed.table_key AND eventlog.record_id < removed.record_id)"
+            f"SELECT table_name, table_key FROM removed_rows WHERE record_id IN ({told})"
         )
         replica = self._world.replica_of(receiver)
         replica.refused = {*named, *((class_of(table), key) for table, key in gone)}
@@ -370,8 +365,12 @@ class Auditor:
 
     def _is_stale(self, row: Mapping[str, Any], done: str) -> bool:
         """Return True if a row that ``requeue`` refuses has a later one of its object with a status that
-        outdates it, or is of an insert that may not go as a whole (docs/spec/event-log.md 11)."""
+        outdates it, stands below a row that was removed, or is of an insert that may not go as a whole
+        (docs/spec/event-log.md 11)."""
         kind = row["event_type"]
+        ((removed,),) = self._ask("SELECT coalesce(max(removed), 0) FROM eventlog_epoch")
+        if kind <= 4 and row["record_id"] < removed:
+            return True
         later = self._ask(
             "SELECT event_type FROM eventlog "
             f"WHERE table_name = '{row['table_name']}' AND table_key = '{row['table_key']}' "

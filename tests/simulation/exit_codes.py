@@ -135,7 +135,7 @@ def _always(_: Ended) -> bool:
 REASONS = (
     Reason("", 1, r"disk I/O error", _has_failed),
     Reason("", 1, r"database is locked", _always),
-    Reason("requeue", 1, r"bring old values back|parts? of an insert", _always),
+    Reason("requeue", 1, r"restore old values", _always),
     Reason("requeue", 1, r"is open for more than", _has_late),
     Reason("requeue", 1, r"A row E or F up to that record_id is refused", _has_backlog),
     Reason("doctor", 1, r"", _has_findings),

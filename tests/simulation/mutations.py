@@ -366,11 +366,7 @@ def _told_lines_stay() -> Mapping[tuple[Any, str], Any]:
 
 def _requeue_for_a_consumer_judges_nothing() -> Mapping[tuple[Any, str], Any]:
     judge_all = consumers.judge_all
-    return {
-        (consumers, "judge_all"): lambda objects, judged, **_: judge_all(
-            objects, judged, force=True
-        )
-    }
+    return {(consumers, "judge_all"): lambda *chosen, **_: judge_all(*chosen, force=True)}
 
 
 def _request_is_cleared_too_early() -> Mapping[tuple[Any, str], Any]:

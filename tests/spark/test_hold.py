@@ -183,7 +183,7 @@ def test_a_file_that_has_changed_stops_the_marks(
     (file, *_) = out.glob(which)
     content = file.read_bytes()
     file.write_bytes(content.replace(b"fname", b"lname") if b"fname" in content else content + b" ")
-    with pytest.raises(ConfigError, match=f"{file.name} is not as it was written"):
+    with pytest.raises(ConfigError, match=f"{file.name} has changed since it was written"):
         convert(config_of(log), out, mark=True)
     assert set(statuses(log).values()) == {"N"}
     file.write_bytes(content)

@@ -69,7 +69,7 @@ def test_options_reach_the_database(spark: SparkSession, log: sa.Engine, url_fil
         )
     ]
     assert some.where("status = 'N'").count() == 0
-    with pytest.raises(Exception, match="option status = 'new' of format eventlog is not a letter"):
+    with pytest.raises(Exception, match="option status = 'new' of format eventlog is not a status"):
         load(spark, url_file, status="new").count()
 
 

@@ -131,7 +131,7 @@ def test_a_directory_of_another_log_is_refused(full_log: sa.Engine, tmp_path: Pa
     convert(config_of(full_log), out)
     manifest = out / "_manifest.json"
     manifest.write_text(manifest.read_text().replace('"hr.eventlog"', '"fin.eventlog"'))
-    with pytest.raises(ConfigError, match=r"holds documents of the log fin\.eventlog"):
+    with pytest.raises(ConfigError, match=r"contains documents of the log fin\.eventlog"):
         convert(config_of(full_log), out, mark=True)
     assert set(statuses(full_log).values()) == {"N"}
 

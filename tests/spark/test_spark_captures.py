@@ -275,7 +275,7 @@ def test_invalid_options_leave_an_empty_directory(
         with pytest.raises(ConfigError, match=message):
             convert("gbase", "jsonl", str(source), out, map, spark=spark)
     assert to_lines(spark, source, tmp_path / "out").captures[0].written > 5
-    with pytest.raises(ConfigError, match="lies in IN"):
+    with pytest.raises(ConfigError, match="is inside IN"):
         to_lines(spark, source, source / "out")
 
 

@@ -300,7 +300,7 @@ def test_directories_of_others_are_not_changed(
     with pytest.raises(CaptureFailed):
         xds_to_jsonl(spark, source, unfinished, strict=True)
     (unfinished / "mine.txt").write_text("mine")
-    with pytest.raises(ConfigError, match=r"holds mine\.txt"):
+    with pytest.raises(ConfigError, match=r"contains mine\.txt"):
         xds_to_jsonl(spark, source, unfinished, strict=True)
     assert (unfinished / "mine.txt").read_text() == "mine"
 
@@ -351,7 +351,7 @@ def test_the_command_converts_in_bulk(
             ["--master", "local[1]", str(source), str(tmp_path / "x")],
             "--master needs --spark",
         ),
-        (["--spark", "kafka://host/topic", str(tmp_path / "x")], "Spark converts files"),
+        (["--spark", "kafka://host/topic", str(tmp_path / "x")], "Spark converts only"),
         (["--spark", str(tmp_path / "none"), str(tmp_path / "x")], "there is no file or directory"),
     ):
         assert cli.run(["convert", "--from", "xds", "--to", "jsonl", *wrong]) == 2

@@ -100,6 +100,7 @@ def test_requeue_sets_back_and_refuses_what_would_bring_old_values_back(run: Run
         "set_back": 2,
         "copied": 0,
         "refused": [{"record_id": 2, "event_type": 2, "table_name": "usr", "table_key": "idu=1"}],
+        "removed": 0,
     }
     code, out, err = run("requeue")
     assert (code, out.splitlines()[0]) == (1, "0 rows set back to N, 0 logged again")

@@ -314,7 +314,7 @@ def test_a_partition_that_is_watched_is_called_one_of_its_root(
         Path("eventlog.toml").write_text(f'[database]\nschema_name = "hr"\n[[watch]]\n{watch}\n')
         code, out, err = run("triggers", "plan")
         assert (code, out) == (1, "")
-        assert "'parts_1' is a partition of parts: name parts" in err
+        assert "'parts_1' is a partition of parts. Name parts" in err
 
 
 def test_all_refusals_of_a_plan_are_said_at_once(run: Run) -> None:

@@ -296,7 +296,7 @@ def test_values_are_the_text_that_triggers_log(value: Any, text: str) -> None:
     [
         (Change("other", "usr", DELETE, KEY), NotExpressible, "the log is for schema indirect"),
         (Change(None, "item", DELETE, None, {"id": 1}), NotExpressible, "has no key"),
-        (usr(INSERT, extras={"part1": b"\0"}), "needs_row_codec", "row codec"),
+        (usr(INSERT, extras={"part1": b"\0"}), "needs_row_codec", "only in raw form"),
         (
             Change(None, "usr", UPDATE, None, extras={"query_back": "row"}),
             NotExpressible,

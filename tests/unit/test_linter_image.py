@@ -171,7 +171,7 @@ def test_what_the_image_cannot_hold_is_refused_with_its_column(
 
 
 def test_null_has_to_be_given() -> None:
-    with pytest.raises(RowEncodeError, match="'C' is not given"):
+    with pytest.raises(RowEncodeError, match="'C' is missing in the row"):
         CODEC.encode(one(Typ.CHAR, 1), {})
 
 
