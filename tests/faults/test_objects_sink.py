@@ -166,6 +166,24 @@ def test_a_log_that_was_put_back_is_refused(store: Store) -> None:
         ObjectsSink.claim(store.config().sink.options, lambda: OWNER, lambda _: 499)
 
 
+def test_a_log_that_was_put_back_goes_on_beyond_all_deliveries_that_may_have_objects(
+    store: Store,
+) -> None:
+    """The state is ahead of the deliveries: those up to its number may have been put."""
+    with sink_of(store.config()) as sink:
+        for number in (1, 90):
+            sink.send(document(number, 1, "x"))
+            sink.flush()
+    beyond: list[int] = []
+
+    def newest_flight(latest: int) -> int:
+        beyond.append(latest)
+        return latest
+
+    ObjectsSink.claim(store.config().sink.options, lambda: OWNER, newest_flight)
+    assert beyond[0] >= 90
+
+
 # A store that refuses, or is away
 
 

@@ -316,7 +316,10 @@ def test_forms_partitions_and_sizes(
     ("options", "message"),
     [
         ({"format": "csv"}, "format 'csv' is not known"),
-        ({"format": "qlik-messages", "file_layout": "parquet"}, "with format qlik-messages use one of"),
+        (
+            {"format": "qlik-messages", "file_layout": "parquet"},
+            "with format qlik-messages use one of",
+        ),
         (
             {"format": "qlik-change-table", "options": {"sufix": "_x"}},
             "nearest known one is suffix",

@@ -165,8 +165,10 @@ class ObjectsSink(Sink):
             contents="objects",
             marker=f"{STATE} there",
         )
-        latest = int(state["flight"]) - _AHEAD
-        refuse_later_flights(mine, latest, newest_flight, place=place, contents="objects")
+        ahead = int(state["flight"])
+        refuse_later_flights(
+            mine, ahead - _AHEAD, newest_flight, place=place, contents="objects", beyond=ahead
+        )
 
     def __init__(self, store: _Store, partition_by: tuple[str, ...], ending: str) -> None:
         self._store, self._by, self._ending = store, partition_by, ending
