@@ -8,6 +8,7 @@ compared.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -61,6 +62,9 @@ def _run(world: World, chance: Random, words: tuple[str, ...]) -> None:
     if process.is_running or process.is_dead:
         return
     said = "".join(process.stdout)
+    for days in re.findall(r"the oldest for (\d+) days", said):
+        if int(days) > world.scheduler.now / 86_400 + 1:
+            world.fail(f"eventlog {' '.join(words)} reads another clock: {said[-2000:]}")
     if process.exit_code not in ((0, 1) if words[0] in ("doctor", "show") else (0,)):
         world.fail(f"eventlog {' '.join(words)} ends with {process.exit_code}: {said[-300:]}")
     elif is_alone and words[-1] == "--json" and process.exit_code == 0:

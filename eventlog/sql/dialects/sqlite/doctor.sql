@@ -56,7 +56,8 @@ CREATE INDEX {reading_index} ON {log} ({record_id}) WHERE {status} = 'N';
 CREATE UNIQUE INDEX {row_index} ON {log} ({record_id});
 
 -- name: inflight
-SELECT (julianday('now') - julianday(started)) * 86400.0 AS seconds FROM {inflight} WHERE entry_no = :flight;
+SELECT (julianday(strftime('%Y-%m-%d %H:%M:%f', 'now')) - julianday(started)) * 86400.0 AS seconds
+FROM {inflight} WHERE entry_no = :flight;
 
 -- name: tables
 SELECT name FROM main.sqlite_schema WHERE type IN ('table', 'view');
