@@ -12,6 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from application import OWN_USER
+from lines import Request
 from looks import done_of_consumers
 
 from eventlog.publisher.cycle import recorded_ids
@@ -121,6 +122,10 @@ def _purge(world: World) -> None:
         for row in _rows(world, _DONE_AND_OLD)
         if row not in kept and all(row in done for done in several)
     }
+    for (asked,) in world.application.session.execute(
+        "SELECT requeued FROM eventlog_consumer WHERE requeued IS NOT NULL"
+    ):  # a dead consumer has not taken up what it was asked for
+        needless -= set(Request.of(asked).rows)
     command = world.command("purge", "--older-than", "0s")
     world.wait_for_commands()
     left = needless.intersection(_rows(world, "SELECT record_id FROM eventlog"))
