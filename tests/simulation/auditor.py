@@ -74,7 +74,8 @@ class Auditor:
         """The objects of which the database lost changes that a receiver has."""
         self.given_up: set[tuple[str, Key]] = set()
         """The objects of which an event was given up, by max_tries or by hand, each with the receiver."""
-        self._skipped: set[int] = set()
+        self._skipped: set[tuple[str, int]] = set()
+        """The rows that were given up, each with its consumer."""
         self._sent_at: dict[tuple[str, int], float] = {}
         """When each row was last sent."""
         self._began_at: dict[str, float] = {}
@@ -277,8 +278,11 @@ class Auditor:
         for which, brought in self._brought.items():
             if _consumer(which[0]) == consumer:
                 self._brought[which] = brought.difference(rows)
-        self._skipped.update(rows)
+        self._skipped.update((consumer, row) for row in rows)
         self._refusals.update((consumer, row) for row in rows)
+
+    def _given_up_rows(self, consumer: str) -> set[int]:
+        return {row for whose, row in self._skipped if whose == consumer}
 
     def in_flight(self, consumer: str) -> list[tuple[str, tuple[int, ...]]]:
         """Return the events that were sent and have no answer for good: event-id and rows."""
@@ -354,7 +358,7 @@ class Auditor:
         refused = [
             row for row, (_, level) in self._answers_of(consumer).items() if level in _NOT_FOR_GOOD
         ]
-        told = ",".join(map(str, [*refused, *self._skipped]))
+        told = ",".join(map(str, [*refused, *self._given_up_rows(consumer)]))
         gone = self._ask(
             f"SELECT table_name, table_key FROM removed_rows WHERE record_id IN ({told})"
         )
@@ -408,6 +412,7 @@ class Auditor:
         """Note that a consumer was reset: its receiver begins with nothing, as
         docs/consumers.md asks."""
         self.given_up = {(whose, key) for whose, key in self.given_up if whose != consumer}
+        self._skipped = {(whose, row) for whose, row in self._skipped if whose != consumer}
         self._lacks_reset.discard(consumer)
         self._began_at[consumer] = (
             self._world.scheduler.now + 1
@@ -590,7 +595,7 @@ class Auditor:
         """Check that a row has the letter of the last answer to its event."""
         for row, (event_id, level) in self._answers_of("").items():
             letter = letters.get(row)
-            if letter is None or row in self._skipped:
+            if letter is None or ("", row) in self._skipped:
                 continue
             self.checks += 1
             if ("", row) in self._idle:
@@ -685,6 +690,7 @@ class Auditor:
         refused |= {  # purge takes the lines of rows that are gone
             row for row, (_, level) in self._answers_of(name).items() if level in _NOT_FOR_GOOD
         }
+        refused |= self._given_up_rows(name)
         self.checks += len(rows)
         lost = [
             row
