@@ -114,6 +114,10 @@ class Receiver:
         told = f"{self.seed}/{what}/{event_id}/{self._tries[event_id]}"
         return _number(told) < probability
 
+    def _refuses(self, what: str, event_id: str) -> bool:
+        """Return True if an event is refused. A known id never is: docs/receivers.md asks for success."""
+        return event_id not in self.replica.applied and self._draws(what, event_id)
+
     def receive(self, body: bytes, events: Sequence[Event]) -> Answer | None:
         """Take a document, and answer."""
         if not events:
@@ -143,7 +147,7 @@ class Receiver:
             tell(f"  {self.name}: retry for all")
             self._world.auditor.is_answered(self.name, events, {}, Level.RETRY)
             return Answer(general=Verdict(Level.RETRY, "busy"))
-        has_errors = any(self._draws("error", event.event_id) for event in events)
+        has_errors = any(self._refuses("error", event.event_id) for event in events)
         if len(events) > 1 and has_errors and self._draws("unnamed", first):
             self._apply_a_part(events)
             tell(f"  {self.name}: refuses the envelope")
@@ -171,10 +175,10 @@ class Receiver:
             if (key in waiting and self.is_strict) or is_poison or self._draws("retry", one):
                 waiting.add(key)
                 verdicts[one] = Verdict(Level.RETRY, "later")
-            elif self._draws("error", one):
+            elif self._refuses("error", one):
                 verdicts[one] = Verdict(Level.ERROR, "bad")
                 self.replica.refused.add(key)
-            elif self._draws("fatal", one):
+            elif self._refuses("fatal", one):
                 verdicts[one] = Verdict(Level.FATAL, "stop")
                 self.replica.refused.add(key)
             else:
@@ -194,7 +198,7 @@ class Receiver:
         """Apply the first of the events, before one of which the receiver fails."""
         if self._draws("applies a part", events[0].event_id):
             good = takewhile(
-                lambda one: not self._is_poison(one) and not self._draws("error", one.event_id),
+                lambda one: not self._is_poison(one) and not self._refuses("error", one.event_id),
                 events,
             )
             self.apply(good)
