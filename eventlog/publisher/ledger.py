@@ -66,7 +66,9 @@ class Unmarked(NamedTuple):
     gone: int = 0
     """How many of them are gone from the log."""
     taken: frozenset[int] = frozenset()
-    """Those that have another status than N: somebody has given it to them by hand."""
+    """Those that had another status than N: somebody has given it to them by hand. If that may be
+    the status of the mark, all rows that are there.
+    """
 
 
 class Ledger(Protocol):
@@ -364,6 +366,9 @@ def _unmarked(log: OpenLog, ranges: Ranges, changed: int, letter: str | None = N
         return Unmarked()
     present = log.read_columns(ranges, ("record_id", "status"))
     taken = frozenset(int(row) for row, status in present if unpadded(status) != letter)
+    if len(present) - len(taken) > changed:
+        # Some had this status before, and which of them is not known.
+        taken = frozenset(int(row) for row, _ in present)
     return Unmarked(rows - len(present) - (changed if letter is None else 0), taken)
 
 

@@ -125,7 +125,8 @@ class Marks:
         if self.errors:
             add_errors(context.log, self.errors, context.ledger.consumer, self.next_ids)
             known = context.options.events.sendings
-            known.update((row, sending_of(event_id)) for row, event_id in self.next_ids.items())
+            for row, event_id in self.next_ids.items():
+                known[row] = max(known.get(row, 1), sending_of(event_id))
 
 
 def keep_next_sendings(

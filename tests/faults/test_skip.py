@@ -88,15 +88,19 @@ def test_a_parked_event_is_given_up_by_hand_and_later_ones_of_its_object_go_on(
     assert sink.event_ids[-1] == "2.2"
 
 
+@pytest.mark.parametrize("level", [Level.SUCCESS, Level.ERROR])
 def test_an_event_that_is_given_up_while_it_is_in_the_air_goes_under_another_id(
-    log: sa.Engine, run: Run
+    log: sa.Engine, run: Run, level: Level
 ) -> None:
-    """The receiver has applied it under its id, and the running publisher is not told."""
+    """The receiver may have applied it under its id, and the running publisher is not told. With an
+    error its rows have the status that the publisher would give them.
+    """
 
-    def give_up(document: Document) -> None:
+    def give_up(document: Document) -> Answer:
         sink.on_send = lambda _: None
         skipped = run("--database-url", url_of(log), "skip", "1", "--why", "no need")
         assert skipped[0] == 0
+        return Answer(general=Verdict(level, ""))
 
     sink = Collecting(give_up)
     write(log, 1)
