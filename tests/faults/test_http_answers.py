@@ -224,7 +224,7 @@ def test_late_answer_within_the_time_counts() -> None:
 )
 def test_redirect_to_anything_means_that_the_receiver_is_away(location: str) -> None:
     message = away(lambda _: reply(302, b"", f"Location: {location}"))
-    assert "returned 302 Found; redirects are not followed" in message
+    assert "answers 302 Found; redirects are not followed" in message
     assert "pw" not in message
 
 
