@@ -4,7 +4,7 @@ by request.
 ::
 
     with Receiver(lambda request: reply(200, answer(status("retry", "7")))) as receiver:
-        HttpSink(HttpOptions(receiver.url)).send(document)
+        HttpSink(HttpOptions(receiver.url), answer_form("xds")).send(document)
 
 A script returns the bytes of the response, or pieces of them: a generator may wait between two
 pieces, or for ``receiver.closing`` in order to say nothing at all. Each connection has a thread of

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
+from eventlog.changes.answers import AnswerForm
 from eventlog.changes.losses import Loss, loss_counter
 from eventlog.changes.publishing import EventWriter, Publishing
 from eventlog.core.catalog import Database
@@ -141,6 +142,8 @@ class Format:
     """
     answer: ClassVar[str] = "status"
     """The default of ``sink.answer``: where an HTTP receiver's answer is."""
+    answer_form: ClassVar[AnswerForm | None] = None
+    """The form of answers that the format defines, for ``sink.answer`` with the format's name."""
     is_of_rows: ClassVar[bool] = False
     """True if an event is one row of one table, without values of child tables."""
     is_numbered: ClassVar[bool] = False

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from lxml import etree
 
+from eventlog.changes.answers import AnswerForm
 from eventlog.changes.events import event_to_change
 from eventlog.changes.format import Format, Report, written
 from eventlog.changes.json_form import CATALOG, CatalogOption, catalog_of
@@ -460,6 +461,11 @@ class XdsFormat(Format):
     writer_options = (DocumentWriterOptions,)
     publish_options = PublishOptions
     answer = "xds"
+    answer_form = AnswerForm(
+        "application/xml",
+        lambda body, event_ids, limit, _: read_answer(body, event_ids, limit),
+        status_refuses=False,
+    )
     loses = frozenset({
         Loss.NULLS, Loss.UNCHANGED, Loss.UNCHANGED_BEFORE, Loss.DELETED, Loss.REFRESH,
         Loss.KEY_CHANGE, Loss.TRANSACTION, Loss.COMMIT_TIME, Loss.USER,

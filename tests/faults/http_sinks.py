@@ -20,7 +20,7 @@ from werkzeug.serving import make_server
 
 from eventlog.errors import ReceiverAway
 from eventlog.model import Answer, Document
-from eventlog.publisher.sinks.http import HttpOptions, HttpSink
+from eventlog.publisher.sinks.http import HttpOptions, HttpSink, answer_form
 
 PATIENCE = 20.0
 """Seconds that a test would wait for what is to come at once."""
@@ -34,7 +34,7 @@ def document(*event_ids: str, body: str = "<nds>Ünï</nds>\n") -> Document:
 
 def http_sink(url: str, *, form: str = "xds", **options: Any) -> HttpSink:
     """A sink with these options of ``[sink]``; ``form``: that of the answer."""
-    return HttpSink(HttpOptions(url, **{"timeout": PATIENCE, **options}), form)
+    return HttpSink(HttpOptions(url, **{"timeout": PATIENCE, **options}), answer_form(form))
 
 
 @contextlib.contextmanager

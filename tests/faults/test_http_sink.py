@@ -20,7 +20,7 @@ from eventlog.config.effective import effective
 from eventlog.config.load import load
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.model import Answer
-from eventlog.publisher.sinks.http import HttpSink
+from eventlog.publisher.sinks.http import HttpSink, answer_form
 
 SIGNING = "whsec_" + base64.b64encode(bytes(range(32))).decode()
 
@@ -136,7 +136,8 @@ def test_wrong_places_of_secrets_are_refused(
             load(
                 {"sink": {"type": "http", "url": "https://receiver/", "secret_headers": headers}},
                 {},
-            ).sink.options
+            ).sink.options,
+            answer_form("xds"),
         )
     assert message in str(caught.value)
     assert "s3cret" not in str(caught.value)

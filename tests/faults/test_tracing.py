@@ -24,7 +24,7 @@ from receiver import Receiver, Request, accept, answer, reply, status
 from eventlog.errors import ReceiverAway
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.sinks import Sink
-from eventlog.publisher.sinks.http import HttpOptions, HttpSink
+from eventlog.publisher.sinks.http import HttpOptions, HttpSink, answer_form
 from eventlog.publisher.sinks.kafka import KafkaSink
 from eventlog.publisher.tracing import TracedSink, Tracing
 
@@ -105,7 +105,7 @@ def test_a_receiver_is_told_the_span_of_each_envelope(log: sa.Engine) -> None:
     write(log, 1, 2, 3)
     with Receiver(accept) as receiver:
         spans = Traced(log, "http").publish(
-            HttpSink(HttpOptions(receiver.url)), batch_size=1, concurrency=3
+            HttpSink(HttpOptions(receiver.url), answer_form("xds")), batch_size=1, concurrency=3
         )
     envelopes = named(spans, "envelope")
     assert {span.kind for span in envelopes} == {SpanKind.CLIENT}
@@ -124,7 +124,7 @@ def test_a_refusal_shows_in_the_span_and_nothing_of_what_the_receiver_says(log: 
 
     write(log, 1)
     with Receiver(refuse) as receiver:
-        spans = Traced(log, "http").publish(HttpSink(HttpOptions(receiver.url)))
+        spans = Traced(log, "http").publish(HttpSink(HttpOptions(receiver.url), answer_form("xds")))
     (envelope,) = named(spans, "envelope")
     assert (envelope.attributes or {})["eventlog.level"] == "error"
     assert not envelope.status.is_ok
@@ -138,7 +138,7 @@ def test_a_receiver_that_is_away_shows_in_the_span_and_nothing_of_what_it_says(
     traced = Traced(log, "http")
     with Receiver(lambda _: b"Jack is out\r\n\r\n") as receiver, pytest.raises(ReceiverAway):
         # Otherwise it is tried further times: the cause may be the document.
-        traced.publish(HttpSink(HttpOptions(receiver.url)), park=False)
+        traced.publish(HttpSink(HttpOptions(receiver.url), answer_form("xds")), park=False)
     spans = list(traced.exporter.get_finished_spans())
     (envelope,), (flight,) = named(spans, "envelope"), named(spans, "flight")
     assert (envelope.attributes or {})["error.type"] == ReceiverAway.code

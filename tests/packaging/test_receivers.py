@@ -25,7 +25,7 @@ from eventlog.model import Document
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_context import open_context
-from eventlog.publisher.sinks.http import HttpOptions, HttpSink
+from eventlog.publisher.sinks.http import HttpOptions, HttpSink, answer_form
 from eventlog.publisher.sinks.python import CallableSink
 from eventlog.sql import migrations
 
@@ -144,7 +144,7 @@ def test_the_example_receiver_applies_an_event_that_comes_again_once_only(
     )
     config = load(Path("eventlog.toml"), os.environ)
     documents = []
-    with closing(HttpSink(HttpOptions(url))) as sink:
+    with closing(HttpSink(HttpOptions(url), answer_form("xds"))) as sink:
         with open_context(config, Counters()) as context:
             keep = CallableSink(lambda body, events: documents.append((body, events)), "keep")
             publish_once(context, keep)
@@ -178,7 +178,10 @@ def test_the_example_receiver_takes_a_heartbeat_and_several_documents_at_once(
     assert cli.run([*arguments, "publish", "--once"]) == 0
     assert objects(file) == {f"idu={n}": {"fname": [f"name {n}"]} for n in range(1, 201)}
     config = load(Path("eventlog.toml"), os.environ)
-    with open_context(config, Counters()) as context, closing(HttpSink(HttpOptions(url))) as sink:
+    with (
+        open_context(config, Counters()) as context,
+        closing(HttpSink(HttpOptions(url), answer_form("xds"))) as sink,
+    ):
         assert sink.send(Document(2, 1, (), context.output.heartbeat)).verdicts == {}
 
 

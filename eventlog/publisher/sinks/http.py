@@ -27,6 +27,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from eventlog.changes.answers import AnswerForm
 from eventlog.config.kafka import PASSWORD, USER
 from eventlog.config.kinds import HEADERS, SECRET, SECRET_HEADERS, WEB_URL, is_header_text
 from eventlog.core.clock import unix_time, utc_now
@@ -44,6 +45,7 @@ from eventlog.model import (
     most_statuses,
 )
 from eventlog.publisher.sinks import FILE_LAYOUT, TIMEOUT, Opening, Sink
+from eventlog.registry import format_named
 
 if TYPE_CHECKING:
     from email.message import Message
@@ -51,9 +53,6 @@ if TYPE_CHECKING:
     from eventlog.transport.http import Response
 
 _log = logging.getLogger("eventlog.publisher")
-
-_ACCEPT: Final = {"xds": "application/xml", "status": "*/*", "json": "application/json"}
-"""The ``Accept`` header by the kind of answer."""
 
 _BUSY: Final = (429, 503)
 """Statuses that ask for a retry with every kind of answer: the receiver has read nothing of the
@@ -177,7 +176,7 @@ class HttpSink(Sink):
 
     @classmethod
     def open(cls, options: HttpOptions, opening: Opening) -> HttpSink:
-        return cls(options, options.answer or opening.format.answer)
+        return cls(options, answer_form(options.answer or opening.format.answer))
 
     @classmethod
     def patience(cls, options: HttpOptions) -> float:
@@ -191,11 +190,8 @@ class HttpSink(Sink):
         with closing(cls.open(options, opening)) as sink:
             return sink._ask_for_options()
 
-    def __init__(self, settings: HttpOptions, answer: str = "xds") -> None:
-        """Open the client.
-
-        ``answer`` is the kind of answer, as in ``sink.answer``. Raises ConfigError.
-        """
+    def __init__(self, settings: HttpOptions, answer_form: AnswerForm) -> None:
+        """Open the client. Raises ConfigError."""
         # A late import, since these modules load TLS, which takes longer than a configuration.
         from eventlog.transport.http import HttpClient, HttpFailed
 
@@ -208,9 +204,9 @@ class HttpSink(Sink):
                 "sink.secret_headers has Authorization, which EVENTLOG_SINK_... gives too; keep one"
             )
         self._signing_keys = _signing_keys(settings.signing_secret)
-        self._headers = {**(settings.headers or {}), "Accept": _ACCEPT[answer]}
+        self._headers = {**(settings.headers or {}), "Accept": answer_form.accept}
         self._compresses = settings.compression == "gzip"
-        self._form = answer
+        self._answer_form = answer_form
         self._limit = settings.max_answer_bytes
         self._expected = settings.expect_type
         self._warns_of_html = settings.expect_type is None
@@ -281,14 +277,10 @@ class HttpSink(Sink):
         status, headers, body = response
         if 200 <= status <= 299:
             self._check_content(response)
-            if self._form == "status":
+            if self._answer_form.read is None:
                 return Answer()
             try:
-                if self._form == "json":
-                    return read_results(body, event_ids, self._client.clean)
-                from eventlog.xds.format import read_answer  # brings lxml
-
-                return read_answer(body, event_ids, self._limit)
+                return self._answer_form.read(body, event_ids, self._limit, self._client.clean)
             except ReceiverAway as away:
                 hint = 'a receiver that answers by its status alone needs sink.answer = "status"'
                 raise ReceiverAway(
@@ -304,14 +296,14 @@ class HttpSink(Sink):
                 retry_after=retry_after(headers),
                 in_short=in_short,
             )
-        if self._form != "xds" and status in _REFUSED:
+        if self._answer_form.status_refuses and status in _REFUSED:
             return Answer(
                 general=Verdict(Level.ERROR, why), culprit_unknown=True, in_short=in_short
             )
-        if self._form != "xds" and status == _GONE:
+        if self._answer_form.status_refuses and status == _GONE:
             return Answer(general=Verdict(Level.FATAL, why), in_short=in_short)
         is_suspicious = (500 <= status <= 599 and status not in _NOT_THERE) or (
-            self._form == "xds" and status in _REFUSED
+            status in _REFUSED and not self._answer_form.status_refuses
         )
         advised = "; ".join([in_short, *filter(None, [_ADVICE.get(status)])])
         raise ReceiverAway(why, advised, is_suspicious=is_suspicious)
@@ -389,7 +381,7 @@ def read_results(body: bytes, event_ids: Collection[str], clean: Callable[[str],
     ``event_ids``.
 
     ``status`` has the same words and meanings as in an XDS answer; an event without a result is a
-    success. ``clean`` removes characters from a message that logs and tables cannot hold: JSON may
+    success. ``clean`` removes characters from a message that logs and tables cannot store: JSON may
     have any character. Raises ReceiverAway for another text.
     """
     try:
@@ -404,6 +396,25 @@ def read_results(body: bytes, event_ids: Collection[str], clean: Callable[[str],
         raise _no_answer(f"the receiver's answer has more than {most} results")
     return answer_of(_results(results, clean), event_ids)
 
+
+def answer_form(name: str) -> AnswerForm:
+    """Return the form of answers with a name: one of this sink's, or that of the format with the
+    name. Raises ConfigError.
+    """
+    form = _FORMS.get(name) or format_named(name).answer_form
+    if form is None:
+        raise ConfigError(f"the format {name} defines no form of answers; set sink.answer")
+    return form
+
+
+_FORMS: Final = {
+    "status": AnswerForm("*/*", None, status_refuses=True),
+    "json": AnswerForm(
+        "application/json",
+        lambda body, event_ids, _, clean: read_results(body, event_ids, clean),
+        status_refuses=True,
+    ),
+}
 
 _NEEDED: Final = '{"results": [{"event_id": ..., "status": ...}]} needed'
 
