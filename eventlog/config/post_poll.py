@@ -16,10 +16,10 @@ SAFE_WAYS: Final = (
 
 
 def refused_statements(statements: Iterable[str], log: LogTable) -> Iterator[tuple[str, str]]:
-    """Yield the statements that change the log or a companion, each with the reason.
+    """Yield the statements that may change the log or an internal table, each with the reason.
 
-    Such a statement also meets rows that were committed while the receiver answered, and rows that
-    wait for a retry.
+    Such a statement would also remove rows that were committed while the receiver answered, and
+    rows that wait for a retry.
     """
     for statement in statements:
         table = changed_table(statement, log.schema, log.own_tables)
@@ -27,6 +27,6 @@ def refused_statements(statements: Iterable[str], log: LogTable) -> Iterator[tup
             what = "the log" if table == log.name else f"a table of the log {log}"
             yield (
                 statement,
-                f"changes {table}, {what}: rows that are committed while the receiver answers, or "
-                "that wait for a retry, would be lost without a word",
+                f"may change {table}, {what}: rows that are committed while the receiver answers, "
+                "or that wait for a retry, would be lost silently",
             )
