@@ -11,9 +11,10 @@ in ``Outgoing``.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from eventlog.core.catalog import Attribute, ObjectClass, ObjectId
@@ -67,15 +68,15 @@ class EventOptions:
     """The options of spec/event-log.md 9 that decide the content of an event.
 
     ``id_suffix`` follows the record_id in new event-ids; it comes from the log's epoch (7.4).
-    ``sendings`` maps the record_id that names a new event to its attempt number, where that is not
-    1: the rows were refused under a later number, and the receiver may have the first one. The
-    code that marks rows adds to it.
     """
 
     insert_query_back: str = "modify"
     noop_updates: str = "drop"
     id_suffix: str = ""
-    sendings: dict[int, int] = field(default_factory=dict, hash=False)
+
+
+NO_ATTEMPTS: Final[Mapping[int, int]] = MappingProxyType({})
+"""No new event is known under a later attempt number."""
 
 
 class Decision(NamedTuple):
@@ -285,21 +286,24 @@ def build_event(
     decision: Decision | None = None,
     current: CurrentRow | None = None,
     event_id: str | None = None,
+    attempts: Mapping[int, int] = NO_ATTEMPTS,
 ) -> Outgoing:
     """Build the event of a group (spec/xds.md 4.1) with the outcomes of its rows.
 
     ``decision`` is the result of precedence, None if the group reads nothing back. ``current`` is
     the object's current row, None if the object is deleted or nothing was read. ``event_id`` is
-    the recorded id if the event is rebuilt; None = a new id by spec/event-log.md 7.4.
+    the recorded id if the event is rebuilt; None = a new id by spec/event-log.md 7.4. ``attempts``
+    maps the record_id that names a new event to its attempt number, where that is not 1: the rows
+    were refused under a later number, and the receiver may have the first one.
     """
     if decision is not None:
-        return _build_decided(group, options, decision, current, event_id)
+        return _build_decided(group, options, decision, current, event_id, attempts)
     _, _, object_id, _, _, _ = group[0]
     ids = [record_id for record_id, _, _, _, _, _ in group]
     operation, steps, all_rows = _content(group, None, options)
     fates = None if operation is not None else Fates(empty=ids)
     event_id = event_id or str(ids[0]) + options.id_suffix
-    sendings = options.sendings.get(ids[0], 1) if options.sendings else 1
+    sendings = attempts.get(ids[0], 1) if attempts else 1
     return _new(
         Outgoing, (event_id, ids, object_id, operation, steps, fates, (), sendings, 0, all_rows)
     )
@@ -311,6 +315,7 @@ def _build_decided(
     decision: Decision,
     current: CurrentRow | None,
     event_id: str | None,
+    attempts: Mapping[int, int],
 ) -> Outgoing:
     """Build the event of a group that precedence has decided. Arguments as for ``build_event``."""
     rows, dropped_rows, query_back = decision
@@ -334,7 +339,7 @@ def _build_decided(
         failed_ids = {row.record_id for row in bad}
         first = next((record_id for record_id in ids if record_id not in failed_ids), ids[0])
         event_id = str(first) + options.id_suffix
-        sendings = options.sendings.get(first, 1)
+        sendings = attempts.get(first, 1)
     dropped, kept = ids_of(dropped_rows), ids_of(rows)
     contributed, empty = ((), kept) if operation is None else (kept, ())
     is_plain = conflicts == 0 and len(contributed) == len(ids)

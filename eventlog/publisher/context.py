@@ -335,6 +335,11 @@ class Context:
     """The log's epoch."""
     used: Used = field(default_factory=Used)
     """The numbers of the log that the process has used. They outlive the connection."""
+    attempts: dict[int, int] = field(default_factory=dict)
+    """The attempt number of the next new event, by the record_id that names it, where that is not 1
+    (spec/event-log.md 7.4). It is read from the error lines at each connection; the code that marks
+    rows adds to it.
+    """
 
     def wants(self, table_name: str | None) -> bool:
         """Return True if rows of this table_name belong to a wanted class."""

@@ -492,7 +492,7 @@ def _prepare(session: Session, built: Built, origins: Origins, marks: Marks) -> 
             context.log,
             EntryKind.DELIVERY,
             flight.number,
-            encode(flight, is_plain=not special and not context.options.events.sendings),
+            encode(flight, is_plain=not special and not context.attempts),
             context.ledger.consumer,
         )
     marks.write(context)

@@ -537,7 +537,7 @@ def _folded(
         if record_id in ids:
             ((_, decision, current),) = decide([group], context.query_back, [None])
             assert decision is not None
-            event = build_event(group, options.events, decision, current)
+            event = build_event(group, options.events, decision, current, attempts=context.attempts)
             own = [row for row in rows if row.record_id in ids]
             return _Built(source, own, decision, event, Flight(0, {}, "", origins_of(own)))
     return None

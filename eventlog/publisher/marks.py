@@ -124,7 +124,7 @@ class Marks:
             keep_next_sendings(context, chain.from_iterable(self.answered), unmarked.taken)
         if self.errors:
             add_errors(context.log, self.errors, context.ledger.consumer, self.next_ids)
-            known = context.options.events.sendings
+            known = context.attempts
             for row, event_id in self.next_ids.items():
                 known[row] = max(known.get(row, 1), sending_of(event_id))
 
@@ -137,7 +137,7 @@ def keep_next_sendings(
     """
     for event in events:
         if (first := record_id_of(event.event_id)) in given_up:
-            context.options.events.sendings[first] = event.sendings + 1
+            context.attempts[first] = event.sendings + 1
 
 
 def send_document(

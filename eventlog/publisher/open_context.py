@@ -263,14 +263,15 @@ def _compare_beginning(log: OpenLog, name: str | None, used: Used, *, is_new_epo
 
 
 def under_epoch(context: Context, epoch: str) -> Context:
-    """Return the context with new events under an epoch, and under the number of their sending.
+    """Return the context with new events under an epoch, and under their attempt numbers.
 
     Ends the transaction.
     """
-    sendings = read_sendings(context.log, context.ledger.consumer)
+    attempts = read_sendings(context.log, context.ledger.consumer)
     context.log.commit()
-    events = replace(context.options.events, id_suffix=epoch_suffix(epoch), sendings=sendings)
-    return replace(context, epoch=epoch, options=replace(context.options, events=events))
+    events = replace(context.options.events, id_suffix=epoch_suffix(epoch))
+    options = replace(context.options, events=events)
+    return replace(context, epoch=epoch, options=options, attempts=attempts)
 
 
 def find_log(db: OpenDatabase, config: Config, *, has_companions: bool = True) -> OpenLog:

@@ -408,11 +408,14 @@ def build_events(
     """Build the events of groups in their order; values that their rows ask for are read back class
     by class.
     """
-    options = context.options.events
+    options, attempts = context.options.events, context.attempts
     if not asks_for_values(chain.from_iterable(groups)):  # as in most logs
-        return [build_event(group, options) for group in groups]
+        return [build_event(group, options, attempts=attempts) for group in groups]
     decided = decide(groups, query_back)
-    return [build_event(group, options, decision, current) for group, decision, current in decided]
+    return [
+        build_event(group, options, decision, current, attempts=attempts)
+        for group, decision, current in decided
+    ]
 
 
 # --- in the order of event_time -------------------------------------------------------------------

@@ -331,7 +331,10 @@ def _build_now(
     )
     return next(
         built_flights(
-            replace(context, options=options), WindowResult(groups, [], [], None), row_sizes, check
+            replace(context, options=options, attempts={}),
+            WindowResult(groups, [], [], None),
+            row_sizes,
+            check,
         )
     )
 
