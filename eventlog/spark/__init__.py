@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from eventlog.spark.convert import convert as convert_captures
     from eventlog.spark.copy_history import as_of, history
     from eventlog.spark.copy_query import live_copy
-    from eventlog.spark.delta_copy import DeltaCopy, delta
-    from eventlog.spark.iceberg_copy import IcebergCopy, iceberg
+    from eventlog.spark.delta_copy import delta
+    from eventlog.spark.iceberg_copy import iceberg
     from eventlog.spark.messages import read_messages, write_messages
     from eventlog.spark.session import SparkFailed
     from eventlog.spark.sources import register
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 __all__ = [
     "BacklogReport",
     "BacklogRequest",
-    "DeltaCopy",
-    "IcebergCopy",
     "SparkFailed",
     "as_of",
     "convert_captures",
@@ -58,8 +56,6 @@ __all__ = [
 _HOMES: Final = {
     "BacklogReport": ("backlog", "Report"),
     "BacklogRequest": ("backlog", "Request"),
-    "DeltaCopy": ("delta_copy", "DeltaCopy"),
-    "IcebergCopy": ("iceberg_copy", "IcebergCopy"),
     "SparkFailed": ("session", "SparkFailed"),
     "as_of": ("copy_history", "as_of"),
     "convert_captures": ("convert", "convert"),

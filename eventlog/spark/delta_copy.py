@@ -342,7 +342,8 @@ class DeltaCopy:
 
 
 def delta(uri: str | Path, **storage: str) -> DeltaCopy:
-    """Return the Delta table at a path or URI, for ``live_copy``. The first load creates it.
+    """Return the Delta table at a path or URI, for ``live_copy``. The first load creates it. The
+    methods of the result are internal.
 
     ``storage`` has the options of the object store, as ``deltalake`` takes them. Raises ConfigError
     without ``deltalake``.

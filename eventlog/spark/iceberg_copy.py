@@ -264,7 +264,7 @@ class IcebergCopy:
 
 def iceberg(catalog: Catalog | str, table: str, **properties: str) -> IcebergCopy:
     """Return the Iceberg table with this name and namespace, for ``live_copy``. The first load
-    creates it.
+    creates it. The methods of the result are internal.
 
     ``catalog`` is a catalogue of ``pyiceberg``, or the name of one, which ``pyiceberg`` loads with
     ``properties``. Raises ConfigError without ``pyiceberg``.
