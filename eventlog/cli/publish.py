@@ -23,6 +23,7 @@ from eventlog.cli.context import progress as progress_bar
 from eventlog.config.effective import non_default
 from eventlog.config.load import Config
 from eventlog.config.publishing import ignored_option
+from eventlog.core.clock import start_thread
 from eventlog.core.options import toml
 from eventlog.publisher.context import (
     Context,
@@ -161,8 +162,7 @@ def _bar(opened: Context, *, quiet: bool) -> Iterator[None]:
                 advance(done - shown)
                 shown = done
 
-        thread = threading.Thread(target=follow_counters, name="eventlog-progress", daemon=True)
-        thread.start()
+        thread = start_thread(follow_counters, "eventlog-progress")
         try:
             yield
         finally:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 import secrets
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor
@@ -45,6 +46,12 @@ class Machine:
     def random_hex(self, count: int) -> str:
         """Return the hexadecimal digits of ``count`` random bytes."""
         return secrets.token_hex(count)
+
+    def start_thread(self, run: Callable[[], object], name: str) -> threading.Thread:
+        """Start a thread that the process does not wait for at its end."""
+        thread = threading.Thread(target=run, name=name, daemon=True)
+        thread.start()
+        return thread
 
     def executor(self, most: int, name: str) -> AbstractContextManager[Executor]:
         """Return an executor of at most ``most`` threads, whose names begin with ``name``."""
@@ -101,6 +108,11 @@ def chance() -> float:
 def random_hex(count: int) -> str:
     """Return the hexadecimal digits of ``count`` random bytes."""
     return _machine.random_hex(count)
+
+
+def start_thread(run: Callable[[], object], name: str) -> threading.Thread:
+    """Start a thread that the process does not wait for at its end."""
+    return _machine.start_thread(run, name)
 
 
 def executor(most: int, name: str) -> AbstractContextManager[Executor]:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from eventlog.config.load import Config
-from eventlog.core.clock import monotonic
+from eventlog.core.clock import monotonic, start_thread
 from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher.health_file import health_file
 from eventlog.publisher.observer import SILENT, Doing, Observer, WaitFor
@@ -68,7 +68,7 @@ class LivenessClock:
                 if self.is_alive:
                     tell()
 
-        threading.Thread(target=feed, name="eventlog-alive", daemon=True).start()
+        start_thread(feed, "eventlog-alive")
         try:
             yield
         finally:

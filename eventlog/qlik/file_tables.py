@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
@@ -29,6 +28,7 @@ from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import unquote
 
 from eventlog.changes.format import Report
+from eventlog.core.clock import random_hex
 from eventlog.errors import ConfigError, FormatError, NotExpressible, with_location
 from eventlog.files import compression
 from eventlog.files.atomic import sync_path
@@ -376,7 +376,7 @@ class FileStore:
     def __init__(self, directory: Path, options: WriteOptions) -> None:
         self._directory, self._options = directory, options
         self._read_options = ReadOptions(suffix=options.suffix, header_prefix=options.header_prefix)
-        self._work = directory / f".writing-{uuid.uuid4().hex}"
+        self._work = directory / f".writing-{random_hex(16)}"
         self._tables: list[_TableParts] = []
         self._control: list[tuple[Path, Path]] = []  # temporary name, final name
         self._is_new = not directory.exists()
@@ -425,7 +425,7 @@ class FileStore:
         return path, open_part(path, self._options.file_format, columns)
 
     def _new_path(self) -> Path:
-        return self._work / f"{uuid.uuid4().hex}{SUFFIXES[self._options.file_format]}"
+        return self._work / f"{random_hex(16)}{SUFFIXES[self._options.file_format]}"
 
     def flush(self) -> None:
         for table in self._tables:

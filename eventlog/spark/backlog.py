@@ -11,10 +11,9 @@ from __future__ import annotations
 import json
 import logging
 import re
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -23,7 +22,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from eventlog.config.load import Config
-from eventlog.core.clock import monotonic, utc_now
+from eventlog.core.clock import executor, monotonic, random_hex, utc_now
 from eventlog.core.event_ids import raised_at
 from eventlog.errors import ConfigError, EventlogError, FormatError, number_of
 from eventlog.files.compression import COMPRESSIONS
@@ -405,7 +404,7 @@ def _convert(
         database = context.log.db.on(holder).reflect(class_schema(config))
         config = with_tables(config, database, context.log.table)
         job = Job(
-            name=uuid.uuid4().hex[:12],
+            name=random_hex(6),
             place=place,
             snapshot=snapshot,
             config=without_settings_of_others(config),
@@ -454,7 +453,7 @@ def _open(
     workers, and the number of tasks that run at the same time.
     """
     running = running_session()
-    threads = stack.enter_context(ThreadPoolExecutor(2, thread_name_prefix="eventlog-spark"))
+    threads = stack.enter_context(executor(2, "eventlog-spark"))
     future: Future[SparkSession] = threads.submit(
         open_session, request.master, running=running, conf=request.conf
     )

@@ -19,7 +19,6 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -34,7 +33,7 @@ from pyspark.sql import SparkSession
 from eventlog.changes.format import PROBLEMS_KEPT, Report
 from eventlog.changes.json_form import CatalogOption
 from eventlog.conversion import in_own_options, read_options, write
-from eventlog.core.clock import monotonic
+from eventlog.core.clock import monotonic, random_hex
 from eventlog.errors import ConfigError, EventlogError, FormatError, number_of
 from eventlog.model import Change
 from eventlog.publisher.observer import JobProgress
@@ -274,7 +273,7 @@ def _convert(job: _Job, capture: Capture, read: Read) -> CaptureReport:
     not at all.
     """
     report = Report(strict=job.strict)
-    place = Path(job.target, TEMPORARY, uuid.uuid4().hex)
+    place = Path(job.target, TEMPORARY, random_hex(16))
     place.mkdir(parents=True)
     within = _output_place(job, capture)
     output = within.parts[0]

@@ -12,7 +12,6 @@ import errno
 import json
 import os
 import re
-import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from typing import Any, Final, Self
 import pyarrow as pa
 from pyarrow import fs
 
+from eventlog.core.clock import random_hex
 from eventlog.errors import ConfigError, EventlogError
 from eventlog.files.atomic import sync_path
 
@@ -187,7 +187,7 @@ class Directory:
 
         Raises ConfigError if no file can be created there.
         """
-        attempt = f"{TEMPORARY}-{uuid.uuid4().hex}"
+        attempt = f"{TEMPORARY}-{random_hex(16)}"
         try:
             self.make()
             with self.open(attempt):
@@ -223,7 +223,7 @@ class Directory:
         """Return the name of a file while it is written. On an object store this is the final name,
         since the file appears when it is closed.
         """
-        return name if self._is_object_store else f"{temporary}{uuid.uuid4().hex}"
+        return name if self._is_object_store else f"{temporary}{random_hex(16)}"
 
     def open(self, name: str) -> FileStream:
         """Return a stream to a new file. Raises ConfigError if its folder is missing, for example

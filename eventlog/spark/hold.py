@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from threading import Lock
@@ -25,7 +24,7 @@ from sqlalchemy import Connection
 from eventlog.config.effective import effective
 from eventlog.config.load import Config
 from eventlog.core.checks import is_of
-from eventlog.core.clock import utc_now
+from eventlog.core.clock import executor, utc_now
 from eventlog.core.options import toml
 from eventlog.core.ranges import to_ranges
 from eventlog.errors import ConfigError, DatabaseAway, number_of
@@ -369,7 +368,7 @@ def _verify(directory: Directory, manifest: Manifest, hold: Hold, threads: int) 
             return None
         return f"{name} has changed since it was written (SHA-256 {found})"
 
-    with ThreadPoolExecutor(max(1, threads), thread_name_prefix="eventlog-verify") as pool:
+    with executor(max(1, threads), "eventlog-verify") as pool:
         damaged = [reason for reason in pool.map(is_damaged, expected) if reason is not None]
     if damaged:
         more = f", and {number_of(len(damaged) - 1, 'more file')}" if len(damaged) > 1 else ""
@@ -419,7 +418,7 @@ def _mark_rows(
         directory.write(_done(part.part), b"")
         return marked
 
-    with ThreadPoolExecutor(max(1, connections), thread_name_prefix="eventlog-mark") as threads:
+    with executor(max(1, connections), "eventlog-mark") as threads:
         futures = [threads.submit(mark_part, part) for part in waiting]
         try:
             return changed + sum(future.result() for future in futures)

@@ -9,7 +9,6 @@ Arrow and JSON, from which nothing can be executed.
 from __future__ import annotations
 
 import json
-import uuid
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from sqlalchemy import Connection
 from eventlog.changes.publishing import NoWriter
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, Database
+from eventlog.core.clock import random_hex
 from eventlog.errors import EventlogError
 from eventlog.publisher.configured_classes import catalog_of
 from eventlog.publisher.context import Context, Counters, PublisherOptions
@@ -319,7 +319,7 @@ def write_run(directory: Directory, part: int, blobs: Iterable[Blob]) -> Blob:
     """Write blobs of a part to a file for ``read_run``, each as soon as it is there, and return a
     blob that refers to the file.
     """
-    name = f"{TEMPORARY}/{uuid.uuid4().hex}"
+    name = f"{TEMPORARY}/{random_hex(16)}"
     with directory.open(name) as file:
         with pa.ipc.new_stream(file, _BLOB_ARROW) as stream:
             for blob in blobs:

@@ -5,12 +5,11 @@ can work.
 from __future__ import annotations
 
 import os
-import uuid
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from threading import Event, Thread
+from threading import Event
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,7 +18,7 @@ from sqlalchemy import Connection
 
 import eventlog
 from eventlog.config.load import Config
-from eventlog.core.clock import sleep
+from eventlog.core.clock import random_hex, sleep, start_thread
 from eventlog.core.events import ids_of
 from eventlog.core.fold import Group
 from eventlog.model import Status
@@ -149,8 +148,7 @@ def counting_cores(spark: SparkSession) -> Iterator[Callable[[], int]]:
             sleep(_POLL_SECONDS)
         return seen[-1] if seen else int(context.defaultParallelism)
 
-    thread = Thread(target=poll, name="eventlog-executors", daemon=True)
-    thread.start()
+    thread = start_thread(poll, "eventlog-executors")
     try:
         yield number
     finally:
@@ -164,7 +162,7 @@ def preflight(spark: SparkSession, place: LogLocation, directory: Directory) -> 
 
     Raises SparkFailed with one line about what is missing there.
     """
-    nonce = uuid.uuid4().hex
+    nonce = random_hex(16)
     asked, answered = f"{TEMPORARY}-{nonce}-driver", f"{TEMPORARY}-{nonce}-executor"
     directory.make()
     directory.write(asked, nonce.encode())

@@ -16,10 +16,11 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from importlib import resources
 from io import TextIOBase
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
@@ -30,7 +31,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
-from eventlog.core.clock import monotonic
+from eventlog.core.clock import monotonic, start_thread
 from eventlog.errors import ConfigError, EventlogError, number_of
 from eventlog.publisher.observer import JobProgress
 from eventlog.spark.contexts import context_of
@@ -445,10 +446,7 @@ def shown(
     stop = Event()
     began = monotonic()
     draw = _bar if console.is_terminal else _lines
-    thread = Thread(
-        target=draw, args=(console, what, done, stop, began), name="eventlog-progress", daemon=True
-    )
-    thread.start()
+    thread = start_thread(partial(draw, console, what, done, stop, began), "eventlog-progress")
     try:
         with progress(what, done):
             yield

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from eventlog.core import clock
@@ -41,3 +43,18 @@ def test_a_clock_that_is_a_default_asks_the_machine_of_the_moment() -> None:
         assert liveness.is_alive
         machine.at += 2
         assert not liveness.is_alive
+
+
+def test_a_thread_is_one_of_the_machine() -> None:
+    started = []
+
+    class Threads(Still):
+        def start_thread(self, run: Callable[[], object], name: str) -> threading.Thread:
+            started.append(name)
+            return threading.Thread(target=run)
+
+    with clock.simulated(Threads()):
+        clock.start_thread(lambda: None, "eventlog-x")
+    assert started == ["eventlog-x"]
+    clock.start_thread(lambda: started.append("ran"), "eventlog-y").join(5)
+    assert started == ["eventlog-x", "ran"]

@@ -39,6 +39,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from eventlog.config.load import Config, with_secrets_of_now
 from eventlog.config.settings import MonitorSettings
+from eventlog.core.clock import start_thread
 from eventlog.core.event_ids import is_of_snapshot
 from eventlog.errors import ConfigError, EventlogError
 from eventlog.model import Status
@@ -565,13 +566,9 @@ def serving(monitor: Monitor, connections: Connections | None = None) -> Iterato
             monitor.activity.add_sample()
 
     threads = [
-        threading.Thread(
-            target=server.run, args=([listener],), name="eventlog-monitor", daemon=True
-        ),
-        threading.Thread(target=sample, name="eventlog-monitor-samples", daemon=True),
+        start_thread(partial(server.run, [listener]), "eventlog-monitor"),
+        start_thread(sample, "eventlog-monitor-samples"),
     ]
-    for thread in threads:
-        thread.start()
     scheme = "http" if settings.certificate is None else "https"
     _log.info("the monitor listens on %s://%s/", scheme, address)
     try:
