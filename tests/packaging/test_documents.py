@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import os
 import re
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import click
@@ -195,12 +197,41 @@ def test_the_map_names_what_is_in_the_files_that_it_names(what: str, where: str)
         if path.exists()
     ]
     assert paths, what
-    files = [file for path in paths for file in (path.rglob("*.py") if path.is_dir() else [path])]
-    text = "\n".join(file.read_text(encoding="utf-8") for file in files)
+    files = [file for path in paths for file in (path.rglob("*") if path.is_dir() else [path])]
+    defined = {name for file in files for name in names_defined_in(file)}
     names = [
-        word for word in words if re.fullmatch(r"\w+(\.\w+)?", word) and not word.endswith(".py")
+        word for word in words if re.fullmatch(r"\w+(\.\w+)?", word) and not word.endswith((".py", ".sql"))
     ]
-    assert [name for name in names if not re.search(rf"\b{name.rpartition('.')[2]}\b", text)] == []
+    assert [name for name in names if name.rpartition(".")[2] not in defined] == []
+
+
+@cache
+def names_defined_in(file: Path) -> frozenset[str]:
+    """The names that a file defines: functions, classes, parameters, variables, members, and the
+    statements of SQL. A name that a module only imports is none.
+    """
+    if file.suffix == ".sql":
+        return frozenset(re.findall(r"(?m)^-- name: (\w+)", file.read_text(encoding="utf-8")))
+    if file.suffix != ".py":
+        return frozenset({file.stem})
+    names = {file.stem}
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                names.add(name)
+            case ast.Constant(value=str(name)):
+                names.add(name)  # an option, a key of a table
+    return frozenset(names)
+
+
+@pytest.mark.parametrize(
+    "module",
+    sorted(path.name for path in (ROOT / "eventlog" / "publisher").glob("[a-z]*.py")),
+)
+def test_the_map_leads_to_each_module_of_the_publisher(module: str) -> None:
+    assert f"`publisher/{module}`" in MAP.partition("\n## Rules and their functions")[0]
 
 
 def test_the_walk_of_one_row_names_what_is_there() -> None:
