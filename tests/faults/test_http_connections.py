@@ -288,7 +288,7 @@ def test_certificate_of_an_unknown_authority_is_refused() -> None:
         Receiver(tls=server_context()) as receiver,
         sink_to(receiver, token="s3cret") as sink,
         pytest.raises(
-            ReceiverAway, match=r"certificate is not trusted: .*; sink\.ca_file names further"
+            ReceiverAway, match=r"certificate is not trusted: .*; name the authorities to trust in sink\.ca_file"
         ),
     ):
         sink.send(document())

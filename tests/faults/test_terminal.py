@@ -70,7 +70,7 @@ def test_top_shows_what_the_monitor_says(log: sa.Engine, tmp_path: Path) -> None
     assert shown.returncode == 0, shown.stderr
     assert "eventlog: " in shown.stdout
     assert "rows published" in shown.stdout
-    assert "newest envelopes" in shown.stdout
+    assert "newest documents" in shown.stdout
     assert "success" in shown.stdout
 
 
@@ -100,9 +100,9 @@ def test_tail_shows_what_was_sent_and_goes_on_with_what_follows(
         )
         with running("tail", "--url", address, "--interval", "0.2") as command:
             first = line_of(command)
-            assert "flight 1 envelope 1: 2 events (1 to 2), success after" in first
+            assert "delivery 1 document 1: 2 events (1 to 2), success after" in first
             write(log, 3)
-            assert "flight 2 envelope 1: 1 event (3), success after" in line_of(command)
+            assert "delivery 2 document 1: 1 event (3), success after" in line_of(command)
         shown = run("tail", "--url", address, "--no-follow", "-n", "1", "--json")
         (sent,) = map(json.loads, shown.stdout.splitlines())
         assert (sent["flight"], sent["first_id"], sent["level"]) == (2, "3", "success")

@@ -183,7 +183,7 @@ def test_rows_of_a_log_in_any_order_are_sorted_on_request(
     )
     assert found == in_memory
     shutil.rmtree(tmp_path / "out")
-    with pytest.raises(CaptureFailed, match="ascending order"):
+    with pytest.raises(CaptureFailed, match="ascending record_id order"):
         convert(
             "eventlog", "jsonl", str(tmp_path / "in"), str(tmp_path / "out"), reader, spark=spark
         )

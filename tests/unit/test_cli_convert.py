@@ -106,7 +106,7 @@ def test_a_wrong_from_leaves_the_target_as_it_was(run: Run, tmp_path: Path) -> N
     assert code == 1
     assert good.read_text() == KEPT
     assert "skipped: in.jsonl, line 1" in err
-    assert "nothing was written, and the target is as it was: 2 things passed over" in err
+    assert "nothing was written, and the target is unchanged: 2 things passed over" in err
 
 
 @pytest.mark.parametrize("source", sorted(LETTERS))
