@@ -87,8 +87,8 @@ class Variant:
 
     name: str
     table: str
-    style: Style = "field"
-    capture: Capture | None = None
+    row_style: Style = "field"
+    trigger_level: Capture | None = None
     schema: str = common.SCHEMA
 
     @property
@@ -101,9 +101,15 @@ def variants(has_pgq: bool) -> list[Variant]:
     found = [Variant("no trigger", "plain")]
     if has_pgq:
         found.append(Variant("PgQ", "pgq"))
-    for capture in CAPTURES:
+    for trigger_level in CAPTURES:
         found += (
-            Variant(f"{style}, {capture}", f"{style}_{capture}", style, capture) for style in STYLES
+            Variant(
+                f"{row_style}, {trigger_level}",
+                f"{row_style}_{trigger_level}",
+                row_style,
+                trigger_level,
+            )
+            for row_style in STYLES
         )
     return found
 
@@ -249,9 +255,9 @@ def install(bench: common.Server, found: list[Variant]) -> None:
         f"CREATE SCHEMA {common.SCHEMA}", *(TABLE.format(name=name(variant)) for variant in found)
     )
     watches = [
-        WatchedTable(variant.table, variant.style, variant.capture)
+        WatchedTable(variant.table, variant.row_style, variant.trigger_level)
         for variant in found
-        if variant.capture is not None
+        if variant.trigger_level is not None
     ]
     with (
         bench.engine.execution_options(isolation_level="READ COMMITTED").connect() as conn,

@@ -157,7 +157,7 @@ def _query(spark: Any, config: str, place: Path, name: str, first: int) -> tuple
     began, clock = _python_seconds(), time.perf_counter()
     query = (
         spark.readStream.format("eventlog-changes")
-        .options(config=config, starting=first)
+        .options(config=config, start_from=first)
         .load()
         .writeStream.format("noop")
         .option("checkpointLocation", str(place / name))
@@ -173,7 +173,7 @@ def _query(spark: Any, config: str, place: Path, name: str, first: int) -> tuple
 def _small_batches(bench: common.Server, config: str, rows: int, batches: int) -> None:
     from stream_engine import reader_of
 
-    reader = reader_of(config=config, starting="latest")
+    reader = reader_of(config=config, start_from="latest")
     offset = _begin(reader)
     spent, clocks = [], []
     for number in range(batches):
@@ -201,7 +201,7 @@ def _small_batches(bench: common.Server, config: str, rows: int, batches: int) -
 def _idle(config: str, seconds: float) -> None:
     from stream_engine import reader_of
 
-    reader = reader_of(config=config, starting="latest")
+    reader = reader_of(config=config, start_from="latest")
     offset = _begin(reader)
     for _ in range(8):  # a look that has had nothing new waits longer each time
         reader.latestOffset(offset, reader.getDefaultReadLimit())

@@ -88,7 +88,9 @@ def main() -> None:
             _FIGURES[what](bench, Path(directory), options)
 
 
-def _configuration(directory: Path, name: str, consumer: str | None, begin: str = "now") -> Path:
+def _configuration(
+    directory: Path, name: str, consumer: str | None, start_from: str = "now"
+) -> Path:
     """A configuration in a directory of its own: of a consumer, None = of the publisher."""
     place = directory / name
     place.mkdir()
@@ -96,7 +98,7 @@ def _configuration(directory: Path, name: str, consumer: str | None, begin: str 
     if consumer is not None:
         file.write_text(
             file.read_text()
-            + f'[source]\ntype = "eventlog"\nconsumer = "{consumer}"\nbegin = "{begin}"\n'
+            + f'[source]\ntype = "eventlog"\nconsumer = "{consumer}"\nbegin = "{start_from}"\n'
         )
     return file
 

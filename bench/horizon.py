@@ -31,7 +31,7 @@ import psycopg
 import sqlalchemy as sa
 
 from eventlog.config.load import load
-from eventlog.model import Answer, Document, Level, Verdict
+from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.open_context import open_context
@@ -78,7 +78,7 @@ _VARIANTS = {
         Variant("plain"),
         Variant("flights", one_by_one=True),
         Variant("parked", "retry_initial = 86400.0\nretry_max = 86400.0", parks=True),
-        Variant("loopback", 'loopback_rows = "leave"', leaves=True),
+        Variant("loopback", 'loopback_action = "keep"', leaves=True),
         Variant("consumer", _CONSUMER),
         Variant("consumer-flights", _CONSUMER, one_by_one=True),
     )
@@ -252,7 +252,9 @@ class Taking:
 
     def send(self, document: Document) -> Answer:
         asked = self._locked.intersection(document.event_ids)
-        return Answer(dict.fromkeys(asked, Verdict(Level.RETRY, "locked"))) if asked else Answer()
+        return (
+            Answer(dict.fromkeys(asked, EventResult(Level.RETRY, "locked"))) if asked else Answer()
+        )
 
     def flush(self) -> None: ...
 

@@ -89,11 +89,11 @@ class Bench:
         times = self.process.cpu_times()
         return times.user + times.system
 
-    def watch(self, style: str | None) -> None:
+    def watch(self, row_style: str | None) -> None:
         with self.engine.begin() as conn:
             log = locate_log(self.dialect.open(conn), name="eventlog")
             database = self.dialect.open(conn).reflect(None)
-            watches = () if style is None else (WatchedTable("usr", style=style),)
+            watches = () if row_style is None else (WatchedTable("usr", row_style=row_style),)
             catalog = build_catalog(database, tables=["usr"])
             triggers = triggers_of(self.dialect)
             triggers.apply(conn, triggers.plan(conn, database, catalog, log, watches))

@@ -34,7 +34,7 @@ session.archive_of = lambda java: Path(archive if without != "archive" else arch
 if without == "daemon":
     session._DAEMON = "pyspark.daemon"
 config = load({"database": {"url": f"sqlite:///{place}/log.db"}, "watch": [{"table": "usr"}]}, {})
-backlog.run(config, backlog.Request(f"{place}/documents", master="local[2]", quiet=True, copy=True))
+backlog.run(config, backlog.Request(f"{place}/documents", master="local[2]", quiet=True, no_claim=True))
 this = psutil.Process()
 print(sum(sum(one.cpu_times()[:4]) for one in (this, *this.children(recursive=True))))
 """

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from eventlog.changes.format import Report
     from eventlog.conversion import convert, read_changes, write_changes
     from eventlog.errors import (
-        AnotherPublisher,
         ConfigError,
         DatabaseError,
         EventlogError,
         FatalAnswer,
         FormatError,
-        ReceiverAway,
+        PublisherAlreadyRunning,
+        ReceiverUnavailable,
     )
     from eventlog.model import (
         Answer,
@@ -28,18 +28,17 @@ if TYPE_CHECKING:
         Change,
         ChangeOp,
         Event,
+        EventResult,
         Level,
         Lob,
         Op,
         Operation,
         Step,
-        Verdict,
     )
     from eventlog.publisher.context import Counters
     from eventlog.publisher.daemon import Publisher
 
 __all__ = [
-    "AnotherPublisher",
     "Answer",
     "AttributeSteps",
     "Change",
@@ -48,6 +47,7 @@ __all__ = [
     "Counters",
     "DatabaseError",
     "Event",
+    "EventResult",
     "EventlogError",
     "FatalAnswer",
     "FormatError",
@@ -56,10 +56,10 @@ __all__ = [
     "Op",
     "Operation",
     "Publisher",
-    "ReceiverAway",
+    "PublisherAlreadyRunning",
+    "ReceiverUnavailable",
     "Report",
     "Step",
-    "Verdict",
     "convert",
     "read_changes",
     "write_changes",
@@ -72,12 +72,12 @@ _HOMES: Final = {
         "changes.format": ("Report",),
         "conversion": ("convert", "read_changes", "write_changes"),
         "errors": (
-            "AnotherPublisher", "ConfigError", "DatabaseError", "EventlogError", "FatalAnswer",
-            "FormatError", "ReceiverAway",
+            "PublisherAlreadyRunning", "ConfigError", "DatabaseError", "EventlogError", "FatalAnswer",
+            "FormatError", "ReceiverUnavailable",
         ),
         "model": (
             "Answer", "AttributeSteps", "Change", "ChangeOp", "Event", "Level", "Lob", "Op",
-            "Operation", "Step", "Verdict",
+            "Operation", "Step", "EventResult",
         ),
         "publisher.context": ("Counters",),
         "publisher.daemon": ("Publisher",),

@@ -39,7 +39,7 @@ FORMAT_CODES: Final[Mapping[str, str]] = {
     "decode": "Text that is not valid in the configured charset",
     "duplicate_begin": "A transaction that begins while another with its id is open",
     "framing": "Bytes that are not a record of the stream",
-    "orphan_record": 'A record of a transaction that did not begin, with `orphans = "raise"`',
+    "orphan_record": 'A record of a transaction that did not begin, with `orphans = "error"`',
     "row_length": "A payload that is shorter or longer than its columns require",
     "schema_mismatch": "A table description (TABSCHEM) whose columns disagree with its own counts",
     "size_array": (
@@ -74,7 +74,7 @@ FORMAT_CODES: Final[Mapping[str, str]] = {
 }
 """The causes of the codes with which ``FormatError`` and its subclasses are raised."""
 
-CURES: Final[Mapping[str, str]] = {
+FIXES: Final[Mapping[str, str]] = {
     # eventlog as a whole
     "another_publisher": (
         "Stop the other publisher, or wait for it with `[publisher] standby = true`; "
@@ -92,27 +92,27 @@ CURES: Final[Mapping[str, str]] = {
         "Check the URL, the network and the user's rights; `eventlog doctor` lists the GRANTs "
         "that are missing."
     ),
-    "database_away": "Wait: a publisher reconnects by itself. Run any other command again.",
-    "error": "Follow the message.",
+    "database_unavailable": "Wait: a publisher reconnects by itself. Run any other command again.",
+    "unspecified": "Follow the message.",
     "fatal_answer": (
         "Fix the problem that the receiver reports, requeue the rows of status F with "
         "`eventlog requeue`, and start the publisher again."
     ),
-    "kafka_away": (
+    "kafka_unavailable": (
         "Check the brokers, the topic and the user's rights. Nothing is marked; the publisher "
         "tries again."
     ),
     "log_table": (
         "Run `eventlog db upgrade`, or correct `log_table`, `schema_name` or `column_map`."
     ),
-    "receiver_away": (
+    "receiver_unavailable": (
         "Check the receiver and [sink]. The publisher marks nothing and tries again by itself."
     ),
     "record_refused": (
         "Let the topic accept larger records (`max.message.bytes`), or send fewer events per "
         "document."
     ),
-    "source_away": (
+    "source_unavailable": (
         "Wait: the publisher opens the source again by itself. If the error persists, check the "
         "source and [source]."
     ),
@@ -158,7 +158,7 @@ CURES: Final[Mapping[str, str]] = {
         "program or trigger that writes the log."
     ),
     # any change format
-    "format": (
+    "invalid_format": (
         "Check the format's name and the reader's options; the message names the place in the "
         "input."
     ),
@@ -172,7 +172,7 @@ CURES: Final[Mapping[str, str]] = {
         "Choose a target format that can hold the change, or the option that the message names."
     ),
     "nothing_written": (
-        "Check the format's name in --from, and the options in --map; the errors of the skipped "
+        "Check the format's name in --from, and the options in --options; the errors of the skipped "
         "changes show the cause."
     ),
     "schema_missing": (
@@ -189,7 +189,7 @@ CURES: Final[Mapping[str, str]] = {
         "Look the number up in the server's manual; for common numbers the message includes the "
         "fix."
     ),
-    "column": (
+    "unreadable_row": (
         "Read the rows with the description that precedes them in the stream: read the capture "
         "from its start."
     ),
@@ -249,7 +249,7 @@ CURES: Final[Mapping[str, str]] = {
     "unknown_schema": "Read the metadata messages too (`metadata_topic`), or set `registry`.",
     "unpaired_before_image": "Read the whole change table, including the row of the update.",
     # Spark
-    "capture": (
+    "capture_failed": (
         "Follow the message about the capture; without --strict the other captures are converted "
         "nevertheless."
     ),

@@ -16,16 +16,16 @@ An error has its own class only if code catches it by class. The other errors of
      |__ DatabaseError         the database refuses or cannot be reached
      |    |__ LogTableError    the log or an internal table is missing or has the wrong form
      |    |    |__ NoLogTable  the log does not exist
-     |    |__ AnotherPublisher the log is already being published
+     |    |__ PublisherAlreadyRunning the log is already being published
      |    |    |__ ConsumerRuns another process already runs as this consumer
      |    |    |__ LostSession  the session that this publisher lost still holds its lock
-     |    |__ DatabaseAway     the connection is lost, or the server asks to try again
-     |         |__ ServerAway  the server cannot be reached
+     |    |__ DatabaseUnavailable     the connection is lost, or the server asks to try again
+     |         |__ ServerUnavailable  the server cannot be reached
      |__ TriggerError          a watch that cannot be compiled or applied
      |__ FormatError           input or output of a change format; formats have subclasses
      |    |__ InvalidChange    a Change that violates its invariants     (spec/change-model.md 1)
      |    |__ NotExpressible   a change that the target format cannot hold
-     |__ ReceiverAway          no usable answer from the receiver: nothing is marked
+     |__ ReceiverUnavailable          no usable answer from the receiver: nothing is marked
      |__ FatalAnswer           the receiver answered fatal                (exit code 3)
      |__ PluginError           the code of an installed package failed
 
@@ -38,7 +38,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
 
-from eventlog.error_codes import CURES
+from eventlog.error_codes import FIXES
 
 
 class EventlogError(Exception):
@@ -46,17 +46,17 @@ class EventlogError(Exception):
     alone describes the error.
 
     ``code`` is stable and meant for programs: the code of the class, or of the single error.
-    ``cure`` is general advice for the code; the reference lists both. ``refusals`` are the single
+    ``fix`` is general advice for the code; the reference lists both. ``refusals`` are the single
     messages if several things are refused together.
     """
 
-    code: str = "error"
+    code: str = "unspecified"
     refusals: tuple[str, ...] = ()
 
     @property
-    def cure(self) -> str:
+    def fix(self) -> str:
         """General advice for errors of this code; the message is more specific."""
-        return CURES.get(self.code, CURES["error"])
+        return FIXES.get(self.code, FIXES["unspecified"])
 
 
 class ConfigError(EventlogError):
@@ -145,13 +145,13 @@ class NoLogTable(LogTableError):
     """A log table that does not exist."""
 
 
-class AnotherPublisher(DatabaseError):
+class PublisherAlreadyRunning(DatabaseError):
     """Another publisher (or a Spark job that marks) that holds this log (spec/event-log.md 12)."""
 
     code = "another_publisher"
 
 
-class ConsumerRuns(AnotherPublisher):
+class ConsumerRuns(PublisherAlreadyRunning):
     """Another process that works as this consumer (spec/event-log.md 13.4): a daemon waits until it
     ends.
     """
@@ -159,19 +159,19 @@ class ConsumerRuns(AnotherPublisher):
     code = "consumer_runs"
 
 
-class LostSession(AnotherPublisher):
+class LostSession(PublisherAlreadyRunning):
     """The session that this publisher has lost, which still holds its lock (spec/event-log.md
     12.2): a daemon waits until the server ends the session.
     """
 
 
-class DatabaseAway(DatabaseError):
+class DatabaseUnavailable(DatabaseError):
     """A lost connection, or a database that fails temporarily: connect again and continue."""
 
-    code = "database_away"
+    code = "database_unavailable"
 
 
-class ServerAway(DatabaseAway):
+class ServerUnavailable(DatabaseUnavailable):
     """A database server that cannot be reached or fails temporarily: a daemon waits for it even
     when it starts.
     """
@@ -191,7 +191,7 @@ class FormatError(EventlogError):
     ``code`` is one of ``error_codes.FORMAT_CODES``, that of the class unless it is given.
     """
 
-    code = "format"
+    code = "invalid_format"
     offset: int | None = None
 
     def __init__(self, message: str, column: str | None = None, *, code: str | None = None) -> None:
@@ -221,7 +221,7 @@ class NotExpressible(FormatError):
     code = "not_expressible"
 
 
-class ReceiverAway(EventlogError):
+class ReceiverUnavailable(EventlogError):
     """A receiver that gives no answer, or one that is not well-formed (spec/event-log.md 8.4).
 
     ``in_short`` is the message without text from the receiver, which may quote values; empty if
@@ -229,7 +229,7 @@ class ReceiverAway(EventlogError):
     the cause. ``seconds`` is how long the attempt took.
     """
 
-    code = "receiver_away"
+    code = "receiver_unavailable"
 
     def __init__(self, message: str, in_short: str = "", *, is_suspicious: bool = False) -> None:
         super().__init__(message)

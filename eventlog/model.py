@@ -421,14 +421,14 @@ class Level(IntEnum):
     FATAL = 4
 
 
-class Verdict(NamedTuple):
+class EventResult(NamedTuple):
     """A level and its message, which goes to the error table if the level is error or fatal."""
 
     level: Level
     message: str = ""
 
 
-SUCCESS = Verdict(Level.SUCCESS)
+SUCCESS = EventResult(Level.SUCCESS)
 
 
 class Document(NamedTuple):
@@ -441,7 +441,7 @@ class Document(NamedTuple):
     """The event-ids of the document's events; a heartbeat has none."""
     body: bytes
     """The body; empty in a format of records."""
-    records: Sequence[tuple[KafkaRecord, ...] | Verdict] = ()
+    records: Sequence[tuple[KafkaRecord, ...] | EventResult] = ()
     """In a format of records, the records of each event, or the verdict on an event without
     records.
     """
@@ -450,7 +450,7 @@ class Document(NamedTuple):
     media_type: str = "application/xml; charset=utf-8"
     headers: tuple[tuple[str, str], ...] = ()
     """The media type and the headers (names and values) that go with ``body`` over HTTP."""
-    refused: Mapping[str, Verdict] = MappingProxyType({})
+    refused: Mapping[str, EventResult] = MappingProxyType({})
     """The verdicts of level error, by event-id, on the events that the format cannot hold and that
     the body therefore lacks.
     """
@@ -464,9 +464,9 @@ class Document(NamedTuple):
 class Answer:
     """The answer to one document."""
 
-    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    verdicts: Mapping[str, EventResult] = field(default_factory=dict)
     """The worst verdict on each event, by event-id."""
-    general: Verdict | None = None
+    general: EventResult | None = None
     """The worst verdict without an event-id, which applies to every event; None = there is none."""
     unknown_ids: tuple[str, ...] = ()
     """The event-ids that are not in the document."""
@@ -489,14 +489,14 @@ class Answer:
     is_sent: bool = True
     """False if the document was not sent because its format cannot hold any of its events."""
 
-    def verdict(self, event_id: str) -> Verdict:
+    def verdict(self, event_id: str) -> EventResult:
         """Return the worst verdict on this event, success if there is no verdict."""
         verdict = self.verdicts.get(event_id, SUCCESS)
         if self.general is not None and self.general.level > verdict.level:
             return self.general
         return verdict
 
-    def worst(self, event_ids: Sequence[str]) -> Verdict:
+    def worst(self, event_ids: Sequence[str]) -> EventResult:
         """Return the worst verdict on these events, at least one."""
         if not self.verdicts and self.general is None:  # as in most answers
             return SUCCESS
@@ -518,7 +518,7 @@ def most_statuses(event_ids: Collection[str]) -> int:
 
 
 def answer_of(
-    statuses: Iterable[tuple[str | None, Verdict]], event_ids: Collection[str], ignored: int = 0
+    statuses: Iterable[tuple[str | None, EventResult]], event_ids: Collection[str], ignored: int = 0
 ) -> Answer:
     """Return the answer to a document of ``event_ids`` from statuses with their event-ids; None
     means every event.
@@ -527,7 +527,7 @@ def answer_of(
     message.
     """
     known = frozenset(event_ids)
-    worst: dict[str | None, Verdict] = {}
+    worst: dict[str | None, EventResult] = {}
     unknown: dict[str, None] = {}
     for event_id, verdict in statuses:
         if event_id is not None and event_id not in known:

@@ -51,7 +51,7 @@ from eventlog.config.settings import (  # noqa: E402
     variable,
 )
 from eventlog.core.options import BOOLEAN, FLAG, MANY, Option, options_of, toml  # noqa: E402
-from eventlog.error_codes import CURES, FORMAT_CODES, ROW_CODES  # noqa: E402
+from eventlog.error_codes import FIXES, FORMAT_CODES, ROW_CODES  # noqa: E402
 from eventlog.errors import EventlogError, RowError  # noqa: E402
 from eventlog.publisher.context import Counters  # noqa: E402
 from eventlog.publisher.liveness import LivenessClock  # noqa: E402
@@ -245,7 +245,7 @@ def _errors() -> Iterator[str]:
         yield from ("", f'### <a id="error-{code}"></a>{code}')
         for where, cause in causes:
             yield from ("", f"{where}:", "", f"- Cause: {_cell(cause)}.")
-        yield f"- Cure: {_cell(CURES[code])}"
+        yield f"- Fix: {_cell(FIXES[code])}"
 
 
 def _below(error: type[EventlogError]) -> Iterator[type[EventlogError]]:
@@ -538,7 +538,7 @@ def _trigger_functions(capture: str) -> list[str]:
         config.write_text(f'[[watch]]\ntable = "item"\ncapture = "{capture}"\n', encoding="utf-8")
         command = [
             "triggers",
-            "show",
+            "list",
             "--sql",
             "--dialect",
             "postgresql",
@@ -546,7 +546,7 @@ def _trigger_functions(capture: str) -> list[str]:
             str(catalog),
         ]
         if cli.run(["--config", str(config), *command]):
-            raise SystemExit(f"`eventlog triggers show` of the example: {said.getvalue()}")
+            raise SystemExit(f"`eventlog triggers list` of the example: {said.getvalue()}")
     return re.findall(
         r"RETURNS pg_catalog\.trigger\n.*?AS \$eventlog\$(.*?)\$eventlog\$",
         script.getvalue(),
@@ -582,7 +582,7 @@ _RIGHTS_OF: Final = {
 
 
 def _rights() -> Iterator[str]:
-    yield f"| `--for` | for | {' | '.join(_RIGHTS_OF.values())} |"
+    yield f"| `--purpose` | for | {' | '.join(_RIGHTS_OF.values())} |"
     yield "|---" * (2 + len(_RIGHTS_OF)) + "|"
     for purpose in Purpose:
         rights = rights_for(purpose, Addition.POSITION)

@@ -33,7 +33,7 @@ class Store:
 
     def sink(self, **options: Any) -> dict[str, Any]:
         return {
-            "type": "objects", "location": f"s3://{BUCKET}/hr", "endpoint": self.url,
+            "type": "objects", "bucket_url": f"s3://{BUCKET}/hr", "endpoint": self.url,
             "region": "us-east-1", "timeout": 2, **options,
         }  # fmt: skip
 

@@ -207,7 +207,7 @@ def published(tree: Path, numbers: range, format: str, *, whole: bool) -> Iterat
         options = fake_publisher.with_options(
             batch_size=chance.choice([1, 2, 7, 128]),
             query_limit=chance.choice([0, 3, 1000]),
-            flight_rows=chance.choice([5, 10_000]),
+            delivery_rows=chance.choice([5, 10_000]),
             fold_distance=chance.choice([1, 2, 100]),
             driver_user=chance.choice([None, "own"]),
             delete_from_log=chance.random() < 0.2,

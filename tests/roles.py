@@ -31,7 +31,7 @@ TABLES: Final = (
 )
 CONFIG: Final = """
 [publisher]
-loopback_rows = "consume"
+loopback_action = "mark"
 [[watch]]
 table = "usr"
 """
@@ -310,7 +310,7 @@ Work = Callable[[Worker], None]
 def granted(worker: Worker, run: Run, purpose: Purpose) -> list[str]:
     """Grant a role what `eventlog grants` prints for a purpose, and return these statements."""
     printed = run(
-        "--database-url", url_of(worker.owner), "grants", worker.role, "--for", purpose.value
+        "--database-url", url_of(worker.owner), "grants", worker.role, "--purpose", purpose.value
     )[1]
     statements = [line.rstrip(";") for line in printed.splitlines()]
     worker.grant(*statements)

@@ -17,7 +17,7 @@ raises the error of an unavailable receiver for a body that is no answer.
 
 @dataclass(frozen=True, slots=True)
 class AnswerForm:
-    """One form of answers (``sink.answer``)."""
+    """One form of answers (``sink.response_format``)."""
 
     accept: str
     """The ``Accept`` header of requests."""

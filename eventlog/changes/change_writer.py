@@ -20,7 +20,7 @@ from eventlog.changes.publishing import (
 from eventlog.core.catalog import Catalog
 from eventlog.core.events import Outgoing
 from eventlog.errors import FormatError, RowError
-from eventlog.model import Level, Verdict
+from eventlog.model import EventResult, Level
 
 
 class ChangeWriter(EventWriter[P], Generic[P]):
@@ -40,21 +40,23 @@ class ChangeWriter(EventWriter[P], Generic[P]):
 
     def write(
         self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]
-    ) -> list[P | Verdict]:
+    ) -> list[P | EventResult]:
         if self._of_catalog is None or self._of_catalog[0] is not catalog:
             self._of_catalog = catalog, outgoing_reader(catalog, self._values)
         _, read = self._of_catalog
         times, users = flight.origins
-        written: list[P | Verdict] = []
+        written: list[P | EventResult] = []
         for event in events:
             assert event.object_id is not None
             time, user = self._time_of(of_first_row(event, times)), of_first_row(event, users)
             try:
                 piece = self.piece_of(read(event, time, user), event.sent_id, event.object_id[0])
             except (FormatError, RowError) as error:
-                written.append(Verdict(Level.ERROR, str(error)))
+                written.append(EventResult(Level.ERROR, str(error)))
                 continue
             written.append(
-                Verdict(Level.ERROR, "the format cannot represent it") if piece is None else piece
+                EventResult(Level.ERROR, "the format cannot represent it")
+                if piece is None
+                else piece
             )
         return written

@@ -138,12 +138,14 @@ class Format:
     """The class that declares the options for a publisher."""
     backlog_options: ClassVar[type | None] = None
     """The class that declares the options for a backlog job; None = the publisher's class, without
-    ``--map``.
+    ``--options``.
     """
-    answer: ClassVar[str] = "status"
-    """The default of ``sink.answer``: where an HTTP receiver's answer is."""
+    response_format: ClassVar[str] = "status"
+    """The default of ``sink.response_format``: where an HTTP receiver's answer is."""
     answer_form: ClassVar[AnswerForm | None] = None
-    """The form of answers that the format defines, for ``sink.answer`` with the format's name."""
+    """The form of answers that the format defines, for ``sink.response_format`` with the format's
+    name.
+    """
     is_of_rows: ClassVar[bool] = False
     """True if an event is one row of one table, without values of child tables."""
     is_numbered: ClassVar[bool] = False
@@ -273,7 +275,7 @@ class Format:
         return ConfigError(f"the format {self.name} ({self.title}) cannot be {PARTICIPLES[method]}")
 
     def read(self, source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
-        """Return the changes of a source, counted, with the reader's options of ``--map``. Raises
+        """Return the changes of a source, counted, with the reader's options of ``--options``. Raises
         ConfigError for wrong options.
         """
         chosen = parse_all_options(self.reader_options, options, f"the {self.name} reader")
@@ -282,7 +284,7 @@ class Format:
     def write(
         self, changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report
     ) -> None:
-        """Write changes to a target, with the writer's options of ``--map``.
+        """Write changes to a target, with the writer's options of ``--options``.
 
         Raises ConfigError for wrong options.
         """

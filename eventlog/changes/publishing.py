@@ -27,7 +27,7 @@ from eventlog.core.events import (
 from eventlog.core.typed import moment_reader
 from eventlog.core.values import ValueOptions
 from eventlog.errors import BadValue
-from eventlog.model import Change, Document, KafkaRecord, Operation, Origins, Verdict
+from eventlog.model import Change, Document, EventResult, KafkaRecord, Operation, Origins
 
 CurrentRows = Mapping[ObjectId, CurrentRow]
 """The current rows of objects, by object."""
@@ -126,11 +126,11 @@ class EventWriter(ABC, Generic[P]):
     @abstractmethod
     def write(
         self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]
-    ) -> list[P | Verdict]:
+    ) -> list[P | EventResult]:
         """Return the piece of each event, or the error verdict of an event that the format cannot
         hold.
 
-        Every event must have an operation. Raises ReceiverAway if a registry does not answer.
+        Every event must have an operation. Raises ReceiverUnavailable if a registry does not answer.
         """
 
     @abstractmethod
@@ -142,15 +142,15 @@ class EventWriter(ABC, Generic[P]):
         return (KafkaRecord(None, key, self.body([piece]).rstrip(b"\n")),)
 
     def records_of(
-        self, pieces: Sequence[P | Verdict], keys: Callable[[], Iterable[bytes]]
-    ) -> Sequence[tuple[KafkaRecord, ...] | Verdict]:
+        self, pieces: Sequence[P | EventResult], keys: Callable[[], Iterable[bytes]]
+    ) -> Sequence[tuple[KafkaRecord, ...] | EventResult]:
         """Return the records of each event, or its verdict. ``keys`` returns the associations and
         is called only if they are needed.
         """
         if self.pieces_are_records:
-            return cast("Sequence[tuple[KafkaRecord, ...] | Verdict]", pieces)
+            return cast("Sequence[tuple[KafkaRecord, ...] | EventResult]", pieces)
         return [
-            piece if isinstance(piece, Verdict) else self.records(key, piece)
+            piece if isinstance(piece, EventResult) else self.records(key, piece)
             for key, piece in zip(keys(), pieces, strict=True)
         ]
 
@@ -168,18 +168,18 @@ class EventWriter(ABC, Generic[P]):
             return Document(
                 flight.number, envelope, ids, b"", records, lambda: tuple(map(public_event, events))
             )
-        pieces = [one for one in written if not isinstance(one, Verdict)]
-        refused: dict[str, Verdict] = {}
+        pieces = [one for one in written if not isinstance(one, EventResult)]
+        refused: dict[str, EventResult] = {}
         if len(pieces) < len(written):
             refused = {
                 event_id: one
                 for event_id, one in zip(ids, written, strict=True)
-                if isinstance(one, Verdict)
+                if isinstance(one, EventResult)
             }
             events = [
                 event
                 for event, one in zip(events, written, strict=True)
-                if not isinstance(one, Verdict)
+                if not isinstance(one, EventResult)
             ]
         return Document(
             flight.number,
@@ -201,7 +201,7 @@ class EventWriter(ABC, Generic[P]):
         order.
 
         ``object_class`` is the class of the change's table, None = unknown. Raises FormatError and
-        RowError, and ReceiverAway if a registry does not answer.
+        RowError, and ReceiverUnavailable if a registry does not answer.
         """
 
     @property
@@ -234,7 +234,7 @@ class EventWriter(ABC, Generic[P]):
         """
         return "".join(
             f"# {one.message}\n"
-            if isinstance(one, Verdict)
+            if isinstance(one, EventResult)
             else self.body([one]).decode("utf-8", "backslashreplace")
             for one in self.write(catalog, flight, events)
         )
@@ -260,7 +260,7 @@ class NoWriter(EventWriter[None]):
 
     def write(
         self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]
-    ) -> list[Verdict | None]:
+    ) -> list[EventResult | None]:
         return [None] * len(events)
 
     def body(self, pieces: Sequence[None]) -> bytes:

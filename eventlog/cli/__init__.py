@@ -87,18 +87,18 @@ OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "--file", "--dialect", "--catalog",
     ),
     "What to work on": (
-        "--tables", "--companions-only", "--tablespace", "--index-tablespace", "--name",
-        "--drop-log", "--key", "--keys", "--where", "--deleted", "--status", "--ids", "--event-id",
-        "--loopback", "--consumer", "--begin", "--older-than", "--limit", "--sample", "--ignore",
-        "--lines", "--for",
+        "--tables", "--existing-log", "--tablespace", "--index-tablespace", "--name",
+        "--drop-log", "--key", "--keys", "--where", "--deletes", "--status", "--ids", "--event-id",
+        "--loopback", "--consumer", "--start-from", "--older-than", "--limit", "--sample", "--ignore",
+        "--lines", "--purpose",
     ),
     "Formats and files": (
-        "--from-driver", "--from", "--to", "--format", "--map", "--last-sequence", "--out",
+        "--from-driver", "--from", "--to", "--format", "--options", "--last-sequence", "--out",
         "--file-layout", "--compression", "--max-file-size", "--keep",
     ),
     "Behaviour": (
-        "--once", "--follow", "--watch", "--interval", "--mark", "--acknowledge", "--copy",
-        "--as-update", "--rate", "--batch", "--pause", "--resume", "--restart",
+        "--once", "--follow", "--watch", "--interval", "--mark", "--acknowledge", "--no-claim",
+        "--as-update", "--max-rows-per-second", "--batch", "--pause", "--resume", "--restart",
         "--strict", "--lock-timeout", "--no-backlog", "--check", "--dry-run",
         "--force", "--yes", "--why", "--receiver",
     ),
@@ -133,9 +133,9 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "eventlog db current": "what is installed, and what is not applied yet",
         "eventlog db current --json": "for a program",
     },
-    "db new-epoch": {
-        "eventlog db new-epoch": "after a snapshot was put back, before the publisher starts",
-        "eventlog db new-epoch --json": "the epoch, for a program",
+    "db start-epoch": {
+        "eventlog db start-epoch": "after a snapshot was put back, before the publisher starts",
+        "eventlog db start-epoch --json": "the epoch, for a program",
     },
     "db downgrade": {
         "eventlog db downgrade base": "remove everything again; asks first",
@@ -143,7 +143,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "grants": {
         "eventlog grants publisher": "the GRANTs of the publisher's role",
-        "eventlog grants search --for consumer > grants.sql": "the GRANTs of a consumer's role",
+        "eventlog grants search --purpose consumer > grants.sql": "the GRANTs of a consumer's role",
     },
     "triggers plan": {
         "eventlog triggers plan": "what apply would do, with its warnings",
@@ -157,9 +157,9 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "eventlog triggers drop --dry-run": "what would be dropped",
         "eventlog triggers drop --drop-log --yes": "the log too, without asking",
     },
-    "triggers show": {
-        "eventlog triggers show": "what is installed, declared or not",
-        "eventlog triggers show --sql": "its whole text",
+    "triggers list": {
+        "eventlog triggers list": "what is installed, declared or not",
+        "eventlog triggers list --sql": "its whole text",
     },
     "publish": {
         "eventlog publish": "the daemon, until SIGTERM or Ctrl-C",
@@ -185,12 +185,12 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     "doctor": {
         "eventlog doctor": "findings, each with its fix",
         "eventlog doctor --receiver": "whether the receiver is reachable; sends no change",
-        "eventlog doctor --why customer.id=7": "why a change of this object was not sent",
+        "eventlog explain --key customer.id=7": "why a change of this object was not sent",
         "eventlog doctor --ignore old_snapshot --json": "for a program, one finding left out",
     },
     "show": {
-        "eventlog show 4711": "why this row has its status",
-        "eventlog show 4711 --json": "for a program",
+        "eventlog explain 4711": "why this row has its status",
+        "eventlog explain 4711 --json": "for a program",
     },
     "schema": {
         "eventlog schema usr > usr.json": "the schema of the data of usr's events",
@@ -212,8 +212,10 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "eventlog consumers list --json": "the same for a program",
     },
     "consumers reset": {
-        "eventlog consumers reset search --begin snapshot": ("all objects again, then new changes"),
-        "eventlog consumers reset search --begin first --yes": (
+        "eventlog consumers reset search --start-from snapshot": (
+            "all objects again, then new changes"
+        ),
+        "eventlog consumers reset search --start-from earliest --yes": (
             "what the log still holds, without asking"
         ),
     },
@@ -228,8 +230,8 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "eventlog requeue --ids 1,2,5-9": "these rows",
     },
     "skip": {
-        "eventlog skip 4711 --why 'the mailbox is gone'": "its rows get E; later events are sent",
-        "eventlog skip 4711 --why 'no need' --consumer search": "for this consumer alone",
+        "eventlog skip 4711 --reason 'the mailbox is gone'": "its rows get E; later events are sent",
+        "eventlog skip 4711 --reason 'no need' --consumer search": "for this consumer alone",
     },
     "resync": {
         "eventlog resync customer --dry-run": "how many objects would be sent as they are now",
@@ -251,9 +253,9 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "eventlog backlog estimate": "rows, parts, bytes and times, without Spark",
         "eventlog backlog estimate --json": "for a program",
     },
-    "backlog abandon": {
-        "eventlog backlog abandon --out documents": "give the rows back to the publisher",
-        "eventlog backlog abandon --out documents --yes": "even if marking has started",
+    "backlog release": {
+        "eventlog backlog release --out documents": "give the rows back to the publisher",
+        "eventlog backlog release --out documents --force": "even if marking has started",
     },
     "convert": {
         "eventlog convert --from gbase --to jsonl capture.cdc changes.jsonl": (

@@ -83,7 +83,7 @@ _acknowledge_option = click.option(
 @name_option("--format", "file_format", group=FORMATS, can=("publish", "tables"),
              default=DEFAULT_FORMAT, metavar="FORMAT",
              help="Output format: {names}.")  # fmt: skip
-@click.option("--map", "map_file", type=FILE, metavar="FILE",
+@click.option("--options", "map_file", type=FILE, metavar="FILE",
               help="Options of the format's writer, TOML or JSON, as for `eventlog convert`; "
               "XDS: none.")  # fmt: skip
 @click.option(
@@ -119,7 +119,7 @@ _acknowledge_option = click.option(
 @_connections_option
 @_acknowledge_option
 @click.option(
-    "--copy",
+    "--no-claim",
     is_flag=True,
     help="Claim no rows: publishers send them as well, and nothing can be marked.",
 )
@@ -209,7 +209,7 @@ def estimate(
 @click.pass_obj
 def abandon(context: CommandContext, out: str, yes: bool, as_json: bool) -> None:
     """Give the rows that DIR claims back to the publisher; its files are then no longer valid."""
-    released = spark_module("eventlog.spark.hold").abandon(
+    released = spark_module("eventlog.spark.hold").release(
         context.config(format__type=DEFAULT_FORMAT), out, force=yes
     )
     if as_json:
@@ -279,7 +279,7 @@ def _print_estimate(expected: Any) -> None:
     if expected.held:
         note(
             "another directory claims rows: `eventlog status` shows which one. Mark or abandon it "
-            "first, or convert with run --copy"
+            "first, or convert with run --no-claim"
         )
 
 
@@ -319,7 +319,7 @@ def _print_report(report: Any, out: str, copy: bool) -> None:
         events, documents, files = (
             number_of(totals[f"{noun}s"], noun) for noun in ("event", "document", "file")
         )
-        invalid, loopback = number_of(totals.get("rows_bad", 0), "row"), totals["rows_loopback"]
+        invalid, loopback = number_of(totals.get("rows_invalid", 0), "row"), totals["rows_loopback"]
         noted = remarks(totals.get("old_unreadable", 0), totals.get("truncated", 0))
         result(
             f"{number_of(rows, 'row')} read{more}: {events} in {documents}, {files}, "
@@ -332,5 +332,5 @@ def _print_report(report: Any, out: str, copy: bool) -> None:
     elif not copy:
         note(
             "no row was marked: publishers skip the rows until you run, with this --out, "
-            "`eventlog backlog mark` when the receiver has the documents, or `backlog abandon`"
+            "`eventlog backlog mark` when the receiver has the documents, or `backlog release`"
         )

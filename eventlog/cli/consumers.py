@@ -84,23 +84,23 @@ def show(context: CommandContext, as_json: bool) -> None:
 @consumers.command()
 @click.argument("name")
 @click.option(
-    "--begin",
-    default="now",
+    "--start-from",
+    default="latest",
     metavar="WHERE",
-    help="Where it starts: now, first, snapshot or a record_id.",
+    help="Where it starts: latest, earliest, snapshot or a record_id.",
 )
 @yes_option
 @json_option
 @click.pass_obj
-def reset(context: CommandContext, name: str, begin: str, yes: bool, as_json: bool) -> None:
+def reset(context: CommandContext, name: str, start_from: str, yes: bool, as_json: bool) -> None:
     """Reset the consumer NAME to a start position. Its set of done rows and its unfinished
     deliveries are deleted.
     """
     config = context.config()
     try:
-        begins = BEGIN.parse(begin)
+        begins = BEGIN.parse(start_from)
     except ValueError as error:
-        raise ConfigError(f"--begin {begin}: write {BEGIN.legal}") from error
+        raise ConfigError(f"--start-from {start_from}: write {BEGIN.legal}") from error
     with session(config) as db:
         log = find_log(db, config)
         _take(log, name)

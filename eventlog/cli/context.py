@@ -211,7 +211,7 @@ def master_of(option: str | None) -> str | None:
 
 # --- log lines, on standard error -----------------------------------------------------------------
 
-_LOG_FIELDS: Final = ("log", "flight", "envelope", "event_id", "code")
+_LOG_FIELDS: Final = ("log", "delivery", "document", "event_id", "code")
 """The fields that a log line may have in addition to its message."""
 _ABOUT_A_LOG: Final = ("eventlog.publisher", "eventlog.backlog", "eventlog.statements")
 """The loggers whose lines are about the configured log."""

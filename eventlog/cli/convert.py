@@ -57,7 +57,7 @@ _from_option = name_option(
     metavar="FORMAT", help="Format of IN: {names}.",
 )  # fmt: skip
 _map_option = click.option(
-    "--map", "map_file", type=FILE, metavar="FILE", help="Options of the formats, TOML or JSON."
+    "--options", "map_file", type=FILE, metavar="FILE", help="Options of the formats, TOML or JSON."
 )
 
 

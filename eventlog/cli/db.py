@@ -54,7 +54,7 @@ def db() -> None:
 @db.command()
 @click.argument("revision", default="head")
 @click.option(
-    "--companions-only",
+    "--existing-log",
     is_flag=True,
     help="Create only the internal tables, for a log that exists already.",
 )
@@ -69,7 +69,7 @@ def db() -> None:
 def upgrade(
     context: CommandContext,
     revision: str,
-    companions_only: bool,
+    existing_log: bool,
     tablespace: str | None,
     index_tablespace: str | None,
     renamed: tuple[str, ...],
@@ -89,7 +89,7 @@ def upgrade(
         migrations.upgrade(
             None,
             revision=revision,
-            companions_only=companions_only,
+            existing_log=existing_log,
             sql=sys.stdout,
             storage=storage,
             **whose,
@@ -99,14 +99,14 @@ def upgrade(
     url = connection_url(config.database)
     dialect_of(url).prepare(url)
     with transaction(config) as db:
-        if companions_only:
+        if existing_log:
             with suppress(NoLogTable):  # it may be made later
                 find_log(db, config, has_companions=False)
         before = migrations.current(db.connection, **names(config))
         migrations.upgrade(
             db.connection,
             revision=revision,
-            companions_only=companions_only,
+            existing_log=existing_log,
             storage=storage,
             **names(config),
         )
@@ -136,7 +136,7 @@ def current(context: CommandContext, as_json: bool) -> None:
     )
 
 
-@db.command("new-epoch")
+@db.command("start-epoch")
 @json_option
 @click.pass_obj
 def raise_by_hand(context: CommandContext, as_json: bool) -> None:
@@ -175,7 +175,7 @@ def raise_by_hand(context: CommandContext, as_json: bool) -> None:
 @db.command()
 @click.argument("revision")
 @click.option(
-    "--companions-only", is_flag=True, help="With --sql: keep a log that eventlog did not create."
+    "--existing-log", is_flag=True, help="With --sql: keep a log that eventlog did not create."
 )
 @click.option(
     "--force", is_flag=True, help="Continue even if rows wait to be published. They are lost."
@@ -188,7 +188,7 @@ def raise_by_hand(context: CommandContext, as_json: bool) -> None:
 def downgrade(
     context: CommandContext,
     revision: str,
-    companions_only: bool,
+    existing_log: bool,
     force: bool,
     yes: bool,
     as_sql: bool,
@@ -205,7 +205,7 @@ def downgrade(
     if as_sql:
         whose = offline(config, dialect_name)
         migrations.downgrade(
-            None, revision=revision, companions_only=companions_only, sql=sys.stdout, **whose
+            None, revision=revision, existing_log=existing_log, sql=sys.stdout, **whose
         )
         return
     _refuse_dialect(dialect_name)

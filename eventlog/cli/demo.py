@@ -58,7 +58,7 @@ schema_name = "hr"
 
 [publisher]
 # The publisher is the owner of the tables here; the application is hr_app.
-loopback_rows = "consume"
+loopback_action = "mark"
 
 [sink]
 type = "files"
@@ -66,11 +66,11 @@ directory = "documents"
 
 [[watch]]
 table = "usr"
-style = "field"
+row_style = "field"
 
 [[watch]]
 table = "grp"
-style = "row_query_back"
+row_style = "row_query_back"
 """
 
 
@@ -490,7 +490,7 @@ def _show_backlog(console: Console, *, file: Path, directory: Path) -> None:
     out, published = directory / "backlog", directory / "published"
     for old in (out, published):
         shutil.rmtree(old, ignore_errors=True)
-    report: Any = spark.run(config, spark.Request(str(out), quiet=True, copy=True))
+    report: Any = spark.run(config, spark.Request(str(out), quiet=True, no_claim=True))
     by_spark = list(_event_texts(sorted(out.glob("part-*.xmll"))))
 
     config = load(file, {}, {"sink.directory": str(published)})

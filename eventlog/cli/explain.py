@@ -89,7 +89,7 @@ def errors(
     """Show the rows of status E and F, grouped by cause, with the command that puts them back into
     the queue.
 
-    Fix the cause first, or the rows are refused again. `eventlog show` explains a single row. For a
+    Fix the cause first, or the rows are refused again. `eventlog explain` explains a single row. For a
     consumer it shows the rows, and the objects of its snapshot, that were refused for it.
 
     For a followed source it shows what was refused, by code. The source's error table has each
@@ -193,8 +193,8 @@ def _print_explanation(explanation: Explanation) -> None:
     _print_row_and_checks(explanation)
     for line in explanation.errors:
         result(f"error line of {line.error_time} UTC: {line.code}: {line.message}")
-    if explanation.in_flight is not None and explanation.in_flight.sendings > 1:
-        result(f"its event is sent under its event-id number {explanation.in_flight.sendings}")
+    if explanation.in_flight is not None and explanation.in_flight.event_ids > 1:
+        result(f"its event is sent under its event-id number {explanation.in_flight.event_ids}")
     if explanation.source is not None:
         _print_group(explanation, explanation.source)
     if explanation.source is not None or explanation.row is None:

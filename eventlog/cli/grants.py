@@ -19,7 +19,7 @@ def _named(_context: click.Context, _parameter: click.Parameter, role: str) -> s
 @click.command(cls=Command)
 @click.argument("role", callback=_named)
 @click.option(
-    "--for",
+    "--purpose",
     "purpose",
     type=click.Choice([purpose.value for purpose in Purpose]),
     metavar="PURPOSE",

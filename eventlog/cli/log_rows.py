@@ -149,7 +149,7 @@ def requeue(
     note(
         f"{number_of(len(done.refused), 'row')} refused: {why}. Run `eventlog resync CLASS --key "
         "KEY` to send an object as it is now, "
-        "`eventlog resync CLASS --deleted` to send its deletion; or give --force"
+        "`eventlog resync CLASS --deletes` to send its deletion; or give --force"
     )
     if any(row.record_id < done.removed for row in done.refused):
         note(
@@ -381,7 +381,7 @@ def purge(
             to_the_end=config.publisher.handle_future_events,
             dry=dry,
         )
-        removed = dict.fromkeys(("looked_at", "rows", "error_lines", "batches"), 0)
+        removed = dict.fromkeys(("checked", "rows", "error_lines", "batches"), 0)
         kept: Counter[str] = Counter()
         done = looked_at.first - 1
         with progress(
@@ -389,7 +389,7 @@ def purge(
         ) as advance:
             for batch in _each_committed(log, batches, pause):
                 removed["rows"] += batch.removed
-                removed["looked_at"] += batch.looked_at
+                removed["checked"] += batch.looked_at
                 kept.update(batch.kept)
                 removed["batches"] += 1
                 advance(batch.last - done)
@@ -406,7 +406,7 @@ def purge(
         verb = "would be removed" if dry else "removed"
         result(
             f"log {log}, before {cutoff}: {removed['rows']:,} of "
-            f"{number_of(removed['looked_at'], 'row')} {verb}, "
+            f"{number_of(removed['checked'], 'row')} {verb}, "
             f"{number_of(removed['error_lines'], 'error line')} {verb}"
         )
         for name, number in kept.items():

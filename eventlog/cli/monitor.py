@@ -47,7 +47,7 @@ _TABLES: Final[Sequence[tuple[str, str, Mapping[str, str]]]] = (
             "class": "class",
             "key": "key",
             "event-id": "event_id",
-            "attempts": "tries",
+            "attempts": "attempts",
             "next attempt": "next_try_seconds",
             "last answer": "reason",
         },
@@ -56,10 +56,10 @@ _TABLES: Final[Sequence[tuple[str, str, Mapping[str, str]]]] = (
         "in_flight",
         "being delivered or parked (the monitor also has the times of the next attempts)",
         {
-            "delivery": "flight",
+            "delivery": "delivery",
             "event-id": "event_id",
             "rows": "rows",
-            "event-ids": "sendings",
+            "event-ids": "event_ids",
             "table": "table_name",
             "key": "table_key",
         },
@@ -68,8 +68,8 @@ _TABLES: Final[Sequence[tuple[str, str, Mapping[str, str]]]] = (
         "sent",
         "newest documents",
         {
-            "delivery": "flight",
-            "document": "envelope",
+            "delivery": "delivery",
+            "document": "document",
             "events": "events",
             "answer after": "seconds",
             "answer": "level",
@@ -79,7 +79,7 @@ _TABLES: Final[Sequence[tuple[str, str, Mapping[str, str]]]] = (
 )
 """The members of the status shown as tables: their titles, and their columns by heading."""
 _LEGEND: Final = (
-    f"{HIDDEN} stands for values, keys and the receiver's messages: monitor.values = false"
+    f"{HIDDEN} stands for values, keys and the receiver's messages: monitor.show_values = false"
 )
 _LEVELS: Final = {
     "success": "green",
@@ -157,7 +157,7 @@ def read_monitor(url: str, token: str | None) -> Read:
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
 
     def read() -> Status:
-        with closing(HttpClient(url, timeout=_TIMEOUT, max_answer_bytes=_MOST_BYTES)) as client:
+        with closing(HttpClient(url, timeout=_TIMEOUT, max_response_bytes=_MOST_BYTES)) as client:
             try:
                 answer = client.request("GET", headers, path="/status.json")
                 if answer.status == 401:
@@ -289,7 +289,7 @@ def _counted(status: Status, before: tuple[float, Status] | None) -> Iterator[tu
     counters = status["counters"]
     if counters is None:
         return
-    for name in ("rows_published", "rows_bad", "events_sent", "answers_error"):
+    for name in ("rows_published", "rows_invalid", "events_sent", "answers_error"):
         rate = ""
         if before is not None and before[1]["counters"] is not None:
             seconds = max(monotonic() - before[0], 1e-9)
@@ -323,7 +323,7 @@ def tail(
     Ctrl-C.
 
     Only the publisher's monitor has them: the database keeps the outcome of each row, but not what
-    was sent when. `eventlog show` explains a row from the database alone.
+    was sent when. `eventlog explain` explains a row from the database alone.
     """
     config = context.config()
     if (url := _monitor_url(config, url)) is None:
@@ -371,7 +371,7 @@ def _line(sent: Sent) -> str:
         ids = f"{ids} to {sent['last_id']}"
     reason = f": {sent['reason']}" if sent["reason"] else ""
     return (
-        f"{at} delivery {sent['flight']} document {sent['envelope']}: "
+        f"{at} delivery {sent['delivery']} document {sent['document']}: "
         f"{number_of(sent['events'], 'event')} ({ids}), {sent['level']} after "
         f"{sent['seconds'] * 1000:.1f} ms{reason}"
     )

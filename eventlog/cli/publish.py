@@ -55,7 +55,7 @@ _REDRAWN: Final = 0.2
 """The seconds between two updates of the progress bar."""
 _DONE: Final = (
     *("rows_success", "rows_warning", "rows_error", "rows_fatal"),
-    *("rows_bad", "rows_loopback", "rows_dropped", "rows_gone", "rows_empty"),
+    *("rows_invalid", "rows_loopback", "rows_dropped", "rows_gone", "rows_noop"),
 )
 """The counters of rows that have their final status, or are about to get it."""
 

@@ -30,8 +30,8 @@ from eventlog.core.clock import monotonic, sleep
 from eventlog.errors import (
     BadTableKey,
     ConfigError,
-    DatabaseAway,
     DatabaseError,
+    DatabaseUnavailable,
     number_of,
 )
 from eventlog.files.text import spooled
@@ -74,9 +74,9 @@ class Report:
     dry_run: bool = False
     """True if ``rows`` would be written, and none was."""
     compared: int | None = None
-    """With --deleted, the number of keys that were searched."""
+    """With --deletes, the number of keys that were searched."""
     known_since: str | None = None
-    """With --deleted, the event_time of the class's first row in the log, None if the log has
+    """With --deletes, the event_time of the class's first row in the log, None if the log has
     none.
     """
 
@@ -117,7 +117,7 @@ class Report:
     help="Objects whose rows meet this condition, which is used in SQL unchanged.",
 )
 @click.option(
-    "--deleted", is_flag=True, help="Objects with rows in the log that no longer exist: type 4."
+    "--deletes", is_flag=True, help="Objects with rows in the log that no longer exist: type 4."
 )
 @click.option(
     "--as-update",
@@ -125,7 +125,10 @@ class Report:
     help="Write rows of type 6 (update row) in place of 5 (insert row).",
 )
 @click.option(
-    "--rate", type=click.FloatRange(0.001), metavar="ROWS", help="Maximum rows per second."
+    "--max-rows-per-second",
+    type=click.FloatRange(0.001),
+    metavar="ROWS",
+    help="Maximum rows per second.",
 )
 @click.option("--batch", "size", type=click.IntRange(1, 1_000_000), default=1000, metavar="ROWS",
               help="Rows that one transaction writes.")  # fmt: skip
@@ -152,21 +155,21 @@ def resync(
     as_json: bool,
 ) -> int:
     """Write a row for each object of CLASS to the log, or for those of --key, --keys, --where or
-    --deleted.
+    --deletes.
 
     The publisher then sends each object as it is at that time. Each batch is a transaction that
     also saves the position. After a stop or a kill, --resume continues there and leaves nothing
     out. The exit code is 1 if FILE has a line that is not a key of the class, or a key has no
     object.
 
-    --deleted searches the table for the keys that the log has rows of. For each key that no longer
+    --deletes searches the table for the keys that the log has rows of. For each key that no longer
     exists and is not logged as deleted, such as those of a dropped partition, it writes a row of
-    type 4. It does the same for each key in the form that was_key of the [[watch]] names. It cannot
+    type 4. It does the same for each key in the form that previous_key of the [[watch]] names. It cannot
     find objects that the log has no rows of. It shows since when the log has rows of the class; the
     exit code is 1 if the log has none.
     """
     if sum((bool(keys), keys_file is not None, where is not None, deleted)) > 1:
-        raise ConfigError("give only one of --key, --keys, --where and --deleted")
+        raise ConfigError("give only one of --key, --keys, --where and --deletes")
     if keys and (resume or restart):
         raise ConfigError("--key runs in one transaction: there is nothing to resume or to restart")
     if resume and restart:
@@ -204,7 +207,7 @@ def resync(
 def _type_to_write(*, deleted: bool, as_update: bool) -> EventType:
     """Return the type of the rows that a resync writes. Raises ConfigError."""
     if deleted and as_update:
-        raise ConfigError("--deleted writes rows of type 4: leave --as-update out")
+        raise ConfigError("--deletes writes rows of type 4: leave --as-update out")
     if deleted:
         return EventType.DELETE_ROW
     return EventType.UPDATE_ROW_QUERY_BACK if as_update else EventType.INSERT_ROW_QUERY_BACK
@@ -308,7 +311,7 @@ def _batch_writer(
         try:
             with as_database_errors(opened.log.connection):
                 total = opened.log.estimate(walk, line.position)
-        except DatabaseAway:
+        except DatabaseUnavailable:
             raise
         except DatabaseError as error:
             if selection.where is None:

@@ -84,7 +84,7 @@ def init(context: CommandContext, force: bool, from_driver: Path | None, fill: b
         then = "Set url and a [[watch]], then run: eventlog db upgrade, eventlog triggers apply"
         if from_driver is not None:
             then = (
-                "Review it, then run: eventlog db upgrade --companions-only, "
+                "Review it, then run: eventlog db upgrade --existing-log, "
                 "eventlog publish --dry-run"
             )
         note(f"{path} written. {then}")

@@ -29,7 +29,7 @@ from eventlog.cli.settings import print_settings
 from eventlog.config.effective import Effective, effective
 from eventlog.config.load import Config
 from eventlog.core.clock import sleep, utc_now
-from eventlog.errors import ConfigError, DatabaseError, ReceiverAway, number_of, visible
+from eventlog.errors import ConfigError, DatabaseError, ReceiverUnavailable, number_of, visible
 from eventlog.model import Status
 from eventlog.publisher.consumers import MOST_BEHIND, consumer_statuses
 from eventlog.publisher.doctor import examine
@@ -128,9 +128,9 @@ def publishing_status(
         "in_flight": in_flight,
         "backlog": None if hold is None else hold.in_words,
         "consumers": [one.as_data() for one in consumers],
-        "oldest_writer_seconds": measured.oldest_writer_seconds,
-        "oldest_writer": measured.oldest_writer,
-        "oldest_snapshot_seconds": None if snapshot is None else snapshot.seconds,
+        "oldest_open_transaction_age_seconds": measured.oldest_open_transaction_age_seconds,
+        "oldest_open_transaction": measured.oldest_open_transaction,
+        "oldest_snapshot_age_seconds": None if snapshot is None else snapshot.seconds,
         "oldest_snapshot": None if snapshot is None else snapshot.who,
         "dead_rows": dict(measured.dead_rows) or None,
         "table_bytes": dict(measured.table_bytes) or None,
@@ -181,14 +181,14 @@ def _events_in_delivery(log: OpenLog, deliveries: Iterable[Flight]) -> list[dict
         row = rows.get(event.ids[0])
         in_flight.append(
             {
-                "flight": delivery_number,
-                "envelope": document_number,
+                "delivery": delivery_number,
+                "document": document_number,
                 "event_id": event.sent_id,
                 "rows": len(event.ids),
-                "sendings": event.sendings,
+                "event_ids": event.sendings,
                 "table_name": None if row is None else row.table_name,
                 "table_key": None if row is None else row.table_key,
-                "tries": None if tried is None else tried.tries,
+                "attempts": None if tried is None else tried.tries,
                 "answer": None if tried is None else tried.answer,
             }
         )
@@ -204,10 +204,13 @@ def _print_status(status: Mapping[str, Any], consumer: str | None) -> None:
             result(f"    {way_out}")
     for one in status["consumers"]:
         _print_consumer(one)
-    if any(one["ranges"] for one in status["consumers"]) and status["oldest_writer"] is not None:
+    if (
+        any(one["ranges"] for one in status["consumers"])
+        and status["oldest_open_transaction"] is not None
+    ):
         result(
-            f"{visible(status['oldest_writer'])} keeps the ranges from closing, open for "
-            f"{age(status['oldest_writer_seconds'])}"
+            f"{visible(status['oldest_open_transaction'])} keeps the ranges from closing, open for "
+            f"{age(status['oldest_open_transaction_age_seconds'])}"
         )
     for sentence in status["drift"]:
         result(f"triggers are not as declared: {visible(sentence)}; see `eventlog triggers plan`")
@@ -296,7 +299,7 @@ def _source_data(status: SourceStatus, moved_seconds: float | None) -> dict[str,
         "position": status.position.token,
         "moved": status.moved,
         "moved_seconds": moved_seconds,
-        "flight": status.position.flight,
+        "delivery": status.position.flight,
         "publisher_runs": status.publisher_runs,
         "behind": None if behind is None else behind.number,
         "behind_unit": None if behind is None else behind.unit,
@@ -405,7 +408,7 @@ def _try_receiver(config: Config, *, as_json: bool) -> int:
     answer, error = None, None
     try:
         answer = try_receiver(config, sys.stdout)
-    except (ReceiverAway, ConfigError) as failure:
+    except (ReceiverUnavailable, ConfigError) as failure:
         error = failure
     sink = config.sink.type
     if as_json:
@@ -435,7 +438,7 @@ def _print_findings(findings: list[Finding], settings: list[Effective], quiet: b
             continue
         result(f"{one.severity}: ", colour=_COLOURS[one.severity], bold=True, end="")
         result(f"{visible(one.text)} [{one.code}]")
-        for line in one.mend:
+        for line in one.fix:
             result(f"    {visible(line)}")
     if quiet:
         return

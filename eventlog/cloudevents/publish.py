@@ -38,7 +38,7 @@ from eventlog.cloudevents.values import JsonEncoding
 from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.events import Outgoing, association_of
 from eventlog.errors import FormatError
-from eventlog.model import Change, KafkaRecord, Level, Verdict
+from eventlog.model import Change, EventResult, KafkaRecord, Level
 
 STRUCTURED_TYPE: Final = "application/cloudevents+json; charset=utf-8"
 BATCHED_TYPE: Final = "application/cloudevents-batch+json; charset=utf-8"
@@ -77,12 +77,12 @@ class CloudEventWriter(EventWriter[CloudEvent]):
 
     def write(
         self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]
-    ) -> list[CloudEvent | Verdict]:
+    ) -> list[CloudEvent | EventResult]:
         if self._of_catalog is None or self._of_catalog[0] is not catalog:
             self._of_catalog = catalog, data_reader(catalog, self._values, self._encoding)
         _, data_of_event = self._of_catalog
         times, users = flight.origins
-        written: list[CloudEvent | Verdict] = []
+        written: list[CloudEvent | EventResult] = []
         for event in events:
             time = self._time_of(of_first_row(event, times))
             user = of_first_row(event, users)
@@ -90,7 +90,7 @@ class CloudEventWriter(EventWriter[CloudEvent]):
             try:
                 written.append(self._with_data(event.sent_id, subject, time, data))
             except FormatError as error:
-                written.append(Verdict(Level.ERROR, str(error)))
+                written.append(EventResult(Level.ERROR, str(error)))
         return written
 
     def body(self, pieces: Sequence[CloudEvent]) -> bytes:

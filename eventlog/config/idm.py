@@ -130,7 +130,7 @@ def toml_text(driver: DriverConfig, source: str) -> str:
     lines += [
         "",
         "# The driver's own triggers continue to fill the log: `eventlog db upgrade "
-        "--companions-only` creates what the",
+        "--existing-log` creates what the",
         "# publisher needs in addition. For eventlog's triggers: remove the driver's, add a "
         "[[watch]] for each table, then",
         "# `eventlog triggers apply`.",

@@ -179,7 +179,7 @@ def _parse_lists(value: Any) -> Mapping[str, tuple[str, ...]]:
     return {parse_name(name): parse_names(names) for name, names in lists.items()}
 
 
-_BEGINS: Final = ("now", "first", "snapshot")
+_BEGINS: Final = ("latest", "earliest", "snapshot")
 
 
 def _parse_begin(value: Any) -> str:
@@ -240,7 +240,7 @@ BASE: Final = OptionKind(_parse_mapping, "{ base table = { base column = view co
 TABLE: Final = OptionKind(
     _parse_table, "a table of options; as text: TOML or JSON", toml_or(json.loads)
 )
-BEGIN: Final = OptionKind(_parse_begin, "now | first | snapshot | a record_id")
+BEGIN: Final = OptionKind(_parse_begin, "latest | earliest | snapshot | a record_id")
 CONSUMER: Final = OptionKind(
     _parse_consumer,
     "a name of up to 63 characters of A-Z a-z 0-9 _ . -, whose first is a letter or a digit",

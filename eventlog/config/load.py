@@ -322,7 +322,7 @@ def _consumer_contradictions(config: Config) -> Iterator[ConfigError]:
         return
     source = config.source.options
     if source.consumer is None:
-        for name in ("begin", "classes"):
+        for name in ("start_from", "classes"):
             if config.sources[f"source.{name}"] != "default":
                 yield ConfigError(
                     f"{config.sources[f'source.{name}']} needs source.consumer, a consumer's name"
@@ -333,10 +333,10 @@ def _consumer_contradictions(config: Config) -> Iterator[ConfigError]:
             "publisher.handle_future_events cannot be used with source.consumer: a consumer takes "
             "rows by their numbers"
         )
-    if config.publisher.loopback_rows == "leave":
+    if config.publisher.loopback_action == "keep":
         yield ConfigError(
-            'publisher.loopback_rows = "leave" cannot be used with source.consumer: rows that are '
-            'left would stay gaps in its set; with "consume", rows of driver_user count as done'
+            'publisher.loopback_action = "keep" cannot be used with source.consumer: rows that are '
+            'left would stay gaps in its set; with "mark", rows of driver_user count as done'
         )
 
 
@@ -346,10 +346,10 @@ def _former_names(config: Config) -> Iterator[ConfigError]:
         watch.name: f"[[watch]] {watch.name}" for watch in config.watches if watch.tables is None
     }
     for watch in config.watches:
-        for old in watch.was:
+        for old in watch.renamed_from:
             if old in seen:
                 yield ConfigError(
-                    f"[[watch]] {watch.name}, was = {old!r}: {seen[old]} has that name too, and a "
+                    f"[[watch]] {watch.name}, renamed_from = {old!r}: {seen[old]} has that name too, and a "
                     "row of the log could mean either; keep one"
                 )
             seen.setdefault(old, f"was of [[watch]] {watch.name}")

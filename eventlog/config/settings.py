@@ -103,9 +103,9 @@ class PublisherSettings:
     publication_mode: int = option(1, PUBLICATION_MODE, "triggered publication")
     delete_from_log: bool = option(False, BOOLEAN, "delete rows that would get S or W")
     allow_loopback: bool = option(False, BOOLEAN, "publish the publisher's own changes too")
-    loopback_rows: str = option(
-        "consume",
-        choice("consume", "leave"),
+    loopback_action: str = option(
+        "mark",
+        choice("mark", "keep"),
         "mark loopback rows S, or leave them N; setting either one ends the warnings",
     )
     handle_future_events: bool = option(
@@ -154,20 +154,20 @@ class PublisherSettings:
         idm="stop",
     )
     max_parked: int = option(1000, integer(0, MANY), "parked objects until the cycle stops")
-    suspect_after: int = option(
+    isolate_after: int = option(
         5,
         integer(1, 1000),
         "consecutive failures of a document, such as 500 or a time-out, while no other document is "
         "answered, until it is sent in halves",
     )
-    max_tries: int = option(
+    max_attempts: int = option(
         0,
         integer(0, MANY),
         "attempts to send such an event alone until it gets E; 0 = it is parked until answered",
     )
     concurrency: int = option(1, integer(1, 64), "documents that are sent at the same time")
-    flight_rows: int = option(10000, integer(1, MANY), "maximum log rows of a delivery")
-    flight_bytes: int = option(
+    delivery_rows: int = option(10000, integer(1, MANY), "maximum log rows of a delivery")
+    delivery_bytes: int = option(
         16 * 2**20,
         integer(2**16, MANY),
         "maximum bytes of values that a window keeps, and that a delivery has",
@@ -242,21 +242,21 @@ class WatchSettings(CheckedOptions):
         (), NAMES, "with tables: names and patterns of tables to leave out", example=["tmp_*"]
     )
     view: str | None = option(None, TEXT, "or view to watch (direct model)", example="view_usr")
-    was: tuple[str, ...] = option(
+    renamed_from: tuple[str, ...] = option(
         (),
         NAMES,
         "earlier names of the table or of its child tables; rows of the log may have them",
         example=["person"],
     )
-    was_key: tuple[str, ...] = option(
+    previous_key: tuple[str, ...] = option(
         (),
         NAMES,
-        "columns of the primary key before it was changed: `eventlog resync CLASS --deleted` "
+        "columns of the primary key before it was changed: `eventlog resync CLASS --deletes` "
         "deletes the objects whose rows in the log have this key",
         example=["id"],
     )
-    style: str = shared(options.STYLE)
-    capture: str = option(
+    row_style: str = shared(options.STYLE)
+    trigger_level: str = option(
         "row", choice("row", "statement"), "triggers per row, or per statement for bulk writes"
     )
     columns: tuple[str, ...] | None = option(
@@ -267,14 +267,14 @@ class WatchSettings(CheckedOptions):
         None, BASE, "view: base tables and their columns -> view columns",
         example={"emp": {"empno": "pk_empno", "fname": "sv_fname"}},
     )  # fmt: skip
-    always: bool = option(False, BOOLEAN, "also log changes that replication applies")
+    capture_replicated: bool = option(False, BOOLEAN, "also log changes that replication applies")
     lob_values: bool = option(
         False, BOOLEAN, "log large objects by value; of no effect on PostgreSQL, which has none"
     )
-    lob_always: bool = option(
+    lob_capture_always: bool = option(
         False, BOOLEAN, "Oracle: log LOB columns (8) whenever another column of the row changes"
     )
-    value_limit: int = option(
+    max_binary_bytes: int = option(
         16 * 1024 * 1024,
         integer(1, 256 * 1024 * 1024),
         "PostgreSQL: bytes of the largest bytea value that is logged; a row with a larger value is "
@@ -294,14 +294,14 @@ class WatchSettings(CheckedOptions):
             return "give either columns or exclude"
         if (self.view is None) != (self.base is None):
             return f"a view, and only a view, needs base: {BASE.legal}"
-        if (self.was or self.was_key) and self.tables is not None:
-            option_name = "was" if self.was else "was_key"
+        if (self.renamed_from or self.previous_key) and self.tables is not None:
+            option_name = "renamed_from" if self.renamed_from else "previous_key"
             return (
                 f"{option_name} belongs to one table: set it in a [[watch]] with "
                 "table = ... or view = ..."
             )
-        if self.name in self.was:
-            return f"was = {toml(list(self.was))} names the table itself; give its earlier names"
+        if self.name in self.renamed_from:
+            return f"renamed_from = {toml(list(self.renamed_from))} names the table itself; give its earlier names"
         if self.exclude_tables and self.tables is None:
             return "exclude_tables needs tables = [...]"
         if self.columns is not None and self.tables is not None:
@@ -376,14 +376,14 @@ class MonitorSettings:
     interval: float = option(
         5.0, number(1, 3600), "seconds between checks of the queue, and between points of a curve"
     )
-    patience: float | None = option(
+    liveness_timeout: float | None = option(
         None,
         number(1, 604800),
         "seconds within which a publisher that neither rests nor waits gives a sign of life; "
         "default: sink.timeout + 60; for a backlog job 900",
         example=300,
     )
-    values: bool = option(
+    show_values: bool = option(
         False, BOOLEAN, "show column values, keys, documents and the texts of answers"
     )
 

@@ -46,8 +46,8 @@ def build_catalog(
     exclude: Mapping[str, Collection[str]] | None = None,
     ignore: Collection[str] = (),
     refused: Mapping[str, EventlogError] = MappingProxyType({}),
-    was: Mapping[str, Collection[str]] = MappingProxyType({}),
-    was_key: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    renamed_from: Mapping[str, Collection[str]] = MappingProxyType({}),
+    previous_key: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> Catalog:
     """Return the classes of a database (spec/xds.md 5). Tables that cannot be classes are
     ``unavailable``.
@@ -59,8 +59,8 @@ def build_catalog(
     classes, with the reason.
 
     A listed table that is missing or has no key is unavailable, too, and so is a table whose names
-    clash. ``was`` holds, by class, the names that rows of the log may have for it, or in the names
-    of its child attributes, from before a table was renamed (spec/event-log.md 5.2). ``was_key``
+    clash. ``renamed_from`` holds, by class, the names that rows of the log may have for it, or in the names
+    of its child attributes, from before a table was renamed (spec/event-log.md 5.2). ``previous_key``
     holds, by class, the columns of its earlier key (5.4).
     """
     present = tuple(
@@ -79,7 +79,7 @@ def build_catalog(
         referential,
         emit_keys,
         exclude or {},
-        was_key,
+        previous_key,
     )
     classes: list[ObjectClass] = []
     for table in parents.values():
@@ -87,7 +87,7 @@ def build_catalog(
             classes.append(builder.object_class(table, _children(table, able, parents)))
         except ConfigError as error:
             unavailable[table.name] = error
-    former = _former_names(was, classes, unavailable)
+    former = _former_names(renamed_from, classes, unavailable)
     available = tuple(cls for cls in classes if cls.name not in unavailable)
     log_names: dict[str, LogName] = {}
     for cls in available:
@@ -120,7 +120,7 @@ def _log_names(
 
 
 def _former_names(
-    was: Mapping[str, Collection[str]],
+    renamed_from: Mapping[str, Collection[str]],
     classes: Sequence[ObjectClass],
     unavailable: dict[str, EventlogError],
 ) -> dict[str, str]:
@@ -133,13 +133,13 @@ def _former_names(
     owners = {name: name for name in (*(cls.name for cls in classes), *unavailable)}
     owners |= {child.table.name: cls.name for cls in classes for child in cls.children}
     former: dict[str, str] = {}
-    for name, old_names in was.items():
+    for name, old_names in renamed_from.items():
         owner = match_name(name, owners) or name
         for old in old_names:
             other = owners.get(old, owner)
             if other != owner:
                 clash = ConfigError(
-                    f"[[watch]] {owner} has was = {old!r}, but {old!r} is now a table of the class "
+                    f"[[watch]] {owner} has renamed_from = {old!r}, but {old!r} is now a table of the class "
                     f"{other}, so rows of that name may belong to either class. Remove was once "
                     f"the rows of {owner} under its old name are published, or do not watch the "
                     "other table until then"
@@ -206,7 +206,7 @@ def _parents(
             renamed = (
                 ""
                 if name in database.partitions
-                else f"; if it was renamed, add was = {name!r} to its [[watch]]"
+                else f"; if it was renamed, add renamed_from = {name!r} to its [[watch]]"
             )
             unavailable[name] = ConfigError(missing_table(database, name) + renamed)
         elif not key_columns(by_name[match]):
@@ -304,7 +304,7 @@ class _Builder:
     referential: str
     emit_keys: bool
     exclude: Mapping[str, Collection[str]]
-    was_key: Mapping[str, Sequence[str]]
+    previous_key: Mapping[str, Sequence[str]]
 
     def object_class(self, table: Table, children: Sequence[tuple[Table, Column]]) -> ObjectClass:
         key, excluded = key_columns(table), self._excluded(table)
@@ -348,9 +348,9 @@ class _Builder:
 
     def _former(self, table: Table, key: Sequence[Column]) -> ObjectClass | None:
         """Return the class by its former key, None if that is unknown or equals the present key."""
-        watch = match_name(table.name, self.was_key)
+        watch = match_name(table.name, self.previous_key)
         present = {column.name: column for column in table.columns}
-        named = () if watch is None else self.was_key[watch]
+        named = () if watch is None else self.previous_key[watch]
         # A dropped column has an unknown type, so its value is text.
         columns = tuple(
             Column(name, ColumnType(Kind.OTHER))

@@ -26,7 +26,7 @@ from eventlog.core.values import ValueOptions
 from eventlog.debezium.records import line_of
 from eventlog.debezium.writer import EnvelopeWriter, PublishOptions, WriteOptions
 from eventlog.errors import FormatError, RowError
-from eventlog.model import Change, KafkaRecord, Level, Row, Verdict
+from eventlog.model import Change, EventResult, KafkaRecord, Level, Row
 
 
 def write_options(options: PublishOptions, publishing: Publishing) -> WriteOptions:
@@ -68,7 +68,7 @@ class DebeziumWriter(EventWriter[tuple[KafkaRecord, ...]]):
 
     def write(
         self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]
-    ) -> list[tuple[KafkaRecord, ...] | Verdict]:
+    ) -> list[tuple[KafkaRecord, ...] | EventResult]:
         records, current_rows = self._records, flight.current_rows
         if records is None or records.catalog is not catalog:
             writer = EnvelopeWriter(self._options, catalog, self._utc_now, self._count)
@@ -106,7 +106,7 @@ class EventRecords:
 
     def write(
         self, event: Outgoing, time: datetime | None, current: CurrentRow | None
-    ) -> tuple[KafkaRecord, ...] | Verdict:
+    ) -> tuple[KafkaRecord, ...] | EventResult:
         """Return the records of an event; ``current`` is the present row, None if it was not read
         or is deleted.
         """
@@ -117,7 +117,7 @@ class EventRecords:
             whole_row = None if current is None else partial(self._row, object_class, current)
             return tuple(self._writer.records(change, object_class, whole_row, event.ids))
         except (FormatError, RowError) as error:
-            return Verdict(Level.ERROR, str(error))
+            return EventResult(Level.ERROR, str(error))
 
     def _row(self, object_class: ObjectClass, current: CurrentRow) -> Row:
         readers = self._readers.get(object_class)

@@ -99,7 +99,7 @@ class PublishOptions(ConnectorOptions):
     )
     missing_columns: str = option(
         "read_back",
-        choice("read_back", "placeholder", "refuse"),
+        choice("read_back", "placeholder", "error"),
         "columns of after that the log does not hold: read back, a placeholder, "
         "or the event is an error",
     )

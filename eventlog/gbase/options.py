@@ -150,10 +150,10 @@ class ReadOptions(StreamOptions):
     )
     empty_transactions: bool = option(False, FLAG, "count transactions without changes")
     duplicate_begin: str = option(
-        "raise", choice("raise", "replace"), "what happens if a transaction begins twice"
+        "error", choice("error", "replace"), "what happens if a transaction begins twice"
     )
     orphans: str = option(
-        "skip", choice("skip", "raise"), "if records are of no transaction that began"
+        "skip", choice("skip", "error"), "if records are of no transaction that began"
     )
     restart: Token | Mapping[str, str | None] | str | None = option(
         None, OptionKind(Token.of, "a restart token"), "token of the last run, to go on from"

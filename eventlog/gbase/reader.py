@@ -235,7 +235,7 @@ class StreamReader:
         if transaction is not None:
             if transaction.begin_seq == seq:
                 return
-            if self._options.duplicate_begin == "raise":
+            if self._options.duplicate_begin == "error":
                 raise FormatError(
                     f"transaction id {tx} begins with sequence {seq:016x} while the one begun "
                     f"with {transaction.begin_seq:016x} is open; to drop that one set "
@@ -278,7 +278,7 @@ class StreamReader:
         return transaction
 
     def _orphan(self, number: int, tx: int) -> None:
-        if self._options.orphans == "raise" and not self._restarted:
+        if self._options.orphans == "error" and not self._restarted:
             raise FormatError(
                 f"{RECORD_NAMES[number]} is of transaction {tx}, which has not begun: "
                 "read the capture from its start, or set orphans = skip",

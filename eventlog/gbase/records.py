@@ -180,7 +180,7 @@ class ColumnError(FormatError):
     it; ``column`` is ``schema.table.column``.
     """
 
-    code = "column"
+    code = "unreadable_row"
     table = ""
     sequence: int | None = None
     name = ""

@@ -183,10 +183,10 @@ class ReaderOptions(CheckedOptions):
     )
     charset: str = shared(CODEC_CHARSET)
     on_row_error: str = option(
-        "raise", choice("raise", "raw"), "what happens to a row that cannot be decoded"
+        "error", choice("error", "raw"), "what happens to a row that cannot be decoded"
     )
     blob_operations: str = option(
-        "skip", choice("skip", "raise"), "what happens to operations on a BLOB alone"
+        "skip", choice("skip", "error"), "what happens to operations on a BLOB alone"
     )
 
     def __post_init__(self) -> None:
@@ -480,7 +480,7 @@ class QueueReader:
         of_blobs = [row for row, _, _ in done if row.typ in BLOB_OPERATIONS]
         if not of_blobs:
             return done
-        if self._options.blob_operations == "raise":
+        if self._options.blob_operations == "error":
             row = of_blobs[0]
             raise NotExpressible(
                 f"{where(row)}: the BLOB operation TYP {row.typ} is not a change of a row; "
@@ -526,7 +526,7 @@ class QueueReader:
             old = decode(target.attrs, part1)
             new = decode(target.attrs, part2) if typ == UPDATE else None
         except Exception as error:
-            if self._options.on_row_error == "raise":
+            if self._options.on_row_error == "error":
                 name = full_name(target.schema, target.table)
                 column = error.column if isinstance(error, RowDecodeError) else None
                 raise RowDecodeError(

@@ -161,7 +161,7 @@ class WriterOptions(CheckedOptions):
     continuation_lengths: str = option(
         "per_row", choice("per_row", "total"), "what LEN1 and LEN2 hold in continuation rows"
     )
-    truncate: str = option("raise", choice("raise", "deletes"), "what is written for a TRUNCATE")
+    truncate: str = option("error", choice("error", "deletes"), "what is written for a TRUNCATE")
     complete: Complete | None = option(
         None, FUNCTION, "function of schema, table and key that gives the whole row"
     )
@@ -351,7 +351,7 @@ class QueueWriter:
 
     def _deletes(self, change: Change, attrs: TableAttrs) -> list[tuple[int, list[bytes]]]:
         """Return TYP and parts of each DELETE that is written for a TRUNCATE."""
-        if self._options.truncate == "raise":
+        if self._options.truncate == "error":
             raise NotExpressible(
                 f"TRUNCATE of {full_name(change.schema, change.table)}: a Linter queue has no "
                 "such operation; with truncate = deletes it is written as one DELETE for each row "

@@ -207,7 +207,10 @@ def change_to_rows(
     moment = (change.commit_time or now).astimezone(time_zone_named(options.time_zone))
     event_time = to_text(moment.replace(tzinfo=None))
     writer = _RowWriter(
-        change, object_class, event_time, *STYLES[options.styles.get(change.table, options.style)]
+        change,
+        object_class,
+        event_time,
+        *STYLES[options.row_styles.get(change.table, options.row_style)],
     )
     if change.op is ChangeOp.TRUNCATE:
         return [

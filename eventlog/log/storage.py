@@ -130,8 +130,8 @@ class LogReaderOptions(_LogOptions):
 class LogWriterOptions(_LogOptions):
     """Options of the writer (spec/triggers.md 1)."""
 
-    style: str = shared(STYLE, about="what is logged of a change, as the style of a watch")
-    styles: Mapping[str, str] = option({}, _STYLES, "the style of single tables, by table")
+    row_style: str = shared(STYLE, about="what is logged of a change, as the style of a watch")
+    row_styles: Mapping[str, str] = option({}, _STYLES, "the style of single tables, by table")
     schema: str | None = option(
         None,
         STRING,
@@ -349,7 +349,7 @@ def live(url: str, schema: str | None) -> Iterator[LiveDatabase]:
     """Connect to the database of a URL for the length of the block; writes are rolled back unless
     committed.
 
-    Raises ConfigError, DatabaseError, DatabaseAway.
+    Raises ConfigError, DatabaseError, DatabaseUnavailable.
     """
     dialect = dialect_of(url)
     engine = connect(url, secret=_PASSWORD)

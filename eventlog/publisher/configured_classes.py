@@ -246,8 +246,12 @@ def _catalog_of(
         exclude=exclude,
         ignore=log.own_tables,
         refused=unavailable,
-        was={watch.name: watch.was for watch in config.watches if watch.was},
-        was_key={watch.name: watch.was_key for watch in config.watches if watch.was_key},
+        renamed_from={
+            watch.name: watch.renamed_from for watch in config.watches if watch.renamed_from
+        },
+        previous_key={
+            watch.name: watch.previous_key for watch in config.watches if watch.previous_key
+        },
     )
 
 

@@ -41,8 +41,8 @@ class PublisherOptions:
 
     batch_size: int = 128
     query_limit: int = 10000
-    flight_rows: int = 10000
-    flight_bytes: int = 16 * 2**20
+    delivery_rows: int = 10000
+    delivery_bytes: int = 16 * 2**20
     mark_interval: float = 1.0
     fold_distance: int = 1000
     fold_span: int = 10000
@@ -60,9 +60,9 @@ class PublisherOptions:
     failure whose cause may be the document.
     """
     max_parked: int = 1000
-    suspect_after: int = 5
+    isolate_after: int = 5
     """The failures in a row, without any answer, after which a document is sent in halves."""
-    max_tries: int = 0
+    max_attempts: int = 0
     """The most tries of an event alone that the receiver fails for, 0 = it is tried until it is
     answered.
     """
@@ -109,9 +109,9 @@ class Counters:
     rows_requeued: int = 0
     rows_dropped: int = 0
     rows_gone: int = 0
-    rows_empty: int = 0
+    rows_noop: int = 0
     rows_loopback: int = 0
-    rows_bad: int = 0
+    rows_invalid: int = 0
     rows_missing: int = 0
     events_sent: int = 0
     documents_sent: int = 0
@@ -236,7 +236,7 @@ def stream_summary(counters: Counters) -> str:
         f"{number_of(counters.rows_read, 'change')} read, "
         f"{number_of(counters.events_sent, 'event')} in "
         f"{number_of(counters.documents_sent, 'document')} sent, "
-        f"{number_of(counters.rows_bad, 'change')} not sent, "
+        f"{number_of(counters.rows_invalid, 'change')} not sent, "
         f"{number_of(counters.answers_error, 'event')} refused"
     )
 
@@ -245,7 +245,7 @@ def summary(before: Counters, now: Counters, queue: Measured | None, parked: int
     """Return one line for people: the work between two looks at the counters, and the queue unless
     it is None. ``parked`` counts objects.
     """
-    bad = now.rows_bad - before.rows_bad
+    bad = now.rows_invalid - before.rows_invalid
     refused = now.rows_error + now.rows_fatal - before.rows_error - before.rows_fatal
     documents = number_of(now.documents_sent - before.documents_sent, "document")
     parts = [
@@ -270,7 +270,7 @@ def closing_summary(counters: Counters, parked: int) -> tuple[str, bool]:
     """Return one line for people on the work of a process, and whether something of it is left for
     them to look at: refused or bad rows, or ``parked`` objects.
     """
-    failed = counters.rows_bad + counters.rows_error + counters.rows_fatal
+    failed = counters.rows_invalid + counters.rows_error + counters.rows_fatal
     parts = [
         f"{number_of(counters.rows_read, 'row')} read",
         summary(Counters(), counters, None, parked),
@@ -392,7 +392,7 @@ UNCHECKED: Final[CatalogCheck] = _Unchecked()
 LOOPBACK_WAYS_OUT: Final = (
     "give the publisher a database user of its own",
     "or allow_loopback = true in [publisher], to publish its changes too",
-    'or loopback_rows = "consume" in [publisher], if that is meant',
+    'or loopback_action = "mark" in [publisher], if that is meant',
 )
 """The ways to end the warnings; the first two publish the rows."""
 

@@ -23,7 +23,7 @@ from eventlog.core.clock import monotonic
 from eventlog.core.event_ids import raised_at, record_id_of
 from eventlog.core.events import Decided, Fates, Outgoing, build_event, decide, ids_of
 from eventlog.core.ranges import to_ranges
-from eventlog.errors import DatabaseAway, number_of
+from eventlog.errors import DatabaseUnavailable, number_of
 from eventlog.model import LogRow, Origins, Status, origins_of, queue_rows, unpadded
 from eventlog.publisher.context import Context, report_missing
 from eventlog.publisher.delivery import Delivered, FlightResult, deliver_flight
@@ -140,7 +140,7 @@ def _ended(session: Session, cycle: Delivered) -> Delivered:
         cycle = Delivered.away(accused[0].away)._replace(is_suspicious=True)
     if not accused or not cycle.is_suspicious:
         return cycle
-    sent_ids = state.suspects.to_cut(accused, context.options.suspect_after)
+    sent_ids = state.suspects.to_cut(accused, context.options.isolate_after)
     if sent_ids:
         _cut(context, state, sent_ids)
         return cycle._replace(retry_after=0.0)  # the halves are documents that have not failed yet
@@ -189,7 +189,7 @@ def _valid_window(context: Context, state: State, scan: QueueScan | DueScan) -> 
 
 
 def _refuse_given_again(context: Context, window: WindowResult) -> None:
-    """Raise DatabaseAway if a row of a window has a number that was published for another row: the
+    """Raise DatabaseUnavailable if a row of a window has a number that was published for another row: the
     log gets a new epoch at the next connection (spec/event-log.md 7.4).
     """
     options, used = context.options, context.used
@@ -198,7 +198,7 @@ def _refuse_given_again(context: Context, window: WindowResult) -> None:
     zone = None if options.handle_future_events else options.event_time_zone
     used.given_again = used.published.given_again(context.log, rows, zone)
     if used.given_again is not None:
-        raise DatabaseAway(f"the log {context.log} gives numbers again: {used.given_again}")
+        raise DatabaseUnavailable(f"the log {context.log} gives numbers again: {used.given_again}")
 
 
 def _send_window(session: Session, window: WindowResult) -> Delivered:
@@ -404,7 +404,7 @@ def _deliver(session: Session, flight: Flight, line: InflightLine) -> Delivered:
         number_of(len(flight.envelopes), "envelope"),
         monotonic() - begun,
         delivered.result.value,
-        extra={"flight": flight.number},
+        extra={"delivery": flight.number},
     )
     return delivered
 

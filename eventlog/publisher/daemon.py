@@ -24,13 +24,13 @@ from eventlog.config.load import Config, load
 from eventlog.config.publishing import refused_format
 from eventlog.core.clock import monotonic
 from eventlog.errors import (
-    AnotherPublisher,
     ConfigError,
     ConsumerRuns,
-    DatabaseAway,
     DatabaseError,
+    DatabaseUnavailable,
     FatalAnswer,
-    ReceiverAway,
+    PublisherAlreadyRunning,
+    ReceiverUnavailable,
     number_of,
 )
 from eventlog.model import Document
@@ -79,7 +79,7 @@ _log = logging.getLogger("eventlog.publisher")
 OpenContext = Callable[[], AbstractContextManager[Context]]
 """A function that connects to the database and takes the lock of the log.
 
-Raises DatabaseError, AnotherPublisher.
+Raises DatabaseError, PublisherAlreadyRunning.
 """
 
 
@@ -97,7 +97,7 @@ def publish(
 
     ``observer`` is informed of the work. ``uncaptured`` compares the triggers with the declared
     ones, None = nobody does. With ``standby`` it waits while another publisher has locked the log,
-    as a consumer always does. Raises FatalAnswer when the receiver answers fatal, AnotherPublisher
+    as a consumer always does. Raises FatalAnswer when the receiver answers fatal, PublisherAlreadyRunning
     when the log is locked, DatabaseError when the first connection fails.
     """
     stop = stop or StopRequest()
@@ -129,8 +129,8 @@ def publish(
             finally:
                 reports.warn_of_loopback(context, at_end=True)
 
-    stands_by_for = AnotherPublisher if standby else ConsumerRuns
-    keep_connected(publish_connected, stop, (DatabaseAway,), *retry, observer, stands_by_for)
+    stands_by_for = PublisherAlreadyRunning if standby else ConsumerRuns
+    keep_connected(publish_connected, stop, (DatabaseUnavailable,), *retry, observer, stands_by_for)
 
 
 def publish_once(
@@ -142,7 +142,7 @@ def publish_once(
 ) -> None:
     """Send the recorded flights, then the present queue. The arguments are as in ``publish``.
 
-    Raises FatalAnswer, and ReceiverAway when the receiver stopped the cycle.
+    Raises FatalAnswer, and ReceiverUnavailable when the receiver stopped the cycle.
     """
     stop = stop or threading.Event()
     reports = Reports(context.counters)
@@ -195,9 +195,9 @@ def _publish_once(context: Context, sink: Sink, stop: Stop) -> None:
     if cycle.result is FlightResult.FATAL:
         raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")
     if cycle.result in (FlightResult.AWAY, FlightResult.RETRY):
-        raise ReceiverAway(f"the queue was not published to its end: {cycle.reason}")
+        raise ReceiverUnavailable(f"the queue was not published to its end: {cycle.reason}")
     if len(state.parking):
-        raise ReceiverAway(
+        raise ReceiverUnavailable(
             f"{number_of(len(state.parking), 'object')} left: "
             "the receiver asked for their events later, or fails for them"
         )
@@ -431,7 +431,7 @@ def measure(session: Session) -> None:
     context.observer.measured(
         replace(
             measured,
-            oldest_flight_seconds=oldest_flight,
+            oldest_delivery_age_seconds=oldest_flight,
             parked=parked,
             flights=flights,
             seconds=seconds,
@@ -449,7 +449,7 @@ class Publisher:
     ``eventlog publish``.
 
     ``from_config`` makes one. A log has one publisher at a time: a second one raises
-    AnotherPublisher. The same object may run again after it has ended, but not in two threads at
+    PublisherAlreadyRunning. The same object may run again after it has ended, but not in two threads at
     once. ``[monitor]`` and ``[log]`` belong to the command: a program logs through ``logging``
     (``eventlog.publisher``) and reads ``counters``.
     """
@@ -502,7 +502,7 @@ class Publisher:
         ``threading.Event``).
 
         A database or a receiver that goes away is tried again with a back-off. Documents on their
-        way when ``stop`` is set are answered and marked. Raises AnotherPublisher, DatabaseError if
+        way when ``stop`` is set are answered and marked. Raises PublisherAlreadyRunning, DatabaseError if
         the first connection is refused, FatalAnswer if the receiver answers fatal, ConfigError.
         """
         self._run(stop or StopRequest(), once=False)
@@ -510,7 +510,7 @@ class Publisher:
     def run_once(self, stop: Stop | None = None) -> Counters:
         """Publish the present queue, and return the counters so far, as ``counters`` does.
 
-        Raises the errors of ``run``, and ReceiverAway if events are left because the receiver was
+        Raises the errors of ``run``, and ReceiverUnavailable if events are left because the receiver was
         away or asked for them later.
         """
         self._run(stop or StopRequest(), once=True)

@@ -20,8 +20,8 @@ from enum import Enum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from eventlog.core.clock import executor, first_done, monotonic, wait_for_all
-from eventlog.errors import FatalAnswer, ReceiverAway
-from eventlog.model import SUCCESS, Answer, Document, Level, Verdict
+from eventlog.errors import FatalAnswer, ReceiverUnavailable
+from eventlog.model import SUCCESS, Answer, Document, EventResult, Level
 from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.flight import Tried
 from eventlog.publisher.parking import Parking
@@ -55,7 +55,7 @@ class Delivered(NamedTuple):
     """True if the receiver is away by a failure whose cause may be the document."""
 
     @classmethod
-    def away(cls, lost: ReceiverAway) -> Delivered:
+    def away(cls, lost: ReceiverUnavailable) -> Delivered:
         """Return the end of a sending whose receiver is away."""
         return cls(FlightResult.AWAY, str(lost), in_short=lost.in_short)
 
@@ -77,7 +77,7 @@ E = TypeVar("E", bound=Sendable)
 Envelope = tuple[int, Sequence[E]]
 """A number, and the events that are sent under it."""
 
-Answered = list[tuple[Verdict, Sequence[E]]]
+Answered = list[tuple[EventResult, Sequence[E]]]
 """The events that are answered for good, by their verdicts."""
 
 
@@ -87,11 +87,11 @@ class Judged(NamedTuple, Generic[E]):
     answered: Answered[E]
     retried: Sequence[E] = ()
     """The events that got retry."""
-    behind: Sequence[tuple[Verdict, E]] = ()
+    behind: Sequence[tuple[EventResult, E]] = ()
     """The events behind a retry of their own object, with their verdicts. They are sent again, too,
     under a new event-id.
     """
-    given_up: Sequence[tuple[Verdict, E]] = ()
+    given_up: Sequence[tuple[EventResult, E]] = ()
     """The events without an answer that are not sent again. The receiver may have applied them."""
 
 
@@ -126,19 +126,19 @@ class Sending(Protocol[E]):
         ...
 
     def send(self, envelope: int, events: Sequence[E]) -> Answer:
-        """Send the document of events under the number of an envelope. Raises ReceiverAway."""
+        """Send the document of events under the number of an envelope. Raises ReceiverUnavailable."""
         ...
 
     def settle(self, envelope: int, events: Sequence[E], judged: Judged[E]) -> str:
         """Settle the results of an envelope's events that were sent. Return why sending must stop,
         empty = it may go on.
 
-        Raises ReceiverAway if answers were to be saved and the sink has lost them.
+        Raises ReceiverUnavailable if answers were to be saved and the sink has lost them.
         """
         ...
 
     def save(self) -> None:
-        """Make the results so far durable. Raises ReceiverAway if the sink has lost answers."""
+        """Make the results so far durable. Raises ReceiverUnavailable if the sink has lost answers."""
         ...
 
 
@@ -160,7 +160,7 @@ def deliver_flight(
         try:
             ended = deliver(envelopes, sending, stopping, threads)
             sending.save()
-        except ReceiverAway as lost:
+        except ReceiverUnavailable as lost:
             ended = Delivered.away(lost)
     if ended.result is FlightResult.AWAY:
         context.output.forget()
@@ -178,17 +178,19 @@ def deliver(
     Events of waiting objects are left out; they may not have been built. Each envelope is asked for
     at its turn, after a call of ``stopping``. With ``threads`` up to ``concurrency`` envelopes are
     sent at the same time; None = each one follows the answer to the previous one. Raises
-    ReceiverAway if the sink has lost answers: no result can be saved any more.
+    ReceiverUnavailable if the sink has lost answers: no result can be saved any more.
     """
     ended = Delivered(FlightResult.DONE)
 
     def halted() -> bool:
         return ended.result is not FlightResult.DONE or stopping()
 
-    def settle(envelope: int, events: Sequence[E], answer: Answer | ReceiverAway) -> set[Hashable]:
+    def settle(
+        envelope: int, events: Sequence[E], answer: Answer | ReceiverUnavailable
+    ) -> set[Hashable]:
         """Settle an answer; return the objects of events that are sent again later."""
         nonlocal ended
-        if isinstance(answer, ReceiverAway):
+        if isinstance(answer, ReceiverUnavailable):
             if _goes_on_without(envelope, events, answer, sending):
                 if why := sending.parking.too_many(sending.options.max_parked):
                     ended = Delivered(FlightResult.RETRY, why, in_short=why)
@@ -219,7 +221,7 @@ def deliver(
             if (why := _refusal(events, answer)) is None:
                 settle(envelope, events, answer)
                 continue
-            where = {"flight": sending.flight, "envelope": envelope}
+            where = {"delivery": sending.flight, "document": envelope}
             _log.info("envelope %d is sent in halves: %s", envelope, why, extra=where)
             _send_halves(envelope, events, sending, settle, halted)
     if ended.result is FlightResult.DONE and stopping():
@@ -231,7 +233,7 @@ def _send_halves(
     envelope: int,
     events: Sequence[E],
     sending: Sending[E],
-    settle: Callable[[int, Sequence[E], Answer | ReceiverAway], set[Hashable]],
+    settle: Callable[[int, Sequence[E], Answer | ReceiverUnavailable], set[Hashable]],
     halted: Callable[[], bool],
 ) -> None:
     """Send the halves of an envelope that got an error for an unnamed event, until such an event is
@@ -268,7 +270,7 @@ def _send_halves(
             sending.save()
 
 
-_Returned = tuple[int, Sequence[E], Answer | ReceiverAway]
+_Returned = tuple[int, Sequence[E], Answer | ReceiverUnavailable]
 """The number of an envelope, its events that were sent, and the result: an answer, or the error
 without one.
 """
@@ -285,7 +287,7 @@ def _returned(
     overlap.
     """
     most = sending.options.concurrency
-    in_air: dict[Future[Answer | ReceiverAway], Envelope[E]] = {}
+    in_air: dict[Future[Answer | ReceiverUnavailable], Envelope[E]] = {}
     try:
         for number, events in envelopes:
             if in_air:
@@ -333,41 +335,43 @@ def _to_send_now(sending: Sending[E], number: int, events: Sequence[E]) -> Seque
     return events if suspects.chosen(events) else ()
 
 
-def _landed(in_air: dict[Future[Answer | ReceiverAway], Envelope[E]]) -> Iterator[_Returned[E]]:
+def _landed(
+    in_air: dict[Future[Answer | ReceiverUnavailable], Envelope[E]],
+) -> Iterator[_Returned[E]]:
     for future in first_done(in_air):
         yield *in_air.pop(future), future.result()
 
 
-def _send(sending: Sending[E], number: int, events: Sequence[E]) -> Answer | ReceiverAway:
+def _send(sending: Sending[E], number: int, events: Sequence[E]) -> Answer | ReceiverUnavailable:
     begun = monotonic()
     try:
         answer = sending.send(number, events)
-    except ReceiverAway as away:
+    except ReceiverUnavailable as away:
         away.seconds = monotonic() - begun
         return away
     if answer.unknown_ids:
         _log.warning(
             "the answer names event-ids that are not in the envelope: %s",
             ", ".join(map(ascii, answer.unknown_ids[:10])),
-            extra={"envelope": number},
+            extra={"document": number},
         )
     return answer
 
 
-def _count_sent(counters: Counters, answer: Answer | ReceiverAway) -> None:
+def _count_sent(counters: Counters, answer: Answer | ReceiverUnavailable) -> None:
     """Count a document that got any answer. Only the delivering thread calls this."""
-    if not isinstance(answer, ReceiverAway) and answer.is_sent:
+    if not isinstance(answer, ReceiverUnavailable) and answer.is_sent:
         counters.documents_sent += 1
 
 
-def _refusal(events: Sequence[E], answer: Answer | ReceiverAway) -> str | None:
+def _refusal(events: Sequence[E], answer: Answer | ReceiverUnavailable) -> str | None:
     """Return why an envelope of several events was refused without naming one; None if it was not.
 
     The receiver's own words, which may quote values, appear only with the rows that are refused in
     the end.
     """
     if (
-        isinstance(answer, ReceiverAway)
+        isinstance(answer, ReceiverUnavailable)
         or not answer.culprit_unknown
         or answer.general is None
         or len(events) == 1
@@ -390,7 +394,7 @@ def send_heartbeat(sink: Sink, document: Document, counters: Counters) -> bool:
     try:
         answer = sink.send(document)
         sink.flush()
-    except ReceiverAway as away:
+    except ReceiverUnavailable as away:
         _log.warning("heartbeat: %s", away, extra={"code": away.code})
         return False
     counters.heartbeats_sent += 1
@@ -404,7 +408,7 @@ def send_heartbeat(sink: Sink, document: Document, counters: Counters) -> bool:
 # --- answers --------------------------------------------------------------------------------------
 
 
-def why_refused(verdict: Verdict) -> str:
+def why_refused(verdict: EventResult) -> str:
     """Return what the receiver said where it refused events for good, empty if it did not."""
     if verdict.level not in (Level.ERROR, Level.FATAL):
         return ""
@@ -419,9 +423,9 @@ def _judge(events: Sequence[E], answer: Answer) -> Judged[E]:
     """
     if not answer.verdicts and answer.general is None:  # a silent answer is one verdict for all
         return Judged([(SUCCESS, events)])
-    answered: dict[Verdict, list[E]] = {}
+    answered: dict[EventResult, list[E]] = {}
     retried: list[E] = []
-    behind: list[tuple[Verdict, E]] = []
+    behind: list[tuple[EventResult, E]] = []
     objects: set[Hashable] = set()
     for event in events:
         verdict = answer.verdict(event.sent_id)
@@ -471,7 +475,7 @@ def _settle(envelope: int, judged: Judged[E], answer: Answer, sending: Sending[E
 
 
 def _goes_on_without(
-    envelope: int, events: Sequence[E], away: ReceiverAway, sending: Sending[E]
+    envelope: int, events: Sequence[E], away: ReceiverUnavailable, sending: Sending[E]
 ) -> bool:
     """Return True if sending goes on although the receiver has failed for these events: their
     objects wait, or the only event is given up. False if the receiver is away.
@@ -482,15 +486,15 @@ def _goes_on_without(
     tried = sending.tried(envelope)
     if tried is None:
         return suspects.failed(events, away)
-    if why := suspects.tried(events, away, options.max_tries, tried.tries):
+    if why := suspects.tried(events, away, options.max_attempts, tried.tries):
         _log.error("event %s: %s", events[0].sent_id, why, extra={"code": "receiver"})
         sending.parking.release(events[0].object_id)
-        given_up = [(Verdict(Level.ERROR, why), event) for event in events]
+        given_up = [(EventResult(Level.ERROR, why), event) for event in events]
         sending.settle(envelope, events, Judged([], given_up=given_up))
     return True
 
 
-def _is_suspicious(away: ReceiverAway, sending: Sending[E]) -> bool:
+def _is_suspicious(away: ReceiverUnavailable, sending: Sending[E]) -> bool:
     return sending.suspects is not None and sending.options.park and away.is_suspicious
 
 
@@ -511,12 +515,12 @@ def _park(envelope: int, retried: Sequence[E], answer: Answer, sending: Sending[
             "event %s got retry: its object is parked%s",
             event.sent_id,
             f" ({reason})" if reason else "",
-            extra={"flight": sending.flight, "envelope": envelope, "event_id": event.sent_id},
+            extra={"delivery": sending.flight, "document": envelope, "event_id": event.sent_id},
         )
 
 
 def as_flushed(
-    answered: Answered[E], refused: Mapping[str, Verdict] | None, counters: Counters
+    answered: Answered[E], refused: Mapping[str, EventResult] | None, counters: Counters
 ) -> Answered[E]:
     """Return the answers after a flush.
 

@@ -103,7 +103,7 @@ class Case:
     user: str = field(init=False)
     options: PublisherOptions = field(init=False)
     missing_rights: Sequence[str] = ()
-    upgrade: str = "eventlog db upgrade, with --companions-only for a log of somebody else"
+    upgrade: str = "eventlog db upgrade, with --existing-log for a log of somebody else"
     database: Database | None = None
     catalog: Catalog | None = None
     plan: TriggerPlan | None = None
@@ -237,8 +237,8 @@ def _find_log(case: Case) -> bool:
         if not is_hidden and not any(
             log == log_name or log.endswith(f".{log_name}") for log in case.orphaned_logs
         ):
-            mend = ("eventlog db upgrade", "eventlog config")
-            case.findings.append(Finding("log_table", "error", str(error), mend))
+            fix = ("eventlog db upgrade", "eventlog config")
+            case.findings.append(Finding("log_table", "error", str(error), fix))
         return False
     case.user = dialect.open(case.connection).current_user()
     case.options = publisher_options(
@@ -296,11 +296,11 @@ def _revision(case: Case) -> Iterator[Finding]:
 
 
 def _indexes(case: Case) -> Iterator[Finding]:
-    mends = case.repairs("reading_index"), case.repairs("row_index")
+    fixes = case.repairs("reading_index"), case.repairs("row_index")
     columns = case.ask("indexes", doctor.row)
     by_expression = case.dialect.queue_by_expression
     yield from findings.judge_indexes(
-        columns, case.log.table, case.dialect.quote, *mends, by_expression=by_expression
+        columns, case.log.table, case.dialect.quote, *fixes, by_expression=by_expression
     )
 
 
@@ -335,8 +335,8 @@ def _classes(case: Case) -> Iterator[Finding]:
             declared = declared_tables(case.config, database, case.log.table)
             case.config = declared.config
             for warning in case.config.warnings[before:]:
-                mend = ("exclude_tables in the [[watch]], or a primary key",)
-                yield Finding("class_without_key", "info", warning, mend)
+                fix = ("exclude_tables in the [[watch]], or a primary key",)
+                yield Finding("class_without_key", "info", warning, fix)
             listed = class_names(case.config)[1]
             case.catalog = available_catalog(declared, database, case.log.table)
     except EventlogError as error:
@@ -385,7 +385,7 @@ def _has_snapshot_to_send(case: Case) -> bool:
     if case.consumer is None:
         return False
     line = None if case.missing_rights else read_consumer(case.log, case.consumer)
-    return case.config.of_log.begin == SNAPSHOT if line is None else line.loaded is not None
+    return case.config.of_log.start_from == SNAPSHOT if line is None else line.loaded is not None
 
 
 def _columns_read_back(case: Case, cls: ObjectClass, whole_rows: bool) -> Iterator[tuple[str, str]]:
@@ -400,7 +400,9 @@ def _columns_read_back(case: Case, cls: ObjectClass, whole_rows: bool) -> Iterat
     ]
     # Triggers of another product may log rows of any type.
     by_value = (
-        bool(watches) and all(watch.style in LOGS_VALUES for watch in watches) and not cls.is_view
+        bool(watches)
+        and all(watch.row_style in LOGS_VALUES for watch in watches)
+        and not cls.is_view
     )
     children = [child.attribute for child in cls.children]
     read = [
@@ -570,7 +572,7 @@ def _consumers(case: Case) -> Iterator[Finding]:
     try:
         check_possible(case.log)
     except LogTableError as refused:
-        yield Finding("no_consumers", "error", str(refused), ())
+        yield Finding("consumers_unsupported", "error", str(refused), ())
         return
     own = next((one for one in found if one.name == name), None)
     yield from findings.judge_own_consumer(
@@ -607,9 +609,9 @@ def _loopback(case: Case) -> Iterator[Finding]:
         yield Finding(
             "loopback",
             "warning",
-            f"{text}with loopback_rows = leave they stay N",
+            f"{text}with loopback_action = keep they stay N",
             (
-                'loopback_rows = "consume" in [publisher]',
+                'loopback_action = "mark" in [publisher]',
                 f"or connect as another user than {user!r}",
             ),
         )

@@ -59,10 +59,10 @@ queue order.
 class InFlight(NamedTuple):
     """The place of a row that is recorded in flight. ``event_id`` is the one in the document."""
 
-    flight: int
-    envelope: int
+    delivery: int
+    document: int
     event_id: str
-    sendings: int
+    event_ids: int
 
 
 class Member(NamedTuple):
@@ -393,9 +393,9 @@ def _state(context: Context, known: _Known) -> str:
     return f"left alone: status {row.status!r} is reserved, only N is new"
 
 
-def _state_of_refused(letter: str, last: ErrorLine, cure: str) -> str:
+def _state_of_refused(letter: str, last: ErrorLine, fix: str) -> str:
     """Return the state of a refused row or object with this letter, by its newest error line.
-    ``cure`` is a change since then.
+    ``fix`` is a change since then.
     """
     if last.code == "receiver":
         level = "error" if letter == Status.ERROR else "fatal"
@@ -403,7 +403,7 @@ def _state_of_refused(letter: str, last: ErrorLine, cure: str) -> str:
             f"the receiver answered {level}: {last.message}; "
             "not tried again until `eventlog requeue`"
         )
-    return f"bad ({last.code}): {last.message}{cure}; not tried again until `eventlog requeue`"
+    return f"bad ({last.code}): {last.message}{fix}; not tried again until `eventlog requeue`"
 
 
 def _state_of_new(context: Context, known: _Known) -> str:
@@ -411,8 +411,8 @@ def _state_of_new(context: Context, known: _Known) -> str:
     runs = is_at_work(context.log, context.ledger.consumer)
     if place is not None:
         what = (
-            f"in flight as event {place[0].event_id} (flight {place[0].flight}, envelope "
-            f"{place[0].envelope})"
+            f"in flight as event {place[0].event_id} (flight {place[0].delivery}, envelope "
+            f"{place[0].document})"
         )
         then = (
             "sent and not answered for good, or parked"
@@ -423,7 +423,7 @@ def _state_of_new(context: Context, known: _Known) -> str:
     if _is_loopback(context, row):
         who = f"made by {row.perpetrator!r}, the publisher's own user"
         if context.options.leave_loopback:
-            return f"left alone: {who} (loopback_rows = leave)"
+            return f"left alone: {who} (loopback_action = keep)"
         return f"to be marked S without being published: {who}"
     if problem is not None:
         return f"to become E ({problem.code}): {problem.message}"

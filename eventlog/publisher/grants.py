@@ -73,5 +73,5 @@ def grants_to_read(
 
 def command_of(role: str, consumer: str | None) -> str:
     """Return the command that prints all grants of a publisher's or a consumer's role."""
-    purpose = "" if consumer is None else " --for consumer"
+    purpose = "" if consumer is None else " --purpose consumer"
     return f"all of them: eventlog grants {shlex.quote(role)}{purpose}"

@@ -35,7 +35,7 @@ _log = logging.getLogger("eventlog.publisher")
 
 HOLD_WAYS_OUT: Final = (
     "eventlog backlog mark --out DIR, when the receiver has the documents",
-    "or eventlog backlog abandon --out DIR: the publisher sends the rows, and the documents "
+    "or eventlog backlog release --out DIR: the publisher sends the rows, and the documents "
     "count no more",
 )
 

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from eventlog.core.clock import monotonic
 from eventlog.core.ranges import Ranges, RecordSet, length, to_ranges
-from eventlog.errors import AnotherPublisher, ConsumerRuns, LostSession
+from eventlog.errors import ConsumerRuns, LostSession, PublisherAlreadyRunning
 from eventlog.model import Status, unpadded
 from eventlog.sql import consumers
 from eventlog.sql.database import LockHolder
@@ -92,7 +92,7 @@ class Ledger(Protocol):
 
         ``lost`` is the session in which this process had the lock before. Returns the present one,
         None if the database does not show it. Raises LostSession if ``lost`` has the lock, and
-        AnotherPublisher if another session has it.
+        PublisherAlreadyRunning if another session has it.
         """
         ...
 
@@ -235,12 +235,12 @@ class StatusLedger:
         if holder is not None and holder == lost:
             raise _lost_session(f"the log {log}", holder)
         if holder is not None and holder.is_other:
-            raise AnotherPublisher(
+            raise PublisherAlreadyRunning(
                 f"the log {log} is already being published, or another program keeps its "
                 f"lock: {holder}; end that session, or let it give the lock back"
             )
         who = f"by {holder}" if holder else "(the database does not show by which session)"
-        raise AnotherPublisher(
+        raise PublisherAlreadyRunning(
             f"the log {log} is already being published {who}; stop the other publisher (or the "
             "Spark job that marks), wait for it with [publisher] standby = true, or give this one "
             "another log"
@@ -394,7 +394,7 @@ class SetLedger:
 
     log: OpenLog
     consumer: str
-    begins: str = consumers.NOW
+    begins: str = consumers.LATEST
     """The place where a new consumer begins."""
     followed: FollowedSet = field(default_factory=FollowedSet)
     recent: RecordSet | None = None
@@ -518,7 +518,7 @@ class SetLedger:
 def ledger_of(
     log: OpenLog,
     consumer: str | None = None,
-    begins: str = consumers.NOW,
+    begins: str = consumers.LATEST,
     *,
     by_number: bool = False,
     leave_user: str | None = None,

@@ -22,7 +22,7 @@ from typing import Final
 
 from eventlog.config.load import Config
 from eventlog.core.clock import monotonic, start_thread
-from eventlog.model import Answer, Document, Level, Verdict
+from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.health_file import health_file
 from eventlog.publisher.observer import SILENT, Doing, Observer, WaitFor
 from eventlog.publisher.sinks import Sink
@@ -123,7 +123,7 @@ def _longest_work(config: Config) -> float:
 
 def liveness_of(config: Config) -> Liveness:
     """Return the clock of a publisher with this configuration, which begins now."""
-    return Liveness(config.monitor.patience or _longest_work(config), _longest_rest(config))
+    return Liveness(config.monitor.liveness_timeout or _longest_work(config), _longest_rest(config))
 
 
 @contextmanager
@@ -171,7 +171,7 @@ class ReportingSink(Sink):
             self.observer.answered(document, answer, monotonic() - begun)
         return answer
 
-    def flush(self) -> Mapping[str, Verdict] | None:
+    def flush(self) -> Mapping[str, EventResult] | None:
         refused = self.sink.flush()
         self.observer.flushed()
         if refused is not None:  # of a sink whose receiver answers only now

@@ -19,7 +19,7 @@ from eventlog.core.checks import BadRow
 from eventlog.core.clock import monotonic
 from eventlog.core.event_ids import record_id_of, sending_of
 from eventlog.core.events import Fates, Outgoing
-from eventlog.model import SUCCESS, Answer, Status, Verdict
+from eventlog.model import SUCCESS, Answer, EventResult, Status
 from eventlog.publisher.context import Context, Counters, report_missing
 from eventlog.publisher.delivery import Answered, Judged, as_flushed, why_refused
 from eventlog.publisher.flight import NO_ORIGINS, Flight, Tried, encode, rest_of
@@ -60,14 +60,14 @@ class Marks:
         line each.
         """
         record_ids = [row.record_id for row in bad]
-        self.counters.rows_bad += len(bad)
+        self.counters.rows_invalid += len(bad)
         if self.counters.refused:
             self.counters.count_requeued(record_ids)
         self.counters.note_refused(record_ids)
         self.add(Status.ERROR, record_ids)
         self.errors += bad
 
-    def add_answered(self, events: Sequence[Outgoing], verdict: Verdict) -> None:
+    def add_answered(self, events: Sequence[Outgoing], verdict: EventResult) -> None:
         """Add the rows of events that got an answer other than retry.
 
         Rows that precedence dropped are S with any answer.
@@ -105,7 +105,7 @@ class Marks:
         for fates in several:
             self.counters.rows_dropped += len(fates.dropped)
             self.counters.rows_gone += len(fates.gone)
-            self.counters.rows_empty += len(fates.empty)
+            self.counters.rows_noop += len(fates.empty)
             self.counters.sv_conflicts += fates.conflicts
             self.add(Status.SUCCESS, (*fates.dropped, *fates.gone, *fates.empty))
             self.add_bad(fates.bad)
@@ -143,7 +143,7 @@ def keep_next_sendings(
 def send_document(
     context: Context, sink: Sink, flight: Flight, envelope: int, events: Sequence[Outgoing]
 ) -> Answer:
-    """Send the document of events of a flight. Raises ReceiverAway."""
+    """Send the document of events of a flight. Raises ReceiverUnavailable."""
     document = context.output.document(context.catalog, flight, envelope, events)
     if not document.refused:
         return sink.send(document)
@@ -257,7 +257,7 @@ class InflightLine:
     def save(self) -> None:
         """Make the answers count, and mark their rows.
 
-        Raises ReceiverAway if the sink has lost them.
+        Raises ReceiverUnavailable if the sink has lost them.
         """
         refused = self._sink.flush()
         begun = monotonic()

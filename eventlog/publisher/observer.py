@@ -127,7 +127,7 @@ class Measured:
     cap: int | None = None
     oldest_seconds: float | None = None
     """The age of the first row N by event_time, None without one."""
-    oldest_writer_seconds: float | None = None
+    oldest_open_transaction_age_seconds: float | None = None
     """The age of the oldest open transaction that has written the log, None if there is none or it
     is unknown.
     """
@@ -137,7 +137,7 @@ class Measured:
     """The time to compare event_time with, None for a stream."""
     seconds: float = 0.0
     """The duration of the measurement."""
-    oldest_flight_seconds: float | None = None
+    oldest_delivery_age_seconds: float | None = None
     """The age of the first of ``flights`` by its line, None if unknown."""
     ranges: int | None = None
     """The number of ranges in a consumer's set."""
@@ -148,7 +148,7 @@ class Measured:
     it is unknown.
     """
     behind_unit: str | None = None
-    oldest_writer: str | None = None
+    oldest_open_transaction: str | None = None
     """The session of the oldest open transaction that has written the log."""
     oldest_snapshot: HeldSnapshot | None = None
     """The snapshot that keeps dead rows of the log from being removed, None if there is none or it
@@ -165,8 +165,8 @@ class Measured:
         )
         snapshots = ask_log(log, "snapshots", HeldSnapshot, limit=1)
         return cls(
-            oldest_writer_seconds=None if writer is None else writer.seconds,
-            oldest_writer=None if writer is None else writer.who,
+            oldest_open_transaction_age_seconds=None if writer is None else writer.seconds,
+            oldest_open_transaction=None if writer is None else writer.who,
             oldest_snapshot=snapshots[0] if snapshots else None,
             tables=ask_log(log, "storage", TableStorage),
         )

@@ -74,7 +74,7 @@ def open_context(
 
     ``used`` has the numbers that this process has used of the log before, None = none. The session
     needs the rights of ``purpose``, None = those of the publisher or the consumer. Raises
-    ConfigError, DatabaseError, LogTableError, and AnotherPublisher when the log is locked.
+    ConfigError, DatabaseError, LogTableError, and PublisherAlreadyRunning when the log is locked.
     """
     with open_unlocked(config, counters) as context:
         context.log.check_rights(purpose or context.ledger.purpose, *additions_of(config))
@@ -146,7 +146,7 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
         ledger = ledger_of(
             log,
             config.of_log.consumer,
-            config.of_log.begin,
+            config.of_log.start_from,
             by_number=not options.handle_future_events,
             leave_user=options.leave_user,
         )
@@ -253,7 +253,7 @@ def _compare_beginning(log: OpenLog, name: str | None, used: Used, *, is_new_epo
         _log.warning(
             "consumer %s of the log %s began at %s, and the database was put back to a state that "
             "does not have this beginning: its receiver may lack data. Stop the consumer, empty "
-            "its receiver, and run `eventlog consumers reset %s --begin snapshot`",
+            "its receiver, and run `eventlog consumers reset %s --start-from snapshot`",
             name,
             log,
             used.begun.isoformat(" ", "seconds"),
@@ -320,10 +320,10 @@ def publisher_options(
     }
     return PublisherOptions(
         **{**same_fields(settings, PublisherOptions), **changed},
-        leave_loopback=settings.loopback_rows == "leave",
-        delete_loopback=settings.loopback_rows == "consume"
-        and is_given(config, "publisher.loopback_rows"),
-        loopback_is_meant=is_given(config, "publisher.loopback_rows")
+        leave_loopback=settings.loopback_action == "keep",
+        delete_loopback=settings.loopback_action == "mark"
+        and is_given(config, "publisher.loopback_action"),
+        loopback_is_meant=is_given(config, "publisher.loopback_action")
         or is_given(config, "publisher.allow_loopback"),
         park=settings.on_retry == "park",
         events=EventOptions(insert_query_back(config), config.format.noop_updates),

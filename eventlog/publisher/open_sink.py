@@ -13,7 +13,7 @@ from eventlog.config.load import Config, with_secrets_of_now
 from eventlog.core.options import options_of
 from eventlog.errors import ConfigError
 from eventlog.files.text import REFERENCE
-from eventlog.model import Answer, Document, Verdict
+from eventlog.model import Answer, Document, EventResult
 from eventlog.publisher.sinks import Opening, Sink
 from eventlog.registry import as_plugin_errors, format_named, sink_named
 
@@ -83,7 +83,7 @@ class _Rotated(Sink):
     def send(self, document: Document) -> Answer:
         return self._current().send(document)
 
-    def flush(self) -> Mapping[str, Verdict] | None:
+    def flush(self) -> Mapping[str, EventResult] | None:
         refused = self._sink.flush()
         self._is_pending = False
         return refused

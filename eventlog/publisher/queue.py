@@ -12,7 +12,7 @@ With ``handle_future_events`` the order is by event_time, and only due rows are 
 
 A window is limited by rows, and its memory by bytes. The statement that reads it leaves out the
 values of large rows. Further statements read these values; they are checked, and kept up to
-``flight_bytes``. The other values are dropped, and read again when their flight is made. So folding
+``delivery_bytes``. The other values are dropped, and read again when their flight is made. So folding
 sees every row of any size.
 
 This is a hot path: every row passes through ``WindowReader.add``. Rows are tuples, read by position
@@ -90,7 +90,7 @@ Windows do not change the result, and memory stays bounded.
 """
 
 _SMALL: Final = 1024
-"""The bytes of values that each row of a window may have at least, whatever ``flight_bytes`` is."""
+"""The bytes of values that each row of a window may have at least, whatever ``delivery_bytes`` is."""
 
 _table_name: Final = itemgetter(QUEUE_FIELDS.index("table_name"))
 
@@ -145,7 +145,7 @@ class WindowReader:
         self._remarks: list[Remark] = []
         self._sizes: dict[int, int] = {}
         self._unread: set[int] = set()
-        self._room = context.options.flight_bytes  # for values of large rows that stay in memory
+        self._room = context.options.delivery_bytes  # for values of large rows that stay in memory
         self.value_bytes = _value_bytes(context)
         self._needs_times = Need.TIMES in context.output.needs
 
@@ -311,14 +311,14 @@ def _read_chunks(
 def _value_bytes(context: Context) -> int:
     """Return the most bytes of values that the window's statement returns for a row."""
     return max(
-        context.options.flight_bytes // (context.options.query_limit or _UNLIMITED_WINDOW), _SMALL
+        context.options.delivery_bytes // (context.options.query_limit or _UNLIMITED_WINDOW), _SMALL
     )
 
 
 def _whole_rows(
     context: Context, rows: Sequence[BoundedRow], large: dict[int, int]
 ) -> Iterator[list[QueueRow]]:
-    """Yield the rows in runs. Large rows get their values, at most ``flight_bytes`` in a run.
+    """Yield the rows in runs. Large rows get their values, at most ``delivery_bytes`` in a run.
 
     The bytes of large rows are added to ``large`` by record_id.
     """
@@ -337,7 +337,7 @@ def _whole_rows(
 
     for row in rows:
         if size := _left_out(row):
-            if sizes and total + size > context.options.flight_bytes:
+            if sizes and total + size > context.options.delivery_bytes:
                 yield filled()
                 run, sizes, total = [], {}, 0
             sizes[_record_id(row)] = size

@@ -3,7 +3,7 @@
 
 The size of a row is unknown before it is read. So a class is read back by several statements, each
 for up to sixteen times as many objects as the previous one, and for no more than fit by the size of
-the last rows read. If the values outgrow ``flight_bytes``, the flight gets fewer groups, and they
+the last rows read. If the values outgrow ``delivery_bytes``, the flight gets fewer groups, and they
 are read once more. This is rare, since most rows are small; a class then needs one statement for
 sixteen objects, two for 256.
 """
@@ -52,7 +52,9 @@ def built_flights(
     """
     options = context.options
     query_back = _checked_first(context.query_back, check)
-    for run in split_groups(window.groups, options.flight_rows, options.flight_bytes, window.sizes):
+    for run in split_groups(
+        window.groups, options.delivery_rows, options.delivery_bytes, window.sizes
+    ):
         waiting: deque[Sequence[Group]] = deque([run])
         while waiting:
             groups = with_values(context, waiting.popleft(), window.unread)
@@ -89,7 +91,7 @@ def _build(
     Raises _FlightFull if there are several groups, and their values are too large.
     """
     if len(groups) > 1:
-        query_back = _bounded(query_back, sizes, context.options.flight_bytes)
+        query_back = _bounded(query_back, sizes, context.options.delivery_bytes)
     events, current_rows = with_current_rows(
         context, build_events(context, groups, query_back), query_back
     )

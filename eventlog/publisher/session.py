@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from eventlog.core.catalog import ObjectId
 from eventlog.core.event_ids import raised_at
-from eventlog.errors import DatabaseAway
+from eventlog.errors import DatabaseUnavailable
 from eventlog.publisher.context import UNCHECKED, CatalogCheck, Context
 from eventlog.publisher.flight import Flight
 from eventlog.publisher.held_rows import HeldObjects, Hold
@@ -82,13 +82,13 @@ def begin_flight(context: Context, state: State) -> tuple[int, str]:
 def draw_flight(context: Context) -> int:
     """Return a new flight number.
 
-    Raises DatabaseAway if it is not greater than one that this process has used: the database was
+    Raises DatabaseUnavailable if it is not greater than one that this process has used: the database was
     restored to an earlier state, and the log gets a new epoch at the next connection
     (spec/event-log.md 7.4).
     """
     number = next_number(context.log)
     if number <= context.used.flight:
-        raise DatabaseAway(
+        raise DatabaseUnavailable(
             f"flight number {number} of the log {context.log} lies behind {context.used.flight}, "
             "which was used before: the database was put back to an earlier state"
         )

@@ -180,7 +180,7 @@ def _keys_of_other_names(context: Context, loading: Loading) -> dict[str, str]:
         if sorted(key) != sorted(logged):
             reasons[found.object_class.name] = (
                 f"its triggers log the key {', '.join(logged)}, and its key is {', '.join(key)} "
-                "now: set was_key in its [[watch]] and run `eventlog triggers apply`"
+                "now: set previous_key in its [[watch]] and run `eventlog triggers apply`"
             )
     return reasons
 
@@ -246,7 +246,7 @@ def _refuse_unknown(context: Context, again: list[str]) -> None:
             )
     if refused:
         again[:] = [one for one in again if one not in refused]
-        context.counters.rows_bad += len(refused)
+        context.counters.rows_invalid += len(refused)
         lines = [(event_id, *why) for event_id, why in refused.items()]
         add_object_errors(context.log, lines, context.ledger.consumer)
 
@@ -298,7 +298,7 @@ def _build(
     for event, key in zip(built.events, keys, strict=False):
         event_id = snapshot_id(loading.begun, object_class.name, key)
         if event.fates is not None and event.fates.bad:
-            context.counters.rows_bad += len(event.fates.bad)
+            context.counters.rows_invalid += len(event.fates.bad)
             lines = [(event_id, one.code, one.message) for one in event.fates.bad]
             add_object_errors(context.log, lines, context.ledger.consumer)
         if event.operation is not None:
@@ -327,7 +327,7 @@ def _build_now(
         for number, key in enumerate(keys, 1)
     ]
     options = replace(
-        context.options, events=EventOptions(insert_query_back="add"), flight_rows=len(groups)
+        context.options, events=EventOptions(insert_query_back="add"), delivery_rows=len(groups)
     )
     return next(
         built_flights(

@@ -5,7 +5,7 @@ be the cause. It is *accused* at once: its objects wait, and one other document 
 common is sent, the *probe*. If that is answered, the receiver is available, and the accused
 document waits for its second attempt while all others go on. If it fails again, it is *isolated*:
 its halves are tried by themselves. If the probe is not answered, or there is none, the receiver is
-unavailable. After ``suspect_after`` such failures in a row the accused document is cut in halves,
+unavailable. After ``isolate_after`` such failures in a row the accused document is cut in halves,
 which are each other's probe.
 
 All of it is in memory. What a restart has to know, which documents are such parts, is in the
@@ -19,7 +19,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from eventlog.core.clock import monotonic
-from eventlog.errors import ReceiverAway, number_of
+from eventlog.errors import ReceiverUnavailable, number_of
 from eventlog.publisher.parking import Parked, Parking
 
 _log = logging.getLogger("eventlog.publisher")
@@ -49,7 +49,7 @@ class Accused(NamedTuple):
     """The events of a document that waits for the answer to another one, and its last failure."""
 
     events: Sequence[Sent]
-    away: ReceiverAway
+    away: ReceiverUnavailable
 
 
 class Suspects:
@@ -117,7 +117,7 @@ class Suspects:
             self._park(*accused, 1, self._answers)
         self._accused, self._probe = [], ()
 
-    def failed(self, events: Sequence[Sent], away: ReceiverAway) -> bool:
+    def failed(self, events: Sequence[Sent], away: ReceiverUnavailable) -> bool:
         """Note a suspicious failure of a document. Return True if sending goes on without its
         objects, False if it was the probe.
         """
@@ -132,7 +132,9 @@ class Suspects:
             self._set_aside(events, str(away))
         return True
 
-    def tried(self, events: Sequence[Sent], away: ReceiverAway, max_tries: int, before: int) -> str:
+    def tried(
+        self, events: Sequence[Sent], away: ReceiverUnavailable, max_attempts: int, before: int
+    ) -> str:
         """Note that a part has failed again, and park its objects. Return why its only event is
         given up, empty if it is not. ``before`` is the number of earlier tries of the part, of
         which some may have been before a restart.
@@ -149,7 +151,7 @@ class Suspects:
             parked = self._parking.get(events[0].object_id)
             answers = None if parked is None else parked.answers
             tries = max(before, 0 if parked is None else parked.alone) + 1
-            if 0 < max_tries <= tries and answers is not None and self._answers > answers:
+            if 0 < max_attempts <= tries and answers is not None and self._answers > answers:
                 return f"given up after {tries} {'try' if tries == 1 else 'tries'} alone: {away}"
             self._park(events, away, 1, self._answers if answers is None else answers, tries)
         sent = frozenset(event.sent_id for event in events)
@@ -169,7 +171,7 @@ class Suspects:
                 self._parking.put(event.object_id, parked)
         if found:
             alone = tries if len(events) == 1 else 0
-            self._park(found, ReceiverAway(answer), 0, self._answers, alone)
+            self._park(found, ReceiverUnavailable(answer), 0, self._answers, alone)
 
     # --- the end of a cycle ---
 
@@ -188,13 +190,13 @@ class Suspects:
             self._forget(self._failed.keys() - kept)
         return objects, accused
 
-    def to_cut(self, accused: Sequence[Accused], suspect_after: int) -> frozenset[str] | None:
+    def to_cut(self, accused: Sequence[Accused], isolate_after: int) -> frozenset[str] | None:
         """Note that a cycle has ended without an answer. Return the event-ids of the accused
         document to be cut in halves, none if it is too early; None if each is a single event, so
         that further tries decide nothing.
         """
         self._in_vain += 1
-        if self._in_vain < suspect_after:
+        if self._in_vain < isolate_after:
             return frozenset()
         for events, _ in accused:
             if len(events) > 1:
@@ -228,7 +230,12 @@ class Suspects:
             self._failed.pop(sent_id, None)
 
     def _park(
-        self, events: Sequence[Sent], away: ReceiverAway, tries: int, answers: int, alone: int = 0
+        self,
+        events: Sequence[Sent],
+        away: ReceiverUnavailable,
+        tries: int,
+        answers: int,
+        alone: int = 0,
     ) -> None:
         """Park the objects of events after so many further tries: all of them are due at once."""
         due = self._parking.due_after(max(1, alone), monotonic())

@@ -29,7 +29,7 @@ from eventlog.config.load import Config
 from eventlog.core.clock import unix_time
 from eventlog.core.event_ids import without_key
 from eventlog.errors import ConfigError
-from eventlog.model import Answer, Document, Level, Verdict
+from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.flight import FlightInfo
 from eventlog.publisher.observer import Doing, Observer
 from eventlog.publisher.sinks import Sink
@@ -68,7 +68,7 @@ class Tracing(Observer):
     def flight_begins(self, flight: FlightInfo, event_times: Mapping[str, str | None]) -> None:
         self._end_flight("the publisher lost its connection")
         links = [] if self._window is None else [self._window]
-        self._flight = self.span("eventlog.flight", _ROOT, links=links, flight=flight.number)
+        self._flight = self.span("eventlog.delivery", _ROOT, links=links, flight=flight.number)
         self._context = trace.set_span_in_context(self._flight, _ROOT)
 
     def flight_ended(self, number: int, result: str, left: FlightInfo | None = None) -> None:
@@ -136,7 +136,7 @@ class TracedSink(Sink):
         if not event_ids:  # a heartbeat
             return self._sink.send(document)
         span = self._tracing.span(
-            "eventlog.envelope",
+            "eventlog.document",
             kind=self._tracing.kind,
             flight=document.flight,
             envelope=document.envelope,
@@ -152,7 +152,7 @@ class TracedSink(Sink):
         self._is_pending = self._is_pending or answer.is_pending
         return answer
 
-    def flush(self) -> Mapping[str, Verdict] | None:
+    def flush(self) -> Mapping[str, EventResult] | None:
         if not self._is_pending:
             return self._sink.flush()
         self._is_pending = False
@@ -185,7 +185,7 @@ def _with_context(document: Document) -> Document:
     headers = tuple((name, value.encode()) for name, value in carrier.items())
     records = [
         own
-        if isinstance(own, Verdict)
+        if isinstance(own, EventResult)
         else tuple(one._replace(headers=(*one.headers, *headers)) for one in own)
         for own in document.records
     ]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, Database
-from eventlog.errors import DatabaseAway, EventlogError, together
+from eventlog.errors import DatabaseUnavailable, EventlogError, together
 from eventlog.publisher.configured_classes import (
     available_catalog,
     class_schema,
@@ -141,7 +141,7 @@ def differences(db: OpenDatabase, config: Config) -> Differences:
     try:
         with as_database_errors(db.connection), db.connection.begin_nested():
             planned = planned_triggers(db, config)
-    except DatabaseAway:
+    except DatabaseUnavailable:
         raise
     except EventlogError:
         refused: tuple[str, ...] = ()

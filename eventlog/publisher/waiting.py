@@ -19,13 +19,13 @@ from typing import Final, Protocol
 
 from eventlog.core.clock import Random, chance, monotonic
 from eventlog.errors import (
-    AnotherPublisher,
     ConsumerRuns,
     DatabaseError,
     EventlogError,
     LostSession,
-    ReceiverAway,
-    ServerAway,
+    PublisherAlreadyRunning,
+    ReceiverUnavailable,
+    ServerUnavailable,
 )
 from eventlog.publisher.context import Context
 from eventlog.publisher.observer import SILENT, Doing, Observer, WaitFor
@@ -324,7 +324,9 @@ class BackOff:
             pause = back_off(self.attempts, self.initial, self.maximum, self.random)
         else:
             pause = min(self.maximum, max(self.initial, retry_after))
-        _log.warning("%s; trying again in %.3g s", why, pause, extra={"code": ReceiverAway.code})
+        _log.warning(
+            "%s; trying again in %.3g s", why, pause, extra={"code": ReceiverUnavailable.code}
+        )
         until = monotonic() + pause
         self.observer.waits(WaitFor.RECEIVER, why, until, in_short)
         while (due := self.observer.measure_due()) is not None and due < pause:
@@ -342,7 +344,7 @@ def keep_connected(
     initial: float,
     maximum: float,
     observer: Observer,
-    stands_by_for: type[AnotherPublisher] = ConsumerRuns,
+    stands_by_for: type[PublisherAlreadyRunning] = ConsumerRuns,
 ) -> None:
     """Call ``work``, which connects and works, until it returns or ``stop`` is set; a lost
     connection is opened again.
@@ -353,7 +355,7 @@ def keep_connected(
     ``maximum`` are the back-off in seconds. ``observer`` is informed of each connection.
 
     While the lock belongs to the session that was lost, or to another process as ``stands_by_for``
-    names it, this process waits for it. Raises AnotherPublisher if any other session has it.
+    names it, this process waits for it. Raises PublisherAlreadyRunning if any other session has it.
     """
     attempts, was_connected, is_connected = 0, False, False
     lost_at: float | None = None
@@ -374,7 +376,7 @@ def keep_connected(
         is_connected, who = False, WaitFor.DATABASE
         try:
             work(connected)
-        except AnotherPublisher as other:
+        except PublisherAlreadyRunning as other:
             if isinstance(other, LostSession):
                 why, level, attempts = str(other), logging.WARNING, 0
             elif isinstance(other, stands_by_for):
@@ -392,7 +394,7 @@ def keep_connected(
             why = str(error)
             if was_connected:
                 _log.error("%s; connecting again", error, extra={"code": error.code})
-            elif not isinstance(error, ServerAway):
+            elif not isinstance(error, ServerUnavailable):
                 raise
             elif told_at is None or monotonic() - told_at >= _TOLD_EVERY:
                 told_at = monotonic()

@@ -1,4 +1,4 @@
-"""Why the change of an object is not out: what ``eventlog doctor --why`` says
+"""Why the change of an object is not out: what ``eventlog explain --key`` says
 (spec/event-log.md 11).
 """
 

@@ -212,7 +212,7 @@ class HttpRegistry:
             self._client = HttpClient(
                 url,
                 timeout=_TIMEOUT,
-                max_answer_bytes=_LARGEST_ANSWER,
+                max_response_bytes=_LARGEST_ANSWER,
                 credentials=None if authorization is None else {"Authorization": authorization},
                 secrets=()
                 if not secret or authorization is None

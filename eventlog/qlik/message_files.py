@@ -288,7 +288,7 @@ def _write_topics(
 def send(messages: Iterable[KafkaRecord], brokers: str, properties: Mapping[str, Any]) -> None:
     """Send messages to their topics.
 
-    Raises FormatError for one that Kafka refuses, and KafkaAway.
+    Raises FormatError for one that Kafka refuses, and KafkaUnavailable.
     """
     from eventlog.transport import kafka
 

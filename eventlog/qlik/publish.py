@@ -31,8 +31,8 @@ from eventlog.core.checks import CheckedRow
 from eventlog.core.events import Outgoing
 from eventlog.core.options import same_fields
 from eventlog.core.values import ValueOptions
-from eventlog.errors import FormatError, ReceiverAway, RowError, with_location
-from eventlog.model import ALL, Change, KafkaRecord, Level, Operation, Origins, Verdict
+from eventlog.errors import FormatError, ReceiverUnavailable, RowError, with_location
+from eventlog.model import ALL, Change, EventResult, KafkaRecord, Level, Operation, Origins
 from eventlog.model import full_name as table_name
 from eventlog.qlik.columns import QlikColumn, columns_of
 from eventlog.qlik.envelope import RegistryError, registry_of_writer
@@ -89,7 +89,7 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
         try:
             return self._writer.messages(change) or None
         except RegistryError as error:
-            raise ReceiverAway(str(error)) from error
+            raise ReceiverUnavailable(str(error)) from error
 
     @property
     def numbered(self) -> str:
@@ -117,7 +117,7 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
 
     def write(
         self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]
-    ) -> list[tuple[KafkaRecord, ...] | Verdict]:
+    ) -> list[tuple[KafkaRecord, ...] | EventResult]:
         return self._records(catalog, flight.first, events, flight.origins)
 
     def preview(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> str:
@@ -128,7 +128,7 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
             first = first_sequence(0, "", self._utc_now())
             events = [event._replace(place=place) for place, event in enumerate(events, 1)]
         for records in self._records(catalog, first, events, flight.origins):
-            if isinstance(records, Verdict):
+            if isinstance(records, EventResult):
                 lines.append(json.dumps({"error": records.message}, ensure_ascii=False) + "\n")
             else:
                 lines.append(self.shown(records))
@@ -136,7 +136,7 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
 
     def _records(
         self, catalog: Catalog, first: str, events: Sequence[Outgoing], origins: Origins
-    ) -> list[tuple[KafkaRecord, ...] | Verdict]:
+    ) -> list[tuple[KafkaRecord, ...] | EventResult]:
         """Return the records of each event, or the error verdict of an event that the format cannot
         hold.
         """
@@ -146,15 +146,15 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
         records_of = self._writer.records
         sequence_of = sequences(first)
         event_times = origins.event_times
-        records: list[tuple[KafkaRecord, ...] | Verdict] = []
+        records: list[tuple[KafkaRecord, ...] | EventResult] = []
         for event in events:
             try:
                 draft = draft_of(event, of_first_row(event, event_times))
                 records.append(records_of(draft, sequence_of(event.place)))
             except RegistryError as error:
-                raise ReceiverAway(str(error)) from error
+                raise ReceiverUnavailable(str(error)) from error
             except (FormatError, RowError) as error:
-                records.append(Verdict(Level.ERROR, str(error)))
+                records.append(EventResult(Level.ERROR, str(error)))
         return records
 
 

@@ -117,7 +117,7 @@ class Request:
     master: str | None = "local[*]"
     """Spark's master, None = the master of spark-submit."""
     mark: bool = False
-    copy: bool = False
+    no_claim: bool = False
     """True if the job claims no rows, so that none can be marked."""
     acknowledge: str | None = None
     """``mark`` or ``delete``, which replaces ``delete_from_log``."""
@@ -167,7 +167,7 @@ def run(config: Config, request: Request) -> Report:
 
     Nothing is marked before all documents are complete. If the same command is run again, it
     completes the marks or starts over. Raises ConfigError for an impossible request,
-    AnotherPublisher if a publisher runs on the log, DatabaseError, SparkFailed, and FormatError for
+    PublisherAlreadyRunning if a publisher runs on the log, DatabaseError, SparkFailed, and FormatError for
     classes or a sequence that the format cannot hold.
     """
     _check(config, request)
@@ -185,7 +185,7 @@ def run(config: Config, request: Request) -> Report:
             if manifest is not None:
                 _refuse_other_settings(directory, manifest, settings, request.acknowledge)
             else:
-                if not request.copy:
+                if not request.no_claim:
                     refuse_if_claimed(context, directory)
                 directory.make_writable()
                 with _without_temporary(directory):
@@ -216,7 +216,7 @@ def mark_finished(
     ``acknowledge``, ``connections`` and ``progress`` are as in ``Request``; the directory records
     what was converted, and how. Raises ConfigError if there is no such directory, if it claims no
     rows, if a file has changed, or if settings that determine the marks have changed;
-    AnotherPublisher if a publisher runs on the log; DatabaseError.
+    PublisherAlreadyRunning if a publisher runs on the log; DatabaseError.
     """
     config = _acknowledging(config, acknowledge)
     began = monotonic()
@@ -346,9 +346,9 @@ def _check(config: Config, request: Request) -> None:
             f"files of at most {request.max_file_bytes} bytes are too small; use "
             f"{_LEAST_FILE_BYTES} or more"
         )
-    if request.copy and request.mark:
+    if request.no_claim and request.mark:
         raise ConfigError(
-            "--copy claims no rows, so --mark has no rows to mark. Give only one of them"
+            "--no-claim claims no rows, so --mark has no rows to mark. Give only one of them"
         )
     if request.partition_rows < 1 or request.connections < 0:
         raise ConfigError("partition rows must be 1 or more, connections 0 (no limit) or more")
@@ -424,7 +424,7 @@ def _convert(
         job = replace(job, before=before)
         reports = _run_job(spark, job, request) if parts else []
     return _finish(
-        context, directory, job, recorded, reports, settings, None if request.copy else extent
+        context, directory, job, recorded, reports, settings, None if request.no_claim else extent
     )
 
 

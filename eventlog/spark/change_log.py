@@ -29,7 +29,13 @@ from eventlog.core.clock import monotonic
 from eventlog.core.event_ids import epoch_suffix
 from eventlog.core.ranges import Range, RecordSet, between, common, length, minus, within
 from eventlog.core.values import ValueOptions
-from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, LogTableError, number_of
+from eventlog.errors import (
+    ConfigError,
+    DatabaseError,
+    DatabaseUnavailable,
+    LogTableError,
+    number_of,
+)
 from eventlog.model import QUEUE_FIELDS, TIMED_FIELDS, QueueRow
 from eventlog.publisher.configured_classes import (
     DeclaredTables,
@@ -62,7 +68,7 @@ from eventlog.sql.windows import ANY_LETTER
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
-_BEGINS: Final = {EARLIEST: consumers.FIRST, LATEST: consumers.NOW}
+_BEGINS: Final = {EARLIEST: consumers.EARLIEST, LATEST: consumers.LATEST}
 _FLAGS: Final = {"format.type": DEFAULT_FORMAT}
 """Events are folded and shown in the default format, whatever format a publisher sends."""
 
@@ -285,7 +291,7 @@ class ChangeLog:
 
     file: str | None
     consumer: str | None = None
-    starting: str = EARLIEST
+    start_from: str = EARLIEST
     with_document: bool = False
     looks: Looks = field(default_factory=Looks)
     """The checks for open transactions, which show up to which record_id no further row can appear.
@@ -367,7 +373,7 @@ class ChangeLog:
         self.epoch = line.epoch
 
     def _enter_as_consumer(self, log: OpenLog, config: Config, consumer: str) -> None:
-        ledger = SetLedger(log, consumer, _BEGINS.get(self.starting, self.starting))
+        ledger = SetLedger(log, consumer, _BEGINS.get(self.start_from, self.start_from))
         ledger.check_possible()
         log.check_rights(Purpose.CONSUMER)
         log.db.begin_publishing()
@@ -448,12 +454,12 @@ class ChangeLog:
         """Return the rows that a new query counts as read."""
         if self.line is not None:
             return self.line.copy()
-        if self.starting in _BEGINS:
-            return consumers.first_set(log, _BEGINS[self.starting])
-        first = int(self.starting)
+        if self.start_from in _BEGINS:
+            return consumers.first_set(log, _BEGINS[self.start_from])
+        first = int(self.start_from)
         if (removed := read_removed(log)) >= first:
             raise ConfigError(
-                f"starting = {first}: rows up to record_id {removed} have been purged from the log "
+                f"start_from = {first}: rows up to record_id {removed} have been purged from the log "
                 f'{log}. Start after {removed}, or use "earliest" (what the log still has)'
             )
         return RecordSet(first - 1)
@@ -470,7 +476,7 @@ class ChangeLog:
         """
         try:
             return self._latest(start, most_rows, target)
-        except DatabaseAway:
+        except DatabaseUnavailable:
             return self._latest(start, most_rows, target)  # on another connection
 
     def _latest(self, start: Offset, most_rows: int | None, target: Offset | None) -> Offset:

@@ -103,7 +103,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
     ),
     "class": Option(None, STRING, "the one class to read; its before and after are structs"),
     "xds": Option(False, _FLAG, "a column with the XDS document of the event"),
-    "starting": Option(
+    "start_from": Option(
         EARLIEST,
         OptionKind(_parse_starting, "earliest | latest | a record_id"),
         "where a new query begins",
@@ -129,7 +129,7 @@ class ChangeOptions:
     config: str | None
     class_name: str | None
     with_document: bool
-    starting: str
+    start_from: str
     most_rows: int | None
     partition_rows: int
     consumer: str | None
@@ -351,7 +351,7 @@ class ChangesReader(DataSourceReader):
         """Return the parts of the log as it is now."""
         options = self._options
         log = ChangeLog(
-            options.config, starting=options.starting, with_document=options.with_document
+            options.config, start_from=options.start_from, with_document=options.with_document
         )
         try:
             start = log.first()._replace(rows=0)
@@ -399,7 +399,7 @@ class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._log is None:
             options = self._options
             self._log = ChangeLog(
-                options.config, options.consumer, options.starting, options.with_document
+                options.config, options.consumer, options.start_from, options.with_document
             )
         return self._log
 

@@ -57,7 +57,7 @@ from eventlog.spark.tasks import tune_collector
 class CaptureFailed(EventlogError):
     """A capture that cannot be converted; the message names it and the reason."""
 
-    code = "capture"
+    code = "capture_failed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from eventlog.spark.copy_target import (
 from eventlog.spark.copy_types import (
     FIX_WITH_HISTORY,
     Columns,
-    CopyRefused,
+    CopyError,
     Note,
     in_schema,
     note_of,
@@ -104,13 +104,13 @@ class History:
         return f"history of the {self.source.content}"
 
     def check(self, note: Note) -> None:
-        """Raise CopyRefused if the history cannot take over the columns of a copy.
+        """Raise CopyError if the history cannot take over the columns of a copy.
 
         ``note`` is the note of the copy.
         """
         own = {field.name for field in _OWN}
         if taken := sorted(name for name in note.declared if name.casefold() in own):
-            raise CopyRefused(
+            raise CopyError(
                 f"{self.source.class_name} has a column {taken[0]}, a name that every history "
                 "uses. Follow the class without history"
             )
@@ -118,14 +118,14 @@ class History:
         if files is None or files.note is None:  # the driver was killed after creating the table
             return
         if refused := refused_changes(note_of(files.note), note.key, note.declared):
-            raise CopyRefused(
+            raise CopyError(
                 f"the history of {self.source.class_name} cannot take over a change of columns: "
                 f"{'; '.join(refused)}. Nothing was written. To go on, {FIX_WITH_HISTORY}"
             )
 
     def begin(self, query: str) -> None:
         """Bring the history to the state of the copy, as ``keep_step`` does, if the copy has a
-        batch of the query: without new changes no batch would do so. Raises CopyRefused.
+        batch of the query: without new changes no batch would do so. Raises CopyError.
         """
         copy = self.copy.number_done(query, self.source.content)
         if copy is not None:
@@ -134,7 +134,7 @@ class History:
     def keep_step(self, query: str, copy: Held) -> None:
         """Append the copy's rows as a load, unless the history has the copy's load and last batch.
 
-        ``copy`` is the last batch of the query in the copy. Raises CopyRefused.
+        ``copy`` is the last batch of the query in the copy. Raises CopyError.
         """
         table = self.table
         held = table.number_done(query, self.content)

@@ -34,7 +34,7 @@ from eventlog.spark.contexts import context_of
 from eventlog.spark.copy_history import History
 from eventlog.spark.copy_source import ClassSource
 from eventlog.spark.copy_target import Batch, Held, Target, latest_changes, merge_source
-from eventlog.spark.copy_types import FIX, FIX_WITH_HISTORY, CopyRefused, refused_changes
+from eventlog.spark.copy_types import FIX, FIX_WITH_HISTORY, CopyError, refused_changes
 from eventlog.spark.sources import register
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("eventlog.live_copy")
 
-REFUSE: Final = "refuse"
+ERROR: Final = "error"
 RELOAD: Final = "reload"
 
 _BATCH_ROWS: Final = "100000"
@@ -54,7 +54,7 @@ def put_batch(
     copy: Target,
     batch: Batch,
     rows: Callable[[], pa.Table],
-    on_type_change: str = REFUSE,
+    on_type_change: str = ERROR,
     history: History | None = None,
 ) -> bool:
     """Bring the copy to the state after a batch: load it, merge the batch, or leave it unchanged;
@@ -62,7 +62,7 @@ def put_batch(
 
     Return True if the batch was merged. ``rows`` returns the changes of the class.
     ``on_type_change`` determines what happens if the copy cannot take over a change of the columns:
-    ``refuse`` or ``reload``. Raises CopyRefused, EventlogError.
+    ``error`` or ``reload``. Raises CopyError, EventlogError.
     """
     held = copy.number_done(batch.query, source.content)
     if held is not None and history is not None:
@@ -85,7 +85,7 @@ def put_batch(
             _warn_of_nulled(source, changed.nulled)
             return bool(latest)
         if on_type_change != RELOAD:
-            raise CopyRefused(
+            raise CopyError(
                 f"the copy of {source.class_name} cannot take over a change of columns: "
                 f"{'; '.join(refused)}. Nothing was written. To go on, "
                 f"{FIX if history is None else FIX_WITH_HISTORY}"
@@ -195,7 +195,7 @@ def live_copy(
     *,
     checkpoint: str | Path,
     trigger: Mapping[str, Any] | None = None,
-    on_type_change: str = REFUSE,
+    on_type_change: str = ERROR,
     keep: timedelta = timedelta(hours=1),
     history: bool = False,
     **options: str,
@@ -211,18 +211,18 @@ def live_copy(
     ``history`` and ``as_of`` read.
 
     A column whose type has changed keeps its values under the new type if none of them changes. For
-    any other change of a type, the query fails with CopyRefused if ``on_type_change`` is
-    ``"refuse"``, and loads the class again into the same table if it is ``"reload"``; with
-    ``history`` it always fails. The query also fails with CopyRefused if the table is not a live
+    any other change of a type, the query fails with CopyError if ``on_type_change`` is
+    ``"error"``, and loads the class again into the same table if it is ``"reload"``; with
+    ``history`` it always fails. The query also fails with CopyError if the table is not a live
     copy of this class. Raises ConfigError, also in a session of Spark Connect; DatabaseError.
     """
-    if refused := {"class", "config", "starting"} & options.keys():
+    if refused := {"class", "config", "start_from"} & options.keys():
         raise ConfigError(
             f"option {refused.pop()} cannot be given to live_copy, which sets it: a copy begins "
             "with the class as it is now. Remove the option"
         )
-    if on_type_change not in (REFUSE, RELOAD):
-        raise ConfigError(f"on_type_change = {on_type_change!r}: use {REFUSE!r} or {RELOAD!r}")
+    if on_type_change not in (ERROR, RELOAD):
+        raise ConfigError(f"on_type_change = {on_type_change!r}: use {ERROR!r} or {RELOAD!r}")
     if history and on_type_change == RELOAD:
         raise ConfigError(
             'on_type_change="reload" cannot be used with history=True: the rows already in the '
@@ -236,7 +236,12 @@ def live_copy(
         )
     source = ClassSource.of(load(Path(config), os.environ), class_name)
     register(spark)
-    given = {"maxRowsPerBatch": _BATCH_ROWS, **options, "starting": "latest", "config": str(config)}
+    given = {
+        "maxRowsPerBatch": _BATCH_ROWS,
+        **options,
+        "start_from": "latest",
+        "config": str(config),
+    }
     kept = History(source, copy) if history else None
     if kept is not None:
         given["fold"] = STATEMENT

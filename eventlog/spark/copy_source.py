@@ -25,7 +25,7 @@ from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.open_context import open_unlocked
 from eventlog.spark.arrow_rows import structs_of
 from eventlog.spark.copy_target import GONE, Key, KeyedChange, LatestChange, Loading, Nulled
-from eventlog.spark.copy_types import Columns, CopyRefused, Note, columns_of_class
+from eventlog.spark.copy_types import Columns, CopyError, Note, columns_of_class
 from eventlog.sql import consumers
 from eventlog.sql.connection import as_database_errors, connect, dialect_of
 from eventlog.sql.windows import Selection
@@ -96,7 +96,7 @@ class ClassSource:
             object_class = _class_named(context, self.class_name)
             self.columns = columns_of_class(object_class, value_options(self.config))
             # The rows of the class that are read from now on have the effect of these log rows.
-            loaded = consumers.first_set(context.log, consumers.NOW)
+            loaded = consumers.first_set(context.log, consumers.LATEST)
         note = Note(self.columns.key, dict(self.columns.declared), loaded)
         nulled = Nulled()
         return Loading(note, self.columns, self.objects(nulled), nulled)
@@ -155,7 +155,7 @@ class ClassSource:
         """Yield the changes of a batch in queue order.
 
         ``loaded`` has the rows of the log whose effect the copy has already; they are left out.
-        Raises CopyRefused for an object with other key columns.
+        Raises CopyError for an object with other key columns.
         """
         rows = batch.select(_READ).sort_by(_READ[0]).to_pylist()
         new = [[one not in loaded for one in row["record_ids"]] for row in rows]
@@ -169,7 +169,7 @@ class ClassSource:
                 continue
             texts = dict(row["key"])
             if texts.keys() != set(self.columns.key):
-                raise CopyRefused(
+                raise CopyError(
                     f"a change of {self.class_name} has the key {', '.join(texts)}, and the class "
                     f"has {', '.join(self.columns.key)}. Give the query a new checkpoint, which "
                     "loads the class again"

@@ -132,7 +132,7 @@ class Target(Protocol):
     def number_done(self, query: str, content: str) -> Held | None:
         """Return the last batch of a query that the table holds; None if it holds none.
 
-        ``content`` describes the source of the copy. Raises CopyRefused for a table with other
+        ``content`` describes the source of the copy. Raises CopyError for a table with other
         content.
         """
 

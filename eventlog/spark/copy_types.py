@@ -24,7 +24,7 @@ from eventlog.spark.change_rows import spark_type
 ReadText = Callable[[str], Any]
 
 
-class CopyRefused(ConfigError):
+class CopyError(ConfigError):
     """A table that a live copy cannot be written to."""
 
     code = "copy_refused"
@@ -94,7 +94,7 @@ class Note(NamedTuple):
 
 
 def note_of(text: str | None) -> Note:
-    """Return the note from its text. Raises CopyRefused for anything else."""
+    """Return the note from its text. Raises CopyError for anything else."""
     try:
         held = json.loads(text or "")
         declared = {
@@ -103,7 +103,7 @@ def note_of(text: str | None) -> Note:
         }
         return Note(tuple(held["key"]), declared, decode(held["loaded"]), held.get("load", 0))
     except (ValueError, KeyError, TypeError) as error:
-        raise CopyRefused(
+        raise CopyError(
             f"the copy has no readable record of its columns ({error}). Give live_copy another "
             "table, or remove this one"
         ) from None
@@ -170,7 +170,7 @@ def _shown(column: ColumnType) -> str:
 def in_schema(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield rows with the columns and types of a schema and unchanged values.
 
-    Raises CopyRefused for a value that its new type cannot hold.
+    Raises CopyError for a value that its new type cannot hold.
     """
     for batch in batches:
         arrays = []
@@ -178,7 +178,7 @@ def in_schema(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[
             try:
                 arrays.append(_cast(batch.column(field.name), field.type))
             except pa.ArrowException as error:
-                raise CopyRefused(
+                raise CopyError(
                     f"column {field.name} of the copy has a value that {field.type} cannot hold "
                     f"({error}). To go on, {FIX}"
                 ) from None

@@ -30,7 +30,7 @@ from eventlog.spark.copy_target import (
     Loading,
     MergeSource,
 )
-from eventlog.spark.copy_types import Columns, CopyRefused, Note, in_schema, note_of
+from eventlog.spark.copy_types import Columns, CopyError, Note, in_schema, note_of
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -91,7 +91,7 @@ class DeltaCopy:
     def number_done(self, query: str, content: str) -> Held | None:
         """Return the last batch of a query that the table holds; None if it holds none.
 
-        ``content`` describes the source of the copy. Raises CopyRefused for a table with other
+        ``content`` describes the source of the copy. Raises CopyError for a table with other
         content.
         """
         from deltalake import DeltaTable
@@ -101,7 +101,7 @@ class DeltaCopy:
         table = self._table()
         if table.metadata().description != content:
             holds = table.metadata().description or "no live copy"
-            raise CopyRefused(
+            raise CopyError(
                 f"the table {self.uri} contains {holds}, not {content}; nothing was written. Give "
                 "live_copy another table"
             )

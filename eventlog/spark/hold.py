@@ -27,7 +27,7 @@ from eventlog.core.checks import is_of
 from eventlog.core.clock import executor, utc_now
 from eventlog.core.options import toml
 from eventlog.core.ranges import to_ranges
-from eventlog.errors import ConfigError, DatabaseAway, number_of
+from eventlog.errors import ConfigError, DatabaseUnavailable, number_of
 from eventlog.model import Status, unpadded
 from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.held_rows import HOLD_WAYS_OUT, Hold, encode_hold, read_recorded
@@ -110,9 +110,9 @@ _INERT: Final = frozenset({
     "publisher.publisher_disabled", "publisher.publication_mode", "publisher.polling_interval",
     "publisher.time_of_day", "publisher.notify", "publisher.post_poll_statements",
     "publisher.query_limit", "publisher.heartbeat_interval", "publisher.retry_initial",
-    "publisher.retry_max", "publisher.on_retry", "publisher.max_parked", "publisher.suspect_after",
-    "publisher.max_tries", "publisher.concurrency",
-    "publisher.flight_rows", "publisher.flight_bytes", "publisher.mark_interval",
+    "publisher.retry_max", "publisher.on_retry", "publisher.max_parked", "publisher.isolate_after",
+    "publisher.max_attempts", "publisher.concurrency",
+    "publisher.delivery_rows", "publisher.delivery_bytes", "publisher.mark_interval",
     "publisher.health_file",
 })  # fmt: skip
 """Settings that do not affect documents and marks.
@@ -204,7 +204,7 @@ def claim_rows(
 ) -> None:
     """Claim the rows of a directory that is about to be finished.
 
-    Raises DatabaseAway if the lock of the log was lost, since a publisher may have sent the rows
+    Raises DatabaseUnavailable if the lock of the log was lost, since a publisher may have sent the rows
     since then.
     """
     last, writers = extent
@@ -214,7 +214,7 @@ def claim_rows(
     log = context.log
     with _committed(context):
         if not log.holds_lock():
-            raise DatabaseAway(
+            raise DatabaseUnavailable(
                 f"the lock of the log {log} was lost, so the directory was not finished. Run the "
                 "same command again"
             )
@@ -265,7 +265,7 @@ def _write_claim(context: Context, hold: Hold) -> None:
         replace_content(context.log, EntryKind.CLAIM, hold.number, encode_hold(hold))
 
 
-def abandon(config: Config, out: str, *, force: bool = False) -> Hold:
+def release(config: Config, out: str, *, force: bool = False) -> Hold:
     """Give the rows that a directory claims back to the publisher; its documents are then obsolete.
 
     Raises ConfigError if it claims none, and, unless ``force``, if marking has begun: rows that are
@@ -276,7 +276,7 @@ def abandon(config: Config, out: str, *, force: bool = False) -> Hold:
         hold = _claimed_rows(context)
         if hold is None:
             raise ConfigError(
-                f"no backlog job claims rows of the log {context.log}; there is nothing to abandon"
+                f"no backlog job claims rows of the log {context.log}; there is nothing to release"
             )
         if hold.directory != _name_of(directory):
             raise ConfigError(f"{hold.in_words}. Give --out {hold.directory}")
@@ -374,7 +374,7 @@ def _verify(directory: Directory, manifest: Manifest, hold: Hold, threads: int) 
         more = f", and {number_of(len(damaged) - 1, 'more file')}" if len(damaged) > 1 else ""
         raise ConfigError(
             f"{directory.location}: {damaged[0]}{more}; nothing was marked. Restore the file, or "
-            "give the rows back to the publisher with `eventlog backlog abandon` and convert them "
+            "give the rows back to the publisher with `eventlog backlog release` and convert them "
             "again"
         )
 
@@ -398,7 +398,7 @@ def _mark_rows(
         with one_at_a_time, _committed(context) as connection:
             held = context.log.on(connection).holds_lock()
         if not held:
-            raise DatabaseAway(f"the lock of the log {context.log} was lost")
+            raise DatabaseUnavailable(f"the lock of the log {context.log} was lost")
 
     still_locked()
     changed = _mark_deliveries(context, directory, manifest)

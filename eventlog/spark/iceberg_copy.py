@@ -29,7 +29,7 @@ from eventlog.spark.copy_target import (
     MergeSource,
     plain_column,
 )
-from eventlog.spark.copy_types import Columns, CopyRefused, Note, in_schema, note_of
+from eventlog.spark.copy_types import Columns, CopyError, Note, in_schema, note_of
 from eventlog.spark.iceberg_files import (
     compact,
     expire,
@@ -101,14 +101,14 @@ class IcebergCopy:
     def number_done(self, query: str, content: str) -> Held | None:
         """Return the last batch of a query that the table holds; None if it holds none.
 
-        ``content`` describes the source of the copy. Raises CopyRefused for a table with other
+        ``content`` describes the source of the copy. Raises CopyError for a table with other
         content.
         """
         if not self.catalog.table_exists(self.name):
             return None
         properties = self.catalog.load_table(self.name).properties
         if properties.get(_CONTENT) != content:
-            raise CopyRefused(
+            raise CopyError(
                 f"the table {self.name} contains {properties.get(_CONTENT) or 'no live copy'}, not "
                 f"{content}; nothing was written. Give live_copy another table"
             )

@@ -57,7 +57,7 @@ def read_messages(
 
     ``options`` are the options of the reader of ``qlik-messages``. All tasks have the metadata
     messages of all files, or of the metadata topic. The changes of a file or topic are in its
-    order. Raises ConfigError, FormatError; a query fails with FormatError, or KafkaAway.
+    order. Raises ConfigError, FormatError; a query fails with FormatError, or KafkaUnavailable.
     """
     chosen = parse_options(ReadOptions, options or {}, "the reader of Qlik messages")
     if chosen.follow:
@@ -208,7 +208,7 @@ def write_messages(
 ) -> None:
     """Write changes as messages to the files of a new directory, or to ``kafka://host:port`` (to
     the topic in the option ``topic``, otherwise to one topic per table). Raises ConfigError; the
-    query fails with FormatError, or KafkaAway.
+    query fails with FormatError, or KafkaUnavailable.
     """
     chosen = parse_options(WriteOptions, options or {}, "the writer of Qlik messages")
     records = to_records(changes, options)

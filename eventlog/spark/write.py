@@ -120,7 +120,7 @@ class _Part:
         checksum = _write_ids(directory, name, ranges, self.bad)
         counts = dict(self.counts)
         if self.bad:
-            counts["rows_bad"] = len(self.bad)
+            counts["rows_invalid"] = len(self.bad)
         rows = length(ranges)
         first, last = ranges[0][0], ranges[-1][1]
         state = numbered.state
@@ -212,7 +212,7 @@ def write_recorded(
             rebuilt = build_recorded(context, list(flight.events()))
             bad, counted = part.add(context, flight, rebuilt)
         counts.update(counted)
-        counts.update(rows_in_flight=len(rebuilt.log_rows), rows_bad=len(bad))
+        counts.update(rows_in_flight=len(rebuilt.log_rows), rows_invalid=len(bad))
         ids = f"{IDS}/flight-{flight.number:012d}-{job.name}.parquet"
         checksum = _write_ids(directory, ids, to_ranges(sorted(rebuilt.log_rows)), bad)
         events = sum(counted[operation] for operation in Operation)

@@ -35,7 +35,13 @@ from sqlalchemy.exc import (
 )
 
 from eventlog.core.clock import monotonic
-from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, ServerAway, without_secrets
+from eventlog.errors import (
+    ConfigError,
+    DatabaseError,
+    DatabaseUnavailable,
+    ServerUnavailable,
+    without_secrets,
+)
 from eventlog.sql import embedded
 from eventlog.sql.database import CHANGING_POOL, WRITES
 from eventlog.sql.dialect import Dialect
@@ -100,8 +106,8 @@ def connect(
     there, started if it does not run and stopped when this process ends. The sessions return values
     as the triggers write them (spec/triggers.md 6).
 
-    No connection is made yet. ``Engine.connect`` raises ServerAway if the server cannot be reached,
-    DatabaseAway if the file of a database cannot be opened, DatabaseError if the database refuses,
+    No connection is made yet. ``Engine.connect`` raises ServerUnavailable if the server cannot be reached,
+    DatabaseUnavailable if the file of a database cannot be opened, DatabaseError if the database refuses,
     without secrets. Raises ConfigError for a URL that cannot be read or names a database or driver
     that is not supported or not installed.
     """
@@ -204,7 +210,7 @@ def connect_any(url: str) -> Engine:
     _connect_by(
         engine,
         arguments,
-        lambda error: DatabaseAway(
+        lambda error: DatabaseUnavailable(
             f"cannot connect to the {parsed.drivername} database at {parsed.host}: {error}; "
             "check host and port in its URL"
         ),
@@ -214,7 +220,7 @@ def connect_any(url: str) -> Engine:
 
 @contextmanager
 def any_database_errors(place: str) -> Iterator[None]:
-    """Turn errors of an engine of ``connect_any`` into DatabaseAway (worth trying again) or
+    """Turn errors of an engine of ``connect_any`` into DatabaseUnavailable (worth trying again) or
     DatabaseError.
 
     ``place`` is the database for messages, which contain neither statements nor values.
@@ -222,7 +228,7 @@ def any_database_errors(place: str) -> Iterator[None]:
     try:
         yield
     except (OperationalError, InterfaceError) as error:
-        raise DatabaseAway(f"{place} fails: {_reason(error)}") from error
+        raise DatabaseUnavailable(f"{place} fails: {_reason(error)}") from error
     except SQLAlchemyError as error:
         raise DatabaseError(f"{place} refuses: {_reason(error)}") from error
 
@@ -345,9 +351,9 @@ def _unreachable(dialect: Dialect) -> str:
     return "check the path in the database URL, and the rights on the file and its directory"
 
 
-def _unavailable(dialect: Dialect, message: str) -> DatabaseAway:
+def _unavailable(dialect: Dialect, message: str) -> DatabaseUnavailable:
     """Return the error of a database that may work later."""
-    return (ServerAway if "server" in dialect.capabilities else DatabaseAway)(message)
+    return (ServerUnavailable if "server" in dialect.capabilities else DatabaseUnavailable)(message)
 
 
 _READ_ONLY: Final = "25006"
@@ -368,7 +374,7 @@ The publisher's user is another one, and must be.
 def as_database_errors(
     source: Connection | Engine, right_advice: str = _RIGHT_ADVICE
 ) -> Iterator[None]:
-    """Turn errors of SQLAlchemy and of the bare driver into DatabaseAway (worth trying again) or
+    """Turn errors of SQLAlchemy and of the bare driver into DatabaseUnavailable (worth trying again) or
     DatabaseError.
 
     ``right_advice`` is the advice if a right is missing. A connection is made in the block of its
@@ -396,7 +402,7 @@ def is_refused(conn: Connection, error: DBAPIError) -> bool:
     dialect = load_dialect(conn.dialect.name)
     cause = error.orig or error
     told = _translated(driver, dialect, cause, "", error.connection_invalidated)
-    return not isinstance(told, DatabaseAway)
+    return not isinstance(told, DatabaseUnavailable)
 
 
 def _translated(

@@ -55,8 +55,8 @@ _log = logging.getLogger("eventlog.publisher")
 
 COLUMNS: Final = ("name", "begun", "begins", "done", "moved", "requeued", "loaded")
 """The columns of ``<log>_consumer``."""
-NOW: Final = "now"
-FIRST: Final = "first"
+LATEST: Final = "latest"
+EARLIEST: Final = "earliest"
 SNAPSHOT: Final = "snapshot"
 _KNOWN: Final = "eventlog_consumers"
 """The key in ``Connection.info`` of the logs whose table of consumers was found."""
@@ -157,7 +157,7 @@ def check_possible(log: OpenLog) -> None:
         raise LogTableError(
             f"the log {log} has no table {log.table.consumer_table}, where consumers keep what "
             "they have done: make it with `eventlog db upgrade`, or with `eventlog db upgrade "
-            "--companions-only` if somebody else made the log"
+            "--existing-log` if somebody else made the log"
         )
 
 
@@ -347,9 +347,9 @@ def forget(log: OpenLog, name: str) -> bool:
 
 def first_set(log: OpenLog, begins: str) -> RecordSet:
     """Return the first set of a consumer that begins at ``begins``."""
-    if begins == FIRST:
+    if begins == EARLIEST:
         return RecordSet()
-    if begins in (NOW, SNAPSHOT):
+    if begins in (LATEST, SNAPSHOT):
         highest = _highest(log)
         # The writers are read after the highest number: a transaction that drew a number below it
         # is among them, or its rows are visible by now.
@@ -367,14 +367,14 @@ def _check_begin(log: OpenLog, first: int) -> None:
     """
     if (removed := read_removed(log)) >= first:
         raise ConfigError(
-            f"begin = {first}: rows up to record_id {removed} were removed from the log {log}, so "
+            f"start_from = {first}: rows up to record_id {removed} were removed from the log {log}, so "
             'that a consumer that begins there would miss some; begin behind it, or with "first" '
             '(what the log still holds), or with "snapshot"'
         )
     following = next_unused(log)
     if following is None:
         _log.warning(
-            "begin = %d cannot be compared with the record_ids of the log %s: it has no rows, and "
+            "start_from = %d cannot be compared with the record_ids of the log %s: it has no rows, and "
             "this role cannot read the next number. The consumer does not see rows with smaller "
             "numbers",
             first,
@@ -382,7 +382,7 @@ def _check_begin(log: OpenLog, first: int) -> None:
         )
     elif first > following:
         raise ConfigError(
-            f"begin = {first}: the next record_id of the log {log} is {following}, so that a "
+            f"start_from = {first}: the next record_id of the log {log} is {following}, so that a "
             f"consumer that begins there would miss the rows up to {first - 1}; write "
             f'{following} or a smaller number, or "now"'
         )

@@ -55,7 +55,7 @@ CAPABILITIES: Final[Mapping[str, str]] = {
     "partial_indexes": "an index can hold the rows N alone",
     "transactional_ddl": "DDL is part of a transaction and goes back with it",
     "concurrent_writers": "several transactions write at the same time",
-    "statement_capture": "capture = statement",
+    "statement_capture": "trigger_level = statement",
     "truncate": "TRUNCATE is captured",
     "partitions": "partitioned tables",
     "deferrable_keys": "primary keys that are checked later than row by row",

@@ -157,7 +157,7 @@ def _refuse_without_companions(db: OpenDatabase, log: LogTable) -> None:
             place = companion if log.schema is None else f"{log.schema}.{companion}"
             raise LogTableError(
                 f"the log {log} has no internal table {place}: make it with `eventlog db "
-                "upgrade`, or with `eventlog db upgrade --companions-only` if "
+                "upgrade`, or with `eventlog db upgrade --existing-log` if "
                 "somebody else made the log"
             )
 

@@ -117,7 +117,7 @@ class OpenDatabase(ABC):
         return statement
 
     def refuse_replaced(self) -> None:
-        """Raise DatabaseAway if the URL leads to another database than this session's."""
+        """Raise DatabaseUnavailable if the URL leads to another database than this session's."""
 
     def has_table(self, schema: str | None, name: str) -> bool | None:
         """Return whether a schema has a table, None if this session cannot see it: some databases

@@ -468,5 +468,5 @@ class OpenLog(ABC):
             raise LogTableError(
                 f"user {self.db.current_user()} lacks rights on the log "
                 f"{self}: {'; '.join(missing)}; have its owner grant them, as `eventlog grants "
-                f"--for {purpose}` prints them"
+                f"--purpose {purpose}` prints them"
             )

@@ -60,7 +60,7 @@ def check_table(log: OpenLog) -> None:
         raise LogTableError(
             f"the log {log} has no table {log.table.resync_table}, where a resync keeps its "
             "position: make it with `eventlog db upgrade`, or with `eventlog db upgrade "
-            "--companions-only` if somebody else made the log"
+            "--existing-log` if somebody else made the log"
         )
 
 
@@ -201,7 +201,7 @@ class Due(NamedTuple):
         """The command for a shell."""
         parts = ["eventlog", "resync", self.selection.class_name]
         if self.selection.event_type is EventType.DELETE_ROW:
-            parts.append("--deleted")
+            parts.append("--deletes")
         elif self.selection.event_type is EventType.UPDATE_ROW_QUERY_BACK:
             parts.append("--as-update")
         if self.selection.where is not None:

@@ -98,15 +98,15 @@ _WORK: Final[Mapping[str, str]] = {
     Purpose.CONSUMER: "`publish` as a consumer",
     Purpose.STREAM: "reads the log by Spark",
     Purpose.MONITOR: (
-        "`status`, `top`, `errors`, `show`, `doctor`, `consumers list`, `triggers plan`"
+        "`status`, `top`, `errors`, `explain`, `doctor`, `consumers list`, `triggers plan`"
     ),
-    Purpose.BACKLOG: "`backlog run`, `mark` and `abandon`",
+    Purpose.BACKLOG: "`backlog run`, `mark` and `release`",
     Purpose.REQUEUE: "`requeue`",
     Purpose.SKIP: "`skip`",
     Purpose.RESYNC: "`resync`",
     Purpose.PURGE: "`purge`",
     Purpose.RESET: "`consumers reset` and `drop`",
-    Purpose.EPOCH: "`db new-epoch`",
+    Purpose.EPOCH: "`db start-epoch`",
     Purpose.TRIGGERS: "`triggers apply` by the owner of the tables, if another role owns the log",
 }
 
@@ -246,7 +246,7 @@ _A_COLUMN: Final[Mapping[Part, str]] = {
     Part.CAPTURED: "table_name",
     Part.RESYNC: "position",
     Part.VERSION: "version_num",
-    Part.NUMBERS: "flight_no",
+    Part.NUMBERS: "delivery_no",
 }
 """A column of each internal table, for statements that try a right."""
 

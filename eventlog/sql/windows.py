@@ -28,7 +28,7 @@ class Window:
     limit: int | None
     """The most rows, None = no limit."""
     leave_user: str | None = None
-    """The perpetrator whose rows are left out (``loopback_rows = leave``), None = no perpetrator.
+    """The perpetrator whose rows are left out (``loopback_action = keep``), None = no perpetrator.
     """
     value_bytes: int | None = None
     """The most bytes of a row's values, None = all rows come whole. With a bound each row has one

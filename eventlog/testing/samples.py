@@ -33,7 +33,7 @@ CATALOG: Final[Mapping[str, Any]] = {
         }
     ],
 }
-"""A catalogue in the form of ``--map``: the table ``app.item``."""
+"""A catalogue in the form of ``--options``: the table ``app.item``."""
 
 _ROW: Final = {
     "id": 1,

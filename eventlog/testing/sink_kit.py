@@ -15,7 +15,7 @@ import pytest
 
 from eventlog.changes.format import Format
 from eventlog.changes.publishing import Publishing
-from eventlog.errors import ReceiverAway
+from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Document, Level
 from eventlog.publisher.sinks import Opening, Sink
 from eventlog.registry import format_named
@@ -108,7 +108,7 @@ def test_an_unavailable_receiver_is_reported_and_nothing_is_lost(sink_case: Sink
         pytest.skip("the receiver is never unavailable")
     (document,) = sink_case.documents(1)
     with closing(sink_case.open()) as sink:
-        with sink_case.away(), pytest.raises(ReceiverAway):
+        with sink_case.away(), pytest.raises(ReceiverUnavailable):
             _deliver(sink, document)
         sink.send(document)
         sink.flush()

@@ -79,7 +79,7 @@ class HttpClient:
         url: str,
         *,
         timeout: float,
-        max_answer_bytes: int,
+        max_response_bytes: int,
         section: str = "",
         credentials: Mapping[str, str] | None = None,
         secrets: Sequence[str] = (),
@@ -118,7 +118,7 @@ class HttpClient:
             )
         self._credentials = dict(credentials or {})
         self._secrets = secrets
-        self._timeout, self._max_answer_bytes = timeout, max_answer_bytes
+        self._timeout, self._max_answer_bytes = timeout, max_response_bytes
         self._idle: deque[_Connection] = deque()
 
     def request(
@@ -199,7 +199,7 @@ class HttpClient:
             connection.close()
 
     def _read(self, response: http.client.HTTPResponse) -> bytes:
-        """Read the whole body, of at most ``max_answer_bytes``."""
+        """Read the whole body, of at most ``max_response_bytes``."""
         encoding = response.getheader("Content-Encoding", "identity").strip().lower()
         if encoding not in ("identity", ""):
             what = "which was not asked for"
@@ -214,7 +214,7 @@ class HttpClient:
                 break
         if len(body) > limit or (response.length or 0) > limit:
             raise HttpFailed(
-                f"the answer has more than {limit} bytes{_hint(self._section, 'max_answer_bytes')}",
+                f"the answer has more than {limit} bytes{_hint(self._section, 'max_response_bytes')}",
                 is_sent=True,
             )
         if response.length:

@@ -82,10 +82,10 @@ _MOST_EPOCHS: Final = 30_000
 """The number of epochs of a producer id, in 15 bits; librdkafka does not check it."""
 
 
-class KafkaAway(EventlogError):
+class KafkaUnavailable(EventlogError):
     """Brokers that cannot be reached, refuse, or have not acknowledged every record in time."""
 
-    code = "kafka_away"
+    code = "kafka_unavailable"
 
 
 class RecordRefused(EventlogError):
@@ -174,7 +174,7 @@ class Transmitter:
     ) -> int:
         """Send a record, and return its number since the last flush, from 0.
 
-        Raises RecordRefused for a record that is too large by our own settings, KafkaAway if there
+        Raises RecordRefused for a record that is too large by our own settings, KafkaUnavailable if there
         is no room for it.
         """
         if self._producer is None:
@@ -196,7 +196,7 @@ class Transmitter:
                 deadline = deadline or monotonic() + self._timeout
                 if monotonic() > deadline:
                     self.abandon()
-                    raise KafkaAway(
+                    raise KafkaUnavailable(
                         f"Kafka takes no more records within {self._timeout:g} s"
                     ) from None
                 producer.poll(0.05)
@@ -204,7 +204,9 @@ class Transmitter:
                 self._sent -= 1
                 if error.args[0].code() not in _OF_THE_RECORD:
                     self.close()
-                    raise KafkaAway(f"Kafka takes no records: {error.args[0].str()}") from None
+                    raise KafkaUnavailable(
+                        f"Kafka takes no records: {error.args[0].str()}"
+                    ) from None
                 raise RecordRefused(error.args[0].str()) from None
             else:
                 return number
@@ -212,12 +214,12 @@ class Transmitter:
     def ask(self, topic: str) -> tuple[int, int]:
         """Return the number of brokers, and that of the partitions of a topic, 0 = there is none.
 
-        The topic is looked for among all, since asking for one may make it. Raises KafkaAway.
+        The topic is looked for among all, since asking for one may make it. Raises KafkaUnavailable.
         """
         try:
             told = self._producer.list_topics(timeout=self._timeout)
         except KafkaException as error:
-            raise KafkaAway(
+            raise KafkaUnavailable(
                 f"cannot read the Kafka cluster's metadata: {error.args[0].str()}"
             ) from None
         found = told.topics.get(topic)
@@ -228,7 +230,7 @@ class Transmitter:
         number.
 
         A refusal concerns the record itself (it is too large, or malformed), so sending it again is
-        of no use. Raises KafkaAway if a record is not acknowledged for another reason; then all are
+        of no use. Raises KafkaUnavailable if a record is not acknowledged for another reason; then all are
         abandoned, and none is sent later.
         """
         if self._producer is None or not self._sent:
@@ -244,7 +246,7 @@ class Transmitter:
                 if others
                 else f"{left} records are not acknowledged within {self._timeout:g} s"
             )
-            raise KafkaAway(f"Kafka has not taken all records: {reason}")
+            raise KafkaUnavailable(f"Kafka has not taken all records: {reason}")
         return {number: error.str() for number, error in failed.items()}
 
     def abandon(self) -> None:
@@ -325,7 +327,7 @@ def read_topics(
     """Yield the records of topics, partition by partition as they arrive; None if none arrives for
     a moment.
 
-    It stops at the offsets where the topics end now; with ``follow`` never. Raises KafkaAway if the
+    It stops at the offsets where the topics end now; with ``follow`` never. Raises KafkaUnavailable if the
     brokers cannot be reached within ``timeout`` seconds or a topic does not exist, ConfigError.
     """
     with TopicReader(place.brokers, properties, timeout) as topics:
@@ -346,7 +348,7 @@ def read_topics(
 def topics_of(
     place: TopicUrl, properties: Mapping[str, Any] | None = None, timeout: float = DEFAULT_TIMEOUT
 ) -> set[str]:
-    """Return the names of all topics. Raises KafkaAway, ConfigError."""
+    """Return the names of all topics. Raises KafkaUnavailable, ConfigError."""
     with TopicReader(place.brokers, properties, timeout) as topics:
         return topics.names()
 
@@ -359,7 +361,7 @@ class TopicReader:
     """A reader of topics from given offsets. It joins no consumer group and stores no offset.
 
     ``timeout`` is the number of seconds that the brokers have for an answer. ``reached`` holds the
-    next offsets of the partitions that ``read_to`` reads. All methods raise KafkaAway. Raises
+    next offsets of the partitions that ``read_to`` reads. All methods raise KafkaUnavailable. Raises
     ConfigError for settings that librdkafka refuses.
     """
 
@@ -400,7 +402,7 @@ class TopicReader:
                 reason = (
                     "is not there" if known is None or known.error is None else known.error.str()
                 )
-                raise KafkaAway(f"topic {topic}: {reason}")
+                raise KafkaUnavailable(f"topic {topic}: {reason}")
             partitions += [(topic, number) for number in sorted(known.partitions)]
         return partitions
 
@@ -462,7 +464,7 @@ class TopicReader:
             records = self.consume()
             idle = 0 if records else idle + 1
             if idle * _MOMENT > self._timeout:
-                raise KafkaAway(
+                raise KafkaUnavailable(
                     f"{self._brokers}: nothing comes of {len(left)} partitions within "
                     f"{self._timeout:g} s"
                 )
@@ -484,7 +486,7 @@ class TopicReader:
         try:
             yield
         except KafkaException as error:
-            raise KafkaAway(
+            raise KafkaUnavailable(
                 f"{self._brokers}: {error.args[0].str()}; check host and port, that the brokers "
                 "run and let this machine in"
             ) from None

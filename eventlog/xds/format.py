@@ -49,7 +49,7 @@ from eventlog.core.options import (
     shared,
 )
 from eventlog.core.values import EXACT_WORDS, ValueOptions
-from eventlog.errors import FormatError, ReceiverAway, XdsError
+from eventlog.errors import FormatError, ReceiverUnavailable, XdsError
 from eventlog.files.atomic import whole_directory, whole_file
 from eventlog.files.text import source_files
 from eventlog.model import (
@@ -58,11 +58,11 @@ from eventlog.model import (
     AttributeSteps,
     Change,
     Event,
+    EventResult,
     Level,
     Op,
     Operation,
     Step,
-    Verdict,
     answer_of,
     most_statuses,
 )
@@ -460,7 +460,7 @@ class XdsFormat(Format):
     reader_options = (DocumentReaderOptions,)
     writer_options = (DocumentWriterOptions,)
     publish_options = PublishOptions
-    answer = "xds"
+    response_format = "xds"
     answer_form = AnswerForm(
         "application/xml",
         lambda body, event_ids, limit, _: read_answer(body, event_ids, limit),
@@ -571,28 +571,28 @@ def read_answer(body: bytes | str, event_ids: Collection[str], limit: int = ANSW
 
     ``limit`` is in bytes. The message of a verdict is the whole text of its status without blanks
     at both ends; of several equally bad statuses it comes from the first that has a text. Every
-    other element of the answer is counted as ignored. Raises ReceiverAway if the body is not an
+    other element of the answer is counted as ignored. Raises ReceiverUnavailable if the body is not an
     answer: empty, not well-formed, with a DOCTYPE, larger than ``limit``, or an nds without output.
     Then no row may be marked.
     """
     if not body.strip():
         why = "the receiver's answer is empty: nds with output needed"
-        raise ReceiverAway(why, why)
+        raise ReceiverUnavailable(why, why)
     try:
         root = parse_document(body, limit)
     except XdsError as error:
         why = "the receiver's answer cannot be read"
-        raise ReceiverAway(f"{why}: {error}", why) from error
+        raise ReceiverUnavailable(f"{why}: {error}", why) from error
     outputs = root.findall("output")
     if root.tag != "nds" or not outputs:
         what = "nds without output" if root.tag == "nds" else f"root element {root.tag}"
         why = "the receiver's answer is not an XDS answer"
-        raise ReceiverAway(f"{why}: {what}", why)
+        raise ReceiverUnavailable(f"{why}: {what}", why)
 
     most = most_statuses(event_ids)
     if next(islice(root.iter("status"), most, None), None) is not None:
         why = f"the receiver's answer has more than {most} statuses"
-        raise ReceiverAway(why, why)
+        raise ReceiverUnavailable(why, why)
     outermost, ignored = _statuses(outputs)
     ignored += sum(child.tag not in ("source", "output") for child in root)
     statuses = []
@@ -601,7 +601,7 @@ def read_answer(body: bytes | str, event_ids: Collection[str], limit: int = ANSW
         # A nested status counts, too, with the text of the outer one.
         for status in outer.iter("status"):
             level = LEVELS.get(status.get("level", ""), Level.ERROR)
-            statuses.append((status.get("event-id"), Verdict(level, message)))
+            statuses.append((status.get("event-id"), EventResult(level, message)))
     return answer_of(statuses, event_ids, ignored)
 
 

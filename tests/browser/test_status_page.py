@@ -146,7 +146,7 @@ def test_what_comes_from_the_log_is_text_and_never_markup(
                 "VALUES (1, 'usr', 'idu=7', 'fname', '<img src=x onerror=document.title=1>')"
             )
         )
-    with watched(log, tmp_path, monitor__values=True) as (_, url):
+    with watched(log, tmp_path, monitor__show_values=True) as (_, url):
         browser.get(url)
         wait_until(lambda: "success" in text(browser, "sent"), "it is published")
         browser.find_element(By.ID, "record-id").send_keys("1\n")
@@ -215,7 +215,7 @@ def test_every_column_can_be_seen_and_errors_of_before_the_start_are_shown_unask
     log: sa.Engine, browser: Any, tmp_path: Path, width: int
 ) -> None:
     with Receiver(lambda _: reply(422, b"Jack is locked")) as receiver:
-        http = {"sink__type": "http", "sink__answer": "status", "sink__url": receiver.url}
+        http = {"sink__type": "http", "sink__response_format": "status", "sink__url": receiver.url}
         with watched(log, tmp_path, **http):
             write(log, 1, 2)
             wait_until(lambda: set(statuses(log).values()) == {"E"}, "both are refused")
@@ -238,7 +238,7 @@ def test_every_column_can_be_seen_and_errors_of_before_the_start_are_shown_unask
             assert text(browser, "queue-hint") == "All 3 rows of the log."
             assert re.search(r"\d\d:\d\d:\d\d UTC", text(browser, "sent"))
             assert "Jack" not in browser.page_source
-            assert "monitor.values = false" in text(browser, "now"), "what ••• stands for"
+            assert "monitor.show_values = false" in text(browser, "now"), "what ••• stands for"
             assert browser.execute_script(NOT_SHOWN) == []
             titles = browser.execute_script(
                 "return [...document.querySelectorAll('td')].map((c) => c.dataset.title)"
@@ -257,9 +257,13 @@ def test_the_page_of_a_consumer_is_about_what_it_has_to_do_and_what_was_refused_
         ids = re.findall(r'event-id="(snapshot[^"]*idu=2)"', request.body)
         return reply(200, answer(*(status("error", one) for one in ids)))
 
-    source = {"source__type": "eventlog", "source__consumer": "search", "source__begin": "snapshot"}
+    source = {
+        "source__type": "eventlog",
+        "source__consumer": "search",
+        "source__start_from": "snapshot",
+    }
     with Receiver(refuse_twos) as receiver:
-        sink = {"sink__type": "http", "sink__url": receiver.url, "monitor__values": True}
+        sink = {"sink__type": "http", "sink__url": receiver.url, "monitor__show_values": True}
         with watched(log, tmp_path, **source, **sink) as (_, url):
             forget_complaints(browser)
             browser.get(url)

@@ -177,17 +177,17 @@ def test_what_is_killed_is_seen_on_the_page_in_the_metrics_and_in_the_log(
                 )
 
             wait_until(lambda: curves() == 4, "four curves are drawn")
-            assert metrics(address)["eventlog_delay_seconds_count"] > 0
+            assert metrics(address)["eventlog_delivery_latency_seconds_count"] > 0
 
             since, began = len(lines), time.monotonic()
             receiver.__exit__(None, None, None)
             soon(began, shows("the receiver: "), "the page says that the receiver is away")
             soon(
                 began,
-                lambda: metrics(address)["eventlog_back_offs_total"] > 0,
+                lambda: metrics(address)["eventlog_backoffs_total"] > 0,
                 "the metrics say so",
             )
-            soon(began, said("trying again", "receiver_away", since), "the log says so")
+            soon(began, said("trying again", "receiver_unavailable", since), "the log says so")
             assert read(f"{address}/livez") == (200, "ok\n")
             with Receiver(port=port):
                 wait_until(lambda: "waiting" not in text(browser, "words"), "the receiver is back")
@@ -196,7 +196,7 @@ def test_what_is_killed_is_seen_on_the_page_in_the_metrics_and_in_the_log(
                 server.kill()
                 soon(began, shows("the database: "), "the page says that the database is away")
                 soon(began, lambda: metrics(address)["eventlog_ready"] == 0, "the metrics say so")
-                soon(began, said("", "database_away", since), "the log says so")
+                soon(began, said("", "database_unavailable", since), "the log says so")
                 assert read(f"{address}/livez") == (200, "ok\n")
                 server.start()
                 wait_until(lambda: metrics(address)["eventlog_ready"] == 1, "the database is back")

@@ -24,7 +24,7 @@ from shared import PlainSink
 from vector_cases import Case, configuration, log_text, read_case, tree
 
 from eventlog.core import table_key
-from eventlog.errors import FatalAnswer, ReceiverAway
+from eventlog.errors import FatalAnswer, ReceiverUnavailable
 from eventlog.model import Answer, Document, LogRow
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
@@ -344,7 +344,7 @@ def test_case(case: Case, target: Target, tmp_path: Path) -> None:
         open_context(configuration(case, tmp_path, url=url), Counters()) as context,
         # A fatal answer stops the publisher, a retry leaves rows behind: what became of them is
         # compared below.
-        contextlib.suppress(FatalAnswer, ReceiverAway),
+        contextlib.suppress(FatalAnswer, ReceiverUnavailable),
     ):
         publish_once(context, receiver)
     assert len(receiver.documents) == 1

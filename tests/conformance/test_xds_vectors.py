@@ -16,7 +16,7 @@ from vector_cases import Case, configuration, log_text, read_case, tree
 from eventlog.core.catalog import Attribute, ObjectClass
 from eventlog.core.events import Outgoing
 from eventlog.core.table_key import key_text
-from eventlog.model import Level, LogRow, Status, Verdict
+from eventlog.model import EventResult, Level, LogRow, Status
 from eventlog.publisher.configured_classes import catalog_of, class_names
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.flight import pack
@@ -141,7 +141,7 @@ def publish(case: Case, tmp_path: Path) -> tuple[list[bytes], MemoryLog]:
         marks = Marks(context.counters)
         retried = set()
         for event in events:
-            verdict: Verdict = answer.verdict(event.sent_id)
+            verdict: EventResult = answer.verdict(event.sent_id)
             # Retry keeps the rows of the event, and those of later events of its object, at N.
             if verdict.level is Level.RETRY:
                 retried.add(event.object_id)

@@ -196,5 +196,5 @@ def captured(usr_platform: Platform, request: pytest.FixtureRequest) -> Platform
     """The same under each kind of capture; both log the same rows."""
     if request.param == "statement":
         usr_platform.needs("statement_capture")
-    usr_platform.capture = request.param
+    usr_platform.trigger_level = request.param
     return usr_platform

@@ -113,7 +113,7 @@ class Platform:
     engine: Engine
     place: Path
     last: int = 0
-    capture: str = "row"
+    trigger_level: str = "row"
     watches: list[dict[str, Any]] = field(default_factory=list)
     settings: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -232,10 +232,17 @@ class Platform:
             return len(done)
         return None
 
-    def watch(self, table: str, style: str = "field", **more: Any) -> TriggerPlan:
+    def watch(self, table: str, row_style: str = "field", **more: Any) -> TriggerPlan:
         """Apply the triggers of one table; those of others go."""
         return self.apply(
-            self.plan({"table": table, "style": style, "capture": self.capture, **more})
+            self.plan(
+                {
+                    "table": table,
+                    "row_style": row_style,
+                    "trigger_level": self.trigger_level,
+                    **more,
+                }
+            )
         )
 
     def catalog(self) -> Catalog:

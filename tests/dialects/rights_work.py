@@ -67,11 +67,11 @@ OF_CONSUMER: Final = ("--set", "source.type=eventlog", "--set", "source.consumer
 def _prepare_consumer(worker: Worker, begin: str) -> None:
     """Let the owner publish as a consumer, where the database has them."""
     if worker.has_consumers:
-        worker.prepare(*OF_CONSUMER, "--set", f"source.begin={begin}", "publish", "--once")
+        worker.prepare(*OF_CONSUMER, "--set", f"source.start_from={begin}", "publish", "--once")
 
 
 def consumer(worker: Worker) -> None:
-    flags = (*OF_CONSUMER, "--set", "source.begin=snapshot")
+    flags = (*OF_CONSUMER, "--set", "source.start_from=snapshot")
     worker.write(2)
     worker.run(*flags, "publish", "--once")
     worker.write_bad()
@@ -86,21 +86,21 @@ def consumer(worker: Worker) -> None:
 def monitor(worker: Worker) -> None:
     (key,) = worker.write(1)
     worker.write_bad()
-    _prepare_consumer(worker, "first")
+    _prepare_consumer(worker, "earliest")
     worker.prepare("resync", "usr")
     for command in (
         ["status"], ["errors"], ["consumers", "list"], ["triggers", "plan"], ["doctor"],
-        ["show", "1"], ["db", "current"],
+        ["explain", "1"], ["db", "current"],
         ["publish", "--dry-run"],
     ):  # fmt: skip
         worker.run_alike(*command)
-    worker.run("doctor", "--why", f"usr.idu={key}")
+    worker.run("explain", "--key", f"usr.idu={key}")
 
 
 def requeue(worker: Worker) -> None:
     worker.write(3)
     worker.prepare("publish", "--once")
-    _prepare_consumer(worker, "first")
+    _prepare_consumer(worker, "earliest")
     worker.run("requeue", "--status", "S,W", "--force")
     worker.execute(
         "UPDATE eventlog SET status = 'E', event_type = 1 WHERE column_name = 'fname'",
@@ -120,7 +120,7 @@ def requeue(worker: Worker) -> None:
 
 
 def skip(worker: Worker) -> None:
-    of_consumers = [((*OF_CONSUMER, "--set", "source.begin=first"), ("--consumer", "search"))]
+    of_consumers = [((*OF_CONSUMER, "--set", "source.start_from=first"), ("--consumer", "search"))]
     for flags, of_consumer in [((), ()), *(of_consumers if worker.has_consumers else [])]:
         first = int(_written(worker))
         later = [str(first), str(first + 2)]
@@ -130,22 +130,22 @@ def skip(worker: Worker) -> None:
             every = ("--set", "publisher.allow_loopback=yes", *_to(receiver, *flags))
             cli.run(["--quiet", "--database-url", url_of(worker.owner), *every])
         for event in later:
-            worker.run("skip", event, "--why", "no need", *of_consumer)
+            worker.run("skip", event, "--reason", "no need", *of_consumer)
 
 
 def resync(worker: Worker) -> None:
     worker.write(3)
     worker.run("resync", "usr")
     worker.run("resync", "usr", "--key", "idu=1")
-    worker.run("resync", "usr", "--deleted")
-    worker.run("resync", "usr", "--batch", "1", "--rate", "1000")
+    worker.run("resync", "usr", "--deletes")
+    worker.run("resync", "usr", "--batch", "1", "--max-rows-per-second", "1000")
 
 
 def purge(worker: Worker) -> None:
     worker.write(3)
     worker.write_bad()
     worker.prepare("publish", "--once")
-    _prepare_consumer(worker, "now")
+    _prepare_consumer(worker, "latest")
     worker.execute(
         "UPDATE eventlog SET event_time = event_time - INTERVAL '9' DAY",
         "UPDATE eventlog_error SET error_time = error_time - INTERVAL '9' DAY",
@@ -166,18 +166,18 @@ def reset(worker: Worker) -> None:
     for name in ("one", "two"):
         worker.prepare(
             "--set", "source.type=eventlog", "--set", f"source.consumer={name}",
-            "--set", "source.begin=first", "publish", "--once",
+            "--set", "source.start_from=first", "publish", "--once",
         )  # fmt: skip
-    worker.run("consumers", "reset", "one", "--begin", "first", "--yes")
-    worker.run("consumers", "reset", "one", "--begin", "now", "--yes")
-    worker.run("consumers", "reset", "one", "--begin", "2", "--yes")
+    worker.run("consumers", "reset", "one", "--start-from", "earliest", "--yes")
+    worker.run("consumers", "reset", "one", "--start-from", "latest", "--yes")
+    worker.run("consumers", "reset", "one", "--start-from", "2", "--yes")
     worker.run("consumers", "drop", "two", "--yes")
 
 
 def epoch(worker: Worker) -> None:
-    worker.run("db", "new-epoch")
+    worker.run("db", "start-epoch")
     worker.execute("DELETE FROM eventlog_epoch")
-    worker.run("db", "new-epoch")
+    worker.run("db", "start-epoch")
 
 
 WORK: Final[Mapping[Purpose, Callable[[Worker], None]]] = {

@@ -12,7 +12,7 @@ GONE = (None, None, None)
 
 
 @pytest.mark.parametrize(
-    ("style", "logged"),
+    ("row_style", "logged"),
     [
         ("field", fields(1, "idu=1", ("fname", None, "Jack"), ("photo", None, "qqo="))),
         ("remove_all", fields(1, "idu=1", ("fname", None, "Jack"), ("photo", None, "qqo="))),
@@ -20,13 +20,13 @@ GONE = (None, None, None)
         ("row_query_back", fields(5, "idu=1", GONE)),
     ],
 )
-def test_insert(captured: Platform, style: str, logged: list[Logged]) -> None:
-    captured.watch("usr", style)
+def test_insert(captured: Platform, row_style: str, logged: list[Logged]) -> None:
+    captured.watch("usr", row_style)
     assert captured.logged(JACK) == captured.expected(logged)
 
 
 @pytest.mark.parametrize(
-    ("style", "logged"),
+    ("row_style", "logged"),
     [
         ("field", (1, "idu=2", "fname", None, None)),
         ("remove_all", (1, "idu=2", "fname", None, None)),
@@ -34,14 +34,14 @@ def test_insert(captured: Platform, style: str, logged: list[Logged]) -> None:
         ("row_query_back", (5, "idu=2", None, None, None)),
     ],
 )
-def test_insert_of_nulls_is_not_lost(captured: Platform, style: str, logged: Logged) -> None:
-    captured.watch("usr", style)
+def test_insert_of_nulls_is_not_lost(captured: Platform, row_style: str, logged: Logged) -> None:
+    captured.watch("usr", row_style)
     assert captured.logged("INSERT INTO usr (idu) VALUES (2)") == [logged]
 
 
-@pytest.mark.parametrize("style", STYLES)
-def test_a_class_of_key_columns_alone(captured: Platform, style: str) -> None:
-    captured.watch("keyed", style)
+@pytest.mark.parametrize("row_style", STYLES)
+def test_a_class_of_key_columns_alone(captured: Platform, row_style: str) -> None:
+    captured.watch("keyed", row_style)
     assert captured.logged("INSERT INTO keyed VALUES (1, 'x')") == [
         (5, "b=x+a=1", None, None, None)
     ]
@@ -54,7 +54,7 @@ def test_a_class_of_key_columns_alone(captured: Platform, style: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("style", "logged"),
+    ("row_style", "logged"),
     [
         (
             "field",
@@ -83,8 +83,8 @@ def test_a_class_of_key_columns_alone(captured: Platform, style: str) -> None:
         ("row_query_back", fields(6, "idu=1", GONE)),
     ],
 )
-def test_update(captured: Platform, style: str, logged: list[Logged]) -> None:
-    captured.watch("usr", style)
+def test_update(captured: Platform, row_style: str, logged: list[Logged]) -> None:
+    captured.watch("usr", row_style)
     captured.run(JACK)
     change = "UPDATE usr SET photo = NULL, lname = 'Doe', fname = 'John'{} WHERE idu = 1"
     assert captured.logged(change.replace("{}", "")) == captured.expected(logged)
@@ -92,7 +92,7 @@ def test_update(captured: Platform, style: str, logged: list[Logged]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("style", "logged"),
+    ("row_style", "logged"),
     [
         ("field", fields(1, "idu=5", ("fname", None, "Jack"), ("photo", None, "qqo="))),
         ("remove_all", fields(1, "idu=5", ("fname", None, "Jack"), ("photo", None, "qqo="))),
@@ -101,9 +101,9 @@ def test_update(captured: Platform, style: str, logged: list[Logged]) -> None:
     ],
 )
 def test_update_of_the_key_is_another_object(
-    captured: Platform, style: str, logged: list[Logged]
+    captured: Platform, row_style: str, logged: list[Logged]
 ) -> None:
-    captured.watch("usr", style)
+    captured.watch("usr", row_style)
     captured.run(JACK)
     rows = [(4, "idu=1", None, None, None), *captured.expected(logged)]
     # Oracle has no ON UPDATE CASCADE, so no child row follows its owner there but by a statement of
@@ -113,10 +113,10 @@ def test_update_of_the_key_is_another_object(
     assert captured.logged("UPDATE usr SET idu = 5") == rows
 
 
-@pytest.mark.parametrize("style", STYLES)
-def test_a_key_that_one_row_leaves_and_another_takes(captured: Platform, style: str) -> None:
+@pytest.mark.parametrize("row_style", STYLES)
+def test_a_key_that_one_row_leaves_and_another_takes(captured: Platform, row_style: str) -> None:
     captured.run("CREATE TABLE n (k {integer} PRIMARY KEY)")
-    captured.watch("n", style)
+    captured.watch("n", row_style)
     captured.run("INSERT INTO n VALUES (2)", "INSERT INTO n VALUES (1)")
     assert captured.logged("UPDATE n SET k = 3 WHERE k = 2", "UPDATE n SET k = 2 WHERE k = 1") == [
         (4, "k=2", *GONE),
@@ -126,9 +126,9 @@ def test_a_key_that_one_row_leaves_and_another_takes(captured: Platform, style: 
     ]
 
 
-@pytest.mark.parametrize("style", STYLES)
-def test_delete(captured: Platform, style: str) -> None:
-    captured.watch("usr", style)
+@pytest.mark.parametrize("row_style", STYLES)
+def test_delete(captured: Platform, row_style: str) -> None:
+    captured.watch("usr", row_style)
     captured.run(JACK, "INSERT INTO usr (idu) VALUES (2)")
     assert captured.logged("DELETE FROM usr WHERE idu = 1") == [(4, "idu=1", *GONE)]
     assert captured.logged("DELETE FROM usr") == [(4, "idu=2", *GONE)]
@@ -185,11 +185,11 @@ STATEMENTS: list[tuple[str, list[str], str, list[Logged]]] = [
 ]
 
 
-@pytest.mark.parametrize(("style", "before", "statement", "logged"), STATEMENTS)
+@pytest.mark.parametrize(("row_style", "before", "statement", "logged"), STATEMENTS)
 def test_statements_of_the_specification(
-    captured: Platform, style: str, before: list[str], statement: str, logged: list[Logged]
+    captured: Platform, row_style: str, before: list[str], statement: str, logged: list[Logged]
 ) -> None:
-    captured.watch("usr", style)
+    captured.watch("usr", row_style)
     captured.run(*before)
     assert captured.logged(statement) == captured.expected(logged)
 
@@ -240,9 +240,9 @@ def test_what_a_rolled_back_transaction_wrote_is_not_logged(captured: Platform) 
     assert captured.rows() == []
 
 
-@pytest.mark.parametrize("style", STYLES)
-def test_columns_that_are_excluded_are_never_logged(captured: Platform, style: str) -> None:
-    captured.watch("usr", style, exclude=["lname"])
+@pytest.mark.parametrize("row_style", STYLES)
+def test_columns_that_are_excluded_are_never_logged(captured: Platform, row_style: str) -> None:
+    captured.watch("usr", row_style, exclude=["lname"])
     captured.run(JACK)
     assert captured.logged("UPDATE usr SET lname = 'secret'") == []
     assert "lname" not in {

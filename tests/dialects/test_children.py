@@ -14,9 +14,11 @@ def owners(captured: Platform) -> Platform:
     return captured
 
 
-@pytest.mark.parametrize(("style", "event_type"), [*zip(STYLES, (2, 2, 8, 8), strict=True)])
-def test_a_child_row_is_a_value_of_its_owner(owners: Platform, style: str, event_type: int) -> None:
-    owners.watch("usr", style)
+@pytest.mark.parametrize(("row_style", "event_type"), [*zip(STYLES, (2, 2, 8, 8), strict=True)])
+def test_a_child_row_is_a_value_of_its_owner(
+    owners: Platform, row_style: str, event_type: int
+) -> None:
+    owners.watch("usr", row_style)
 
     def value(key: int, old: str | None, new: str | None) -> Logged:
         return (event_type, f"idu={key}", PHONE, *((old, new) if event_type == 2 else (None, None)))
@@ -73,10 +75,10 @@ def test_a_child_row_without_owner_or_value_logs_nothing(owners: Platform) -> No
     assert owners.logged("UPDATE usr_phone SET phoneno = 'x' WHERE idu IS NULL") == []
 
 
-@pytest.mark.parametrize("style", STYLES)
-def test_a_child_that_may_hold_a_value_twice_is_read_back(owners: Platform, style: str) -> None:
+@pytest.mark.parametrize("row_style", STYLES)
+def test_a_child_that_may_hold_a_value_twice_is_read_back(owners: Platform, row_style: str) -> None:
     owners.run("CREATE TABLE usr_mail (idu {integer} REFERENCES usr, mail {string})")
-    owners.watch("usr", style)
+    owners.watch("usr", row_style)
     back = (8, "idu=1", "usr_mail.mail", None, None)
     statement = "INSERT INTO usr_mail VALUES (1, 'a')"
     assert owners.logged(statement, statement) == [back, back]
@@ -94,10 +96,12 @@ def test_a_binary_value_of_a_child(owners: Platform) -> None:
     )
 
 
-@pytest.mark.parametrize("style", STYLES)
-def test_a_cascade_logs_nothing_after_the_delete_of_its_owner(owners: Platform, style: str) -> None:
+@pytest.mark.parametrize("row_style", STYLES)
+def test_a_cascade_logs_nothing_after_the_delete_of_its_owner(
+    owners: Platform, row_style: str
+) -> None:
     owners.needs("owner_look_up")
-    owners.watch("usr", style)
+    owners.watch("usr", row_style)
     owners.run(
         *(
             f"INSERT INTO usr_phone VALUES ({n}, '{value}')"

@@ -63,7 +63,7 @@ def test_a_log_from_its_making_to_its_end(usr_platform: Platform, command, tmp_p
     code, found = command("doctor", "--json")
     assert json.loads(found)["errors"] == 0, found
     rows = usr_platform.rows()
-    shown = json.loads(command("show", str(rows[0].record_id), "--json")[1])
+    shown = json.loads(command("explain", str(rows[0].record_id), "--json")[1])
     assert shown["row"]["record_id"] == rows[0].record_id
     code, dry = command("publish", "--once", "--dry-run")
     assert code == 0
@@ -85,7 +85,7 @@ def test_a_log_from_its_making_to_its_end(usr_platform: Platform, command, tmp_p
     assert command("requeue", "--status", "S", "--force")[0] == 0
     assert command("publish", "--once")[0] == 0
     assert command("purge", "--older-than", "0s")[0] == 0
-    assert json.loads(command("triggers", "show", "--json")[1])
+    assert json.loads(command("triggers", "list", "--json")[1])
     assert command("triggers", "drop", "--drop-log")[0] == 0
     assert command("status")[0] != 0
 
@@ -131,11 +131,11 @@ def test_a_log_whose_triggers_number_its_rows_is_read_and_written(  # type: igno
         "publisher": {"layout": "3.5", "allow_loopback": True, "driver_user": "me"},
     }
     usr_platform.config()
-    assert command("db", "upgrade", "--companions-only")[0] == 0
+    assert command("db", "upgrade", "--existing-log")[0] == 0
     assert command("resync", "usr")[0] != 0
     usr_platform.settings["database"] = {**place, "record_id_sequence": "ids"}
     usr_platform.config()
-    assert json.loads(command("show", "5", "--json")[1])["row"]["event_type"] == 6
+    assert json.loads(command("explain", "5", "--json")[1])["row"]["event_type"] == 6
     code, documents = command("publish", "--once")
     assert (code, 'event-id="5"' in documents) == (0, True)
     assert command("resync", "usr", "--resume")[0] == 0
@@ -147,7 +147,7 @@ def test_a_log_whose_triggers_number_its_rows_is_read_and_written(  # type: igno
         (5, 6, "S"), (6, 6, "S"), (7, 5, "N"), (8, 6, "N"), (9, 6, "N"),
     ]  # fmt: skip
     told = json.loads(command("doctor", "--json")[1])["findings"]
-    assert "eventlog db upgrade" not in [mend for one in told for mend in one["mend"]]
+    assert "eventlog db upgrade" not in [fix for one in told for fix in one["fix"]]
     if usr_platform.name != "oracle":  # whose numbers are as large as any NUMBER
         with open_context(usr_platform.config(), Counters()) as context:
             usr_platform.run(
@@ -159,7 +159,7 @@ def test_a_log_whose_triggers_number_its_rows_is_read_and_written(  # type: igno
             ):
                 publish_once(context, cast("Any", None))
         assert command("publish", "--once")[0] != 0
-        assert command("show", "5")[0] != 0
+        assert command("explain", "5")[0] != 0
         assert "record_id_range" in command("doctor", "--json")[1]
 
 
@@ -183,16 +183,16 @@ def test_a_resync_goes_on_where_it_stopped(usr_platform: Platform, command) -> N
 
 def test_a_resync_deletes_what_is_gone(usr_platform: Platform, command) -> None:  # type: ignore[no-untyped-def]
     name = ("B", "A", "KEYED") if usr_platform.name == "oracle" else ("b", "a", "keyed")
-    assert command("resync", "keyed", "--deleted")[0] == 1  # no history
+    assert command("resync", "keyed", "--deletes")[0] == 1  # no history
     usr_platform.run(*(f"INSERT INTO keyed VALUES ({n}, 'k')" for n in (1, 4)))
     assert command("resync", "keyed")[0] == 0
     usr_platform.run("DELETE FROM keyed WHERE a = 4", "INSERT INTO keyed VALUES (5, 'k')")
     usr_platform.rows()
-    assert command("resync", "keyed", "--deleted", "--dry-run")[1].startswith(
+    assert command("resync", "keyed", "--deletes", "--dry-run")[1].startswith(
         "1 row of type 4 would be written"
     )
     assert usr_platform.rows() == []
-    assert command("resync", "keyed", "--deleted")[1].startswith("1 row of type 4 written")
+    assert command("resync", "keyed", "--deletes")[1].startswith("1 row of type 4 written")
     row, *again = usr_platform.rows()
     assert (row.event_type, row.table_name, row.table_key) == (
         4,
@@ -205,7 +205,7 @@ def test_a_resync_deletes_what_is_gone(usr_platform: Platform, command) -> None:
         assert [one.event_type for one in again] == [5]
     else:
         assert again == []
-        assert command("resync", "keyed", "--deleted")[1].startswith("0 rows of type 4 written")
+        assert command("resync", "keyed", "--deletes")[1].startswith("0 rows of type 4 written")
 
 
 def test_a_dry_run_of_a_resync_counts_and_writes_nothing(usr_platform: Platform, command) -> None:  # type: ignore[no-untyped-def]
@@ -305,7 +305,7 @@ def test_no_database_is_needed_to_print_sql(
     (tmp_path / "catalog.json").write_text(json.dumps(catalog))
     assert run(["db", "upgrade", "--sql", "--dialect", name]) == 0
     log = capsys.readouterr().out
-    asked = ["triggers", "show", "--sql", "--dialect", name, "--catalog", "catalog.json"]
+    asked = ["triggers", "list", "--sql", "--dialect", name, "--catalog", "catalog.json"]
     assert run(asked) == 0
     triggers = capsys.readouterr().out
     assert "eventlog" in log.lower()
@@ -335,10 +335,10 @@ def test_no_database_is_needed_to_print_sql(
 
 @pytest.mark.parametrize("arguments", [
     ["db", "upgrade", "--dialect", "sqlite"],
-    ["triggers", "show", "--dialect", "sqlite"],
-    ["triggers", "show", "--sql", "--dialect", "sqlite"],
-    ["triggers", "show", "--sql", "--catalog", "x.json"],
-    ["triggers", "show", "--sql", "--dialect", "sqlite", "--catalog", "missing.json"],
+    ["triggers", "list", "--dialect", "sqlite"],
+    ["triggers", "list", "--sql", "--dialect", "sqlite"],
+    ["triggers", "list", "--sql", "--catalog", "x.json"],
+    ["triggers", "list", "--sql", "--dialect", "sqlite", "--catalog", "missing.json"],
 ])  # fmt: skip
 def test_options_that_go_together_are_asked_for(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -91,11 +91,11 @@ def test_everything_is_printed_without_a_database_or_a_url(
     for command in (["db", "upgrade"], ["db", "downgrade", "base"]):
         assert run([*command, "--sql", "--dialect", name]) == 0
         assert "eventlog_inflight" in capsys.readouterr().out.lower()
-    assert run(["triggers", "show", "--sql", "--dialect", name, "--catalog", "catalog.json"]) == 0
+    assert run(["triggers", "list", "--sql", "--dialect", name, "--catalog", "catalog.json"]) == 0
     printed = capsys.readouterr().out.lower()
     for trigger in ("tgr_usr_i_1", "tgr_usr_u_1", "tgr_usr_d_1", "tgr_usr_phone_d_1"):
         assert trigger in printed
-    assert run(["triggers", "show", "--sql", "--dialect", name, "--catalog", "catalog.json"]) == 0
+    assert run(["triggers", "list", "--sql", "--dialect", name, "--catalog", "catalog.json"]) == 0
     assert capsys.readouterr().out.lower() == printed
 
 
@@ -170,4 +170,4 @@ def show(
 ) -> int:
     monkeypatch.chdir(place)
     Path("catalog.json").write_text(json.dumps(catalogue))
-    return run(["triggers", "show", "--sql", "--dialect", name, "--catalog", "catalog.json"])
+    return run(["triggers", "list", "--sql", "--dialect", name, "--catalog", "catalog.json"])

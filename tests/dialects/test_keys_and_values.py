@@ -80,14 +80,14 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("type", "old", "new", "is_changed"), CHANGES)
-@pytest.mark.parametrize("style", ["field", "row_query_back"])
+@pytest.mark.parametrize("row_style", ["field", "row_query_back"])
 def test_a_change_is_a_change_of_bytes(
-    platform: Platform, type: str, old: str, new: str, is_changed: bool, style: str
+    platform: Platform, type: str, old: str, new: str, is_changed: bool, row_style: str
 ) -> None:
     platform.run(
         f"CREATE TABLE t (k {{integer}} PRIMARY KEY, v {type})", f"INSERT INTO t VALUES (1, {old})"
     )
-    platform.watch("t", style)
+    platform.watch("t", row_style)
     assert bool(platform.logged(f"UPDATE t SET v = {new}")) is is_changed
 
 

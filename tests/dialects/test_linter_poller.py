@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from eventlog.changes.format import Report
-from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
+from eventlog.errors import ConfigError, DatabaseError, DatabaseUnavailable
 from eventlog.linter.dispatch_tables import DispatchRow, MissingColumn
 from eventlog.linter.format import (
     QueuePoller,
@@ -302,7 +302,7 @@ def test_a_poll_can_be_tried_again_when_the_database_was_away(
     def refuse(*_: Any) -> None:
         raise engine.dialect.loaded_dbapi.OperationalError("gone")
 
-    with pytest.raises(DatabaseAway, match="gone"):
+    with pytest.raises(DatabaseUnavailable, match="gone"):
         list(asked.poll())
     sa.event.remove(engine, "do_connect", refuse)
     assert list(asked.poll()) == changes_of(steps)

@@ -13,7 +13,7 @@ from platforms import Platform
 from shared import opened_log
 
 from eventlog.core.ranges import RecordSet
-from eventlog.errors import AnotherPublisher, ConfigError, LogTableError
+from eventlog.errors import ConfigError, LogTableError, PublisherAlreadyRunning
 from eventlog.model import Status
 from eventlog.publisher.context import Counters
 from eventlog.publisher.open_context import open_context
@@ -290,7 +290,7 @@ def test_one_publisher_a_log(platform: Platform) -> None:
             assert platform.dialect.open(conn).log(log).is_locked()
             assert not platform.dialect.open(conn).log(log).holds_lock()
             assert not platform.dialect.open(conn).log(log).try_lock()
-        with pytest.raises(AnotherPublisher), open_context(config, Counters()):
+        with pytest.raises(PublisherAlreadyRunning), open_context(config, Counters()):
             pass
     with platform.session() as (conn, log):
         assert not platform.dialect.open(conn).log(log).is_locked()

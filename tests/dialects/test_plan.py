@@ -121,12 +121,12 @@ def test_a_table_of_a_companions_name_is_not_taken(platform: Platform, ending: s
     assert catalogue(platform) == before
 
 
-@pytest.mark.parametrize("style", STYLES[1:])
-def test_another_style_replaces_the_triggers(usr_platform: Platform, style: str) -> None:
+@pytest.mark.parametrize("row_style", STYLES[1:])
+def test_another_style_replaces_the_triggers(usr_platform: Platform, row_style: str) -> None:
     usr_platform.watch("usr")
-    assert kinds(usr_platform, {**USR, "style": style})[0] == "replace"
-    usr_platform.watch("usr", style)
-    assert kinds(usr_platform, {**USR, "style": style}) == ["unchanged", "unchanged"]
+    assert kinds(usr_platform, {**USR, "row_style": row_style})[0] == "replace"
+    usr_platform.watch("usr", row_style)
+    assert kinds(usr_platform, {**USR, "row_style": row_style}) == ["unchanged", "unchanged"]
 
 
 def test_the_plan_names_the_tables_whose_triggers_write_a_log_that_is_gone(
@@ -325,8 +325,8 @@ def test_triggers_that_break_off_anywhere_leave_nothing_or_are_ended_by_the_next
         with usr_platform.session() as (conn, log):
             return triggers_of(usr_platform.dialect).plan_drop(conn, log)
 
-    def watch(style: str) -> TriggerPlan:
-        return usr_platform.plan({**USR, "style": style})
+    def watch(row_style: str) -> TriggerPlan:
+        return usr_platform.plan({**USR, "row_style": row_style})
 
     for planned in (lambda: watch("field"), lambda: watch("remove_all"), drop_all):
         before, after = catalogue(usr_platform), 0
@@ -349,11 +349,11 @@ def test_watches_that_cannot_be_are_refused(usr_platform: Platform) -> None:
 
 def test_capture_by_statement_is_refused_where_there_is_none(usr_platform: Platform) -> None:
     if usr_platform.has("statement_capture"):
-        usr_platform.watch("keyed", capture="statement")
+        usr_platform.watch("keyed", trigger_level="statement")
         assert len(usr_platform.logged("INSERT INTO keyed VALUES (1, 'x')")) == 1
         return
-    with pytest.raises(TriggerError, match="capture = row"):
-        usr_platform.plan({**USR, "capture": "statement"})
+    with pytest.raises(TriggerError, match="trigger_level = row"):
+        usr_platform.plan({**USR, "trigger_level": "statement"})
 
 
 def test_secrets_are_warned_of_and_what_is_not_captured_is_said(platform: Platform) -> None:

@@ -298,11 +298,11 @@ def test_an_altered_column_is_followed_by_its_watch(tree: Tree) -> None:
 
 CHANGES: dict[str, tuple[tuple[str, str], list[tuple[str, str]]]] = {
     "another style": (
-        ('"style": "field"', '"style": "row_query_back"'),
+        ('"row_style": "field"', '"row_style": "row_query_back"'),
         [("unwatch_table", "usr"), ("watch_table", "usr")],
     ),
     "no watch any more": (('info={"eventlog"', 'info={"another"'), [("unwatch_table", "usr")]),
-    "nothing": (('"style": "field"', '"style":  "field"'), []),
+    "nothing": (('"row_style": "field"', '"row_style":  "field"'), []),
 }
 
 
@@ -354,7 +354,7 @@ def test_watches_of_a_configuration_file_count(tree: Tree, tmp_path: Path) -> No
         '"field_query_back"\n',
         encoding="utf-8",
     )
-    assert "style='field_query_back'" in tree.revision("one")
+    assert "row_style='field_query_back'" in tree.revision("one")
     tree.upgrade()
     assert tree.is_clean()
     tree.run("INSERT INTO usr (idu, fname) VALUES (1, 'Jack')")
@@ -390,7 +390,7 @@ def test_triggers_that_another_hand_made_are_taken_over(example: Tree) -> None:
     with example.engine.begin() as conn:
         example_database = load_dialect("postgresql").open(conn).reflect(None)
         definition = WatchDefinition(
-            WatchedTable("usr", style="remove_all"), "eventlog", "public", "public", None
+            WatchedTable("usr", row_style="remove_all"), "eventlog", "public", "public", None
         )
         for table in compile_definition(with_tables(definition, example_database), "postgresql"):
             for statement in (*table.drop, *table.create):
@@ -429,7 +429,7 @@ def test_the_plan_agrees_with_the_operations_whatever_the_types_and_names(exampl
 
 
 def test_what_cannot_be_is_refused_in_words(tree: Tree) -> None:
-    tree.edit("models.py", '"style": "field"', '"stile": "field"')
+    tree.edit("models.py", '"row_style": "field"', '"stile": "field"')
     with pytest.raises(
         TriggerError, match="info of table usr: 'stile' is not known; known: style, capture"
     ):
@@ -487,7 +487,7 @@ def test_without_tables_they_are_reflected_and_nothing_can_be_printed(database: 
         operations = Operations(MigrationContext.configure(conn))
         operations.create_event_log()
         conn.exec_driver_sql("CREATE TABLE usr (idu integer PRIMARY KEY, fname text)")
-        operations.watch_table("usr", style="row_query_back")
+        operations.watch_table("usr", row_style="row_query_back")
         conn.exec_driver_sql("INSERT INTO usr VALUES (1, 'Jack')")
         assert conn.exec_driver_sql("SELECT event_type FROM eventlog").all() == [(5,)]
         operations.unwatch_table("usr")

@@ -25,8 +25,8 @@ def view(platform: Platform) -> Platform:
     return platform
 
 
-def watch(view: Platform, style: str, base: dict[str, Any]) -> None:
-    view.apply(view.plan({"view": "view_usr", "style": style, "base": base}))
+def watch(view: Platform, row_style: str, base: dict[str, Any]) -> None:
+    view.apply(view.plan({"view": "view_usr", "row_style": row_style, "base": base}))
 
 
 def shown(rows: list[Logged]) -> list[Logged]:
@@ -42,7 +42,7 @@ def test_the_example_of_the_specification(view: Platform) -> None:
 
 
 @pytest.mark.parametrize(
-    ("style", "insert", "update", "value"),
+    ("row_style", "insert", "update", "value"),
     [
         ("field", 1, 2, 2),
         ("remove_all", 1, 3, 2),
@@ -51,9 +51,9 @@ def test_the_example_of_the_specification(view: Platform) -> None:
     ],
 )
 def test_base_tables_log_rows_of_the_view(
-    view: Platform, style: str, insert: int, update: int, value: int
+    view: Platform, row_style: str, insert: int, update: int, value: int
 ) -> None:
-    watch(view, style, BASE)
+    watch(view, row_style, BASE)
 
     def row(event_type: int, column: str, old: str | None, new: str | None) -> Logged:
         texts = (old, new) if event_type in (1, 2, 3) else (None, None)

@@ -98,19 +98,19 @@ class Watched:
 
     conn: sa.Connection
     log: LogTable = LOG
-    capture: Capture = "row"
+    trigger_level: Capture = "row"
 
     def catalog(self, *tables: str) -> Catalog:
         return build_catalog(DIALECT.open(self.conn).reflect(None), tables=tables or None)
 
     def plan(self, *watches: WatchedTable, tables: Sequence[str] | None = None) -> TriggerPlan:
-        """``capture`` is that of every watch. Raises TriggerError for a watch that is refused."""
+        """``trigger_level`` is that of every watch. Raises TriggerError for a watch that is refused."""
         database = DIALECT.open(self.conn).reflect(None)
         names = tables if tables is not None else [watch.table for watch in watches]
         catalog = build_catalog(database, tables=names)
         watches = (
-            tuple(replace(watch, capture=self.capture) for watch in watches)
-            if self.capture != "row"
+            tuple(replace(watch, trigger_level=self.trigger_level) for watch in watches)
+            if self.trigger_level != "row"
             else watches
         )
         plan = triggers_of(DIALECT).plan(

@@ -18,7 +18,7 @@ import trustme
 from receiver import Receiver, Script, answer, status
 from werkzeug.serving import make_server
 
-from eventlog.errors import ReceiverAway
+from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, Document
 from eventlog.publisher.sinks.http import HttpOptions, HttpSink, answer_form
 
@@ -51,7 +51,7 @@ def answered(script: Script, *event_ids: str, form: str = "xds") -> Answer:
 def away(script: Script, **options: Any) -> str:
     """The message of the error that a document meets."""
     with Receiver(script) as receiver, sink_to(receiver, **options) as sink:
-        with pytest.raises(ReceiverAway) as caught:
+        with pytest.raises(ReceiverUnavailable) as caught:
             sink.send(document())
         assert str(caught.value).startswith(receiver.url)
         return str(caught.value)

@@ -96,7 +96,7 @@ class Copy:
             self._take_out({self.named(step.without)})
         if step.language == "toml":
             for watch in self._read(step):
-                self._take_out({watch.get("table", watch.get("view")), watch.get("was")})
+                self._take_out({watch.get("table", watch.get("view")), watch.get("renamed_from")})
                 self.watches.append(watch)
 
     def _read(self, step: Step) -> list[dict[str, Any]]:
@@ -149,7 +149,9 @@ def differences(
     """Where a receiver does not have what watched tables hold, in words; attributes that are gone
     do not count.
     """
-    renamed = {watch["was"]: watch["table"] for watch in watches if "was" in watch}
+    renamed = {
+        watch["renamed_from"]: watch["table"] for watch in watches if "renamed_from" in watch
+    }
     has = received(documents, renamed).objects
     found = []
     known = set()

@@ -166,7 +166,7 @@ def views(**options: str) -> Workload:
                 "view": "view_active",
                 "base": {"emp": EMP, "phone": PHONE, "active": {"empno": "pk_empno"}},
                 **options,
-                "style": "row_query_back",
+                "row_style": "row_query_back",
             },
         ],
         LOCKED,
@@ -181,18 +181,20 @@ def usr(strict: bool = True, **options: str) -> Workload:
 
 
 WORKLOADS = {
-    "row": usr(capture="row"),
+    "row": usr(trigger_level="row"),
     "row, merged": usr(strict=False),
-    "statement, merged": usr(strict=False, capture="statement"),
-    "row, queried back": usr(strict=False, capture="row", style="field_query_back"),
-    "statement": usr(capture="statement"),
-    "statement, remove_all": usr(capture="statement", style="remove_all"),
-    "statement, queried back": usr(strict=False, capture="statement", style="row_query_back"),
+    "statement, merged": usr(strict=False, trigger_level="statement"),
+    "row, queried back": usr(strict=False, trigger_level="row", row_style="field_query_back"),
+    "statement": usr(trigger_level="statement"),
+    "statement, remove_all": usr(trigger_level="statement", row_style="remove_all"),
+    "statement, queried back": usr(
+        strict=False, trigger_level="statement", row_style="row_query_back"
+    ),
     "deferrable key": shifting("INITIALLY IMMEDIATE"),
-    "deferrable key, statement": shifting("INITIALLY IMMEDIATE", capture="statement"),
-    "deferred key": shifting("INITIALLY DEFERRED", style="row_query_back"),
+    "deferrable key, statement": shifting("INITIALLY IMMEDIATE", trigger_level="statement"),
+    "deferred key": shifting("INITIALLY DEFERRED", row_style="row_query_back"),
     "views": views(),
-    "views, statement": views(capture="statement"),
+    "views, statement": views(trigger_level="statement"),
     "partitions": Workload(
         PARTED,
         [toml_watch("part")],
@@ -301,15 +303,15 @@ def test_a_receiver_has_the_objects_after_a_long_run(
     promise(database, tmp_path, WORKLOADS[name], seed, 600, WRITERS if name in CONCURRENT else 1)
 
 
-@pytest.mark.parametrize("capture", ["row", "statement"])
+@pytest.mark.parametrize("trigger_level", ["row", "statement"])
 @pytest.mark.parametrize(
     "statement",
     ["UPDATE t SET id = id + 1", "UPDATE t SET id = 4 - id", "UPDATE t SET id = id % 3 + 1"],
 )
 def test_a_shift_and_a_swap_leave_the_right_objects(
-    database: sa.Engine, tmp_path: Path, statement: str, capture: str
+    database: sa.Engine, tmp_path: Path, statement: str, trigger_level: str
 ) -> None:
-    workload = shifting("INITIALLY IMMEDIATE", capture=capture)
+    workload = shifting("INITIALLY IMMEDIATE", trigger_level=trigger_level)
     changes = ("INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2), (3, 'c', NULL)", statement)
     execute(database, *workload.ddl)
     config = load(

@@ -92,13 +92,19 @@ def test_a_child_table_that_gets_a_third_column_says_why_it_is_captured_no_more(
     assert any(WHY in one.text for one in examine(config, planned_triggers))
 
 
-@pytest.mark.parametrize("style", ["field", "row_query_back"])
-@pytest.mark.parametrize("capture", ["row", "statement"])
+@pytest.mark.parametrize("row_style", ["field", "row_query_back"])
+@pytest.mark.parametrize("trigger_level", ["row", "statement"])
 def test_what_a_replication_applies_passes_after_a_dropped_column(
-    database: sa.Engine, tmp_path: Path, style: str, capture: str
+    database: sa.Engine, tmp_path: Path, row_style: str, trigger_level: str
 ) -> None:
     execute(database, *TABLES, "ALTER TABLE usr ADD age integer")
-    watched(database, tmp_path, always=True, style=style, capture=capture)
+    watched(
+        database,
+        tmp_path,
+        capture_replicated=True,
+        row_style=row_style,
+        trigger_level=trigger_level,
+    )
     applied = "SET LOCAL session_replication_role = 'replica'"
     execute(database, applied, "INSERT INTO usr VALUES (1, 'Jack', 7)")
     execute(database, "ALTER TABLE usr DROP age")

@@ -85,14 +85,14 @@ def test_after_the_recipe_the_receiver_has_each_object_once_by_the_new_key(
     execute(database, "DELETE FROM usr WHERE id = 3")  # which waits when the key changes
 
     execute(database, *statements)
-    config = configured(database, tmp_path, was_key="id")
+    config = configured(database, tmp_path, previous_key="id")
     install(config)
     assert (
-        json.loads(command(tmp_path, "resync", "usr", "--deleted", "--dry-run", "--json"))["rows"]
+        json.loads(command(tmp_path, "resync", "usr", "--deletes", "--dry-run", "--json"))["rows"]
         == 2
     )
-    command(tmp_path, "resync", "usr", "--deleted")
-    assert json.loads(command(tmp_path, "resync", "usr", "--deleted", "--json"))["rows"] == 0
+    command(tmp_path, "resync", "usr", "--deletes")
+    assert json.loads(command(tmp_path, "resync", "usr", "--deletes", "--json"))["rows"] == 0
     command(tmp_path, "resync", "usr")
     published(database, config, sink)
     assert set(statuses(database).values()) == {"S"}
@@ -117,8 +117,8 @@ def test_a_snapshot_waits_for_a_class_whose_triggers_still_log_another_key(
         write_config(
             tmp_path,
             url_of(database),
-            ({"table": "usr", "was_key": "id"}, {"table": "zone"}),
-            source={"type": "eventlog", "consumer": "search", "begin": "snapshot"},
+            ({"table": "usr", "previous_key": "id"}, {"table": "zone"}),
+            source={"type": "eventlog", "consumer": "search", "start_from": "snapshot"},
         ),
         {},
     )
@@ -140,7 +140,7 @@ def test_a_row_of_another_type_by_the_old_key_stays_bad(
     database: sa.Engine, tmp_path: Path
 ) -> None:
     execute(database, USR, "ALTER TABLE usr RENAME id TO no")
-    config = configured(database, tmp_path, was_key=["id"])
+    config = configured(database, tmp_path, previous_key=["id"])
     install(config)
     row = "INSERT INTO eventlog (event_type, table_name, table_key) VALUES ({}, 'usr', '{}')"
     execute(
@@ -165,7 +165,7 @@ def test_other_formats_name_the_old_key_and_no_object_of_now(
     execute(
         database, USR, "ALTER TABLE usr DROP CONSTRAINT usr_pkey, ADD COLUMN no integer PRIMARY KEY"
     )
-    config = configured(database, tmp_path, form=form, was_key="id")
+    config = configured(database, tmp_path, form=form, previous_key="id")
     install(config)
     execute(
         database,

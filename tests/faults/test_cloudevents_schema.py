@@ -39,15 +39,15 @@ CHANGES = (
 )
 
 
-@pytest.mark.parametrize("style", ["field", "row_query_back"])
+@pytest.mark.parametrize("row_style", ["field", "row_query_back"])
 @pytest.mark.parametrize("options", [{}, {"integers": "text", "nested_values": "text"}])
 def test_every_event_follows_the_schema_of_its_class(
-    run: Run, database: sa.Engine, tmp_path: Path, style: str, options: dict[str, Any]
+    run: Run, database: sa.Engine, tmp_path: Path, row_style: str, options: dict[str, Any]
 ) -> None:
     execute(database, *TABLES)
     sent, place = tmp_path / "sent", "https://hr.example.com/{class}.json"
     path = write_config(
-        tmp_path, url_of(database), [{"table": "usr", "style": style}],
+        tmp_path, url_of(database), [{"table": "usr", "row_style": row_style}],
         publisher={"allow_loopback": True}, sink={"type": "files", "directory": str(sent),
         "file_layout": "lines"}, format={"type": "cloudevents", "cloudevents": {"dataschema": place,
         **options}},

@@ -20,7 +20,11 @@ from receiver import Receiver, Request, answer, reply, status
 from shared import Run, execute, url_of, wait_until
 
 Command = Callable[..., tuple[int, str, str]]
-SOURCE = {"source__type": "eventlog", "source__consumer": "search", "source__begin": "snapshot"}
+SOURCE = {
+    "source__type": "eventlog",
+    "source__consumer": "search",
+    "source__start_from": "snapshot",
+}
 
 
 @pytest.fixture
@@ -63,7 +67,7 @@ def test_the_monitor_of_a_consumer_is_about_what_was_refused_for_it(
     log: sa.Engine, tmp_path: Path, receiver: Receiver
 ) -> None:
     execute(log, "INSERT INTO usr VALUES (1, 'a'), (2, 'b')")
-    with consuming(log, tmp_path, receiver, monitor__values="yes") as (_, address, ask):
+    with consuming(log, tmp_path, receiver, monitor__show_values="yes") as (_, address, ask):
         wait_until(
             lambda: ask("/status.json")["state"]["name"] == "resting", "the snapshot is sent"
         )
@@ -158,8 +162,8 @@ def test_doctor_grants_a_consumer_what_it_needs_and_no_right_to_change_the_log(
         (finding,) = (
             one for one in json.loads(said)["findings"] if one["code"] == "rights_publish"
         )
-        assert not [line for line in finding["mend"] if "UPDATE (" in line]
-        execute(log, *(line for line in finding["mend"] if line.startswith("GRANT ")))
+        assert not [line for line in finding["fix"] if "UPDATE (" in line]
+        execute(log, *(line for line in finding["fix"] if line.startswith("GRANT ")))
         _, said, _ = command("--database-url", url, "doctor", "--json")
         assert "rights_publish" not in {one["code"] for one in json.loads(said)["findings"]}
         # Of tables outside its classes it reads nothing.
@@ -184,13 +188,15 @@ def test_who_keeps_gaps_in_the_set_is_named_with_its_age(
                 lambda: metrics(address)["eventlog_rows_answered_total"] > 0,
                 "what lies behind is sent",
             )
-            wait_until(lambda: ask("/status.json")["oldest_writer"], "the page names the writer")
+            wait_until(
+                lambda: ask("/status.json")["oldest_open_transaction"], "the page names the writer"
+            )
             told = ask("/status.json")
-            assert (told["ranges"], "(writer)" in told["oldest_writer"]) == (1, True)
+            assert (told["ranges"], "(writer)" in told["oldest_open_transaction"]) == (1, True)
             assert metrics(address)["eventlog_consumer_ranges"] == 1
-            assert metrics(address)["eventlog_oldest_writer_seconds"] > 0
+            assert metrics(address)["eventlog_oldest_open_transaction_age_seconds"] > 0
             assert (
-                f"{told['oldest_writer']} keeps the ranges from closing, open for"
+                f"{told['oldest_open_transaction']} keeps the ranges from closing, open for"
                 in command("status")[1]
             )
         open_session.rollback()

@@ -49,7 +49,7 @@ def sections_of(http: str, brokers: str) -> dict[str, Sections]:
         "publisher": {"sink": {"type": "stdout"}},
         "search": {
             "format": {"type": "cloudevents"},
-            "sink": {"type": "http", "url": http, "answer": "status"},
+            "sink": {"type": "http", "url": http, "response_format": "status"},
         },
         "audit": {"sink": {"type": "files"}},
         "cache": {
@@ -75,7 +75,7 @@ class Reader:
     """A publisher or consumer in a process of its own."""
 
     def __init__(
-        self, directory: Path, url: str, name: str, sections: Sections, begin: str
+        self, directory: Path, url: str, name: str, sections: Sections, start_from: str
     ) -> None:
         place = directory / name
         place.mkdir()
@@ -86,10 +86,10 @@ class Reader:
             "allow_loopback": True,
             "polling_interval": 1,
             "retry_max": 1,
-            "flight_rows": 50,
+            "delivery_rows": 50,
         }
         if name != "publisher":
-            chosen["source"] = {"type": "eventlog", "consumer": name, "begin": begin}
+            chosen["source"] = {"type": "eventlog", "consumer": name, "start_from": start_from}
         self.name, self.out = name, place / "events"
         self.config = write_config(place, url, WATCHES, **chosen)
         self.errors = (place / "errors").open("ab")

@@ -34,8 +34,8 @@ from eventlog import publisher
 from eventlog.config.load import Config, load
 from eventlog.core import clock
 from eventlog.core.ranges import RecordSet
-from eventlog.errors import ConfigError, ConsumerRuns, LogTableError, ReceiverAway
-from eventlog.model import Answer, Level, LogRow, Verdict
+from eventlog.errors import ConfigError, ConsumerRuns, LogTableError, ReceiverUnavailable
+from eventlog.model import Answer, EventResult, Level, LogRow
 from eventlog.publisher import daemon
 from eventlog.publisher.context import Context, Counters, Used
 from eventlog.publisher.cycle import dry_run, recover, run_cycle
@@ -86,9 +86,13 @@ CHANGED = ROW.replace("(1,", "(2,")
 
 
 def consumer(
-    engine: sa.Engine, name: str = "search", begin: str = "first", **options: object
+    engine: sa.Engine, name: str = "search", start_from: str = "first", **options: object
 ) -> Config:
-    source = {"source__type": "eventlog", "source__consumer": name, "source__begin": begin}
+    source = {
+        "source__type": "eventlog",
+        "source__consumer": name,
+        "source__start_from": start_from,
+    }
     return configuration(engine, **source, **options)
 
 
@@ -136,9 +140,9 @@ def test_consumers_and_the_publisher_each_send_every_row(log: sa.Engine) -> None
 
 def test_a_consumer_that_begins_now_sends_what_comes_later(log: sa.Engine) -> None:
     write(log, 1, 2)
-    assert consume(consumer(log, begin="now")) == []
+    assert consume(consumer(log, start_from="latest")) == []
     write(log, 3)
-    assert consume(consumer(log, begin="first")) == [
+    assert consume(consumer(log, start_from="earliest")) == [
         "3"
     ]  # where it begins was said when it was registered
 
@@ -158,24 +162,24 @@ def test_a_request_to_send_again_is_cleared_and_taken_up_in_one_transaction(log:
 
 def test_a_consumer_begins_at_a_record_id(log: sa.Engine) -> None:
     write(log, 1, 2, 3)
-    assert consume(consumer(log, begin="2")) == ["2", "3"]
+    assert consume(consumer(log, start_from="2")) == ["2", "3"]
 
 
 def test_a_begin_below_what_was_removed_is_refused(log: sa.Engine) -> None:
     write(log, 1, 2, 3)
     execute(log, "UPDATE eventlog_epoch SET removed = 2")
     with pytest.raises(ConfigError, match="up to record_id 2 were removed"):
-        consume(consumer(log, begin="2"))
-    assert consume(consumer(log, begin="3")) == ["3"]
+        consume(consumer(log, start_from="2"))
+    assert consume(consumer(log, start_from="3")) == ["3"]
 
 
 def test_a_begin_above_the_next_record_id_is_refused(log: sa.Engine) -> None:
     write(log, 1, 2, 3)
     with pytest.raises(ConfigError, match=r"begin = 5: the next record_id .* is 4"):
-        consume(consumer(log, begin="5"))
-    assert consume(consumer(log, begin="4")) == []
+        consume(consumer(log, start_from="5"))
+    assert consume(consumer(log, start_from="4")) == []
     write(log, 4)
-    assert consume(consumer(log, begin="5")) == ["4"]  # counts for a new consumer alone
+    assert consume(consumer(log, start_from="5")) == ["4"]  # counts for a new consumer alone
 
 
 def test_a_begin_counts_from_what_the_sequence_has_given_though_the_rows_are_gone(
@@ -183,7 +187,7 @@ def test_a_begin_counts_from_what_the_sequence_has_given_though_the_rows_are_gon
 ) -> None:
     write(log, 1, 2, 3)
     execute(log, "DELETE FROM eventlog")
-    assert consume(consumer(log, begin="4")) == []
+    assert consume(consumer(log, start_from="4")) == []
 
 
 def test_where_the_next_record_id_is_unknown_a_begin_is_taken_with_a_warning(
@@ -198,7 +202,7 @@ def test_where_the_next_record_id_is_unknown_a_begin_is_taken_with_a_warning(
         "integer, event_time timestamp, perpetrator varchar(32), table_name varchar(64), table_key "
         "varchar(4000), column_name varchar(64), old_value text, new_value text)",
     )
-    assert consume(consumer(engine, begin="500")) == []
+    assert consume(consumer(engine, start_from="500")) == []
     assert "begin = 500 cannot be compared" in caplog.text
     engine.dispose()
 
@@ -210,7 +214,7 @@ def test_what_was_open_when_a_consumer_began_now_is_sent_when_it_commits(
     late = writer()
     late.execute(ROW.format(2, "late"))
     write(pg_log, 3)
-    config = consumer(pg_log, begin="now")
+    config = consumer(pg_log, start_from="latest")
     assert consume(config) == []
     assert the_set(pg_log) == (1, [(3, 3)])
     late.commit()
@@ -433,7 +437,7 @@ def test_a_refused_event_is_an_error_of_this_consumer_alone(log: sa.Engine) -> N
     write(log, 1, 2)
 
     def refuse(document: Document) -> Answer:
-        return Answer(verdicts={"1": Verdict(Level.ERROR, "no")})
+        return Answer(verdicts={"1": EventResult(Level.ERROR, "no")})
 
     assert consume(consumer(log), refuse) == ["1", "2"]
     assert consume(consumer(log)) == []
@@ -450,7 +454,9 @@ def test_a_retry_parks_its_object_and_the_others_go_on(log: sa.Engine) -> None:
     def later(document: Document) -> Answer | None:
         tries.extend(event.event_id for event in document.events)
         return (
-            Answer(verdicts={"1": Verdict(Level.RETRY, "later")}) if tries.count("1") == 1 else None
+            Answer(verdicts={"1": EventResult(Level.RETRY, "later")})
+            if tries.count("1") == 1
+            else None
         )
 
     with opened(consumer(log), retry_initial=0, retry_max=0) as context:
@@ -588,8 +594,8 @@ def test_a_sequence_with_a_cache_is_refused(pg_log: sa.Engine) -> None:
             {"handle_future_events": "yes"},
             "handle_future_events cannot be used with source.consumer",
         ),
-        ({"loopback_rows": "leave"}, "cannot be used with source.consumer"),
-        ({"source__begin": "yesterday"}, "now | first | snapshot | a record_id"),
+        ({"loopback_action": "keep"}, "cannot be used with source.consumer"),
+        ({"source__start_from": "yesterday"}, "latest | earliest | snapshot | a record_id"),
         ({"source__consumer": "a b"}, "source.consumer"),
     ],
 )
@@ -616,7 +622,7 @@ def test_every_perpetrator_is_sent_unless_the_consumer_sets_a_user(log: sa.Engin
 
 def test_a_consumer_counts_what_it_has_not_done(log: sa.Engine) -> None:
     write(log, 1, 2, 3)
-    with opened(consumer(log, begin="2")) as context:
+    with opened(consumer(log, start_from="2")) as context:
         state = recover(context)
         ledger = context.ledger
         assert count_undone(ledger, 100) == 2
@@ -636,7 +642,7 @@ def command(log: sa.Engine, run: Run) -> Callable[..., tuple[int, str, str]]:
 def test_consumers_are_listed_reset_and_dropped(log: sa.Engine, command: Run) -> None:
     write(log, 1, 2, 3)
     consume(consumer(log))
-    consume(consumer(log, "audit", begin="now"))
+    consume(consumer(log, "audit", start_from="latest"))
     write(log, 4)
     listed = json.loads(command("consumers", "list", "--json")[1])["consumers"]
     assert [
@@ -649,7 +655,7 @@ def test_consumers_are_listed_reset_and_dropped(log: sa.Engine, command: Run) ->
     with opened(consumer(log)):
         code, _, said = command("consumers", "drop", "search", "--yes")
     assert (code, "runs: stop it first" in said) == (1, True)
-    assert command("consumers", "reset", "search", "--begin", "2", "--yes")[0] == 0
+    assert command("consumers", "reset", "search", "--start-from", "2", "--yes")[0] == 0
     assert consume(consumer(log)) == ["2", "3", "4"]
     assert command("consumers", "drop", "audit", "--yes")[0] == 0
     assert fetch(log, "SELECT name FROM eventlog_consumer") == [("search",)]
@@ -662,7 +668,7 @@ def test_a_reset_to_above_the_next_record_id_is_refused_and_changes_nothing(
 ) -> None:
     write(log, 1, 2)
     consume(consumer(log))
-    code, _, said = command("consumers", "reset", "search", "--begin", "999999999", "--yes")
+    code, _, said = command("consumers", "reset", "search", "--start-from", "999999999", "--yes")
     assert (code, "the next record_id of the log" in said) == (2, True)
     assert the_set(log) == (2, [])
 
@@ -690,14 +696,14 @@ def test_what_was_refused_for_a_consumer_is_shown_and_put_back_for_it_alone(
     log: sa.Engine, command: Run
 ) -> None:
     write(log, 1, 2)
-    consume(consumer(log), lambda document: Answer(verdicts={"2": Verdict(Level.ERROR, "no")}))
+    consume(consumer(log), lambda document: Answer(verdicts={"2": EventResult(Level.ERROR, "no")}))
     assert "no row of status E or F" in command("errors")[1]
     said = command("errors", "--consumer", "search")
     assert "receiver" in said[1]
     assert "eventlog requeue --consumer search --ids 2" in said[2]
-    assert "the receiver answered error: no" in command("show", "2", "--consumer", "search")[1]
-    assert "done" in command("show", "1", "--consumer", "search")[1].splitlines()[0]
-    assert "waits to be published" in command("show", "2")[1]
+    assert "the receiver answered error: no" in command("explain", "2", "--consumer", "search")[1]
+    assert "done" in command("explain", "1", "--consumer", "search")[1].splitlines()[0]
+    assert "waits to be published" in command("explain", "2")[1]
     assert "1 row sent again to consumer search" in command("requeue", "--consumer", "search")[1]
     assert (
         "nothing that was refused for consumer search"
@@ -715,9 +721,9 @@ def test_what_is_refused_for_a_consumer_under_a_later_number_goes_once_more_unde
     told = iter(({"1": Level.RETRY}, {"2.2": Level.ERROR}))
 
     def judge(_: Document) -> Answer:
-        return Answer({one: Verdict(level, "no") for one, level in next(told, {}).items()})
+        return Answer({one: EventResult(level, "no") for one, level in next(told, {}).items()})
 
-    with pytest.raises(ReceiverAway):
+    with pytest.raises(ReceiverUnavailable):
         consume(consumer(log), judge)
     assert consume(consumer(log), judge) == ["1", "2.2"]
     command("requeue", "--consumer", "search")
@@ -728,26 +734,26 @@ def test_what_was_refused_before_a_consumer_was_reset_is_refused_no_longer(
     log: sa.Engine, command: Run
 ) -> None:
     write(log, 1)
-    consume(consumer(log), lambda document: Answer(verdicts={"1": Verdict(Level.ERROR, "no")}))
+    consume(consumer(log), lambda document: Answer(verdicts={"1": EventResult(Level.ERROR, "no")}))
     execute(log, "UPDATE eventlog_error SET error_time = '2020-01-01 00:00:00'")
-    command("consumers", "reset", "search", "--begin", "first", "--yes")
+    command("consumers", "reset", "search", "--start-from", "earliest", "--yes")
     assert consume(consumer(log)) == ["1"]
     assert "nothing that was refused" in command("errors", "--consumer", "search")[1]
-    assert "done" in command("show", "1", "--consumer", "search")[1].splitlines()[0]
+    assert "done" in command("explain", "1", "--consumer", "search")[1].splitlines()[0]
 
 
 def test_the_commands_are_of_the_consumer_that_the_configuration_names(
     log: sa.Engine, run: Run
 ) -> None:
     write(log, 1, 2)
-    consume(consumer(log), lambda document: Answer(verdicts={"2": Verdict(Level.ERROR, "no")}))
+    consume(consumer(log), lambda document: Answer(verdicts={"2": EventResult(Level.ERROR, "no")}))
     flags = ("--set", "source.type=eventlog", "--set", "source.consumer=search")
 
     def command(*arguments: str) -> tuple[int, str, str]:
         return run("--database-url", url_of(log), *flags, *arguments)
 
     assert "eventlog requeue --consumer search --ids 2" in command("errors")[2]
-    assert "the receiver answered error: no" in command("show", "2")[1]
+    assert "the receiver answered error: no" in command("explain", "2")[1]
     assert "1 row sent again to consumer search" in command("requeue")[1]
 
 
@@ -766,7 +772,7 @@ def test_a_requeued_row_is_sent_before_a_later_row_of_its_object_that_was_only_r
     log: sa.Engine, command: Run
 ) -> None:
     write(log, 1, event_type=2)
-    consume(consumer(log), lambda document: Answer(verdicts={"1": Verdict(Level.ERROR, "no")}))
+    consume(consumer(log), lambda document: Answer(verdicts={"1": EventResult(Level.ERROR, "no")}))
     write(log, 2, 1, event_type=2)
     codes: list[int] = []
 
@@ -774,7 +780,7 @@ def test_a_requeued_row_is_sent_before_a_later_row_of_its_object_that_was_only_r
         if not codes:  # row 3 was read together with row 2, and is not in flight yet
             codes.append(command("requeue", "--consumer", "search")[0])
 
-    sent = consume(consumer(log), requeue, flight_rows=1, fold_distance=0)
+    sent = consume(consumer(log), requeue, delivery_rows=1, fold_distance=0)
     assert sent == ["2", "1", "3"]
     assert codes == [0]
 
@@ -783,7 +789,9 @@ def test_a_row_that_is_done_while_a_requeue_reads_outdates_what_is_asked_for(
     pg_log: sa.Engine, run: Run
 ) -> None:
     write(pg_log, 1, event_type=2)
-    consume(consumer(pg_log), lambda document: Answer(verdicts={"1": Verdict(Level.ERROR, "no")}))
+    consume(
+        consumer(pg_log), lambda document: Answer(verdicts={"1": EventResult(Level.ERROR, "no")})
+    )
     write(pg_log, 1, event_type=2)
     codes: list[int] = []
     waits = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'eventlog_error'::regclass"
@@ -818,7 +826,7 @@ def test_a_consumer_gets_once_more_what_no_later_row_outdates_and_inserts_as_a_w
     execute(log, *(row.format(*one, "NULL" if one[0] == 4 else "'fname'") for one in rows))
     execute(log, "UPDATE eventlog SET column_name = 'lname' WHERE record_id IN (4, 6)")
     execute(log, "UPDATE eventlog SET column_name = 'gone' WHERE record_id = 6")
-    failing = {event: Verdict(Level.ERROR, "no") for event in ("1", "3")}
+    failing = {event: EventResult(Level.ERROR, "no") for event in ("1", "3")}
     assert consume(consumer(log), lambda _: Answer(failing)) == ["1", "2", "3", "5"]
     execute(log, "UPDATE eventlog SET column_name = 'lname' WHERE record_id = 6")
     code, said, _ = command("requeue", "--consumer", "search", "--json")
@@ -875,7 +883,7 @@ def test_purge_keeps_what_a_consumer_has_not_done_and_says_for_whom(
 ) -> None:
     write(log, 1, 2)
     consume(consumer(log))
-    consume(consumer(log, "audit", begin="3"))
+    consume(consumer(log, "audit", start_from="3"))
     write(log, 3)
     consume(configuration(log))
     execute(log, "UPDATE eventlog SET event_time = '2020-01-01 00:00:00'")
@@ -905,7 +913,7 @@ def test_a_publisher_that_deletes_marks_while_there_are_consumers(
 
 def test_status_and_doctor_name_a_consumer_that_has_not_moved(log: sa.Engine, command: Run) -> None:
     write(log, 1)
-    consume(consumer(log, begin="first", source__classes="usr"))
+    consume(consumer(log, start_from="earliest", source__classes="usr"))
     write(log, 2)
     assert "consumer search does not run: 1 row behind" in command("status")[1]
     execute(log, "UPDATE eventlog_inflight SET started = '2020-01-01 00:00:00'")
@@ -916,10 +924,10 @@ def test_a_new_epoch_is_not_drawn_by_hand_while_a_consumer_runs(
     log: sa.Engine, command: Run
 ) -> None:
     with opened(consumer(log)):
-        code, _, said = command("db", "new-epoch")
+        code, _, said = command("db", "start-epoch")
     assert (code, "search of the log" in said) == (1, True)
     write(log, 1)
-    assert command("db", "new-epoch")[0] == 0
+    assert command("db", "start-epoch")[0] == 0
     (event_id,) = consume(consumer(log))
     assert event_id.startswith("1.e")
 
@@ -963,7 +971,7 @@ def test_a_new_epoch_names_the_consumers_and_so_does_doctor_until_they_are_reset
     named = [one["text"] for one in told if one["code"] == "consumer_before_epoch"]
     assert ["consumer audit" in named[0], "consumer search" in named[1]] == [True, True]
     execute(log, "UPDATE eventlog_epoch SET epoch = '2021' || SUBSTR(epoch, 5)")
-    command("consumers", "reset", "search", "--begin", "first", "--yes")
+    command("consumers", "reset", "search", "--start-from", "earliest", "--yes")
     told = json.loads(command("doctor", "--json")[1])["findings"]
     assert [one["text"].split()[1] for one in told if one["code"] == "consumer_before_epoch"] == [
         "audit"
@@ -972,7 +980,7 @@ def test_a_new_epoch_names_the_consumers_and_so_does_doctor_until_they_are_reset
 
 def test_an_epoch_that_is_drawn_by_hand_names_the_consumers(log: sa.Engine, command: Run) -> None:
     consume(consumer(log))
-    assert "the consumers search: if" in command("db", "new-epoch")[1]
+    assert "the consumers search: if" in command("db", "start-epoch")[1]
 
 
 @pytest.mark.parametrize("before", ["its reset", "its registration"])
@@ -983,7 +991,7 @@ def test_a_consumer_that_remembers_a_later_beginning_warns_that_its_receiver_lac
     consume(consumer(log))
     execute(log, "UPDATE eventlog_consumer SET begun = '2020-01-01 00:00:00'")
     copy = lines_of(log) if before == "its reset" else []
-    command("consumers", "reset", "search", "--begin", "snapshot", "--yes")
+    command("consumers", "reset", "search", "--start-from", "snapshot", "--yes")
     execute(log, "UPDATE eventlog_consumer SET begun = '2021-01-01 00:00:00'")
     with open_context(consumer(log), Counters(), used):
         pass
@@ -992,7 +1000,7 @@ def test_a_consumer_that_remembers_a_later_beginning_warns_that_its_receiver_lac
         with open_context(consumer(log), Counters(), used):
             pass
     (warning,) = (text for text in caplog.messages if "its receiver may lack data" in text)
-    assert "eventlog consumers reset search --begin snapshot" in warning
+    assert "eventlog consumers reset search --start-from snapshot" in warning
 
 
 # --- what a consumer sees and what it does not ----------------------------------------------------
@@ -1023,10 +1031,10 @@ def test_resync_logs_a_delete_again_that_a_consumer_has_refused(
     delete = "INSERT INTO eventlog (event_type, table_name, table_key) VALUES (4, 'usr', 'idu=1')"
     execute(log, delete)
     consume(configuration(log))
-    consume(consumer(log), lambda document: Answer(verdicts={"1": Verdict(Level.ERROR, "no")}))
-    assert command("resync", "usr", "--deleted")[0] == 0
+    consume(consumer(log), lambda document: Answer(verdicts={"1": EventResult(Level.ERROR, "no")}))
+    assert command("resync", "usr", "--deletes")[0] == 0
     assert consume(consumer(log)) == ["2"]
-    assert command("resync", "usr", "--deleted")[0] == 0
+    assert command("resync", "usr", "--deletes")[0] == 0
     assert consume(consumer(log)) == []
 
 
@@ -1035,7 +1043,9 @@ def test_rows_e_that_the_publisher_puts_back_are_unseen_by_consumers(
 ) -> None:
     write(log, 1)
     assert consume(consumer(log)) == ["1"]
-    consume(configuration(log), lambda document: Answer(verdicts={"1": Verdict(Level.ERROR, "no")}))
+    consume(
+        configuration(log), lambda document: Answer(verdicts={"1": EventResult(Level.ERROR, "no")})
+    )
     assert command("requeue")[0] == 0
     assert statuses(log) == {1: "N"}
     assert consume(consumer(log)) == []
@@ -1049,7 +1059,7 @@ def test_rows_that_a_finished_directory_holds_concern_no_consumer(log: sa.Engine
         "last": 1, "rows": 1, "since": "2026-11-22 00:00:00", "flights": [], "writers": [],
         "is_marking": False,
     }  # fmt: skip
-    with log.begin() as conn:
+    with log.start_from() as conn:
         held = sa.text(
             "INSERT INTO eventlog_state (entry_no, kind, content) VALUES (1000, 'claim', :line)"
         )
@@ -1060,7 +1070,7 @@ def test_rows_that_a_finished_directory_holds_concern_no_consumer(log: sa.Engine
 
 def test_rows_deleted_or_inserted_by_hand_below_what_is_done_are_unseen(log: sa.Engine) -> None:
     write(log, 1, 2, 3)
-    assert consume(consumer(log, begin="2")) == ["2", "3"]
+    assert consume(consumer(log, start_from="2")) == ["2", "3"]
     overriding = "OVERRIDING SYSTEM VALUE " if log.dialect.name == "postgresql" else ""
     execute(
         log,
@@ -1109,7 +1119,7 @@ def without_begun(event_ids: list[str]) -> list[str]:
 def test_a_snapshot_is_every_object_and_then_the_log(log: sa.Engine) -> None:
     write(log, 1)
     fill(log, 3)
-    config = consumer(log, begin="snapshot")
+    config = consumer(log, start_from="snapshot")
     sent: list[Document] = []
 
     def change(document: Document) -> None:
@@ -1134,7 +1144,7 @@ def test_envelopes_of_a_snapshot_are_in_the_air_at_once_as_concurrency_says(
     def meet(_document: Document) -> None:
         both.wait()  # each envelope waits for another one
 
-    config = consumer(log, begin="snapshot")
+    config = consumer(log, start_from="snapshot")
     sent = consume(config, meet, concurrency=2, batch_size=1)
     assert sorted(without_begun(sent)) == [f"usr.idu={key}" for key in range(1, 7)]
 
@@ -1144,7 +1154,7 @@ def test_a_snapshot_that_was_cut_off_goes_on_behind_its_last_chunk(
 ) -> None:
     monkeypatch.setattr("eventlog.publisher.snapshot._MOST_KEYS", 2)
     fill(log, 5)
-    config = consumer(log, begin="snapshot")
+    config = consumer(log, start_from="snapshot")
     seen: list[str] = []
 
     class Killed(BaseException):
@@ -1170,15 +1180,15 @@ def test_a_snapshot_whose_class_has_got_another_key_begins_the_class_again(
 ) -> None:
     monkeypatch.setattr("eventlog.publisher.snapshot._MOST_KEYS", 2)
     fill(log, 3)
-    config = consumer(log, begin="snapshot")
+    config = consumer(log, start_from="snapshot")
     seen: list[str] = []
 
     def hang_up(document: Document) -> None:
         seen.extend(event.event_id for event in document.events)
         if len(seen) > 2:
-            raise ReceiverAway("gone")
+            raise ReceiverUnavailable("gone")
 
-    with pytest.raises(ReceiverAway):
+    with pytest.raises(ReceiverUnavailable):
         consume(config, hang_up)
     execute(log, "ALTER TABLE usr RENAME COLUMN idu TO id")
     assert without_begun(consume(config)) == ["usr.id=1", "usr.id=2", "usr.id=3"]
@@ -1196,11 +1206,14 @@ def test_an_object_of_a_snapshot_that_gets_retry_is_sent_again_before_the_next_c
         tries.extend(ids)
         if tries.count(ids[0]) == 1 and ids[0].endswith("idu=1"):
             return Answer(
-                verdicts={ids[0]: Verdict(Level.RETRY, "later"), ids[1]: Verdict(Level.ERROR, "no")}
+                verdicts={
+                    ids[0]: EventResult(Level.RETRY, "later"),
+                    ids[1]: EventResult(Level.ERROR, "no"),
+                }
             )
         return None
 
-    with opened(consumer(log, begin="snapshot")) as context:
+    with opened(consumer(log, start_from="snapshot")) as context:
         state, sink = recover(context), Collecting(later)
         assert run_cycle(Session(context, state, sink)).result.name == "RETRY"
         while run_cycle(Session(context, state, sink)).more:
@@ -1221,12 +1234,12 @@ def refused(log: sa.Engine) -> str:
     execute(log, "INSERT INTO page VALUES ('It''s, a', 1), ('b', 2)")
     refuse = lambda document: Answer(  # noqa: E731
         verdicts={
-            one.event_id: Verdict(Level.ERROR, "no")
+            one.event_id: EventResult(Level.ERROR, "no")
             for one in document.events
             if "It" in one.event_id
         }
     )
-    event_id, _ = consume(consumer(log, begin="snapshot"), refuse)
+    event_id, _ = consume(consumer(log, start_from="snapshot"), refuse)
     return event_id
 
 
@@ -1240,7 +1253,7 @@ def test_an_object_that_was_refused_in_a_snapshot_is_shown_with_the_command_that
         1,
         refused,
     )
-    said = command("show", refused, "--consumer", "search")[1]
+    said = command("explain", refused, "--consumer", "search")[1]
     assert "the receiver answered error: no" in said.splitlines()[0]
     assert 'object title="It\'s, a" of class page' in said
     assert f"it makes the event {refused} (add):" in said
@@ -1262,7 +1275,7 @@ def test_an_object_of_a_snapshot_is_sent_once_more_as_it_is_then_to_its_consumer
     assert "0 rows and 1 object of its snapshot would be sent again" in said
     command("requeue", "--consumer", "search", "--event-id", refused)
     assert "nothing that was refused" in command("errors", "--consumer", "search")[1]
-    assert "put back" in command("show", refused, "--consumer", "search")[1]
+    assert "put back" in command("explain", refused, "--consumer", "search")[1]
     write(log, 1)
     execute(log, "UPDATE page SET num = 7 WHERE num = 1")
     sent: list[Document] = []
@@ -1297,7 +1310,9 @@ def test_an_object_whose_class_is_gone_gets_another_line_and_holds_nobody_up(
     assert consume(consumer(log)) == ["1"]
     (group,) = json.loads(command("errors", "--consumer", "search", "--json")[1])["errors"]
     assert (group["code"], group["example"]) == ("unknown_table", refused)
-    assert "it belongs to no published class" in command("show", refused, "--consumer", "search")[1]
+    assert (
+        "it belongs to no published class" in command("explain", refused, "--consumer", "search")[1]
+    )
 
 
 def test_only_an_object_that_was_refused_is_asked_for_once_more(
@@ -1308,7 +1323,7 @@ def test_only_an_object_that_was_refused_is_asked_for_once_more(
     )
     assert (code, "no such object was refused for consumer search" in said) == (2, True)
     assert command("requeue", "--event-id", refused)[0] == 2
-    assert command("show", refused)[0] == 1
+    assert command("explain", refused)[0] == 1
 
 
 def test_a_snapshot_is_of_the_classes_asked_for_one_after_the_other(log: sa.Engine) -> None:
@@ -1318,12 +1333,12 @@ def test_a_snapshot_is_of_the_classes_asked_for_one_after_the_other(log: sa.Engi
         "INSERT INTO item VALUES (7, 'x')",
     )
     fill(log, 2)
-    assert without_begun(consume(consumer(log, begin="snapshot"))) == [
+    assert without_begun(consume(consumer(log, start_from="snapshot"))) == [
         "item.id=7",
         "usr.idu=1",
         "usr.idu=2",
     ]
-    only = consumer(log, "audit", begin="snapshot", source__classes="item")
+    only = consumer(log, "audit", start_from="snapshot", source__classes="item")
     assert without_begun(consume(only)) == ["item.id=7"]
 
 
@@ -1332,7 +1347,7 @@ def test_an_object_of_a_snapshot_is_a_read_for_debezium(log: sa.Engine) -> None:
     write(log, 1)
     bodies: list[str] = []
     consume(
-        consumer(log, begin="snapshot", format__type="debezium"),
+        consumer(log, start_from="snapshot", format__type="debezium"),
         lambda document: bodies.append(bytes(document.body).decode()),
     )
     write(log, 1)
@@ -1356,14 +1371,14 @@ def test_numbers_grow_from_chunk_to_chunk_and_to_the_log_though_the_clock_goes_b
 
     def note(document: Document) -> None:
         for records in document.records:
-            assert not isinstance(records, Verdict)
+            assert not isinstance(records, EventResult)
             messages = [json.loads(record.value or b"")["message"] for record in records]
             numbers.extend(one["headers"]["changeSequence"] for one in messages if "headers" in one)
         if len(numbers) == 1:
             write(log, 1)
 
     sink = {"sink__type": "kafka", "sink__brokers": "localhost:1"}
-    config = consumer(log, begin="snapshot", format__type="qlik-messages", **sink)
+    config = consumer(log, start_from="snapshot", format__type="qlik-messages", **sink)
     with clock.simulated(GoingBack()):
         consume(config, note)
     assert len(numbers) == 3
@@ -1384,7 +1399,7 @@ def test_the_monitor_tells_the_rows_behind_the_ranges_and_the_snapshot(log: sa.E
             seen.append(measured)
 
     fill(log, 2)
-    with opened(consumer(log, begin="snapshot")) as context:
+    with opened(consumer(log, start_from="snapshot")) as context:
         publish_once(context, Collecting(), observer=Listening())
     # A table that was never analysed is counted, if it is small.
     told = [measured.snapshot and measured.snapshot[0::2] for measured in seen]
@@ -1466,7 +1481,7 @@ def test_a_consumer_is_registered_when_a_batch_of_purge_has_committed(pg_log: sa
     def register() -> None:
         begun.set()
         try:
-            with opened(consumer(pg_log, begin="1")):
+            with opened(consumer(pg_log, start_from="1")):
                 ended.append("registered")
         except ConfigError as refused:
             ended.append(str(refused))
@@ -1486,7 +1501,7 @@ def test_a_consumer_is_registered_when_a_batch_of_purge_has_committed(pg_log: sa
 
 def test_a_row_that_a_purge_removes_meanwhile_is_not_asked_for_again(pg_log: sa.Engine) -> None:
     write(pg_log, 1, 2)
-    with opened(consumer(pg_log, begin="first")) as context:
+    with opened(consumer(pg_log, start_from="earliest")) as context:
         publish_once(context, Collecting())
     asked: list[int] = []
 

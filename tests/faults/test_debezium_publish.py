@@ -23,7 +23,7 @@ from shared import execute, fetch, statuses, url_of
 
 from eventlog import cli
 from eventlog.config.load import Config, load
-from eventlog.errors import ReceiverAway
+from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, Document
 from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import recover, run_cycle
@@ -170,7 +170,7 @@ def test_an_update_whose_row_is_gone_is_left_to_its_delete(
     ("options", "sent", "letters"),
     [
         ({"missing_columns": "placeholder"}, ["__debezium_unavailable_value"], {"S"}),
-        ({"missing_columns": "refuse"}, [], {"E"}),
+        ({"missing_columns": "error"}, [], {"E"}),
     ],
 )
 def test_what_is_not_read_back_is_a_placeholder_or_an_error(
@@ -270,7 +270,7 @@ def test_what_was_in_flight_is_sent_again_with_whole_rows(
 
     class Away(Kept):
         def send(self, document: Document) -> Answer:
-            raise ReceiverAway("away")
+            raise ReceiverUnavailable("away")
 
     with open_context(config, Counters()) as context:
         run_cycle(Session(context, recover(context), Away()))
@@ -321,7 +321,7 @@ def test_a_web_hook_gets_an_event_a_request_and_answers_by_its_status(
 def test_query_back_gives_whole_rows_without_before(
     database: sa.Engine, configure: Configure
 ) -> None:
-    config = configure({"type": "stdout"}, {"style": "row_query_back"})
+    config = configure({"type": "stdout"}, {"row_style": "row_query_back"})
     install(config)
     execute(database, "INSERT INTO usr VALUES (1, 'Ada', 1.50)")
     sink = Kept()

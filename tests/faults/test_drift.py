@@ -17,7 +17,7 @@ from shared import execute, fetch, statuses, url_of, wait_until
 
 from eventlog.cli.context import reading
 from eventlog.config.load import Config, load
-from eventlog.errors import DatabaseError, ReceiverAway
+from eventlog.errors import DatabaseError, ReceiverUnavailable
 from eventlog.model import Answer, Document
 from eventlog.publisher import catalog_watcher
 from eventlog.publisher.context import Context
@@ -157,12 +157,12 @@ def test_a_look_at_the_tables_comes_by_the_clock_too(
 
 QUERY_BACK: dict[str, tuple[dict[str, Any], str, Callable[[str], bool]]] = {
     "a whole row": (
-        {"style": "row_query_back"},
+        {"row_style": "row_query_back"},
         log_row(6, None, None),
         lambda body: '"nick"' not in body,
     ),
     "a column that is gone": (
-        {"style": "field_query_back"},
+        {"row_style": "field_query_back"},
         log_row(8, "nick", None),
         lambda body: "<remove-all-values/>" in body and '"nick"' in body,
     ),
@@ -243,10 +243,10 @@ def test_a_recorded_flight_is_built_anew_by_the_tables_as_they_are(
     either: sa.Engine, tmp_path: Path
 ) -> None:
     def away(_document: Document) -> Answer:
-        raise ReceiverAway("the receiver is not there")
+        raise ReceiverUnavailable("the receiver is not there")
 
     config = watched(either, tmp_path)
-    with pytest.raises(ReceiverAway):
+    with pytest.raises(ReceiverUnavailable):
         sent_since(
             config, "INSERT INTO usr (id) VALUES (1)", log_row(5, None, None), sink=Collecting(away)
         )
@@ -257,7 +257,7 @@ def test_a_recorded_flight_is_built_anew_by_the_tables_as_they_are(
 
 def consumer_of(engine: sa.Engine, tmp_path: Path, begin: str) -> Config:
     watched(engine, tmp_path)
-    source = {"source.type": "eventlog", "source.consumer": "search", "source.begin": begin}
+    source = {"source.type": "eventlog", "source.consumer": "search", "source.start_from": begin}
     return load(tmp_path / "eventlog.toml", {}, source)
 
 
@@ -327,7 +327,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "ALTER TABLE usr RENAME TO person",
         "ALTER TABLE person RENAME TO usr",
         "there is no table or view 'usr' in schema public, the only schema that the log watches; correct the name in "
-        "the configuration, or remove its [[watch]] if the table was dropped; if it was renamed, add was = "
+        "the configuration, or remove its [[watch]] if the table was dropped; if it was renamed, add renamed_from = "
         "'usr' to its [[watch]]",
     ),
     "an excluded column is renamed": (
@@ -357,7 +357,7 @@ def test_a_running_publisher_lets_the_rows_of_a_broken_class_wait_and_publishes_
     settings, breaks, mends, reason = BROKEN[case]
     execute(database, ITEM)
     config = watched(
-        database, tmp_path, WATCH | {"style": "row_query_back"} | settings, {"table": "item"}
+        database, tmp_path, WATCH | {"row_style": "row_query_back"} | settings, {"table": "item"}
     )
     sink = Collecting()
     with publishing(config, sink) as running:
@@ -414,7 +414,7 @@ def recorded_in_one_envelope(database: sa.Engine, tmp_path: Path) -> Config:
     execute(database, log_row_of("usr"), log_row_of("item"))
 
     def away(_document: Document) -> Answer:
-        raise ReceiverAway("the receiver is not there")
+        raise ReceiverUnavailable("the receiver is not there")
 
     with publishing(config, Collecting(away)):
         wait_until(
@@ -468,7 +468,7 @@ def test_plan_and_apply_follow_the_other_watches_and_keep_what_a_renamed_table_h
     ]
     assert plan.refused == (
         "there is no table or view 'usr' in schema public, the only schema that the log watches; correct the name in "
-        "the configuration, or remove its [[watch]] if the table was dropped; if it was renamed, add was = "
+        "the configuration, or remove its [[watch]] if the table was dropped; if it was renamed, add renamed_from = "
         "'usr' to its [[watch]]",
     )
     found = {one.code: one for one in examine(config, planned_triggers)}
@@ -517,8 +517,8 @@ def test_another_key_is_said_before_rows_of_the_old_one_become_bad(
     assert warning.startswith(
         "usr: column id is called no now (or was dropped, and no added); the key is no now, and "
         "was id: rows that were "
-        'logged by the old one become E; with was_key = ["id"] in its [[watch]] `eventlog resync '
-        "CLASS --deleted` "
+        'logged by the old one become E; with previous_key = ["id"] in its [[watch]] `eventlog resync '
+        "CLASS --deletes` "
         "deletes what the receiver has by it, and `eventlog resync CLASS` sends it by the new one; "
         "see "
         "`eventlog triggers plan`"

@@ -43,10 +43,10 @@ MAKE = {
     ),
 }
 """The statements that make each table of a change."""
-WHOLE = ["eventlog resync usr", "eventlog resync usr --deleted"]
+WHOLE = ["eventlog resync usr", "eventlog resync usr --deletes"]
 NICK = "eventlog resync usr --as-update"
 MAIL = "eventlog resync usr --as-update --where '\"mail\" IS NOT NULL'"
-PAIR = ["eventlog resync pair", "eventlog resync pair --deleted"]
+PAIR = ["eventlog resync pair", "eventlog resync pair --deletes"]
 NO_KEY = "ALTER TABLE pair DROP CONSTRAINT pair_pkey"
 ATTACHED = (
     "CREATE TABLE sale_1 (LIKE sale INCLUDING ALL)",
@@ -108,7 +108,7 @@ CHANGES: dict[str, tuple[tuple[str, ...], list[str]]] = {
         [
             f"eventlog resync {name}{how}"
             for name in ("gear", "piece")
-            for how in ("", " --deleted")
+            for how in ("", " --deletes")
         ],
     ),
     "a key reordered": ((NO_KEY, "ALTER TABLE pair ADD PRIMARY KEY (b, a)"), PAIR),
@@ -142,11 +142,11 @@ CHANGES: dict[str, tuple[tuple[str, ...], list[str]]] = {
     ),
     "a partition detached": (
         ("ALTER TABLE sale DETACH PARTITION sale_0",),
-        ["eventlog resync sale --deleted"],
+        ["eventlog resync sale --deletes"],
     ),
     "all triggers gone": (
         ("DROP FUNCTION proc_gear_1 CASCADE",),
-        ["eventlog resync gear", "eventlog resync gear --deleted"],
+        ["eventlog resync gear", "eventlog resync gear --deletes"],
     ),
     "a label renamed": (
         ("ALTER TYPE mood RENAME VALUE 'glad' TO 'happy'",),
@@ -198,7 +198,7 @@ class Site:
     def due(self) -> list[str]:
         """What doctor says is due."""
         found = self.answer("doctor")["findings"]
-        return [command for one in found if one["code"] == "resync_due" for command in one["mend"]]
+        return [command for one in found if one["code"] == "resync_due" for command in one["fix"]]
 
 
 @pytest.fixture
@@ -244,7 +244,7 @@ def hold(
     assert by_change(site.due()) == wanted
     for commands in wanted.values():
         for command in commands[:1]:
-            # --deleted of a log without rows of the class ends with 1
+            # --deletes of a log without rows of the class ends with 1
             assert site.run(*_words(command))[0] in {0, 1}, command
     rest = {change: commands[1:] for change, commands in wanted.items()}
     assert by_change(site.due()) == rest
@@ -269,7 +269,7 @@ def test_a_resync_settles_what_is_of_the_same_objects_alone(
 ) -> None:
     execute(database, "ALTER TABLE usr ADD mail text DEFAULT 'x'")
     site.run("triggers", "apply")
-    for words in (("--key", "id=1"), ("--where", "id = 1"), ("--deleted",)):
+    for words in (("--key", "id=1"), ("--where", "id = 1"), ("--deletes",)):
         site.run("resync", "usr", *words)
         assert site.due() == [MAIL], words
     assert site.run("resync", "usr", "--dry-run")[0] == 0
@@ -311,7 +311,7 @@ def test_a_due_resync_goes_with_its_column_and_its_table_and_ends_with_its_class
     due = "eventlog resync {} --as-update --where '\"email\" IS NOT NULL'"
     assert site.due() == [due.format("gear")]
     execute(database, "ALTER TABLE gear RENAME TO tool")
-    watches = ({"table": "piece"}, {"table": "tool", "was": "gear"})
+    watches = ({"table": "piece"}, {"table": "tool", "renamed_from": "gear"})
     write_config(site.config.parent, url_of(database), watches)
     site.run("triggers", "apply", "--yes")
     assert site.due() == [due.format("tool")]
@@ -341,9 +341,9 @@ def test_a_table_that_is_made_anew_under_another_name_is_due_as_a_whole(
         "DROP TABLE gear",
         "INSERT INTO tool VALUES (7, 'x')",
     )
-    write_config(empty_home, url_of(engine), ({"table": "tool", "was": "gear"},))
+    write_config(empty_home, url_of(engine), ({"table": "tool", "renamed_from": "gear"},))
     assert site.run("triggers", "apply", "--yes")[0] == 0
-    assert site.due() == ["eventlog resync tool", "eventlog resync tool --deleted"]
+    assert site.due() == ["eventlog resync tool", "eventlog resync tool --deletes"]
     names = fetch(engine, "SELECT table_name FROM eventlog_captured")
     assert names == [("tool",)]
 

@@ -22,7 +22,7 @@ from shared import Run, url_of, wait_until
 from eventlog.cli.context import transaction
 from eventlog.config.load import load
 from eventlog.core.event_ids import raised_at
-from eventlog.errors import ReceiverAway
+from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Event
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import Publisher
@@ -341,7 +341,7 @@ def test_a_snapshot_that_was_put_back_while_the_publisher_was_dead_needs_a_new_e
     publisher(first.url, receiver).run_once()
     first.stop()
     copy.start()
-    code, out, _ = run("--database-url", copy.url, "db", "new-epoch")
+    code, out, _ = run("--database-url", copy.url, "db", "start-epoch")
     assert code == 0
     assert "new event-ids carry the epoch" in out
     insert(copy, range(201, 241))
@@ -360,7 +360,7 @@ def test_what_is_recorded_in_flight_keeps_its_id_over_a_failover(first: Server) 
         raise ConnectionError("the answer is lost")
 
     insert(first, range(1, 6))
-    with pytest.raises(ReceiverAway):
+    with pytest.raises(ReceiverUnavailable):
         Publisher.from_config(configuration(first.url), sink=lose_the_answer, environ={}).run_once()
     first.catch_up(second)
     first.stop()

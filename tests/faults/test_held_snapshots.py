@@ -44,7 +44,7 @@ def test_a_prepared_transaction_a_standby_and_a_slot_are_told_with_what_ends_the
         engine = sa.create_engine(server.url, poolclass=sa.NullPool)
         server.execute("BEGIN; INSERT INTO t VALUES (1); PREPARE TRANSACTION 'half'")
         (prepared,) = held()
-        assert (prepared.kind, prepared.name, prepared.mend) == (
+        assert (prepared.kind, prepared.name, prepared.fix) == (
             "prepared", "half", "ROLLBACK PREPARED 'half'",
         )  # fmt: skip
         server.execute("ROLLBACK PREPARED 'half'")
@@ -74,5 +74,5 @@ def test_a_prepared_transaction_a_standby_and_a_slot_are_told_with_what_ends_the
         wait_until(lambda: held()[0].pid is None, "nobody reads the slot")
         (slot,) = held()
         assert slot.who == "replication slot 'copy', which nobody reads"
-        assert slot.mend.startswith("SELECT pg_drop_replication_slot('copy')")
+        assert slot.fix.startswith("SELECT pg_drop_replication_slot('copy')")
         engine.dispose()

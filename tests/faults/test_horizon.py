@@ -14,7 +14,7 @@ from publishers import Collecting, configuration, make_log, opened, session, wri
 from shared import Run, execute, fetch, statuses, url_of
 
 from eventlog.core.clock import monotonic
-from eventlog.model import Answer, Document, Level, Verdict
+from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher import ledger
 from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import recover, run_cycle
@@ -102,7 +102,7 @@ def refused_for_now(document: Document) -> Answer:
     """Retry for object 7."""
     return Answer(
         verdicts={
-            event.event_id: Verdict(Level.RETRY, "later")
+            event.event_id: EventResult(Level.RETRY, "later")
             for event in document.events
             if "idu=7," in event.association
         }
@@ -126,7 +126,7 @@ def test_neither_a_poll_nor_an_event_costs_more_the_longer_the_snapshot_is_held(
 
     answers = {PARKED: refused_for_now, ANALYZED: analyzed}
     sink = Collecting(answers.get(beside, lambda document: None))
-    left = {"driver_user": "us", "loopback_rows": "leave"} if beside == LEFT else {}
+    left = {"driver_user": "us", "loopback_action": "keep"} if beside == LEFT else {}
     found = []
     with opened(configuration(log, **left), retry_initial=3600.0, retry_max=3600.0) as context:
         state = recover(context)
@@ -146,7 +146,11 @@ def test_neither_a_poll_nor_an_event_costs_more_the_longer_the_snapshot_is_held(
 @pytest.mark.usefixtures("old_snapshot")
 def test_flights_of_a_consumer_leave_nothing_that_later_ones_walk_over(log: sa.Engine) -> None:
     sink = Collecting()
-    source = {"source__type": "eventlog", "source__consumer": "search", "source__begin": "first"}
+    source = {
+        "source__type": "eventlog",
+        "source__consumer": "search",
+        "source__start_from": "earliest",
+    }
     with opened(configuration(log, **source)) as context:
         state = recover(context)
         for _ in range(400):
@@ -189,7 +193,7 @@ def followed(context: Context) -> FollowedSet:
 def test_a_publisher_that_runs_takes_what_is_requeued_at_once(
     log: sa.Engine, command: Run, letter: str
 ) -> None:
-    answers = iter([Answer(verdicts={"2": Verdict(Level.ERROR, "no")})])
+    answers = iter([Answer(verdicts={"2": EventResult(Level.ERROR, "no")})])
     sink = Collecting(lambda document: next(answers, None))
     write(log, 1, 2, 3, event_type=2)
     with opened(configuration(log)) as context:

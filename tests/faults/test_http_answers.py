@@ -28,8 +28,8 @@ from http_sinks import (
 from receiver import CUT, Receiver, Request, Script, answer, reply, status
 
 from eventlog.config.load import load
-from eventlog.errors import ReceiverAway
-from eventlog.model import Answer, Level, Verdict
+from eventlog.errors import ReceiverUnavailable
+from eventlog.model import Answer, EventResult, Level
 from eventlog.publisher.open_sink import open_sink
 
 
@@ -39,16 +39,16 @@ def test_level_of_one_event_leaves_the_others(level: Level) -> None:
         lambda _: reply(200, answer(status(level.name.lower(), "2", "why"))), "1", "2", "3"
     )
     assert [read.verdict(name) for name in "123"] == [
-        Verdict(Level.SUCCESS),
-        Verdict(level, "why"),
-        Verdict(Level(0)),
+        EventResult(Level.SUCCESS),
+        EventResult(level, "why"),
+        EventResult(Level(0)),
     ]
     assert read.general is None
 
 
 def test_retry_without_event_id_is_for_all() -> None:
     read = answered(lambda _: reply(200, answer(status("retry"))))
-    assert read.general == Verdict(Level.RETRY)
+    assert read.general == EventResult(Level.RETRY)
 
 
 def test_event_ids_that_were_not_sent_are_named_and_change_nothing() -> None:
@@ -84,7 +84,10 @@ def test_body_without_length_ends_with_the_connection() -> None:
     ("response", "message"),
     [
         (reply(200), "answer is empty"),
-        (b"HTTP/1.1 204 No Content\r\n\r\n", 'by its status alone needs sink.answer = "status"'),
+        (
+            b"HTTP/1.1 204 No Content\r\n\r\n",
+            'by its status alone needs sink.response_format = "status"',
+        ),
         (reply(410), "answers 410 Gone"),
         (reply(422), "answers 422 Unprocessable"),
         (reply(200, b"OK"), "answer cannot be read: line 1: not well-formed"),
@@ -179,8 +182,8 @@ def test_redirect_is_not_followed() -> None:
     ],
 )
 def test_answer_beyond_the_limit_is_not_taken(pieces: list[bytes]) -> None:
-    assert "more than 1000 bytes (sink.max_answer_bytes)" in away(
-        lambda _: pieces, max_answer_bytes=1000
+    assert "more than 1000 bytes (sink.max_response_bytes)" in away(
+        lambda _: pieces, max_response_bytes=1000
     )
 
 
@@ -188,7 +191,7 @@ def test_answer_as_large_as_the_limit_is_taken() -> None:
     body = answer(status("success", "1", "x" * 900))
     with (
         Receiver(lambda _: reply(200, body)) as receiver,
-        sink_to(receiver, max_answer_bytes=len(body)) as sink,
+        sink_to(receiver, max_response_bytes=len(body)) as sink,
     ):
         assert sink.send(document()).verdict("1").level is Level.SUCCESS
 
@@ -199,7 +202,7 @@ def test_endless_answer_is_left_at_the_limit() -> None:
         while True:
             yield b"x" * 65_536
 
-    assert "more than 1000000 bytes" in away(lambda _: endless(), max_answer_bytes=1_000_000)
+    assert "more than 1000000 bytes" in away(lambda _: endless(), max_response_bytes=1_000_000)
 
 
 def test_late_answer_within_the_time_counts() -> None:
@@ -300,7 +303,7 @@ def test_refusal_is_an_error_of_an_event_that_is_not_named(form: str, code: int)
 @pytest.mark.parametrize("form", ["status", "json"])
 def test_receiver_that_is_gone_for_good_stops_the_publisher(form: str) -> None:
     read = answered(lambda _: reply(410, b"switched off"), form=form)
-    assert read.general == Verdict(Level.FATAL, "the receiver answers 410 Gone; switched off")
+    assert read.general == EventResult(Level.FATAL, "the receiver answers 410 Gone; switched off")
 
 
 @pytest.mark.parametrize("form", ["status", "json"])
@@ -343,7 +346,7 @@ def test_other_status_means_that_the_receiver_is_away_and_names_the_likely_mista
 def test_half_an_answer_is_none_whatever_its_status(
     form: str, pieces: list[bytes], message: str
 ) -> None:
-    assert message in away(lambda _: pieces, form=form, max_answer_bytes=1000)
+    assert message in away(lambda _: pieces, form=form, max_response_bytes=1000)
 
 
 @pytest.mark.parametrize("form", ["status", "json"])
@@ -351,7 +354,8 @@ def test_answer_that_comes_too_late_is_none(form: str) -> None:
     with Receiver() as receiver, sink_to(receiver, form=form, timeout=0.3) as sink:
         receiver.script = lambda _: receiver.silence()
         with pytest.raises(
-            ReceiverAway, match=r"no whole answer within 0\.3 s|no connection within the time-out"
+            ReceiverUnavailable,
+            match=r"no whole answer within 0\.3 s|no connection within the time-out",
         ):
             sink.send(document())
 
@@ -368,9 +372,9 @@ def test_result_of_one_event_leaves_the_others(level: Level) -> None:
     named = {"event_id": "2", "status": level.name.lower(), "message": " why "}
     read = answered(lambda _: results(named), "1", "2", "3", form="json")
     assert [read.verdict(name) for name in "123"] == [
-        Verdict(Level.SUCCESS),
-        Verdict(level, "why"),
-        Verdict(Level(0)),
+        EventResult(Level.SUCCESS),
+        EventResult(level, "why"),
+        EventResult(Level(0)),
     ]
     assert (read.general, read.culprit_unknown) == (None, False)
 
@@ -395,7 +399,7 @@ def test_of_several_results_for_one_event_the_worst_counts_and_an_unknown_word_i
         {"event_id": 1, "status": "splendid", "message": None},
     )
     read = answered(lambda _: results(*found, {"event_id": "1", "status": "success"}), form="json")
-    assert read.verdicts == {"1": Verdict(Level.ERROR)}
+    assert read.verdicts == {"1": EventResult(Level.ERROR)}
 
 
 def test_result_of_an_event_that_was_not_sent_changes_nothing() -> None:
@@ -431,7 +435,7 @@ def test_no_results_are_success_for_all() -> None:
 def test_json_that_is_no_answer_means_that_the_receiver_is_away(body: bytes, message: str) -> None:
     told = away(lambda _: reply(200, body), form="json")
     assert message in told
-    assert 'by its status alone needs sink.answer = "status"' in told
+    assert 'by its status alone needs sink.response_format = "status"' in told
 
 
 # --- which of them --------------------------------------------------------------------------------
@@ -442,10 +446,10 @@ def test_json_that_is_no_answer_means_that_the_receiver_is_away(body: bytes, mes
     [
         ({}, WARNING, Level.WARNING),
         ({"format.type": "cloudevents"}, WARNING, Level.SUCCESS),
-        ({"sink.answer": "status"}, WARNING, Level.SUCCESS),
-        ({"format.type": "cloudevents", "sink.answer": "xds"}, WARNING, Level.WARNING),
+        ({"sink.response_format": "status"}, WARNING, Level.SUCCESS),
+        ({"format.type": "cloudevents", "sink.response_format": "xds"}, WARNING, Level.WARNING),
         (
-            {"sink.answer": "json"},
+            {"sink.response_format": "json"},
             b'{"results": [{"event_id": "1", "status": "error"}]}',
             Level.ERROR,
         ),
@@ -465,7 +469,7 @@ def test_xds_is_answered_in_xds_and_other_formats_by_status_unless_the_option_sa
 
 def is_suspicious(script: Script, form: str = "status", **options: Any) -> bool:
     with Receiver(script) as receiver, sink_to(receiver, form=form, **options) as sink:
-        with pytest.raises(ReceiverAway) as caught:
+        with pytest.raises(ReceiverUnavailable) as caught:
             sink.send(document())
         return caught.value.is_suspicious
 
@@ -484,7 +488,7 @@ def test_failure_of_a_receiver_that_got_the_document_is_suspicious(form: str) ->
 def test_time_out_after_the_request_is_suspicious() -> None:
     with Receiver() as receiver, sink_to(receiver, form="status", timeout=0.3) as sink:
         receiver.script = lambda _: receiver.silence()
-        with pytest.raises(ReceiverAway) as caught:
+        with pytest.raises(ReceiverUnavailable) as caught:
             sink.send(document())
         assert caught.value.is_suspicious
 
@@ -509,7 +513,7 @@ def test_status_of_a_receiver_that_is_not_there_is_not_suspicious(form: str, cod
 def test_receiver_without_a_connection_is_not_suspicious() -> None:
     with Receiver() as receiver:
         pass
-    with closing(http_sink(receiver.url)) as sink, pytest.raises(ReceiverAway) as caught:
+    with closing(http_sink(receiver.url)) as sink, pytest.raises(ReceiverUnavailable) as caught:
         sink.send(document())
     assert not caught.value.is_suspicious
 
@@ -572,7 +576,7 @@ def test_reason_without_the_words_of_the_receiver_has_no_part_of_the_page() -> N
     with (
         Receiver(lambda _: LOGIN) as receiver,
         sink_to(receiver, form="status") as sink,
-        pytest.raises(ReceiverAway) as caught,
+        pytest.raises(ReceiverUnavailable) as caught,
     ):
         sink.send(document())
     assert caught.value.in_short.endswith(
@@ -591,7 +595,7 @@ def test_first_answer_of_type_html_is_a_warning_that_names_the_option(
     plain = reply(200, b"ok", "Content-Type: text/html; charset=utf-8")
     with Receiver(lambda _: plain) as receiver, sink_to(receiver, form="status") as sink:
         assert [sink.send(document()) for _ in range(2)] == [Answer(), Answer()]
-    assert [line.getMessage().count("sink.expect_type") for line in caplog.records] == [1]
+    assert [line.getMessage().count("sink.expected_content_type") for line in caplog.records] == [1]
 
 
 def test_flask_answers_ok_in_html_and_its_pages_are_none() -> None:
@@ -612,24 +616,26 @@ def test_flask_answers_ok_in_html_and_its_pages_are_none() -> None:
         for form in FORMS:
             with (
                 closing(http_sink(f"{url}/page", form=form)) as sink,
-                pytest.raises(ReceiverAway, match=r"html; charset=utf-8: <!doctype html>") as page,
+                pytest.raises(
+                    ReceiverUnavailable, match=r"html; charset=utf-8: <!doctype html>"
+                ) as page,
             ):
                 sink.send(document())
             assert page.value.is_suspicious
 
 
 def test_answer_of_another_media_type_than_expected_means_that_the_receiver_is_away() -> None:
-    message = away(lambda _: LOGIN, form="status", expect_type="application/json")
-    assert "sink.expect_type): text/html" in message
+    message = away(lambda _: LOGIN, form="status", expected_content_type="application/json")
+    assert "sink.expected_content_type): text/html" in message
     untyped = reply(200, b"ok")
     assert message.partition(":")[2] != away(
-        lambda _: untyped, form="status", expect_type="application/json"
+        lambda _: untyped, form="status", expected_content_type="application/json"
     )
 
 
 def test_expected_media_type_decides_before_the_body() -> None:
-    assert not is_suspicious(lambda _: LOGIN, expect_type="application/json")
-    assert is_suspicious(lambda _: LOGIN, expect_type="text/html")
+    assert not is_suspicious(lambda _: LOGIN, expected_content_type="application/json")
+    assert is_suspicious(lambda _: LOGIN, expected_content_type="text/html")
 
 
 @pytest.mark.parametrize(
@@ -645,6 +651,6 @@ def test_expected_media_type_decides_before_the_body() -> None:
 def test_answer_of_the_expected_media_type_or_without_a_body_counts(response: bytes) -> None:
     with (
         Receiver(lambda _: response) as receiver,
-        sink_to(receiver, form="status", expect_type="application/json") as sink,
+        sink_to(receiver, form="status", expected_content_type="application/json") as sink,
     ):
         assert sink.send(document()) == Answer()

@@ -30,8 +30,8 @@ from http_sinks import (
 )
 from receiver import CUT, Receiver, Request, accept, answer, in_turn, reply, status
 
-from eventlog.errors import ConfigError, ReceiverAway
-from eventlog.model import Answer, Level, Verdict
+from eventlog.errors import ConfigError, ReceiverUnavailable
+from eventlog.model import Answer, EventResult, Level
 from eventlog.publisher.sinks import Opening
 from eventlog.publisher.sinks.http import HttpOptions, HttpSink
 from eventlog.registry import format_named
@@ -85,7 +85,7 @@ def test_receiver_that_is_slow_holds_the_publisher_no_longer_than_the_time_out(
     ):
         connected(sink)
         receiver.script = lambda _: misbehave(receiver)  # type: ignore[operator]
-        with pytest.raises(ReceiverAway, match=r"no whole answer within 0\.5 s"):
+        with pytest.raises(ReceiverUnavailable, match=r"no whole answer within 0\.5 s"):
             sink.send(document())
 
 
@@ -115,7 +115,7 @@ def test_receiver_that_does_not_read_holds_the_publisher_no_longer_than_the_time
     ):
         connected(sink)
         receiver.script = lambda request: misbehave(receiver, request)  # type: ignore[operator]
-        with pytest.raises(ReceiverAway, match=r"no whole answer within 0\.5 s"):
+        with pytest.raises(ReceiverUnavailable, match=r"no whole answer within 0\.5 s"):
             sink.send(document(body="x" * 30_000_000))
 
 
@@ -124,7 +124,7 @@ def test_receiver_that_accepts_and_speaks_no_tls_holds_the_publisher_no_longer_t
 ):
     with socket.create_server(("127.0.0.1", 0)) as server:
         sink = http_sink(f"https://127.0.0.1:{server.getsockname()[1]}/", timeout=0.3)
-        with pytest.raises(ReceiverAway, match="no connection within the time-out"):
+        with pytest.raises(ReceiverUnavailable, match="no connection within the time-out"):
             sink.send(document())
 
 
@@ -132,7 +132,7 @@ def test_refusal_before_the_document_was_read_is_heard() -> None:
     with (
         Receiver(lambda _: [reply(413, b"too much"), CUT], reads=False) as receiver,
         sink_to(receiver) as sink,
-        pytest.raises(ReceiverAway, match=r"answers 413 .*; too much"),
+        pytest.raises(ReceiverUnavailable, match=r"answers 413 .*; too much"),
     ):
         sink.send(document(body="x" * 5_000_000))
 
@@ -155,7 +155,7 @@ def closed_port() -> Iterator[int]:
 )
 def test_receiver_that_is_not_there_is_away(url: str, message: str, closed_port: int) -> None:
     url = url.format(port=closed_port)
-    with pytest.raises(ReceiverAway) as caught:
+    with pytest.raises(ReceiverUnavailable) as caught:
         http_sink(url).send(document())
     assert str(caught.value).startswith(f"{url}: {message}")
 
@@ -172,7 +172,7 @@ def test_publisher_comes_back_to_a_receiver_that_was_away() -> None:
     script = in_turn(lambda _: reply(500), lambda _: [CUT], lambda _: reply(200, b"?"), accept)
     with Receiver(script) as receiver, sink_to(receiver) as sink:
         for _ in range(3):
-            with pytest.raises(ReceiverAway):
+            with pytest.raises(ReceiverUnavailable):
                 sink.send(document())
         assert sink.send(document()) == Answer()
 
@@ -235,7 +235,7 @@ def test_kept_connection_that_is_cut_within_an_answer_is_not_tried_again() -> No
     script = in_turn(accept, lambda _: [reply(200, WARNING)[:-10], CUT], accept)
     with Receiver(script) as receiver, sink_to(receiver) as sink:
         sink.send(document())
-        with pytest.raises(ReceiverAway, match="in the middle of the answer"):
+        with pytest.raises(ReceiverUnavailable, match="in the middle of the answer"):
             sink.send(document())
     assert len(receiver.requests) == 2
 
@@ -247,14 +247,14 @@ def test_documents_of_several_threads_are_in_the_air_at_once_and_get_their_own_a
         together.wait(PATIENCE)
         return reply(200, answer(status("error", request.body, request.body)))
 
-    def send(number: int) -> Verdict:
+    def send(number: int) -> EventResult:
         return sink.send(document(str(number), body=str(number))).verdict(str(number))
 
     with Receiver(script) as receiver, sink_to(receiver) as sink:
         for _ in range(3):  # new threads each time, as a flight has
             with ThreadPoolExecutor(8) as threads:
                 found = list(threads.map(send, range(8)))
-            assert found == [Verdict(Level.ERROR, str(number)) for number in range(8)]
+            assert found == [EventResult(Level.ERROR, str(number)) for number in range(8)]
     assert {request.connection for request in receiver.requests} == set(range(1, 9))
 
 
@@ -288,7 +288,8 @@ def test_certificate_of_an_unknown_authority_is_refused() -> None:
         Receiver(tls=server_context()) as receiver,
         sink_to(receiver, token="s3cret") as sink,
         pytest.raises(
-            ReceiverAway, match=r"certificate is not trusted: .*; name the authorities to trust in sink\.ca_file"
+            ReceiverUnavailable,
+            match=r"certificate is not trusted: .*; name the authorities to trust in sink\.ca_file",
         ),
     ):
         sink.send(document())
@@ -300,7 +301,7 @@ def test_a_token_that_is_cut_off_with_the_body_is_not_shown_in_part() -> None:
     sizes = range(1, len(token) + 1)
     bodies = (b" " * (4096 - size) + token.encode() + b" and more" for size in sizes)
     with Receiver(lambda _: reply(422, next(bodies))) as receiver:
-        client = HttpClient(receiver.url, timeout=9, max_answer_bytes=9999, secrets=(token,))
+        client = HttpClient(receiver.url, timeout=9, max_response_bytes=9999, secrets=(token,))
         with closing(client):
             shown = {client.excerpt(client.request("POST", {}, b"").body) for _ in sizes}
     assert shown == {"", "***"}
@@ -310,7 +311,7 @@ def test_certificate_of_another_host_is_refused(tmp_path: Path) -> None:
     with (
         Receiver(tls=server_context("receiver.example.com")) as receiver,
         sink_to(receiver, ca_file=ca_file(tmp_path)) as sink,
-        pytest.raises(ReceiverAway, match=r"of another name than 127\.0\.0\.1: ") as told,
+        pytest.raises(ReceiverUnavailable, match=r"of another name than 127\.0\.0\.1: ") as told,
     ):
         sink.send(document())
     assert "ca_file" not in str(told.value)
@@ -335,7 +336,10 @@ def test_client_certificate_is_shown_to_a_receiver_that_asks(
     with Receiver(tls=context) as receiver:
         with sink_to(receiver, **options, client_key=key if separate else None) as sink:
             assert sink.send(document()) == Answer()
-        with sink_to(receiver, ca_file=options["ca_file"]) as sink, pytest.raises(ReceiverAway):
+        with (
+            sink_to(receiver, ca_file=options["ca_file"]) as sink,
+            pytest.raises(ReceiverUnavailable),
+        ):
             sink.send(document())
     assert len(receiver.requests) == 1
 
@@ -358,7 +362,9 @@ def test_key_with_a_passphrase_is_refused_and_not_asked_for(tmp_path: Path) -> N
 def test_plain_receiver_behind_an_https_url_is_away() -> None:
     with Receiver() as receiver:
         sink = http_sink(receiver.url.replace("http:", "https:"))
-        with pytest.raises(ReceiverAway, match=r"no TLS connection: .*the port does not use TLS"):
+        with pytest.raises(
+            ReceiverUnavailable, match=r"no TLS connection: .*the port does not use TLS"
+        ):
             sink.send(document())
 
 
@@ -367,7 +373,7 @@ def test_a_tls_receiver_behind_an_http_url_is_told_by_its_alert() -> None:
     with (
         Receiver(lambda _: [alert, CUT]) as receiver,
         sink_to(receiver) as sink,
-        pytest.raises(ReceiverAway, match="an alert of TLS, as a port for https"),
+        pytest.raises(ReceiverUnavailable, match="an alert of TLS, as a port for https"),
     ):
         sink.send(document())
 
@@ -380,7 +386,7 @@ def test_a_receiver_is_tried_without_a_document() -> None:
     assert told is not None
     assert told.startswith(f"{receiver.url} answers OPTIONS by 501, text/html;charset=utf-8: <!DOC")
     assert told.endswith("; whether it takes the credentials is not known")
-    with pytest.raises(ReceiverAway, match="Connection refused"):
+    with pytest.raises(ReceiverUnavailable, match="Connection refused"):
         HttpSink.try_out(HttpOptions(url=receiver.url), opening)
 
 
@@ -405,7 +411,9 @@ def test_trying_a_receiver_behind_a_login_page_fails() -> None:
     app.route("/", methods=["OPTIONS"])(lambda: "<!doctype html>\n<title>Log in</title>")
     with (
         served(app) as url,
-        pytest.raises(ReceiverAway, match=r"a page of HTML, .*: <!doctype html> <title>Log in"),
+        pytest.raises(
+            ReceiverUnavailable, match=r"a page of HTML, .*: <!doctype html> <title>Log in"
+        ),
     ):
         HttpSink.try_out(HttpOptions(url=url), opening)
 
@@ -425,7 +433,7 @@ def test_a_short_token_is_not_shown_where_it_stands_behind_a_letter() -> None:
     with (
         Receiver(lambda _: reply(500, body)) as receiver,
         sink_to(receiver, token="t0ken") as sink,
-        pytest.raises(ReceiverAway, match=r"Error; .\[2J\*\*\*$"),
+        pytest.raises(ReceiverUnavailable, match=r"Error; .\[2J\*\*\*$"),
     ):
         sink.send(document())
 

@@ -18,7 +18,7 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from eventlog.config.effective import effective
 from eventlog.config.load import load
-from eventlog.errors import ConfigError, ReceiverAway
+from eventlog.errors import ConfigError, ReceiverUnavailable
 from eventlog.model import Answer
 from eventlog.publisher.sinks.http import HttpSink, answer_form
 
@@ -341,7 +341,7 @@ def test_credentials_may_go_over_plain_http_to_this_machine(host: str) -> None:
 def test_query_of_the_url_is_sent_and_not_shown() -> None:
     with Receiver(lambda _: reply(500)) as receiver:
         sink = http_sink(f"{receiver.url}?key=s3cret")
-        with pytest.raises(ReceiverAway) as caught:
+        with pytest.raises(ReceiverUnavailable) as caught:
             sink.send(document())
     assert receiver.requests[0].path == "/xds?key=s3cret"
     assert "s3cret" not in str(caught.value)

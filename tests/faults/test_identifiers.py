@@ -83,9 +83,9 @@ def published(config: Any) -> Replay:
     return replay
 
 
-@pytest.mark.parametrize("style", ["field", "row_query_back"])
+@pytest.mark.parametrize("row_style", ["field", "row_query_back"])
 def test_any_name_of_a_table_and_of_its_columns_goes_all_the_way(
-    database: sa.Engine, tmp_path: Path, style: str
+    database: sa.Engine, tmp_path: Path, row_style: str
 ) -> None:
     schema = 'Odd "schema".%s'
     execute(database, f"CREATE SCHEMA {quoted(schema)}")
@@ -112,7 +112,7 @@ def test_any_name_of_a_table_and_of_its_columns_goes_all_the_way(
         expected[association] = {other: [f"new {other}"] for other in others} | {
             f"{child}.{name}": ["v"]
         }
-    config = watched(database, tmp_path, schema, NAMES, style=style)
+    config = watched(database, tmp_path, schema, NAMES, row_style=row_style)
 
     for name in NAMES:
         table = f"{quoted(schema)}.{quoted(name)}"

@@ -24,8 +24,8 @@ from eventlog import cli
 from eventlog.changes.format import Report
 from eventlog.config.effective import effective
 from eventlog.config.load import Config, load
-from eventlog.errors import ConfigError, ReceiverAway
-from eventlog.model import Answer, Document, KafkaRecord, Level, Verdict
+from eventlog.errors import ConfigError, ReceiverUnavailable
+from eventlog.model import Answer, Document, EventResult, KafkaRecord, Level
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.liveness import ReportingSink
@@ -188,7 +188,10 @@ def test_nothing_is_marked_before_the_brokers_have_acknowledged(
 ) -> None:
     config = configure(sink={"topic": "hr.xds", "timeout": 2})
     execute(database, *(f"INSERT INTO usr (idu, fname) VALUES ({n}, 'n')" for n in range(1, 11)))
-    with brokers.stopped(), pytest.raises(ReceiverAway, match="Kafka has not taken all records"):
+    with (
+        brokers.stopped(),
+        pytest.raises(ReceiverUnavailable, match="Kafka has not taken all records"),
+    ):
         publish(config)
     assert set(statuses(database).values()) == {"N"}
     assert len(fetch(database, "SELECT * FROM eventlog_inflight")) == 1
@@ -211,7 +214,7 @@ class Unheard:
 
     def flush(self) -> None:
         self.sink.flush()
-        raise ReceiverAway("lost")
+        raise ReceiverUnavailable("lost")
 
     def close(self) -> None:
         self.sink.close()
@@ -228,7 +231,7 @@ class CountsLosses:
         with self._counted():
             return self.sink.send(document)
 
-    def flush(self) -> dict[str, Verdict]:
+    def flush(self) -> dict[str, EventResult]:
         with self._counted():
             return self.sink.flush()
 
@@ -239,7 +242,7 @@ class CountsLosses:
     def _counted(self) -> Iterator[None]:
         try:
             yield
-        except ReceiverAway:
+        except ReceiverUnavailable:
             self.losses += 1
             raise
 
@@ -249,7 +252,7 @@ def test_what_is_sent_again_bears_the_same_change_sequences(
 ) -> None:
     config = configure(format=QLIK)
     execute(database, "INSERT INTO usr (idu, fname) SELECT n, 'a' FROM generate_series(1, 10) n")
-    with pytest.raises(ReceiverAway, match="lost"):
+    with pytest.raises(ReceiverUnavailable, match="lost"):
         publish(config, Unheard(open_sink(config, None)))  # type: ignore[arg-type]
     execute(
         database, "UPDATE eventlog SET status = 'S' WHERE table_key = 'idu=4'"
@@ -276,7 +279,7 @@ def test_brokers_that_hang_in_the_middle_lose_nothing_and_turn_no_order(
 ) -> None:
     config = configure(
         sink={"timeout": 2}, properties="linger.ms=0", format=QLIK,
-        publisher={"flight_rows": 20, "retry_initial": 0.05, "retry_max": 0.1},
+        publisher={"delivery_rows": 20, "retry_initial": 0.05, "retry_max": 0.1},
     )  # fmt: skip
     execute(database, "INSERT INTO usr (idu, fname) SELECT n, '0' FROM generate_series(1, 20) n")
     sink = CountsLosses(open_sink(config, None))
@@ -312,7 +315,7 @@ def test_brokers_that_are_gone_leave_the_rows_new(
     execute(database, "INSERT INTO usr (idu) VALUES (1)")
     config = configure(sink={"timeout": 2})
     brokers.kill()
-    with pytest.raises(ReceiverAway, match="Kafka has not taken all records"):
+    with pytest.raises(ReceiverUnavailable, match="Kafka has not taken all records"):
         publish(config)
     assert set(statuses(database).values()) == {"N"}
 
@@ -326,13 +329,13 @@ def test_what_was_handed_over_before_kafka_went_away_is_not_marked(
         def send(self, topic: str, key: bytes | None, value: bytes | None, *headers: object) -> int:
             if self._sent == 2:
                 self.abandon()
-                raise kafka.KafkaAway("no room")
+                raise kafka.KafkaUnavailable("no room")
             return super().send(topic, key, value)
 
     execute(database, *(f"INSERT INTO usr (idu) VALUES ({n})" for n in range(1, 5)))
     sink = KafkaSink(brokers.brokers, "t")
     sink._transmitter = Full(brokers.brokers)
-    with pytest.raises(ReceiverAway, match="no room"):
+    with pytest.raises(ReceiverUnavailable, match="no room"):
         publish(configure(publisher={"batch_size": 1}), sink)
     assert set(statuses(database).values()) == {"N"}
 
@@ -393,7 +396,7 @@ def test_a_verdict_of_the_flush_takes_the_place_of_the_answer(
     class Late(Unheard):
         def flush(self) -> Any:
             refused = self.sink.flush()
-            return {**refused, "2": Verdict(Level.ERROR, "why")}
+            return {**refused, "2": EventResult(Level.ERROR, "why")}
 
     config = configure(sink={"topic": "t"})
     execute(database, "INSERT INTO usr (idu, fname) VALUES (1, 'a'), (2, 'b'), (3, 'c')")

@@ -54,7 +54,7 @@ class Publisher:
             directory,
             url_of(database),
             sink=self.sink(file_layout),
-            publisher={"batch_size": 2, "flight_rows": 5, **options},
+            publisher={"batch_size": 2, "delivery_rows": 5, **options},
         )
         execute(database, *TABLES)
         install(load(self.config_file, {}))

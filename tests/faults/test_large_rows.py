@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from publishers import Collecting, configuration, make_log, opened, settings
 from shared import PATIENCE, execute, fetch, statuses
 
-from eventlog.errors import ReceiverAway
+from eventlog.errors import ReceiverUnavailable
 from eventlog.publisher.daemon import publish_once
 
 MIB = 2**20
@@ -84,7 +84,7 @@ def publish_bounded(
     flags = settings(database, **options) | {
         "sink.type": "http",
         "sink.url": url,
-        "sink.answer": "status",
+        "sink.response_format": "status",
     }
     sets = [part for name, value in flags.items() for part in ("--set", f"{name}={value}")]
     program = (
@@ -107,7 +107,7 @@ def test_large_rows_are_published_in_bounded_memory(database: sa.Engine) -> None
     assert ended.returncode == 0, ended.stderr
     assert set(statuses(database).values()) == {"S"}
     assert receiver.bytes > ROWS * 4 * MIB
-    assert receiver.largest < 20 * MIB  # flight_bytes, and what XDS writes around the values
+    assert receiver.largest < 20 * MIB  # delivery_bytes, and what XDS writes around the values
 
 
 @pytest.mark.soak
@@ -119,11 +119,11 @@ def test_a_flight_of_large_rows_that_was_recorded_is_sent_an_envelope_at_a_time(
     write_large(database)
 
     def away(_document: object) -> None:
-        raise ReceiverAway("nobody there")
+        raise ReceiverUnavailable("nobody there")
 
     with (
-        pytest.raises(ReceiverAway),
-        opened(configuration(database, batch_size=4), flight_bytes=2**40) as context,
+        pytest.raises(ReceiverUnavailable),
+        opened(configuration(database, batch_size=4), delivery_bytes=2**40) as context,
     ):
         publish_once(context, Collecting(away))
     assert len(fetch(database, "SELECT FROM eventlog_inflight")) == 1
@@ -165,9 +165,11 @@ def test_the_events_are_the_same_whatever_the_bytes_of_a_flight(
         "'last')",
     )
     sent = []
-    for flight_bytes in (2**40, 2**16, 100_000):
+    for delivery_bytes in (2**40, 2**16, 100_000):
         sink = Collecting()
-        with opened(configuration(database, query_limit=50), flight_bytes=flight_bytes) as context:
+        with opened(
+            configuration(database, query_limit=50), delivery_bytes=delivery_bytes
+        ) as context:
             publish_once(context, sink)
         sent.append([event for document in sink.documents for event in document.events])
         assert len(fetch(database, "SELECT FROM eventlog WHERE status = 'E'")) == 2

@@ -43,8 +43,8 @@ def test_lines_for_programs_are_json_with_what_they_are_about(
     ]
     assert all({"time", "level", "logger", "message"} <= line.keys() for line in lines)
     assert {line["log"] for line in lines} == {"eventlog"}
-    (flight,) = [line for line in lines if "flight" in line]
-    assert (flight["flight"], flight["level"]) == (1, "debug")
+    (flight,) = [line for line in lines if "delivery" in line]
+    assert (flight["delivery"], flight["level"]) == (1, "debug")
     assert "1 envelope ended" in flight["message"]
 
 
@@ -96,9 +96,9 @@ def test_the_line_of_a_parked_object_and_the_closing_line_say_what_is_left(
             _, lines = running.communicate(timeout=60)
     told = [json.loads(line) for line in lines.decode().splitlines() if line.startswith("{")]
     (parked,) = [line for line in told if "parked" in line["message"] and "event_id" in line]
-    assert (parked["flight"], parked["envelope"], parked["event_id"]) == (1, 2, "2")
+    assert (parked["delivery"], parked["document"], parked["event_id"]) == (1, 2, "2")
     assert "the mailbox is locked" in parked["message"]
-    assert told[-1]["code"] == "receiver_away"
+    assert told[-1]["code"] == "receiver_unavailable"
     (closing,) = [line for line in told if "rows read" in line["message"]]
     assert (closing["level"], closing["message"]) == (
         "warning",
@@ -117,7 +117,11 @@ def test_a_lost_connection_is_a_line_with_its_code(log: sa.Engine, tmp_path: Pat
         while b"connecting again" not in (text := running.stderr.readline()):
             assert text
         line = json.loads(text)
-        assert (line["code"], line["log"], line["level"]) == ("database_away", "eventlog", "error")
+        assert (line["code"], line["log"], line["level"]) == (
+            "database_unavailable",
+            "eventlog",
+            "error",
+        )
 
 
 def test_a_refusal_is_a_json_line_with_its_code_too(log: sa.Engine, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from publishers import Collecting, install, opened, write_config
 from shared import execute, statuses, url_of
 
 from eventlog.config.load import load
-from eventlog.model import Answer, Document, Level, Verdict
+from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.session import Session
 
@@ -40,7 +40,7 @@ def test_thousands_of_parked_objects_let_the_others_go_on_and_keep_their_order(
         for event in document.events:
             key = int(event.association.partition(",")[0].removeprefix("id="))
             if refuses and key <= MANY:
-                verdicts[event.event_id] = Verdict(Level.RETRY, "later")
+                verdicts[event.event_id] = EventResult(Level.RETRY, "later")
             else:
                 accepted[key] += [
                     text for each in event.attributes for _, texts in each.steps for text in texts

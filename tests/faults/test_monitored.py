@@ -52,10 +52,17 @@ def test_what_was_published_is_in_the_metrics_and_on_the_status(
         assert {each["level"] for each in told["sent"]} == {"success"}
         values = metrics(address)
         assert values["eventlog_answers_total"] == 3
-        assert values["eventlog_envelope_seconds_count"] == values["eventlog_documents_sent_total"]
+        assert (
+            values["eventlog_send_duration_seconds_count"]
+            == values["eventlog_documents_sent_total"]
+        )
         assert values["eventlog_window_seconds_count"] > 0
-        assert 0 < values["eventlog_delay_seconds_count"] <= values["eventlog_documents_sent_total"]
-        assert 0 < values["eventlog_delay_seconds_sum"] < 60
+        assert (
+            0
+            < values["eventlog_delivery_latency_seconds_count"]
+            <= values["eventlog_documents_sent_total"]
+        )
+        assert 0 < values["eventlog_delivery_latency_seconds_sum"] < 60
 
 
 def test_a_receiver_that_goes_away_is_told_and_is_not_death(log: sa.Engine, tmp_path: Path) -> None:
@@ -73,7 +80,7 @@ def test_a_receiver_that_goes_away_is_told_and_is_not_death(log: sa.Engine, tmp_
         assert "refused" in state["words"]
         assert 0 < state["next_try_seconds"] <= 30
         assert read(f"{address}/livez") == (200, "ok\n")
-        assert ask("/status.json")["back_offs"]["receiver"] == 1
+        assert ask("/status.json")["backoffs"]["receiver"] == 1
         assert metrics(address)["eventlog_in_flight_rows"] == 1
 
 
@@ -89,7 +96,7 @@ def test_what_comes_while_the_receiver_is_away_is_seen_before_the_next_try(
         wait_until(lambda: ask("/status.json")["state"]["name"] == "waiting", "it waits")
         write(log, 2, 3)
         wait_until(lambda: ask("/status.json")["queue_rows"] == 3, "the queue is looked at")
-        assert ask("/status.json")["back_offs"]["receiver"] == 1
+        assert ask("/status.json")["backoffs"]["receiver"] == 1
         assert ask("/status.json")["state"]["next_try_seconds"] > 0
 
 
@@ -103,7 +110,7 @@ def test_a_parked_object_is_shown_with_its_next_try(log: sa.Engine, tmp_path: Pa
             sink__type="http",
             sink__url=receiver.url,
             retry_initial=30,
-            monitor__values=True,
+            monitor__show_values=True,
         ) as (
             _,
             _,
@@ -113,12 +120,12 @@ def test_a_parked_object_is_shown_with_its_next_try(log: sa.Engine, tmp_path: Pa
         write(log, 1)
         wait_until(lambda: ask("/status.json")["parked"], "it is parked")
         (parked,) = ask("/status.json")["parked"]
-        assert (parked["class"], parked["key"], parked["tries"], parked["reason"]) == (
+        assert (parked["class"], parked["key"], parked["attempts"], parked["reason"]) == (
             "usr", "idu=1", 1, "the mailbox is locked",
         )  # fmt: skip
         assert 0 < parked["next_try_seconds"] <= 30
         (told,) = ask("/rows/1.json")["answers"]
-        assert (told["level"], told["message"], told["flight"]) == (
+        assert (told["level"], told["message"], told["delivery"]) == (
             "retry",
             "the mailbox is locked",
             1,
@@ -134,7 +141,7 @@ def test_a_database_that_cuts_the_connection_is_told_until_it_is_back(
         wait_until(
             lambda: metrics(address)["eventlog_reconnects_total"] == 1, "it has connected again"
         )
-        assert ask("/status.json")["back_offs"]["database"] >= 1
+        assert ask("/status.json")["backoffs"]["database"] >= 1
         wait_until(lambda: read(f"{address}/readyz")[0] == 200, "it is ready again")
         write(log, 1)
         wait_until(
@@ -156,7 +163,7 @@ def test_a_database_that_is_away_at_the_start_is_waited_for(log: sa.Engine, tmp_
         ask,
     ):
         wait_until(
-            lambda: ask("/status.json")["back_offs"]["database"] >= 3, "it tries again and again"
+            lambda: ask("/status.json")["backoffs"]["database"] >= 3, "it tries again and again"
         )
         assert read(f"{address}/livez")[0] == 200
         assert read(f"{address}/readyz")[0] == 503
@@ -215,7 +222,7 @@ def test_rules_dashboard_and_page_name_metrics_and_labels_that_a_scrape_has(
             lambda: metrics(address)["eventlog_rows_published_total"] == 1, "a row is published"
         )
         wait_until(
-            lambda: ask("/status.json")["looked_seconds_ago"] is not None,
+            lambda: ask("/status.json")["checked_seconds_ago"] is not None,
             "the queue has been looked at",
         )
         scrape = list(text_string_to_metric_families(read(f"{address}/metrics")[1]))
@@ -255,8 +262,8 @@ def test_a_flight_that_hangs_is_seen_and_the_database_can_still_be_asked(
         with watched(log, tmp_path, **options) as (_, address, ask):
             write(log, 1, 2)
             wait_until(lambda: receiver.requests, "the receiver has been asked")
-            wait_until(lambda: ask("/status.json")["flights"], "the flight is seen")
-            assert ask("/status.json")["flights"][0]["rows"] == 2
+            wait_until(lambda: ask("/status.json")["deliveries"], "the flight is seen")
+            assert ask("/status.json")["deliveries"][0]["rows"] == 2
             row = ask("/rows/1.json")
             assert row["state"].startswith("in flight as event 1")
             assert row["row"]["table_key"] == "•••"

@@ -23,7 +23,7 @@ from test_terminal import run
 
 OK = reply(204)
 WORDS = b'{"error": "Jack Miller, idu=2, is locked"}'
-HTTP = {"sink__type": "http", "sink__answer": "status"}
+HTTP = {"sink__type": "http", "sink__response_format": "status"}
 
 
 @pytest.fixture
@@ -106,8 +106,8 @@ def test_a_flight_is_as_old_as_its_first_try(log: sa.Engine, tmp_path: Path) -> 
         begun = time.monotonic()
         wait_until(lambda: len(receiver.requests) > 12, "more tries")
         least, asked = time.monotonic() - begun, time.monotonic()
-        (flight,) = ask("/status.json")["flights"]
-        told = metrics(address)["eventlog_oldest_flight_seconds"]
+        (flight,) = ask("/status.json")["deliveries"]
+        told = metrics(address)["eventlog_oldest_delivery_age_seconds"]
         (recorded,) = fetch(
             log,
             "SELECT extract(epoch FROM clock_timestamp() AT TIME ZONE 'UTC' - started) FROM "
@@ -128,10 +128,10 @@ def test_a_flight_of_before_the_start_is_as_old_as_its_line(log: sa.Engine, tmp_
         execute(log, "UPDATE eventlog_inflight SET started = started - interval '1 hour'")
         with watched(log, tmp_path, **options, sink__url=receiver.url) as (_, address, _):
             wait_until(
-                lambda: metrics(address).get("eventlog_oldest_flight_seconds", 0) > 3500,
+                lambda: metrics(address).get("eventlog_oldest_delivery_age_seconds", 0) > 3500,
                 "it is an hour old",
             )
-            assert metrics(address)["eventlog_oldest_flight_seconds"] < 3700
+            assert metrics(address)["eventlog_oldest_delivery_age_seconds"] < 3700
 
 
 def test_publisher_runs_is_true_while_it_holds_the_lock(log: sa.Engine, tmp_path: Path) -> None:
@@ -192,7 +192,12 @@ def test_with_values_the_receivers_words_are_told(log: sa.Engine, tmp_path: Path
     with (
         Receiver(lambda _: reply(503, WORDS)) as receiver,
         watched(
-            log, tmp_path, **HTTP, sink__url=receiver.url, retry_initial=30, monitor__values=True
+            log,
+            tmp_path,
+            **HTTP,
+            sink__url=receiver.url,
+            retry_initial=30,
+            monitor__show_values=True,
         ) as (_, _, ask),
     ):
         write(log, 1)

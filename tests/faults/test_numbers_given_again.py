@@ -15,7 +15,7 @@ from publishers import session as psycopg_session
 from shared import execute, fetch
 
 from eventlog.config.load import Config
-from eventlog.errors import DatabaseAway
+from eventlog.errors import DatabaseUnavailable
 from eventlog.publisher import published
 from eventlog.publisher.context import Counters, Used
 from eventlog.publisher.cycle import recover, run_cycle
@@ -90,7 +90,9 @@ def test_a_running_publisher_sends_no_row_that_has_a_published_number(log: sa.En
         run_cycle(session)
         set_back(log)
         write(log, 4)
-        with pytest.raises(DatabaseAway, match="the next record_id is 2, and 3 was published"):
+        with pytest.raises(
+            DatabaseUnavailable, match="the next record_id is 2, and 3 was published"
+        ):
             run_cycle(session)
     assert sink.event_ids == ["1", "2", "3"]
 
@@ -107,7 +109,9 @@ def test_a_row_with_a_published_number_is_found_though_the_sequence_has_passed_i
         set_back(log)
         write(log, 4, 5, 6, 7)
         session.state = recover(context)
-        with pytest.raises(DatabaseAway, match="record_id 1 was published before its row was"):
+        with pytest.raises(
+            DatabaseUnavailable, match="record_id 1 was published before its row was"
+        ):
             run_cycle(session)
     assert sink.event_ids == ["1", "2", "3"]
     assert [one.partition(".e")[:2] for one in run_once(configuration(log), used)] == [

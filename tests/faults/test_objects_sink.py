@@ -23,7 +23,7 @@ from test_kill import CHOSEN, QUEUE, TABLES, Publisher
 from eventlog import cli
 from eventlog.config.effective import effective
 from eventlog.config.load import Config, load
-from eventlog.errors import ConfigError, ReceiverAway
+from eventlog.errors import ConfigError, ReceiverUnavailable
 from eventlog.model import Document, Event, Operation
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
@@ -195,7 +195,7 @@ def test_a_store_that_goes_away_means_that_nothing_counts(store: Store) -> None:
         other.server.stop()
         sink.send(document(2, 1, "x"))
         with pytest.raises(
-            ReceiverAway,
+            ReceiverUnavailable,
             match=r"000000000002-000001\.xmll is not put: .*the store cannot be reached",
         ):
             sink.flush()
@@ -206,9 +206,9 @@ def test_a_bucket_that_is_not_there_is_said_at_the_start(store: Store) -> None:
     with (
         pytest.raises(
             ConfigError,
-            match=r"s3://nowhere/hr cannot be .*there is no such bucket: see sink\.location",
+            match=r"s3://nowhere/hr cannot be .*there is no such bucket: see sink\.bucket_url",
         ),
-        sink_of(store.config(location="s3://nowhere/hr")),
+        sink_of(store.config(bucket_url="s3://nowhere/hr")),
     ):
         pass
 
@@ -220,7 +220,7 @@ def test_refused_keys_are_a_clear_error_that_shows_none(store: Store) -> None:
         with sink_of(config) as sink:
             other.count_keys_after(0)
             with pytest.raises(
-                ReceiverAway, match="the keys are refused: see EVENTLOG_SINK_ACCESS_KEY"
+                ReceiverUnavailable, match="the keys are refused: see EVENTLOG_SINK_ACCESS_KEY"
             ) as away:
                 sink.send(document(1, 1, "x"))
         with (
@@ -246,26 +246,30 @@ def test_refused_keys_are_a_clear_error_that_shows_none(store: Store) -> None:
 @pytest.mark.parametrize(
     ("options", "environ", "message"),
     [
-        ({}, {}, r"objects needs sink\.location"),
-        ({"location": "/a/path"}, {}, r"it is not a URI such as s3://bucket/prefix"),
+        ({}, {}, r"objects needs sink\.bucket_url"),
+        ({"bucket_url": "/a/path"}, {}, r"it is not a URI such as s3://bucket/prefix"),
         (
-            {"location": "s3://A:b@bucket/x"},
+            {"bucket_url": "s3://A:b@bucket/x"},
             {},
             "keys do not belong here; set EVENTLOG_SINK_ACCESS_KEY",
         ),
-        ({"location": "s3://b/x", "partition_by": ["month"]}, {}, "a list of class and day"),
+        ({"bucket_url": "s3://b/x", "partition_by": ["month"]}, {}, "a list of class and day"),
         (
-            {"location": "s3://b/x", "partition_by": ["class"]},
+            {"bucket_url": "s3://b/x", "partition_by": ["class"]},
             {},
             "a line of the format xds holds all events",
         ),
-        ({"location": "gs://b/x", "region": "eu"}, {}, r"sink\.region is for s3://"),
+        ({"bucket_url": "gs://b/x", "region": "eu"}, {}, r"sink\.region is for s3://"),
         (
-            {"location": "s3://b/x"},
+            {"bucket_url": "s3://b/x"},
             {"EVENTLOG_SINK_ACCESS_KEY": "A"},
             "are needed both, or neither",
         ),
-        ({"location": "s3://b/x", "access_key": "A"}, {}, "a secret does not belong in this file"),
+        (
+            {"bucket_url": "s3://b/x", "access_key": "A"},
+            {},
+            "a secret does not belong in this file",
+        ),
     ],
 )
 def test_wrong_options_are_refused_and_no_key_is_shown(
@@ -278,7 +282,7 @@ def test_wrong_options_are_refused_and_no_key_is_shown(
 
 
 def test_envelopes_of_one_event_are_divided_by_class_in_any_format(tmp_path: Path) -> None:
-    sink = {"type": "objects", "location": "s3://b/x", "partition_by": ["class"]}
+    sink = {"type": "objects", "bucket_url": "s3://b/x", "partition_by": ["class"]}
     path = write_config(tmp_path, "sqlite:///x.db", sink=sink, publisher={"batch_size": 1})
     assert load(path, {}).sink.options.partition_by == ("class",)
 
@@ -342,7 +346,7 @@ def test_nothing_is_marked_while_the_store_is_away_and_all_is_when_it_is_back(
         monkeypatch.setattr(
             objects_sink._Store, "_write", lambda *_: (_ for _ in ()).throw(OSError("curlCode: 7"))
         )
-        with pytest.raises(ReceiverAway):
+        with pytest.raises(ReceiverUnavailable):
             publish_once(context, sink)
     assert set(statuses(database).values()) - {"E"} == {"N"}
     monkeypatch.undo()

@@ -2,7 +2,7 @@
 of the publisher (spec/event-log.md 8.4, *One document never holds the log*).
 
 All other objects arrive, the events of each in their order; the culprits are parked, or E after
-``max_tries``; nothing is lost. How long an object waits has a bound: an object in no envelope with
+``max_attempts``; nothing is lost. How long an object waits has a bound: an object in no envelope with
 a culprit waits two failures for each envelope with one, and one that shares an
 envelope with a culprit for the tries of halves too.
 """
@@ -73,7 +73,7 @@ class Failing:
 
 
 @pytest.mark.parametrize(
-    ("objects", "batch_size", "kills", "max_tries", "concurrency", "seed"),
+    ("objects", "batch_size", "kills", "max_attempts", "concurrency", "seed"),
     [
         pytest.param(360, 10, 0, 0, 1, 1, marks=pytest.mark.soak),
         (360, 10, 2, 3, 2, 2),
@@ -91,7 +91,7 @@ def test_all_other_objects_arrive_in_order_and_within_the_bound(
     objects: int,
     batch_size: int,
     kills: int,
-    max_tries: int,
+    max_attempts: int,
     concurrency: int,
     seed: int,
 ) -> None:
@@ -114,7 +114,7 @@ def test_all_other_objects_arrive_in_order_and_within_the_bound(
             "concurrency": concurrency,
             "retry_initial": 0.02,
             "retry_max": RETRY_MAX,
-            "max_tries": max_tries,
+            "max_attempts": max_attempts,
             "polling_interval": 1,
             "sink__type": "http",
             "sink__url": receiver.url,
@@ -138,7 +138,7 @@ def test_all_other_objects_arrive_in_order_and_within_the_bound(
                 _check_bounds(failing, begun, batch_size, concurrency)
             assert len(failing.failures) > failed_before
             # Nothing of a culprit came, and its later events wait behind the first.
-            if max_tries:
+            if max_attempts:
                 new = count(objects)
 
                 def is_given_up() -> bool:
@@ -152,7 +152,7 @@ def test_all_other_objects_arrive_in_order_and_within_the_bound(
             assert not culprits.keys() & failing.arrived.keys()
             # Mended, the receiver gets what is parked.
             failing.culprits = {}
-            if not max_tries:
+            if not max_attempts:
                 everyone = others | culprits.keys()
                 _wait_until(lambda: _arrived(database, failing, everyone), "the culprits", LATE)
     rows = fetch(database, "SELECT record_id FROM eventlog WHERE status = 'E'")
@@ -160,7 +160,7 @@ def test_all_other_objects_arrive_in_order_and_within_the_bound(
     assert {record_id for (record_id,) in rows} == {record_id for record_id, _ in told}
     # A try more, where nothing was answered between a restart and the last one.
     tries = [int(re.findall("given up after ([0-9]+) tr", message)[0]) for _, message in told]
-    assert all(number >= max_tries for number in tries)
+    assert all(number >= max_attempts for number in tries)
 
 
 def _wait_until(holds: Callable[[], bool], what: str, seconds: float) -> None:

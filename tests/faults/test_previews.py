@@ -1,4 +1,4 @@
-"""What ``publish --dry-run`` and ``show`` print is what is sent, time and user included."""
+"""What ``publish --dry-run`` and ``explain`` print is what is sent, time and user included."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def log(filled_database: Any) -> Iterator[sa.Engine]:
 
 
 def previews(config: Config) -> tuple[list[Any], list[Any]]:
-    """The documents of a dry run, and those of ``show``, as JSON a line."""
+    """The documents of a dry run, and those of ``explain``, as JSON a line."""
     with open_unlocked(config, Counters()) as context:
         dry = [json.loads(line) for document in dry_run(context) for line in document.splitlines()]
     with open_unlocked(config, Counters()) as context:

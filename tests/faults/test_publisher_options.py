@@ -23,8 +23,8 @@ import sqlalchemy as sa
 from publishers import LONG, Inbox, configuration, make_log, settings, write
 from shared import Run, wait_until
 
-from eventlog.errors import DatabaseAway, EventlogError, FatalAnswer, ReceiverAway
-from eventlog.model import Answer, Document, Level, Verdict
+from eventlog.errors import DatabaseUnavailable, EventlogError, FatalAnswer, ReceiverUnavailable
+from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher import context as publisher_context
 from eventlog.publisher.context import Context, Counters, summary
 from eventlog.publisher.daemon import publish, publish_once
@@ -125,7 +125,7 @@ def test_a_format_without_a_heartbeat_sends_none(log: sa.Engine) -> None:
 
 
 def general(level: Level) -> Answer:
-    return Answer(general=Verdict(level, "because"))
+    return Answer(general=EventResult(level, "because"))
 
 
 @pytest.mark.parametrize("level", [level for level in Level if level is not Level.FATAL])
@@ -145,7 +145,7 @@ def test_a_receiver_that_does_not_answer_a_heartbeat_stops_nothing(
 ) -> None:
     def away(document: Document) -> Answer:
         if not document.events:
-            raise ReceiverAway("gone")
+            raise ReceiverUnavailable("gone")
         return Answer()
 
     sink = Judge(judge=away, most=3)
@@ -212,7 +212,7 @@ def test_one_that_fails_undoes_them_all_and_stops_nothing(
 
 def test_a_lost_connection_is_no_failed_statement(log: sa.Engine) -> None:
     write(log, 1)
-    with pytest.raises(DatabaseAway):
+    with pytest.raises(DatabaseUnavailable):
         once(log, post_poll_statements='["SELECT pg_terminate_backend(pg_backend_pid())"]')
     assert statuses(log) == {1: "S"}
 
@@ -245,7 +245,7 @@ class Thief(Inbox):
         assert self.engine is not None
         with self.engine.begin() as conn:
             conn.execute(sa.text(f"DELETE FROM eventlog WHERE {self.stolen}"))
-        return Answer(general=Verdict(self.level))
+        return Answer(general=EventResult(self.level))
 
 
 @pytest.mark.parametrize("deletes", [False, True])
@@ -366,7 +366,7 @@ def test_the_servers_local_time_is_that_of_its_default_zone(log: sa.Engine) -> N
     [
         ({"rows_success": 7, "events_sent": 5, "documents_sent": 2}, Measured(0), 0,
          "5 rows published; 4 events in 1 document; queue: 0 rows"),
-        ({"rows_success": 2, "events_sent": 1, "documents_sent": 1, "rows_bad": 3, "rows_error": 1},
+        ({"rows_success": 2, "events_sent": 1, "documents_sent": 1, "rows_invalid": 3, "rows_error": 1},
          Measured(9, 9, 1.25), 2,
          "0 rows published; 0 events in 0 documents; 3 rows bad; 1 row refused; queue: 9 rows or more, "
 "oldest 1.2 s; 2 objects parked"),
@@ -443,10 +443,12 @@ def test_rows_with_success_or_warning_are_deleted_others_keep_their_letter(
             )
         )
     levels = {"1": Level.SUCCESS, "2": Level.WARNING, "3": Level.ERROR, "4": Level.RETRY}
-    sink = Judge(judge=lambda _: Answer({name: Verdict(level) for name, level in levels.items()}))
+    sink = Judge(
+        judge=lambda _: Answer({name: EventResult(level) for name, level in levels.items()})
+    )
     with (
         open_context(configuration(log, delete_from_log=delete), Counters()) as context,
-        pytest.raises(ReceiverAway, match="1 object left"),
+        pytest.raises(ReceiverUnavailable, match="1 object left"),
     ):
         publish_once(context, sink)
     assert statuses(log) == left
@@ -457,7 +459,10 @@ LOOPBACK: list[tuple[dict[str, str], dict[int, str]]] = [
     ({"driver_user": "hr"}, {1: "consumed", 2: "sent", 3: "sent", 4: "consumed"}),
     ({"driver_user": "HR"}, {1: "consumed", 2: "sent", 3: "sent", 4: "consumed"}),
     ({"driver_user": '"HR"'}, {1: "sent", 2: "consumed", 3: "sent", 4: "sent"}),
-    ({"driver_user": "hr", "loopback_rows": "leave"}, {1: "left", 2: "sent", 3: "sent", 4: "left"}),
+    (
+        {"driver_user": "hr", "loopback_action": "keep"},
+        {1: "left", 2: "sent", 3: "sent", 4: "left"},
+    ),
     ({"driver_user": "hr", "allow_loopback": "yes"}, {1: "sent", 2: "sent", 3: "sent", 4: "sent"}),
     ({}, {1: "sent", 2: "sent", 3: "sent", 4: "sent"}),  # asked from the database: not hr
 ]

@@ -30,12 +30,12 @@ from publishers import (
 from shared import PATIENCE, execute, statuses, wait_until
 
 from eventlog.errors import (
-    AnotherPublisher,
     ConsumerRuns,
-    DatabaseAway,
     DatabaseError,
+    DatabaseUnavailable,
     LostSession,
-    ServerAway,
+    PublisherAlreadyRunning,
+    ServerUnavailable,
 )
 from eventlog.publisher import waiting
 from eventlog.publisher.observer import SILENT
@@ -114,7 +114,7 @@ def test_a_connection_that_is_lost_while_the_log_is_read_is_no_lack_of_rights(
         return read(db, *rest)
 
     monkeypatch.setattr(locate, "_columns", read_columns)
-    with pytest.raises(DatabaseAway) as raised, opened(configuration(database)):
+    with pytest.raises(DatabaseUnavailable) as raised, opened(configuration(database)):
         pytest.fail("it was opened")
     assert "grant" not in str(raised.value).lower()
 
@@ -126,12 +126,12 @@ def keep(outcomes: list[Exception | None], **more: Any) -> None:
 
     def work(connected: Callable[[], bool]) -> None:
         outcome = outcomes.pop(0)
-        if outcome is None or type(outcome) is DatabaseAway:
+        if outcome is None or type(outcome) is DatabaseUnavailable:
             connected()
         if outcome is not None:
             raise outcome
 
-    keep_connected(work, StopRequest(), (DatabaseAway,), 1.0, 60.0, SILENT, **more)
+    keep_connected(work, StopRequest(), (DatabaseUnavailable,), 1.0, 60.0, SILENT, **more)
     assert not outcomes
 
 
@@ -139,8 +139,8 @@ def test_whoever_has_the_lock_after_a_connection_was_lost_is_named_once_each(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(waiting, "back_off", lambda *_: 0.0)
-    lost, other = LostSession("still locked by session 7"), AnotherPublisher("by session 8")
-    keep([DatabaseAway("gone"), lost, lost, other, other, None])
+    lost, other = LostSession("still locked by session 7"), PublisherAlreadyRunning("by session 8")
+    keep([DatabaseUnavailable("gone"), lost, lost, other, other, None])
     assert caplog.text.count("still locked by session 7") == 1
     assert caplog.text.count("by session 8; trying again for 60 s") == 1
 
@@ -151,9 +151,16 @@ def test_the_own_lost_session_is_waited_for_as_long_as_it_takes(
     monkeypatch.setattr(waiting, "back_off", lambda *_: 0.0)
     now = iter(range(0, 100_000, 1000))
     monkeypatch.setattr(waiting, "monotonic", lambda: float(next(now)))
-    keep([DatabaseAway("gone"), LostSession("by session 7"), LostSession("by session 7"), None])
-    with pytest.raises(AnotherPublisher, match="by session 8"):
-        keep([DatabaseAway("gone"), AnotherPublisher("by session 8")])
+    keep(
+        [
+            DatabaseUnavailable("gone"),
+            LostSession("by session 7"),
+            LostSession("by session 7"),
+            None,
+        ]
+    )
+    with pytest.raises(PublisherAlreadyRunning, match="by session 8"):
+        keep([DatabaseUnavailable("gone"), PublisherAlreadyRunning("by session 8")])
 
 
 def test_a_publisher_that_is_a_standby_waits_for_any_other_one(
@@ -161,10 +168,10 @@ def test_a_publisher_that_is_a_standby_waits_for_any_other_one(
 ) -> None:
     caplog.set_level("INFO")
     monkeypatch.setattr(waiting, "back_off", lambda *_: 0.0)
-    held = AnotherPublisher("by session 8")
-    keep([held, held, None], stands_by_for=AnotherPublisher)
+    held = PublisherAlreadyRunning("by session 8")
+    keep([held, held, None], stands_by_for=PublisherAlreadyRunning)
     assert caplog.text.count("by session 8; waiting as its standby until that one ends") == 1
-    with pytest.raises(AnotherPublisher):
+    with pytest.raises(PublisherAlreadyRunning):
         keep([held])
 
 
@@ -174,8 +181,8 @@ def test_a_standby_waits_for_a_server_that_is_away_at_the_start_and_then_for_its
     caplog.set_level("INFO")
     monkeypatch.setattr(waiting, "back_off", lambda *_: 0.0)
     outcomes: list[Exception | None] = [
-        ServerAway("no server"), ServerAway("no server"), ConsumerRuns("it runs"),
-        ServerAway("no server"), ConsumerRuns("it runs"), None,
+        ServerUnavailable("no server"), ServerUnavailable("no server"), ConsumerRuns("it runs"),
+        ServerUnavailable("no server"), ConsumerRuns("it runs"), None,
     ]  # fmt: skip
 
     def work(connected: Callable[[], bool]) -> None:
@@ -184,13 +191,13 @@ def test_a_standby_waits_for_a_server_that_is_away_at_the_start_and_then_for_its
             raise outcome
         connected()
 
-    keep_connected(work, StopRequest(), (DatabaseAway,), 1.0, 60.0, SILENT)
+    keep_connected(work, StopRequest(), (DatabaseUnavailable,), 1.0, 60.0, SILENT)
     assert not outcomes
     assert caplog.text.count("no server; waiting for it") == 1
     assert caplog.text.count("waiting as its standby") == 1
 
 
-@pytest.mark.parametrize("after", [[], [ServerAway("no server")]])
+@pytest.mark.parametrize("after", [[], [ServerUnavailable("no server")]])
 def test_a_database_that_refuses_at_the_start_ends_the_publisher_also_after_a_wait(
     monkeypatch: pytest.MonkeyPatch, after: list[Exception]
 ) -> None:
@@ -201,4 +208,4 @@ def test_a_database_that_refuses_at_the_start_ends_the_publisher_also_after_a_wa
         raise outcomes.pop(0)
 
     with pytest.raises(DatabaseError, match="wrong password"):
-        keep_connected(work, StopRequest(), (DatabaseAway,), 1.0, 60.0, SILENT)
+        keep_connected(work, StopRequest(), (DatabaseUnavailable,), 1.0, 60.0, SILENT)

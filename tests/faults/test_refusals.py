@@ -45,7 +45,12 @@ def publish(log: sa.Engine, directory: Path, receiver: Receiver, **options: obje
 def publishing(
     log: sa.Engine, directory: Path, receiver: Receiver, *more: str, **options: object
 ) -> Any:
-    chosen = {"sink__type": "http", "sink__url": receiver.url, "sink__answer": "status", **options}
+    chosen = {
+        "sink__type": "http",
+        "sink__url": receiver.url,
+        "sink__response_format": "status",
+        **options,
+    }
     return process(log, directory, *more, **chosen)
 
 
@@ -129,7 +134,7 @@ def test_one_event_of_several_that_json_names_costs_no_further_request(
     write(log, *range(1, 6))
     body = b'{"results": [{"event_id": "4", "status": "error", "message": "locked"}]}'
     with Receiver(lambda _: reply(200, body, "Content-Type: application/json")) as receiver:
-        assert publish(log, tmp_path, receiver, sink__answer="json") == 0
+        assert publish(log, tmp_path, receiver, sink__response_format="json") == 0
     assert len(receiver.requests) == 1
     assert receiver.requests[0].headers["Accept"] == "application/json"
     assert fetch(log, "SELECT record_id, message FROM eventlog_error") == [(4, "locked")]
@@ -176,7 +181,7 @@ def test_retry_after_is_bounded_by_the_longest_back_off(log: sa.Engine, tmp_path
 def test_other_refusals_leave_every_row_new(
     log: sa.Engine, tmp_path: Path, code: int, tries: int
 ) -> None:
-    """The cause of 500 may be one document, so it is tried ``suspect_after`` times, and then in
+    """The cause of 500 may be one document, so it is tried ``isolate_after`` times, and then in
     halves.
     """
     write(log, 1, 2)

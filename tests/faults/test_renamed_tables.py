@@ -25,7 +25,7 @@ MAIL = (
     "CREATE TABLE usr_mail (id integer REFERENCES usr ON UPDATE CASCADE ON DELETE CASCADE, mail "
     "text)"
 )
-RENAMED = {"table": "person", "was": "usr"}
+RENAMED = {"table": "person", "renamed_from": "usr"}
 
 
 def configured(engine: sa.Engine, directory: Path, *watches: dict[str, Any]) -> Config:
@@ -98,7 +98,9 @@ def test_a_child_table_that_was_renamed_is_named_in_was_of_its_class(
     execute(
         database, "ALTER TABLE usr RENAME TO person", "ALTER TABLE usr_mail RENAME TO person_mail"
     )
-    config = configured(database, tmp_path, {"table": "person", "was": ["usr", "usr_mail"]})
+    config = configured(
+        database, tmp_path, {"table": "person", "renamed_from": ["usr", "usr_mail"]}
+    )
     install(config)
     text = "".join(drained(database, config))
     assert set(statuses(database).values()) == {"S"}
@@ -135,7 +137,8 @@ def test_a_class_that_has_the_old_name_makes_both_wait_and_the_reason_names_both
 
 def test_two_watches_that_mean_one_name_are_refused(database: sa.Engine, tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"\[\[watch\]\] person, was = 'usr': \[\[watch\]\] usr has that name too"
+        ConfigError,
+        match=r"\[\[watch\]\] person, renamed_from = 'usr': \[\[watch\]\] usr has that name too",
     ):
         configured(database, tmp_path, {"table": "usr"}, RENAMED)
 
@@ -149,7 +152,7 @@ def test_what_is_gone_is_found_by_rows_of_the_old_name(database: sa.Engine, tmp_
     config = configured(database, tmp_path, RENAMED)
     execute(database, "ALTER TABLE person DISABLE TRIGGER USER", "DELETE FROM person WHERE id = 1")
     ran = CliRunner().invoke(
-        cli, ["--config", str(tmp_path / "eventlog.toml"), "resync", "person", "--deleted"]
+        cli, ["--config", str(tmp_path / "eventlog.toml"), "resync", "person", "--deletes"]
     )
     assert ran.exit_code == 0, ran.output
     newest = (
@@ -164,7 +167,7 @@ def test_the_row_is_shown_as_one_of_the_class(database: sa.Engine, tmp_path: Pat
     install(configured(database, tmp_path, {"table": "usr"}))
     execute(database, "INSERT INTO usr VALUES (1, 'a')", "ALTER TABLE usr RENAME TO person")
     configured(database, tmp_path, RENAMED)
-    ran = CliRunner().invoke(cli, ["--config", str(tmp_path / "eventlog.toml"), "show", "1"])
+    ran = CliRunner().invoke(cli, ["--config", str(tmp_path / "eventlog.toml"), "explain", "1"])
     assert ran.exit_code == 0, ran.output
     assert "id=1,table=person" in ran.output
 

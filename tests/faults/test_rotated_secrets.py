@@ -17,14 +17,14 @@ from receiver import Receiver, Request, reply
 from shared import PlainSink, execute, fetch, wait_until
 
 from eventlog.config.load import connection_url, load, with_secrets_of_now
-from eventlog.errors import DatabaseAway
+from eventlog.errors import DatabaseUnavailable
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.daemon import publish
 from eventlog.publisher.observer import Observer, WaitFor
 from eventlog.publisher.open_context import open_context
 from eventlog.publisher.waiting import StopRequest
 
-HTTP = {"sink__type": "http", "sink__answer": "status"}
+HTTP = {"sink__type": "http", "sink__response_format": "status"}
 PUBLISHER = """DROP ROLE IF EXISTS rotated;
 CREATE ROLE rotated LOGIN SUPERUSER"""
 
@@ -140,7 +140,7 @@ def test_a_receivers_token_is_taken_up_with_the_next_document(
         expected[0] = "third"
         write(log, 3)
         wait_until(lambda: by_letter(log) == {"S": 3}, "the next one too")
-        assert metrics(address)["eventlog_back_offs_total"] >= 1
+        assert metrics(address)["eventlog_backoffs_total"] >= 1
 
 
 def test_retry_max_bounds_the_pauses_before_the_database_is_tried_again(log: sa.Engine) -> None:
@@ -151,7 +151,7 @@ def test_retry_max_bounds_the_pauses_before_the_database_is_tried_again(log: sa.
     def opens() -> Iterator[Context]:
         nonlocal is_there
         if not is_there:
-            raise DatabaseAway("gone")
+            raise DatabaseUnavailable("gone")
         with open_context(config, Counters()) as context:
             yield context
         is_there = False

@@ -267,7 +267,7 @@ class Site:
     def save(self) -> None:
         sections = {
             "database": {"url": url_of(self.database)},
-            "publisher": {"allow_loopback": True, "batch_size": 20, "flight_rows": 200},
+            "publisher": {"allow_loopback": True, "batch_size": 20, "delivery_rows": 200},
             "sink": {"type": "files", "directory": str(self.documents)},
         }
         written = self.config_file.with_suffix(".new")

@@ -115,12 +115,12 @@ WARM = (
 JACK = "INSERT INTO usr VALUES (1, 'Jack', 7, 'Jay')"
 
 
-@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("trigger_level", CAPTURES)
 def test_a_retyped_column_leaves_rows_to_be_read_back(
-    database: sa.Engine, tmp_path: Path, capture: str
+    database: sa.Engine, tmp_path: Path, trigger_level: str
 ) -> None:
     execute(database, USR, JACK)
-    config = watched(database, tmp_path, {"table": "usr", "capture": capture})
+    config = watched(database, tmp_path, {"table": "usr", "trigger_level": trigger_level})
     with writers(database) as writer:
         writer.warm(*WARM)
         execute(database, "ALTER TABLE usr ALTER name TYPE text, ALTER age TYPE bigint")
@@ -140,27 +140,29 @@ def test_a_retyped_column_leaves_rows_to_be_read_back(
         ]
 
 
-@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("trigger_level", CAPTURES)
 @pytest.mark.parametrize(
     "change", ["DROP nick", "RENAME nick TO alias", "ALTER nick TYPE json USING '{}'"]
 )
 def test_writes_go_on_without_a_column(
-    database: sa.Engine, tmp_path: Path, capture: str, change: str
+    database: sa.Engine, tmp_path: Path, trigger_level: str, change: str
 ) -> None:
     execute(database, USR, JACK)
-    watched(database, tmp_path, {"table": "usr", "capture": capture})
+    watched(database, tmp_path, {"table": "usr", "trigger_level": trigger_level})
     with writers(database) as writer:
         writer.warm(*WARM)
         execute(database, f"ALTER TABLE usr {change}")
         assert writer.logged("UPDATE usr SET name = 'John'") == [(6, "id=1", None, None, None)]
 
 
-@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("trigger_level", CAPTURES)
 def test_a_change_that_the_triggers_do_not_meet_changes_nothing(
-    database: sa.Engine, tmp_path: Path, capture: str
+    database: sa.Engine, tmp_path: Path, trigger_level: str
 ) -> None:
     execute(database, USR, JACK)
-    watched(database, tmp_path, {"table": "usr", "capture": capture, "exclude": ["nick"]})
+    watched(
+        database, tmp_path, {"table": "usr", "trigger_level": trigger_level, "exclude": ["nick"]}
+    )
     with writers(database) as writer:
         writer.warm(*WARM)
         execute(database, "ALTER TABLE usr DROP nick, ADD mail text, ALTER name TYPE varchar(40)")
@@ -179,12 +181,12 @@ TO_A_TYPE_OF_THE_SAME_NAME = tuple(
 )
 
 
-@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("trigger_level", CAPTURES)
 @pytest.mark.parametrize(
     "changes", [TO_A_DOMAIN, TO_A_TYPE_OF_THE_SAME_NAME], ids=["domain", "enumeration"]
 )
 def test_a_type_that_only_its_identity_tells_apart_fails_no_session(
-    database: sa.Engine, tmp_path: Path, capture: str, changes: Sequence[str]
+    database: sa.Engine, tmp_path: Path, trigger_level: str, changes: Sequence[str]
 ) -> None:
     execute(
         database,
@@ -193,7 +195,7 @@ def test_a_type_that_only_its_identity_tells_apart_fails_no_session(
         "CREATE TABLE usr (id integer PRIMARY KEY, name varchar(10), mood mood)",
         "INSERT INTO usr VALUES (1, 'a', 'sad')",
     )
-    watched(database, tmp_path, {"table": "usr", "capture": capture})
+    watched(database, tmp_path, {"table": "usr", "trigger_level": trigger_level})
     write = "UPDATE usr SET mood = NULL, name = NULL", "UPDATE usr SET mood = 'sad', name = 'a'"
     by_value = [
         (2, "id=1", "name", "a", None),
@@ -216,14 +218,16 @@ def test_a_type_that_only_its_identity_tells_apart_fails_no_session(
             assert old.logged_by_the_old(*write) in (by_value, [(6, "id=1", None, None, None)] * 2)
 
 
-@pytest.mark.parametrize("capture", CAPTURES)
-def test_a_key_is_logged_as_it_is_now(database: sa.Engine, tmp_path: Path, capture: str) -> None:
+@pytest.mark.parametrize("trigger_level", CAPTURES)
+def test_a_key_is_logged_as_it_is_now(
+    database: sa.Engine, tmp_path: Path, trigger_level: str
+) -> None:
     execute(
         database,
         "CREATE TABLE usr (id integer PRIMARY KEY, name text)",
         "INSERT INTO usr VALUES (1, 'a')",
     )
-    watched(database, tmp_path, {"table": "usr", "capture": capture})
+    watched(database, tmp_path, {"table": "usr", "trigger_level": trigger_level})
     changes = [
         ("ALTER id TYPE numeric USING id + 0.50", "id=1.5"),
         ("ALTER id TYPE double precision", "id=1.5"),
@@ -299,12 +303,12 @@ CHILD = (
 )
 
 
-@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("trigger_level", CAPTURES)
 def test_values_of_child_tables_are_read_back_too(
-    database: sa.Engine, tmp_path: Path, capture: str
+    database: sa.Engine, tmp_path: Path, trigger_level: str
 ) -> None:
     execute(database, USR, CHILD, JACK)
-    watched(database, tmp_path, {"table": "usr", "capture": capture})
+    watched(database, tmp_path, {"table": "usr", "trigger_level": trigger_level})
     with writers(database) as writer:
         writer.warm(
             "INSERT INTO phone VALUES (1, '1')", "UPDATE phone SET no = '2'", "DELETE FROM phone"
@@ -325,12 +329,12 @@ def test_values_of_child_tables_are_read_back_too(
         ]
 
 
-@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("trigger_level", CAPTURES)
 def test_a_renamed_table_is_logged_by_its_old_name(
-    database: sa.Engine, tmp_path: Path, capture: str
+    database: sa.Engine, tmp_path: Path, trigger_level: str
 ) -> None:
     execute(database, USR, JACK)
-    watched(database, tmp_path, {"table": "usr", "capture": capture})
+    watched(database, tmp_path, {"table": "usr", "trigger_level": trigger_level})
     with writers(database) as writer:
         writer.warm(*WARM)
         execute(database, "ALTER TABLE usr RENAME TO person")
@@ -346,13 +350,13 @@ def test_a_renamed_table_is_logged_by_its_old_name(
         assert writer.logged("INSERT INTO usr VALUES (6)") == [(5, "id=6", None, None, None)]
 
 
-@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("trigger_level", CAPTURES)
 def test_a_table_whose_schema_was_renamed_is_written_on(
-    database: sa.Engine, tmp_path: Path, capture: str
+    database: sa.Engine, tmp_path: Path, trigger_level: str
 ) -> None:
     execute(database, "CREATE SCHEMA hr", "CREATE TABLE hr.usr (id integer PRIMARY KEY, name text)")
     execute(database, "INSERT INTO hr.usr VALUES (1, 'Jack')")
-    watched(database, tmp_path, {"table": "usr", "capture": capture}, schema="hr")
+    watched(database, tmp_path, {"table": "usr", "trigger_level": trigger_level}, schema="hr")
     with writers(database) as writer:
         writer.warm("UPDATE hr.usr SET name = 'a'", "UPDATE hr.usr SET name = 'b'")
         execute(database, "ALTER SCHEMA hr RENAME TO people")
@@ -404,7 +408,7 @@ def test_triggers_whose_log_was_moved_are_named_and_replaced_and_writes_pass_aga
         "CREATE TABLE hr.part (id integer PRIMARY KEY, name text) PARTITION BY LIST (id)",
         "CREATE TABLE hr.part_1 PARTITION OF hr.part FOR VALUES IN (1)",
     )
-    watches = {"table": "usr"}, {"table": "part", "capture": "row"}
+    watches = {"table": "usr"}, {"table": "part", "trigger_level": "row"}
     config = of_log(database, tmp_path, schema, log, *watches)
     install(config)
     with transaction(config) as db:
@@ -528,13 +532,13 @@ SWAPS = {
 }
 
 
-@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("trigger_level", CAPTURES)
 @pytest.mark.parametrize("tool", SWAPS)
 def test_a_table_whose_name_is_now_anothers_is_not_logged(
-    database: sa.Engine, tmp_path: Path, capture: str, tool: str
+    database: sa.Engine, tmp_path: Path, trigger_level: str, tool: str
 ) -> None:
     execute(database, USR, JACK)
-    config = watched(database, tmp_path, {"table": "usr", "capture": capture})
+    config = watched(database, tmp_path, {"table": "usr", "trigger_level": trigger_level})
     old = {"pg-osc": "pgosc_op_table_usr", "by hand": "usr_old"}[tool]
     with writers(database) as writer:
         writer.warm(*WARM)
@@ -711,23 +715,25 @@ DEFINITIONS = (
 )
 
 
-@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("trigger_level", CAPTURES)
 def test_a_column_of_some_types_becomes_any_other(
-    database: sa.Engine, tmp_path: Path, capture: str
+    database: sa.Engine, tmp_path: Path, trigger_level: str
 ) -> None:
-    change_types(database, tmp_path, capture, SHORT)
+    change_types(database, tmp_path, trigger_level, SHORT)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("trigger_level", CAPTURES)
 def test_a_column_of_every_type_becomes_any_other(
-    database: sa.Engine, tmp_path: Path, capture: str
+    database: sa.Engine, tmp_path: Path, trigger_level: str
 ) -> None:
-    change_types(database, tmp_path, capture, tuple(VALUES))
+    change_types(database, tmp_path, trigger_level, tuple(VALUES))
 
 
-def change_types(database: sa.Engine, directory: Path, capture: str, types: Sequence[str]) -> None:
+def change_types(
+    database: sa.Engine, directory: Path, trigger_level: str, types: Sequence[str]
+) -> None:
     """The column of a table a type becomes each other type and its own again; so does the key of
     another table.
     """
@@ -744,7 +750,9 @@ def change_types(database: sa.Engine, directory: Path, capture: str, types: Sequ
         with suppress(sa.exc.ProgrammingError):  # a type without order is not a key
             execute(database, f"CREATE TABLE k{place} (id {kind} PRIMARY KEY, v integer)")
             tables[f"k{place}"] = ("id", kind)
-    watched(database, directory, *({"table": table, "capture": capture} for table in tables))
+    watched(
+        database, directory, *({"table": table, "trigger_level": trigger_level} for table in tables)
+    )
     tried = 0
     with session(database) as lasting, session(database) as ddl:
         lasting.autocommit = ddl.autocommit = True

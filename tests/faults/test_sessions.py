@@ -35,13 +35,13 @@ from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from eventlog.config.load import Config, load
 from eventlog.errors import (
-    AnotherPublisher,
-    DatabaseAway,
+    DatabaseUnavailable,
     FatalAnswer,
     LostSession,
-    ReceiverAway,
+    PublisherAlreadyRunning,
+    ReceiverUnavailable,
 )
-from eventlog.model import Answer, Document, Level, Verdict
+from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.context import Context, Counters, Used
 from eventlog.publisher.daemon import publish, publish_once
 from eventlog.publisher.flight import decode
@@ -196,7 +196,7 @@ def test_only_the_object_that_got_retry_waits(database: sa.Engine, tmp_path: Pat
         ids = [event.event_id for event in document.events]
         if "1" in ids and not other.is_set():
             refused.set()
-            return Answer({"1": Verdict(Level.RETRY)})
+            return Answer({"1": EventResult(Level.RETRY)})
         if any(event.association.startswith("id=3") for event in document.events):
             other.set()
         return Answer()
@@ -224,7 +224,7 @@ def test_a_retried_object_with_more_events_ends_in_their_order(
         "INSERT INTO usr VALUES (1, 'again')",
         "UPDATE usr SET name = 'last'",
     )
-    answers = [Answer({"1": Verdict(Level.RETRY)}), Answer({"1": Verdict(Level.RETRY)})]
+    answers = [Answer({"1": EventResult(Level.RETRY)}), Answer({"1": EventResult(Level.RETRY)})]
     sink = Collecting(lambda document: answers.pop() if answers else None)
     with publishing(config, sink, **FAST) as running:
         wait_until(lambda: is_drained(database, running), "the queue is drained")
@@ -249,10 +249,10 @@ def test_while_the_receiver_is_away_all_rows_stay_new(database: sa.Engine, tmp_p
     insert(database, 1, 2, 3)
 
     def away(document: Document) -> None:
-        raise ReceiverAway("nobody there")
+        raise ReceiverUnavailable("nobody there")
 
     sink = Collecting(away)
-    with pytest.raises(ReceiverAway, match="nobody there"):
+    with pytest.raises(ReceiverUnavailable, match="nobody there"):
         publish_all(config, sink)
     assert set(statuses(database).values()) == {"N"}
     assert sink.event_ids == ["1"]
@@ -266,7 +266,7 @@ def test_while_the_receiver_is_away_all_rows_stay_new(database: sa.Engine, tmp_p
 def test_fatal_marks_f_and_stops_the_daemon(database: sa.Engine, tmp_path: Path) -> None:
     config = installed(database, tmp_path, publisher={"batch_size": 2})
     insert(database, 1, 2, 3)
-    sink = Collecting(lambda document: Answer({"2": Verdict(Level.FATAL, "no more")}))
+    sink = Collecting(lambda document: Answer({"2": EventResult(Level.FATAL, "no more")}))
     with pytest.raises(FatalAnswer, match="no more"):
         publish(lambda: opened(config), lambda: sink)
     assert statuses(database) == {1: "S", 2: "F", 3: "N"}
@@ -284,9 +284,12 @@ def test_a_second_publisher_is_refused_and_the_first_goes_on(
     config = installed(database, tmp_path)
     insert(database, 1)
     with opened(config) as first:
-        with pytest.raises(AnotherPublisher, match="already being published"), opened(config):
+        with (
+            pytest.raises(PublisherAlreadyRunning, match="already being published"),
+            opened(config),
+        ):
             pass
-        with pytest.raises(AnotherPublisher):
+        with pytest.raises(PublisherAlreadyRunning):
             publish(lambda: opened(config), Collecting)
         publish_once(first, Collecting())
     with opened(config):
@@ -304,7 +307,7 @@ def test_who_keeps_the_publisher_out_is_named_and_doctor_warns_of_another_progra
         other.exec_driver_sql(f"SELECT pg_advisory_lock({key})")
         (session,) = other.exec_driver_sql("SELECT pg_backend_pid()").one()
         who = f"session {session}, user postgres, application 'psql'"
-        with pytest.raises(AnotherPublisher, match=f"another program keeps its lock: {who}"):
+        with pytest.raises(PublisherAlreadyRunning, match=f"another program keeps its lock: {who}"):
             publish(lambda: opened(config), Collecting)
         told = command(tmp_path, "doctor").stdout
         assert "[lock_of_another]" in told
@@ -353,7 +356,7 @@ def test_a_publisher_whose_lost_session_still_has_the_lock_reports_it(
         ):
             pass
         with (
-            pytest.raises(AnotherPublisher, match=r"already being published by session \d+"),
+            pytest.raises(PublisherAlreadyRunning, match=r"already being published by session \d+"),
             open_context(config, Counters(), Used()),
         ):
             pass
@@ -422,7 +425,7 @@ def test_a_publisher_whose_session_is_ended_connects_again_and_loses_nothing(
     with publishing(config, sink) as running:
         wait_until(lambda: is_drained(database, running), "the queue is drained")
         assert running.error is None
-        with pytest.raises(AnotherPublisher), opened(config):
+        with pytest.raises(PublisherAlreadyRunning), opened(config):
             pass
     assert set(statuses(database).values()) == {"S"}
     # What was sent but not marked is sent again as it was.
@@ -446,7 +449,7 @@ def test_a_session_that_is_ended_while_it_is_set_up_is_worth_another_try(
         return ask_version(dialect, conn)
 
     monkeypatch.setattr(PGDialect_psycopg, "_get_server_version_info", version_of)
-    with pytest.raises(DatabaseAway), opened(config):
+    with pytest.raises(DatabaseUnavailable), opened(config):
         pass
     with opened(config):
         pass
@@ -493,7 +496,7 @@ def test_no_session_is_idle_in_a_transaction_while_the_receiver_is_slow(
     config = installed(
         database,
         tmp_path,
-        publisher={"batch_size": 1, "flight_rows": 2, "query_limit": 4, "mark_interval": 0},
+        publisher={"batch_size": 1, "delivery_rows": 2, "query_limit": 4, "mark_interval": 0},
     )
     execute(database, "INSERT INTO usr VALUES (9, 'n9')", "UPDATE eventlog SET status = 'S'")
     columns = "status, event_type, table_name, table_key, column_name"
@@ -512,7 +515,7 @@ def test_no_session_is_idle_in_a_transaction_while_the_receiver_is_slow(
                 database, f"SELECT state FROM pg_stat_activity WHERE {PUBLISHERS}"
             )
         )
-        return Answer({"5": Verdict(Level.RETRY)}) if len(states) < 5 else None
+        return Answer({"5": EventResult(Level.RETRY)}) if len(states) < 5 else None
 
     with publishing(config, Collecting(look), **FAST) as running:
         wait_until(lambda: is_drained(database, running), "the queue is drained")

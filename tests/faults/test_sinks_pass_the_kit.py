@@ -58,7 +58,7 @@ class WebHook:
 
     def case(self) -> SinkCase:
         options = HttpOptions(
-            f"http://127.0.0.1:{self.server.server_port}/xds", answer="status", timeout=10
+            f"http://127.0.0.1:{self.server.server_port}/xds", response_format="status", timeout=10
         )
         return SinkCase(HttpSink, options, lambda: self.received, self.away)
 

@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from publishers import Collecting, configuration, opened, write
 from shared import Run, execute, fetch, url_of
 
-from eventlog.errors import ReceiverAway
-from eventlog.model import Answer, Document, Level, Verdict
+from eventlog.errors import ReceiverUnavailable
+from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.session import Session
 from eventlog.sql import migrations
@@ -29,7 +29,7 @@ def log(tmp_path: Path) -> Iterator[sa.Engine]:
 
 def failing(document: Document) -> Answer | None:
     if any(event.association.startswith("idu=2,") for event in document.events):
-        raise ReceiverAway("answers 500", is_suspicious=True)
+        raise ReceiverUnavailable("answers 500", is_suspicious=True)
     return None
 
 
@@ -44,9 +44,11 @@ def errors(engine: sa.Engine) -> list[tuple[object, ...]]:
 def test_a_parked_event_is_given_up_by_hand_and_later_ones_of_its_object_go_on(
     log: sa.Engine, run: Run, consumer: str | None
 ) -> None:
-    named = {} if consumer is None else {"source__consumer": consumer, "source__begin": "first"}
+    named = (
+        {} if consumer is None else {"source__consumer": consumer, "source__start_from": "earliest"}
+    )
     config = configuration(
-        log, batch_size=2, allow_loopback="yes", loopback_rows="consume",
+        log, batch_size=2, allow_loopback="yes", loopback_action="mark",
         **({} if consumer is None else {"source__type": "eventlog", **named}),
     )  # fmt: skip
     sink = Collecting(failing)
@@ -65,12 +67,14 @@ def test_a_parked_event_is_given_up_by_hand_and_later_ones_of_its_object_go_on(
         if consumer is None:
             assert "answers 500" in command("status")[1]
             # The publisher runs meanwhile.
-            code, out, _ = command("skip", "2", "--why", "the mailbox is gone")
+            code, out, _ = command("skip", "2", "--reason", "the mailbox is gone")
             assert (code, out) == (0, "event 2 is given up: 1 row set to E\n")
             run_cycle(Session(context, state, sink))
             assert not state.parking
     if consumer is not None:
-        code, out, _ = command("skip", "2", "--why", "the mailbox is gone", *of_consumer, "--json")
+        code, out, _ = command(
+            "skip", "2", "--reason", "the mailbox is gone", *of_consumer, "--json"
+        )
         assert (code, json.loads(out)["rows"]) == (0, 1)
     ((record_id, code_of_line, message, event_id),) = errors(log)
     assert (record_id, code_of_line, event_id) == (2, "skipped", "2.2")
@@ -98,9 +102,9 @@ def test_an_event_that_is_given_up_while_it_is_in_the_air_goes_under_another_id(
 
     def give_up(document: Document) -> Answer:
         sink.on_send = lambda _: None
-        skipped = run("--database-url", url_of(log), "skip", "1", "--why", "no need")
+        skipped = run("--database-url", url_of(log), "skip", "1", "--reason", "no need")
         assert skipped[0] == 0
-        return Answer(general=Verdict(level, ""))
+        return Answer(general=EventResult(level, ""))
 
     sink = Collecting(give_up)
     write(log, 1)
@@ -122,7 +126,7 @@ def test_an_event_that_is_put_back_before_its_next_attempt_goes_under_another_id
     def command(*arguments: str) -> None:
         assert run("--database-url", url_of(log), *arguments)[0] == 0
 
-    sink = Collecting(lambda _: Answer(general=Verdict(Level.RETRY, "later")))
+    sink = Collecting(lambda _: Answer(general=EventResult(Level.RETRY, "later")))
     with log.begin() as conn:
         conn.exec_driver_sql(
             "INSERT INTO eventlog (status, event_type, table_name, table_key, column_name, new_value) "
@@ -131,7 +135,7 @@ def test_an_event_that_is_put_back_before_its_next_attempt_goes_under_another_id
     with opened(configuration(log), retry_initial=0, retry_max=0) as context:
         session = Session(context, recover(context), sink)
         run_cycle(session)
-        command("skip", "1", "--why", "no need")
+        command("skip", "1", "--reason", "no need")
         command("requeue", "--force", "--ids", ids)
         sink.on_send = lambda _: None
         run_cycle(session)
@@ -141,7 +145,7 @@ def test_an_event_that_is_put_back_before_its_next_attempt_goes_under_another_id
 
 def test_only_what_is_in_flight_can_be_given_up(log: sa.Engine, run: Run) -> None:
     write(log, 1)
-    code, _, error = run("--database-url", url_of(log), "skip", "1", "--why", "no need")
+    code, _, error = run("--database-url", url_of(log), "skip", "1", "--reason", "no need")
     assert code == 2
     assert "no event 1 is in flight" in error
     assert errors(log) == []

@@ -105,7 +105,7 @@ def test_tail_shows_what_was_sent_and_goes_on_with_what_follows(
             assert "delivery 2 document 1: 1 event (3), success after" in line_of(command)
         shown = run("tail", "--url", address, "--no-follow", "-n", "1", "--json")
         (sent,) = map(json.loads, shown.stdout.splitlines())
-        assert (sent["flight"], sent["first_id"], sent["level"]) == (2, "3", "success")
+        assert (sent["delivery"], sent["first_id"], sent["level"]) == (2, "3", "success")
 
 
 def test_tail_shows_the_receivers_reason(log: sa.Engine, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_tail_shows_the_receivers_reason(log: sa.Engine, tmp_path: Path) -> None
             "sink__type": "http",
             "sink__url": receiver.url,
             "retry_initial": 30,
-            "monitor__values": True,
+            "monitor__show_values": True,
         }
         with watched(log, tmp_path, **options) as (_, address, ask):
             write(log, 1)
@@ -212,7 +212,11 @@ def test_the_snapshot_of_a_consumer_shows_how_many_objects_of_a_class_are_sent(
         )
     with log.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
         conn.execute(sa.text("ANALYZE usr"))
-    source = {"source__type": "eventlog", "source__consumer": "search", "source__begin": "snapshot"}
+    source = {
+        "source__type": "eventlog",
+        "source__consumer": "search",
+        "source__start_from": "snapshot",
+    }
     written, text = on_terminal(log, tmp_path / "out", **source)
     assert "Snapshot of usr" in text
     assert " of 20,000 objects" in text

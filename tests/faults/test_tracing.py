@@ -21,7 +21,7 @@ from opentelemetry.trace import SpanKind
 from publishers import Collecting, configuration, make_log, opened, process, write
 from receiver import Receiver, Request, accept, answer, reply, status
 
-from eventlog.errors import ReceiverAway
+from eventlog.errors import ReceiverUnavailable
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.sinks.http import HttpOptions, HttpSink, answer_form
@@ -75,9 +75,9 @@ def test_a_flight_is_a_trace_with_its_envelopes_and_marks_linked_to_its_window(
 ) -> None:
     write(log, 1, 2, 3)
     spans = Traced(log, "files").publish(Collecting(), batch_size=2)
-    (window,), (flight,) = named(spans, "window"), named(spans, "flight")
+    (window,), (flight,) = named(spans, "window"), named(spans, "delivery")
     assert (window.attributes or {})["eventlog.groups"] == 3
-    first, second = named(spans, "envelope")
+    first, second = named(spans, "document")
     (mark,) = named(spans, "mark")
     assert flight.parent is None
     assert [link.context.span_id for link in flight.links] == [window.context.span_id]
@@ -88,8 +88,8 @@ def test_a_flight_is_a_trace_with_its_envelopes_and_marks_linked_to_its_window(
     assert dict(first.attributes or {}) == {
         "eventlog.log": "eventlog",
         "eventlog.sink": "files",
-        "eventlog.flight": 1,
-        "eventlog.envelope": 1,
+        "eventlog.delivery": 1,
+        "eventlog.document": 1,
         "eventlog.events": 2,
         "eventlog.first_event_id": "1",
         "eventlog.level": "success",
@@ -107,14 +107,14 @@ def test_a_receiver_is_told_the_span_of_each_envelope(log: sa.Engine) -> None:
         spans = Traced(log, "http").publish(
             HttpSink(HttpOptions(receiver.url), answer_form("xds")), batch_size=1, concurrency=3
         )
-    envelopes = named(spans, "envelope")
+    envelopes = named(spans, "document")
     assert {span.kind for span in envelopes} == {SpanKind.CLIENT}
     assert len(envelopes) == 3
     assert sorted(request.headers["traceparent"] for request in receiver.requests) == sorted(
         map(told, envelopes)
     )
     assert {span.parent.span_id for span in envelopes if span.parent} == {
-        span.context.span_id for span in named(spans, "flight")
+        span.context.span_id for span in named(spans, "delivery")
     }
 
 
@@ -125,7 +125,7 @@ def test_a_refusal_shows_in_the_span_and_nothing_of_what_the_receiver_says(log: 
     write(log, 1)
     with Receiver(refuse) as receiver:
         spans = Traced(log, "http").publish(HttpSink(HttpOptions(receiver.url), answer_form("xds")))
-    (envelope,) = named(spans, "envelope")
+    (envelope,) = named(spans, "document")
     assert (envelope.attributes or {})["eventlog.level"] == "error"
     assert not envelope.status.is_ok
     assert not any("Jack" in span.to_json() for span in spans)
@@ -136,12 +136,12 @@ def test_a_receiver_that_is_away_shows_in_the_span_and_nothing_of_what_it_says(
 ) -> None:
     write(log, 1)
     traced = Traced(log, "http")
-    with Receiver(lambda _: b"Jack is out\r\n\r\n") as receiver, pytest.raises(ReceiverAway):
+    with Receiver(lambda _: b"Jack is out\r\n\r\n") as receiver, pytest.raises(ReceiverUnavailable):
         # Otherwise it is tried further times: the cause may be the document.
         traced.publish(HttpSink(HttpOptions(receiver.url), answer_form("xds")), park=False)
     spans = list(traced.exporter.get_finished_spans())
-    (envelope,), (flight,) = named(spans, "envelope"), named(spans, "flight")
-    assert (envelope.attributes or {})["error.type"] == ReceiverAway.code
+    (envelope,), (flight,) = named(spans, "document"), named(spans, "delivery")
+    assert (envelope.attributes or {})["error.type"] == ReceiverUnavailable.code
     assert (flight.attributes or {})["eventlog.result"] == "the cycle stops: the receiver is away"
     assert not any("Jack" in span.to_json() for span in spans)
 
@@ -151,7 +151,7 @@ def test_each_kafka_record_bears_the_span_of_its_envelope(log: sa.Engine) -> Non
     write(log, 1, 2)
     with cluster() as brokers:
         spans = Traced(log, "kafka").publish(KafkaSink(brokers.brokers, "changes", timeout=20))
-        (envelope,) = named(spans, "envelope")
+        (envelope,) = named(spans, "document")
         assert envelope.kind is SpanKind.PRODUCER
         assert len(named(spans, "flush")) == 1
         with closing(_reader(brokers.brokers)) as consumer:
@@ -199,7 +199,7 @@ def test_a_publisher_sends_its_spans_to_the_collector_that_the_variables_name(
         (one.key, one.value.string_value) for one in resource.resource.attributes
     }
     spans = {span.name for scope in resource.scope_spans for span in scope.spans}
-    assert spans == {"eventlog.window", "eventlog.flight", "eventlog.envelope", "eventlog.mark"}
+    assert spans == {"eventlog.window", "eventlog.delivery", "eventlog.document", "eventlog.mark"}
     assert b"Jack" not in bodies[0]
 
 

@@ -14,7 +14,7 @@ from publishers import Collecting, configuration, is_drained, make_log, publishi
 from shared import fetch, wait_until
 from sqlalchemy import make_url
 
-from eventlog.errors import DatabaseAway, DatabaseError, ServerAway
+from eventlog.errors import DatabaseError, DatabaseUnavailable, ServerUnavailable
 from eventlog.sql.connection import as_database_errors, connect
 
 pytestmark = [
@@ -98,12 +98,12 @@ def refusal(server: Server, case: Case) -> DatabaseError:
 
 @pytest.mark.parametrize("case", WAITS.values(), ids=WAITS)
 def test_a_server_that_may_take_the_session_later_is_waited_for(server: Server, case: Case) -> None:
-    assert isinstance(refusal(server, case), ServerAway)
+    assert isinstance(refusal(server, case), ServerUnavailable)
 
 
 @pytest.mark.parametrize("case", ENDS.values(), ids=ENDS)
 def test_a_wrong_url_or_a_missing_right_ends_the_publisher(server: Server, case: Case) -> None:
-    assert not isinstance(refusal(server, case), DatabaseAway)
+    assert not isinstance(refusal(server, case), DatabaseUnavailable)
 
 
 def test_a_log_that_is_locked_when_the_publisher_starts_is_waited_for(

@@ -30,7 +30,7 @@ from publishers import (
 )
 from shared import PATIENCE, wait_until
 
-from eventlog.model import Answer, Document, Level, Verdict
+from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher import waiting
 from eventlog.publisher.waiting import StopRequest
 
@@ -273,7 +273,7 @@ def test_a_parked_object_ends_the_sleep_when_it_is_due(log: sa.Engine) -> None:
         def send(self, document: Document) -> Answer:
             super().send(document)
             return Answer(
-                {event.event_id: Verdict(next(self.answers)) for event in document.events}
+                {event.event_id: EventResult(next(self.answers)) for event in document.events}
             )
 
     inbox = Busy()

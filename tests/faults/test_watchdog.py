@@ -21,7 +21,7 @@ from eventlog.publisher.liveness import ServiceManager, liveness_of, watched_ove
 from eventlog.publisher.observer import SILENT
 
 SIGN = "WATCHDOG=1"
-QUICK = {"monitor__patience": 1, "polling_interval": LONG}
+QUICK = {"monitor__liveness_timeout": 1, "polling_interval": LONG}
 """A publisher that works has to be heard of within a second."""
 
 

@@ -27,8 +27,8 @@ from replay import Objects, Replay
 from shared import execute, fetch, url_of, wait_until
 
 from eventlog.config.load import load
-from eventlog.errors import ReceiverAway
-from eventlog.model import Answer, Document, Level, Verdict
+from eventlog.errors import ReceiverUnavailable
+from eventlog.model import Answer, Document, EventResult, Level
 
 TABLES = (
     "CREATE TABLE usr (id integer PRIMARY KEY, name text, num integer)",
@@ -38,7 +38,7 @@ TABLES = (
     "CREATE TABLE note (id integer REFERENCES usr ON DELETE CASCADE ON UPDATE CASCADE, txt text)",
     "CREATE TABLE grp (code varchar(20), part integer, about text, PRIMARY KEY (code, part))",
 )
-WATCHES = [{"table": "usr"}, {"table": "grp", "style": "row_query_back"}]
+WATCHES = [{"table": "usr"}, {"table": "grp", "row_style": "row_query_back"}]
 KEYS = range(1, 11)
 
 Change = Callable[[psycopg.Cursor[Any], random.Random, int], Any]
@@ -129,10 +129,10 @@ def careless(chance: random.Random) -> Callable[[Document], Answer | None]:
 
     def receive(document: Document) -> Answer | None:
         if chance.random() < 0.1:
-            raise ReceiverAway("the answer was lost")
+            raise ReceiverUnavailable("the answer was lost")
         return Answer(
             {
-                event.event_id: Verdict(Level.WARNING)
+                event.event_id: EventResult(Level.WARNING)
                 for event in document.events
                 if chance.random() < 0.1
             }
@@ -190,7 +190,7 @@ def write_and_publish(
     ("seed", "options"),
     [
         (1, {"batch_size": 3, "mark_interval": 0}),
-        (2, {"batch_size": 128, "query_limit": 7, "flight_rows": 5}),
+        (2, {"batch_size": 128, "query_limit": 7, "delivery_rows": 5}),
         (
             3,
             {
@@ -218,7 +218,7 @@ def test_no_row_is_lost_and_none_is_out_of_order_in_a_long_run(
     options = {
         "batch_size": chance.choice([1, 2, 10, 128]),
         "query_limit": chance.choice([1, 5, 100, 10000]),
-        "flight_rows": chance.choice([1, 10, 10000]),
+        "delivery_rows": chance.choice([1, 10, 10000]),
         "mark_interval": chance.choice([0, 0.01, 1]),
         "fold_distance": chance.choice([0, 1, 10, 1000]),
         "fold_span": chance.choice([0, 10, 10000]),

@@ -133,7 +133,7 @@ def test_every_configuration_can_be_read(page: Path, tmp_path: Path) -> None:
     for number, text in enumerate(fenced(page, "toml")):
         file = tmp_path / f"{number}.toml"
         file.write_text(text, encoding="utf-8")
-        if text.startswith("# map.toml"):  # options of a format, for --map
+        if text.startswith("# map.toml"):  # options of a format, for --options
             read_map(file)
         else:
             load(file, {})
@@ -200,7 +200,9 @@ def test_the_map_names_what_is_in_the_files_that_it_names(what: str, where: str)
     files = [file for path in paths for file in (path.rglob("*") if path.is_dir() else [path])]
     defined = {name for file in files for name in names_defined_in(file)}
     names = [
-        word for word in words if re.fullmatch(r"\w+(\.\w+)?", word) and not word.endswith((".py", ".sql"))
+        word
+        for word in words
+        if re.fullmatch(r"\w+(\.\w+)?", word) and not word.endswith((".py", ".sql"))
     ]
     assert [name for name in names if name.rpartition(".")[2] not in defined] == []
 

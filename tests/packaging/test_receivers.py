@@ -20,7 +20,7 @@ from documents import ROOT, fenced
 
 from eventlog import cli
 from eventlog.config.load import load
-from eventlog.errors import FatalAnswer, ReceiverAway
+from eventlog.errors import FatalAnswer, ReceiverUnavailable
 from eventlog.model import Document
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
@@ -41,7 +41,7 @@ type = "http"
 table = "usr"
 [[watch]]
 table = "grp"
-style = "row_query_back"
+row_style = "row_query_back"
 """
 SCHEMA = """
 CREATE SCHEMA hr;
@@ -247,7 +247,7 @@ def test_rows_get_the_letters_that_the_page_says(
             publish_once(context, CallableSink(lambda body, events: answer, "receiver"))
         except FatalAnswer:
             ended = "the publisher stops"
-        except ReceiverAway as away:
+        except ReceiverUnavailable as away:
             ended = "parked" if "1 object left" in str(away) else "the cycle stops"
     assert rows(database, "SELECT status FROM eventlog ORDER BY record_id") == [(four,), (seven,)]
     assert ended in then

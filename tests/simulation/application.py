@@ -42,10 +42,10 @@ SCHEMA = """
 """
 WATCHES: tuple[dict[str, Any], ...] = (
     {"table": "customer"},
-    {"table": "orders", "style": "remove_all"},
-    {"table": "item", "style": "field_query_back"},
-    {"table": "doc", "style": "row_query_back"},
-    {"table": "part", "style": "field"},
+    {"table": "orders", "row_style": "remove_all"},
+    {"table": "item", "row_style": "field_query_back"},
+    {"table": "doc", "row_style": "row_query_back"},
+    {"table": "part", "row_style": "field"},
 )
 VIEW = "view_box"
 VIEW_SCHEMA = """
@@ -74,20 +74,20 @@ class Shape:
 
     ``columns`` are those that ``part`` has got. ``part`` may be renamed: ``names`` are those that it has
     had, the last one is that of now. So may the key of ``doc``: ``keys``. ``weight`` is the type of that
-    column of ``part``, and ``style`` the style of its triggers.
+    column of ``part``, and ``row_style`` the style of its triggers.
     """
 
     columns: tuple[str, ...] = ()
     names: tuple[str, ...] = ("part",)
     keys: tuple[str, ...] = ("code",)
     weight: str = "integer"
-    style: str = "field"
+    row_style: str = "field"
     has_view: bool = False
 
     @property
     def has_changed(self) -> bool:
         """True if the tables are not as they were at the beginning."""
-        return self != Shape(style=self.style, has_view=self.has_view)
+        return self != Shape(row_style=self.row_style, has_view=self.has_view)
 
     def table(self, name: str) -> str:
         """Return the name that a table has now."""
@@ -106,11 +106,11 @@ class Shape:
         ]
         for watch in watches:
             if watch["table"] == self.names[-1]:
-                watch["style"] = self.style
+                watch["row_style"] = self.row_style
                 if len(self.names) > 1:
-                    watch["was"] = list(self.names[:-1])
+                    watch["renamed_from"] = list(self.names[:-1])
             if watch["table"] == "doc" and len(self.keys) > 1:
-                watch["was_key"] = self.keys[-2]
+                watch["previous_key"] = self.keys[-2]
         return [*watches, VIEW_WATCH] if self.has_view else watches
 
 

@@ -26,8 +26,14 @@ from lines import Request, Rows
 from replicas import Key, Replica, class_of, object_of
 from scheduler import BEGIN
 
-from eventlog.errors import AnotherPublisher, ConfigError, DatabaseError, EventlogError, FatalAnswer
-from eventlog.model import Event, Level, Verdict
+from eventlog.errors import (
+    ConfigError,
+    DatabaseError,
+    EventlogError,
+    FatalAnswer,
+    PublisherAlreadyRunning,
+)
+from eventlog.model import Event, EventResult, Level
 
 if TYPE_CHECKING:
     from scheduler import Process
@@ -73,7 +79,7 @@ class Auditor:
         self.unsure: set[Key] = set()
         """The objects of which the database lost changes that a receiver has."""
         self.given_up: set[tuple[str, Key]] = set()
-        """The objects of which an event was given up, by max_tries or by hand, each with the receiver."""
+        """The objects of which an event was given up, by max_attempts or by hand, each with the receiver."""
         self._skipped: set[tuple[str, int]] = set()
         """The rows that were given up, each with its consumer."""
         self._sent_at: dict[tuple[str, int], float] = {}
@@ -245,7 +251,7 @@ class Auditor:
         self,
         receiver: str,
         events: Sequence[Event],
-        verdicts: Mapping[str, Verdict],
+        verdicts: Mapping[str, EventResult],
         others: Level = Level.SUCCESS,
     ) -> None:
         """Note the answer that has left a receiver: verdicts by event-id, and one for all others."""
@@ -336,7 +342,7 @@ class Auditor:
         match error:
             case FatalAnswer():
                 return bool(process.answers["fatal"])
-            case AnotherPublisher():
+            case PublisherAlreadyRunning():
                 return "second" in self._world.scheduler.processes or process.name == "second"
             case ConfigError():  # a registration that a restore has lost
                 return self._is_restored and "the next record_id" in str(error)
@@ -754,7 +760,7 @@ class Auditor:
         if name in self._lacks_reset:
             return True
         begun = self._ask(
-            f"SELECT begins NOT IN ('first', 'snapshot') OR (begins = 'first' AND removed > 0) FROM begun_consumers WHERE name = '{name}' ORDER BY rowid DESC LIMIT 1"
+            f"SELECT begins NOT IN ('earliest', 'snapshot') OR (begins = 'earliest' AND removed > 0) FROM begun_consumers WHERE name = '{name}' ORDER BY rowid DESC LIMIT 1"
         )
         return bool(begun and begun[0][0])
 

@@ -88,7 +88,7 @@ class Directory:
             run = self.world.application.session.execute
             run("BEGIN IMMEDIATE")
             self.number = run(
-                "INSERT INTO eventlog_flight DEFAULT VALUES RETURNING flight_no"
+                "INSERT INTO eventlog_flight DEFAULT VALUES RETURNING delivery_no"
             ).fetchone()[0]
             run("DELETE FROM eventlog_flight")
             run(

@@ -99,7 +99,7 @@ def _has_no_new_row(ended: Ended) -> bool:
 
 def _begins_below_removed(ended: Ended) -> bool:
     sql = "SELECT count(*) FROM removed_rows WHERE record_id >= ?"
-    begin = ended.words[ended.words.index("--begin") + 1]
+    begin = ended.words[ended.words.index("--start-from") + 1]
     return bool(ended.world.application.session.execute(sql, (begin,)).fetchone()[0])
 
 
@@ -107,7 +107,7 @@ def _is_resync_over(ended: Ended) -> bool:
     sql = (
         "SELECT selection FROM eventlog_resync WHERE class_name = ? AND selection NOT LIKE 'due: %'"
     )
-    kind = "4" if "--deleted" in ended.words else "[56]"
+    kind = "4" if "--deletes" in ended.words else "[56]"
     lines = ended.world.application.session.execute(sql, (ended.words[1],)).fetchall()
     return not any(re.search(rf"as type {kind}$", line) for (line,) in lines)
 
@@ -146,7 +146,7 @@ REASONS = (
     Reason("skip", 2, r"no event \S+ is in flight", _is_not_in_flight),
     Reason("resync", 1, r"the log has no rows of", _had_no_rows),
     Reason("resync", 2, r"there is no unfinished resync", _is_resync_over),
-    Reason("show", 1, r"the log \S+ has no row", _has_no_such_row),
+    Reason("explain", 1, r"the log \S+ has no row", _has_no_such_row),
     Reason("publish", 1, r"no such (table|column)", _has_no_such_class),
     Reason("resync", 2, r"is not a class", _has_no_such_class),
     Reason("resync", 1, r"no such (table|column)", _has_no_such_class),

@@ -1,4 +1,4 @@
-"""Commands that look: ``status``, ``errors``, ``consumers list``, ``show`` and ``doctor``.
+"""Commands that look: ``status``, ``errors``, ``consumers list``, ``explain`` and ``doctor``.
 
 They write nothing, end by an exit code that their pages name, and say what the database has. Half of them
 run alone, as all other processes would be if they were slow for a moment: then what they say can be
@@ -32,8 +32,8 @@ def show(world: World, chance: Random) -> None:
             ("status",),
             ("errors", "--json"),
             ("consumers", "list", "--json"),
-            ("show", row, "--json"),
-            ("show", row),
+            ("explain", row, "--json"),
+            ("explain", row),
             *(
                 (("status", "--consumer", name),)
                 if (name := chance.choice([*consumers, ""]))
@@ -65,7 +65,7 @@ def _run(world: World, chance: Random, words: tuple[str, ...]) -> None:
     for days in re.findall(r"the oldest for (\d+) days", said):
         if int(days) > world.scheduler.now / 86_400 + 1:
             world.fail(f"eventlog {' '.join(words)} reads another clock: {said[-2000:]}")
-    if process.exit_code not in ((0, 1) if words[0] in ("doctor", "show") else (0,)):
+    if process.exit_code not in ((0, 1) if words[0] in ("doctor", "explain") else (0,)):
         world.fail(f"eventlog {' '.join(words)} ends with {process.exit_code}: {said[-300:]}")
     elif is_alone and words[-1] == "--json" and process.exit_code == 0:
         _compare(world, words[0], json.loads(said), of)

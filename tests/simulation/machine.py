@@ -26,8 +26,8 @@ from sqlalchemy.util import LRUCache
 
 from eventlog.cli import triggers
 from eventlog.core import clock
-from eventlog.errors import ReceiverAway
-from eventlog.model import Answer, Verdict
+from eventlog.errors import ReceiverUnavailable
+from eventlog.model import Answer, EventResult
 from eventlog.publisher import daemon, ledger, marks, open_context, snapshot, trigger_plan
 from eventlog.publisher.observer import Observer
 from eventlog.publisher.sinks import files as files_sink
@@ -50,7 +50,7 @@ _WRITES = re.compile(
 )
 
 
-_LOOKS = {"status", "errors", "list", "show", "doctor"}
+_LOOKS = {"status", "errors", "list", "explain", "doctor"}
 """The words of commands that write nothing."""
 
 
@@ -350,7 +350,7 @@ def _store_of(world: World) -> type:
 
     class Store:
         def __init__(self, options: objects_sink.ObjectOptions) -> None:
-            self.location = options.location
+            self.bucket_url = options.bucket_url
             self._objects = world.objects
 
         def put(self, name: str, content: bytes) -> None:
@@ -401,7 +401,7 @@ def _receiving_records(world: World, send: Callable[..., Any]) -> Callable[..., 
             return send(sink, document)
         refused = {}
         for event_id, records in zip(document.event_ids, document.records, strict=True):
-            if isinstance(records, Verdict):
+            if isinstance(records, EventResult):
                 refused[event_id] = records
             elif world.converting is None and world.scheduler.current is not None:
                 told = [json.loads(record.value)["message"] for record in records]
@@ -555,4 +555,4 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         yield
 
 
-__all__ = ["Machine", "ReceiverAway", "Stop", "installed"]
+__all__ = ["Machine", "ReceiverUnavailable", "Stop", "installed"]

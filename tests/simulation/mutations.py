@@ -245,7 +245,7 @@ def _begins_behind_open_writers() -> Mapping[tuple[Any, str], Any]:
     first_set = consumers.first_set
 
     def begins(log: Any, where: str) -> Any:
-        if where == consumers.FIRST:
+        if where == consumers.EARLIEST:
             return first_set(log, where)
         return consumers.RecordSet(consumers._highest(log))
 
@@ -295,7 +295,7 @@ def _changes_during_a_snapshot_are_passed_over() -> Mapping[tuple[Any, str], Any
 
     def ends(context: Any, loading: Any) -> Any:
         if loading.class_name is None and loading.again is None:
-            now = consumers.first_set(context.log, consumers.NOW)
+            now = consumers.first_set(context.log, consumers.LATEST)
             context.ledger.followed = followed_set.FollowedSet(now)
             ledger = context.ledger
             line = consumers.LinesOfSet(ledger.consumer, ledger.lines)

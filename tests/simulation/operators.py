@@ -126,7 +126,7 @@ def _kill_renamed(world: World, chance: Random) -> None:
     if world.plan["sink"] == "python" or not _running(world, "publisher"):
         return
     world.stop(world.scheduler.processes["publisher"])
-    few = {"batch_size": chance.choice([1, 2]), "flight_rows": 10_000, "query_limit": 10_000}
+    few = {"batch_size": chance.choice([1, 2]), "delivery_rows": 10_000, "query_limit": 10_000}
     world.start("publisher", chance, given={**few, "mark_interval": 0})
     for _ in range(3):
         world.application.commit(chance)
@@ -197,8 +197,8 @@ def _slow_beside_failing(world: World, chance: Random) -> None:
     if not _running(world, name) or (name == "publisher" and world.plan["sink"] != "python"):
         return
     several = {"concurrency": chance.choice([2, 4]), "batch_size": chance.choice([2, 3, 5])}
-    given = {**several, "suspect_after": chance.choice([1, 2, 5]), "on_retry": "park"}
-    given |= {"query_limit": 10_000, "flight_rows": chance.choice([10, 10_000])}
+    given = {**several, "isolate_after": chance.choice([1, 2, 5]), "on_retry": "park"}
+    given |= {"query_limit": 10_000, "delivery_rows": chance.choice([10, 10_000])}
     given["fold_distance"] = chance.choice([0, 0, 1000])
     world.stop(world.scheduler.processes[name])
     for _ in range(3):  # so that a flight has several events of an object
@@ -272,8 +272,14 @@ def _kill_gapped_consumer(world: World, chance: Random) -> None:
     if not world.plan["is_strict"]:
         return
     name = chance.choice(running).name
-    whole = {"query_limit": 10_000, "flight_rows": 10_000, "batch_size": 5, "fold_distance": 1000}
-    given = {**whole, "fold_span": 10_000, "on_retry": "park", "max_parked": 1000, "max_tries": 0}
+    whole = {"query_limit": 10_000, "delivery_rows": 10_000, "batch_size": 5, "fold_distance": 1000}
+    given = {
+        **whole,
+        "fold_span": 10_000,
+        "on_retry": "park",
+        "max_parked": 1000,
+        "max_attempts": 0,
+    }
     world.stop(world.scheduler.processes[name])
     world.start(name, chance, given={**given, "mark_interval": 0})
     receiver = world.receivers[name]
@@ -319,7 +325,7 @@ def _come_back(world: World, chance: Random) -> None:
         return
     world.stop(world.scheduler.processes["publisher"])
     application.write_all_classes()
-    given = {"batch_size": 3, "flight_rows": 10_000, "query_limit": 10_000, "mark_interval": 0}
+    given = {"batch_size": 3, "delivery_rows": 10_000, "query_limit": 10_000, "mark_interval": 0}
     world.start("publisher", chance, given=given)
     world.scheduler.run_to("committed inflight", 1, 60)
     for process in _running(world, "publisher"):
@@ -487,7 +493,7 @@ def _skip(world: World, chance: Random, of: str | None = None) -> None:
     if consumer is not None:
         world.stop(consumer)
     world.auditor.skips(name, rows)
-    world.command("skip", event_id, "--why", "no need", *(["--consumer", name] if name else []))
+    world.command("skip", event_id, "--reason", "no need", *(["--consumer", name] if name else []))
     if consumer is not None:
         world.wait_for_commands()
         world.start(name, chance)
@@ -534,7 +540,7 @@ def _resync(world: World, chance: Random) -> None:
 
 
 def _deleted(world: World, chance: Random) -> None:
-    world.command("resync", _class(world, chance), "--deleted", "--restart")
+    world.command("resync", _class(world, chance), "--deletes", "--restart")
 
 
 def _class(world: World, chance: Random) -> str:
@@ -550,12 +556,12 @@ def _purge(world: World, chance: Random) -> None:
 # --- consumers ------------------------------------------------------------------------------------
 
 
-def _consumer(world: World, chance: Random, begin: str = "") -> None:
+def _consumer(world: World, chance: Random, start_from: str = "") -> None:
     if free := sorted({"cons1", "cons2"} - set(world.receivers)):
-        begin = begin or chance.choices(["snapshot", "first", "now"], [5, 4, 1])[0]
-        if begin == "first" and world.has_removed:
-            begin = "snapshot"
-        world.start(free[0], chance, begin=begin)
+        start_from = start_from or chance.choices(["snapshot", "earliest", "latest"], [5, 4, 1])[0]
+        if start_from == "earliest" and world.has_removed:
+            start_from = "snapshot"
+        world.start(free[0], chance, start_from=start_from)
         if "kills" in world.plan["features"] and chance.random() < 0.4:
             # In its snapshot, if it has one.
             world.scheduler.run(chance.randrange(10, 80))
@@ -570,17 +576,23 @@ def _consumer_at(world: World, chance: Random) -> None:
     ).fetchone()
     top = world.application.top()
     if free := sorted({"cons1", "cons2"} - set(world.receivers)):
-        world.start(free[0], chance, begin=str(chance.randint(removed + 1, max(removed + 1, top))))
+        world.start(
+            free[0], chance, start_from=str(chance.randint(removed + 1, max(removed + 1, top)))
+        )
         world.scheduler.run(200, lambda: world.is_registered(free[0]))
         world.begins[free[0]] = "snapshot"  # for a start that a purge or a restore comes before
     elif removed and (running := _running(world, "cons")):
         process = chance.choice(running)
         world.stop(process)
-        begin = str(chance.randint(1, removed))
-        command = world.command("consumers", "reset", process.name, "--begin", begin, "--yes")
+        start_from = str(chance.randint(1, removed))
+        command = world.command(
+            "consumers", "reset", process.name, "--start-from", start_from, "--yes"
+        )
         world.wait_for_commands()
         if command.exit_code == 0:
-            world.fail(f"{process.name} may begin at {begin}, and rows up to {removed} are removed")
+            world.fail(
+                f"{process.name} may begin at {start_from}, and rows up to {removed} are removed"
+            )
         world.start(process.name, chance)
 
 
@@ -590,7 +602,7 @@ def _refused_snapshot(world: World, chance: Random) -> None:
     if not (free := sorted({"cons1", "cons2"} - set(world.receivers))):
         return
     name = free[0]
-    world.start(name, chance, begin="snapshot")
+    world.start(name, chance, start_from="snapshot")
     receiver = world.receivers[name]
     receiver.mood, receiver.seed = {"error": 0.4, "retry": 0.1}, chance.randrange(2**31)
     world.scheduler.run(chance.choice([20, 60, 120]))
@@ -618,8 +630,8 @@ def _reset_consumer(world: World, chance: Random) -> None:
     if running := _running(world, "cons"):
         process = chance.choice(running)
         world.stop(process)
-        begin = "snapshot" if world.has_removed or chance.random() < 0.6 else "first"
-        world.command("consumers", "reset", process.name, "--begin", begin, "--yes")
+        start_from = "snapshot" if world.has_removed or chance.random() < 0.6 else "earliest"
+        world.command("consumers", "reset", process.name, "--start-from", start_from, "--yes")
         world.wait_for_commands()
         world.auditor.begins_anew(process.name)
         world.receivers[process.name].replica = Replica()
@@ -749,7 +761,7 @@ def _new_epoch(world: World, chance: Random) -> None:
     running = [*_running(world, "publisher"), *_running(world, "cons")]
     for process in running:
         world.stop(process)
-    world.command("db", "new-epoch")
+    world.command("db", "start-epoch")
     world.wait_for_commands()
     for process in running:
         world.start(process.name, chance)

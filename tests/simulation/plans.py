@@ -129,7 +129,7 @@ def plan_of(seed: int) -> Plan:
         "size": chance("size").choice([2, 3, 5, 12]),
         "burst": _draw_burst(chance("burst"), seed) if "bursts" in features else 60,
         "has_view": chance("view").random() < 0.2,
-        "style": "row_query_back" if chance("style").random() < 0.2 else "field",
+        "row_style": "row_query_back" if chance("style").random() < 0.2 else "field",
         "is_strict": chance("strict").random() < 0.6,
         "heals": chance("heals").random() < 0.2,
         "bounds": _draw_bounds(chance("bounds")),
@@ -209,7 +209,7 @@ def _draw_bounds(chance: Random) -> Mapping[str, int]:
 OPTIONS: Mapping[str, Sequence[Any]] = {
     "batch_size": (1, 2, 3, 5, 128),
     "query_limit": (1, 2, 3, 5, 10, 10000, 10000),
-    "flight_rows": (1, 3, 10, 10000, 10000),
+    "delivery_rows": (1, 3, 10, 10000, 10000),
     "mark_interval": (0, 0.5, 1, 10),
     "fold_distance": (0, 3, 1000, 1000),
     "fold_span": (0, 5, 10000),
@@ -221,10 +221,10 @@ OPTIONS: Mapping[str, Sequence[Any]] = {
     "heartbeat_interval": (0, 0, 0, 1),
     "delete_from_log": (True, *(False,) * 9),
     "handle_future_events": (True, True, *(False,) * 23),
-    "suspect_after": (1, 2, 5),
-    "max_tries": (0, 0, 1, 3),
+    "isolate_after": (1, 2, 5),
+    "max_attempts": (0, 0, 1, 3),
     "allow_loopback": (*(True,) * 3, *(False,) * 7),
-    "loopback_rows": ("consume", "consume", "leave"),
+    "loopback_action": ("mark", "mark", "keep"),
 }
 """What a publisher's options may be at a start."""
 FURTHER_OPTIONS: Mapping[str, Sequence[Any]] = {
@@ -240,10 +240,10 @@ FURTHER_OPTIONS: Mapping[str, Sequence[Any]] = {
 }
 """Options that only plans with limits have."""
 _OF_PUBLISHERS = ("delete_from_log", "handle_future_events")
-_OF_LOOPBACK = ("allow_loopback", "loopback_rows")
+_OF_LOOPBACK = ("allow_loopback", "loopback_action")
 OF_FORMATS = ("noop_updates",)
 """The options that stand in the section of the format."""
-_FLIGHT_BYTES = (1200, 4000, 16 * 2**20, 16 * 2**20)
+_DELIVERY_BYTES = (1200, 4000, 16 * 2**20, 16 * 2**20)
 
 
 def _draw_limit(chance: Random, name: str) -> list[Any]:
@@ -275,7 +275,7 @@ def draw_options(
     draw = _by_name(chance, plan["limits"]) if "limits" in plan else _in_turn(chance)
     known = {**OPTIONS, **(FURTHER_OPTIONS if "limits" in plan else {})}
     options = {name: draw(name, values) for name, values in known.items() if name not in left_out}
-    bounds = {"flight_bytes": draw("flight_bytes", _FLIGHT_BYTES)}
+    bounds = {"delivery_bytes": draw("delivery_bytes", _DELIVERY_BYTES)}
     return {name: value for name, value in options.items() if value not in _UNSET}, bounds
 
 

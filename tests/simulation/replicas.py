@@ -15,7 +15,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eventlog.model import Answer, Event, Level, Op, Operation, Verdict
+from eventlog.model import Answer, Event, EventResult, Level, Op, Operation
 
 if TYPE_CHECKING:
     from world import World
@@ -146,12 +146,12 @@ class Receiver:
         if self._draws("general retry", first):
             tell(f"  {self.name}: retry for all")
             self._world.auditor.is_answered(self.name, events, {}, Level.RETRY)
-            return Answer(general=Verdict(Level.RETRY, "busy"))
+            return Answer(general=EventResult(Level.RETRY, "busy"))
         has_errors = any(self._refuses("error", event.event_id) for event in events)
         if len(events) > 1 and has_errors and self._draws("unnamed", first):
             self._apply_a_part(events)
             tell(f"  {self.name}: refuses the envelope")
-            return Answer(general=Verdict(Level.ERROR, "bad"), culprit_unknown=True)
+            return Answer(general=EventResult(Level.ERROR, "bad"), culprit_unknown=True)
         good, verdicts = self._judge(events)
         self.apply(good)
         if verdicts:
@@ -165,26 +165,26 @@ class Receiver:
         self._world.auditor.is_answered(self.name, events, verdicts)
         return Answer(verdicts=verdicts) if verdicts else None
 
-    def _judge(self, events: Sequence[Event]) -> tuple[list[Event], dict[str, Verdict]]:
+    def _judge(self, events: Sequence[Event]) -> tuple[list[Event], dict[str, EventResult]]:
         good: list[Event] = []
-        verdicts: dict[str, Verdict] = {}
+        verdicts: dict[str, EventResult] = {}
         waiting: set[Key] = set()
         for event in events:
             key, one = object_of(event), event.event_id
             is_poison = "retry one" in self.mood and self._is_poison(event)
             if (key in waiting and self.is_strict) or is_poison or self._draws("retry", one):
                 waiting.add(key)
-                verdicts[one] = Verdict(Level.RETRY, "later")
+                verdicts[one] = EventResult(Level.RETRY, "later")
             elif self._refuses("error", one):
-                verdicts[one] = Verdict(Level.ERROR, "bad")
+                verdicts[one] = EventResult(Level.ERROR, "bad")
                 self.replica.refused.add(key)
             elif self._refuses("fatal", one):
-                verdicts[one] = Verdict(Level.FATAL, "stop")
+                verdicts[one] = EventResult(Level.FATAL, "stop")
                 self.replica.refused.add(key)
             else:
                 good.append(event)
                 if self._draws("warning", one):
-                    verdicts[one] = Verdict(Level.WARNING, "hm")
+                    verdicts[one] = EventResult(Level.WARNING, "hm")
         return good, verdicts
 
     def _is_poison(self, event: Event) -> bool:
@@ -214,7 +214,9 @@ class Receiver:
 
     # --- a lenient receiver, which applies what is behind a retry ---
 
-    def _note_overtaking(self, events: Sequence[Event], verdicts: Mapping[str, Verdict]) -> None:
+    def _note_overtaking(
+        self, events: Sequence[Event], verdicts: Mapping[str, EventResult]
+    ) -> None:
         """Note which events were applied although an earlier one of their object has to come again."""
         waiting: defaultdict[Key, list[Overtaking]] = defaultdict(list)
         for event in events:

@@ -33,13 +33,13 @@ from sqlalchemy import URL, make_url
 
 from eventlog import cli
 from eventlog.core.options import toml
-from eventlog.errors import FatalAnswer, ReceiverAway
-from eventlog.model import Answer, Event, Level, Verdict
+from eventlog.errors import FatalAnswer, ReceiverUnavailable
+from eventlog.model import Answer, Event, EventResult, Level
 from eventlog.publisher.daemon import Publisher
 
 _MOODS = ("good", "retry", "errors", "busy", "poisoned", "fatal")
 """The moods that answer event by event, or all alike."""
-_OPTIONS = {"allow_loopback": True, "query_limit": 10_000, "flight_rows": 10_000}
+_OPTIONS = {"allow_loopback": True, "query_limit": 10_000, "delivery_rows": 10_000}
 
 
 class Side(NamedTuple):
@@ -71,7 +71,7 @@ class _Receiver:
         self._numbers: dict[str, int] = {}
 
     def receive(self, body: bytes, events: Sequence[Event]) -> Answer | None:
-        verdicts: dict[str, Verdict] = {}
+        verdicts: dict[str, EventResult] = {}
         for event in events:
             key = event.class_name, event.association.partition(",table=")[0]
             self.got[key].append(_told(event) + _plain(body, len(events)))
@@ -83,10 +83,10 @@ class _Receiver:
         if "general retry" in self.mood and any(
             verdict.level is Level.RETRY for verdict in verdicts.values()
         ):
-            return Answer(general=Verdict(Level.RETRY, "busy"), verdicts=verdicts)
+            return Answer(general=EventResult(Level.RETRY, "busy"), verdicts=verdicts)
         return Answer(verdicts=verdicts) if verdicts else None
 
-    def _verdict(self, event: Event, key: tuple[str, str]) -> Verdict | None:
+    def _verdict(self, event: Event, key: tuple[str, str]) -> EventResult | None:
         meaning = event.event_id.partition(".")[0]
         number = self._numbers.setdefault(meaning, len(self.got[key]))
         self._tries[event.event_id] += 1
@@ -98,7 +98,7 @@ class _Receiver:
 
         for level in (Level.RETRY, Level.ERROR, Level.FATAL, Level.WARNING):
             if draws(level.name.lower()):
-                return Verdict(level, "drawn")
+                return EventResult(level, "drawn")
         return None
 
 
@@ -153,7 +153,7 @@ class Serial:
             "rename_away": self._rename_away, "rename_back": self._rename_back, "add_column": self._add_column,
             "requeue": lambda _: self.command("requeue", "--status", "E,F"),
             "resync": lambda chance: self.command("resync", chance.choice(sorted(KEYS)), "--restart"),
-            "deleted": lambda chance: self.command("resync", chance.choice(sorted(KEYS)), "--deleted", "--restart"),
+            "deleted": lambda chance: self.command("resync", chance.choice(sorted(KEYS)), "--deletes", "--restart"),
             "purge": lambda _: self.command("purge", "--older-than", "0s"),
             "consumer": self._consumer,
         }  # fmt: skip
@@ -243,7 +243,7 @@ class Serial:
             has_removed = bool(
                 self._side.ask("SELECT removed FROM eventlog_epoch WHERE removed > 0")
             )
-            self._begins[name] = "snapshot" if has_removed or chance.random() < 0.5 else "first"
+            self._begins[name] = "snapshot" if has_removed or chance.random() < 0.5 else "earliest"
             self._receivers[name] = _Receiver()
 
     # --- the product ---
@@ -256,7 +256,7 @@ class Serial:
             "watch": [dict(watch) for watch in WATCHES],
         }
         if consumer:
-            config["source"] = {"type": "eventlog", "consumer": consumer, "begin": self._begins[consumer]}  # fmt: skip
+            config["source"] = {"type": "eventlog", "consumer": consumer, "start_from": self._begins[consumer]}  # fmt: skip
         if self._plan["format"] not in ("xds", "qlik-messages"):  # whose sink the machine makes
             config["format"] = {"type": self._plan["format"]}
         return config
@@ -264,7 +264,7 @@ class Serial:
     def _publish(self) -> None:
         for name, receiver in sorted(self._receivers.items()):
             publisher = Publisher.from_config(self._config(name), sink=receiver.receive, environ={})
-            with contextlib.suppress(ReceiverAway, FatalAnswer):
+            with contextlib.suppress(ReceiverUnavailable, FatalAnswer):
                 publisher.run_once()
 
     def command(self, *words: str) -> None:

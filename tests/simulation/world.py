@@ -43,7 +43,7 @@ from eventlog.cli.context import transaction
 from eventlog.cli.db import names
 from eventlog.config.load import load
 from eventlog.core.options import toml
-from eventlog.errors import FatalAnswer, ReceiverAway
+from eventlog.errors import FatalAnswer, ReceiverUnavailable
 from eventlog.model import Answer, Event, EventType
 from eventlog.publisher.daemon import Publisher
 from eventlog.sql import migrations
@@ -96,7 +96,9 @@ class World:
         self.stats: Counter[str] = Counter()
         self.directory = Path(tempfile.mkdtemp(prefix="simulation-", dir=_memory()))
         database = self.directory / "a.db"
-        shape = Shape(style=plan.get("style", "field"), has_view=plan.get("has_view", False))
+        shape = Shape(
+            row_style=plan.get("row_style", "field"), has_view=plan.get("has_view", False)
+        )
         shutil.copy(template(shape), database)
         self.scheduler = Scheduler(plan["seed"], self._supervise)
         self.application = Application(self, database, plan["size"], shape)
@@ -146,9 +148,9 @@ class World:
         )
 
     def refuse_if_away(self, why: str) -> None:
-        """Raise ReceiverAway with the present probability: a full disk, a store that is away."""
+        """Raise ReceiverUnavailable with the present probability: a full disk, a store that is away."""
         if self.away and self._chance.random() < self.away:
-            raise ReceiverAway(why, why)
+            raise ReceiverUnavailable(why, why)
 
     # --- processes ---
 
@@ -156,14 +158,14 @@ class World:
         self,
         name: str,
         chance: Random | None,
-        begin: str = "",
+        start_from: str = "",
         given: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         """Start the publisher, or the consumer of this name. Without chances its options are plain,
         but for those that are ``given``."""
         is_consumer = name not in _PUBLISHERS
-        if begin:
-            self.begins[name] = begin
+        if start_from:
+            self.begins[name] = start_from
         sink = "python" if is_consumer else self.plan["sink"]
         has_own = "loopback" in self.plan["features"] and not is_consumer
         options, bounds = (
@@ -183,7 +185,7 @@ class World:
         if self.plan.get("burst", 0) > _MANY:  # small windows over a long queue take hours
             options |= {
                 name: max(options[name], _MANY)
-                for name in ("query_limit", "flight_rows")
+                for name in ("query_limit", "delivery_rows")
                 if name in options
             }
             bounds = {}
@@ -208,9 +210,9 @@ class World:
             is_by_time = options.get("handle_future_events")
             self.told_from = self.application.newest_flight() if is_by_time else None
         told = {name: value for name, value in options.items() if name not in _PLAIN}
-        self.tell(f"start {name} {told | bounds} {begin}")
+        self.tell(f"start {name} {told | bounds} {start_from}")
         self.stats["starts"] += 1
-        self.stats["snapshots"] += begin == "snapshot"
+        self.stats["snapshots"] += start_from == "snapshot"
 
         def run() -> None:
             publisher = Publisher.from_config(config, sink=receive, environ={})
@@ -357,7 +359,7 @@ class World:
         }
         if consumer is not None:
             config["source"] = {
-                "type": "eventlog", "consumer": consumer, "begin": self.begins[consumer],
+                "type": "eventlog", "consumer": consumer, "start_from": self.begins[consumer],
             }  # fmt: skip
         if self.plan["format"] != "xds":
             of_format["type"] = self.plan["format"]
@@ -370,7 +372,7 @@ class World:
                 "type": "files", "directory": str(self.directory / "out"), "file_layout": self.plan["layout"],
             }  # fmt: skip
         elif sink == "objects":
-            config["sink"] = {"type": "objects", "location": "s3://bucket/log"}
+            config["sink"] = {"type": "objects", "bucket_url": "s3://bucket/log"}
         return config
 
     def _most_points(self) -> int:
@@ -524,10 +526,10 @@ class World:
     def _refuse_what_runs(self) -> None:
         """Give commands that must be refused while a consumer runs."""
         for name in sorted(self.receivers.keys() - {"receiver"}):
-            for words in (("reset", name, "--begin", "now", "--yes"), ("drop", name)):
+            for words in (("reset", name, "--start-from", "latest", "--yes"), ("drop", name)):
                 self.command("consumers", *words, refused="runs")
                 self.wait_for_commands()
-            self.command("db", "new-epoch", refused="runs|being published")
+            self.command("db", "start-epoch", refused="runs|being published")
             self.wait_for_commands()
 
     def _look_at_what_is_left(self) -> None:
@@ -562,7 +564,7 @@ class World:
         for table in (*sorted(KEYS), *([VIEW] if self.plan.get("has_view", False) else [])):
             name = self.application.shape.table(table)
             self._do("resync", name, "--restart")
-            self._do("resync", name, "--deleted", "--restart")
+            self._do("resync", name, "--deletes", "--restart")
         for replica in (
             *(one.replica for one in self.receivers.values()),
             self.readers.remembering,

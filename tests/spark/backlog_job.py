@@ -15,8 +15,8 @@ import sqlalchemy as sa
 from shared import PlainSink
 
 from eventlog.config.load import Config, load
-from eventlog.errors import ReceiverAway
-from eventlog.model import Answer, Document, KafkaRecord, Verdict
+from eventlog.errors import ReceiverUnavailable
+from eventlog.model import Answer, Document, EventResult, KafkaRecord
 from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.daemon import publish_once
@@ -205,7 +205,7 @@ def convert(config: Config, out: Path, **options: object) -> Report:
 
 def copy(config: Config, out: Path, **options: object) -> Report:
     """A conversion that leaves the rows to the publisher, to compare with it."""
-    return convert(config, out, copy=True, **options)
+    return convert(config, out, no_claim=True, **options)
 
 
 # The publisher
@@ -220,7 +220,7 @@ class Collector(PlainSink):
 
     def send(self, document: Document) -> Answer:
         if len(self.documents) >= self.most:
-            raise ReceiverAway("away")
+            raise ReceiverUnavailable("away")
         self.documents.append(document.body.decode())
         return Answer()
 
@@ -252,11 +252,11 @@ class Topics(PlainSink):
 
     def send(self, document: Document) -> Answer:
         if self.most <= 0:
-            raise ReceiverAway("away")
+            raise ReceiverUnavailable("away")
         self.most -= 1
         refused = {}
         for event_id, own in zip(document.event_ids, document.records, strict=True):
-            if isinstance(own, Verdict):
+            if isinstance(own, EventResult):
                 refused[event_id] = own
             else:
                 self.records += own

@@ -62,7 +62,7 @@ def alter(database: sa.Engine, config: Path, column: str, kind: str) -> None:
 
 
 def engine_of(config: Path, place: Path) -> Engine:
-    return Engine(reader_of(config=config, starting="latest", **{"class": "one"}), place)
+    return Engine(reader_of(config=config, start_from="latest", **{"class": "one"}), place)
 
 
 @pytest.mark.parametrize("column", CHANGED)

@@ -176,8 +176,8 @@ def test_with_a_class_images_are_structs_of_its_types(log: sa.Engine, config: st
         ({"clas": "usr"}, "clas is not known; the nearest known one is class"),
         ({"class": "nobody"}, "class = 'nobody' is not in the configuration, which has"),
         (
-            {"starting": "soon"},
-            'starting = "soon" is not allowed; legal: earliest | latest | a record_id',
+            {"start_from": "soon"},
+            'start_from = "soon" is not allowed; legal: earliest | latest | a record_id',
         ),
         (
             {"maxRowsPerBatch": "0"},
@@ -340,7 +340,7 @@ def test_a_query_killed_in_its_first_batch_begins_at_the_same_position_again(
     log_rows(log, [(5, 2, "app", "usr", "idu=1", "fname", None, "before")])
 
     def killed_query() -> Engine:
-        return Engine(reader_of(config=config, starting="latest"), tmp_path / "q", at)
+        return Engine(reader_of(config=config, start_from="latest"), tmp_path / "q", at)
 
     def at(where: str) -> None:
         if where == "behind the offsets":
@@ -351,7 +351,7 @@ def test_a_query_killed_in_its_first_batch_begins_at_the_same_position_again(
         log_rows(log, [(number, 4, "app", "usr", "idu=1", None, None, None)])
         with pytest.raises(KeyboardInterrupt):
             engine.step(lambda *_: None)
-    again = Engine(reader_of(config=config, starting="latest"), tmp_path / "q")
+    again = Engine(reader_of(config=config, start_from="latest"), tmp_path / "q")
     assert ids_of(again.rest()) == [[6], [7]]
 
 
@@ -387,8 +387,8 @@ def test_a_crash_of_the_server_cannot_undo_a_value_that_a_task_has_read_back(
 
 def test_it_begins_at_the_given_position(log: sa.Engine, config: str, tmp_path: Path) -> None:
     log_rows(log, [(i, 2, "app", "usr", f"idu={i}", "fname", None, "x") for i in range(1, 6)])
-    third = Engine(reader_of(config=config, starting=4), tmp_path / "third")
-    latest = Engine(reader_of(config=config, starting="latest"), tmp_path / "latest")
+    third = Engine(reader_of(config=config, start_from=4), tmp_path / "third")
+    latest = Engine(reader_of(config=config, start_from="latest"), tmp_path / "latest")
     assert ids_of(third.rest()) == [[4], [5]]
     assert latest.rest() == []
     with log.connect() as writer:
@@ -396,8 +396,10 @@ def test_it_begins_at_the_given_position(log: sa.Engine, config: str, tmp_path: 
         writer.commit()
     assert ids_of(latest.rest()) == [[6]]
     execute(log, f"UPDATE {LOG}_epoch SET removed = 3")
-    with pytest.raises(ConfigError, match="starting = 3: rows up to record_id 3 have been purged"):
-        reader_of(config=config, starting=3).initialOffset()
+    with pytest.raises(
+        ConfigError, match="start_from = 3: rows up to record_id 3 have been purged"
+    ):
+        reader_of(config=config, start_from=3).initialOffset()
 
 
 def test_what_the_log_still_holds_is_read_from_the_earliest_row(
@@ -458,7 +460,7 @@ def test_a_checkpoint_of_another_epoch_is_refused(
 ) -> None:
     log_rows(log, random_rows(50, seed=213))
     Engine(reader_of(config=config), tmp_path / "q").rest()
-    assert run_command(["--config", config, "db", "new-epoch"]) == 0
+    assert run_command(["--config", config, "db", "start-epoch"]) == 0
     with pytest.raises(
         OtherEpoch, match="the checkpoint is from epoch none of the log, which is in epoch 2"
     ):
@@ -574,23 +576,25 @@ def test_a_consumer_that_was_dropped_has_protected_nothing(
             again.rest()
 
 
-@pytest.mark.parametrize("starting", ["latest", "earliest"])
+@pytest.mark.parametrize("start_from", ["latest", "earliest"])
 def test_a_row_of_a_writer_that_was_open_before_rows_were_removed_is_read_when_it_commits(
-    log: sa.Engine, config: str, tmp_path: Path, starting: str
+    log: sa.Engine, config: str, tmp_path: Path, start_from: str
 ) -> None:
     with log.connect() as late, log.connect() as other:
         number = insert(late, 1)
         log_rows(log, [(i, 4, "app", "usr", f"idu={i}", None, None, None) for i in range(5, 9)])
         execute(log, f"UPDATE {LOG} SET status = 'S', event_time = '2020-01-01'")
         assert run_command(["--config", config, "purge", "--older-than", "1d", "--yes"]) == 0
-        engine = Engine(reader_of(config=config, starting=starting), tmp_path / "q")
+        engine = Engine(reader_of(config=config, start_from=start_from), tmp_path / "q")
         assert engine.rest() == []
         late.commit()
         assert ids_of(engine.rest()) == [[number]]
         # Numbers that never had a row do not count as removed, however often the query starts.
         insert(other, 2)
         other.commit()
-        assert len(Engine(reader_of(config=config, starting=starting), tmp_path / "q").rest()) == 1
+        assert (
+            len(Engine(reader_of(config=config, start_from=start_from), tmp_path / "q").rest()) == 1
+        )
 
 
 def test_a_number_that_was_rolled_back_is_no_removed_row(
@@ -655,7 +659,7 @@ def test_the_latest_row_is_where_a_query_begins_while_others_write(
     execute(log, f"UPDATE {LOG}_epoch SET removed = 4")
     with log.connect() as late:
         number = insert(late, 1)
-        engine = Engine(reader_of(config=config, starting="latest"), tmp_path / "q")
+        engine = Engine(reader_of(config=config, start_from="latest"), tmp_path / "q")
         assert engine.rest() == []
         late.commit()
         assert ids_of(engine.rest()) == [[number]]

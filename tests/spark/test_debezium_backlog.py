@@ -83,5 +83,5 @@ def test_a_backlog_that_is_marked_is_read_back_as_changes(log: sa.Engine, tmp_pa
     assert len(changes) == sum(report.manifest.totals[name] for name in ("add", "modify", "delete"))
     assert "N" not in statuses(log).values()
     assert any(code == "receiver" for _, code, _ in errors(log)) == (
-        report.manifest.totals.get("rows_bad", 0) > 0
+        report.manifest.totals.get("rows_invalid", 0) > 0
     )

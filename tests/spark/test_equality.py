@@ -94,7 +94,7 @@ def test_in_a_new_epoch_a_job_writes_the_event_ids_that_the_publisher_would(
     log_rows(log, random_rows(2_000, seed=1))
     leave_in_flight(config_of(log), documents=5)
     code, out, error = run(
-        "--log-table", LOG, "--database-url", url_of(log), "db", "new-epoch", "--json"
+        "--log-table", LOG, "--database-url", url_of(log), "db", "start-epoch", "--json"
     )
     assert code == 0, error
     epoch = json.loads(out)["epoch"]
@@ -144,7 +144,7 @@ def test_a_part_of_which_every_row_is_left_alone_is_no_obstacle(
         log,
         [(i + 1, 2, users[i // 50], "usr", f"idu={i + 1}", "fname", "a", "b") for i in range(150)],
     )
-    config = config_of(log, publisher__loopback_rows="leave")
+    config = config_of(log, publisher__loopback_action="keep")
     for format in ("xds", "qlik-messages"):
         report = copy(config, tmp_path / format, format=format, partition_rows=50)
         assert report.manifest.totals["events"] == 100
@@ -170,7 +170,7 @@ def test_special_times_and_old_values_that_cannot_be_converted_are_sent_as_the_p
     assert ours == publish(config)
     assert '<value type="string">infinity</value>' in ours[0]
     totals = report.manifest.totals
-    assert (len(ours), totals["old_unreadable"], totals["rows_bad"], totals["truncated"]) == (
+    assert (len(ours), totals["old_unreadable"], totals["rows_invalid"], totals["truncated"]) == (
         3,
         2,
         1,

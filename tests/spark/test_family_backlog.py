@@ -41,7 +41,7 @@ table = "usr"
 
 [[watch]]
 table = "grp"
-style = "row_query_back"
+row_style = "row_query_back"
 """
 
 

@@ -156,7 +156,7 @@ before = settings()
 options = {"database.schema_name": "hr", "publisher.driver_user": "publisher"}
 config = load(None, {"EVENTLOG_DATABASE_URL": os.environ["EVENTLOG_DATABASE_URL"]}, options)
 register(spark)
-run(config, Request(sys.argv[1], copy=True, partition_rows=400))
+run(config, Request(sys.argv[1], no_claim=True, partition_rows=400))
 assert (settings(), spark.getTags()) == (before, set())
 """
 

@@ -34,7 +34,7 @@ from eventlog.publisher.held_rows import read_recorded
 from eventlog.publisher.open_context import open_unlocked
 from eventlog.spark import hold
 from eventlog.spark.directory import Directory, masked
-from eventlog.spark.hold import abandon, differences
+from eventlog.spark.hold import differences, release
 from eventlog.spark.preflight import estimate
 
 
@@ -123,11 +123,11 @@ def test_abandoned_rows_go_back_to_the_publisher_and_the_directory_is_unfinished
     convert(config, out)
     converted = list(events_of(documents_of(out)))
     with pytest.raises(ConfigError, match=r"Give --out .*/out"):
-        abandon(config, str(tmp_path / "other"))
-    abandon(config, str(out))
+        release(config, str(tmp_path / "other"))
+    release(config, str(out))
     assert not (out / "_SUCCESS").exists()
-    with pytest.raises(ConfigError, match="nothing to abandon"):
-        abandon(config, str(out))
+    with pytest.raises(ConfigError, match="nothing to release"):
+        release(config, str(out))
     assert publish(config) == converted
 
 
@@ -142,7 +142,7 @@ def test_marks_that_have_begun_are_not_abandoned_by_accident(
             convert(config, out, mark=True)
     assert publish(config) == []
     with pytest.raises(ConfigError, match="marking has begun"):
-        abandon(config, str(out))
+        release(config, str(out))
     assert convert(config, out, mark=True).marked == 300
 
 
@@ -153,8 +153,8 @@ def test_marks_that_have_begun_are_not_abandoned_by_accident(
         ({}, {"publisher__fold_distance": "5"}, "publisher.fold_distance is 5, was 1000"),
         (
             {},
-            {"publisher__loopback_rows": "leave"},
-            'publisher.loopback_rows is "leave", was "consume"',
+            {"publisher__loopback_action": "keep"},
+            'publisher.loopback_action is "keep", was "mark"',
         ),
     ],
 )
@@ -253,7 +253,7 @@ def test_status_and_doctor_show_claimed_rows(
     said = capsys.readouterr().out
     assert "100 rows up to record_id" in said
     assert f"held in {tmp_path / 'out'}" in said
-    assert "eventlog backlog abandon" in said
+    assert "eventlog backlog release" in said
     assert cli.run(["--config", str(file), "status", "--json"]) == 0
     assert str(tmp_path / "out") in json.loads(capsys.readouterr().out)["backlog"]
     assert [
@@ -262,7 +262,7 @@ def test_status_and_doctor_show_claimed_rows(
         if one.code == "backlog_waits"
     ] == ["warning"]
     assert (
-        cli.run(["backlog", "abandon", "--config", str(file), "--out", str(tmp_path / "out")]) == 0
+        cli.run(["backlog", "release", "--config", str(file), "--out", str(tmp_path / "out")]) == 0
     )
     assert "given back to the publisher" in capsys.readouterr().out
 
@@ -318,10 +318,8 @@ def test_the_command_may_change_whether_rows_are_marked_or_deleted(
 ) -> None:
     log_rows(log, random_rows(300, seed=80))
     out = tmp_path / "out"
-    report = convert(config_of(log, publisher__loopback_rows="consume"), out)
-    convert(
-        config_of(log, publisher__loopback_rows="consume"), out, mark=True, acknowledge="delete"
-    )
+    report = convert(config_of(log, publisher__loopback_action="mark"), out)
+    convert(config_of(log, publisher__loopback_action="mark"), out, mark=True, acknowledge="delete")
     bad = {i for i, letter in letters_of(out, report).items() if letter == "E"}
     assert statuses(log) == dict.fromkeys(bad, "E")
 

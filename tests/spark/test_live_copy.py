@@ -48,7 +48,7 @@ url = "{url}"
 
 [[watch]]
 table = "acct"
-style = "{style}"
+row_style = "{style}"
 
 [[watch]]
 table = "other"
@@ -78,10 +78,10 @@ def run(database: sa.Engine, *statements: str) -> None:
         connection.commit()
 
 
-def installed(database: sa.Engine, directory: Path, style: str = "field") -> Path:
+def installed(database: sa.Engine, directory: Path, row_style: str = "field") -> Path:
     file = directory / "eventlog.toml"
     file.write_text(
-        CONFIG.format(url=database.url.render_as_string(hide_password=False), style=style)
+        CONFIG.format(url=database.url.render_as_string(hide_password=False), row_style=row_style)
     )
     for command in (["db", "upgrade"], ["triggers", "apply"]):
         assert cli.run(["--config", str(file), "--quiet", *command]) == 0
@@ -129,7 +129,7 @@ def follow(spark: SparkSession, config: Path, directory: Path, **options: str) -
 
 
 @pytest.mark.parametrize(
-    "style",  # test_live_copy_log has them all, without Java
+    "row_style",  # test_live_copy_log has them all, without Java
     [
         pytest.param("field", marks=pytest.mark.soak),  # test_live_copy_history has it in CI
         pytest.param("remove_all", marks=pytest.mark.soak),
@@ -137,10 +137,10 @@ def follow(spark: SparkSession, config: Path, directory: Path, **options: str) -
     ],
 )
 def test_the_copy_begins_with_the_table_and_follows_all_that_happens_to_it(
-    spark: SparkSession, database: sa.Engine, tmp_path: Path, style: str
+    spark: SparkSession, database: sa.Engine, tmp_path: Path, row_style: str
 ) -> None:
     run(database, INSERT.format(first=1, last=30))
-    config = installed(database, tmp_path, style)
+    config = installed(database, tmp_path, row_style)
     run(database, "DELETE FROM acct WHERE no = 30", "INSERT INTO other VALUES (1, 'x')")
     follow(spark, config, tmp_path)
     assert copied_rows(tmp_path / "acct") == source_rows(database)
@@ -244,8 +244,8 @@ def test_what_no_copy_can_follow_is_refused_before_a_query_starts(
         live_copy(spark, config, "nobody", copy, checkpoint=tmp_path / "c")
     with pytest.raises(ConfigError, match="shown is a view"):
         live_copy(spark, config, "shown", copy, checkpoint=tmp_path / "c")
-    with pytest.raises(ConfigError, match="option starting cannot be given to live_copy"):
-        live_copy(spark, config, "acct", copy, checkpoint=tmp_path / "c", starting="earliest")
+    with pytest.raises(ConfigError, match="option start_from cannot be given to live_copy"):
+        live_copy(spark, config, "acct", copy, checkpoint=tmp_path / "c", start_from="earliest")
 
 
 PROGRAM = """

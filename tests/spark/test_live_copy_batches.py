@@ -35,7 +35,7 @@ from eventlog.spark.copy_target import (
     latest_changes,
     merge_source,
 )
-from eventlog.spark.copy_types import Columns, CopyRefused, Note
+from eventlog.spark.copy_types import Columns, CopyError, Note
 from eventlog.spark.delta_copy import delta
 from eventlog.spark.iceberg_copy import IcebergCopy, iceberg
 
@@ -93,7 +93,7 @@ def put_batch(
     query: str,
     number: int,
     rows: Any,
-    on_type_change: str = "refuse",
+    on_type_change: str = "error",
 ) -> None:
     copy_query.put_batch(source, copy, Batch(query, number), rows, on_type_change)
 
@@ -347,7 +347,7 @@ def test_a_table_of_anything_else_is_refused_and_stays_as_it_is(
 ) -> None:
     write_deltalake(tmp_path / "t", pa.table({"x": [1]}), description=holds)
     with pytest.raises(
-        CopyRefused, match=f"contains {holds or 'no live copy'}, not live copy of acct"
+        CopyError, match=f"contains {holds or 'no live copy'}, not live copy of acct"
     ):
         put_batch(Source({}), delta(tmp_path / "t"), "query", 0, lambda: batch_of([]))
     assert DeltaTable(tmp_path / "t").to_pyarrow_table().to_pydict() == {"x": [1]}
@@ -458,7 +458,7 @@ def test_an_iceberg_table_of_anything_else_is_refused(tmp_path: Path) -> None:
     copy = iceberg_in(tmp_path)
     copy.catalog.create_namespace("copies")
     copy.catalog.create_table("copies.t", pa.schema([("x", pa.int64())]))
-    with pytest.raises(CopyRefused, match=r"copies\.t contains no live copy, not live copy"):
+    with pytest.raises(CopyError, match=r"copies\.t contains no live copy, not live copy"):
         put_batch(Source({}), copy, "query", 0, lambda: batch_of([]))
 
 

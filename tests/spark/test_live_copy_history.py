@@ -51,7 +51,7 @@ from eventlog.spark import as_of, copy_query, delta, history, live_copy
 from eventlog.spark.changes import HAS_STREAMS
 from eventlog.spark.copy_history import History
 from eventlog.spark.copy_target import Batch
-from eventlog.spark.copy_types import CopyRefused
+from eventlog.spark.copy_types import CopyError
 
 MADE: dict[str, Callable[[Path], Any]] = {"delta": delta_in, "iceberg": iceberg_in}
 WIDER = [*NAMED[:2], (PAY, t.DecimalType(12, 4), ColumnType(Kind.EXACT, 0, "numeric(12,4)"))]
@@ -275,10 +275,10 @@ def test_a_history_that_cannot_begin_ends_the_query_at_once(
     config, copy = installed(database, tmp_path), delta(tmp_path / "acct")
 
     def refuse(*_: object) -> None:
-        raise CopyRefused("another table stands there")
+        raise CopyError("another table stands there")
 
     monkeypatch.setattr(History, "begin", refuse)
-    with pytest.raises(CopyRefused, match="another table"):
+    with pytest.raises(CopyError, match="another table"):
         live_copy(spark, config, "acct", copy, checkpoint=tmp_path / "checkpoint", history=True)
     assert not [one for one in spark.streams.active if one.isActive]
 
@@ -350,7 +350,7 @@ def test_a_history_that_cannot_be_kept_is_refused(spark: SparkSession, tmp_path:
         Source({}, [*NAMED, ("_Load", t.LongType(), ColumnType(Kind.INTEGER, 64))]),
         delta_in(tmp_path),
     )
-    with pytest.raises(CopyRefused, match="acct has a column _Load, a name that every history"):
+    with pytest.raises(CopyError, match="acct has a column _Load, a name that every history"):
         copy_query.put_batch(
             source, copy, Batch("query", 0), lambda: batch_of([]), history=History(source, copy)
         )
@@ -371,7 +371,7 @@ def test_a_history_refuses_another_type_and_stays_as_it_is(tmp_path: Path, made:
     source.columns = columns_of([*NAMED[:2], (PAY, t.StringType(), ColumnType(Kind.CHARACTER))])
     told = batch_of([row_of(1, "modify", 1, {PAY: "x"})])
     for batch in (Batch("query", 1), Batch("another", 0)):
-        with pytest.raises(CopyRefused, match=r"column Pay was .* another table and a new"):
+        with pytest.raises(CopyError, match=r"column Pay was .* another table and a new"):
             put(batch, lambda: told)
     assert [part.to_pylist() for part in kept.table.rows()] == before
 

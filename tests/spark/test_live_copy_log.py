@@ -60,11 +60,11 @@ def copied(
     return put
 
 
-@pytest.mark.parametrize("style", ["field", "remove_all", "field_query_back", "row_query_back"])
+@pytest.mark.parametrize("row_style", ["field", "remove_all", "field_query_back", "row_query_back"])
 def test_an_insert_whose_rows_come_in_two_batches_loses_no_column(
-    accounts: sa.Engine, tmp_path: Path, style: str
+    accounts: sa.Engine, tmp_path: Path, row_style: str
 ) -> None:
-    config = installed(accounts, tmp_path, style)
+    config = installed(accounts, tmp_path, row_style)
     # So that the rows of one INSERT lie far apart, as where many others write meanwhile.
     run(
         accounts,
@@ -74,7 +74,7 @@ def test_an_insert_whose_rows_come_in_two_batches_loses_no_column(
     )
     put = copied(config, tmp_path)
     engine = Engine(
-        reader_of(config=config, maxRowsPerBatch=3, starting="latest"), tmp_path / "query"
+        reader_of(config=config, maxRowsPerBatch=3, start_from="latest"), tmp_path / "query"
     )
     run(accounts, INSERT.format(first=3, last=3))
     engine.step(put)  # the first load has all that is there
@@ -93,7 +93,7 @@ def test_an_insert_whose_rows_come_in_two_batches_loses_no_column(
 def test_a_copy_begins_before_the_log_has_a_row(accounts: sa.Engine, tmp_path: Path) -> None:
     run(accounts, INSERT.format(first=1, last=2))
     config = installed(accounts, tmp_path)
-    engine = Engine(reader_of(config=config, starting="latest"), tmp_path / "query")
+    engine = Engine(reader_of(config=config, start_from="latest"), tmp_path / "query")
     assert engine.step(copied(config, tmp_path))
     assert_equal(accounts, tmp_path)
 
@@ -142,7 +142,7 @@ def test_values_that_are_null_in_a_copy_are_counted_and_one_warning_is_logged(
     )
     config, copy = installed(accounts, tmp_path), make(tmp_path)
     put = copied(config, tmp_path, copy)
-    engine = Engine(reader_of(config=config, starting="latest"), tmp_path / "query")
+    engine = Engine(reader_of(config=config, start_from="latest"), tmp_path / "query")
     with caplog.at_level(logging.WARNING, "eventlog.live_copy"):
         engine.step(put)
         for statement in ("at = 'infinity', seen = '0044-03-15 BC'", "owner = 'x'"):

@@ -37,10 +37,10 @@ from eventlog.config.load import load
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import DatabaseError
 from eventlog.spark.change_log import close_cached_connection
-from eventlog.spark.copy_query import REFUSE, RELOAD, put_batch
+from eventlog.spark.copy_query import ERROR, RELOAD, put_batch
 from eventlog.spark.copy_source import ClassSource
 from eventlog.spark.copy_target import Batch
-from eventlog.spark.copy_types import CopyRefused, takes_over
+from eventlog.spark.copy_types import CopyError, takes_over
 
 pytestmark = pytest.mark.xdist_group("changes")
 
@@ -104,7 +104,7 @@ class Followed:
     sources: dict[Copy, ClassSource] = field(default_factory=dict)
     refused: dict[Copy, str] = field(default_factory=dict)
 
-    def step(self, on_type_change: str = REFUSE) -> bool:
+    def step(self, on_type_change: str = ERROR) -> bool:
         """Run a batch; what refuses it has it not."""
 
         def put(number: int, rows: list[dict[str, Any]]) -> None:
@@ -113,7 +113,7 @@ class Followed:
                 batch, copy = Batch("query", number), self.made(self.place / mode / name)
                 try:
                     put_batch(source, copy, batch, partial(_table, told), on_type_change)
-                except CopyRefused as error:
+                except CopyError as error:
                     self.refused[mode, name] = str(error)
 
         return self.engine.step(put)
@@ -195,7 +195,7 @@ def outcomes(
     with new_database() as database:
         make_tables(database, names)
         config = watched(database, place, *names)
-        reader = reader_of(config=config, starting="latest", maxRowsPerBatch=12)
+        reader = reader_of(config=config, start_from="latest", maxRowsPerBatch=12)
         followed = Followed(config, place, names, made, Engine(reader, place / "query"))
         for mode in MODES:
             followed.begin(mode)
@@ -291,7 +291,7 @@ def test_a_resync_gives_existing_rows_the_default_of_a_new_column(
     one: tuple[sa.Engine, Path], tmp_path: Path
 ) -> None:
     database, config = one
-    engine = Engine(reader_of(config=config, starting="latest"), tmp_path / "query")
+    engine = Engine(reader_of(config=config, start_from="latest"), tmp_path / "query")
     source, copy = ClassSource.of(load(config, {}), "one"), delta_in(tmp_path)
 
     def put(number: int, rows: list[dict[str, Any]]) -> None:
@@ -315,10 +315,10 @@ def test_another_key_is_refused_or_the_class_is_loaded_again_with_it(
     one: tuple[sa.Engine, Path], tmp_path: Path
 ) -> None:
     database, config = one
-    engine = Engine(reader_of(config=config, starting="latest"), tmp_path / "query")
+    engine = Engine(reader_of(config=config, start_from="latest"), tmp_path / "query")
     source, copy = ClassSource.of(load(config, {}), "one"), delta_in(tmp_path)
 
-    def put(number: int, rows: list[dict[str, Any]], what: str = REFUSE) -> None:
+    def put(number: int, rows: list[dict[str, Any]], what: str = ERROR) -> None:
         put_batch(source, copy, Batch("query", number), partial(_table, [*map(_pairs, rows)]), what)
 
     engine.step(put)
@@ -329,7 +329,7 @@ def test_another_key_is_refused_or_the_class_is_loaded_again_with_it(
     )
     assert cli.run(["--config", str(config), "--quiet", "triggers", "apply"]) == 0
     run(database, "UPDATE one SET v = 80 WHERE id = 2")
-    with pytest.raises(CopyRefused, match="the key was id and is v, id"):
+    with pytest.raises(CopyError, match="the key was id and is v, id"):
         engine.step(put)
     while engine.step(partial(put, what=RELOAD)):
         pass

@@ -25,7 +25,7 @@ from backlog_job import (
     statuses,
 )
 
-from eventlog.errors import AnotherPublisher, EventlogError
+from eventlog.errors import EventlogError, PublisherAlreadyRunning
 from eventlog.publisher.context import Counters
 from eventlog.publisher.open_context import open_context
 from eventlog.spark import backlog, hold
@@ -142,7 +142,7 @@ def test_marks_that_were_interrupted_are_completed_once(
     assert len(bad) == len(set(bad)) == list(statuses(log).values()).count("E")
 
 
-@pytest.mark.parametrize("given", [{}, {"publisher__loopback_rows": "consume"}])
+@pytest.mark.parametrize("given", [{}, {"publisher__loopback_action": "mark"}])
 def test_rows_are_deleted_if_the_log_must_stay_small(
     log: sa.Engine, tmp_path: Path, given: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -174,12 +174,12 @@ def test_a_backlog_with_only_loopback_rows_is_reported(
     assert "2 rows would be marked S without being published, since 'publisher'" in caplog.text
 
 
-@pytest.mark.parametrize(("loopback_rows", "letter"), [("consume", "S"), ("leave", "N")])
+@pytest.mark.parametrize(("loopback_action", "letter"), [("mark", "S"), ("keep", "N")])
 def test_loopback_rows_are_consumed_or_left(
-    log: sa.Engine, tmp_path: Path, loopback_rows: str, letter: str
+    log: sa.Engine, tmp_path: Path, loopback_action: str, letter: str
 ) -> None:
     log_rows(log, random_rows(2_000, seed=11))
-    config = config_of(log, publisher__loopback_rows=loopback_rows)
+    config = config_of(log, publisher__loopback_action=loopback_action)
     report = convert(config, tmp_path / "out", mark=True)
     own = {i for (i,) in fetch(log, f"SELECT record_id FROM {LOG} WHERE perpetrator = 'publisher'")}
     after = statuses(log)
@@ -193,7 +193,7 @@ def test_a_job_and_a_publisher_exclude_each_other(log: sa.Engine, tmp_path: Path
     log_rows(log, random_rows(100, seed=12))
     with (
         open_context(config_of(log), Counters()),
-        pytest.raises(AnotherPublisher, match="already being published"),
+        pytest.raises(PublisherAlreadyRunning, match="already being published"),
     ):
         convert(config_of(log), tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -210,7 +210,7 @@ def test_a_column_order_of_layout_3_5_is_read_as_well(log: sa.Engine, tmp_path: 
                                       column_name, old_value, new_value FROM {LOG}""")
         from eventlog.sql import migrations
 
-        migrations.upgrade(connection, log_table="old", schema="hr", companions_only=True)
+        migrations.upgrade(connection, log_table="old", schema="hr", existing_log=True)
     plain, old = tmp_path / "plain", tmp_path / "old"
     copy(config_of(log), plain)
     convert(config_of(log, database__log_table="old", publisher__layout="3.5"), old, mark=True)

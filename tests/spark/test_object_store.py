@@ -72,7 +72,7 @@ def test_a_whole_job_puts_the_bytes_of_a_directory_into_a_bucket_once_and_marks_
 ) -> None:
     log_rows(log, random_rows(3_000, seed=120))
     command = ["backlog", "run", "--config", str(file), "--partition-rows", "700", "--out"]
-    assert cli.run([*command, str(tmp_path / "local"), "--copy"]) == 0
+    assert cli.run([*command, str(tmp_path / "local"), "--no-claim"]) == 0
     assert cli.run([*command, store.uri("whole")]) == 0
     assert store.output("whole") == output_of(tmp_path / "local")
     assert cli.run([*command, store.uri("whole"), "--mark"]) == 0
@@ -262,7 +262,7 @@ def test_a_job_that_is_killed_while_it_converts_is_discarded_and_starts_over(
             "1000",
             "--out",
             str(tmp_path / "local"),
-            "--copy",
+            "--no-claim",
         ]
     )
     assert command.run("--mark") == 20_000

@@ -346,7 +346,7 @@ def test_the_command_line_takes_the_writers_options(
     last = "2031010100000000" + "7".zfill(19)
     done = cli.run([
         "--quiet", "backlog", "run", "--config", str(tmp_path / "eventlog.toml"), "--format",
-        "qlik-change-table", "--map", str(tmp_path / "map.toml"), "--last-sequence", last, "--out",
+        "qlik-change-table", "--options", str(tmp_path / "map.toml"), "--last-sequence", last, "--out",
         str(tmp_path / "out"),
     ])  # fmt: skip
     assert done == 0

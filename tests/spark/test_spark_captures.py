@@ -296,7 +296,7 @@ def test_the_command_prints_what_was_not_converted(
                 "gbase",
                 "--to",
                 "jsonl",
-                "--map",
+                "--options",
                 str(map),
                 str(source),
                 str(out),

@@ -20,7 +20,7 @@ from shared import Objects, PlainSink, apply_event
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.events import Outgoing
 from eventlog.core.ranges import Ranges, to_ranges
-from eventlog.model import Answer, Document, Event, Level, LogRow, Verdict
+from eventlog.model import Answer, Document, Event, EventResult, Level, LogRow
 from eventlog.publisher import session
 from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.cycle import recover, run_cycle
@@ -231,7 +231,7 @@ class Receiver(PlainSink):
     step: Callable[[str], None] = lambda name: None
 
     def send(self, document: Document) -> Answer:
-        from eventlog.errors import ReceiverAway
+        from eventlog.errors import ReceiverUnavailable
 
         self.step("before send")
         levels = {event.event_id: self.judge(event) for event in document.events}
@@ -242,17 +242,17 @@ class Receiver(PlainSink):
                 name: "success" if level == "retry" else level for name, level in levels.items()
             }
         if "away" in levels.values():
-            raise ReceiverAway("away")
+            raise ReceiverUnavailable("away")
         self.documents.append(document)
         for event in document.events:
             if levels[event.event_id] in ("success", "warning", "lost"):
                 self._apply(event)
         self.step("after send")
         if "lost" in levels.values():
-            raise ReceiverAway("lost")
+            raise ReceiverUnavailable("lost")
         return Answer(
             {
-                name: Verdict(Level[level.upper()], f"{level} of {name}")
+                name: EventResult(Level[level.upper()], f"{level} of {name}")
                 for name, level in levels.items()
             }
         )

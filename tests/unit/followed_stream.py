@@ -19,7 +19,7 @@ from lxml import etree
 from eventlog.changes.publishing import EventWriter, Publishing
 from eventlog.core.values import ValueOptions
 from eventlog.gbase.options import ReadOptions
-from eventlog.model import Answer, Event, Level, Verdict
+from eventlog.model import Answer, Event, EventResult, Level
 from eventlog.publisher.context import Counters, PublisherOptions
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.sinks.python import CallableSink
@@ -107,7 +107,7 @@ class Receiver:
             level = own.pop(0) if own else Level.SUCCESS
             if isinstance(level, Exception):
                 raise level
-            verdicts[event.event_id] = Verdict(level, "because")
+            verdicts[event.event_id] = EventResult(level, "because")
         self.heard += [said(e) for e in events if verdicts[e.event_id].level is not Level.RETRY]
         if self.enough(self):
             self.stop.set()

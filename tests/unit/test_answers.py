@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.errors import ReceiverAway
-from eventlog.model import Level, Verdict
+from eventlog.errors import ReceiverUnavailable
+from eventlog.model import EventResult, Level
 from eventlog.publisher.sinks.http import read_results
 from eventlog.xds.format import read_answer
 
@@ -36,9 +36,9 @@ def test_answer_of_the_specification() -> None:
       <status level="error" event-id="7" type="app-general"><description>no such container</description></status>
       </output></nds>"""
     read = read_answer(body, ["4", "7", "9"])
-    assert read.verdict("4") == Verdict(Level.SUCCESS, "")
-    assert read.verdict("7") == Verdict(Level.ERROR, "no such container")
-    assert read.verdict("9") == Verdict(Level.SUCCESS, "")
+    assert read.verdict("4") == EventResult(Level.SUCCESS, "")
+    assert read.verdict("7") == EventResult(Level.ERROR, "no such container")
+    assert read.verdict("9") == EventResult(Level.SUCCESS, "")
     assert (read.general, read.unknown_ids, read.ignored) == (None, (), 0)
 
 
@@ -62,10 +62,10 @@ def test_unknown_level_is_an_error(level: str) -> None:
 
 def test_an_answer_of_very_many_statuses_is_none() -> None:
     assert levels(answer(status("success", "1") * 32)) == [Level.SUCCESS] * 2
-    with pytest.raises(ReceiverAway, match="more than 32 statuses"):
+    with pytest.raises(ReceiverUnavailable, match="more than 32 statuses"):
         levels(answer(status("success", "1") * 33))
     results = json.dumps({"results": [{"event_id": "1", "status": "success"}] * 17})
-    with pytest.raises(ReceiverAway, match="more than 16 results"):
+    with pytest.raises(ReceiverUnavailable, match="more than 16 results"):
         read_results(results.encode(), ("1",), str)
 
 
@@ -77,9 +77,9 @@ def test_status_without_event_id_counts_for_every_event() -> None:
     read = read_answer(
         answer(status("warning", text="slow") + status("error", "2", "no")), ["1", "2"]
     )
-    assert read.general == Verdict(Level.WARNING, "slow")
-    assert read.verdict("1") == Verdict(Level.WARNING, "slow")
-    assert read.verdict("2") == Verdict(Level.ERROR, "no")
+    assert read.general == EventResult(Level.WARNING, "slow")
+    assert read.verdict("1") == EventResult(Level.WARNING, "slow")
+    assert read.verdict("2") == EventResult(Level.ERROR, "no")
 
 
 def test_retry_with_and_without_event_id_can_be_told_apart() -> None:
@@ -87,7 +87,7 @@ def test_retry_with_and_without_event_id_can_be_told_apart() -> None:
     of_all = read_answer(answer(status("retry")), ["1"])
     assert of_one.verdict("1").level is of_all.verdict("1").level is Level.RETRY
     assert of_one.general is None
-    assert of_all.general == Verdict(Level.RETRY)
+    assert of_all.general == EventResult(Level.RETRY)
 
 
 def test_event_id_that_was_not_sent_is_ignored_and_named() -> None:
@@ -100,7 +100,7 @@ def test_event_id_that_was_not_sent_is_ignored_and_named() -> None:
 
 
 def test_answer_to_a_heartbeat_counts_without_events() -> None:
-    assert read_answer(answer(status("fatal", text="out")), []).general == Verdict(
+    assert read_answer(answer(status("fatal", text="out")), []).general == EventResult(
         Level.FATAL, "out"
     )
 
@@ -118,7 +118,7 @@ def test_answer_to_a_heartbeat_counts_without_events() -> None:
     ],
 )
 def test_message_is_the_whole_text_of_the_worst_status(inside: str, message: str) -> None:
-    assert read_answer(answer(inside), ["1"]).verdict("1") == Verdict(Level.ERROR, message)
+    assert read_answer(answer(inside), ["1"]).verdict("1") == EventResult(Level.ERROR, message)
 
 
 def test_statuses_are_found_at_any_depth_and_the_rest_is_counted() -> None:
@@ -131,7 +131,7 @@ def test_statuses_are_found_at_any_depth_and_the_rest_is_counted() -> None:
         )
     )
     read = read_answer(answer(inside), ["1", "2"])
-    assert read.verdict("1") == Verdict(Level.WARNING, "deep")
+    assert read.verdict("1") == EventResult(Level.WARNING, "deep")
     assert read.verdict("2").level is Level.ERROR
     assert read.ignored == 6  # add-association, instance, attr, value, o:x, o:status
     assert read.general is None
@@ -176,14 +176,14 @@ def test_source_is_no_part_of_what_is_said() -> None:
     ],
 )
 def test_what_is_no_answer_means_that_the_receiver_is_away(body: bytes) -> None:
-    with pytest.raises(ReceiverAway, match=r"^the receiver's answer "):
+    with pytest.raises(ReceiverUnavailable, match=r"^the receiver's answer "):
         read_answer(body, ["1"])
 
 
 def test_answer_over_the_limit_is_no_answer() -> None:
     body = answer(status("success", "1"))
     assert read_answer(body, ["1"], limit=len(body)).verdict("1").level is Level.SUCCESS
-    with pytest.raises(ReceiverAway, match="read at most"):
+    with pytest.raises(ReceiverUnavailable, match="read at most"):
         read_answer(body, ["1"], limit=len(body) - 1)
 
 
@@ -203,7 +203,7 @@ def test_any_bytes_are_an_answer_or_no_answer(body: bytes) -> None:
     for text in (body, answer(body.decode("latin-1"))):
         try:
             read_answer(text, ["1"])
-        except ReceiverAway:
+        except ReceiverUnavailable:
             continue
 
 

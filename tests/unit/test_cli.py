@@ -132,9 +132,14 @@ def test_the_line_of_an_error_ends_with_its_code(run: Run) -> None:
 
 
 def test_a_log_line_for_people_ends_with_the_code_of_its_error() -> None:
-    made = {"name": "eventlog", "levelname": "ERROR", "msg": "no answer", "code": "receiver_away"}
+    made = {
+        "name": "eventlog",
+        "levelname": "ERROR",
+        "msg": "no answer",
+        "code": "receiver_unavailable",
+    }
     line = _TextLines("%(levelname)s %(message)s").format(logging.makeLogRecord(made))
-    assert line == "ERROR no answer [receiver_away]"
+    assert line == "ERROR no answer [receiver_unavailable]"
 
 
 @pytest.mark.parametrize("arguments", [[], ["db"], ["triggers"]])
@@ -234,7 +239,7 @@ def test_config_shows_where_each_setting_came_from(
         "environment variable EVENTLOG_PUBLISHER_QUERY_LIMIT",
     )
     assert settings["database.log_table"] == ("mylog", "flag database.log_table")
-    assert settings["publisher.flight_rows"] == (10000, "default")
+    assert settings["publisher.delivery_rows"] == (10000, "default")
     assert settings["watch usr.table"] == ("usr", "eventlog.toml")
     assert "geheim" not in out + err + run("config")[2]
 

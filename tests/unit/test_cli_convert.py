@@ -84,7 +84,7 @@ def test_the_report_is_there_for_programs(run: Run, tmp_path: Path) -> None:
     code, out, err = run(*CONVERT, "xds", "--json", "in.jsonl", "out.xmll")
     assert (code, err) == (0, "")
     report = json.loads(out)
-    assert (report["read"], report["written"], report["counters"]) == (1, 1, {"format": 1})
+    assert (report["read"], report["written"], report["counters"]) == (1, 1, {"invalid_format": 1})
     assert "in.jsonl, line 2" in report["problems"][0]
 
 
@@ -141,7 +141,7 @@ def test_the_report_for_programs_is_there_where_nothing_was_written(
         "convert", "--from", "jsonl", "--to", "xds", "--json", "in.jsonl", "out.xmll"
     )
     told = json.loads(out)
-    assert (code, told["written"], told["counters"]) == (1, 0, {"format": 1})
+    assert (code, told["written"], told["counters"]) == (1, 0, {"invalid_format": 1})
     assert not (tmp_path / "out.xmll").exists()
 
 
@@ -169,7 +169,7 @@ def test_standard_input_and_output_stand_for_files(
 
 def test_options_come_from_a_map(run: Run, tmp_path: Path) -> None:
     (tmp_path / "map.toml").write_text('[writer]\nstyle = "row_query_back"\nfile_format = "csv"\n')
-    code, out, _ = run(*CONVERT, "eventlog", "--map", "map.toml", "in.jsonl", "-")
+    code, out, _ = run(*CONVERT, "eventlog", "--options", "map.toml", "in.jsonl", "-")
     assert code == 0
     assert '1,"N",6,' in out
 
@@ -205,14 +205,14 @@ def test_no_message_repeats_the_password_of_a_url(run: Run, command: tuple[str, 
             "format 'xml' is not known; formats that can be written are xds, ",
         ),
         ((*CONVERT, "xds", "in.jsonl"), 2, "Missing argument 'OUT'"),
-        ((*CONVERT, "xds", "--map", "map.json", "in.jsonl", "out"), 2, "do you mean writer"),
+        ((*CONVERT, "xds", "--options", "map.json", "in.jsonl", "out"), 2, "do you mean writer"),
         (
-            (*CONVERT, "xds", "--map", "nowhere.json", "in.jsonl", "out"),
+            (*CONVERT, "xds", "--options", "nowhere.json", "in.jsonl", "out"),
             2,
             "cannot read the map nowhere.json: No such file",
         ),
         (
-            (*CONVERT, "xds", "--map", "lost.toml", "in.jsonl", "out"),
+            (*CONVERT, "xds", "--options", "lost.toml", "in.jsonl", "out"),
             2,
             "cannot read the catalog lost.json: No such file",
         ),
@@ -252,7 +252,7 @@ def test_no_message_repeats_the_password_of_a_url(run: Run, command: tuple[str, 
         ((*CONVERT, "eventlog", "in.jsonl", "out.txt"), 2, "file_format = jsonl | csv | parquet"),
         ((*CONVERT, "qlik-change-table", "in.jsonl", "-"), 2, "written to several files"),
         (
-            (*CONVERT, "linter", "--map", "complete.json", "in.jsonl", "-"),
+            (*CONVERT, "linter", "--options", "complete.json", "in.jsonl", "-"),
             2,
             "written to several files",
         ),
@@ -345,7 +345,7 @@ def test_decode_lists_a_queue_with_the_places_of_its_rows(run: Run, tmp_path: Pa
             }
         )
     )
-    code, out, _ = run("decode", "--from", "linter", "--map", "map.json", "queue.jsonl")
+    code, out, _ = run("decode", "--from", "linter", "--options", "map.json", "queue.jsonl")
     lines = out.splitlines()
     assert code == 0
     assert lines[0] == "row 1  SYSLOG_ADDR 3:100  TYP 2 INSERT  transaction 28"
@@ -385,7 +385,7 @@ def test_any_format_is_converted_to_any_other(
     (tmp_path / "out").mkdir()
     out = f"out/{'changes.jsonl' if target == 'jsonl' else TRIED[letters[target]].target}"
     code, said, err = run(
-        "convert", "--from", source, "--to", target, "--map", "map.json", "--json", place, out
+        "convert", "--from", source, "--to", target, "--options", "map.json", "--json", place, out
     )
     assert (code, err) == (0, "")
     report = json.loads(said)
@@ -409,7 +409,7 @@ def test_the_captured_stream_of_the_source_document_is_its_one_transaction(
     assert "end of the stream, 0 transactions open" in listed
 
     code, written, _ = run(
-        "convert", "--from", "gbase", "--to", "jsonl", "--map", "map.json", "capture.cdc", "-"
+        "convert", "--from", "gbase", "--to", "jsonl", "--options", "map.json", "capture.cdc", "-"
     )
     assert code == 0
     (change,) = map(json.loads, written.splitlines())
@@ -447,12 +447,12 @@ def test_the_password_of_the_configured_database_goes_to_no_other(
             "eventlog",
             "--to",
             "jsonl",
-            "--map",
+            "--options",
             "map.json",
             "log.jsonl",
             "out.jsonl",
         ),
-        "decoded": ("--from", "eventlog", "--map", "map.json", "log.jsonl"),
+        "decoded": ("--from", "eventlog", "--options", "map.json", "log.jsonl"),
     }[place]
     code, _, err = run("decode" if place == "decoded" else "convert", *arguments)
     assert (code, "not today" in err, "geheim" in err) == (1, True, False)

@@ -241,7 +241,7 @@ WITH_PATTERNS = """
 schema_name = "hr"
 [[watch]]
 table = "grp"
-style = "row_query_back"
+row_style = "row_query_back"
 [[watch]]
 tables = ["*"]
 exclude_tables = ["tmp_*", "grp_note"]
@@ -473,8 +473,8 @@ def test_init_makes_classes_of_child_tables_for_a_format_of_rows(
     assert [one["severity"] for one in found] == ["error", "error"]
     mail, phone = sorted(found, key=lambda one: one["text"])
     assert "an event with values of usr_mail, the child table of usr, becomes E" in mail["text"]
-    assert '[[watch]] with table = "usr_mail"' in mail["mend"][0]
-    assert "a primary key of usr_phone" in phone["mend"][0]
+    assert '[[watch]] with table = "usr_mail"' in mail["fix"][0]
+    assert "a primary key of usr_phone" in phone["fix"][0]
 
 
 def test_a_dry_run_changes_nothing_and_says_what_would_be(run: Run, database: sa.Engine) -> None:
@@ -579,7 +579,7 @@ def test_quiet_applies_and_drops_without_a_word(run: Run) -> None:
 def test_plan_shows_what_is_to_be_replaced_and_dropped(run: Run) -> None:
     install(run)
     Path("eventlog.toml").write_text(
-        CONFIG.replace('exclude = ["password_hash"]', 'style = "remove_all"')
+        CONFIG.replace('exclude = ["password_hash"]', 'row_style = "remove_all"')
     )
     _, out, _ = run("triggers", "plan", "--json")
     planned = json.loads(out)
@@ -602,21 +602,21 @@ def test_the_printed_sql_does_what_apply_does(run: Run, database: sa.Engine) -> 
 
 def test_show_lists_what_is_installed(run: Run, database: sa.Engine) -> None:
     run("db", "upgrade")
-    assert "No triggers are installed" in run("triggers", "show")[2]
+    assert "No triggers are installed" in run("triggers", "list")[2]
     assert run("triggers", "apply")[0] == 0
-    code, out, err = run("triggers", "show")
+    code, out, err = run("triggers", "list")
     assert (code, "hr.usr_phone" in out, err) == (0, True, "")
-    shown = json.loads(run("triggers", "show", "--json")[1])
+    shown = json.loads(run("triggers", "list", "--json")[1])
     assert {one["table"] for one in shown} == {"hr.usr", "hr.usr_phone"}
     assert all(one["enabled"] for one in shown)
-    _, sql, _ = run("triggers", "show", "--sql")
+    _, sql, _ = run("triggers", "list", "--sql")
     assert (
         sql.count("CREATE OR REPLACE FUNCTION") == 4
     )  # a table each: the function, and whether it fits the table
     assert sql.count("CREATE TRIGGER") == len(shown)
     # Another log's triggers are not ours to show.
     assert run("--log-table", "other", "db", "upgrade")[0] == 0
-    assert json.loads(run("--log-table", "other", "triggers", "show", "--json")[1]) == []
+    assert json.loads(run("--log-table", "other", "triggers", "list", "--json")[1]) == []
 
 
 @pytest.mark.parametrize(
@@ -639,6 +639,6 @@ def test_a_watch_that_cannot_be_is_refused_in_one_line(run: Run, watch: str, par
 
 
 def test_without_a_log_the_message_says_how_to_make_one(run: Run) -> None:
-    code, _, err = run("triggers", "show")
+    code, _, err = run("triggers", "list")
     assert code == 1
     assert "eventlog db upgrade" in err

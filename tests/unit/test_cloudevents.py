@@ -49,11 +49,11 @@ from eventlog.model import (
     Change,
     ChangeOp,
     Document,
+    EventResult,
     Level,
     Lob,
     LogRow,
     Operation,
-    Verdict,
     origins_of,
 )
 from eventlog.publisher.flight import Flight
@@ -541,7 +541,7 @@ def test_each_sink_has_its_usual_mode(sink: dict[str, str], mode: str, singly: b
 class Receiver(PlainSink):
     """Keeps the event-ids of documents, and answers as it is told."""
 
-    def __init__(self, **verdicts: Verdict) -> None:
+    def __init__(self, **verdicts: EventResult) -> None:
         self.verdicts = {name.removeprefix("_"): verdict for name, verdict in verdicts.items()}
         self.documents: list[list[str]] = []
 
@@ -555,7 +555,7 @@ class Receiver(PlainSink):
 def test_where_a_document_is_one_event_each_event_of_an_envelope_is_sent_by_itself() -> None:
     fake = FakePublisher(NO_WAIT, singly=True)
     fake.log([row(1, 4), row(2, 4, "idu=2"), row(3, 4, "idu=3")])
-    sink = Receiver(_2=Verdict(Level.ERROR, "no"))
+    sink = Receiver(_2=EventResult(Level.ERROR, "no"))
     fake.cycle(fake.start(), sink)
     assert sink.documents == [["1"], ["2"], ["3"]]
     assert fake.statuses() == {1: "S", 2: "E", 3: "S"}
@@ -565,7 +565,7 @@ def test_where_a_document_is_one_event_each_event_of_an_envelope_is_sent_by_itse
 def test_what_is_sent_singly_waits_behind_a_retry_of_its_object() -> None:
     fake = FakePublisher(replace(NO_WAIT, fold_distance=0), singly=True)
     fake.log([row(1, 4), row(2, 4), row(3, 4, "idu=3")])
-    sink = Receiver(_1=Verdict(Level.RETRY))
+    sink = Receiver(_1=EventResult(Level.RETRY))
     fake.cycle(fake.start(), sink)
     assert sink.documents == [["1"], ["3"]]
     assert fake.statuses() == {1: "N", 2: "N", 3: "S"}

@@ -251,11 +251,11 @@ def test_watches_are_read_in_order(file: Any) -> None:
     config = file("""
         [[watch]]
         table = "usr"
-        style = "remove_all"
+        row_style = "remove_all"
         exclude = ["password_hash"]
         [[watch]]
         view = "view_emp"
-        style = "row_query_back"
+        row_style = "row_query_back"
         base = { emp = { empno = "pk_empno" }, phone = { no = "mv_phoneno" } }
     """)
     assert [watch.name for watch in config.watches] == ["usr", "view_emp"]
@@ -324,7 +324,7 @@ def test_everything_that_is_wrong_is_said_at_once(file: Any) -> None:
     batch_size = 0
     polling_interval = "soon"
     [[watch]]
-    style = "field"
+    row_style = "field"
     [[watch]]
     table = "usr"
     stile = "field"

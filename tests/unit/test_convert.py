@@ -204,7 +204,7 @@ def test_a_map_file_that_is_none_is_named(
         ("eventlog", {"writer": {"time_zone": "Mars"}}, "time_zone = .Mars. is not allowed"),
         ("xds", {"writer": {"existing_keys": ["item"]}}, "existing_keys must map each table"),
         ("xds", {"writer": {"existing_keys": {"item": [1]}}}, "must be an object of its columns"),
-        ("eventlog", {"writer": {"style": "fields"}}, 'style = "fields" is not allowed'),
+        ("eventlog", {"writer": {"row_style": "fields"}}, 'row_style = "fields" is not allowed'),
         ("eventlog", {"writer": {"file_format": "xlsx"}}, 'file_format = "xlsx" is not allowed'),
         (
             "jsonl",
@@ -238,7 +238,7 @@ def test_values_go_over_by_the_types_of_the_catalogue(tmp_path: Path) -> None:
 def test_a_value_that_is_not_of_its_column_is_passed_over(tmp_path: Path) -> None:
     lines = line(after={"id": "seven"}) + "\n" + line(after={"id": 1})
     report, _ = converted(tmp_path, lines, "xds", "out.xmll", {"catalog": ITEM})
-    assert (report.counters, report.written) == ({"format": 1}, 1)
+    assert (report.counters, report.written) == ({"invalid_format": 1}, 1)
     assert "line 1: INSERT of 'item' at None: 'seven' is not an integer" in report.problems[0]
 
 
@@ -295,7 +295,7 @@ def test_what_cannot_be_read_or_written_is_passed_over_and_counted(tmp_path: Pat
 
 def test_without_report_counters_of_columns_are_added_up(tmp_path: Path) -> None:
     report, _ = converted(tmp_path, BAD, "xds", "out.xmll")
-    assert report.counters == {"format": 1, "not_expressible": 2}
+    assert report.counters == {"invalid_format": 1, "not_expressible": 2}
     assert by_reason({"truncated a.b": 2, "truncated a.c": 1, "other": 1}) == {
         "truncated": 3,
         "other": 1,

@@ -85,7 +85,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_goes_on(tmp_path: Path) -> No
     )
     report = Report()
     assert positions(path, report) == ["1", "3"]
-    assert report.counters == {"xds": 2, "format": 1}
+    assert report.counters == {"xds": 2, "invalid_format": 1}
     named = [
         "in.xmll, line 2: ",
         "in.xmll, line 3: delete of 'item', event '2'",

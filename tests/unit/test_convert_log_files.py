@@ -322,7 +322,7 @@ def test_a_record_id_that_is_none_or_stands_twice_costs_its_row_alone(tmp_path: 
     )
     report = Report()
     assert [change.position for change in changes(path, report)] == ["1", "2"]
-    assert report.counters == {"format": 3}
+    assert report.counters == {"invalid_format": 3}
     assert "record_id 1 is repeated" in report.problems[0]
     assert "record_id '-1' is not a positive number of 8 bytes" in report.problems[1]
 
@@ -412,7 +412,7 @@ def test_without_a_catalogue_tables_are_what_the_rows_name(tmp_path: Path) -> No
     assert usr.key == (("b", "2"), ("a", "1"))
     assert usr.after == {"b": "2", "a": "1", "fname": "z", "usr_phone.phoneno": ("5",)}
     assert (other.schema, other.table, other.before) == ("app", "other", {"a": "7"})
-    assert report.counters == {"bad_table_key": 1, "format": 1}
+    assert report.counters == {"bad_table_key": 1, "invalid_format": 1}
 
 
 def test_a_log_keeps_the_fraction_of_a_time_of_day(tmp_path: Path) -> None:

@@ -34,9 +34,9 @@ def usr(op: ChangeOp, **fields: Any) -> Change:
     return Change("indirect", "usr", op, fields.pop("key", KEY), **fields)
 
 
-def rows(change: Change, style: str = "field", **options: Any) -> list[tuple[Any, ...]]:
+def rows(change: Change, row_style: str = "field", **options: Any) -> list[tuple[Any, ...]]:
     """Type, key, column, old, new of the rows, the last three only where they are."""
-    found = change_to_rows(change, CATALOG, LogWriterOptions(style=style, **options), NOW)
+    found = change_to_rows(change, CATALOG, LogWriterOptions(row_style=row_style, **options), NOW)
     for row in found:
         assert (row.status, row.event_time, row.table_name) == (
             "N",
@@ -225,18 +225,18 @@ EXAMPLES: list[tuple[str, Change, dict[str, list[tuple[Any, ...]]]]] = [
 
 
 @pytest.mark.parametrize(
-    ("change", "style", "expected"),
+    ("change", "row_style", "expected"),
     [
-        pytest.param(change, style, expected, id=f"{name}-{style}")
+        pytest.param(change, row_style, expected, id=f"{name}-{row_style}")
         for name, change, styles in EXAMPLES
         for names, expected in styles.items()
-        for style in names.split()
+        for row_style in names.split()
     ],
 )
 def test_a_change_is_written_as_triggers_of_its_style_would(
-    change: Change, style: str, expected: Any
+    change: Change, row_style: str, expected: Any
 ) -> None:
-    assert rows(change, style) == expected
+    assert rows(change, row_style) == expected
 
 
 def test_a_table_may_have_a_style_of_its_own() -> None:

@@ -282,7 +282,7 @@ def test_a_message_names_the_file_and_the_place(
     path.write_bytes(break_(path.read_bytes()))
     Path("map.json").write_text(json.dumps({"reader": MAP.get(format, {})}))
     source = QUEUE if format == "linter" else str(path)
-    options = ["--map", "map.json", *(["--strict"] if strict else [])]
+    options = ["--options", "map.json", *(["--strict"] if strict else [])]
     code, _, err = run("convert", "--from", format, "--to", "jsonl", *options, source, "out.jsonl")
     message = next(one for one in err.splitlines() if parts[0] in one)
     assert message.startswith("eventlog: " if strict else ("eventlog: ", "skipped: "))
@@ -435,7 +435,7 @@ def test_a_file_that_is_there_is_replaced_with_its_mode_and_a_link_stays_a_link(
 @pytest.mark.parametrize("format", ["jsonl", "xds", "gbase", "qlik-messages"])
 def test_a_device_is_written_to_and_a_full_one_is_named(run: Run, format: str) -> None:
     sample("jsonl", "in.jsonl")
-    options = ("--map", "map.json")
+    options = ("--options", "map.json")
     Path("map.json").write_text(json.dumps({"catalog": CATALOG}))
     code, _, err = run(
         "convert", "--from", "jsonl", "--to", format, *options, "in.jsonl", "/dev/full"
@@ -459,7 +459,7 @@ def test_what_needs_a_regular_file_does_not_take_the_place_of_a_device(run: Run)
         "jsonl",
         "--to",
         "eventlog",
-        "--map",
+        "--options",
         "map.json",
         "in.jsonl",
         "/dev/null",
@@ -469,7 +469,7 @@ def test_what_needs_a_regular_file_does_not_take_the_place_of_a_device(run: Run)
     reading, writing = os.pipe()
     pipe = f"/dev/fd/{writing}"
     code, _, err = run(
-        "convert", "--from", "jsonl", "--to", "eventlog", "--map", "map.json", "in.jsonl", pipe
+        "convert", "--from", "jsonl", "--to", "eventlog", "--options", "map.json", "in.jsonl", pipe
     )
     os.close(reading)
     os.close(writing)
@@ -491,7 +491,15 @@ def test_a_catalogue_that_is_none_is_named(run: Run) -> None:
     Path("shop.json").write_text('{"tables": [{"name": "item", "kind": "table", "colums": []}]}')
     Path("map.json").write_text('{"catalog": "shop.json"}')
     code, _, err = run(
-        "convert", "--from", "jsonl", "--to", "jsonl", "--map", "map.json", "in.jsonl", "out.jsonl"
+        "convert",
+        "--from",
+        "jsonl",
+        "--to",
+        "jsonl",
+        "--options",
+        "map.json",
+        "in.jsonl",
+        "out.jsonl",
     )
     assert code == 2
     assert err.startswith("eventlog: shop.json: ")

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import make_url
 
-from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
+from eventlog.errors import ConfigError, DatabaseError, DatabaseUnavailable
 from eventlog.publisher.stream.position import POSITION_SECRET
 from eventlog.sql import connection
 from eventlog.sql.connection import connect, connect_any, load_dialect
@@ -67,7 +67,7 @@ def test_a_host_that_nobody_knows_is_away_whatever_the_driver_raises(
 ) -> None:
     # python-oracledb lets the socket's own error through.
     monkeypatch.setattr(socket, "getaddrinfo", nobody_knows)
-    with pytest.raises(DatabaseAway) as refused:
+    with pytest.raises(DatabaseUnavailable) as refused:
         connect(ORACLE).connect()
     assert (
         "cannot connect to database 'ann' at db.example: [Errno -2] Name or service not known"
@@ -81,7 +81,8 @@ def test_a_host_that_nobody_knows_is_away_for_the_tables_of_other_formats_too(
 ) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", nobody_knows)
     with pytest.raises(
-        DatabaseAway, match=r"database at db\.example: .*Name or service not known; check host"
+        DatabaseUnavailable,
+        match=r"database at db\.example: .*Name or service not known; check host",
     ) as refused:
         connect_any(ORACLE).connect()
     assert "hunter2" not in str(refused.value)
@@ -97,7 +98,7 @@ def test_an_error_of_the_socket_in_the_middle_of_a_statement_is_away(tmp_path: P
 
     with (
         engine.connect() as conn,
-        pytest.raises(DatabaseAway, match=r"is gone: .*No route to host"),
+        pytest.raises(DatabaseUnavailable, match=r"is gone: .*No route to host"),
     ):
         conn.exec_driver_sql("SELECT 1")
 

@@ -234,7 +234,7 @@ def test_before_is_null_where_an_old_value_is_not_known() -> None:
     assert (value["before"], value["after"]["first_name"]) == (None, "Anne Marie")
 
 
-@pytest.mark.parametrize("options", [{}, {"missing_columns": "refuse"}])
+@pytest.mark.parametrize("options", [{}, {"missing_columns": "error"}])
 def test_an_update_without_its_row_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(NotExpressible, match="columns last_name, email are not known"):
         plain(change(ChangeOp.UPDATE, **RENAMED), **options)

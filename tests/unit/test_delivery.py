@@ -20,8 +20,8 @@ from samples import database, row, table
 
 from eventlog.changes.publishing import Need
 from eventlog.core.catalog_builder import build_catalog
-from eventlog.errors import ReceiverAway
-from eventlog.model import Answer, Document, Level, Verdict
+from eventlog.errors import ReceiverUnavailable
+from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.context import Counters, summary
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.delivery import FlightResult
@@ -77,7 +77,7 @@ def test_what_the_sink_could_not_make_durable_stays_new_and_is_sent_again(
 
         def flush(self) -> None:
             if self.broken:
-                raise ReceiverAway("disk full")
+                raise ReceiverUnavailable("disk full")
 
     fake = new_world(deletes("1", "2"), batch_size=1)
     receiver, state = Torn(), fake.start()
@@ -90,7 +90,7 @@ def test_what_the_sink_could_not_make_durable_stays_new_and_is_sent_again(
 
 
 def test_a_flight_holds_at_most_flight_rows_rows(new_world: NewWorld) -> None:
-    fake = new_world(deletes("1", "2", "3", "4", "5"), flight_rows=2, batch_size=10)
+    fake = new_world(deletes("1", "2", "3", "4", "5"), delivery_rows=2, batch_size=10)
     receiver = Receiver()
     fake.run(receiver)
     assert [(document.flight, document.envelope) for document in receiver.documents] == [
@@ -103,7 +103,7 @@ def test_a_flight_holds_at_most_flight_rows_rows(new_world: NewWorld) -> None:
 
 def test_a_group_larger_than_a_flight_stands_alone(new_world: NewWorld) -> None:
     rows = [row(i, 2, column="fname", old=str(i), new=str(i + 1)) for i in range(1, 6)]
-    fake = new_world([*rows, row(6, 4, "idu=2")], flight_rows=2)
+    fake = new_world([*rows, row(6, 4, "idu=2")], delivery_rows=2)
     receiver = Receiver()
     fake.run(receiver)
     assert receiver.sent == [["1"], ["6"]]
@@ -138,7 +138,12 @@ def test_rows_that_make_no_event_are_marked_without_a_document(new_world: NewWor
     assert fake.statuses() == {1: "S", 2: "S", 3: "E", 4: "S"}
     assert [(record_id, code) for record_id, code, _ in fake.errors()] == [(3, "bad_event_type")]
     counters = fake.counters
-    assert (counters.rows_empty, counters.rows_gone, counters.rows_bad, counters.rows_loopback) == (
+    assert (
+        counters.rows_noop,
+        counters.rows_gone,
+        counters.rows_invalid,
+        counters.rows_loopback,
+    ) == (
         1,
         1,
         1,
@@ -191,16 +196,19 @@ def test_what_precedence_dropped_is_done_whatever_the_answer_says(new_world: New
 
 
 GENERAL = [
-    (Verdict(Level.WARNING), {}, {1: "W", 2: "W"}),
-    (Verdict(Level.WARNING), {"1": Verdict(Level.ERROR)}, {1: "E", 2: "W"}),
-    (Verdict(Level.ERROR), {"1": Verdict(Level.SUCCESS)}, {1: "E", 2: "E"}),
-    (Verdict(Level.FATAL), {"1": Verdict(Level.RETRY)}, {1: "F", 2: "F"}),
+    (EventResult(Level.WARNING), {}, {1: "W", 2: "W"}),
+    (EventResult(Level.WARNING), {"1": EventResult(Level.ERROR)}, {1: "E", 2: "W"}),
+    (EventResult(Level.ERROR), {"1": EventResult(Level.SUCCESS)}, {1: "E", 2: "E"}),
+    (EventResult(Level.FATAL), {"1": EventResult(Level.RETRY)}, {1: "F", 2: "F"}),
 ]
 
 
 @pytest.mark.parametrize(("general", "verdicts", "statuses"), GENERAL)
 def test_a_status_without_event_id_counts_for_every_event(
-    new_world: NewWorld, general: Verdict, verdicts: dict[str, Verdict], statuses: dict[int, str]
+    new_world: NewWorld,
+    general: EventResult,
+    verdicts: dict[str, EventResult],
+    statuses: dict[int, str],
 ) -> None:
     fake = new_world(deletes("1", "2"))
     fake.run(Answering(Answer(verdicts, general)))
@@ -276,7 +284,7 @@ def test_while_the_receiver_is_away_every_row_of_the_envelope_stays_new(
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"query_limit": 3}, {"query_limit": 3, "fold_distance": 2, "flight_rows": 1}]
+    "options", [{}, {"query_limit": 3}, {"query_limit": 3, "fold_distance": 2, "delivery_rows": 1}]
 )
 def test_rows_that_are_held_back_and_read_again_are_counted_once(
     new_world: NewWorld, options: dict[str, Any]
@@ -295,9 +303,9 @@ def test_rows_that_are_held_back_and_read_again_are_counted_once(
         + counters.rows_error
         + counters.rows_dropped
         + counters.rows_gone
-        + counters.rows_empty
+        + counters.rows_noop
     )
-    assert decided + counters.rows_bad + counters.rows_loopback == len(rows)
+    assert decided + counters.rows_invalid + counters.rows_loopback == len(rows)
 
 
 # --- in flight ------------------------------------------------------------------------------------
@@ -388,7 +396,7 @@ def test_query_back_is_one_statement_a_class_and_flight(new_world: NewWorld) -> 
 
 def test_no_transaction_is_open_while_documents_are_sent(new_world: NewWorld) -> None:
     rows = [row(i, 6, f"idu={i % 7}") for i in range(1, 40)]
-    fake = new_world(rows, batch_size=1, flight_rows=5, query_limit=10, mark_interval=0)
+    fake = new_world(rows, batch_size=1, delivery_rows=5, query_limit=10, mark_interval=0)
     fake.contents = {f"idu={i}": {"fname": ["x"]} for i in range(7)}
     receiver, state = Receiver(judge(e3="retry", e5="lost")), fake.start()
     in_transaction: list[bool] = []
@@ -489,7 +497,7 @@ def test_changes_below_a_second_are_counted_and_warned_of_once_a_column(
         pass
     assert fake.statuses() == dict.fromkeys(range(2, 8), "S")
     assert list(receiver.applied) == ["6"]
-    assert (fake.counters.truncated, fake.counters.old_unreadable, fake.counters.rows_empty) == (
+    assert (fake.counters.truncated, fake.counters.old_unreadable, fake.counters.rows_noop) == (
         4,
         1,
         4,

@@ -75,7 +75,7 @@ def test_a_sequence_is_told_with_what_brings_its_numbers_into_order(
     facts: Numbering, codes: list[tuple[str, str]]
 ) -> None:
     found = judge_numberings([facts], "record_id", must_be_known=True)
-    assert [(one.code, *one.mend) for one in found] == codes
+    assert [(one.code, *one.fix) for one in found] == codes
 
 
 @pytest.mark.parametrize(("must_be_known", "codes"), [(True, ["sequence_unknown"]), (False, [])])
@@ -109,7 +109,7 @@ def test_dead_rows_count_when_they_are_many_beside_the_live_ones(
 def snapshot(**facts: Any) -> HeldSnapshot:
     usual = {"kind": "session", "name": None, "pid": 7, "user": "app", "application": "pg_dump",
              "address": "10.0.0.9", "state": "active", "seconds": 7200.0, "transactions": 50_000,
-             "xmin": "812", "mend": "SELECT pg_terminate_backend(7)"}  # fmt: skip
+             "xmin": "812", "fix": "SELECT pg_terminate_backend(7)"}  # fmt: skip
     return HeldSnapshot(**{**usual, **facts})
 
 
@@ -143,7 +143,7 @@ def test_dead_rows_name_the_snapshot_that_keeps_them_and_end_it_first() -> None:
     log = TableStorage("log", "l", 0, 1_000_000, None, True, 1)
     (found,) = judge_storage([log], [snapshot()], LIMITS)
     assert found.text.endswith("at 10.0.0.9 keeps them from being removed")
-    assert found.mend == ("SELECT pg_terminate_backend(7)", "VACUUM (ANALYZE) l")
+    assert found.fix == ("SELECT pg_terminate_backend(7)", "VACUUM (ANALYZE) l")
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_open_transactions_are_named_by_what_they_hold_up(
 def test_a_prepared_transaction_is_named_with_the_statement_that_ends_it() -> None:
     prepared = open_transaction(pid=None, state="prepared", seconds=86400.0, prepared="it's")
     (found,) = judge_transactions([prepared], LIMITS)
-    assert found.mend == ("ROLLBACK PREPARED 'it''s'",)
+    assert found.fix == ("ROLLBACK PREPARED 'it''s'",)
 
 
 def test_a_list_that_is_cut_says_so() -> None:
@@ -258,7 +258,7 @@ def test_findings_are_values() -> None:
         ((1, 4), False),
         ((4, 1), True),
         ((4, 2), True),  # a change of another session behind the 4 of a cascade
-        ((4, 5), False),  # what `resync --deleted` writes
+        ((4, 5), False),  # what `resync --deletes` writes
         ((4, 8), False),  # sent only if the object is there
     ],
 )
@@ -275,7 +275,7 @@ def test_an_object_is_there_by_what_its_last_rows_tell_a_receiver(
     [
         ((4,), True),
         ((1, 4), True),
-        ((4, 5), False),  # what `resync --deleted` writes, or the object has come back
+        ((4, 5), False),  # what `resync --deletes` writes, or the object has come back
         ((4, 8), False),
         ((1,), False),
     ],

@@ -11,7 +11,7 @@ from pkgutil import walk_packages
 import pytest
 
 import eventlog
-from eventlog.error_codes import CURES, FORMAT_CODES, ROW_CODES
+from eventlog.error_codes import FIXES, FORMAT_CODES, ROW_CODES
 from eventlog.errors import BadValue, EventlogError, FormatError, RowError
 
 SOURCES = [path.read_text(encoding="utf-8") for path in Path(eventlog.__path__[0]).rglob("*.py")]
@@ -48,15 +48,15 @@ def test_a_code_without_a_class_has_a_cause() -> None:
 
 
 def test_each_code_has_a_cure_and_each_cure_a_code(classes: list[type[EventlogError]]) -> None:
-    assert {one.code for one in classes} | FORMAT_CODES.keys() | ROW_CODES.keys() == CURES.keys()
+    assert {one.code for one in classes} | FORMAT_CODES.keys() | ROW_CODES.keys() == FIXES.keys()
 
 
 def test_an_error_has_the_cure_of_its_code() -> None:
-    assert FormatError("no").cure == CURES["format"]
-    assert FormatError("no", code="bad_mask").cure == CURES["bad_mask"]
-    assert RowError("unknown_table", "no").cure == CURES["unknown_table"]
+    assert FormatError("no").fix == FIXES["invalid_format"]
+    assert FormatError("no", code="bad_mask").fix == FIXES["bad_mask"]
+    assert RowError("unknown_table", "no").fix == FIXES["unknown_table"]
     assert (BadValue("no").code, BadValue.code) == ("bad_value", "bad_value")
 
 
 def test_a_code_of_another_package_has_the_general_cure() -> None:
-    assert FormatError("no", code="of_a_plugin").cure == CURES["error"]
+    assert FormatError("no", code="of_a_plugin").fix == FIXES["unspecified"]

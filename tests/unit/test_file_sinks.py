@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.errors import ConfigError, ReceiverAway
+from eventlog.errors import ConfigError, ReceiverUnavailable
 from eventlog.model import Document
 from eventlog.publisher.sinks import Opening
 from eventlog.publisher.sinks.files import DocumentFiles, FileOptions, FilesSink, LineFiles
@@ -128,7 +128,7 @@ def disk_full(directory: Path, name: str) -> Path:
 def test_a_document_that_cannot_be_written_has_no_answer(tmp_path: Path, body: str) -> None:
     sink = DocumentFiles(tmp_path)
     full = disk_full(tmp_path, "000000000003-000001.xml")
-    with pytest.raises(ReceiverAway, match="No space left"):
+    with pytest.raises(ReceiverUnavailable, match="No space left"):
         sink.send(document(3, 1, body))
     full.unlink()
     sink.send(document(3, 1, body))
@@ -139,7 +139,7 @@ def test_lines_that_cannot_be_made_durable_do_not_count(tmp_path: Path) -> None:
     sink = LineFiles(tmp_path)
     full = disk_full(tmp_path, "000000000003-000001.xmll")
     sink.send(document(3, 1))
-    with pytest.raises(ReceiverAway, match="No space left"):
+    with pytest.raises(ReceiverUnavailable, match="No space left"):
         sink.flush()
     full.unlink()
     sink.send(document(3, 1))
@@ -151,11 +151,11 @@ def test_a_file_with_a_torn_line_is_never_there(tmp_path: Path) -> None:
     sink = LineFiles(tmp_path)
     full = disk_full(tmp_path, "000000000003-000001.xmll")
     sink.send(document(3, 1))
-    with pytest.raises(ReceiverAway, match="No space left"):
+    with pytest.raises(ReceiverUnavailable, match="No space left"):
         sink.send(document(3, 2, LARGE))
     # The first envelope was in the file that is dropped: it must not count either.
     with pytest.raises(
-        ReceiverAway, match=rf"{tmp_path}/.* has been dropped: No space left on device"
+        ReceiverUnavailable, match=rf"{tmp_path}/.* has been dropped: No space left on device"
     ):
         sink.flush()
     assert not full.is_symlink()
@@ -181,5 +181,5 @@ def test_a_directory_is_tried_by_a_file_that_is_removed_again(tmp_path: Path) ->
     assert FilesSink.try_out(FileOptions(tmp_path), opening) == f"{tmp_path} can be written"
     assert list(tmp_path.iterdir()) == [running]
     assert "the publisher makes it" in FilesSink.try_out(FileOptions(tmp_path / "no"), opening)
-    with pytest.raises(ReceiverAway, match="cannot be written"):
+    with pytest.raises(ReceiverUnavailable, match="cannot be written"):
         FilesSink.try_out(FileOptions(Path("/proc")), opening)

@@ -29,9 +29,9 @@ from followed_stream import (
 )
 from shared import refused
 
-from eventlog.errors import FatalAnswer, ReceiverAway
+from eventlog.errors import FatalAnswer, ReceiverUnavailable
 from eventlog.gbase.options import ReadOptions
-from eventlog.model import Answer, Document, Level, Verdict
+from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.stream import Mark, Read
 from eventlog.publisher.stream.capture_files import CaptureFiles
 from eventlog.publisher.stream.follow import follow
@@ -132,7 +132,7 @@ def test_the_position_stays_before_a_parked_event_until_it_is_answered(
 ) -> None:
     stream.insert(1)
     stream.insert(2)
-    with pytest.raises(ReceiverAway, match="1 object left"):
+    with pytest.raises(ReceiverUnavailable, match="1 object left"):
         once(stream, place, Receiver(k1=[RETRY]))
     again = Receiver()
     once(stream, place, again)
@@ -153,7 +153,7 @@ def test_a_general_retry_repeats_the_whole_envelope(stream: Stream, place: Path)
     class Grumpy(Receiver):
         def receive(self, body: bytes, events: Any) -> Answer:
             answer = super().receive(body, events)
-            return Answer(general=Verdict(RETRY)) if len(self.envelopes) == 1 else answer
+            return Answer(general=EventResult(RETRY)) if len(self.envelopes) == 1 else answer
 
     receiver = Grumpy()
     receiver.enough = lambda receiver: len(receiver.envelopes) == 2
@@ -198,7 +198,7 @@ def test_once_ends_where_the_receiver_is_away_and_the_next_run_goes_on(
 ) -> None:
     for key in range(1, 4):
         stream.insert(key)
-    with pytest.raises(ReceiverAway, match="not published to its end"):
+    with pytest.raises(ReceiverUnavailable, match="not published to its end"):
         once(stream, place, Receiver(k2=[OSError("gone")]), batch_size=1)
     again = Receiver()
     once(stream, place, again)
@@ -212,11 +212,11 @@ def test_answers_count_only_when_the_sink_has_flushed(stream: Stream, place: Pat
         def send(self, document: Document) -> Answer:
             return self.receive(document.body, document.events)
 
-        def flush(self) -> dict[str, Verdict] | None:
+        def flush(self) -> dict[str, EventResult] | None:
             self.flushes += 1
             if self.flushes == 1:
-                raise ReceiverAway("lost")
-            return {next(iter(self.meanings)): Verdict(ERROR, "late")}
+                raise ReceiverUnavailable("lost")
+            return {next(iter(self.meanings)): EventResult(ERROR, "late")}
 
         def close(self) -> None:
             pass
@@ -268,7 +268,7 @@ def test_a_change_that_xds_cannot_hold_is_recorded_and_the_stream_goes_on(
     assert bell["code"] == truncate["code"] == "not_expressible"
     assert json.loads(bell["content"])["after"]["name"] == "bell \x07"
     assert json.loads(truncate["content"])["op"] == "TRUNCATE"
-    assert counters.rows_bad == 2
+    assert counters.rows_invalid == 2
 
 
 def test_a_row_that_cannot_be_read_is_recorded_and_the_stream_goes_on(
@@ -330,7 +330,7 @@ def test_heartbeats_are_sent_while_nothing_comes_though_the_source_is_looked_at_
 def test_a_heartbeat_that_is_answered_fatal_stops_and_one_that_is_not_answered_does_not(
     stream: Stream, place: Path
 ) -> None:
-    answers: list[Any] = [OSError("gone"), Answer(general=Verdict(FATAL, "enough"))]
+    answers: list[Any] = [OSError("gone"), Answer(general=EventResult(FATAL, "enough"))]
 
     class Heart(Receiver):
         def receive(self, body: bytes, events: Any) -> Answer:
@@ -403,7 +403,7 @@ def test_nothing_is_lost_whichever_of_several_envelopes_fails(
     heard: set[str] = set()
     for key in (2, 4, 7):
         receiver = Receiver(**{f"k{key}": [failure]})
-        with contextlib.suppress(ReceiverAway, FatalAnswer):
+        with contextlib.suppress(ReceiverUnavailable, FatalAnswer):
             once(
                 stream,
                 place,
@@ -442,7 +442,7 @@ def test_the_position_stays_before_every_envelope_that_failed(stream: Stream, pl
     source = Slowly(stream.path, OPTIONS, 0.01)
     for key in (4, 15, 23, 37):
         receiver = Receiver(**{f"k{key}": [OSError("gone")], f"k{key + 1}": [OSError("gone")]})
-        with pytest.raises(ReceiverAway):
+        with pytest.raises(ReceiverUnavailable):
             follow(following(source, batch_size=1, concurrency=8, mark_interval=0),
                    position_at(place), receiver.sink, StopRequest(), once=True)  # fmt: skip
         again = Receiver()

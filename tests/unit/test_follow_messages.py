@@ -36,7 +36,7 @@ from eventlog.changes.to_events import change_to_events
 from eventlog.errors import ConfigError
 from eventlog.model import Change, ChangeOp
 from eventlog.publisher.sinks.kafka import KafkaSink
-from eventlog.publisher.stream import Backlog, Read, SourceAway, SourceLost
+from eventlog.publisher.stream import Backlog, Read, SourceLost, SourceUnavailable
 from eventlog.publisher.stream import topics as qlik_messages
 from eventlog.publisher.stream.follow import follow
 from eventlog.publisher.stream.position import Saved
@@ -364,7 +364,7 @@ def test_a_position_that_the_brokers_do_not_have_is_not_passed_over(
 
 
 def test_a_topic_or_brokers_that_are_not_there_are_said(brokers: Cluster, place: Path) -> None:
-    with pytest.raises(SourceAway):
+    with pytest.raises(SourceUnavailable):
         once(Topics("127.0.0.1:1", ("t",), ReadOptions(), {}, Report(), timeout=0.5), place)
     refused = Topics(brokers.brokers, ("t",), ReadOptions(), {"no.such.setting": "hush"}, Report())
     with pytest.raises(ConfigError) as error:

@@ -20,7 +20,7 @@ from test_follow_sources import ATTRS, configure
 from eventlog import cli
 from eventlog.changes.format import Report
 from eventlog.config.load import load
-from eventlog.errors import ConfigError, DatabaseError, ReceiverAway
+from eventlog.errors import ConfigError, DatabaseError, ReceiverUnavailable
 from eventlog.gbase.session import Capture
 from eventlog.linter.dispatch_tables import DispatchRow
 from eventlog.linter.format import SourceOptions, create_tables, insert_attrs, insert_rows
@@ -110,7 +110,7 @@ def test_doctor_says_that_it_is_about_logs(
     assert "eventlog status" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("command", [["requeue"], ["skip", "1", "--why", "x"]])
+@pytest.mark.parametrize("command", [["requeue"], ["skip", "1", "--reason", "x"]])
 def test_what_needs_a_queue_says_what_a_followed_source_has_in_its_place(
     stream: Stream, tmp_path: Path, capfd: pytest.CaptureFixture[str], command: list[str]
 ) -> None:
@@ -320,7 +320,7 @@ def test_progress_is_shown_while_a_long_transaction_is_read_and_not_for_what_is_
             return Answer(is_pending=True)
 
         def flush(self) -> None:
-            raise ReceiverAway("away")
+            raise ReceiverUnavailable("away")
 
         def close(self) -> None:
             pass

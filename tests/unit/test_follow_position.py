@@ -21,9 +21,9 @@ from followed_stream import (
 )
 from shared import wait_until
 
-from eventlog.errors import AnotherPublisher
+from eventlog.errors import PublisherAlreadyRunning
 from eventlog.model import Change, ChangeOp
-from eventlog.publisher.stream import Failure, Mark, Read, SourceAway
+from eventlog.publisher.stream import Failure, Mark, Read, SourceUnavailable
 from eventlog.publisher.stream.follow import follow
 from eventlog.publisher.stream.position import Saved
 from eventlog.publisher.waiting import StopRequest
@@ -63,7 +63,7 @@ def test_files_of_a_directory_continue_one_another(tmp_path: Path, place: Path) 
 def test_a_position_belongs_to_one_publisher_and_to_one_source(place: Path) -> None:
     with position_at(place)() as position:
         position.save(Saved({"restart": None, "commit": None}, 1))
-        with pytest.raises(AnotherPublisher), position_at(place)():
+        with pytest.raises(PublisherAlreadyRunning), position_at(place)():
             pass
     assert saved_at(place, "linter") == Saved()
 
@@ -122,7 +122,7 @@ class Flaky:
             yield Read(self.changes[number], str(number))
             if number == (token or 0) + 1:
                 yield Mark(number, is_idle=True)
-                raise SourceAway("the line is cut")
+                raise SourceUnavailable("the line is cut")
         yield Failure("end", "bad", "nothing")
         yield Mark(len(self.changes), is_idle=True)
 
@@ -137,7 +137,7 @@ def test_a_source_that_fails_is_opened_again_at_its_position(place: Path) -> Non
     follow(following(source), position_at(place), receiver.sink, receiver.stop)
     assert list(dict.fromkeys(receiver.heard)) == [f"add {n} x" for n in range(6)]
     assert source.openings > 2
-    with pytest.raises(SourceAway):
+    with pytest.raises(SourceUnavailable):
         follow(
             following(source),
             position_at(place.with_name("other")),

@@ -38,12 +38,12 @@ from eventlog.changes.format import Report
 from eventlog.changes.to_events import change_to_events
 from eventlog.config.load import load
 from eventlog.core.options import toml
-from eventlog.errors import AnotherPublisher, ConfigError, DatabaseError
+from eventlog.errors import ConfigError, DatabaseError, PublisherAlreadyRunning
 from eventlog.gbase.session import Capture
 from eventlog.linter.format import SourceOptions, create_tables, insert_attrs, insert_rows
 from eventlog.linter.reader import ReaderOptions
 from eventlog.model import Change, Level
-from eventlog.publisher.stream import Failure, SourceAway, SourceLost
+from eventlog.publisher.stream import Failure, SourceLost, SourceUnavailable
 from eventlog.publisher.stream.cdc_stream import CaptureSession, StandardInput
 from eventlog.publisher.stream.dispatch_queue import DispatchQueue
 from eventlog.publisher.stream.follow import follow
@@ -135,7 +135,7 @@ def test_a_session_that_dies_is_opened_again(stream: Stream, place: Path) -> Non
 def test_a_server_that_was_never_there_is_an_error(stream: Stream, place: Path) -> None:
     server = Server(stream)
     server.refuses = 1
-    with pytest.raises(SourceAway, match="no server there"):
+    with pytest.raises(SourceUnavailable, match="no server there"):
         follow(following(server.source()), position_at(place), Receiver().sink, StopRequest())
 
 
@@ -299,7 +299,7 @@ def test_a_table_keeps_position_and_failures_together(engine: sa.Engine) -> None
 def test_a_table_has_one_publisher(engine: sa.Engine) -> None:
     with (
         position_table(url_of(engine), "eventlog_position", "gbase"),
-        pytest.raises(AnotherPublisher),
+        pytest.raises(PublisherAlreadyRunning),
         position_table(url_of(engine), "eventlog_position", "gbase"),
     ):
         pass
@@ -414,9 +414,9 @@ def test_a_following_command_ends_cleanly_at_sigterm(stream: Stream, tmp_path: P
 
 
 def refuse(body: str, events: Any) -> Any:
-    from eventlog.model import Answer, Verdict
+    from eventlog.model import Answer, EventResult
 
-    return Answer({events[0].event_id: Verdict(Level.FATAL, "no more")})
+    return Answer({events[0].event_id: EventResult(Level.FATAL, "no more")})
 
 
 def test_fatal_is_exit_code_3(

@@ -169,7 +169,9 @@ def target(
         yield Target({"directory": str(place)}, files, stream)
     elif name == "http":
         with web_hook() as (url, bodies):
-            yield Target({"url": url, "answer": "status"}, lambda: b"\n".join(bodies), stream)
+            yield Target(
+                {"url": url, "response_format": "status"}, lambda: b"\n".join(bodies), stream
+            )
     elif name == "kafka":
         topic = f"{directory.name}.out"
 
@@ -312,7 +314,7 @@ def test_a_cell_loses_nothing_by_a_kill_and_repeats_ids_and_bytes(
                 return
         elsewhere = {
             "files": {"directory": str(tmp_path / "whole")},
-            "objects": {"location": "s3://landing/whole"},
+            "objects": {"bucket_url": "s3://landing/whole"},
         }
         whole = configured(
             feed, options, {**settings, **elsewhere.get(sink, {})}, tmp_path / "whole.db"

@@ -169,7 +169,7 @@ def test_table_names_are_taken_apart(text: str, parts: tuple[str, str | None, st
     [
         {"charset": "klingon"}, {"charset_errors": "ignore"}, {"size_order": "middle"},
         {"varchar_prefix": 3}, {"labels": {"x": "db:t"}}, {"labels": {-1: "db:t"}},
-        {"keys": {"t": "id"}}, {"max_record": 0}, {"restart": {"begin": "00"}},
+        {"keys": {"t": "id"}}, {"max_record": 0}, {"restart": {"start_from": "00"}},
         {"restart": {"restart": "zz"}}, {"orphans": True}, {"char_trim": "no"},
         {"labels": ["db:t"]}, {"keys": ["id"]}, {"labels": {None: "db:t"}},
     ],

@@ -304,9 +304,9 @@ def test_orphans_are_counted_or_refused_and_after_a_restart_always_skipped(orpha
     assert reader.counters == {"orphan_records": 1}
     assert reader.token == (None, None)
     with refused("orphan_record"):
-        read(orphan, orphans="raise")
+        read(orphan, orphans="error")
     _, reader = read(
-        orphan, orphans="raise", restart={"restart": "0000000b00000018", "commit": None}
+        orphan, orphans="error", restart={"restart": "0000000b00000018", "commit": None}
     )
     assert reader.counters == {"orphan_records": 1}
 
@@ -314,7 +314,7 @@ def test_orphans_are_counted_or_refused_and_after_a_restart_always_skipped(orpha
 @pytest.mark.parametrize(
     "end", [commit(1, 1), records.control(records.RBTX, BASE, 1)], ids=["commit", "rollback"]
 )
-@pytest.mark.parametrize("orphans", ["skip", "raise"])
+@pytest.mark.parametrize("orphans", ["skip", "error"])
 def test_the_end_of_a_transaction_that_never_began_is_skipped_and_counted(
     end: bytes, orphans: str
 ) -> None:

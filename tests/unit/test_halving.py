@@ -17,8 +17,8 @@ from fake_publisher import Killed, NewWorld, Receiver
 from followed_stream import OUTPUT, Stream, failures, files, following, position_at, said, saved_at
 from samples import row
 
-from eventlog.errors import ReceiverAway
-from eventlog.model import Answer, Change, ChangeOp, Document, Event, Level, LogRow, Verdict
+from eventlog.errors import ReceiverUnavailable
+from eventlog.model import Answer, Change, ChangeOp, Document, Event, EventResult, Level, LogRow
 from eventlog.publisher.context import Counters
 from eventlog.publisher.delivery import FlightResult, send_heartbeat
 from eventlog.publisher.stream import Mark, Read, SourceStep
@@ -48,7 +48,7 @@ class Whole(Receiver):
         ids = list(document.event_ids)
         self.requests.append(ids)
         if self.refuses & set(ids) or len(ids) > self.most:
-            return Answer(general=Verdict(Level.ERROR, "no"), culprit_unknown=True)
+            return Answer(general=EventResult(Level.ERROR, "no"), culprit_unknown=True)
         return super().send(document)
 
 
@@ -174,8 +174,8 @@ def test_a_receiver_that_goes_away_between_halves_gets_the_rest_later(
             if len(self.requests) == 2:
                 self.requests.append([])
                 if trouble == "away":
-                    raise ReceiverAway("gone")
-                return Answer(general=Verdict(Level.RETRY, "later"), retry_after=7)
+                    raise ReceiverUnavailable("gone")
+                return Answer(general=EventResult(Level.RETRY, "later"), retry_after=7)
             return super().send(document)
 
     fake = new_world(deletes(8))
@@ -196,7 +196,7 @@ def test_answers_to_a_half_that_the_sink_has_lost_mark_nothing(new_world: NewWor
         def flush(self) -> None:
             self.flushes += 1
             if self.flushes == 1:
-                raise ReceiverAway("what was pending is lost")
+                raise ReceiverUnavailable("what was pending is lost")
 
     fake = new_world(deletes(8))
     receiver, state = Losing(refuses={"3"}), fake.start()
@@ -232,7 +232,7 @@ def test_a_retry_in_a_half_holds_back_what_follows_of_its_object(
             answer = super().send(document)
             if answer.general is None and "1" in document.event_ids and not self.told:
                 self.told = True
-                return Answer({"1": Verdict(Level.RETRY, "not now")})
+                return Answer({"1": EventResult(Level.RETRY, "not now")})
             return answer
 
     fake = new_world(deletes(8, objects=4), park=park)
@@ -259,7 +259,7 @@ def test_rows_that_make_no_event_any_more_do_not_keep_halving_from_its_end(
 
     class Gone(Whole):
         def send(self, document: Document) -> Answer:
-            raise ReceiverAway("gone")
+            raise ReceiverUnavailable("gone")
 
     fake.cycle(state, Gone())
     fake.connection.exec_driver_sql(
@@ -313,7 +313,7 @@ def test_the_log_says_of_halves_what_status_came_and_quotes_nothing(
     class Answering(Whole):
         def send(self, document: Document) -> Answer:
             answer = super().send(document)
-            said = Verdict(Level.ERROR, "the receiver answers 422; no Jack of idu=7")
+            said = EventResult(Level.ERROR, "the receiver answers 422; no Jack of idu=7")
             return (
                 replace(answer, general=said, in_short="the receiver answers 422")
                 if answer.general
@@ -347,7 +347,7 @@ class Sink:
         self.before(short)
         self.requests.append(short)
         if self.refuses & set(short):
-            return Answer(general=Verdict(Level.ERROR, "no"), culprit_unknown=True)
+            return Answer(general=EventResult(Level.ERROR, "no"), culprit_unknown=True)
         self.taken += short
         return Answer()
 
@@ -432,6 +432,6 @@ def test_a_kill_between_halves_loses_nothing_of_the_envelopes_beside_them(
 def test_the_heartbeat_that_is_refused_is_no_envelope_to_halve() -> None:
     class Refusing(Sink):
         def send(self, document: Document) -> Answer:
-            return Answer(general=Verdict(Level.ERROR, "no"), culprit_unknown=True)
+            return Answer(general=EventResult(Level.ERROR, "no"), culprit_unknown=True)
 
     assert send_heartbeat(Refusing(), Document(1, 1, (), OUTPUT.heartbeat), Counters())

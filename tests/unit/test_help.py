@@ -129,7 +129,7 @@ def test_help_says_where_the_options_of_all_commands_stand(name: str) -> None:
     [
         (["publsh"], "the nearest is publish; see `eventlog --help`"),
         (["db", "upgrad"], "the nearest is upgrade; see `eventlog db --help`"),
-        (["triggers", "nonsense"], "the commands are apply, drop, plan, show"),
+        (["triggers", "nonsense"], "the commands are apply, drop, list, plan"),
         (["publish", "--onec"], "? See `eventlog publish --help`"),
         (["--databas-url", "x", "status"], "--database-url"),
     ],
@@ -157,7 +157,7 @@ def completed(*words: str) -> list[str]:
     ("words", "offered"),
     [
         (("pu",), ["publish", "purge"]),
-        (("db", ""), ["current", "downgrade", "new-epoch", "upgrade"]),
+        (("db", ""), ["current", "downgrade", "start-epoch", "upgrade"]),
         (("publish", "--on"), ["--once"]),
         (("convert", "--from", "g"), ["gbase"]),
         (("publsh", ""), sorted(cli.COMMANDS)),

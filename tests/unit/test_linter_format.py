@@ -266,7 +266,7 @@ def test_a_damaged_queue_gives_a_clear_error_or_clean_changes() -> None:
         st.sampled_from(["fields", "prose"]),
         st.sampled_from(["first", "all"]),
         st.sampled_from(["none", "eventlog-emulator-1"]),
-        st.sampled_from(["raise", "raw"]),
+        st.sampled_from(["error", "raw"]),
         st.booleans(),
     )
     @settings(max_examples=300, deadline=None)

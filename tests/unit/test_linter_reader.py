@@ -353,7 +353,7 @@ def test_blob_operations_are_counted_or_refused() -> None:
     assert (change.event_number, change.last_in_transaction) == (1, True)
     assert counted(*rows) == {"blob_operations": 2}
     with pytest.raises(NotExpressible):
-        read(*rows, blob_operations="raise")
+        read(*rows, blob_operations="error")
 
 
 def test_a_table_that_is_not_described_stops_a_reader_with_codec() -> None:

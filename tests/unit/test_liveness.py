@@ -17,8 +17,8 @@ from shared import PlainSink, Run, wait_until
 
 from eventlog import cli
 from eventlog.config.load import Config, load
-from eventlog.errors import ConfigError, ReceiverAway
-from eventlog.model import Answer, Document, Level, Verdict
+from eventlog.errors import ConfigError, ReceiverUnavailable
+from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish
 from eventlog.publisher.health_file import health_file, read_health
@@ -29,7 +29,7 @@ from eventlog.publisher.waiting import StopRequest
 from eventlog.sql import migrations
 
 EVENT_IDS = ("1", "2")
-RETRY = Verdict(Level.RETRY)
+RETRY = EventResult(Level.RETRY)
 
 
 class Scripted(PlainSink):
@@ -216,7 +216,7 @@ HTTP = {"sink.type": "http", "sink.url": "https://receiver/"}
         ({}, 10, 30 + 60),
         ({"publisher.polling_interval": "300", **HTTP, "sink.timeout": "5"}, 300, 5 + 60),
         ({"publisher.time_of_day": "06:00:00"}, 600, 30 + 60),
-        ({"monitor.patience": "5"}, 10, 5),
+        ({"monitor.liveness_timeout": "5"}, 10, 5),
     ],
 )
 def test_a_sign_is_due_after_a_rest_the_receivers_time_and_some_work(
@@ -242,7 +242,7 @@ class Beats(Observer):
     [
         (Answer(), 1),
         (Answer({"1": RETRY}), 1),
-        (Answer({"1": Verdict(Level.ERROR), "2": RETRY}), 1),
+        (Answer({"1": EventResult(Level.ERROR), "2": RETRY}), 1),
         (Answer({"1": RETRY, "2": RETRY}), 0),
         (Answer(general=RETRY), 0),
     ],
@@ -256,8 +256,8 @@ def test_an_answer_is_progress_unless_all_of_it_is_retry(answer: Answer, beats: 
 
 def test_a_receiver_that_is_away_is_no_progress() -> None:
     counted = Beats()
-    sink = ReportingSink(Scripted(ReceiverAway("gone")), counted)
-    with pytest.raises(ReceiverAway):
+    sink = ReportingSink(Scripted(ReceiverUnavailable("gone")), counted)
+    with pytest.raises(ReceiverUnavailable):
         sink.send(Document(1, 1, EVENT_IDS, b""))
     assert counted.number == 0
 
@@ -309,7 +309,7 @@ def test_an_empty_queue_that_was_looked_at_is_progress(log: sa.Engine) -> None:
 
 def test_cycles_that_end_because_the_receiver_is_away_are_no_progress(log: sa.Engine) -> None:
     write(log)
-    away = ReceiverAway("gone")
+    away = ReceiverUnavailable("gone")
     assert run_until_beat(log, Scripted(away, away, Answer(general=RETRY), Answer())) == 0
 
 

@@ -18,7 +18,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from eventlog.config.settings import MonitorSettings
 from eventlog.errors import ConfigError, DatabaseError
-from eventlog.model import Answer, Document, Level, Verdict
+from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.context import Counters
 from eventlog.publisher.flight import FlightInfo
 from eventlog.publisher.liveness import Liveness
@@ -53,7 +53,7 @@ def parked(reason: str) -> ParkedObject:
 
 
 def said(level: str, message: str = "", event_id: str = "5", *, is_pending: bool = False) -> Answer:
-    return Answer({event_id: Verdict(Level[level.upper()], message)}, is_pending=is_pending)
+    return Answer({event_id: EventResult(Level[level.upper()], message)}, is_pending=is_pending)
 
 
 @pytest.fixture
@@ -284,17 +284,17 @@ def test_a_scrape_is_open_metrics_with_what_was_counted(activity: Activity, cloc
     values = scrape(activity)
     assert values["eventlog_rows_read_total",] == 7
     assert values["eventlog_answers_total", "retry"] == 2
-    assert values["eventlog_back_offs_total", "receiver"] == 1
+    assert values["eventlog_backoffs_total", "receiver"] == 1
     assert values["eventlog_reconnects_total",] == 1
     assert values["eventlog_uncaptured_tables",] == 1
     assert values["eventlog_queue_rows",] == 100_000
-    assert values["eventlog_queue_oldest_seconds",] == 12.5  # seen just now
+    assert values["eventlog_queue_oldest_row_age_seconds",] == 12.5  # seen just now
     assert values["eventlog_objects_parked",] == 1
     assert values["eventlog_in_flight_rows",] == 20
-    assert values["eventlog_oldest_flight_seconds",] == 2
-    assert values["eventlog_oldest_writer_seconds",] == 3
-    assert values["eventlog_envelope_seconds_bucket", "0.25"] == 0
-    assert values["eventlog_envelope_seconds_bucket", "0.5"] == 1
+    assert values["eventlog_oldest_delivery_age_seconds",] == 2
+    assert values["eventlog_oldest_open_transaction_age_seconds",] == 3
+    assert values["eventlog_send_duration_seconds_bucket", "0.25"] == 0
+    assert values["eventlog_send_duration_seconds_bucket", "0.5"] == 1
     assert values["eventlog_window_seconds_count",] == 1
 
 
@@ -339,7 +339,7 @@ HELD = HeldSnapshot(
 def test_a_snapshot_whose_age_the_database_hides_is_as_old_as_the_first_look_that_saw_it(
     activity: Activity, clock: Clock
 ) -> None:
-    name = ("eventlog_oldest_snapshot_seconds",)
+    name = ("eventlog_oldest_snapshot_age_seconds",)
     activity.measured(Measured(oldest_snapshot=HELD))
     clock.now += 30
     activity.measured(Measured(oldest_snapshot=HELD._replace(transactions=99)))
@@ -399,7 +399,7 @@ def test_a_flight_is_seen_as_soon_as_it_begins_and_until_it_has_ended(
     activity.flight_begins(FlightInfo(5, 1, 3), {})
     clock.now += 7
     assert scrape(activity)["eventlog_in_flight_rows",] == 5
-    assert scrape(activity)["eventlog_oldest_flight_seconds",] == 7
+    assert scrape(activity)["eventlog_oldest_delivery_age_seconds",] == 7
     activity.flight_ended(5, "done")
     assert scrape(activity)["eventlog_in_flight_rows",] == 2
 
@@ -410,10 +410,13 @@ def test_a_flight_that_is_sent_again_is_as_old_as_it_was(activity: Activity, clo
         clock.now += 20
         activity.flight_ended(5, "retry", FlightInfo(5, 1, 2))
         activity.measured(
-            Measured(2, 100, flights=[FlightInfo(5, 1, 2)], oldest_flight_seconds=3.0)
+            Measured(2, 100, flights=[FlightInfo(5, 1, 2)], oldest_delivery_age_seconds=3.0)
         )
     values = scrape(activity)
-    assert (values["eventlog_oldest_flight_seconds",], values["eventlog_in_flight_rows",]) == (
+    assert (
+        values["eventlog_oldest_delivery_age_seconds",],
+        values["eventlog_in_flight_rows",],
+    ) == (
         80,
         2,
     )
@@ -424,11 +427,11 @@ def test_the_oldest_row_grows_older_while_the_publisher_waits(
 ) -> None:
     activity.measured(Measured(3, 100, 2.0))
     clock.now += 10
-    assert scrape(activity)["eventlog_queue_oldest_seconds",] == 2, (
+    assert scrape(activity)["eventlog_queue_oldest_row_age_seconds",] == 2, (
         "it may have been answered since"
     )
     activity.waits(WaitFor.RECEIVER, "away", 1100.0, "away")
-    assert scrape(activity)["eventlog_queue_oldest_seconds",] == 12
+    assert scrape(activity)["eventlog_queue_oldest_row_age_seconds",] == 12
     assert (
         process_status(activity, "log", "http", "xds", shows_values=False)["oldest_seconds"] == 12
     )
@@ -438,8 +441,8 @@ def test_the_oldest_row_grows_older_while_the_publisher_waits(
 
 def test_a_flight_that_was_there_before_is_as_old_as_its_line_says(activity: Activity) -> None:
     flights = [FlightInfo(4, 1, 1), FlightInfo(5, 1, 1)]
-    activity.measured(Measured(2, 100, flights=flights, oldest_flight_seconds=82.0))
-    assert scrape(activity)["eventlog_oldest_flight_seconds",] == 82
+    activity.measured(Measured(2, 100, flights=flights, oldest_delivery_age_seconds=82.0))
+    assert scrape(activity)["eventlog_oldest_delivery_age_seconds",] == 82
 
 
 def test_a_reason_is_told_without_the_receivers_words_if_it_has_such_a_text(
@@ -475,7 +478,7 @@ def delays(activity: Activity) -> dict[tuple[str, ...], float]:
     return {
         key: value
         for key, value in scrape(activity).items()
-        if key[0].startswith("eventlog_delay_seconds")
+        if key[0].startswith("eventlog_delivery_latency_seconds")
     }
 
 
@@ -494,8 +497,8 @@ def test_the_delay_is_from_event_time_to_the_answer_by_the_logs_clock(
         Document(1, 2, ("4", "5"), b""), Answer(), 0.1
     )  # whose first row is not known
     activity.answered(Document(1, 3, ("7",), b""), Answer(), 0.1)
-    assert delays(activity)["eventlog_delay_seconds_sum",] == 4.5
-    assert delays(activity)["eventlog_delay_seconds_count",] == 1
+    assert delays(activity)["eventlog_delivery_latency_seconds_sum",] == 4.5
+    assert delays(activity)["eventlog_delivery_latency_seconds_count",] == 1
 
 
 def test_an_event_that_is_to_be_sent_again_has_no_delay_yet(
@@ -504,11 +507,11 @@ def test_an_event_that_is_to_be_sent_again_has_no_delay_yet(
     activity.measured(Measured(1, 100, clock=NOON))
     activity.flight_begins(FlightInfo(1, 2, 2), {"5": "2026-03-01 12:00:00"})
     activity.answered(Document(1, 1, ("5",), b""), said("retry"), 0.1)
-    assert delays(activity)["eventlog_delay_seconds_count",] == 0
+    assert delays(activity)["eventlog_delivery_latency_seconds_count",] == 0
     clock.now += 60
     activity.flight_begins(FlightInfo(1, 2, 2), {"5": "2026-03-01 12:00:00"})
     activity.answered(Document(1, 1, ("5",), b""), Answer(), 0.1)
-    assert delays(activity)["eventlog_delay_seconds_sum",] == 60
+    assert delays(activity)["eventlog_delivery_latency_seconds_sum",] == 60
 
 
 def test_the_delay_of_a_sink_that_speaks_when_it_is_flushed_ends_there(
@@ -517,12 +520,12 @@ def test_the_delay_of_a_sink_that_speaks_when_it_is_flushed_ends_there(
     activity.measured(Measured(1, 100, clock=NOON))
     activity.flight_begins(FlightInfo(1, 2, 2), {"5": "2026-03-01 12:00:00"})
     activity.answered(Document(1, 1, ("5",), b""), Answer(is_pending=True), 0.1)
-    assert delays(activity)["eventlog_delay_seconds_count",] == 0
+    assert delays(activity)["eventlog_delivery_latency_seconds_count",] == 0
     clock.now += 2
     activity.flushed()
     activity.flushed()
-    assert delays(activity)["eventlog_delay_seconds_sum",] == 2
-    assert delays(activity)["eventlog_delay_seconds_count",] == 1
+    assert delays(activity)["eventlog_delivery_latency_seconds_sum",] == 2
+    assert delays(activity)["eventlog_delivery_latency_seconds_count",] == 1
 
 
 def test_what_the_receiver_said_of_an_event_is_known_for_a_while(activity: Activity) -> None:
@@ -537,7 +540,7 @@ def test_what_the_receiver_said_of_an_event_is_known_for_a_while(activity: Activ
     for flight in range(10):
         event_ids = tuple(str(flight * 10_000 + number) for number in range(10_000))
         activity.answered(
-            Document(flight, 1, event_ids, b""), Answer(general=Verdict(Level.ERROR, "no")), 0.1
+            Document(flight, 1, event_ids, b""), Answer(general=EventResult(Level.ERROR, "no")), 0.1
         )
     assert answers_data(activity, "5.2") == [], "old answers are forgotten"
 
@@ -561,8 +564,12 @@ def test_the_curves_hold_rates_and_the_middle_time_of_an_envelope(
     clock.now += 5
     activity.add_sample()
     first, second = activity.history
-    assert (first.rows_per_second, first.envelope_median, first.envelope_99) == (10, 0.2, 0.9)
-    assert (second.rows_per_second, second.envelope_median) == (0, None)
+    assert (first.rows_per_second, first.send_duration_median, first.send_duration_99) == (
+        10,
+        0.2,
+        0.9,
+    )
+    assert (second.rows_per_second, second.send_duration_median) == (0, None)
 
 
 def test_the_curves_end_after_an_hour(activity: Activity) -> None:

@@ -82,7 +82,7 @@ def by_cloudevents(events: Sequence[Outgoing]) -> Written:
 
 
 def by_debezium(events: Sequence[Outgoing]) -> Written:
-    options = DebeziumOptions(missing_columns="refuse", schemas_enable=False)
+    options = DebeziumOptions(missing_columns="error", schemas_enable=False)
     body = DebeziumWriter(options, Publishing()).document(NAMES, flight_of(events), 1, events).body
     return {one["after"]["id"]: one["after"]["name"] for one in map(json.loads, body.splitlines())}
 

@@ -26,7 +26,16 @@ from eventlog.core.events import EventOptions, Outgoing, build_event, public_eve
 from eventlog.core.fold import fold
 from eventlog.core.values import ValueOptions
 from eventlog.errors import DatabaseError, FormatError, RowError
-from eventlog.model import ALL, Document, Level, LogRow, Operation, Verdict, origins_of, queue_rows
+from eventlog.model import (
+    ALL,
+    Document,
+    EventResult,
+    Level,
+    LogRow,
+    Operation,
+    origins_of,
+    queue_rows,
+)
 from eventlog.publisher.flight import Flight, decode, encode, numbered
 from eventlog.qlik.message_tables import WriteOptions
 from eventlog.qlik.message_writer import MessageWriter
@@ -235,9 +244,9 @@ def test_steps_make_the_messages_that_their_changes_make(
             is_left_out = options.get("encoding") == "avro" and any(
                 step[4] is ALL for step in event.steps or ()
             )
-            assert is_left_out or isinstance(records, Verdict)
+            assert is_left_out or isinstance(records, EventResult)
         else:
-            assert not isinstance(records, Verdict), records.message
+            assert not isinstance(records, EventResult), records.message
             assert _readable(records[-1:]) == _readable(expected[-1:])
 
 
@@ -273,7 +282,7 @@ def test_metadata_come_again_where_they_may_be_lost() -> None:
 def test_an_event_that_a_message_cannot_hold_is_an_error() -> None:
     phones = EVENT._replace(steps=[(12, 2, OBJECT, PHONE, None, ("1", "2"))])
     records = document(messages(), phones, EVENT._replace(place=2)).records
-    assert isinstance(records[0], Verdict)
+    assert isinstance(records[0], EventResult)
     assert records[0].level is Level.ERROR
     assert [one["type"] for one in payloads(records[1:])] == ["MD", "DT"]
 

@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 
 from eventlog import (
-    AnotherPublisher,
     Answer,
     Change,
     ChangeOp,
     ConfigError,
     Event,
+    EventResult,
     FormatError,
     Level,
     Publisher,
-    ReceiverAway,
+    PublisherAlreadyRunning,
+    ReceiverUnavailable,
     Report,
-    Verdict,
     read_changes,
     write_changes,
 )
@@ -69,7 +69,7 @@ class Received:
 
 def test_one_run_sends_what_waits_and_says_what_it_did(shop: dict[str, Any]) -> None:
     change("INSERT INTO customer VALUES (1, 'Ada'), (2, 'Bob')")
-    received = Received(Answer({"2": Verdict(Level.ERROR, "no")}))
+    received = Received(Answer({"2": EventResult(Level.ERROR, "no")}))
     counters = Publisher.from_config(shop, sink=received, environ={}).run_once()
     assert [event.operation for event in received.events] == ["add", "add"]
     assert (counters.events_sent, counters.answers_success + counters.answers_error) == (2, 2)
@@ -100,7 +100,7 @@ def test_a_log_has_one_publisher(shop: dict[str, Any]) -> None:
     refused = []
 
     def receive(document: bytes, events: Sequence[Event]) -> None:
-        with pytest.raises(AnotherPublisher):
+        with pytest.raises(PublisherAlreadyRunning):
             second.run_once()
         refused.append(True)
 
@@ -114,7 +114,7 @@ def test_what_a_function_could_not_receive_is_raised_and_sent_again(shop: dict[s
     def receive(document: bytes, events: Sequence[Event]) -> None:
         raise OSError("disk full")
 
-    with pytest.raises(ReceiverAway, match="disk full"):
+    with pytest.raises(ReceiverUnavailable, match="disk full"):
         Publisher.from_config(shop, sink=receive, environ={}).run_once()
     received = Received()
     Publisher.from_config(shop, sink=received, environ={}).run_once()

@@ -14,7 +14,13 @@ from samples import row
 from test_delivery import deletes, judge
 
 from eventlog.config.load import load
-from eventlog.errors import AnotherPublisher, DatabaseAway, DatabaseError, FatalAnswer, ReceiverAway
+from eventlog.errors import (
+    DatabaseError,
+    DatabaseUnavailable,
+    FatalAnswer,
+    PublisherAlreadyRunning,
+    ReceiverUnavailable,
+)
 from eventlog.publisher.context import Context
 from eventlog.publisher.daemon import publish, publish_once
 from eventlog.publisher.open_context import publisher_options
@@ -108,9 +114,9 @@ def test_it_wakes_when_a_parked_object_is_due() -> None:
 @pytest.mark.parametrize(
     ("error", "match"),
     [
-        (DatabaseAway("nobody there"), "nobody there"),
+        (DatabaseUnavailable("nobody there"), "nobody there"),
         (DatabaseError("no right"), "no right"),
-        (AnotherPublisher("held"), "held"),
+        (PublisherAlreadyRunning("held"), "held"),
     ],
 )
 def test_what_is_wrong_at_the_start_ends_it(error: DatabaseError, match: str) -> None:
@@ -122,12 +128,17 @@ def test_what_is_wrong_at_the_start_ends_it(error: DatabaseError, match: str) ->
 
 
 @pytest.mark.parametrize(
-    "then", [DatabaseAway("down"), AnotherPublisher("our own session"), DatabaseError("starting")]
+    "then",
+    [
+        DatabaseUnavailable("down"),
+        PublisherAlreadyRunning("our own session"),
+        DatabaseError("starting"),
+    ],
 )
 def test_once_it_has_begun_it_connects_again(then: DatabaseError) -> None:
     with world_of(deletes("1", "2"), batch_size=1) as fake:
         tried: list[int] = []
-        lost = [DatabaseAway("connection lost")]
+        lost = [DatabaseUnavailable("connection lost")]
 
         def step(name: str) -> None:
             if name == "mark" and lost:
@@ -174,8 +185,8 @@ def test_fatal_ends_it() -> None:
 ONCE = [
     ("success", None, ""),
     ("fatal", FatalAnswer, "fatal of 1"),
-    ("away", ReceiverAway, "away"),
-    ("retry", ReceiverAway, "1 object left"),
+    ("away", ReceiverUnavailable, "away"),
+    ("retry", ReceiverUnavailable, "1 object left"),
 ]
 
 

@@ -37,7 +37,7 @@ options = st.fixed_dictionaries(
     {
         "batch_size": st.sampled_from([1, 2, 3, 128]),
         "query_limit": st.sampled_from([1, 2, 5, 100]),
-        "flight_rows": st.sampled_from([1, 3, 100]),
+        "delivery_rows": st.sampled_from([1, 3, 100]),
         "mark_interval": st.sampled_from([0, 1000]),
         "fold_distance": st.sampled_from([0, 2, 5, 1000]),
         "fold_span": st.sampled_from([0, 3, 10000]),

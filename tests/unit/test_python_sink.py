@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.errors import ConfigError, FatalAnswer, ReceiverAway
-from eventlog.model import Answer, Document, Event, Level, Operation, Verdict
+from eventlog.errors import ConfigError, FatalAnswer, ReceiverUnavailable
+from eventlog.model import Answer, Document, Event, EventResult, Level, Operation
 from eventlog.publisher.sinks.python import CallableSink, load_callable
 
 EVENTS = tuple(Event(Operation.DELETE, "usr", f"idu={name},table=usr", name) for name in ("1", "2"))
@@ -33,20 +33,20 @@ def test_function_gets_the_document_and_its_events() -> None:
 @pytest.mark.parametrize(
     ("returned", "verdict"),
     [
-        (None, Verdict(Level.SUCCESS)),
-        (XDS, Verdict(Level.ERROR, "nö")),
-        (XDS.encode(), Verdict(Level.ERROR, "nö")),
-        (f'<?xml version="1.0" encoding="utf-8"?>{XDS}', Verdict(Level.ERROR, "nö")),
-        (Answer({"2": Verdict(Level.RETRY)}), Verdict(Level.RETRY)),
-        (Answer(general=Verdict(Level.FATAL, "out")), Verdict(Level.FATAL, "out")),
+        (None, EventResult(Level.SUCCESS)),
+        (XDS, EventResult(Level.ERROR, "nö")),
+        (XDS.encode(), EventResult(Level.ERROR, "nö")),
+        (f'<?xml version="1.0" encoding="utf-8"?>{XDS}', EventResult(Level.ERROR, "nö")),
+        (Answer({"2": EventResult(Level.RETRY)}), EventResult(Level.RETRY)),
+        (Answer(general=EventResult(Level.FATAL, "out")), EventResult(Level.FATAL, "out")),
     ],
 )
-def test_what_the_function_returns_is_the_answer(returned: object, verdict: Verdict) -> None:
+def test_what_the_function_returns_is_the_answer(returned: object, verdict: EventResult) -> None:
     assert sink(lambda *_: returned).send(DOCUMENT).verdict("2") == verdict
 
 
 @pytest.mark.parametrize(
-    "returned", [XDS.replace('"2"', '"9"'), Answer({"9": Verdict(Level.ERROR)})]
+    "returned", [XDS.replace('"2"', '"9"'), Answer({"9": EventResult(Level.ERROR)})]
 )
 def test_event_ids_that_were_not_sent_are_named(returned: object) -> None:
     answer = sink(lambda *_: returned).send(DOCUMENT)
@@ -65,7 +65,7 @@ def test_event_ids_that_were_not_sent_are_named(returned: object) -> None:
     ],
 )
 def test_what_is_no_answer_means_that_the_receiver_is_away(returned: object, message: str) -> None:
-    with pytest.raises(ReceiverAway) as caught:
+    with pytest.raises(ReceiverUnavailable) as caught:
         sink(lambda *_: returned).send(DOCUMENT)
     assert str(caught.value).startswith(message)
     assert caught.value.is_suspicious
@@ -86,7 +86,7 @@ def test_exception_of_the_function_means_that_the_receiver_is_away(
     def receive(_body: bytes, _events: Sequence[Event]) -> None:
         raise error
 
-    with pytest.raises(ReceiverAway) as caught:
+    with pytest.raises(ReceiverUnavailable) as caught:
         sink(receive).send(DOCUMENT)
     assert str(caught.value).startswith(message)
     assert f"{__file__}, line " in str(caught.value)
@@ -95,7 +95,7 @@ def test_exception_of_the_function_means_that_the_receiver_is_away(
 
 
 def test_function_with_other_parameters_is_away() -> None:
-    with pytest.raises(ReceiverAway, match=r"raised TypeError: .* positional argument"):
+    with pytest.raises(ReceiverUnavailable, match=r"raised TypeError: .* positional argument"):
         sink(lambda _text: None).send(DOCUMENT)  # type: ignore[arg-type, misc]
 
 
@@ -103,8 +103,8 @@ def test_receiver_away_of_the_function_is_passed_on() -> None:
     def receive(_body: bytes, _events: Sequence[Event]) -> None:
         raise away
 
-    away = ReceiverAway("closed for lunch")
-    with pytest.raises(ReceiverAway) as caught:
+    away = ReceiverUnavailable("closed for lunch")
+    with pytest.raises(ReceiverUnavailable) as caught:
         sink(receive).send(DOCUMENT)
     assert caught.value is away
     assert not away.is_suspicious

@@ -168,7 +168,10 @@ def test_a_record_that_is_none_is_passed_over_and_what_stands_behind_it_is_read(
     (tmp_path / "item__ct.csv").write_text(rows, encoding="utf-8")
     report = Report()
     assert len(list(FORMAT.read(str(tmp_path), {}, report))) == 2
-    assert (report.counters, "item__ct.csv, line 2" in report.problems[0]) == ({"format": 3}, True)
+    assert (report.counters, "item__ct.csv, line 2" in report.problems[0]) == (
+        {"invalid_format": 3},
+        True,
+    )
 
 
 def json_table(directory: Path, *rows: Any, **more: Any) -> Path:

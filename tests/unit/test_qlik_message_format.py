@@ -115,7 +115,7 @@ def test_a_file_that_is_printed_for_people_gets_one_hint(
     (tmp_path / "b.jsonl").write_text(good, encoding="utf-8")
     report = Report()
     assert found(tmp_path, report, schema="app", table="item", columns=COLUMNS) == [UPDATE]
-    assert report.counters == {"format": 1}
+    assert report.counters == {"invalid_format": 1}
     assert "a.jsonl, line 1" in report.problems[0]
     assert f"jq {filter}" in report.problems[0]
 

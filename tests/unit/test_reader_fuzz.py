@@ -166,7 +166,7 @@ def test_no_document_stops_the_reader(tmp_path: Path, cases: int) -> None:
 QUEUE_OPTIONS: list[dict[str, Any]] = [
     {"codec": "eventlog-emulator-1", "on_row_error": "raw", "time_zone": "Europe/Berlin"},
     {"codec": "eventlog-emulator-1", "destinations": "all", "order_by": "row_id"},
-    {"typ_table": "prose", "final": False, "blob_operations": "raise"},
+    {"typ_table": "prose", "final": False, "blob_operations": "error"},
 ]
 
 
@@ -275,9 +275,9 @@ def test_any_configuration_is_read_or_refused(tmp_path: Path, cases: int) -> Non
     path, known = tmp_path / "eventlog.toml", settings()
     watch = {
         "table": '"usr"',
-        "style": '"field"',
+        "row_style": '"field"',
         "columns": '["fname"]',
-        "always": "true",
+        "capture_replicated": "true",
         "exclude": '["x"]',
     }
 

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from eventlog.errors import DatabaseAway, DatabaseError, ServerAway
+from eventlog.errors import DatabaseError, DatabaseUnavailable, ServerUnavailable
 from eventlog.sql.connection import SECRET, _not_connected, load_dialect
 
 AT = 'connection failed: connection to server at "127.0.0.1", port 5432 failed: '
@@ -180,7 +180,7 @@ def test_a_refusal_that_only_people_can_change_ends_a_publisher_at_its_start(
     text: str, advice: str
 ) -> None:
     error = refused(psycopg.OperationalError(text))
-    assert not isinstance(error, DatabaseAway)
+    assert not isinstance(error, DatabaseUnavailable)
     assert advice in str(error)
 
 
@@ -189,11 +189,11 @@ def test_a_refusal_that_may_pass_or_that_nobody_understands_is_waited_for(
     text: str, advice: str
 ) -> None:
     error = refused(psycopg.OperationalError(text))
-    assert isinstance(error, ServerAway)
+    assert isinstance(error, ServerUnavailable)
     assert advice in str(error)
 
 
 def test_an_option_that_libpq_does_not_have_ends_a_publisher() -> None:
     error = refused(psycopg.ProgrammingError('invalid connection option "nonsense"\n'))
-    assert not isinstance(error, DatabaseAway)
+    assert not isinstance(error, DatabaseUnavailable)
     assert OPTION in str(error)

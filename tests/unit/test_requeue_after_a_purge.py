@@ -86,7 +86,7 @@ def test_a_row_of_a_consumer_below_a_removed_one_is_refused(
     options = {
         "source.type": "eventlog",
         "source.consumer": "search",
-        "source.begin": "first",
+        "source.start_from": "earliest",
         "sink.type": "files",
         "sink.directory": str(tmp_path / "out"),
     }

@@ -23,7 +23,7 @@ from fake_publisher import (
 from samples import row, usr
 from shared import opened_log
 
-from eventlog.model import Answer, Level, Verdict
+from eventlog.model import Answer, EventResult, Level
 from eventlog.publisher import queue
 from eventlog.publisher.delivery import FlightResult
 from eventlog.publisher.session import State
@@ -222,7 +222,7 @@ def test_a_dropped_row_of_an_event_that_is_sent_again_stays_new(new_world: NewWo
 
 def test_retry_without_event_id_stops_the_cycle_and_parks_nothing(new_world: NewWorld) -> None:
     fake = new_world(deletes("1", "2", "3"), batch_size=2)
-    receiver, state = Answering(Answer({}, Verdict(Level.RETRY))), fake.start()
+    receiver, state = Answering(Answer({}, EventResult(Level.RETRY))), fake.start()
     assert fake.cycle(state, receiver).result is FlightResult.RETRY
     assert (receiver.sent, len(state.parking)) == ([["1", "2"]], 0)
     assert set(fake.statuses().values()) == {"N"}
@@ -245,7 +245,7 @@ def test_more_than_max_parked_objects_stop_the_cycle(new_world: NewWorld) -> Non
     fake = new_world(
         deletes(*names),
         batch_size=1,
-        flight_rows=3,
+        delivery_rows=3,
         max_parked=2,
         retry_initial=1000,
         retry_max=1000,
@@ -269,7 +269,7 @@ def test_parked_rows_at_the_head_of_the_queue_do_not_use_up_the_window(new_world
 
 
 def test_every_parked_object_released_in_any_flight_keeps_its_order(new_world: NewWorld) -> None:
-    fake = new_world(deletes("1", "2", "1", "2", "1"), batch_size=1, flight_rows=1)
+    fake = new_world(deletes("1", "2", "1", "2", "1"), batch_size=1, delivery_rows=1)
     receiver = Receiver(judge(e1="retry retry", e2="retry", e3="retry retry retry"))
     fake.run(receiver)
     assert [one for one in receiver.applied if one in ("1", "3", "5")] == ["1", "3", "5"]
@@ -301,7 +301,7 @@ def many_parked(
     fake = new_world(
         deletes(*(str(i) for i in range(MANY))),
         batch_size=100,
-        flight_rows=500,
+        delivery_rows=500,
         max_parked=MANY,
         **options,
     )

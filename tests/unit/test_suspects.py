@@ -12,8 +12,8 @@ import pytest
 from fake_publisher import FakePublisher, NewWorld, Receiver, deletes, flights_of, judge
 from samples import row
 
-from eventlog.errors import ReceiverAway
-from eventlog.model import Answer, Document, Level, Verdict
+from eventlog.errors import ReceiverUnavailable
+from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.delivery import FlightResult
 from eventlog.publisher.session import State
 
@@ -36,7 +36,7 @@ class Failing(Receiver):
             self.tried.append(list(document.event_ids))
             if self.fails is not None:
                 return self.fails()
-            raise ReceiverAway("answers 500", is_suspicious=True)
+            raise ReceiverUnavailable("answers 500", is_suspicious=True)
         return super().send(document)
 
 
@@ -108,7 +108,7 @@ def test_with_a_culprit_in_each_document_all_others_arrive(new_world: NewWorld) 
 def test_a_receiver_that_is_unavailable_parks_nothing_and_gives_nothing_up(
     new_world: NewWorld, batch_size: int
 ) -> None:
-    fake = new_world(deletes(*"12345678"), batch_size=batch_size, max_tries=1)
+    fake = new_world(deletes(*"12345678"), batch_size=batch_size, max_attempts=1)
     receiver, state = Failing(is_down=True), fake.start()
     for _ in range(40):
         assert fake.cycle(state, receiver).result is FlightResult.AWAY
@@ -148,7 +148,7 @@ def test_one_failing_part_is_tried_in_a_cycle(new_world: NewWorld) -> None:
 
 
 def test_receiver_that_answers_no_other_envelope_is_away(new_world: NewWorld) -> None:
-    fake = new_world(deletes(*"12345678"), batch_size=2, suspect_after=10)
+    fake = new_world(deletes(*"12345678"), batch_size=2, isolate_after=10)
     receiver, state = Failing(is_down=True), fake.start()
     for _ in range(6):
         assert fake.cycle(state, receiver).result is FlightResult.AWAY
@@ -229,20 +229,20 @@ class SlowFor(Failing):
 
 
 @pytest.mark.parametrize(
-    "flight_rows",
+    "delivery_rows",
     [
         pytest.param(100, id="the later one comes from the queue"),
         pytest.param(6, id="the later one was recorded in the next flight"),
     ],
 )
 def test_a_later_event_does_not_overtake_one_that_was_passed_over_meanwhile(
-    new_world: NewWorld, flight_rows: int
+    new_world: NewWorld, delivery_rows: int
 ) -> None:
     """Event 1 is in the air while the part with event 2 fails: event 5 of the same object stands
     behind both.
     """
     rows = deletes("1", "2", "2", "3", "1", "4", "1", "5")
-    fake = new_world(rows, batch_size=2, concurrency=2, flight_rows=flight_rows)
+    fake = new_world(rows, batch_size=2, concurrency=2, delivery_rows=delivery_rows)
     receiver, state = SlowFor(culprits={"2"}, slow="1"), fake.start()
     for _ in range(5):
         fake.cycle(state, receiver)
@@ -291,7 +291,7 @@ def test_a_restart_tries_the_parts_once_and_lets_the_others_go_on(new_world: New
 def test_after_max_tries_alone_the_event_is_an_error_with_the_last_answer(
     new_world: NewWorld,
 ) -> None:
-    fake = new_world(deletes(*"1234"), batch_size=2, max_tries=3)
+    fake = new_world(deletes(*"1234"), batch_size=2, max_attempts=3)
     receiver, state = Failing(culprits={"2"}), fake.start()
     isolate(fake, state, receiver)
     fake.log([row(5, 4, "idu=2")])
@@ -302,7 +302,7 @@ def test_after_max_tries_alone_the_event_is_an_error_with_the_last_answer(
 
 
 def test_tries_alone_and_the_last_answer_outlive_a_restart(new_world: NewWorld) -> None:
-    fake = new_world(deletes(*"1234"), batch_size=2, max_tries=4)
+    fake = new_world(deletes(*"1234"), batch_size=2, max_attempts=4)
     receiver, state = Failing(culprits={"2"}), fake.start()
     isolate(fake, state, receiver)
     for _ in range(3):
@@ -321,7 +321,7 @@ def test_tries_alone_and_the_last_answer_outlive_a_restart(new_world: NewWorld) 
 
 
 def test_nothing_is_given_up_while_the_receiver_answers_nobody(new_world: NewWorld) -> None:
-    fake = new_world(deletes(*"1234"), batch_size=2, max_tries=2)
+    fake = new_world(deletes(*"1234"), batch_size=2, max_attempts=2)
     receiver, state = Failing(culprits={"1", "2"}), fake.start()
     isolate(fake, state, receiver)
     receiver.is_down = True
@@ -353,7 +353,7 @@ def test_any_other_failure_of_the_other_envelope_means_that_the_receiver_is_away
 def test_retry_of_the_other_envelope_parks_nothing(new_world: NewWorld) -> None:
     fake = new_world(deletes(*"1234"), batch_size=2)
     receiver, state = Failing(culprits={"2"}), fake.start()
-    later = Answer({}, Verdict(Level.RETRY))
+    later = Answer({}, EventResult(Level.RETRY))
     send, receiver_send = Receiver.send, receiver.send
     receiver.send = lambda document: later if "3" in document.event_ids else receiver_send(document)  # type: ignore[method-assign]
     assert fake.cycle(state, receiver).result is FlightResult.RETRY

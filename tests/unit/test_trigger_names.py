@@ -64,7 +64,7 @@ def compiled(
 
 
 @pytest.mark.parametrize(
-    ("style", "insert", "update", "child"),
+    ("row_style", "insert", "update", "child"),
     [
         ("field", 1, 2, 2),
         ("remove_all", 1, 3, 2),
@@ -72,14 +72,16 @@ def compiled(
         ("row_query_back", 5, 6, 8),
     ],
 )
-def test_each_style_has_its_event_types(style: Style, insert: int, update: int, child: int) -> None:
-    own, (phone,) = compiled(WatchedTable("usr", style))
+def test_each_style_has_its_event_types(
+    row_style: Style, insert: int, update: int, child: int
+) -> None:
+    own, (phone,) = compiled(WatchedTable("usr", row_style))
     assert (own.insert_type, own.update_type, phone.event_type) == (insert, update, child)
 
 
-@pytest.mark.parametrize("style", ["field", "remove_all", "field_query_back", "row_query_back"])
-def test_an_insert_into_a_class_of_key_columns_alone_is_a_row(style: Style) -> None:
-    own, _ = compiled(WatchedTable("usr", style, columns=("idu",)))
+@pytest.mark.parametrize("row_style", ["field", "remove_all", "field_query_back", "row_query_back"])
+def test_an_insert_into_a_class_of_key_columns_alone_is_a_row(row_style: Style) -> None:
+    own, _ = compiled(WatchedTable("usr", row_style, columns=("idu",)))
     assert own.columns == ()
     assert own.insert_type == EventType.INSERT_ROW_QUERY_BACK
 

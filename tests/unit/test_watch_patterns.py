@@ -140,7 +140,7 @@ def test_neither_this_log_nor_another_one_is_matched() -> None:
             (f"{log}_error", "record_id error_time code message"),
             (f"{log}_inflight", "entry_no owner kind started content"),
             (f"{log}_state", "entry_no owner kind started content"),
-            (f"{log}_flight", "flight_no"),
+            (f"{log}_flight", "delivery_no"),
             (f"{log}_resync", "digest class_name selection started position rows_written"),
             (f"{log}_version", "version_num"),
         )
@@ -148,7 +148,7 @@ def test_neither_this_log_nor_another_one_is_matched() -> None:
     others += [
         table("theirs", "id status kind", "id"),  # somebody else's log, known by its companions
         table("theirs_inflight", "entry_no owner kind started content", "entry_no"),
-        table("eventlog_position", "source token flight_no saved", "source"),
+        table("eventlog_position", "source token delivery_no saved", "source"),
         table("eventlog_position_error", "source event_id error_time code message content"),
         table("alembic_version", "version_num", "version_num"),
     ]

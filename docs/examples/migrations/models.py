@@ -13,7 +13,7 @@ usr = sa.Table(
     sa.Column("fname", sa.Text),
     sa.Column("lname", sa.String(40)),
     sa.Column("password_hash", sa.Text),
-    info={"eventlog": {"style": "field", "exclude": ["password_hash"]}},
+    info={"eventlog": {"row_style": "field", "exclude": ["password_hash"]}},
 )
 
 # A child table: its one value column is the attribute usr_phone.phoneno of usr, and is watched with

@@ -57,7 +57,7 @@ def monitoring(
         name,
         config.sink.type,
         config.format.type,
-        shows_values=settings.values,
+        shows_values=settings.show_values,
     )
     questions = None
     if not config.follows:
@@ -79,7 +79,9 @@ def monitoring_job(
         from eventlog.publisher.monitor.openmetrics import JobMetrics
         from eventlog.publisher.monitor.server import Monitor, Questions, serving
         from eventlog.publisher.monitor.status import job_status
-    activity = JobActivity(settings.interval, LivenessClock(settings.patience or _JOB_PATIENCE))
+    activity = JobActivity(
+        settings.interval, LivenessClock(settings.liveness_timeout or _JOB_PATIENCE)
+    )
     metrics = JobMetrics(activity, {"log": name, "format": format_name})
     status = partial(job_status, activity, name, directory, format_name)
     with serving(Monitor(listen, activity, metrics, status, Questions(config, compare), settings)):

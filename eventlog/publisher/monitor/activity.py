@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from eventlog.core.clock import unix_time
 from eventlog.errors import number_of
-from eventlog.model import Answer, Document, Level, Verdict
+from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.context import Counters
 from eventlog.publisher.flight import FlightInfo
 from eventlog.publisher.liveness import LivenessClock
@@ -73,8 +73,8 @@ class Sample(NamedTuple):
     """The rates over the time since the previous sample."""
     queue_rows: int | None
     oldest_seconds: float | None = None
-    envelope_median: float | None = None
-    envelope_99: float | None = None
+    send_duration_median: float | None = None
+    send_duration_99: float | None = None
     """The times of envelopes in seconds, None if no envelope was answered."""
 
 
@@ -83,8 +83,8 @@ class Sent(NamedTuple):
 
     at: float
     """The time in seconds since 1970."""
-    flight: int
-    envelope: int
+    delivery: int
+    document: int
     events: int
     first_id: str
     last_id: str
@@ -217,7 +217,7 @@ class Activity(Monitored, Observer):
         self.counters = counters
         self.state = State(Doing.CONNECTING, self.progress_time)
         self.reconnects = 0
-        self.back_offs: Mapping[str, int] = {who.value: 0 for who in WaitFor}
+        self.backoffs: Mapping[str, int] = {who.value: 0 for who in WaitFor}
         self.measurement: Measured | None = None
         self.measured_time: float | None = None
         self._snapshot_seen: tuple[tuple[object, ...], float] = ((), 0.0)
@@ -254,7 +254,7 @@ class Activity(Monitored, Observer):
             self._enter(State(Doing.PUBLISHING, self.clock()))
 
     def waits(self, who: WaitFor, reason: str, until: float, in_short: str = "") -> None:
-        self.back_offs = {**self.back_offs, who.value: self.back_offs[who.value] + 1}
+        self.backoffs = {**self.backoffs, who.value: self.backoffs[who.value] + 1}
         whom = f"the {who.value}"
         in_short = f"{whom}: {in_short}" if in_short else whom
         reason = f"{whom}: {reason}" if reason else whom
@@ -366,7 +366,7 @@ class Activity(Monitored, Observer):
         now = self.clock()
         # The line of the oldest flight has its age; this process may have started later.
         oldest = min((flight.number for flight in measured.flights), default=None)
-        begun = {oldest: now - (measured.oldest_flight_seconds or 0.0)}
+        begun = {oldest: now - (measured.oldest_delivery_age_seconds or 0.0)}
         self.flights = {
             flight.number: (
                 flight,
@@ -398,7 +398,7 @@ class Activity(Monitored, Observer):
         return measured.oldest_seconds + (self.clock() - measured_time if is_held else 0.0)
 
     @property
-    def oldest_snapshot_seconds(self) -> float | None:
+    def oldest_snapshot_age_seconds(self) -> float | None:
         """The age of the oldest snapshot that holds back dead rows, at the last measurement, None
         if it saw none.
 
@@ -429,7 +429,7 @@ class Activity(Monitored, Observer):
         with self._lock:
             return list(reversed(self.sent))
 
-    def answers_to(self, event_id: str) -> list[tuple[Sent, Verdict]]:
+    def answers_to(self, event_id: str) -> list[tuple[Sent, EventResult]]:
         """Return the receiver's latest verdicts on an event that are not success, the newest first.
 
         ``event_id`` is the event-id in the log; verdicts on later event-ids of the event

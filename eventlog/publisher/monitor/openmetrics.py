@@ -37,8 +37,8 @@ _COUNTERS: Final = (
         "Rows that were put back after E or F, and are done once more.",
     ),
     (
-        "rows_bad",
-        "eventlog_rows_bad",
+        "rows_invalid",
+        "eventlog_rows_invalid",
         "Rows that failed a check: status E, with a line in the error table.",
     ),
     (
@@ -53,7 +53,7 @@ _COUNTERS: Final = (
         "Rows that precedence dropped in favour of a query-back.",
     ),
     ("rows_gone", "eventlog_rows_gone", "Rows whose object was gone when it was read back."),
-    ("rows_empty", "eventlog_rows_empty", "Rows that changed nothing that is written."),
+    ("rows_noop", "eventlog_rows_noop", "Rows that changed nothing that is written."),
     (
         "events_sent",
         "eventlog_events_sent",
@@ -162,7 +162,7 @@ class PublisherMetrics(Collector):
         text = "Rows of answered events, by the answer for good."
         yield _counters_by("eventlog_rows_answered", text, labels, "level", rows)
         text = "Waits before another try, by what is waited for."
-        yield _counters_by("eventlog_back_offs", text, labels, "who", activity.back_offs)
+        yield _counters_by("eventlog_backoffs", text, labels, "who", activity.backoffs)
         text = "How often the connection to the database was made again."
         yield _counter("eventlog_reconnects", text, labels, activity.reconnects)
         for name, text, number in self._gauges():
@@ -193,10 +193,10 @@ class PublisherMetrics(Collector):
         text = "Time to read and fold a window of the queue."
         yield self._histogram("eventlog_window_seconds", text, activity.windows)
         text = "Time from sending an envelope to its answer."
-        yield self._histogram("eventlog_envelope_seconds", text, activity.envelopes)
+        yield self._histogram("eventlog_send_duration_seconds", text, activity.envelopes)
         if activity.measurement is not None and activity.measurement.clock is not None:
             text = "Time from event_time to the answer, of the first row of each envelope."
-            yield self._histogram("eventlog_delay_seconds", text, activity.delays)
+            yield self._histogram("eventlog_delivery_latency_seconds", text, activity.delays)
 
     def _gauges(self) -> Iterator[tuple[str, str, float]]:
         activity = self._activity
@@ -223,7 +223,7 @@ class PublisherMetrics(Collector):
                 measured.queue_rows,
             )
             yield (
-                "eventlog_queue_oldest_seconds",
+                "eventlog_queue_oldest_row_age_seconds",
                 "Age of the first row N by event_time; 0 if there is none.",
                 activity.oldest_seconds or 0.0,
             )
@@ -255,20 +255,20 @@ class PublisherMetrics(Collector):
             sum(flight.rows for flight, _ in activity.flights.values()),
         )
         yield (
-            "eventlog_oldest_flight_seconds",
+            "eventlog_oldest_delivery_age_seconds",
             "Age of the oldest flight that is not done; 0 if there is none.",
             max((activity.clock() - since for _, since in activity.flights.values()), default=0.0),
         )
         yield (
-            "eventlog_oldest_writer_seconds",
+            "eventlog_oldest_open_transaction_age_seconds",
             "Age of the oldest open transaction that has written the log; 0 if there is none.",
-            measured.oldest_writer_seconds or 0.0,
+            measured.oldest_open_transaction_age_seconds or 0.0,
         )
         yield (
-            "eventlog_oldest_snapshot_seconds",
+            "eventlog_oldest_snapshot_age_seconds",
             "Age of the oldest snapshot that keeps dead rows of the log from being removed; "
             "0 if there is none.",
-            activity.oldest_snapshot_seconds or 0.0,
+            activity.oldest_snapshot_age_seconds or 0.0,
         )
 
     def _histogram(self, name: str, text: str, histogram: Histogram) -> Metric:

@@ -333,7 +333,7 @@ _MEANINGS: Final[Mapping[str, str]] = {
     Status.ERROR: "error",
     Status.FATAL: "fatal",
 }
-_QUOTING: Final = ("bad_rows", "key_not_canonical", "objects_gone", "objects_kept")
+_QUOTING: Final = ("bad_rows", "key_not_canonical", "missed_delete", "false_delete")
 """The findings of doctor that quote rows."""
 _PRIVATE_OF_ROW: Final = ("table_key", "old_value", "new_value")
 
@@ -353,7 +353,7 @@ class Questions:
         answers_to: Callable[[str | None], list[dict[str, Any]]] = lambda _event_id: [],
     ) -> None:
         self._config, self._compare, self._answers_to = config, compare, answers_to
-        self._shows_values = config.monitor.values
+        self._shows_values = config.monitor.show_values
 
     @contextmanager
     def _reading(self) -> Iterator[Context]:
@@ -363,7 +363,7 @@ class Questions:
 
     def explain(self, row: int | str) -> dict[str, Any]:
         """Return a row of the log, or an object of a snapshot by its event-id, as in
-        ``eventlog show --json``, with the ``answers`` to its event.
+        ``eventlog explain --json``, with the ``answers`` to its event.
         """
         with open_unlocked(self._config, Counters()) as context:
             explained = (
@@ -416,7 +416,7 @@ class Questions:
                     "message": one.text
                     if self._shows_values or one.code not in _QUOTING
                     else HIDDEN,
-                    "command": "\n".join(one.mend),
+                    "command": "\n".join(one.fix),
                 }
                 for one in findings
             ]

@@ -22,7 +22,7 @@ from eventlog.publisher.observer import Measured
 
 VERSION: Final = 1
 HIDDEN: Final = "•••"
-"""The text in place of values, keys and a receiver's texts (``monitor.values = false``)."""
+"""The text in place of values, keys and a receiver's texts (``monitor.show_values = false``)."""
 _MOST_LISTED: Final = 100
 _ANSWERS_TOLD: Final = 10
 """The most answers to one event, the newest."""
@@ -35,10 +35,10 @@ _COUNTERS: Final = [
 EMPTY: Final[Mapping[str, Any]] = dict.fromkeys(
     (
         "log", "sink", "format", "started_at", "publisher_runs", "state", "is_ready", "is_alive",
-        "progress_seconds", "patience_seconds", "rows", "queue_rows", "queue_cap", "oldest_seconds",
-        "oldest_writer_seconds", "oldest_writer", "oldest_snapshot_seconds", "oldest_snapshot",
-        "dead_rows", "table_bytes", "looked_seconds_ago", "counters", "back_offs",
-        "reconnects", "parked_objects", "parked", "flights", "sent", "in_flight", "drift", "job",
+        "progress_seconds", "liveness_timeout_seconds", "rows", "queue_rows", "queue_cap", "oldest_seconds",
+        "oldest_open_transaction_age_seconds", "oldest_open_transaction", "oldest_snapshot_age_seconds", "oldest_snapshot",
+        "dead_rows", "table_bytes", "checked_seconds_ago", "counters", "backoffs",
+        "reconnects", "parked_objects", "parked", "deliveries", "sent", "in_flight", "drift", "job",
         "backlog", "consumers", "ranges", "snapshot", "behind", "behind_unit",
     )
 )  # fmt: skip
@@ -81,7 +81,7 @@ def _status_of(
         is_ready=watched.is_ready,
         is_alive=watched.liveness.is_alive,
         progress_seconds=round(watched.clock() - watched.progress_time, 3),
-        patience_seconds=watched.liveness.patience,
+        liveness_timeout_seconds=watched.liveness.patience,
         **known,
     )
 
@@ -96,8 +96,8 @@ def answers_data(activity: Activity, event_id: str | None) -> list[dict[str, Any
     return [
         {
             "at": sent.at,
-            "flight": sent.flight,
-            "envelope": sent.envelope,
+            "delivery": sent.delivery,
+            "document": sent.document,
             "level": verdict.level.name.lower(),
             "message": verdict.message,
         }
@@ -131,9 +131,9 @@ def process_status(
         queue_rows=measured.queue_rows,
         queue_cap=measured.cap,
         oldest_seconds=activity.oldest_seconds,
-        oldest_writer_seconds=measured.oldest_writer_seconds,
-        oldest_writer=measured.oldest_writer,
-        oldest_snapshot_seconds=activity.oldest_snapshot_seconds,
+        oldest_open_transaction_age_seconds=measured.oldest_open_transaction_age_seconds,
+        oldest_open_transaction=measured.oldest_open_transaction,
+        oldest_snapshot_age_seconds=activity.oldest_snapshot_age_seconds,
         oldest_snapshot=None if measured.oldest_snapshot is None else measured.oldest_snapshot.who,
         dead_rows=dict(measured.dead_rows) or None,
         table_bytes=dict(measured.table_bytes) or None,
@@ -142,11 +142,11 @@ def process_status(
         behind=measured.behind,
         behind_unit=measured.behind_unit,
         drift=None if activity.uncaptured is None else list(activity.uncaptured),
-        looked_seconds_ago=None
+        checked_seconds_ago=None
         if activity.measured_time is None
         else round(now - activity.measured_time, 3),
         counters={name: getattr(activity.counters, name) for name in _COUNTERS},
-        back_offs=dict(activity.back_offs),
+        backoffs=dict(activity.backoffs),
         reconnects=activity.reconnects,
         parked_objects=None if activity.measurement is None else len(measured.parked),
         parked=[
@@ -154,13 +154,13 @@ def process_status(
                 "class": parked.class_name,
                 "key": private(parked.key),
                 "event_id": without_key(parked.event_id) if not shows_values else parked.event_id,
-                "tries": parked.tries,
+                "attempts": parked.tries,
                 "next_try_seconds": round(max(0.0, parked.due - now), 3),
                 "reason": private(parked.reason),
             }
             for parked in measured.parked[:_MOST_LISTED]
         ],
-        flights=[
+        deliveries=[
             {**flight._asdict(), "seconds": round(now - since, 3)}
             for flight, since in activity.flights.values()
         ],

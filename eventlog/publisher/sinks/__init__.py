@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Final, NamedTuple, TextIO
 
 from eventlog.changes.format import Format
 from eventlog.core.options import Option, choice, number
-from eventlog.errors import ReceiverAway
-from eventlog.model import Answer, Document, Verdict
+from eventlog.errors import ReceiverUnavailable
+from eventlog.model import Answer, Document, EventResult
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -56,8 +56,8 @@ class Opening(NamedTuple):
 class Sink(ABC):
     """A receiver of documents. Each type of sink extends it and states its differences.
 
-    ``send`` raises ReceiverAway when there is no usable answer. An answer counts only after
-    ``flush``, which makes it durable and is called before rows are marked; it raises ReceiverAway,
+    ``send`` raises ReceiverUnavailable when there is no usable answer. An answer counts only after
+    ``flush``, which makes it durable and is called before rows are marked; it raises ReceiverUnavailable,
     too. A sink that learns only at ``flush`` that an event is refused for good returns the event-id
     with a verdict, error, which replaces the answer.
     """
@@ -119,7 +119,7 @@ class Sink(ABC):
     def try_out(cls, options: Any, opening: Opening) -> str | None:
         """Try whether the receiver is there, by name, port, TLS and credentials, without a document
         and beside a publisher that runs. Return what answered, in words; None if there is nothing
-        to try. Raises ReceiverAway and ConfigError.
+        to try. Raises ReceiverUnavailable and ConfigError.
         """
         return None
 
@@ -139,9 +139,9 @@ class Sink(ABC):
 
     @abstractmethod
     def send(self, document: Document) -> Answer:
-        """Send a document and return the answer to its events. Raises ReceiverAway."""
+        """Send a document and return the answer to its events. Raises ReceiverUnavailable."""
 
-    def flush(self) -> Mapping[str, Verdict] | None:
+    def flush(self) -> Mapping[str, EventResult] | None:
         """Make durable what was answered.
 
         This default does nothing, for a sink that buffers nothing.
@@ -158,9 +158,9 @@ class Sink(ABC):
 
 @contextmanager
 def as_receiver_away(path: Path | str) -> Iterator[None]:
-    """Turn the OSError of a failed write into ReceiverAway."""
+    """Turn the OSError of a failed write into ReceiverUnavailable."""
     try:
         yield
     except OSError as error:
         why = f"{path} cannot be written: {error.strerror or error}"
-        raise ReceiverAway(why, why) from error
+        raise ReceiverUnavailable(why, why) from error

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from eventlog.core.options import PATH, option, shared
-from eventlog.errors import ConfigError, ReceiverAway
+from eventlog.errors import ConfigError, ReceiverUnavailable
 from eventlog.files.atomic import sync_file, sync_path
 from eventlog.model import Answer, Document
 from eventlog.publisher.sinks import FILE_LAYOUT, Opening, Owner, Sink, as_receiver_away
@@ -136,7 +136,7 @@ class LineFiles(FilesSink):
         if self._torn:
             why = f"{self._target} was not written to its end and has been dropped: {self._torn}"
             self.close()
-            raise ReceiverAway(why, why)
+            raise ReceiverUnavailable(why, why)
         if self._file is None:
             return
         file, self._file = self._file, None
@@ -198,7 +198,7 @@ def claim(directory: Path, owner: Owner, newest_flight: Callable[[int], int]) ->
                 newest_flight,
                 place=f"directory {directory}",
                 contents="documents",
-                cure=", or take them away",
+                fix=", or take them away",
             )
         if marked is None:
             _write(directory, owner)

@@ -32,15 +32,15 @@ from eventlog.config.kafka import PASSWORD, USER
 from eventlog.config.kinds import HEADERS, SECRET, SECRET_HEADERS, WEB_URL, is_header_text
 from eventlog.core.clock import unix_time, utc_now
 from eventlog.core.options import MANY, PATH, TEXT, OptionKind, choice, integer, option, shared
-from eventlog.errors import ConfigError, ReceiverAway
+from eventlog.errors import ConfigError, ReceiverUnavailable
 from eventlog.files.compression import COMPRESSIONS
 from eventlog.files.text import referenced_secret
 from eventlog.model import (
     LEVELS,
     Answer,
     Document,
+    EventResult,
     Level,
-    Verdict,
     answer_of,
     most_statuses,
 )
@@ -108,7 +108,7 @@ class HttpOptions:
         None, WEB_URL, "where documents are posted to", example="https://receiver/xds"
     )
     file_layout: str = shared(FILE_LAYOUT)
-    answer: str | None = option(
+    response_format: str | None = option(
         None,
         choice("xds", "status", "json"),
         "where the answer stands: in XDS, in the status alone, in JSON with a result an "
@@ -122,7 +122,7 @@ class HttpOptions:
         None, SECRET_HEADERS, "those that are secrets, and where they are",
         example={"X-Api-Key": "file:/run/secrets/receiver-key"},
     )  # fmt: skip
-    expect_type: str | None = option(
+    expected_content_type: str | None = option(
         None,
         OptionKind(_parse_media_type, "a media type such as application/xml"),
         "media type of an answer 2xx; another one means that the receiver is away",
@@ -152,7 +152,7 @@ class HttpOptions:
         "its key, if it is not in the certificate's file",
         example="/etc/ssl/publisher.key",
     )
-    max_answer_bytes: int = option(
+    max_response_bytes: int = option(
         16 * 1024 * 1024, integer(1024, MANY), "largest answer that is read, bytes"
     )
     token: str | None = option(None, SECRET, "bearer token", secret=True)
@@ -176,7 +176,7 @@ class HttpSink(Sink):
 
     @classmethod
     def open(cls, options: HttpOptions, opening: Opening) -> HttpSink:
-        return cls(options, answer_form(options.answer or opening.format.answer))
+        return cls(options, answer_form(options.response_format or opening.format.response_format))
 
     @classmethod
     def patience(cls, options: HttpOptions) -> float:
@@ -196,7 +196,7 @@ class HttpSink(Sink):
         from eventlog.transport.http import HttpClient, HttpFailed
 
         assert settings.url is not None
-        self._failures = (HttpFailed, ReceiverAway)
+        self._failures = (HttpFailed, ReceiverUnavailable)
         credentials, secrets = _credentials(settings.token, settings.user, settings.password)
         named = _secret_headers(settings.secret_headers or {})
         if credentials and "authorization" in map(str.lower, named):
@@ -207,13 +207,13 @@ class HttpSink(Sink):
         self._headers = {**(settings.headers or {}), "Accept": answer_form.accept}
         self._compresses = settings.compression == "gzip"
         self._answer_form = answer_form
-        self._limit = settings.max_answer_bytes
-        self._expected = settings.expect_type
-        self._warns_of_html = settings.expect_type is None
+        self._limit = settings.max_response_bytes
+        self._expected = settings.expected_content_type
+        self._warns_of_html = settings.expected_content_type is None
         self._client = HttpClient(
             settings.url,
             timeout=settings.timeout,
-            max_answer_bytes=settings.max_answer_bytes,
+            max_response_bytes=settings.max_response_bytes,
             section="sink",
             credentials=credentials | named,
             secrets=(*secrets, *named.values(), *(settings.signing_secret or "").split()),
@@ -225,7 +225,7 @@ class HttpSink(Sink):
     def send(self, document: Document) -> Answer:
         """Post one document and read the answer to its events.
 
-        Raises ReceiverAway with the response and the URL.
+        Raises ReceiverUnavailable with the response and the URL.
         """
         body = document.body
         headers = {
@@ -247,9 +247,9 @@ class HttpSink(Sink):
             shown, clean = self._client.shown, self._client.clean
             in_short = f"{shown}: {clean(error.in_short, 1000)}" if error.in_short else ""
             is_suspicious = (
-                error.is_suspicious if isinstance(error, ReceiverAway) else error.is_sent
+                error.is_suspicious if isinstance(error, ReceiverUnavailable) else error.is_sent
             )
-            raise ReceiverAway(
+            raise ReceiverUnavailable(
                 f"{shown}: {clean(str(error), 1000)}", in_short, is_suspicious=is_suspicious
             ) from None
 
@@ -264,16 +264,16 @@ class HttpSink(Sink):
             if 200 <= status <= 299:
                 self._refuse_page(response)
         except self._failures as error:
-            raise ReceiverAway(f"{shown}: {clean(str(error), 1000)}") from None
+            raise ReceiverUnavailable(f"{shown}: {clean(str(error), 1000)}") from None
         if status in (401, 403, 404):
-            raise ReceiverAway(f"{shown}: it answers OPTIONS by {status}: {_ADVICE[status]}")
+            raise ReceiverUnavailable(f"{shown}: it answers OPTIONS by {status}: {_ADVICE[status]}")
         allowed = f", allowed: {clean(headers['Allow'], 100)}" if "Allow" in headers else ""
         known = "" if 200 <= status <= 299 else "; whether it takes the credentials is not known"
         answer = ", ".join([f"{shown} answers OPTIONS by {status}", *self._content(response)])
         return f"{answer}{allowed}{known}"
 
     def _answer(self, response: Response, event_ids: Collection[str]) -> Answer:
-        """Return the answer in a response. Raises ReceiverAway for a response without one."""
+        """Return the answer in a response. Raises ReceiverUnavailable for a response without one."""
         status, headers, body = response
         if 200 <= status <= 299:
             self._check_content(response)
@@ -281,9 +281,9 @@ class HttpSink(Sink):
                 return Answer()
             try:
                 return self._answer_form.read(body, event_ids, self._limit, self._client.clean)
-            except ReceiverAway as away:
-                hint = 'a receiver that answers by its status alone needs sink.answer = "status"'
-                raise ReceiverAway(
+            except ReceiverUnavailable as away:
+                hint = 'a receiver that answers by its status alone needs sink.response_format = "status"'
+                raise ReceiverUnavailable(
                     f"{away}; {hint}", f"{away.in_short}; {hint}", is_suspicious=True
                 ) from None
         from http.client import responses
@@ -292,25 +292,25 @@ class HttpSink(Sink):
         why = self._refusal(response, in_short)
         if status in _BUSY:
             return Answer(
-                general=Verdict(Level.RETRY, why),
+                general=EventResult(Level.RETRY, why),
                 retry_after=retry_after(headers),
                 in_short=in_short,
             )
         if self._answer_form.status_refuses and status in _REFUSED:
             return Answer(
-                general=Verdict(Level.ERROR, why), culprit_unknown=True, in_short=in_short
+                general=EventResult(Level.ERROR, why), culprit_unknown=True, in_short=in_short
             )
         if self._answer_form.status_refuses and status == _GONE:
-            return Answer(general=Verdict(Level.FATAL, why), in_short=in_short)
+            return Answer(general=EventResult(Level.FATAL, why), in_short=in_short)
         is_suspicious = (500 <= status <= 599 and status not in _NOT_THERE) or (
             status in _REFUSED and not self._answer_form.status_refuses
         )
         advised = "; ".join([in_short, *filter(None, [_ADVICE.get(status)])])
-        raise ReceiverAway(why, advised, is_suspicious=is_suspicious)
+        raise ReceiverUnavailable(why, advised, is_suspicious=is_suspicious)
 
     def _check_content(self, response: Response) -> None:
-        """Raise ReceiverAway if a body under a status 2xx is of another media type than
-        ``expect_type``, or a page of HTML; an answer without a body has no type.
+        """Raise ReceiverUnavailable if a body under a status 2xx is of another media type than
+        ``expected_content_type``, or a page of HTML; an answer without a body has no type.
 
         Without the option the first answer of type HTML is a warning: it is the type of a proxy's
         pages, and some frameworks give it to any text.
@@ -320,9 +320,9 @@ class HttpSink(Sink):
         declared = response.headers.get("Content-Type", "")
         media_type = declared.partition(";")[0].strip().lower()
         if self._expected not in (None, media_type):
-            what = f"of another media type than {self._expected} (sink.expect_type)"
+            what = f"of another media type than {self._expected} (sink.expected_content_type)"
             shown = self._client.clean(declared, 100) or "none"
-            raise ReceiverAway(
+            raise ReceiverUnavailable(
                 f"the receiver's answer is {what}: {shown}", f"the receiver's answer is {what}"
             )
         self._refuse_page(response)
@@ -330,19 +330,19 @@ class HttpSink(Sink):
             self._warns_of_html = False
             _log.warning(
                 "%s answers in text/html, as proxies do that stand before a receiver: name the "
-                "media type of the receiver's answers in sink.expect_type",
+                "media type of the receiver's answers in sink.expected_content_type",
                 self._client.shown,
             )
 
     def _refuse_page(self, response: Response) -> None:
-        """Raise ReceiverAway, as suspicious, if the body begins as a page of HTML, whatever its
+        """Raise ReceiverUnavailable, as suspicious, if the body begins as a page of HTML, whatever its
         type: pages come from proxies with a status 2xx, too.
         """
         from eventlog.transport.http import beginning
 
         if _PAGE.match(beginning(response.body)) is not None:
             why = ": ".join([_IS_PAGE, *self._content(response)])
-            raise ReceiverAway(why, _IS_PAGE, is_suspicious=True)
+            raise ReceiverUnavailable(why, _IS_PAGE, is_suspicious=True)
 
     def _content(self, response: Response) -> Iterator[str]:
         """Yield the media type and the beginning of a body as one text, nothing without a body."""
@@ -382,7 +382,7 @@ def read_results(body: bytes, event_ids: Collection[str], clean: Callable[[str],
 
     ``status`` has the same words and meanings as in an XDS answer; an event without a result is a
     success. ``clean`` removes characters from a message that logs and tables cannot store: JSON may
-    have any character. Raises ReceiverAway for another text.
+    have any character. Raises ReceiverUnavailable for another text.
     """
     try:
         answer = json.loads(body)
@@ -403,7 +403,7 @@ def answer_form(name: str) -> AnswerForm:
     """
     form = _FORMS.get(name) or format_named(name).answer_form
     if form is None:
-        raise ConfigError(f"the format {name} defines no form of answers; set sink.answer")
+        raise ConfigError(f"the format {name} defines no form of answers; set sink.response_format")
     return form
 
 
@@ -419,12 +419,14 @@ _FORMS: Final = {
 _NEEDED: Final = '{"results": [{"event_id": ..., "status": ...}]} needed'
 
 
-def _no_answer(why: str) -> ReceiverAway:
+def _no_answer(why: str) -> ReceiverUnavailable:
     """Return the error of an unusable answer, without a quotation from it."""
-    return ReceiverAway(why, why)
+    return ReceiverUnavailable(why, why)
 
 
-def _results(results: list[object], clean: Callable[[str], str]) -> Iterator[tuple[str, Verdict]]:
+def _results(
+    results: list[object], clean: Callable[[str], str]
+) -> Iterator[tuple[str, EventResult]]:
     for place, result in enumerate(results, 1):
         event_id, status, message = (
             (result.get("event_id"), result.get("status"), result.get("message") or "")
@@ -441,7 +443,7 @@ def _results(results: list[object], clean: Callable[[str], str]) -> Iterator[tup
             raise _no_answer(
                 f"result {place} of the receiver's answer lacks an event_id or a status: {_NEEDED}"
             )
-        yield event_id, Verdict(LEVELS.get(status, Level.ERROR), clean(message))
+        yield event_id, EventResult(LEVELS.get(status, Level.ERROR), clean(message))
 
 
 def retry_after(headers: Message) -> float | None:

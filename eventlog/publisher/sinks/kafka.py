@@ -24,8 +24,8 @@ from eventlog.config.kafka import (
     properties_option,
 )
 from eventlog.core.options import TEXT, option, shared, toml
-from eventlog.errors import ReceiverAway, number_of
-from eventlog.model import Answer, Document, KafkaRecord, Level, Verdict
+from eventlog.errors import ReceiverUnavailable, number_of
+from eventlog.model import Answer, Document, EventResult, KafkaRecord, Level
 from eventlog.publisher.sinks import TIMEOUT, Opening, Sink
 
 _DEFAULT_TOPIC: Final = "eventlog"
@@ -100,8 +100,8 @@ class KafkaSink(Sink):
         with closing(cls.open(options, opening)) as sink:
             try:
                 brokers, partitions = sink._transmitter.ask(sink._topic)
-            except sink._kafka.KafkaAway as away:
-                raise ReceiverAway(str(away)) from None
+            except sink._kafka.KafkaUnavailable as away:
+                raise ReceiverUnavailable(str(away)) from None
         topic = (
             f"topic {sink._topic} has {number_of(partitions, 'partition')}"
             if partitions
@@ -137,14 +137,14 @@ class KafkaSink(Sink):
         """Send the records. The answer names the events that are refused at once; the others count
         with ``flush``.
 
-        Raises ReceiverAway. Everything answered since the last flush is lost then, and the next
+        Raises ReceiverUnavailable. Everything answered since the last flush is lost then, and the next
         flush raises it again.
         """
         if self._away:
             raise _lost(self._away)
-        refused: dict[str, Verdict] = {}
+        refused: dict[str, EventResult] = {}
         for event_id, records in self._records(document):
-            if isinstance(records, Verdict):
+            if isinstance(records, EventResult):
                 refused[event_id] = records
                 continue
             for record in records:
@@ -152,9 +152,11 @@ class KafkaSink(Sink):
                 try:
                     self._transmitter.send(topic or self._topic, key, value, headers)
                 except self._kafka.RecordRefused as error:
-                    refused[event_id] = Verdict(Level.ERROR, f"Kafka refuses the record: {error}")
+                    refused[event_id] = EventResult(
+                        Level.ERROR, f"Kafka refuses the record: {error}"
+                    )
                     break
-                except self._kafka.KafkaAway as away:
+                except self._kafka.KafkaUnavailable as away:
                     self._sent = []
                     if self._has_answered:
                         self._away = str(away)
@@ -163,10 +165,10 @@ class KafkaSink(Sink):
         self._has_answered = True
         return Answer(refused, is_pending=True)
 
-    def flush(self) -> dict[str, Verdict]:
+    def flush(self) -> dict[str, EventResult]:
         """Wait for the brokers and return the verdicts on events whose records they refuse.
 
-        Raises ReceiverAway.
+        Raises ReceiverUnavailable.
         """
         sent, self._sent = self._sent, []
         away_since, self._away, self._has_answered = self._away, "", False
@@ -175,7 +177,7 @@ class KafkaSink(Sink):
         try:
             refused = self._transmitter.flush()
             return self._one_by_one(sent[min(refused) :]) if refused else {}
-        except self._kafka.KafkaAway as away:
+        except self._kafka.KafkaUnavailable as away:
             raise _lost(str(away)) from None
 
     def close(self) -> None:
@@ -183,21 +185,23 @@ class KafkaSink(Sink):
         self._sent = []
         self._transmitter.close()
 
-    def _one_by_one(self, sent: list[tuple[str, KafkaRecord]]) -> dict[str, Verdict]:
+    def _one_by_one(self, sent: list[tuple[str, KafkaRecord]]) -> dict[str, EventResult]:
         """Send records again, one at a time, from the first refused one on: brokers refuse a whole
         batch.
 
         Records behind it that the brokers accepted are sent again, so that the earlier ones do not
         overtake them.
         """
-        verdicts: dict[str, Verdict] = {}
+        verdicts: dict[str, EventResult] = {}
         for event_id, record in sent:
             self._transmitter.send(record.topic or self._topic, *record[1:])
             for reason in self._transmitter.flush().values():
-                verdicts[event_id] = Verdict(Level.ERROR, f"Kafka refuses the record: {reason}")
+                verdicts[event_id] = EventResult(Level.ERROR, f"Kafka refuses the record: {reason}")
         return verdicts
 
-    def _records(self, document: Document) -> list[tuple[str, tuple[KafkaRecord, ...] | Verdict]]:
+    def _records(
+        self, document: Document
+    ) -> list[tuple[str, tuple[KafkaRecord, ...] | EventResult]]:
         """Return the records of each event, or the verdict why it has none."""
         if not document.event_ids:  # a heartbeat, which some formats have
             return [
@@ -207,6 +211,6 @@ class KafkaSink(Sink):
         return list(zip(document.event_ids, document.records, strict=True))
 
 
-def _lost(why: str) -> ReceiverAway:
+def _lost(why: str) -> ReceiverUnavailable:
     """Return the error of lost records. The message is the client's own and quotes no record."""
-    return ReceiverAway(why, why)
+    return ReceiverUnavailable(why, why)

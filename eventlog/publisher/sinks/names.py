@@ -67,7 +67,7 @@ def refuse_later_flights(
     *,
     place: str,
     contents: str,
-    cure: str = "",
+    fix: str = "",
     beyond: int = 0,
 ) -> None:
     """Raise ConfigError if the place has contents of a flight that the owner has not drawn yet.
@@ -75,12 +75,12 @@ def refuse_later_flights(
     ``latest`` is the latest flight that surely has contents there, 0 without any: then
     ``newest_flight`` is not called. It returns the newest number that the owner has drawn; a log
     draws numbers until they are beyond its argument: ``latest``, or ``beyond`` if deliveries up to
-    that may have contents. ``cure`` ends the message.
+    that may have contents. ``fix`` ends the message.
     """
     if latest > 0 and latest > (newest := newest_flight(max(latest, beyond))):
         another = place.partition(" ")[0]
         raise ConfigError(
             f"sink {place} has {contents} of flight {latest}, but {owner.name} has only come to "
             f"{newest}: it was made anew or restored, and would replace them; name another "
-            f"{another}{cure}"
+            f"{another}{fix}"
         )

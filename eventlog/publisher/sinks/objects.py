@@ -21,7 +21,7 @@ from urllib.parse import quote
 from eventlog.config.kinds import SECRET
 from eventlog.core.clock import utc_now
 from eventlog.core.options import NAMES, TEXT, OptionKind, option, parse_names, shared
-from eventlog.errors import ConfigError, ReceiverAway
+from eventlog.errors import ConfigError, ReceiverUnavailable
 from eventlog.model import Answer, Document
 from eventlog.publisher.sinks import TIMEOUT, Opening, Owner, Sink
 from eventlog.publisher.sinks.names import (
@@ -47,14 +47,14 @@ _HAS_KEYS: Final = re.compile(
 
 
 def _parse_location(value: Any) -> str:
-    location: str = TEXT.parse(value)
-    if "://" not in location:
+    bucket_url: str = TEXT.parse(value)
+    if "://" not in bucket_url:
         raise ValueError("it is not a URI such as s3://bucket/prefix")
-    if _HAS_KEYS.search(location):
+    if _HAS_KEYS.search(bucket_url):
         raise ValueError(
             "keys do not belong here; set EVENTLOG_SINK_ACCESS_KEY and EVENTLOG_SINK_SECRET_KEY"
         )
-    return location.rstrip("/")
+    return bucket_url.rstrip("/")
 
 
 def _parse_partition(value: Any) -> tuple[str, ...]:
@@ -68,7 +68,7 @@ def _parse_partition(value: Any) -> tuple[str, ...]:
 class ObjectOptions:
     """Options of ``[sink]`` of type ``objects``."""
 
-    location: str | None = option(
+    bucket_url: str | None = option(
         None,
         OptionKind(
             _parse_location, "a URI of a bucket and a prefix, without keys", confidential=True
@@ -107,7 +107,7 @@ class ObjectsSink(Sink):
     name = "objects"
     title = "objects of a store such as S3"
     options = ObjectOptions
-    needs = {"location": "the URI where objects are put"}  # noqa: RUF012 - read only
+    needs = {"bucket_url": "the URI where objects are put"}  # noqa: RUF012 - read only
     span_kind = "CLIENT"
 
     @classmethod
@@ -123,10 +123,10 @@ class ObjectsSink(Sink):
             yield (
                 "EVENTLOG_SINK_ACCESS_KEY and EVENTLOG_SINK_SECRET_KEY are needed both, or neither"
             )
-        if options.location is not None and not options.location.startswith("s3://"):
+        if options.bucket_url is not None and not options.bucket_url.startswith("s3://"):
             for name in ("endpoint", "region", "access_key"):
                 if getattr(options, name) is not None:
-                    yield f"{source_of(name)} is for s3://..., not for {options.location}"
+                    yield f"{source_of(name)} is for s3://..., not for {options.bucket_url}"
 
     @classmethod
     def divided_by(cls, options: ObjectOptions) -> str | None:
@@ -143,7 +143,7 @@ class ObjectsSink(Sink):
         store.list_nothing()
         state = store.state()
         owner = "nobody's yet" if state is None else f"that of {state.get('name')}"
-        return f"{store.location} can be listed and read; it is {owner}"
+        return f"{store.bucket_url} can be listed and read; it is {owner}"
 
     @classmethod
     def claim(
@@ -157,7 +157,7 @@ class ObjectsSink(Sink):
                 at_start=True,
             )
             state = store.state() or {}  # another owner's, if that one was faster
-        place = f"location {store.location}"
+        place = f"location {store.bucket_url}"
         refuse_another_owner(
             mine,
             Owner(str(state.get("identity")), str(state.get("name"))),
@@ -182,7 +182,7 @@ class ObjectsSink(Sink):
     def send(self, document: Document) -> Answer:
         """Buffer a document until its flight is put.
 
-        A name never gains events (``OpenName``). Raises ReceiverAway for an earlier flight that is
+        A name never gains events (``OpenName``). Raises ReceiverUnavailable for an earlier flight that is
         put now, and for a store that does not tell whether an object is there.
         """
         if self._parts and not self._open.takes(document):
@@ -199,7 +199,7 @@ class ObjectsSink(Sink):
         return Answer(is_pending=True)
 
     def flush(self) -> None:
-        """Put the buffered documents. Raises ReceiverAway: all of them must be sent again then."""
+        """Put the buffered documents. Raises ReceiverUnavailable: all of them must be sent again then."""
         parts, self._parts, self._open.was_there = self._parts, {}, False
         if not parts:
             return
@@ -254,14 +254,14 @@ class ObjectsSink(Sink):
         return f"{folder}{stem(self._open.flight, envelope)}{self._ending}"
 
     def _is_there(self, class_name: str, envelope: int) -> bool:
-        """Return True if this object of the present flight is there. Raises ReceiverAway."""
+        """Return True if this object of the present flight is there. Raises ReceiverUnavailable."""
         self._read_state()
         return self._open.flight <= self._may_be_there and self._store.has(
             self._name(class_name, envelope)
         )
 
     def _read_state(self) -> dict[str, Any]:
-        """Return the state, read at first use. Raises ReceiverAway."""
+        """Return the state, read at first use. Raises ReceiverUnavailable."""
         if self._state is None:
             self._state = self._store.state(is_open=True) or {"flight": 0, "days": []}
             self._may_be_there = self._state["flight"]
@@ -273,7 +273,7 @@ class ObjectsSink(Sink):
 
         ``parts`` has the class and the first envelope of each object that is about to be put. After
         a start the last process may already have put the first flight. If an object of this flight
-        exists, the flight keeps its day. Raises ReceiverAway.
+        exists, the flight keeps its day. Raises ReceiverUnavailable.
         """
         state = self._read_state()
         days = state["days"]
@@ -296,8 +296,8 @@ class _Store:
     """The place of a sink's objects. ``location`` names it in messages."""
 
     def __init__(self, options: ObjectOptions) -> None:
-        assert options.location is not None
-        self.location = options.location
+        assert options.bucket_url is not None
+        self.bucket_url = options.bucket_url
         self._secrets = [one for one in (options.access_key, options.secret_key) if one]
         try:
             # A late import, since Arrow takes half a second to load.
@@ -307,8 +307,8 @@ class _Store:
                 "sink objects needs the package pyarrow; install eventlog-publisher[objects]"
             ) from None
         with self._refused("cannot be used"):
-            if options.location.startswith("s3://"):
-                bucket = options.location.removeprefix("s3://")
+            if options.bucket_url.startswith("s3://"):
+                bucket = options.bucket_url.removeprefix("s3://")
                 self._fs: FileSystem = fs.S3FileSystem(
                     access_key=options.access_key,
                     secret_key=options.secret_key,
@@ -320,31 +320,31 @@ class _Store:
                 )
                 self._path = bucket
             else:
-                self._fs, self._path = fs.FileSystem.from_uri(options.location)
+                self._fs, self._path = fs.FileSystem.from_uri(options.bucket_url)
             self._is_local = self._fs.type_name == "local"
         if self._is_local:
             raise ConfigError(
-                f"sink.location {self.location} is not an object store: sink type files writes "
+                f"sink.bucket_url {self.bucket_url} is not an object store: sink type files writes "
                 "files"
             )
 
     def put(self, name: str, content: bytes) -> None:
-        """Put an object and replace one of this name. Raises ReceiverAway."""
+        """Put an object and replace one of this name. Raises ReceiverUnavailable."""
         try:
             self._write(name, content)
         except (OSError, ValueError) as error:
-            why = f"{self.location}: {name} is not put: {self._clean(error)}"
-            raise ReceiverAway(why, why) from None
+            why = f"{self.bucket_url}: {name} is not put: {self._clean(error)}"
+            raise ReceiverUnavailable(why, why) from None
 
     def has(self, name: str) -> bool:
-        """Return True if there is an object of this name. Raises ReceiverAway."""
+        """Return True if there is an object of this name. Raises ReceiverUnavailable."""
         from pyarrow.fs import FileType
 
         try:
             return bool(self._fs.get_file_info(f"{self._path}/{name}").type == FileType.File)
         except (OSError, ValueError) as error:
-            why = f"{self.location}: {name} cannot be looked at: {self._clean(error)}"
-            raise ReceiverAway(why, why) from None
+            why = f"{self.bucket_url}: {name} cannot be looked at: {self._clean(error)}"
+            raise ReceiverUnavailable(why, why) from None
 
     def list_nothing(self) -> None:
         """List a folder that nobody has, which takes the right and no time. Raises ConfigError."""
@@ -353,14 +353,14 @@ class _Store:
         with self._refused("cannot be listed"):
             bucket = self._path.partition("/")[0]
             if self._fs.get_file_info(bucket).type == FileType.NotFound:
-                raise OSError(f"there is no such bucket as {bucket}: see sink.location")
+                raise OSError(f"there is no such bucket as {bucket}: see sink.bucket_url")
             self._fs.get_file_info(FileSelector(f"{self._path}/.eventlog", allow_not_found=True))
 
     def state(self, *, is_open: bool = False) -> dict[str, Any] | None:
         """Return the state of the location, None if it has none. Raises ConfigError; for an
-        unreadable store ReceiverAway once the sink is open.
+        unreadable store ReceiverUnavailable once the sink is open.
         """
-        with self._refused("cannot be read", ReceiverAway if is_open else ConfigError):
+        with self._refused("cannot be read", ReceiverUnavailable if is_open else ConfigError):
             try:
                 with self._fs.open_input_stream(f"{self._path}/{STATE}") as stream:
                     content = bytes(stream.readall())
@@ -371,13 +371,13 @@ class _Store:
             _ = int(state["flight"]), [(int(first), str(day)) for first, day in state["days"]]
         except (ValueError, TypeError, KeyError):
             raise ConfigError(
-                f"{self.location}/{STATE} does not say whose the objects are: was it changed by "
+                f"{self.bucket_url}/{STATE} does not say whose the objects are: was it changed by "
                 "hand? Delete it if all objects there are of one log"
             ) from None
         return state
 
     def write_state(self, state: dict[str, Any], *, at_start: bool = False) -> None:
-        """Put the state. Raises ReceiverAway; at the start of a publisher ConfigError."""
+        """Put the state. Raises ReceiverUnavailable; at the start of a publisher ConfigError."""
         content = json.dumps(state, ensure_ascii=False).encode() + b"\n"
         if not at_start:
             self.put(STATE, content)
@@ -391,12 +391,12 @@ class _Store:
 
     @contextmanager
     def _refused(
-        self, what: str, kind: type[ConfigError | ReceiverAway] = ConfigError
+        self, what: str, kind: type[ConfigError | ReceiverUnavailable] = ConfigError
     ) -> Iterator[None]:
         try:
             yield
         except (OSError, ValueError) as error:
-            raise kind(f"sink location {self.location} {what}: {self._clean(error)}") from None
+            raise kind(f"sink location {self.bucket_url} {what}: {self._clean(error)}") from None
 
     def _clean(self, error: Exception) -> str:
         """Return the message of an error on one line, without secrets, and with advice."""
@@ -415,7 +415,7 @@ _ADVICE: Final = {
         "the keys are refused: see EVENTLOG_SINK_ACCESS_KEY and EVENTLOG_SINK_SECRET_KEY, or "
         "those of the environment"
     ),
-    "NO_SUCH_BUCKET|Path does not exist": "there is no such bucket: see sink.location",
+    "NO_SUCH_BUCKET|Path does not exist": "there is no such bucket: see sink.bucket_url",
     "NETWORK_CONNECTION|curlCode|Could not connect": (
         "the store cannot be reached: see sink.endpoint"
     ),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from eventlog.core.options import TEXT, option, shared
-from eventlog.errors import ConfigError, ReceiverAway
+from eventlog.errors import ConfigError, ReceiverUnavailable
 from eventlog.model import Answer, Document, Event
 from eventlog.publisher.sinks import FILE_LAYOUT, Opening, Sink
 
@@ -61,16 +61,16 @@ class CallableSink(Sink):
     def send(self, document: Document) -> Answer:
         """Return the function's answer.
 
-        Raises ReceiverAway if the function raises or returns another type. The document may be the
-        cause, unless the function raises ReceiverAway itself.
+        Raises ReceiverUnavailable if the function raises or returns another type. The document may be the
+        cause, unless the function raises ReceiverUnavailable itself.
         """
         try:
             answer = self.receive(document.body, document.events)
-        except ReceiverAway:
+        except ReceiverUnavailable:
             raise
         except Exception as error:
             what = f"{self.target} raised"
-            raise ReceiverAway(
+            raise ReceiverUnavailable(
                 f"{what} {_described(error)}",
                 f"{what} {type(error).__name__}",
                 is_suspicious=True,
@@ -87,14 +87,14 @@ class CallableSink(Sink):
 
             try:
                 return read_answer(answer, event_ids)
-            except ReceiverAway as away:
-                raise ReceiverAway(
+            except ReceiverUnavailable as away:
+                raise ReceiverUnavailable(
                     f"{self.target}: {away}",
                     f"{self.target}: {away.in_short}",
                     is_suspicious=True,
                 ) from None
         why = f"{self.target} returned {type(answer).__name__}: None, str, bytes or Answer needed"
-        raise ReceiverAway(why, why, is_suspicious=True)
+        raise ReceiverUnavailable(why, why, is_suspicious=True)
 
 
 def load_callable(target: str, directory: Path | None = None) -> CallableSink:

@@ -22,10 +22,10 @@ from eventlog.errors import ConfigError, EventlogError
 from eventlog.model import Change
 
 
-class SourceAway(EventlogError):
+class SourceUnavailable(EventlogError):
     """The source cannot be read now."""
 
-    code = "source_away"
+    code = "source_unavailable"
 
 
 class SourceLost(EventlogError):
@@ -103,7 +103,7 @@ class Stream(Protocol):
     ``steps`` reads from behind ``token``, None = from the beginning of the source, until it is
     closed; with ``once`` it ends at the present end of the source. It blocks for a few seconds at
     most without a step. The next step is asked for when the previous one was received, which may be
-    before its answer. Raises SourceAway and DatabaseAway, after which it may be called again,
+    before its answer. Raises SourceUnavailable and DatabaseUnavailable, after which it may be called again,
     SourceLost, FormatError, DatabaseError, ConfigError, and BadToken for the position.
     """
 
@@ -136,7 +136,7 @@ class StreamOptions(CheckedOptions):
     """Options of ``[source]`` that all followed sources have."""
 
     reader: Mapping[str, Any] | None = option(
-        None, TABLE, "options of the format's reader, as those of convert --map",
+        None, TABLE, "options of the format's reader, as those of convert --options",
         example={"keys": {"app.item": ["id"]}},
     )  # fmt: skip
     catalog: Path | None = option(

@@ -23,7 +23,14 @@ from eventlog.errors import FormatError
 from eventlog.files.text import files_in, order_of
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.records import BEGINTX, COMMTX, RBTX, TABSCHEM, Framer, fields_of
-from eventlog.publisher.stream import Backlog, BadToken, Mark, SourceAway, SourceLost, SourceStep
+from eventlog.publisher.stream import (
+    Backlog,
+    BadToken,
+    Mark,
+    SourceLost,
+    SourceStep,
+    SourceUnavailable,
+)
 from eventlog.publisher.stream.cdc_stream import CdcStream
 
 _CHUNK: Final = 1 << 16
@@ -61,7 +68,7 @@ class CaptureFiles:
     def steps(self, token: Any, *, once: bool) -> Generator[SourceStep, None, None]:
         """Yield the steps of the files.
 
-        Raises FormatError, SourceAway, SourceLost, ConfigError, BadToken.
+        Raises FormatError, SourceUnavailable, SourceLost, ConfigError, BadToken.
         """
         saved = _place_of(token)
         stream = CdcStream(self.options, token)
@@ -89,7 +96,7 @@ class CaptureFiles:
     def backlog(self, token: Any) -> Backlog:
         """Return the number of unread bytes behind ``token``.
 
-        Raises SourceAway, SourceLost, BadToken.
+        Raises SourceUnavailable, SourceLost, BadToken.
         """
         saved = _place_of(token)
         if saved is not None:
@@ -114,7 +121,7 @@ class CaptureFiles:
             try:
                 with _opened(path) as file:
                     known = _before(file, path, place.offset)
-            except SourceAway as error:
+            except SourceUnavailable as error:
                 if isinstance(error.__cause__, FileNotFoundError):
                     raise _lost(path, "it is not there") from None
                 raise
@@ -160,7 +167,7 @@ class CaptureFiles:
         )
 
     def _files(self) -> list[Path]:
-        """Return the files of the capture in their order. Raises SourceAway."""
+        """Return the files of the capture in their order. Raises SourceUnavailable."""
         with _readable(self.path):
             if self.path.is_dir():
                 return files_in(self.path)
@@ -370,16 +377,16 @@ def _place_of(token: Any) -> CapturePosition | None:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Turn an OSError in the block into SourceAway."""
+    """Turn an OSError in the block into SourceUnavailable."""
     try:
         yield
     except OSError as error:
-        raise SourceAway(f"the capture {path} cannot be read: {error.strerror}") from error
+        raise SourceUnavailable(f"the capture {path} cannot be read: {error.strerror}") from error
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
-    """Open the file unbuffered. Raises SourceAway, also for errors while it is read."""
+    """Open the file unbuffered. Raises SourceUnavailable, also for errors while it is read."""
     with _readable(path), path.open("rb", buffering=0) as file:
         yield file
 

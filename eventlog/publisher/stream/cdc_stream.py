@@ -28,9 +28,9 @@ from eventlog.publisher.stream import (
     Failure,
     Mark,
     Read,
-    SourceAway,
     SourceLost,
     SourceStep,
+    SourceUnavailable,
 )
 
 _CHUNK: Final = 1 << 16
@@ -188,8 +188,8 @@ class CaptureSession:
         """Return None: a server does not say how much of its logs follows a sequence."""
 
     def steps(self, token: Any, *, once: bool) -> Generator[SourceStep, None, None]:
-        """Yield the steps of a session, which begins now without a token. Raises SourceAway,
-        SourceLost, CdcError, FormatError, BadToken; an error of the driver becomes SourceAway.
+        """Yield the steps of a session, which begins now without a token. Raises SourceUnavailable,
+        SourceLost, CdcError, FormatError, BadToken; an error of the driver becomes SourceUnavailable.
         """
         server = token.get("server", self.server) if isinstance(token, Mapping) else self.server
         if server != self.server:
@@ -222,16 +222,16 @@ class CaptureSession:
             if error.name == "LSN":
                 raise SourceLost(str(error)) from error
             if error.call == "read":
-                raise SourceAway(str(error)) from error
+                raise SourceUnavailable(str(error)) from error
             raise
         except SessionDead as error:
-            raise (SourceLost if error_name(error.error) == "LSN" else SourceAway)(
+            raise (SourceLost if error_name(error.error) == "LSN" else SourceUnavailable)(
                 str(error)
             ) from error
         except EventlogError:
             raise
         except Exception as error:
-            raise SourceAway(
+            raise SourceUnavailable(
                 f"the server {self.server}: {type(error).__name__}: {error}"
             ) from error
         finally:

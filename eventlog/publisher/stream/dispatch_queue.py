@@ -42,7 +42,7 @@ class DispatchQueue:
     def steps(self, token: Any, *, once: bool) -> Generator[SourceStep, None, None]:
         """Yield the steps of the queue.
 
-        Raises FormatError, DatabaseError, DatabaseAway, ConfigError, BadToken.
+        Raises FormatError, DatabaseError, DatabaseUnavailable, ConfigError, BadToken.
         """
         restart, node = _saved(token, self.options)
         self._check_node(node)

@@ -23,7 +23,7 @@ class EventLogOptions(CheckedOptions):
     consumer: str | None = option(
         None, CONSUMER, "name of this consumer of the log, beside its publisher", example="search"
     )
-    begin: str = option("now", BEGIN, "where a new consumer begins")
+    start_from: str = option("latest", BEGIN, "where a new consumer begins")
     classes: tuple[str, ...] | None = option(
         None, NAMES, "only these classes are consumed", example=["customer", "order"]
     )

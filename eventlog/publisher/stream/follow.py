@@ -27,19 +27,19 @@ from eventlog.core.catalog_builder import build_catalog
 from eventlog.core.clock import executor, monotonic
 from eventlog.core.values import ValueOptions
 from eventlog.errors import (
-    AnotherPublisher,
     ConfigError,
     ConsumerRuns,
-    DatabaseAway,
+    DatabaseUnavailable,
     EventlogError,
     FatalAnswer,
     FormatError,
     NotExpressible,
-    ReceiverAway,
+    PublisherAlreadyRunning,
+    ReceiverUnavailable,
     RowError,
     number_of,
 )
-from eventlog.model import Answer, Change, ChangeOp, Document, Event, Level, Verdict, differing
+from eventlog.model import Answer, Change, ChangeOp, Document, Event, EventResult, Level, differing
 from eventlog.publisher.context import Counters, PublisherOptions, Reports, stream_summary
 from eventlog.publisher.delivery import (
     Delivered,
@@ -54,7 +54,15 @@ from eventlog.publisher.liveness import ReportingSink
 from eventlog.publisher.observer import SILENT, Doing, Measured, Observer, ParkedObject, WaitFor
 from eventlog.publisher.parking import Parking
 from eventlog.publisher.sinks import Sink
-from eventlog.publisher.stream import Described, Failure, Mark, Read, SourceAway, SourceStep, Stream
+from eventlog.publisher.stream import (
+    Described,
+    Failure,
+    Mark,
+    Read,
+    SourceStep,
+    SourceUnavailable,
+    Stream,
+)
 from eventlog.publisher.stream.pending import ObjectId, Pending, PendingEvent, ReadPosition
 from eventlog.publisher.stream.position import OpenPosition, Position, Saved
 from eventlog.publisher.waiting import BackOff, HeartbeatTimer, Stop, keep_connected, soonest
@@ -102,10 +110,10 @@ def follow(
 
     A source or a position that fails is opened again with a back-off, from the last saved position.
     ``observer`` is informed of the work. With ``standby`` it waits while another publisher has
-    locked the position, except with ``once``. Raises FatalAnswer, AnotherPublisher, and the errors
-    of the source except SourceAway and DatabaseAway. These two are raised if nothing has been read
+    locked the position, except with ``once``. Raises FatalAnswer, PublisherAlreadyRunning, and the errors
+    of the source except SourceUnavailable and DatabaseUnavailable. These two are raised if nothing has been read
     yet, except for a database server that cannot be reached, and with ``once``. With ``once`` it
-    raises ReceiverAway if events are left.
+    raises ReceiverUnavailable if events are left.
     """
     options = following.options
 
@@ -126,8 +134,8 @@ def follow(
                         break
             run.finish()
 
-    away = () if once else (SourceAway, DatabaseAway)
-    stands_by_for = AnotherPublisher if standby and not once else ConsumerRuns
+    away = () if once else (SourceUnavailable, DatabaseUnavailable)
+    stands_by_for = PublisherAlreadyRunning if standby and not once else ConsumerRuns
     retry = options.retry_initial, options.retry_max
     keep_connected(follow_connected, stop, away, *retry, observer, stands_by_for)
 
@@ -194,7 +202,7 @@ class Run:
             self.send_ready(everything=True)
             try:
                 self.save()
-            except ReceiverAway as lost:
+            except ReceiverUnavailable as lost:
                 if self.stop.is_set():
                     return
                 self._wait(lost)
@@ -206,7 +214,7 @@ class Run:
         """Send full envelopes, or with ``everything`` all that is ready; wait while the receiver is
         away.
 
-        Raises FatalAnswer, and with ``once`` ReceiverAway.
+        Raises FatalAnswer, and with ``once`` ReceiverUnavailable.
         """
         while not self.stop.is_set() and (everything or self.is_enough):
             at_once = 1 if self._is_careful else self.options.concurrency
@@ -227,12 +235,12 @@ class Run:
             if stops or self._is_careful or self._is_due():
                 try:
                     self.save()
-                except ReceiverAway as lost:
+                except ReceiverUnavailable as lost:
                     if not stops:
                         ended = ended._replace(reason=str(lost), in_short=lost.in_short)
                     stops = True
             if stops:
-                self._wait(ReceiverAway(ended.reason, ended.in_short), ended.retry_after)
+                self._wait(ReceiverUnavailable(ended.reason, ended.in_short), ended.retry_after)
 
     def _deliver(self, envelopes: Sequence[Sequence[PendingEvent]]) -> Delivered:
         """Send envelopes, several at once, and put back their unanswered events."""
@@ -241,7 +249,7 @@ class Run:
         try:
             several = self._threads if len(numbered) > 1 else None
             ended = deliver(numbered, self, self.stop.is_set, several)
-        except ReceiverAway as lost:
+        except ReceiverUnavailable as lost:
             ended = Delivered.away(lost)
         self.pending.put_back_unanswered()
         if self.envelopes > before:
@@ -315,19 +323,19 @@ class Run:
         """Return the format's piece of a change, None for nothing; wait for a registry that is
         away.
 
-        Raises FormatError, RowError; ReceiverAway with ``once``, or when the publisher must stop.
+        Raises FormatError, RowError; ReceiverUnavailable with ``once``, or when the publisher must stop.
         """
         while True:
             try:
                 return self.writer.piece_of(change, event_id, object_class)
-            except ReceiverAway as away:
+            except ReceiverUnavailable as away:
                 if self.stop.is_set():
                     raise
                 self._wait(away)
 
     def not_sent(self, failure: Failure) -> None:
         """Record a change that makes no event; it is saved with the position behind it."""
-        self.counters.rows_bad += 1
+        self.counters.rows_invalid += 1
         self._unread.append(failure)
         where = {"event_id": failure.event_id, "code": failure.code}
         _log.warning("%s is not sent: %s", failure.event_id, failure.message, extra=where)
@@ -335,7 +343,7 @@ class Run:
     def save(self) -> None:
         """Make the answers count: flush, then save position and failures together.
 
-        Raises ReceiverAway if the flush fails; the events answered since the last flush are sent
+        Raises ReceiverUnavailable if the flush fails; the events answered since the last flush are sent
         again.
         """
         self._saved_at = monotonic()
@@ -343,7 +351,7 @@ class Run:
         if self.envelopes:
             try:
                 answered = as_flushed(answered, self._sink.flush(), self.counters)
-            except ReceiverAway:
+            except ReceiverUnavailable:
                 self._forget_answers()
                 raise
         if answered:
@@ -373,7 +381,7 @@ class Run:
 
     def save_now(self) -> None:
         """Save if the sink can be flushed; otherwise the events are sent again."""
-        with suppress(ReceiverAway):
+        with suppress(ReceiverUnavailable):
             self.save()
 
     def save_if_due(self) -> None:
@@ -381,17 +389,17 @@ class Run:
         if self._is_due():
             try:
                 self.save()
-            except ReceiverAway as lost:
+            except ReceiverUnavailable as lost:
                 self._wait(lost)
 
     def _is_due(self) -> bool:
-        """Return True if ``mark_interval`` has passed, or ``flight_rows`` events were answered,
+        """Return True if ``mark_interval`` has passed, or ``delivery_rows`` events were answered,
         since the last save.
         """
         options = self.options
         return (
             monotonic() - self._saved_at >= options.mark_interval
-            or sum(len(events) for _, events in self.pending.answered) >= options.flight_rows
+            or sum(len(events) for _, events in self.pending.answered) >= options.delivery_rows
         )
 
     def _forget_answers(self) -> None:
@@ -399,7 +407,7 @@ class Run:
         self.writer.forget()
         self._fatal = []
 
-    def _failures(self, verdict: Verdict, events: Sequence[PendingEvent]) -> list[Failure]:
+    def _failures(self, verdict: EventResult, events: Sequence[PendingEvent]) -> list[Failure]:
         """Return the failures for events that the receiver refused for good."""
         message = why_refused(verdict)
         if not message:
@@ -416,13 +424,13 @@ class Run:
         if send_heartbeat(self._sink, document, self.counters):
             self.envelopes += 1
 
-    def _wait(self, why: ReceiverAway, retry_after: float | None = None) -> None:
-        """Wait after a stop; with ``once`` raise ReceiverAway instead.
+    def _wait(self, why: ReceiverUnavailable, retry_after: float | None = None) -> None:
+        """Wait after a stop; with ``once`` raise ReceiverUnavailable instead.
 
         ``retry_after`` as in ``Delivered``.
         """
         if self.once:
-            raise ReceiverAway(f"the source was not published to its end: {why}")
+            raise ReceiverUnavailable(f"the source was not published to its end: {why}")
         self._back_off.wait(self.stop, str(why), retry_after, self.measure, why.in_short)
 
     # the steps of the source
@@ -435,7 +443,7 @@ class Run:
         with closing(self.following.source.steps(self.saved.token, once=self.once)) as steps:
             try:
                 yield from steps
-            except (SourceAway, DatabaseAway):  # it will be read again
+            except (SourceUnavailable, DatabaseUnavailable):  # it will be read again
                 raise
             except EventlogError:
                 self.send_all()
@@ -475,7 +483,7 @@ class Run:
         """Add the events of a change. A change that the format cannot hold is a failure, and the
         stream goes on.
 
-        Raises ConfigError for a table without a key, ReceiverAway with ``once`` for a registry that
+        Raises ConfigError for a table without a key, ReceiverUnavailable with ``once`` for a registry that
         does not answer.
         """
         change, catalog = read.change, self.following.catalog
@@ -509,7 +517,7 @@ class Run:
             self.not_sent(Failure(read.event_id, code, why))
             return
         if not written:
-            self.counters.rows_empty += 1
+            self.counters.rows_noop += 1
         for event in written:
             self.pending.add(*event)
 
@@ -574,7 +582,7 @@ class Run:
         self.send_all()
 
     def finish(self) -> None:
-        """Send the rest when the source has ended or the publisher must stop. Raises ReceiverAway
+        """Send the rest when the source has ended or the publisher must stop. Raises ReceiverUnavailable
         with ``once`` if events are left.
         """
         if not self.stop.is_set():
@@ -585,8 +593,8 @@ class Run:
             self._wait_for_parked()
         self.save_now()
 
-    def _left(self) -> ReceiverAway:
-        return ReceiverAway(
+    def _left(self) -> ReceiverUnavailable:
+        return ReceiverUnavailable(
             f"{number_of(self.pending.parked, 'object')} left: the receiver asked for their events "
             "later"
         )

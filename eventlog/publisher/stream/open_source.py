@@ -234,7 +234,7 @@ class _Unmoved:
 
 _COUNTING: Final = frozenset({
     "profile", "publisher_disabled", "batch_size", "query_limit", "heartbeat_interval",
-    "retry_initial", "retry_max", "on_retry", "max_parked", "concurrency", "flight_rows",
+    "retry_initial", "retry_max", "on_retry", "max_parked", "concurrency", "delivery_rows",
     "mark_interval", "health_file", "standby",
 })  # fmt: skip
 """The options of [publisher] that have an effect on a source that is not a log."""

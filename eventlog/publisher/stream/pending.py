@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from eventlog.model import Change, Verdict
+from eventlog.model import Change, EventResult
 from eventlog.publisher.delivery import Answered
 from eventlog.publisher.parking import Parking
 
@@ -145,7 +145,7 @@ class Pending:
             if not event.objects:
                 return
 
-    def answer(self, verdict: Verdict, events: Sequence[PendingEvent]) -> None:
+    def answer(self, verdict: EventResult, events: Sequence[PendingEvent]) -> None:
         """Note the answer to events, which is not a retry."""
         self.answered.append((verdict, events))
         for each in events:

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from sqlalchemy.schema import CreateTable
 
 from eventlog.core.clock import utc_now
-from eventlog.errors import AnotherPublisher, DatabaseError
+from eventlog.errors import DatabaseError, PublisherAlreadyRunning
 from eventlog.publisher.stream import Backlog, Failure
 from eventlog.sql.connection import (
     as_database_errors,
@@ -49,7 +49,7 @@ class Saved(NamedTuple):
 class Position(Protocol):
     """The saved position of the source, locked by this publisher.
 
-    Raises DatabaseError, DatabaseAway.
+    Raises DatabaseError, DatabaseUnavailable.
     """
 
     def load(self) -> Saved: ...
@@ -60,7 +60,7 @@ class Position(Protocol):
 
 
 OpenPosition = Callable[[], AbstractContextManager[Position]]
-"""A function that opens the position and locks out other publishers. Raises AnotherPublisher,
+"""A function that opens the position and locks out other publishers. Raises PublisherAlreadyRunning,
 ConfigError, DatabaseError.
 """
 
@@ -85,7 +85,7 @@ def _position_tables(name: str) -> _Tables:
             comment="JSON: from where it is to be read again; null = from its beginning",
         ),
         sa.Column(
-            "flight_no",
+            "delivery_no",
             sa.BigInteger,
             nullable=False,
             comment="Newest flight that may have been sent",
@@ -145,10 +145,10 @@ class TablePosition:
         self._token: Any = None
 
     def load(self) -> Saved:
-        """Return the last saved values. Raises DatabaseError, DatabaseAway."""
+        """Return the last saved values. Raises DatabaseError, DatabaseUnavailable."""
         table, _ = self._tables
         with as_database_errors(self._connection):
-            kept = sa.select(table.c.token, table.c.flight_no, table.c.numbered)
+            kept = sa.select(table.c.token, table.c.delivery_no, table.c.numbered)
             statement = kept.where(table.c.source == self._source)
             row = self._connection.execute(statement).one_or_none()
             self._connection.commit()
@@ -160,12 +160,12 @@ class TablePosition:
             raise DatabaseError(
                 f"the position in {table.fullname} is not JSON; was it changed by hand?"
             ) from None
-        return Saved(self._token, int(row.flight_no), row.numbered or "")
+        return Saved(self._token, int(row.delivery_no), row.numbered or "")
 
     def save(self, saved: Saved, failures: Sequence[Failure] = ()) -> None:
         """Write the position and the failures up to it in one transaction.
 
-        Raises DatabaseError, DatabaseAway.
+        Raises DatabaseError, DatabaseUnavailable.
         """
         with as_database_errors(self._connection):
             self._write(saved, failures)
@@ -175,7 +175,7 @@ class TablePosition:
     def _write(self, saved: Saved, failures: Sequence[Failure]) -> None:
         (table, failed), now = self._tables, utc_now().replace(tzinfo=None)
         token = None if saved.token is None else json.dumps(saved.token, separators=(",", ":"))
-        values = {"token": token, "flight_no": saved.flight, "numbered": saved.numbered or None}
+        values = {"token": token, "delivery_no": saved.flight, "numbered": saved.numbered or None}
         changed = values if saved.token == self._token else {**values, "saved": now}
         execute = self._connection.execute
         if not execute(
@@ -207,7 +207,7 @@ def position_table(url: str | sa.URL, name: str, source: str) -> Iterator[TableP
     """Open the position of ``source`` in the table ``name``. Missing tables are created.
 
     The table is locked against a second publisher until the block ends. Raises ConfigError,
-    DatabaseError, AnotherPublisher.
+    DatabaseError, PublisherAlreadyRunning.
     """
     url, source_tables = parse_url(url), _position_tables(name)
     position, _ = source_tables
@@ -224,7 +224,7 @@ def position_table(url: str | sa.URL, name: str, source: str) -> Iterator[TableP
             if not dialect.open(connection).log(table).try_lock():
                 holder = dialect.open(connection).log(table).lock_holder()
                 who = f"by {holder}" if holder else "by another publisher"
-                raise AnotherPublisher(
+                raise PublisherAlreadyRunning(
                     f"the position in {position.fullname} is locked {who}; stop that publisher, "
                     "wait for it with [publisher] standby = true, or give this one another "
                     "position_table"

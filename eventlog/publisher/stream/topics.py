@@ -24,9 +24,9 @@ from eventlog.publisher.stream import (
     Failure,
     Mark,
     Read,
-    SourceAway,
     SourceLost,
     SourceStep,
+    SourceUnavailable,
 )
 from eventlog.qlik.columns import catalog_table
 from eventlog.qlik.envelope import (
@@ -76,7 +76,7 @@ class Topics:
     def steps(self, token: Any, *, once: bool) -> Generator[SourceStep, None, None]:
         """Yield the steps of the topics; without a token from the oldest message on.
 
-        Raises SourceAway, SourceLost for removed messages behind the token, UnknownSchema,
+        Raises SourceUnavailable, SourceLost for removed messages behind the token, UnknownSchema,
         ConfigError, BadToken.
         """
         offsets = self._offsets(token)
@@ -101,8 +101,8 @@ class Topics:
         try:
             with kafka.TopicReader(self.brokers, self.properties, self.timeout) as reader:
                 yield reader
-        except kafka.KafkaAway as error:
-            raise SourceAway(str(error)) from None
+        except kafka.KafkaUnavailable as error:
+            raise SourceUnavailable(str(error)) from None
 
     def _offsets(self, token: Any) -> Mapping[Partition, int]:
         """Return the next offset of each partition in the token. Raises BadToken."""
@@ -157,7 +157,7 @@ class Topics:
         once: bool,
     ) -> Iterator[SourceStep]:
         """Yield the steps of messages as they come; with ``once`` until no message waits for its
-        metadata. Raises SourceAway if there are other partitions than ``places``.
+        metadata. Raises SourceUnavailable if there are other partitions than ``places``.
         """
         looked = monotonic()
         while not once or unpacked.is_waiting:  # it arrives, or the message has waited too long
@@ -167,7 +167,7 @@ class Topics:
                 looked = monotonic()
                 now = topics.partitions(self._all_topics(topics))
                 if any(partition not in places for partition in now):
-                    raise SourceAway(
+                    raise SourceUnavailable(
                         f"{', '.join(self.topics)}: there are new partitions; "
                         "opening the topics again"
                     )
@@ -247,7 +247,7 @@ class _MessageSteps:
     def take(self, message: kafka.Record) -> Iterator[SourceStep]:
         """Yield the steps that this message makes possible.
 
-        Raises UnknownSchema if too many are held, SourceAway.
+        Raises UnknownSchema if too many are held, SourceUnavailable.
         """
         is_old = message.offset < self._start.get(_partition_of(message), 0)
         if is_old and not _describes(message.value):
@@ -328,7 +328,7 @@ class _MessageSteps:
                     yield Described(change.schema, catalog_table(change.table, described.columns))
                 yield Read(change, change.position or _position_of(held))
         except RegistryError as error:
-            raise SourceAway(str(error)) from error
+            raise SourceUnavailable(str(error)) from error
         except (EventlogError, MemoryError) as error:
             if not isinstance(error, FormatError):
                 raise

@@ -123,7 +123,7 @@ def counts_of(events: Sequence[Outgoing]) -> tuple[Counter[str], list[BadLine]]:
             published += len(fates.contributed)
             counts["rows_dropped"] += len(fates.dropped)
             counts["rows_gone"] += len(fates.gone)
-            counts["rows_empty"] += len(fates.empty)
+            counts["rows_noop"] += len(fates.empty)
             counts["sv_conflicts"] += fates.conflicts
             bad += [(row.record_id, row.code, row.message) for row in fates.bad]
     counts["rows_published"] = published

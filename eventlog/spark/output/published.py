@@ -24,7 +24,7 @@ from eventlog.conversion import by_reason
 from eventlog.core.events import Decided, Outgoing, QueryBack, association_of, build_event
 from eventlog.core.options import parse_options
 from eventlog.errors import ConfigError
-from eventlog.model import LogRow, Verdict, origins_of
+from eventlog.model import EventResult, LogRow, origins_of
 from eventlog.publisher.flight import Flight
 from eventlog.registry import format_named
 from eventlog.spark.directory import Directory
@@ -70,7 +70,7 @@ def _read_options(
     if kind is None:
         if options:
             raise ConfigError(
-                f"format {format.name} takes no options from --map. Set them in [format] of the "
+                f"format {format.name} takes no options from --options. Set them in [format] of the "
                 "configuration"
             )
         return publish_options(config)
@@ -133,12 +133,12 @@ def _pieces_writer(job: Job) -> RenderSent:
         for counter, number in by_reason(Counter(left_out)).items():
             counts[counter] = counts.get(counter, 0) + number
         left_out.clear()
-        if Verdict in set(map(type, pieces)):
+        if EventResult in set(map(type, pieces)):
             several = list(zip(places, written, pieces, strict=True))
             for _, event, piece in several:
-                if isinstance(piece, Verdict):
+                if isinstance(piece, EventResult):
                     refuse(event, piece.message, counts, bad)
-            several = [each for each in several if not isinstance(each[2], Verdict)]
+            several = [each for each in several if not isinstance(each[2], EventResult)]
             if not several:
                 return None, bad, counts
             places, written, pieces = (list(column) for column in zip(*several, strict=True))

@@ -261,7 +261,7 @@ def _counts_of(done: Sequence[_Done]) -> Counter[str]:
                 rows -= gone
             counts["rows_dropped"] += len(decision.dropped)
         if op is None:
-            counts["rows_empty"] += rows
+            counts["rows_noop"] += rows
         else:
             published += rows
     counts["rows_published"] = published

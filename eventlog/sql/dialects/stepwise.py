@@ -225,16 +225,16 @@ def trigger_answers(
     def installed_triggers(conn: Connection, log: LogTable) -> Iterator[LogTrigger]:
         for trigger in triggers.read_installed(conn, triggers.find_log(conn, log)).ours:
             name = qualified(trigger.schema or None, trigger.name, triggers.quote)
-            mend = f"ALTER TRIGGER {name} {'ENABLE' if trigger.is_valid else 'COMPILE'}"
+            fix = f"ALTER TRIGGER {name} {'ENABLE' if trigger.is_valid else 'COMPILE'}"
             yield LogTrigger(
-                _table(trigger), trigger.name, trigger.is_enabled and trigger.is_valid, mend
+                _table(trigger), trigger.name, trigger.is_enabled and trigger.is_valid, fix
             )
 
     def orphans(conn: Connection) -> Answer:
         for trigger in triggers.all_triggers(conn):
             if trigger.log is not None and not has_log(conn, trigger.log):
-                mend = triggers.drop_trigger(trigger.schema or None, trigger.name)
-                yield _table(trigger), trigger.name, trigger.log, mend
+                fix = triggers.drop_trigger(trigger.schema or None, trigger.name)
+                yield _table(trigger), trigger.name, trigger.log, fix
 
     def without_triggers(
         conn: Connection, schema: str | None, tables: Sequence[str], **_: Any

@@ -41,23 +41,23 @@ class Finding:
     severity: Severity
     text: str
     """The text for people."""
-    mend: tuple[str, ...] = ()
+    fix: tuple[str, ...] = ()
     """Commands, SQL or lines of the configuration that repair it, in order."""
 
 
-def error(code: str, text: str, *mend: str) -> Finding:
+def error(code: str, text: str, *fix: str) -> Finding:
     """Return a finding that changes are lost or nothing is published."""
-    return Finding(code, "error", text, mend)
+    return Finding(code, "error", text, fix)
 
 
-def warning(code: str, text: str, *mend: str) -> Finding:
+def warning(code: str, text: str, *fix: str) -> Finding:
     """Return a finding that something needs repair."""
-    return Finding(code, "warning", text, mend)
+    return Finding(code, "warning", text, fix)
 
 
-def info(code: str, text: str, *mend: str) -> Finding:
+def info(code: str, text: str, *fix: str) -> Finding:
     """Return a finding that is as configured, but good to know."""
-    return Finding(code, "info", text, mend)
+    return Finding(code, "info", text, fix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Numbering(NamedTuple):
     """Another reason why the sequence's numbers may not rise in the order of the requests, None if
     they do.
     """
-    mend: str = ""
+    fix: str = ""
     """SQL against ``disorder``."""
 
 
@@ -172,7 +172,7 @@ class HeldSnapshot(NamedTuple):
     """The number of transactions since, whose dead rows stay."""
     xmin: str
     """A text that changes when the snapshot does."""
-    mend: str
+    fix: str
     """The way to end the snapshot."""
 
     @property
@@ -217,13 +217,13 @@ def oldest_writer(transactions: Iterable[OpenTransaction]) -> OpenTransaction | 
 class LogTrigger(NamedTuple):
     """A trigger that writes the log.
 
-    ``table`` is ``schema.table``; ``mend`` is SQL that enables it.
+    ``table`` is ``schema.table``; ``fix`` is SQL that enables it.
     """
 
     table: str
     trigger: str
     enabled: bool
-    mend: str
+    fix: str
 
 
 def row(*values: Any) -> tuple[Any, ...]:
@@ -346,17 +346,17 @@ def judge_pool(pooled: bool) -> Iterator[Finding]:
         )
 
 
-def judge_read_only(reason: str | None, mend: str) -> Iterator[Finding]:
+def judge_read_only(reason: str | None, fix: str) -> Iterator[Finding]:
     """Judge whether the session is on a standby, or may write nothing.
 
-    ``reason`` and ``mend`` are in words.
+    ``reason`` and ``fix`` are in words.
     """
     if reason is not None:
         text = (
             f"{reason}: no publisher can run here, since it marks rows, "
             "and no trigger can be applied"
         )
-        yield error("standby", text, mend)
+        yield error("standby", text, fix)
 
 
 def judge_clock(ahead: float, uncertainty: float, limits: Limits) -> Iterator[Finding]:
@@ -421,7 +421,7 @@ def judge_unreadable_later(
             "rights_read_later",
             f"user {user} may not read {_with_columns(tables)}: the values are logged, but not "
             "after a change of the table, until `triggers apply`, nor if one is larger than "
-            "value_limit; such a row is read back, and the publisher then stops",
+            "max_binary_bytes; such a row is read back, and the publisher then stops",
             *grants,
             command,
         )
@@ -485,5 +485,5 @@ def judge_snapshots(snapshots: Iterable[HeldSnapshot], limits: Limits) -> Iterat
             "old_snapshot",
             f"{one.who}{state}, holds a snapshot {since}: dead rows that {one.transactions:,} "
             "transactions have left in the log and in other tables since then cannot be removed",
-            one.mend,
+            one.fix,
         )

@@ -38,15 +38,15 @@ from eventlog.sql.windows import NotDue, Queue
 
 
 def judge_revision(
-    reached: Sequence[str], newest: Sequence[str], unknown: Sequence[str], mend: str, upgrade: str
+    reached: Sequence[str], newest: Sequence[str], unknown: Sequence[str], fix: str, upgrade: str
 ) -> Iterator[Finding]:
     """Judge the revisions that the log has reached against the newest ones.
 
-    ``mend`` is the advice for unknown ones, ``upgrade`` the command for old ones.
+    ``fix`` is the advice for unknown ones, ``upgrade`` the command for old ones.
     """
     if unknown:
         text = f"the log is at revision {', '.join(unknown)}, which this eventlog does not know"
-        yield warning("migration", text, mend)
+        yield warning("migration", text, fix)
     elif old := [revision for revision in reached if revision not in newest]:
         text = (
             f"the log is at revision {', '.join(old)}, and there are newer ones: "
@@ -161,7 +161,7 @@ def judge_numberings(
                 "sequence_order",
                 f"the sequence {sequence.name} {sequence.disorder}: the changes of one row by two "
                 "sessions may be numbered, and sent, in the wrong order",
-                sequence.mend,
+                sequence.fix,
             )
         if sequence.increment < 1 or sequence.cycles:
             wrong = "descends" if sequence.increment < 1 else "starts again at its end"
@@ -201,7 +201,7 @@ def judge_storage(
                 "dead_rows",
                 f"{'the log' if is_log else name} has {dead:,} dead rows beside {live:,} live ones "
                 f"({last}): {slow}{held}",
-                *(one.mend for one in holders),
+                *(one.fix for one in holders),
                 f"VACUUM (ANALYZE) {name}",
             )
 
@@ -248,7 +248,7 @@ def judge_classes(
                 f"there is no table or view {name!r} in schema {database.schema}, "
                 "although it is configured",
                 "correct tables or [[watch]] in eventlog.toml; of a table that was renamed, with "
-                f"was = {toml(name)}",
+                f"renamed_from = {toml(name)}",
             )
             continue
         is_child = listed is None and match in children
@@ -342,16 +342,16 @@ def judge_plan(plan: TriggerPlan, installed: Iterable[LogTrigger]) -> Iterator[F
     for trigger in installed:
         if not trigger.enabled:
             disabled[trigger.table].append(trigger.trigger)
-    mend = ("eventlog triggers plan", "eventlog triggers apply")
+    fix = ("eventlog triggers plan", "eventlog triggers apply")
     for action in plan.differences:
         if action.kind == "create":
             text = f"{action.table}: {action.reason}; its changes are lost until triggers are there"
-            yield error("trigger_missing", text, *mend)
+            yield error("trigger_missing", text, *fix)
         elif action.kind == "resync":
             text = f"not captured: {action.reason}; triggers apply names the resync that sends it"
-            yield warning("trigger_drifted", text, *mend)
+            yield warning("trigger_drifted", text, *fix)
         elif action.kind == "drop":
-            yield warning("trigger_orphaned", f"triggers of {action.table}: {action.reason}", *mend)
+            yield warning("trigger_orphaned", f"triggers of {action.table}: {action.reason}", *fix)
         else:
             off = [f"trigger {name} " for name in disabled.get(action.table, ())]
             reasons = [
@@ -364,7 +364,7 @@ def judge_plan(plan: TriggerPlan, installed: Iterable[LogTrigger]) -> Iterator[F
                 finding = (
                     error if any(reason.endswith("is missing") for reason in reasons) else warning
                 )
-                yield finding("trigger_drifted", text, *mend)
+                yield finding("trigger_drifted", text, *fix)
     yield from judge_refused(plan.refused)
     for sentence in plan.warnings:
         code = "deferrable_key" if "DEFERRABLE" in sentence else "trigger_warning"
@@ -381,7 +381,7 @@ def judge_disabled(installed: Iterable[LogTrigger]) -> Iterator[Finding]:
                 "trigger_disabled",
                 f"trigger {trigger.trigger} of {trigger.table} is disabled: "
                 "what it should log is lost",
-                trigger.mend,
+                trigger.fix,
             )
 
 
@@ -422,8 +422,8 @@ def judge_orphans(orphans: Answer) -> Iterator[Finding]:
     Each of ``orphans`` has table, trigger, log, and the SQL that drops the trigger.
     """
     by_log: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for table, _, log, mend in orphans:
-        by_log[log][table].append(mend)
+    for table, _, log, fix in orphans:
+        by_log[log][table].append(fix)
     for log, tables in by_log.items():
         triggers = sum(map(len, tables.values()))
         many = "1 trigger still writes" if triggers == 1 else f"{triggers:,} triggers still write"
@@ -433,8 +433,8 @@ def judge_orphans(orphans: Answer) -> Iterator[Finding]:
             "eventlog db upgrade, which makes the log again (it says what to do first where the "
             "log was dropped by hand)",
             *(
-                f"{'or ' if number == 0 else ''}{'; '.join(mends)}"
-                for number, mends in enumerate(tables.values())
+                f"{'or ' if number == 0 else ''}{'; '.join(fixes)}"
+                for number, fixes in enumerate(tables.values())
             ),
         )
 
@@ -446,13 +446,13 @@ def judge_broken(triggers: Answer) -> Iterator[Finding]:
     Each of ``triggers`` has the table that they are on, the missing one, and the SQL that drops
     them.
     """
-    for table, gone, mend in triggers:
+    for table, gone, fix in triggers:
         yield error(
             "trigger_broken",
             f"triggers of {table} speak of the table {gone}, which is gone: every change of "
             f"{table} fails, and so does every ALTER TABLE ... RENAME in this database",
             f"make {gone} again, or take it out of eventlog.toml and run `eventlog triggers apply`",
-            f"or {mend}",
+            f"or {fix}",
         )
 
 
@@ -460,12 +460,12 @@ def judge_partitions(triggers: Answer) -> Iterator[Finding]:
     """Judge partitions whose changes are not logged, since a trigger of their table is missing
     there or disabled.
     """
-    for table, partition, trigger, state, mend in triggers:
+    for table, partition, trigger, state, fix in triggers:
         yield error(
             "partition_trigger",
             f"trigger {trigger} of {table} is {state} in its partition {partition}: what is "
             "changed there is lost",
-            mend,
+            fix,
         )
 
 
@@ -511,7 +511,7 @@ def judge_statuses(statuses: Answer, log: str, column: str, limits: Limits) -> I
                     "rows_failed",
                     f"{number_of(rows, 'row')} of status {letter} ({span}){scope}: not tried "
                     "again until requeued",
-                    f"eventlog show {last}",
+                    f"eventlog explain {last}",
                     f"eventlog requeue --status {letter}",
                 )
         elif status is None:
@@ -581,7 +581,7 @@ def judge_beyond(name: str, top: int, following: int | None) -> Iterator[Finding
             f"consumer {name} counts all record_ids up to {top} as done, and neither the rows of "
             f"the log nor its sequence have one above {following - 1}: the consumer does not see "
             f"rows up to {top}",
-            f"eventlog consumers reset {name} --begin ... (docs/consumers.md: where it begins)",
+            f"eventlog consumers reset {name} --start-from ... (docs/consumers.md: where it begins)",
         )
 
 
@@ -596,7 +596,7 @@ def judge_before_epoch(name: str, begun: datetime, raised: datetime | None) -> I
             f"consumer {name} began before the log got its epoch, at {raised:%Y-%m-%d %H:%M:%S} "
             "UTC: if the database was put back then to a state from before a registration or a "
             "reset of this consumer, its receiver lacks data",
-            f"if so, empty its receiver, and: eventlog consumers reset {name} --begin snapshot",
+            f"if so, empty its receiver, and: eventlog consumers reset {name} --start-from snapshot",
         )
 
 
@@ -737,7 +737,7 @@ def judge_bad(
             "bad_rows",
             f"{number_of(len(rows), 'row')} {which} bad ({code}){scope}: record_id {ids}; {fate}. "
             f"The first one: {first.message}",
-            f"eventlog show {first.record_id}",
+            f"eventlog explain {first.record_id}",
             _BAD_MENDS.get(code, "correct the rows"),
         )
 
@@ -753,7 +753,7 @@ _TELLS: Final = frozenset(
 """The types by which a receiver has an object, whatever it had before: those that are sent although
 the object is gone when they are published. A change of another session behind the DELETE_ROW of a
 cascade is such a row (spec/triggers.md 7.4). INSERT_ROW_QUERY_BACK is none of them: ``resync
---deleted`` writes it behind its DELETE_ROW, since the object may have come back meanwhile.
+--deletes`` writes it behind its DELETE_ROW, since the object may have come back meanwhile.
 """
 
 
@@ -797,12 +797,12 @@ def judge_gone(class_name: str, keys: Sequence[str], limits: Limits) -> Iterator
     """Objects that the log tells to be there, and that are not."""
     if keys:
         yield warning(
-            "objects_gone",
+            "missed_delete",
             f"{number_of(len(keys), 'object')} of class {class_name}, of those in the newest "
             f"{limits.rows:,} rows, are gone and no row tells it: "
             f"{first_of(list(keys), limits.shown, 'key')}; a statement that fires no trigger took "
             "them, such as TRUNCATE",
-            f"eventlog resync {class_name} --deleted",
+            f"eventlog resync {class_name} --deletes",
         )
 
 
@@ -810,7 +810,7 @@ def judge_kept(class_name: str, keys: Sequence[str], limits: Limits) -> Iterator
     """Objects that the log tells to be gone, and that are there."""
     if keys:
         yield warning(
-            "objects_kept",
+            "false_delete",
             f"{number_of(len(keys), 'object')} of class {class_name}, of those in the newest "
             f"{limits.rows:,} rows, are there although their last row is a delete: "
             f"{first_of(list(keys), limits.shown, 'key')}; a statement kept them whose trigger had "

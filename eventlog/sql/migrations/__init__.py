@@ -2,7 +2,7 @@
 
 There are two branches, each with its own objects: ``internal`` (the tables of
 spec/event-log.md 10) and ``log`` (the table itself, its trigger and the key quoting function).
-``--companions-only`` runs the first alone, for a log that another program made. A downgrade removes
+``--existing-log`` runs the first alone, for a log that another program made. A downgrade removes
 the objects of the upgrade and nothing else. The table ``<log>_version`` beside the log holds the
 revisions that it has reached. ``operations`` and ``autogenerate`` do the same in a user's own
 migrations.
@@ -48,7 +48,7 @@ def upgrade(
     log_table: str,
     schema: str | None = None,
     revision: str | tuple[str, ...] = "head",
-    companions_only: bool = False,
+    existing_log: bool = False,
     sql: TextIO | None = None,
     dialect_name: str | None = None,
     storage: Storage = _NO_STORAGE,
@@ -57,7 +57,7 @@ def upgrade(
     branch). Existing parts stay as they are.
 
     ``log_table`` may be ``schema.table``. Otherwise the log is made in ``schema``, by default the
-    connection's current one, which must exist. ``companions_only`` is for a log that another
+    connection's current one, which must exist. ``existing_log`` is for a log that another
     program made. With ``sql`` the whole SQL is written there and nothing is run; then ``target``
     may be None if ``dialect_name`` is given. An engine's transaction is committed, a connection's
     is the caller's. ``storage`` is the place of the tables, in databases that can choose it.
@@ -66,21 +66,19 @@ def upgrade(
     revision; DatabaseError if the schema is missing; ConfigError for an unknown ``revision``, or a
     storage that the database lacks.
     """
-    wanted = _revision(revision, companions_only)
+    wanted = _revision(revision, existing_log)
     if sql is not None:
         dialect = _dialect(target, dialect_name)
         log = _offline_log(log_table, schema, dialect)
         with _alembic_errors(), _script(sql, dialect, storage) as printed:
-            command.upgrade(_config(log, dialect, None, printed, companions_only), wanted, sql=True)
+            command.upgrade(_config(log, dialect, None, printed, existing_log), wanted, sql=True)
         return
     with _connection(target) as conn:
         log = _online_log(conn, log_table, schema)
         refuse_unknown(log, _heads(conn, log), conn)
-        _check_before_upgrade(conn, log, companions_only)
+        _check_before_upgrade(conn, log, existing_log)
         with _alembic_errors():
-            command.upgrade(
-                _config(log, _dialect(conn), conn, None, companions_only, storage), wanted
-            )
+            command.upgrade(_config(log, _dialect(conn), conn, None, existing_log, storage), wanted)
 
 
 def downgrade(
@@ -89,7 +87,7 @@ def downgrade(
     log_table: str,
     schema: str | None = None,
     revision: str = "base",
-    companions_only: bool = False,
+    existing_log: bool = False,
     sql: TextIO | None = None,
     dialect_name: str | None = None,
     reached: Sequence[str] = (),
@@ -97,16 +95,16 @@ def downgrade(
     """Remove the objects that the migrations after ``revision`` made: with ``base`` the log, its
     rows and its companions.
 
-    A log that another program made stays. ``companions_only`` and ``reached``, the revisions of the
+    A log that another program made stays. ``existing_log`` and ``reached``, the revisions of the
     log (none = the newest), matter only with ``sql``, where no database shows the upgrade. The
     other arguments are as in ``upgrade``.
     """
     if sql is not None:
         dialect = _dialect(target, dialect_name)
         log = _offline_log(log_table, schema, dialect)
-        branches = [_INTERNAL_BRANCH] if companions_only else [_LOG_BRANCH, _INTERNAL_BRANCH]
+        branches = [_INTERNAL_BRANCH] if existing_log else [_LOG_BRANCH, _INTERNAL_BRANCH]
         with _alembic_errors(), _script(sql, dialect) as printed:
-            config = _config(log, dialect, None, printed, companions_only)
+            config = _config(log, dialect, None, printed, existing_log)
             for branch in branches:
                 start = _newest(branch, reached)
                 command.downgrade(config, f"{start}:{branch}@{revision}", sql=True)
@@ -148,7 +146,7 @@ def upgrade_command(reached: Sequence[str]) -> str:
     known = set(reached).difference(unknown(reached))
     branches = [directory.get_revision(one).branch_labels for one in known]
     is_ours = not branches or any(_LOG_BRANCH in labels for labels in branches)
-    return "eventlog db upgrade" if is_ours else "eventlog db upgrade --companions-only"
+    return "eventlog db upgrade" if is_ours else "eventlog db upgrade --existing-log"
 
 
 def drops_log(reached: Iterable[str], revision: str) -> bool:
@@ -252,7 +250,7 @@ def _offline_log(log_table: str, schema: str | None, dialect: Dialect) -> LogTab
     return new_log(dialect, schema, name)
 
 
-def _check_before_upgrade(conn: Connection, log: LogTable, companions_only: bool) -> None:
+def _check_before_upgrade(conn: Connection, log: LogTable, existing_log: bool) -> None:
     inspector = sa.inspect(conn)
     exists = inspector.has_table(quoted(log.name), log.schema)
     # The version table is the first one made, so without it none of the others is ours.
@@ -265,7 +263,7 @@ def _check_before_upgrade(conn: Connection, log: LogTable, companions_only: bool
                     f"the table {companion} is there already and was not made by `eventlog db "
                     "upgrade`: rename it, or choose another log_table"
                 )
-    if companions_only:
+    if existing_log:
         if not exists:
             raise LogTableError(
                 f"there is no log {log} that companions could be made for: correct log_table"
@@ -279,7 +277,7 @@ def _check_before_upgrade(conn: Connection, log: LogTable, companions_only: bool
     ):
         raise LogTableError(
             f"the table {log} is there already and was not made by `eventlog db upgrade`: "
-            "give it its companions with --companions-only, or choose another log_table"
+            "give it its companions with --existing-log, or choose another log_table"
         )
     if is_ours and not exists:
         raise LogTableError(
@@ -322,8 +320,8 @@ def _drop_at_the_end(printed: io.StringIO, table: str) -> None:
     printed.write(f"{text}DROP TABLE {table};\n")
 
 
-def _revision(revision: str | tuple[str, ...], companions_only: bool) -> Any:
-    if companions_only:
+def _revision(revision: str | tuple[str, ...], existing_log: bool) -> Any:
+    if existing_log:
         return f"{_INTERNAL_BRANCH}@{revision}"
     return "heads" if revision == "head" else revision
 
@@ -333,7 +331,7 @@ def _config(
     dialect: Dialect,
     conn: Connection | None,
     sql: TextIO | None,
-    companions_only: bool = False,
+    existing_log: bool = False,
     storage: Storage = _NO_STORAGE,
 ) -> Config:
     config = Config() if sql is None else Config(output_buffer=sql)
@@ -343,7 +341,7 @@ def _config(
         connection=conn,
         dialect=dialect,
         log=log,
-        companions_only=companions_only,
+        existing_log=existing_log,
         storage=storage,
         version_table=quoted(log.version_table),
         version_table_schema=schema_of(log),

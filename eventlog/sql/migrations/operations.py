@@ -175,7 +175,7 @@ def watch_of(table: str, options: _Literals) -> WatchedTable:
     """Return a watch from ``WATCH_OPTIONS`` as they are written, with lists for tuples. Raises
     TriggerError for an unknown style.
     """
-    legal = {"style": tuple(STYLES), "capture": ("row", "statement")}
+    legal = {"row_style": tuple(STYLES), "trigger_level": ("row", "statement")}
     for name, values in legal.items():
         if options.get(name, values[0]) not in values:
             raise TriggerError(
@@ -373,7 +373,7 @@ class WatchTableOp(_WatchOperation):
         """Make the triggers that log a table, its child tables, or a view's base tables
         (spec/triggers.md 1 to 3).
 
-        ``style``, ``capture``, ``columns``, ``exclude``, ``base`` and the others are as
+        ``row_style``, ``trigger_level``, ``columns``, ``exclude``, ``base`` and the others are as
         in ``[[watch]]``. ``log`` and ``log_schema`` name the log, by default ``eventlog`` in the
         watched table's schema. ``schema`` is that of the table, None = the connection's current
         one. ``tables`` are the tables as they are at this place in the migrations, None = they are

@@ -22,8 +22,8 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.catalog import Catalog, Database
 from eventlog.errors import (
-    DatabaseAway,
     DatabaseError,
+    DatabaseUnavailable,
     EventlogError,
     LogTableError,
     TriggerError,
@@ -452,7 +452,7 @@ class Triggers(ABC):
                         raise
                     raise locked_out from error
         except DatabaseError as error:
-            if error is locked_out or isinstance(error, DatabaseAway):
+            if error is locked_out or isinstance(error, DatabaseUnavailable):
                 raise
             raise DatabaseError(f"the triggers of {action.table}: {error}") from error
 

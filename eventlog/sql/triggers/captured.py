@@ -85,7 +85,7 @@ class CapturedTable:
     identity: Identity | None = field(default=None, compare=False)
     """The numbers of the table, None in a database without numbers."""
     former: tuple[str, ...] = field(default=(), compare=False)
-    """The names that the table may have had (``was``)."""
+    """The names that the table may have had (``renamed_from``)."""
 
     @property
     def name(self) -> str:
@@ -343,8 +343,8 @@ def _key_change(
     if former.key != one.key:
         names = ", ".join(one.key), ", ".join(former.key)
         return (
-            f"its key is {names[0]} now, and was {names[1]}; was_key = {toml(list(former.key))} in "
-            "its [[watch]] lets --deleted delete what the receiver has by the old one"
+            f"its key is {names[0]} now, and was {names[1]}; previous_key = {toml(list(former.key))} in "
+            "its [[watch]] lets --deletes delete what the receiver has by the old one"
         )
     if any(not _is_same_column(before, former, now, one, name) for name in one.key):
         return f"its key {', '.join(one.key)} is of other columns than before"

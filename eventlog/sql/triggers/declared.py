@@ -457,8 +457,8 @@ def _object_source(
         table=source.table,
         key=source.key,
         columns=others if decides else columns,
-        insert_type=STYLES[watch.style][0] if columns else EventType.INSERT_ROW_QUERY_BACK,
-        update_type=EventType.UPDATE_ROW_QUERY_BACK if decides else STYLES[watch.style][1],
+        insert_type=STYLES[watch.row_style][0] if columns else EventType.INSERT_ROW_QUERY_BACK,
+        update_type=EventType.UPDATE_ROW_QUERY_BACK if decides else STYLES[watch.row_style][1],
         names=source.names,
         schema=source.schema,
         decides=decides,
@@ -468,7 +468,7 @@ def _object_source(
 def _value_source(
     cls: ObjectClass, watch: WatchedTable, source: _Source, column: Column, owner: _Source
 ) -> ChildTriggers:
-    by_value = _is_unique(source.table, (*source.key, column)) and watch.style in (
+    by_value = _is_unique(source.table, (*source.key, column)) and watch.row_style in (
         "field",
         "remove_all",
     )
@@ -553,5 +553,5 @@ def _undecided_views(triggers: TableTriggers, declared: Sequence[TableTriggers])
             yield (
                 f"{triggers.table.name} decides which rows are in {triggers.class_name}, but the "
                 f"style of its watch logs rows of {other.table.name} whether they are in it or "
-                "not: use style = row_query_back"
+                "not: use row_style = row_query_back"
             )

@@ -25,7 +25,7 @@ published.
 
 Capture = Literal["row", "statement"]
 
-VALUE_LIMIT: Final = 16 * 1024 * 1024
+MAX_BINARY_BYTES: Final = 16 * 1024 * 1024
 """The default limit on the bytes of a binary value that triggers log."""
 
 
@@ -39,8 +39,8 @@ class WatchedTable:
 
     table: str
     """The table, or the view, which needs ``base``."""
-    style: Style = "field"
-    capture: Capture = "row"
+    row_style: Style = "field"
+    trigger_level: Capture = "row"
     columns: tuple[str, ...] | None = None
     """The logged attributes, None = all."""
     exclude: tuple[str, ...] = ()
@@ -49,15 +49,15 @@ class WatchedTable:
     """The base tables of a view: base table -> its columns -> the view's columns. A base table of
     another schema is named ``schema.table``.
     """
-    always: bool = False
+    capture_replicated: bool = False
     """True if changes that a replication applies are logged, too."""
     lob_values: bool = False
     """True if LOBs are logged by value, in databases in which a type counts as one."""
-    lob_always: bool = False
+    lob_capture_always: bool = False
     """True if a LOB is logged as read back whenever another column of its row changes, since a
     write through a locator fires no trigger (spec/triggers.md 6.1).
     """
-    value_limit: int = VALUE_LIMIT
+    max_binary_bytes: int = MAX_BINARY_BYTES
     """The bytes of the largest binary value that is logged (spec/triggers.md 6.2)."""
 
 
@@ -170,7 +170,7 @@ _OWN_COLUMNS: Final = tuple(
         "epoch server raised",
         "digest class_name selection started position rows_written",
         "schema_name table_name captured content",
-        "source token flight_no saved",
+        "source token delivery_no saved",
         "source event_id error_time code message content",
         "version_num",
     )

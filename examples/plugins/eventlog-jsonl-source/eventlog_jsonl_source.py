@@ -74,13 +74,13 @@ class GrowingFile:
                     yield stream.Mark(token, is_idle=True, rest=self._rest)
                     self._place(token)  # still the same file
         except OSError as error:
-            raise stream.SourceAway(f"{self._path}: {error.strerror}") from error
+            raise stream.SourceUnavailable(f"{self._path}: {error.strerror}") from error
 
     def backlog(self, token: Any) -> stream.Backlog | None:
         try:
             return stream.Backlog(self._path.stat().st_size - self._place(token), "bytes")
         except OSError as error:
-            raise stream.SourceAway(f"{self._path}: {error.strerror}") from error
+            raise stream.SourceUnavailable(f"{self._path}: {error.strerror}") from error
 
     def _place(self, token: Any) -> int:
         """Return the byte to read from. Raises SourceLost if the file was replaced or cut."""

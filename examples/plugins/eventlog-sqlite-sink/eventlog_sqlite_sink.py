@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eventlog.core.options import PATH, option
-from eventlog.errors import ConfigError, ReceiverAway
+from eventlog.errors import ConfigError, ReceiverUnavailable
 from eventlog.model import Answer, Document, Event, Op
 from eventlog.publisher.sinks import Opening, Sink
 
@@ -100,4 +100,4 @@ class SqliteSink(Sink):
             yield
         except sqlite3.Error as error:
             why = f"{self._file}: {error}"
-            raise ReceiverAway(why, why) from error
+            raise ReceiverUnavailable(why, why) from error

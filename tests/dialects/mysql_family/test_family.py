@@ -312,12 +312,12 @@ def test_what_fires_no_trigger_is_mended_by_resync(
 
     def found() -> list[str]:
         told = json.loads(run("-c", file, "doctor", "--json")[1])["findings"]
-        return [finding["text"] for finding in told if finding["code"] == "objects_gone"]
+        return [finding["text"] for finding in told if finding["code"] == "missed_delete"]
 
     (text,) = found()
     assert text.startswith(f"{len(gone)} object")
     assert all(key in text for key in gone)
-    for command in (["t", "--deleted"], ["t"]):
+    for command in (["t", "--deletes"], ["t"]):
         code, _, error = run("-c", file, "resync", *command)
         assert code == 0, error
     rows = family.rows()
@@ -644,7 +644,7 @@ def test_the_oldest_reader_is_told_to_who_has_the_right_and_the_size_of_the_log_
             (one,) = told()[0]
         finally:
             family_server.run("REVOKE PROCESS ON *.* FROM app@localhost")
-        assert (one.pid, one.user, one.state, one.mend) == (pid, "app", "sleep", f"KILL {pid}")
+        assert (one.pid, one.user, one.state, one.fix) == (pid, "app", "sleep", f"KILL {pid}")
         assert (one.seconds or 0) >= 0
         assert one.transactions >= 0
 

@@ -308,7 +308,7 @@ def test_objects_that_are_there_although_their_last_row_is_a_delete_are_told_by_
     file = str(staff.place / "eventlog.toml")
     _, out, _ = run("-c", file, "doctor")
     assert "2 objects of class emp" in out
-    assert "[objects_kept]" in out
+    assert "[false_delete]" in out
     code, _, error = run("-c", file, "resync", "emp")
     assert code == 0, error
     assert {row.table_key for row in staff.rows()} == {"id=10", "id=11", "id=12"}

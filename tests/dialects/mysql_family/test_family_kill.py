@@ -32,7 +32,7 @@ def queue(family: Platform) -> Platform:
         "INSERT INTO usr VALUES (1, 'a1', 'b1'), (2, 'a2', 'b2')",
     )
     family.settings = {
-        "publisher": {"batch_size": 2, "flight_rows": 3, "allow_loopback": True},
+        "publisher": {"batch_size": 2, "delivery_rows": 3, "allow_loopback": True},
         "sink": {"type": "files", "directory": str(family.place / "documents")},
     }
     family.watch("usr")

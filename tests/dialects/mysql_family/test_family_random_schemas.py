@@ -59,13 +59,13 @@ def rows_of(platform: Platform) -> Rows:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-@pytest.mark.parametrize("style", ["field", "row_query_back"])
+@pytest.mark.parametrize("row_style", ["field", "row_query_back"])
 def test_whatever_a_statement_changes_anywhere_is_logged(
-    family: Platform, seed: int, style: str
+    family: Platform, seed: int, row_style: str
 ) -> None:
     random = Random(seed)
     make(family, random)
-    family.apply(family.plan(*({"table": f"t{n}", "style": style} for n in range(TABLES))))
+    family.apply(family.plan(*({"table": f"t{n}", "row_style": row_style} for n in range(TABLES))))
     before, done = rows_of(family), 0
     for _ in range(STATEMENTS):
         table, row = f"t{random.randrange(TABLES)}", random.randint(1, ROWS)

@@ -215,7 +215,7 @@ WATCHES: Mapping[str, tuple[LogTable, WatchedTable]] = {
     "row_query_back": (OWN_LOG, WatchedTable("EVERY_TYPE", "row_query_back")),
     "statement": (
         OWN_LOG,
-        WatchedTable("EVERY_TYPE", capture="statement", columns=("V", "N", "D", "CL")),
+        WatchedTable("EVERY_TYPE", trigger_level="statement", columns=("V", "N", "D", "CL")),
     ),
     "statement_row_query_back": (OWN_LOG, WatchedTable("USR", "row_query_back", "statement")),
     "lob_values": (
@@ -224,9 +224,12 @@ WATCHES: Mapping[str, tuple[LogTable, WatchedTable]] = {
     ),
     "lob_values_by_statement": (
         OWN_LOG,
-        WatchedTable("EVERY_TYPE", capture="statement", columns=("V", "CL"), lob_values=True),
+        WatchedTable("EVERY_TYPE", trigger_level="statement", columns=("V", "CL"), lob_values=True),
     ),
-    "lob_always": (OWN_LOG, WatchedTable("EVERY_TYPE", columns=("V", "CL", "B"), lob_always=True)),
+    "lob_capture_always": (
+        OWN_LOG,
+        WatchedTable("EVERY_TYPE", columns=("V", "CL", "B"), lob_capture_always=True),
+    ),
     "children": (OWN_LOG, WatchedTable("USR")),
     "children_query_back": (OWN_LOG, WatchedTable("USR", "field_query_back")),
     "children_by_statement": (

@@ -245,7 +245,7 @@ def _doctor() -> Mapping[str, Run]:
         "now": "2026-05-06 07:08:09",
         "perpetrator": "ANN",
     }
-    mends = {
+    fixes = {
         "read_grants": {"classes": '"HR"', "tables": '"HR"."USR"', "user": '"ANN"'},
         "reading_index": {},
         "row_index": {},
@@ -253,14 +253,14 @@ def _doctor() -> Mapping[str, Run]:
 
     def show(conn: sa.Connection, name: str) -> None:
         driver: Any = conn.connection.driver_connection
-        driver.server.sent += repairs(_log(conn), name, **mends[name])
+        driver.server.sent += repairs(_log(conn), name, **fixes[name])
 
-    asked = {name: partial(_ask, name=name, about=limits) for name in texts if name not in mends}
+    asked = {name: partial(_ask, name=name, about=limits) for name in texts if name not in fixes}
     for name in ("indexes", "numberings", "scaled", "rights"):  # their functions ask them
         del asked[name]
     return {
         **asked,
-        **{name: partial(show, name=name) for name in mends},
+        **{name: partial(show, name=name) for name in fixes},
         "numbering": partial(_ask, name="numberings", about={}),
         "index": partial(_ask, name="indexes", about={}),
         "has_log": lambda conn: has_log(conn, '"LOGS"."EVENTLOG"'),

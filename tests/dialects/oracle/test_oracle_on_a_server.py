@@ -22,7 +22,7 @@ from platforms import Platform
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.cli.context import transaction
-from eventlog.errors import AnotherPublisher, DatabaseAway
+from eventlog.errors import DatabaseUnavailable, PublisherAlreadyRunning
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.open_context import open_context
 from eventlog.sql import migrations
@@ -31,7 +31,7 @@ from eventlog.sql.dialects.oracle import DIALECT
 from eventlog.sql.doctor import Numbering, ask
 from eventlog.sql.triggers import triggers_of
 
-CAPTURES = pytest.mark.parametrize("capture", ["row", "statement"])
+CAPTURES = pytest.mark.parametrize("trigger_level", ["row", "statement"])
 
 
 def read_back(platform: Platform, key: str) -> dict[str, list[str | None]]:
@@ -125,9 +125,9 @@ def test_the_user_of_the_tests_is_dropped_before_it_is_made(
 
 
 @CAPTURES
-def test_keys_that_all_move_by_one(oracle: Platform, capture: str) -> None:
+def test_keys_that_all_move_by_one(oracle: Platform, trigger_level: str) -> None:
     oracle.run("CREATE TABLE n (id NUMBER(10) PRIMARY KEY, v VARCHAR2(40))")
-    oracle.watch("n", capture=capture)
+    oracle.watch("n", trigger_level=trigger_level)
     oracle.run(*(f"INSERT INTO n VALUES ({n}, 'was {n}')" for n in (1, 2, 3)))
     assert sorted(oracle.logged("UPDATE n SET id = id + 1"), key=str) == [
         (1, "id=4", "v", None, "was 3"),
@@ -140,7 +140,7 @@ def test_keys_that_all_move_by_one(oracle: Platform, capture: str) -> None:
 @CAPTURES
 @pytest.mark.parametrize("rule", ["SET NULL", "CASCADE"])
 def test_what_the_server_does_to_children_of_a_deleted_row_is_logged(
-    oracle: Platform, capture: str, rule: str
+    oracle: Platform, trigger_level: str, rule: str
 ) -> None:
     oracle.run(
         "CREATE TABLE usr (idu NUMBER(10) PRIMARY KEY, fname VARCHAR2(40))",
@@ -150,7 +150,7 @@ def test_what_the_server_does_to_children_of_a_deleted_row_is_logged(
         "INSERT INTO usr_phone VALUES (1, 'a')",
         "INSERT INTO usr_phone VALUES (1, 'b')",
     )
-    oracle.watch("usr", capture=capture)
+    oracle.watch("usr", trigger_level=trigger_level)
     assert sorted(oracle.logged("DELETE FROM usr"), key=str) == [
         (2, "idu=1", "usr_phone.phoneno", "a", None),
         (2, "idu=1", "usr_phone.phoneno", "b", None),
@@ -165,9 +165,11 @@ LARGE = ["small", "x" * 5000, "\u00e4" * 40_000]
 
 @CAPTURES
 @pytest.mark.parametrize("text", LARGE, ids=map(str, map(len, LARGE)))
-def test_a_clob_is_logged_by_value_however_long(oracle: Platform, capture: str, text: str) -> None:
+def test_a_clob_is_logged_by_value_however_long(
+    oracle: Platform, trigger_level: str, text: str
+) -> None:
     oracle.run("CREATE TABLE t (id NUMBER(10) PRIMARY KEY, v VARCHAR2(4000), c CLOB)")
-    oracle.watch("t", capture=capture, lob_values=True)
+    oracle.watch("t", trigger_level=trigger_level, lob_values=True)
     oracle.rows()
     oracle.insert("T", [{"ID": 1, "V": "y" * 4000, "C": text}])
     assert [(row.event_type, row.new_value) for row in oracle.rows()] == [
@@ -186,9 +188,9 @@ def test_a_clob_is_logged_by_value_however_long(oracle: Platform, capture: str, 
 
 
 @CAPTURES
-def test_clobs_of_many_rows_are_those_of_their_rows(oracle: Platform, capture: str) -> None:
+def test_clobs_of_many_rows_are_those_of_their_rows(oracle: Platform, trigger_level: str) -> None:
     oracle.run("CREATE TABLE t (id NUMBER(10) PRIMARY KEY, c CLOB)")
-    oracle.watch("t", capture=capture, lob_values=True)
+    oracle.watch("t", trigger_level=trigger_level, lob_values=True)
     rows = oracle.logged(
         "INSERT INTO t SELECT LEVEL, TO_CLOB(RPAD('x', 4000, 'x')) || TO_CLOB(RPAD('y', LEVEL, "
         "'y')) FROM DUAL CONNECT BY LEVEL <= 5"
@@ -234,9 +236,11 @@ def test_a_moment_with_a_zone_is_told_in_utc_whatever_the_session_is_in(
 
 
 @CAPTURES
-def test_national_texts_beyond_4000_bytes_are_logged_whole(oracle: Platform, capture: str) -> None:
+def test_national_texts_beyond_4000_bytes_are_logged_whole(
+    oracle: Platform, trigger_level: str
+) -> None:
     oracle.run("CREATE TABLE t (id NUMBER(10) PRIMARY KEY, v NVARCHAR2(1500), w NVARCHAR2(1500))")
-    oracle.watch("t", capture=capture)
+    oracle.watch("t", trigger_level=trigger_level)
     long = "RPAD(UNISTR('\\65E5'), 1500, UNISTR('\\65E5'))"
     rows = oracle.logged(
         f"INSERT INTO t SELECT LEVEL, {long}, UNISTR('\\00E9') FROM DUAL CONNECT BY LEVEL <= 2"
@@ -248,10 +252,10 @@ def test_national_texts_beyond_4000_bytes_are_logged_whole(oracle: Platform, cap
 
 
 @CAPTURES
-def test_many_long_values_are_written_by_one_array(oracle: Platform, capture: str) -> None:
+def test_many_long_values_are_written_by_one_array(oracle: Platform, trigger_level: str) -> None:
     columns = ", ".join(f"v{n} VARCHAR2(4000)" for n in range(4))
     oracle.run(f"CREATE TABLE t (id NUMBER(10) PRIMARY KEY, {columns})")
-    oracle.watch("t", capture=capture)
+    oracle.watch("t", trigger_level=trigger_level)
     values = ", ".join(f"RPAD('{n}', 4000, 'x')" for n in range(4))
     rows = oracle.logged(f"INSERT INTO t SELECT LEVEL, {values} FROM DUAL CONNECT BY LEVEL <= 300")
     assert len(rows) == 1200
@@ -380,14 +384,14 @@ def lose_the_session(context: Context, oracle: Platform) -> None:
 
 def test_a_publisher_whose_session_is_killed_can_begin_again(oracle: Platform) -> None:
     config = oracle.config()
-    with pytest.raises(DatabaseAway), open_context(config, Counters()) as context:
+    with pytest.raises(DatabaseUnavailable), open_context(config, Counters()) as context:
         lose_the_session(context, oracle)
     for _ in range(60):
         try:
             with open_context(config, Counters()) as context:
                 assert context.log.holds_lock()
                 return
-        except AnotherPublisher:  # the server has not noticed yet
+        except PublisherAlreadyRunning:  # the server has not noticed yet
             time.sleep(1)
     raise AssertionError("the lock of a killed session stays")
 
@@ -397,7 +401,7 @@ def test_a_call_that_takes_too_long_ends_as_an_error_that_passes(oracle: Platfor
         oracle.dialect.open(conn).begin_publishing()
         driver: Any = conn.connection.driver_connection
         driver.call_timeout = 1000
-        with pytest.raises(DatabaseAway), as_database_errors(conn):
+        with pytest.raises(DatabaseUnavailable), as_database_errors(conn):
             conn.exec_driver_sql("BEGIN SYS.DBMS_LOCK.SLEEP(20); END;")
 
 
@@ -409,7 +413,7 @@ def test_what_a_statement_begun_anew_logged_before_counts_once(oracle: Platform)
         "CREATE TABLE t (id NUMBER(10) PRIMARY KEY, v NUMBER(10))", "INSERT INTO t VALUES (1, 1)"
     )
     oracle.run("INSERT INTO t VALUES (2, 1)")
-    oracle.watch("t", capture="statement")
+    oracle.watch("t", trigger_level="statement")
     oracle.rows()
     with oracle.engine.connect() as first:
         first.exec_driver_sql("UPDATE t SET v = 5 WHERE id = 2")

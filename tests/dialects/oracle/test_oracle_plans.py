@@ -208,12 +208,18 @@ def test_a_schema_of_many_tables_is_compared_in_time_that_grows_with_their_numbe
 
 
 def test_always_is_said_to_have_no_effect() -> None:
-    for watch, said in ((WatchedTable("LINK"), 0), (WatchedTable("LINK", always=True), 1)):
+    for watch, said in (
+        (WatchedTable("LINK"), 0),
+        (WatchedTable("LINK", capture_replicated=True), 1),
+    ):
         declared, _, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [watch])
         warnings = TRIGGERS.warnings(
             LOG, TRIGGERS.compile_declared("APP", LOG, declared), installed()
         )
-        assert sum("always has no effect on LINK" in warning for warning in warnings) == said
+        assert (
+            sum("capture_replicated has no effect on LINK" in warning for warning in warnings)
+            == said
+        )
         assert "what GoldenGate or another apply process writes" in TRIGGERS.not_captured(declared)
 
 

@@ -22,7 +22,7 @@ from sqlalchemy.sql import quoted_name
 from eventlog.core.catalog import Column, ForeignKey
 from eventlog.core.catalog_builder import build_catalog
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
-from eventlog.errors import BadValue, ConfigError, DatabaseError, ServerAway
+from eventlog.errors import BadValue, ConfigError, DatabaseError, ServerUnavailable
 from eventlog.model import TIMED_FIELDS, EventType, LogRow
 from eventlog.sql.connection import as_database_errors, connect, dialect_of, load_dialect
 from eventlog.sql.dialect import NoSuchValue
@@ -246,7 +246,7 @@ def test_a_right_is_known_by_the_error_also_in_a_transaction_that_is_read_only(
     ],
 )
 def test_errors_that_pass_are_tried_again_and_others_are_not(error: Any, is_away: bool) -> None:
-    kind = ServerAway if is_away else DatabaseError
+    kind = ServerUnavailable if is_away else DatabaseError
     with pytest.raises(DatabaseError) as caught, as_database_errors(conn()):
         raise oracledb.DatabaseError(error)
     assert type(caught.value) is kind
@@ -287,7 +287,7 @@ def test_a_sequence_whose_numbers_do_not_rise_in_the_order_of_requests_is_told(
         assert found.disorder is None
     else:
         assert disorder[0] in str(found.disorder)
-        assert found.mend == f'ALTER SEQUENCE "LOGS"."SEQ_EVENTLOG_1" {disorder[1]}'
+        assert found.fix == f'ALTER SEQUENCE "LOGS"."SEQ_EVENTLOG_1" {disorder[1]}'
 
 
 def test_a_sequence_of_ours_is_cached_in_order() -> None:

@@ -127,18 +127,22 @@ def usr(idu: int, fname: str | None = None, lname: str | None = None, photo: Any
 
 
 def log_of(
-    style: str, capture: str, table: int, *changes: tuple[Row | None, Row | None], named: Any = ()
+    row_style: str,
+    trigger_level: str,
+    table: int,
+    *changes: tuple[Row | None, Row | None],
+    named: Any = (),
 ) -> list[Logged]:
     """What one statement logs; ``table``: 0 the class, 1 its notes, 2 its phones."""
-    triggers = triggers_on(OWN_LOG, WatchedTable("USR", style, capture))  # type: ignore[arg-type]
+    triggers = triggers_on(OWN_LOG, WatchedTable("USR", row_style, trigger_level))  # type: ignore[arg-type]
     old, new = changes[0]
     place = 3 * table + (0 if old is None else 2 if new is None else 1)
     return fire(triggers[place], changes, named)
 
 
-@pytest.mark.parametrize("capture", ["row", "statement"])
+@pytest.mark.parametrize("trigger_level", ["row", "statement"])
 @pytest.mark.parametrize(
-    ("style", "change", "expected"),
+    ("row_style", "change", "expected"),
     [
         ("field", (None, usr(1, "Jack")), [(1, "IDU=1", "FNAME", None, "Jack"), (7, "IDU=1",
         "PHOTO", None, None)]), ("field", (None, usr(2)), [(7, "IDU=2", "PHOTO", None, None)]),
@@ -166,9 +170,12 @@ def log_of(
     ],
 )  # fmt: skip
 def test_an_operation_logs_what_the_specification_says(
-    capture: str, style: str, change: tuple[Row | None, Row | None], expected: list[Logged]
+    trigger_level: str,
+    row_style: str,
+    change: tuple[Row | None, Row | None],
+    expected: list[Logged],
 ) -> None:
-    assert log_of(style, capture, 0, change) == expected
+    assert log_of(row_style, trigger_level, 0, change) == expected
 
 
 def test_a_column_that_no_trigger_reads_is_logged_if_the_update_names_it() -> None:
@@ -177,10 +184,10 @@ def test_a_column_that_no_trigger_reads_is_logged_if_the_update_names_it() -> No
     ]
 
 
-@pytest.mark.parametrize("capture", ["row", "statement"])
-def test_keys_that_move_from_row_to_row_leave_every_object_in_place(capture: str) -> None:
+@pytest.mark.parametrize("trigger_level", ["row", "statement"])
+def test_keys_that_move_from_row_to_row_leave_every_object_in_place(trigger_level: str) -> None:
     shift = [(usr(n, f"was {n}"), usr(n + 1, f"was {n}")) for n in (1, 2, 3)]
-    assert log_of("field", capture, 0, *shift) == [
+    assert log_of("field", trigger_level, 0, *shift) == [
         (4, "IDU=1", None, None, None),
         (6, "IDU=2", None, None, None),
         (6, "IDU=3", None, None, None),
@@ -214,10 +221,10 @@ def test_rows_that_keep_their_key_are_logged_as_ever_in_a_statement_that_moves_o
     assert (4, "IDU=1", None, None, None) in found
 
 
-@pytest.mark.parametrize("capture", ["row", "statement"])
-def test_many_rows_of_a_statement_are_all_logged_in_order(capture: str) -> None:
+@pytest.mark.parametrize("trigger_level", ["row", "statement"])
+def test_many_rows_of_a_statement_are_all_logged_in_order(trigger_level: str) -> None:
     rows = [(None, usr(n, f"f{n}", f"l{n}")) for n in range(700)]
-    found = log_of("field", capture, 0, *rows)
+    found = log_of("field", trigger_level, 0, *rows)
     assert len(found) == 2100
     assert [key for _, key, column, _, _ in found if column == "FNAME"] == [
         f"IDU={n}" for n in range(700)
@@ -231,9 +238,9 @@ def phone(idu: int | None, number: str | None) -> Row:
     return {"IDU": idu, "PHONENO": number}
 
 
-@pytest.mark.parametrize("capture", ["row", "statement"])
+@pytest.mark.parametrize("trigger_level", ["row", "statement"])
 @pytest.mark.parametrize(
-    ("style", "change", "expected"),
+    ("row_style", "change", "expected"),
     [
         ("field", (None, phone(2, "555")), [(2, "IDU=2", PHONE, None, "555")]),
         ("field", (phone(2, "555"), None), [(2, "IDU=2", PHONE, "555", None)]),
@@ -256,9 +263,12 @@ def phone(idu: int | None, number: str | None) -> Row:
     ],
 )
 def test_a_child_row_logs_a_value_of_its_owner(
-    capture: str, style: str, change: tuple[Row | None, Row | None], expected: list[Logged]
+    trigger_level: str,
+    row_style: str,
+    change: tuple[Row | None, Row | None],
+    expected: list[Logged],
 ) -> None:
-    assert log_of(style, capture, 2, change) == expected
+    assert log_of(row_style, trigger_level, 2, change) == expected
 
 
 def test_values_that_move_from_row_to_row_are_read_back() -> None:
@@ -285,7 +295,7 @@ def test_large_objects_by_value_and_always() -> None:
     )
     assert fire(by_value[1], [(row, {**row, "CL": "y"})]) == [(2, "ID=1", "CL", "x", "y")]
     always = triggers_on(
-        OWN_LOG, WatchedTable("EVERY_TYPE", columns=("V", "CL", "B"), lob_always=True)
+        OWN_LOG, WatchedTable("EVERY_TYPE", columns=("V", "CL", "B"), lob_capture_always=True)
     )
     assert fire(always[1], [(row, {**row, "V": "b"})]) == [
         (2, "ID=1", "V", "a", "b"),
@@ -311,7 +321,7 @@ def large(id_: int, v: str | None, cl: str | None) -> Row:
     return {"ID": id_, "V": v, "CL": cl}
 
 
-@pytest.mark.parametrize("capture", ["row", "statement"])
+@pytest.mark.parametrize("trigger_level", ["row", "statement"])
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -335,9 +345,11 @@ def large(id_: int, v: str | None, cl: str | None) -> Row:
     ],
 )  # fmt: skip
 def test_no_locator_of_a_large_object_is_kept_beyond_its_row(
-    capture: str, changes: list[tuple[Row | None, Row | None]], expected: list[Logged]
+    trigger_level: str, changes: list[tuple[Row | None, Row | None]], expected: list[Logged]
 ) -> None:
-    watch = WatchedTable("EVERY_TYPE", capture=capture, columns=("V", "CL"), lob_values=True)  # type: ignore[arg-type]
+    watch = WatchedTable(
+        "EVERY_TYPE", trigger_level=trigger_level, columns=("V", "CL"), lob_values=True
+    )  # type: ignore[arg-type]
     insert, update, _ = triggers_on(OWN_LOG, watch)
     assert fire(insert if changes[0][0] is None else update, of_large_objects(*changes)) == expected
 

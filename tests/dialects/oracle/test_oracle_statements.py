@@ -45,8 +45,8 @@ def test_every_style_and_every_capture_can_be_read_whole() -> None:
     watches = [
         WATCHES[name.removeprefix("trigger_")][1] for name in WHOLE if name.startswith("trigger_")
     ]
-    assert {watch.style for watch in watches} == set(get_args(Style))
-    assert {watch.capture for watch in watches} == set(get_args(Capture))
+    assert {watch.row_style for watch in watches} == set(get_args(Style))
+    assert {watch.trigger_level for watch in watches} == set(get_args(Capture))
     assert "-- lines " not in "".join(
         (GOLDEN / f"{name}.sql").read_text(encoding="utf-8") for name in WHOLE
     )

@@ -23,7 +23,7 @@ CONFIG = """
 [database]
 schema_name = "hr"
 [publisher]
-loopback_rows = "consume"   # one user does all here
+loopback_action = "mark"   # one user does all here
 [[watch]]
 table = "usr"
 """

@@ -38,12 +38,12 @@ def direct(empty: Watched, request: pytest.FixtureRequest) -> Watched:
         "active USING (empno)",
         "INSERT INTO emp VALUES (1, 'Jack'), (2, 'Eve')",
     )
-    capture: Capture = request.param
-    return Watched(empty.conn, capture=capture)
+    trigger_level: Capture = request.param
+    return Watched(empty.conn, trigger_level=trigger_level)
 
 
-def view(style: Style = "field", base: Base = BASE, **more: tuple[str, ...]) -> WatchedTable:
-    return WatchedTable("view_emp", style, base=base, **more)  # type: ignore[arg-type]
+def view(row_style: Style = "field", base: Base = BASE, **more: tuple[str, ...]) -> WatchedTable:
+    return WatchedTable("view_emp", row_style, base=base, **more)  # type: ignore[arg-type]
 
 
 def test_the_statement_of_the_specification(direct: Watched) -> None:
@@ -58,16 +58,16 @@ def test_the_statement_of_the_specification(direct: Watched) -> None:
 
 
 @pytest.mark.parametrize(
-    ("style", "insert", "update"),
+    ("row_style", "insert", "update"),
     [("field", 1, 2), ("remove_all", 1, 3), ("field_query_back", 7, 8), ("row_query_back", 5, 6)],
 )
 def test_the_table_with_the_key_makes_the_objects(
-    direct: Watched, style: Style, insert: int, update: int
+    direct: Watched, row_style: Style, insert: int, update: int
 ) -> None:
-    direct.watch(view(style))
+    direct.watch(view(row_style))
 
     def value(event_type: int, key: int, column: str, old: str | None, new: str | None) -> Logged:
-        by_row, by_value = style == "row_query_back", style in ("field", "remove_all")
+        by_row, by_value = row_style == "row_query_back", row_style in ("field", "remove_all")
         shown = (old, new) if by_value else (None, None)
         return (event_type, f"pk_empno={key}", None if by_row else column, *shown)
 
@@ -89,12 +89,12 @@ def test_the_table_with_the_key_makes_the_objects(
     ]
 
 
-@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("row_style", STYLES)
 def test_a_table_that_feeds_a_multi_valued_column_is_like_a_child_table(
-    direct: Watched, style: Style
+    direct: Watched, row_style: Style
 ) -> None:
-    direct.watch(view(style))
-    event_type = 2 if style in ("field", "remove_all") else 8
+    direct.watch(view(row_style))
+    event_type = 2 if row_style in ("field", "remove_all") else 8
 
     def value(key: int, old: str | None, new: str | None) -> Logged:
         return (
@@ -135,14 +135,14 @@ def test_what_follows_the_key_of_its_owner(direct: Watched) -> None:
     assert direct.logged("DELETE FROM emp WHERE empno = 7") == [(4, "pk_empno=7", None, None, None)]
 
 
-def active(style: Style) -> WatchedTable:
+def active(row_style: Style) -> WatchedTable:
     base = {"emp": {"empno": "pk_empno", "fname": "sv_fname"}, "active": {"empno": "pk_empno"}}
-    return WatchedTable("view_active", style, base=base)
+    return WatchedTable("view_active", row_style, base=base)
 
 
-@pytest.mark.parametrize("style", STYLES)
-def test_a_table_that_decides_which_rows_are_in_the_view(direct: Watched, style: Style) -> None:
-    direct.watch(active(style))
+@pytest.mark.parametrize("row_style", STYLES)
+def test_a_table_that_decides_which_rows_are_in_the_view(direct: Watched, row_style: Style) -> None:
+    direct.watch(active(row_style))
     assert direct.logged("INSERT INTO active VALUES ('2024-01-01', 1)") == [
         (5, "pk_empno=1", None, None, None)
     ]

@@ -14,8 +14,8 @@ def shifting(empty: Watched, request: pytest.FixtureRequest) -> Watched:
         empty.conn,
         "CREATE TABLE t (id integer PRIMARY KEY DEFERRABLE INITIALLY IMMEDIATE, name text)",
     )
-    capture: Capture = request.param
-    return Watched(empty.conn, capture=capture)
+    trigger_level: Capture = request.param
+    return Watched(empty.conn, trigger_level=trigger_level)
 
 
 def four(key: int) -> Logged:
@@ -37,14 +37,14 @@ def test_an_update_that_shifts_all_keys(shifting: Watched) -> None:
     ]
 
 
-@pytest.mark.parametrize("style", STYLES)
-def test_a_swap_changes_both_objects_and_deletes_none(shifting: Watched, style: Style) -> None:
-    shifting.watch(WatchedTable("t", style))
+@pytest.mark.parametrize("row_style", STYLES)
+def test_a_swap_changes_both_objects_and_deletes_none(shifting: Watched, row_style: Style) -> None:
+    shifting.watch(WatchedTable("t", row_style))
     run(shifting.conn, "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
     rows = shifting.logged("UPDATE t SET id = 3 - id")
     assert [(row[1], row[3], row[4]) for row in rows] == [
-        ("id=2", *(("b", "a") if style in ("field", "remove_all") else (None, None))),
-        ("id=1", *(("a", "b") if style in ("field", "remove_all") else (None, None))),
+        ("id=2", *(("b", "a") if row_style in ("field", "remove_all") else (None, None))),
+        ("id=1", *(("a", "b") if row_style in ("field", "remove_all") else (None, None))),
     ]
     assert {row[0] for row in rows} <= {2, 3, 6, 8}
 

@@ -31,8 +31,8 @@ def test_every_finding_says_what_mends_it_and_changes_nothing(
     execute(examined, "DROP INDEX hr.idx_eventlog_1; ALTER TABLE hr.usr DISABLE TRIGGER ALL")
     _, found = doctor()
     findings = [finding for of_code in found.values() for finding in of_code]
-    assert all(finding["mend"] for finding in findings if finding["severity"] != "info")
-    assert all(set(finding) == {"code", "severity", "text", "mend"} for finding in findings)
+    assert all(finding["fix"] for finding in findings if finding["severity"] != "info")
+    assert all(set(finding) == {"code", "severity", "text", "fix"} for finding in findings)
     order = [finding["severity"] for finding in findings]
     assert order == sorted(order, key=("error", "warning", "info").index)
     assert set(doctor()[1]) == set(found)
@@ -118,7 +118,7 @@ def test_the_index_that_is_proposed_is_the_one_that_is_needed(
     assert len(found["index_missing"]) == 2
     with examined.execution_options(isolation_level="AUTOCOMMIT").connect() as conn:
         for one in found["index_missing"]:
-            conn.exec_driver_sql(one["mend"][0])
+            conn.exec_driver_sql(one["fix"][0])
     assert "index_missing" not in doctor()[1]
 
 
@@ -131,7 +131,7 @@ def test_a_sequence_with_a_cache_is_an_error(examined: sa.Engine, doctor: Doctor
     execute(examined, "ALTER TABLE hr.eventlog ALTER record_id SET CACHE 50")
     (finding,) = doctor()[1]["sequence_cache"]
     assert finding["severity"] == "error"
-    execute(examined, finding["mend"][0])
+    execute(examined, finding["fix"][0])
     assert doctor()[0] == 0
 
 
@@ -149,13 +149,13 @@ def test_a_sequence_that_is_only_a_default_is_found(examined: sa.Engine, doctor:
 def test_a_log_without_autovacuum_is_named(examined: sa.Engine, doctor: Doctor) -> None:
     execute(examined, "ALTER TABLE hr.eventlog SET (autovacuum_enabled = off)")
     (finding,) = doctor()[1]["autovacuum_off"]
-    execute(examined, finding["mend"][0])
+    execute(examined, finding["fix"][0])
     assert doctor()[0] == 0
 
 
 def test_without_a_log_it_says_how_to_make_one(examined: sa.Engine, doctor: Doctor) -> None:
     code, found = doctor("--log-table", "nolog")
-    assert (code, found["log_table"][0]["mend"][0]) == (1, "eventlog db upgrade")
+    assert (code, found["log_table"][0]["fix"][0]) == (1, "eventlog db upgrade")
 
 
 def test_a_missing_companion_is_a_finding(examined: sa.Engine, doctor: Doctor) -> None:
@@ -169,11 +169,11 @@ def test_a_revision_of_another_eventlog_is_named(examined: sa.Engine, doctor: Do
     )
     (found,) = doctor()[1]["migration"]
     assert "revision 0011, which this eventlog does not know" in found["text"]
-    assert "install that one" in found["mend"][0]
+    assert "install that one" in found["fix"][0]
 
 
 def test_a_log_of_somebody_else_is_upgraded_by_its_companions() -> None:
-    assert migrations.upgrade_command(["internal_1"]).endswith(" --companions-only")
+    assert migrations.upgrade_command(["internal_1"]).endswith(" --existing-log")
     assert migrations.upgrade_command(["internal_1", "log_1"]) == "eventlog db upgrade"
 
 
@@ -182,7 +182,7 @@ def test_an_older_revision_is_named() -> None:
         ["log_1"], ["internal_1", "log_2"], [], "", "eventlog db upgrade"
     )
     assert found.text == "the log is at revision log_1, and there are newer ones: internal_1, log_2"
-    assert found.mend == ("eventlog db upgrade",)
+    assert found.fix == ("eventlog db upgrade",)
 
 
 # --- other sessions -------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ def test_an_old_transaction_that_has_written_to_the_log_is_named(examined: sa.En
             "rows that it has written to the log are not published before it commits"
             in finding.text
         )
-        assert finding.mend == (f"SELECT pg_terminate_backend({pid})",)
+        assert finding.fix == (f"SELECT pg_terminate_backend({pid})",)
         assert not [one for one in found if one.code == "old_snapshot"]  # none is an hour old
 
 
@@ -224,7 +224,7 @@ def test_what_holds_back_dead_rows_is_told_oldest_first_with_what_ends_it(
         (one,) = ask(DIALECT.open(asking), "snapshots", HeldSnapshot, LOG, limit=5)
         assert (one.kind, one.pid, one.application) == ("session", pid, "report")
         assert one.transactions >= 1  # autovacuum may take a number of its own meanwhile
-        assert one.mend == f"SELECT pg_terminate_backend({pid})"
+        assert one.fix == f"SELECT pg_terminate_backend({pid})"
         asking.exec_driver_sql("CREATE ROLE reporter; SET ROLE reporter")
         (unseen,) = ask(DIALECT.open(asking), "snapshots", HeldSnapshot, LOG, limit=5)
         assert unseen[:5] == one[:5]
@@ -247,7 +247,7 @@ def test_a_notification_that_is_missing_is_named(examined: sa.Engine, doctor: Do
     assert wake is not None
     for statement in wake.drop(LOG):
         execute(examined, statement)
-    assert doctor()[1]["wake_missing"][0]["mend"][0] == "eventlog db upgrade"
+    assert doctor()[1]["wake_missing"][0]["fix"][0] == "eventlog db upgrade"
     assert "wake_missing" not in doctor("--set", "publisher.notify=no")[1]
 
 
@@ -272,7 +272,7 @@ def test_a_log_with_names_of_its_own_is_examined(examined: sa.Engine, doctor: Do
     execute(examined, rows_of + "('x', 4, 'usr', 'idu=1'), ('N', 4, 'usr', 'idu=01')")
     _, found = doctor()
     assert "check_failed" not in found
-    assert found["status_reserved"][0]["mend"][0].startswith(
+    assert found["status_reserved"][0]["fix"][0].startswith(
         'UPDATE "hr"."eventlog" SET ":st{at}us" = '
     )
     assert {"key_not_canonical", "status_reserved"} <= set(found)

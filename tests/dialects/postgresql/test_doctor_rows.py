@@ -30,16 +30,16 @@ def test_reserved_letters_are_named_with_their_rows(examined: sa.Engine, doctor:
         "1 row of status 'x' (record_id 2): not l",
     ]
     for one in found["status_reserved"]:
-        execute(examined, one["mend"][0])
+        execute(examined, one["fix"][0])
     assert "status_reserved" not in doctor()[1]
 
 
 def test_failed_rows_are_named_until_they_are_requeued(examined: sa.Engine, doctor: Doctor) -> None:
     rows(examined, GOOD.replace("'N'", "'E'"), GOOD.replace("'N'", "'F'"))
     _, found = doctor()
-    assert [one["mend"] for one in found["rows_failed"]] == [
-        ["eventlog show 1", "eventlog requeue --status E"],
-        ["eventlog show 2", "eventlog requeue --status F"],
+    assert [one["fix"] for one in found["rows_failed"]] == [
+        ["eventlog explain 1", "eventlog requeue --status E"],
+        ["eventlog explain 2", "eventlog requeue --status F"],
     ]
 
 
@@ -47,7 +47,7 @@ def test_loopback_rows_are_named(examined: sa.Engine, doctor: Doctor) -> None:
     user = "session_user"
     rows(examined, GOOD.replace("'app'", user), GOOD)
     assert doctor()[1]["loopback"][0]["severity"] == "info"
-    _, found = doctor("--set", "publisher.loopback_rows=leave")
+    _, found = doctor("--set", "publisher.loopback_action=keep")
     (finding,) = found["loopback"]
     assert finding["severity"] == "warning"
     assert finding["text"].startswith("1 row of status N (from record_id 1 on) made by ")
@@ -87,7 +87,7 @@ def test_rows_that_would_become_e_are_named_by_what_they_fail(
     assert finding["text"].startswith(
         f"1 row of status N bad ({code}): record_id 2; they would become E."
     )
-    assert finding["mend"][0] == "eventlog show 2"
+    assert finding["fix"][0] == "eventlog explain 2"
 
 
 def test_rows_without_a_positive_record_id_are_named(examined: sa.Engine, doctor: Doctor) -> None:
@@ -101,7 +101,7 @@ def test_rows_without_a_positive_record_id_are_named(examined: sa.Engine, doctor
     assert found["record_id"][0]["text"].startswith(
         '2 rows of status N whose "record_id" is NULL or not positive'
     )
-    execute(examined, found["record_id"][0]["mend"][0])
+    execute(examined, found["record_id"][0]["fix"][0])
     assert "record_id" not in doctor()[1]
 
 
@@ -116,7 +116,7 @@ def test_what_is_in_flight_is_no_fault_while_a_publisher_runs(
     )
     _, found = doctor()
     assert found["in_flight_left"][0]["text"].startswith("1 event of 2 rows in flight")
-    assert found["no_publisher"][0]["mend"] == ["eventlog publish"]
+    assert found["no_publisher"][0]["fix"] == ["eventlog publish"]
     with examined.connect() as publisher:
         publisher.exec_driver_sql("SET application_name = 'eventlog'")
         assert DIALECT.open(publisher).log(LOG).try_lock()
@@ -163,9 +163,7 @@ def test_a_watched_table_without_key_is_named_and_the_others_are_examined(
     rows(examined, GOOD.replace("idu=1", "idu=01"))
     code, found = doctor()
     assert code == 1
-    assert found["class_without_key"][0]["mend"] == [
-        'ALTER TABLE "hr"."bare" ADD PRIMARY KEY ("a")'
-    ]
+    assert found["class_without_key"][0]["fix"] == ['ALTER TABLE "hr"."bare" ADD PRIMARY KEY ("a")']
     assert "nowhere" in found["class_missing"][0]["text"]
     assert "key_not_canonical" in found
 
@@ -205,7 +203,7 @@ def test_why_an_objects_change_is_not_out_is_said_in_sentences(
     Path("eventlog.toml").write_text(CONFIG)
 
     def why(key: str) -> str:
-        code, out, error = run("doctor", "--why", key)
+        code, out, error = run("explain", "--key", key)
         assert code == 0, error
         return out
 
@@ -231,8 +229,8 @@ def test_why_an_objects_change_is_not_out_is_said_in_sentences(
         gets("idu=9", "row 5 of ", "1 open transaction wrote rows that nobody sees before")
     execute(examined, "DROP TRIGGER _tgr_usr_i_1 ON hr.usr; INSERT INTO hr.usr VALUES (10, 'x')")
     gets("idu=10", "its triggers are not as declared", "eventlog triggers plan")
-    code, _, error = run("doctor", "--why", "nobody")
+    code, _, error = run("explain", "--key", "nobody")
     assert (code, "is the key of no class" in error) == (2, True)
-    _, out, _ = run("doctor", "--why", "idu=1", "--json")
+    _, out, _ = run("explain", "--key", "idu=1", "--json")
     (told,) = json.loads(out)["objects"]
     assert (told["class_name"], told["key"], told["record_id"]) == ("usr", "idu=1", 1)

@@ -40,14 +40,14 @@ def test_disabled_triggers_are_named_with_the_statement_that_enables_them(
     code, found = doctor()
     (finding,) = found["trigger_disabled"]
     assert (code, "trigger_drifted" in found) == (1, False)
-    execute(examined, finding["mend"][0])
+    execute(examined, finding["fix"][0])
     assert doctor()[0] == 0
 
 
 def test_drift_is_named_with_its_reason(examined: sa.Engine, doctor: Doctor) -> None:
     execute(examined, "ALTER TABLE hr.usr ADD COLUMN mail text")
     (finding,) = doctor()[1]["trigger_drifted"]
-    assert finding["mend"] == ["eventlog triggers plan", "eventlog triggers apply"]
+    assert finding["fix"] == ["eventlog triggers plan", "eventlog triggers apply"]
 
 
 def test_triggers_that_are_no_longer_watched_are_named(examined: sa.Engine, doctor: Doctor) -> None:
@@ -68,10 +68,10 @@ def test_triggers_whose_log_is_gone_are_an_error(examined: sa.Engine, doctor: Do
         'the log "hr"."eventlog" is gone, and 8 triggers still write it: every change of hr.usr, '
         "hr.usr_phone fails"
     )
-    assert finding["mend"][0].startswith("eventlog db upgrade")
+    assert finding["fix"][0].startswith("eventlog db upgrade")
     with pytest.raises(sa.exc.DBAPIError):
         execute(examined, "INSERT INTO hr.usr VALUES (1, 'Ada', NULL)")
-    for line in finding["mend"][1:]:
+    for line in finding["fix"][1:]:
         execute(examined, line.removeprefix("or "))
     execute(examined, "INSERT INTO hr.usr VALUES (1, 'Ada', NULL)")
 
@@ -91,7 +91,7 @@ def test_partitions_whose_trigger_is_disabled_are_named(
     execute(examined, "ALTER TABLE hr.sale_2 DISABLE TRIGGER _tgr_sale_u_1")
     (finding,) = doctor()[1]["partition_trigger"]
     assert "hr.sale_2" in finding["text"]
-    execute(examined, finding["mend"][0])
+    execute(examined, finding["fix"][0])
     assert "partition_trigger" not in doctor()[1]
 
 
@@ -118,7 +118,7 @@ def test_rights_that_are_missing_come_with_their_grants(
     assert code == 1
     # Without USAGE nobody knows whether there is a log.
     assert "log_table" not in found
-    *grants, command = found["rights_publish"][0]["mend"]
+    *grants, command = found["rights_publish"][0]["fix"]
     assert grants[0] == f'GRANT USAGE ON SCHEMA "hr" TO "{nobody}"'
     assert command == f"all of them: eventlog grants {nobody}"
     execute(examined, ";".join(grants))
@@ -126,8 +126,8 @@ def test_rights_that_are_missing_come_with_their_grants(
     assert "rights_publish" not in found
     (finding,) = found["rights_read"]
     assert "may not read usr (idu), usr_phone (idu, phoneno)" in finding["text"]
-    assert finding["mend"][1] == f'GRANT SELECT ON "hr"."usr", "hr"."usr_phone" TO "{nobody}"'
-    execute(examined, ";".join(finding["mend"][:-1]))
+    assert finding["fix"][1] == f'GRANT SELECT ON "hr"."usr", "hr"."usr_phone" TO "{nobody}"'
+    execute(examined, ";".join(finding["fix"][:-1]))
     _, found = doctor()
     assert "rights_read" not in found
     # What a publisher's user need not be able to do is not a fault.
@@ -161,7 +161,7 @@ def test_a_right_that_one_check_needs_is_a_finding_and_not_the_end(
 
 def granted(database: sa.Engine, user: str, doctor: Doctor) -> None:
     """Give a user all that publishing needs but reading back."""
-    execute(database, ";".join(doctor()[1]["rights_publish"][0]["mend"][:-1]))
+    execute(database, ";".join(doctor()[1]["rights_publish"][0]["fix"][:-1]))
 
 
 def test_a_class_whose_values_are_logged_needs_no_right_to_read(
@@ -169,14 +169,14 @@ def test_a_class_whose_values_are_logged_needs_no_right_to_read(
 ) -> None:
     granted(examined, nobody, doctor)
     execute(examined, "DROP TABLE hr.usr_phone")
-    for style, is_read in (
+    for row_style, is_read in (
         ("field", False),
         ("remove_all", False),
         ("field_query_back", True),
         ("row_query_back", True),
     ):
-        Path("eventlog.toml").write_text(f'{CONFIG}style = "{style}"\n')
-        assert ("rights_read" in doctor()[1]) is is_read, style
+        Path("eventlog.toml").write_text(f'{CONFIG}row_style = "{row_style}"\n')
+        assert ("rights_read" in doctor()[1]) is is_read, row_style
 
 
 def test_a_class_whose_values_are_logged_needs_the_right_once_its_table_was_altered(
@@ -184,10 +184,10 @@ def test_a_class_whose_values_are_logged_needs_the_right_once_its_table_was_alte
 ) -> None:
     granted(examined, nobody, doctor)
     execute(examined, "DROP TABLE hr.usr_phone")
-    Path("eventlog.toml").write_text(f'{CONFIG}style = "field"\n')
+    Path("eventlog.toml").write_text(f'{CONFIG}row_style = "field"\n')
     (finding,) = doctor()[1]["rights_read_later"]
     assert (finding["severity"], "usr (fname, idu, lname)" in finding["text"]) == ("warning", True)
-    execute(examined, finding["mend"][1])
+    execute(examined, finding["fix"][1])
     assert "rights_read_later" not in doctor()[1]
 
 
@@ -212,7 +212,7 @@ def test_a_format_that_sends_whole_rows_needs_the_right_to_read_them(
     Path("eventlog.toml").write_text(f'{CONFIG}[format]\ntype = "debezium"\n')
     (finding,) = doctor()[1]["rights_read"]
     assert (finding["severity"], "usr (fname, idu, lname)" in finding["text"]) == ("error", True)
-    execute(examined, finding["mend"][1])
+    execute(examined, finding["fix"][1])
     assert "rights_read" not in doctor()[1]
 
 
@@ -229,7 +229,7 @@ def test_a_snapshot_of_a_consumer_needs_the_right_to_read_now(
     examined: sa.Engine, doctor: Doctor, nobody: str
 ) -> None:
     execute(examined, "DROP TABLE hr.usr_phone")
-    reading = f'{CONFIG}style = "field"\n[source]\nconsumer = "search"\nbegin = "%s"\n'
+    reading = f'{CONFIG}row_style = "field"\n[source]\nconsumer = "search"\nbegin = "%s"\n'
     Path("eventlog.toml").write_text(reading % "now")
     granted(examined, nobody, doctor)
     execute(examined, f"REVOKE DELETE ON hr.eventlog_consumer FROM {nobody}")
@@ -255,7 +255,7 @@ def test_the_grants_that_are_printed_are_all_that_a_role_needs(
     owner = examined.url.render_as_string(hide_password=False)
 
     def grant(purpose: str) -> None:
-        command = ["--database-url", owner, "grants", nobody, "--for", purpose]
+        command = ["--database-url", owner, "grants", nobody, "--purpose", purpose]
         capfd.readouterr()
         assert cli.run(command) == 0
         execute(examined, capfd.readouterr().out)

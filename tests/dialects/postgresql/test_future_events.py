@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from shared import PlainSink
 
 from eventlog.config.load import load
-from eventlog.errors import ReceiverAway
-from eventlog.model import Answer, Document, Event, Level, Verdict
+from eventlog.errors import ReceiverUnavailable
+from eventlog.model import Answer, Document, Event, EventResult, Level
 from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import dry_run
 from eventlog.publisher.daemon import publish_once
@@ -37,9 +37,11 @@ class Receiver(PlainSink):
 
     def send(self, document: Document) -> Answer:
         if any(self.levels.get(event.event_id) == "away" for event in document.events):
-            raise ReceiverAway("away")
+            raise ReceiverUnavailable("away")
         self.documents.append(list(document.events))
-        return Answer({name: Verdict(Level[level.upper()]) for name, level in self.levels.items()})
+        return Answer(
+            {name: EventResult(Level[level.upper()]) for name, level in self.levels.items()}
+        )
 
     @property
     def sent(self) -> list[str]:
@@ -237,7 +239,7 @@ def last_values(event: Event) -> list[str]:
 def test_an_event_is_rebuilt_in_the_order_that_it_was_sent_in(log: sa.Engine) -> None:
     """The line keeps the order of the queue, which is not that of the ids."""
     write(log, (1, PAST[3], 1), (2, PAST[1], 1), (3, PAST[2], 1))
-    with pytest.raises(ReceiverAway):
+    with pytest.raises(ReceiverUnavailable):
         publish(log, Receiver({"2": "away"}))
     with log.connect() as conn:
         line = conn.execute(sa.text("SELECT content FROM eventlog_inflight")).scalar_one()
@@ -254,7 +256,7 @@ def test_an_event_is_rebuilt_in_the_order_that_it_was_sent_in(log: sa.Engine) ->
 def test_a_parked_object_does_not_use_up_the_window(log: sa.Engine, query_limit: int) -> None:
     write(log, (1, PAST[0], 1), (2, PAST[1], 2), (3, PAST[2], 1), (4, PAST[3], 3))
     receiver = Receiver({"1": "retry"})
-    with pytest.raises(ReceiverAway, match="1 object left"):
+    with pytest.raises(ReceiverUnavailable, match="1 object left"):
         publish(
             log,
             receiver,
@@ -268,14 +270,14 @@ def test_a_parked_object_does_not_use_up_the_window(log: sa.Engine, query_limit:
     assert left(log) == [1, 3]
 
 
-@pytest.mark.parametrize(("loopback_rows", "remaining"), [("leave", [1, 2]), ("consume", [])])
+@pytest.mark.parametrize(("loopback_action", "remaining"), [("keep", [1, 2]), ("mark", [])])
 def test_loopback_rows_that_are_left_do_not_use_up_the_window(
-    log: sa.Engine, loopback_rows: str, remaining: list[int]
+    log: sa.Engine, loopback_action: str, remaining: list[int]
 ) -> None:
     write(log, (1, PAST[0], 1), (2, PAST[1], 2), perpetrator="hr  ")
     write(log, (3, PAST[2], 3), perpetrator="HR")
     write(log, (4, PAST[3], 4))
-    receiver = publish(log, query_limit=1, loopback_rows=loopback_rows, driver_user="hr")
+    receiver = publish(log, query_limit=1, loopback_action=loopback_action, driver_user="hr")
     assert receiver.sent == ["3", "4"]
     assert left(log) == remaining
 

@@ -13,13 +13,13 @@ TABLE = "CREATE TABLE t (id integer PRIMARY KEY, name text, photo bytea)"
 SMALL, LARGE = "decode(repeat('00', 3), 'hex')", "decode(repeat('00', 11), 'hex')"
 
 
-@pytest.mark.parametrize("capture", ["row", "statement"])
+@pytest.mark.parametrize("trigger_level", ["row", "statement"])
 def test_a_row_with_a_value_that_is_too_large_is_read_back(
-    empty: Watched, capture: Capture
+    empty: Watched, trigger_level: Capture
 ) -> None:
     run(empty.conn, TABLE)
-    empty = replace(empty, capture=capture)
-    empty.watch(WatchedTable("t", value_limit=10))
+    empty = replace(empty, trigger_level=trigger_level)
+    empty.watch(WatchedTable("t", max_binary_bytes=10))
     assert empty.logged(f"INSERT INTO t VALUES (1, 'a', {SMALL})") == [
         (1, "id=1", "name", None, "a"),
         (1, "id=1", "photo", None, "AAAA"),
@@ -40,10 +40,12 @@ def test_a_row_with_a_value_that_is_too_large_is_read_back(
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("capture", ["row", "statement"])
-def test_a_write_of_hundreds_of_mebibytes_does_not_fail(empty: Watched, capture: Capture) -> None:
+@pytest.mark.parametrize("trigger_level", ["row", "statement"])
+def test_a_write_of_hundreds_of_mebibytes_does_not_fail(
+    empty: Watched, trigger_level: Capture
+) -> None:
     run(empty.conn, TABLE, "ALTER TABLE t ALTER photo SET STORAGE EXTERNAL")
-    empty = replace(empty, capture=capture)
+    empty = replace(empty, trigger_level=trigger_level)
     empty.watch(WatchedTable("t"))
     value = f"convert_to(repeat('x', {400 * 1024 * 1024}), 'UTF8')"
     assert empty.logged(f"INSERT INTO t VALUES (1, 'a', {value})") == [

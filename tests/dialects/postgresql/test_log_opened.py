@@ -140,7 +140,7 @@ FOREIGN = """CREATE TABLE foreign_log (
 
 def test_a_log_of_another_layout_and_other_types_works_alike(conn: Connection) -> None:
     conn.execute(sa.text(FOREIGN))
-    migrations.upgrade(conn, log_table="foreign_log", companions_only=True)
+    migrations.upgrade(conn, log_table="foreign_log", existing_log=True)
     opened = locate_log(DIALECT.open(conn), name="foreign_log", layout="3.5")
     assert opened.columns == ("rid", "st", "et", "at", "who", "tab", "tkey", "col", "ov", "nv")
     insert = sa.text(
@@ -180,7 +180,7 @@ def test_names_that_attack_the_statements_are_only_names(conn: Connection) -> No
     table = '"' + name.replace('"', '""') + '"'
     body = ", ".join(f"{column} {sql}" for column, sql in zip(quoted, types, strict=True))
     conn.connection.cursor().execute(f"CREATE TABLE {table} ({body})")
-    migrations.upgrade(conn, log_table=table, companions_only=True)
+    migrations.upgrade(conn, log_table=table, existing_log=True)
     opened = locate_log(DIALECT.open(conn), name=name)
     conn.connection.cursor().execute(
         f"INSERT INTO {table} ({', '.join(quoted[:3])}) VALUES (1, 'N', 2), (2, 'N', 2)"

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine, make_url
 
-from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, ServerAway
+from eventlog.errors import ConfigError, DatabaseError, DatabaseUnavailable, ServerUnavailable
 from eventlog.sql import migrations
 from eventlog.sql.connection import connect, dialect_of, load_dialect
 from eventlog.sql.dialects.postgresql import DIALECT
@@ -97,7 +97,7 @@ def test_an_unknown_database_is_refused_with_advice(database: Engine) -> None:
     engine = connect(database.url.set(database="no such database"), password="hunter2")
     with pytest.raises(DatabaseError) as refused:
         engine.connect()
-    assert not isinstance(refused.value, DatabaseAway)
+    assert not isinstance(refused.value, DatabaseUnavailable)
     assert "cannot connect to database 'no such database'" in str(refused.value)
     assert "does not exist; create the database, or correct the URL" in str(refused.value)
     assert "hunter2" not in str(refused.value)
@@ -105,7 +105,7 @@ def test_an_unknown_database_is_refused_with_advice(database: Engine) -> None:
 
 def test_a_server_that_is_not_there_is_away() -> None:
     engine = connect("postgresql://publisher:hunter2@127.0.0.1:1/hr", connect_timeout=2)
-    with pytest.raises(ServerAway) as refused:
+    with pytest.raises(ServerUnavailable) as refused:
         engine.connect()
     assert "cannot connect to database 'hr' at 127.0.0.1:1: " in str(refused.value)
     assert "check host and port" in str(refused.value)
@@ -126,7 +126,7 @@ def test_a_server_that_is_starting_up_is_away() -> None:
         answering.start()
         port = listening.getsockname()[1]
         engine = connect(f"postgresql://publisher@127.0.0.1:{port}/hr?sslmode=disable")
-        with pytest.raises(ServerAway, match="the database system is starting up"):
+        with pytest.raises(ServerUnavailable, match="the database system is starting up"):
             engine.connect()
         answering.join()
 

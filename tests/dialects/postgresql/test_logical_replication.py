@@ -134,7 +134,7 @@ def replication(servers: tuple[str, str]) -> Iterator[Replication]:
                 "ALTER TABLE tag REPLICA IDENTITY FULL",
             )
         run(target, *LOG_DDL)
-        made = Replication(source, Watched(target, capture="statement"))
+        made = Replication(source, Watched(target, trigger_level="statement"))
         open_.callback(made.unsubscribe)
         yield made
 
@@ -148,7 +148,7 @@ def test_what_a_subscriber_applies_is_logged_once_by_statement_triggers_row_by_r
         "INSERT INTO t VALUES (1, 'a'), (2, 'b')",
         "INSERT INTO tag VALUES (1, 'x')",
     )
-    plan = replication.watch(WatchedTable("t", always=True))
+    plan = replication.watch(WatchedTable("t", capture_replicated=True))
     assert not any("replication" in sentence for sentence in plan.not_captured)
     assert [sentence for sentence in plan.warnings if "logged row by row" in sentence] == [
         (
@@ -197,7 +197,7 @@ def test_what_applications_do_on_a_subscriber_is_logged_once_by_statement(
     replication: Replication,
 ) -> None:
     target = replication.target
-    replication.watch(WatchedTable("t", always=True))
+    replication.watch(WatchedTable("t", capture_replicated=True))
     replication.subscribe()
     assert target.logged(
         "INSERT INTO t VALUES (1, 'a'), (2, 'b')", "UPDATE t SET name = 'c'", "TRUNCATE t, tag"
@@ -221,13 +221,13 @@ def test_updates_of_a_key_that_may_shift_are_logged_on_a_subscriber(
         "ALTER TABLE tag DROP CONSTRAINT tag_id_fkey",
         "ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (id) DEFERRABLE INITIALLY DEFERRED",
     )
-    plan = replication.watch(WatchedTable("t", always=True))
+    plan = replication.watch(WatchedTable("t", capture_replicated=True))
     assert not any("replication" in sentence for sentence in plan.not_captured)
     assert any(
         "t: UPDATEs are logged a statement, but what a replication applies" in one
         for one in plan.warnings
     )
-    assert target.plan(WatchedTable("t", always=True)).changes == ()
+    assert target.plan(WatchedTable("t", capture_replicated=True)).changes == ()
     # By a key that is deferrable an apply worker finds no row.
     run(replication.source, "ALTER TABLE t REPLICA IDENTITY FULL", "INSERT INTO t VALUES (1, 'a')")
     replication.subscribe()
@@ -248,8 +248,8 @@ def test_triggers_that_only_missed_what_is_replicated_are_replaced(
     replication: Replication,
 ) -> None:
     target = replication.target
-    replication.watch(WatchedTable("t", always=True))
-    (unchanged, *_) = target.plan(WatchedTable("t", always=True)).actions
+    replication.watch(WatchedTable("t", capture_replicated=True))
+    (unchanged, *_) = target.plan(WatchedTable("t", capture_replicated=True)).actions
     assert unchanged.kind == "unchanged"
     assert all(trigger.enabled for trigger in installed_triggers(target))
     # As eventlog made them before: no trigger for rows, those of statements for all.
@@ -259,10 +259,10 @@ def test_triggers_that_only_missed_what_is_replicated_are_replaced(
         *(f"ALTER TABLE t ENABLE ALWAYS TRIGGER _tgr_t_{operation}_1" for operation in "iud"),
         "DROP FUNCTION proc_t_2",
     )
-    (change,) = target.plan(WatchedTable("t", always=True)).changes
+    (change,) = target.plan(WatchedTable("t", capture_replicated=True)).changes
     assert (change.kind, change.table) == ("replace", "public.t")
-    replication.watch(WatchedTable("t", always=True))
-    assert target.plan(WatchedTable("t", always=True)).changes == ()
+    replication.watch(WatchedTable("t", capture_replicated=True))
+    assert target.plan(WatchedTable("t", capture_replicated=True)).changes == ()
     replication.watch(WatchedTable("t"))
     left = target.conn.exec_driver_sql(
         "SELECT tgname FROM pg_trigger WHERE tgenabled IN ('R', 'A')"

@@ -33,7 +33,7 @@ schema_name = "hr"
 [[watch]]
 table = "usr"
 """
-GIVEN = ['loopback_rows = "consume"', "allow_loopback = false"]
+GIVEN = ['loopback_action = "mark"', "allow_loopback = false"]
 """Settings that say what happens to such rows, as they are by default too."""
 
 
@@ -128,7 +128,7 @@ def test_publish_once_ends_with_a_warning_of_user_count_and_ways_out(
     for way in (
         "a database user of its own",
         "allow_loopback = true",
-        "loopback_rows = ",
+        "loopback_action = ",
         "requeue --loopback",
     ):
         assert way in line
@@ -150,7 +150,7 @@ def test_who_says_what_becomes_of_loopback_is_not_warned(
 ) -> None:
     configure(home, given)
     execute(home, "INSERT INTO hr.usr VALUES (1, 'Jack')")
-    assert "loopback_rows" not in "".join(run("triggers", "plan")[1:])
+    assert "loopback_action" not in "".join(run("triggers", "plan")[1:])
     assert [finding["severity"] for finding in findings(run)] == ["info"]
     assert run("publish", "--once")[2].strip() == ""
     assert set(statuses(home).values()) == {"S"}
@@ -248,7 +248,7 @@ def test_plan_and_doctor_warn_where_the_publishers_user_owns_watched_tables(
     (finding,) = findings(run)
     assert finding["severity"] == "warning"
     assert "owns usr" in finding["text"]
-    assert "allow_loopback = true" in " ".join(finding["mend"])
+    assert "allow_loopback = true" in " ".join(finding["fix"])
 
 
 def test_who_installs_for_a_publisher_with_a_user_of_its_own_is_not_warned(

@@ -262,7 +262,7 @@ def test_a_log_of_somebody_else_gets_its_companions_alone(database: Engine) -> N
     with database.connect() as conn:
         conn.execute(sa.text("CREATE TABLE theirs (LIKE pg_class)"))
         before = catalogue(conn)
-        migrations.upgrade(conn, log_table="theirs", companions_only=True)
+        migrations.upgrade(conn, log_table="theirs", existing_log=True)
         new = {name for what, name in catalogue(conn) - before if what == "class"}
         assert new >= {
             "public.theirs_error r",
@@ -271,7 +271,7 @@ def test_a_log_of_somebody_else_gets_its_companions_alone(database: Engine) -> N
         }
         (reached,) = migrations.current(conn, log_table="theirs")
         assert reached in migrations.heads()
-        migrations.upgrade(conn, log_table="theirs", companions_only=True)
+        migrations.upgrade(conn, log_table="theirs", existing_log=True)
         migrations.downgrade(conn, log_table="theirs")
         assert catalogue(conn) == before
 
@@ -280,11 +280,11 @@ def test_a_table_that_is_not_ours_is_not_taken_for_the_log(database: Engine) -> 
     with database.connect() as conn:
         conn.execute(sa.text("CREATE TABLE eventlog (x integer)"))
         with pytest.raises(
-            LogTableError, match=r"public\.eventlog is there already.*--companions-only"
+            LogTableError, match=r"public\.eventlog is there already.*--existing-log"
         ):
             migrations.upgrade(conn, log_table="eventlog")
         with pytest.raises(LogTableError, match=r"there is no log public\.theirs"):
-            migrations.upgrade(conn, log_table="theirs", companions_only=True)
+            migrations.upgrade(conn, log_table="theirs", existing_log=True)
 
 
 def test_the_schema_must_exist(database: Engine) -> None:
@@ -331,7 +331,7 @@ def test_a_database_of_the_tables_before_these_is_refused_and_loses_nothing(
         statements = earlier.read_text().replace("BEGIN;", "", 1).replace("COMMIT;", "")
         conn.connection.cursor().execute(statements)
         conn.exec_driver_sql(
-            "INSERT INTO earlier.eventlog_inflight (flight_no, composition) VALUES (7, '{}')"
+            "INSERT INTO earlier.eventlog_inflight (delivery_no, composition) VALUES (7, '{}')"
         )
         conn.commit()
         for work in (migrations.upgrade, migrations.downgrade):
@@ -339,7 +339,7 @@ def test_a_database_of_the_tables_before_these_is_refused_and_loses_nothing(
                 work(conn, log_table="eventlog", schema="earlier")
             assert "publish what waits with that one" in str(refused.value)
             assert "the 1 row of eventlog_inflight would be lost" in str(refused.value)
-        left = conn.exec_driver_sql("SELECT flight_no FROM earlier.eventlog_inflight")
+        left = conn.exec_driver_sql("SELECT delivery_no FROM earlier.eventlog_inflight")
         assert left.scalars().all() == [7]
 
 

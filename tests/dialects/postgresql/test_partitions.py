@@ -42,14 +42,14 @@ def test_writes_to_the_root_and_to_partitions_are_rows_of_the_root(sales: Watche
     assert {row.table_name for row in sales.rows()} == {"sale"}
 
 
-@pytest.mark.parametrize("style", STYLES)
-def test_a_row_that_moves_is_deleted_and_inserted(sales: Watched, style: Style) -> None:
-    sales.watch(WatchedTable("sale", style))
+@pytest.mark.parametrize("row_style", STYLES)
+def test_a_row_that_moves_is_deleted_and_inserted(sales: Watched, row_style: Style) -> None:
+    sales.watch(WatchedTable("sale", row_style))
     run(sales.conn, "INSERT INTO sale VALUES ('s', 1, 5)")
     first, *rest = sales.logged("UPDATE sale SET id = 11")
     assert first == (4, "region=s+id=1", None, None, None)
     assert [(row[0], row[1]) for row in rest] == [
-        ({"field_query_back": 7, "row_query_back": 5}.get(style, 1), "region=s+id=11")
+        ({"field_query_back": 7, "row_query_back": 5}.get(row_style, 1), "region=s+id=11")
     ]
 
 
@@ -270,9 +270,9 @@ def test_a_script_and_a_migration_make_the_triggers_of_the_partitions_that_are_t
     )
     database = DIALECT.open(sales.conn).reflect(None)
     before = catalogue(sales.conn)
-    for always in (False, True):
+    for capture_replicated in (False, True):
         run(sales.conn, "SAVEPOINT s")
-        watches = (WatchedTable("sale", always=always),)
+        watches = (WatchedTable("sale", capture_replicated=capture_replicated),)
         made = triggers_of(DIALECT).compile(database, sales.catalog("sale"), sales.log, watches)
         run(sales.conn, *(statement for one in made for statement in one.create))
         assert sales.plan(*watches).changes == ()
@@ -384,7 +384,7 @@ def test_a_partitioned_base_table_of_a_view(sales: Watched) -> None:
 
 
 def test_a_replication_apply_worker_is_captured_on_partitions_with_always(sales: Watched) -> None:
-    sales.watch(WatchedTable("sale", always=True))
+    sales.watch(WatchedTable("sale", capture_replicated=True))
     run(sales.conn, "CREATE TABLE sale_w PARTITION OF sale FOR VALUES IN ('w')")
     run(sales.conn, "SET session_replication_role = replica")
     rows = sales.logged("INSERT INTO sale VALUES ('n', 1, 1), ('w', 1, 1)")

@@ -73,7 +73,7 @@ def purge(home: sa.Engine, capfd: pytest.CaptureFixture[str]) -> Purge:
 
 def test_only_processed_rows_that_are_old_enough_go(home: sa.Engine, purge: Purge) -> None:
     report = purge("--older-than", "30d")
-    assert (report["rows"], report["looked_at"], report["dry_run"]) == (4, 10, False)
+    assert (report["rows"], report["checked"], report["dry_run"]) == (4, 10, False)
     assert statuses(home) == "NEFxSN"
     assert purge("--older-than", "30d")["rows"] == 0
     assert purge("--older-than", "1w")["rows"] == 1
@@ -167,7 +167,7 @@ def test_a_purge_ends_behind_many_rows_that_are_too_young(
         "('S', 4, 'usr', 'idu=1', '2020-01-01')",
     )
     report = purge("--older-than", "30d", "--batch", "2")
-    assert (report["rows"], report["looked_at"]) == (4, 10)
+    assert (report["rows"], report["checked"]) == (4, 10)
     monkeypatch.setenv("EVENTLOG_PUBLISHER_HANDLE_FUTURE_EVENTS", "true")
     assert purge("--older-than", "30d", "--batch", "2")["rows"] == 1
 
@@ -176,7 +176,7 @@ def test_what_one_purge_left_the_next_one_takes(home: sa.Engine, purge: Purge) -
     assert purge("--older-than", "30d")["rows"] == 4
     execute(home, "UPDATE hr.eventlog SET status = 'S'")
     report = purge("--older-than", "0s")
-    assert (report["rows"], report["looked_at"]) == (6, 6)
+    assert (report["rows"], report["checked"]) == (6, 6)
     execute(home, "TRUNCATE hr.eventlog RESTART IDENTITY")
     execute(
         home,

@@ -384,7 +384,7 @@ class TestLogs:
         Path("eventlog.toml").write_text(
             "[database]\nlog_table = 'theirs'\n[publisher]\nlayout = '3.5'\n"
         )
-        assert run("db", "upgrade", "--companions-only")[0] == 0
+        assert run("db", "upgrade", "--existing-log")[0] == 0
         assert run("resync", "desk", "--batch", "1")[0] == 0
         with hr.connect() as conn:
             found = conn.exec_driver_sql(

@@ -1,4 +1,4 @@
-"""``eventlog resync --deleted``: what is gone from the tables and no trigger saw go
+"""``eventlog resync --deletes``: what is gone from the tables and no trigger saw go
 (spec/event-log.md 11).
 """
 
@@ -38,14 +38,14 @@ class TestDeleted:
     ) -> None:
         assert set(publish().objects) == {f"idu={n}" for n in range(2, 7)}
         before = len(keys(hr))
-        code, out, err = run("resync", "usr", "--deleted", "--batch", "2")
+        code, out, err = run("resync", "usr", "--deletes", "--batch", "2")
         assert (code, out.startswith("3 rows of type 4 written for usr in ")) == (0, True)
         assert "5 keys checked, from rows of the log since 20" in err
         written = rows(hr, "event_type, table_name, table_key, column_name, perpetrator")[before:]
         assert written == [(4, "usr", f"idu={n}", None, None) for n in (2, 4, 5)]
         assert set(publish().objects) == {"idu=3", "idu=6"}
         # What was logged as deleted by now is known to be gone.
-        code, out, _ = run("resync", "usr", "--deleted", "--json")
+        code, out, _ = run("resync", "usr", "--deletes", "--json")
         assert (code, json.loads(out)["rows"], json.loads(out)["compared"]) == (0, 0, 2)
 
     @pytest.mark.usefixtures("lost")
@@ -55,13 +55,13 @@ class TestDeleted:
     ) -> None:
         execute(hr, f"UPDATE hr.eventlog SET status = '{status}' WHERE event_type = 4")
         before = len(keys(hr))
-        assert run("resync", "usr", "--deleted")[0] == 0
+        assert run("resync", "usr", "--deletes")[0] == 0
         assert sorted(keys(hr)[before:]) == [*told, "idu=2", "idu=4", "idu=5"]
 
     @pytest.mark.usefixtures("lost")
     def test_a_dry_run_counts_them(self, run: Run, hr: sa.Engine) -> None:
         before = keys(hr)
-        code, out, _ = run("resync", "usr", "--deleted", "--dry-run", "--batch", "2")
+        code, out, _ = run("resync", "usr", "--deletes", "--dry-run", "--batch", "2")
         assert (code, out.startswith("3 rows of type 4 would be written for usr")) == (0, True)
         assert (keys(hr), positions(hr)) == (before, [])
 
@@ -72,17 +72,17 @@ class TestDeleted:
             hr,
             "ALTER TABLE hr.eventlog ADD CHECK (event_type <> 4 OR table_key <> 'idu=4') NOT VALID",
         )
-        assert run("resync", "usr", "--deleted", "--batch", "1")[0] == 1
+        assert run("resync", "usr", "--deletes", "--batch", "1")[0] == 1
         assert keys(hr)[before:] == ["idu=2"]
         ((_, position, written),) = positions(hr)
         execute(hr, "ALTER TABLE hr.eventlog DROP CONSTRAINT eventlog_check")
-        code, _, err = run("resync", "usr", "--deleted")
+        code, _, err = run("resync", "usr", "--deletes")
         assert code == 2
         assert (
             "a resync of usr (objects that are gone, as type 4) is not finished: 1 row written"
             in err
         )
-        code, out, _ = run("resync", "usr", "--deleted", "--resume", "--json")
+        code, out, _ = run("resync", "usr", "--deletes", "--resume", "--json")
         assert (code, written, json.loads(out)["rows"], json.loads(out)["resumed_at"]) == (
             0,
             1,
@@ -95,10 +95,10 @@ class TestDeleted:
         self, run: Run, hr: sa.Engine
     ) -> None:
         users(hr, 2)
-        code, out, err = run("resync", "usr", "--deleted")
+        code, out, err = run("resync", "usr", "--deletes")
         assert (code, out.startswith("0 rows of type 4 written")) == (1, True)
         assert "the log has no rows of usr, so it does not show which objects were deleted" in err
-        code, out, _ = run("resync", "usr", "--deleted", "--json")
+        code, out, _ = run("resync", "usr", "--deletes", "--json")
         assert (code, json.loads(out)["known_since"]) == (1, None)
 
     def test_keys_of_any_spelling_and_of_no_class_in_a_log_that_others_fill(
@@ -118,7 +118,7 @@ class TestDeleted:
             execute(
                 hr, f"INSERT INTO hr.eventlog (event_type, table_name, table_key) VALUES ({row})"
             )
-        code, _, err = run("resync", "usr", "--deleted")
+        code, _, err = run("resync", "usr", "--deletes")
         assert (code, "the log, row 5: " in err) == (1, True)
         assert keys(hr)[len(logged) :] == ["idu=3", "idu=4", "idu=5"]
 
@@ -130,7 +130,7 @@ class TestDeleted:
         with hr.connect() as application, ThreadPoolExecutor(1) as pool:
             # Logged by now, and seen by nobody yet.
             application.exec_driver_sql("INSERT INTO hr.usr VALUES (4, 'back')")
-            resync = pool.submit(run, "resync", "usr", "--deleted")
+            resync = pool.submit(run, "resync", "usr", "--deletes")
             sleep(0.5)
             assert not resync.done()
             application.commit()
@@ -147,13 +147,13 @@ class TestDeleted:
         before = keys(hr)
         with hr.connect() as application:
             application.exec_driver_sql("INSERT INTO hr.usr VALUES (4, 'back')")
-            code, _, err = run("resync", "usr", "--deleted")
+            code, _, err = run("resync", "usr", "--deletes")
         assert code == 1
         assert (
             "is open for more than 0.1 s, and what it inserts may not be taken for deleted" in err
         )
         assert keys(hr) == before
-        assert run("resync", "usr", "--deleted", "--resume")[0] == 0
+        assert run("resync", "usr", "--deletes", "--resume")[0] == 0
         assert keys(hr)[len(before) :] == ["idu=2", "idu=4", "idu=5"]
 
     @pytest.mark.usefixtures("lost")
@@ -163,7 +163,7 @@ class TestDeleted:
         name = hr.url.database
         execute(hr, f"ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'")
         before = len(keys(hr))
-        assert run("resync", "usr", "--deleted")[0] == 0
+        assert run("resync", "usr", "--deletes")[0] == 0
         assert rows(hr, "event_type, table_key")[before:] == [
             *((4, f"idu={n}") for n in (2, 4, 5)),
             *((5, f"idu={n}") for n in (2, 4, 5)),

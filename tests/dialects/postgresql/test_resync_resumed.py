@@ -30,7 +30,7 @@ class TestResume:
         self, run: Run, hr: sa.Engine, size: str, rate: str, wait_for: int
     ) -> None:
         users(hr, 3000)
-        command = ["resync", "usr", "--batch", size, "--rate", rate]
+        command = ["resync", "usr", "--batch", size, "--max-rows-per-second", rate]
         program = [sys.executable, "-c", "from eventlog.cli import main; main()", *command]
         with subprocess.Popen(program, stderr=subprocess.PIPE) as process:
             try:
@@ -102,9 +102,9 @@ class TestResume:
             ("--key", "idu=1", "--resume"),
             ("--key", "idu=1", "--where", "true"),
             ("--where", "true", "--keys", "keys"),
-            ("--deleted", "--where", "true"),
-            ("--deleted", "--as-update"),
-            ("--rate", "0"),
+            ("--deletes", "--where", "true"),
+            ("--deletes", "--as-update"),
+            ("--max-rows-per-second", "0"),
             ("--batch", "0"),
         ],
     )

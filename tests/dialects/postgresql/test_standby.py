@@ -24,7 +24,7 @@ CONFIG = """
 [database]
 schema_name = "hr"
 [publisher]
-loopback_rows = "leave"
+loopback_action = "keep"
 [[watch]]
 table = "usr"
 """
@@ -97,7 +97,7 @@ def test_doctor_says_that_the_server_is_a_standby(run: Run) -> None:
     (finding,) = [one for one in findings if one["code"] == "standby"]
     assert (code, finding["severity"]) == (1, "error")
     assert finding["text"].startswith("the server is a standby")
-    assert "target_session_attrs" in finding["mend"][0]
+    assert "target_session_attrs" in finding["fix"][0]
     # The rest is examined all the same.
     assert [
         one for one in findings if one["code"] in ("check_failed", "log_table", "rights_publish")
@@ -135,7 +135,7 @@ def test_what_only_reads_works(run: Run) -> None:
     assert code == 0
     assert "Jack" in out
     assert run("status", "--json")[0] == 0
-    assert run("show", "1", "--json")[0] == 0
+    assert run("explain", "1", "--json")[0] == 0
 
 
 def test_a_primary_whose_sessions_are_read_only_is_said(uncommitted: sa.Connection) -> None:

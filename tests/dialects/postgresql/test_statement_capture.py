@@ -1,4 +1,4 @@
-"""``capture = "statement"`` logs the same rows as ``row`` does (spec/triggers.md 7.1)."""
+"""``trigger_level = "statement"`` logs the same rows as ``row`` does (spec/triggers.md 7.1)."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ from eventlog.sql.triggers.watch import Style, WatchedTable
 
 @pytest.fixture
 def empty(empty: Watched) -> Watched:
-    return Watched(empty.conn, capture="statement")
+    return Watched(empty.conn, trigger_level="statement")
 
 
 @pytest.fixture
 def usr(usr: Watched) -> Watched:
-    return Watched(usr.conn, capture="statement")
+    return Watched(usr.conn, trigger_level="statement")
 
 
 # --- order ----------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ def test_the_rows_of_an_object_stand_together_and_objects_in_the_order_of_the_st
 
 
 @pytest.mark.parametrize(
-    ("style", "changed", "new"),
+    ("row_style", "changed", "new"),
     [
         (
             "field",
@@ -95,9 +95,9 @@ def test_the_rows_of_an_object_stand_together_and_objects_in_the_order_of_the_st
     ],
 )
 def test_a_key_that_a_statement_frees_and_takes_again_is_one_object_that_changed(
-    usr: Watched, style: Style, changed: list[Logged], new: list[Logged]
+    usr: Watched, row_style: Style, changed: list[Logged], new: list[Logged]
 ) -> None:
-    usr.watch(WatchedTable("usr", style))
+    usr.watch(WatchedTable("usr", row_style))
     # In this order no row meets the old key of another, so that no check fails.
     run(usr.conn, "INSERT INTO usr VALUES (2, 'b'), (1, 'a')")
     assert usr.logged("UPDATE usr SET idu = idu + 1") == [
@@ -199,11 +199,11 @@ def test_columns_may_have_the_names_that_the_functions_use(empty: Watched) -> No
         "CREATE TABLE o (r integer REFERENCES t ON DELETE CASCADE, event_time text, UNIQUE (r, "
         "event_time))",
     )
-    for style in STYLES:
-        empty.watch(WatchedTable("t", style))
+    for row_style in STYLES:
+        empty.watch(WatchedTable("t", row_style))
         assert len(empty.logged("INSERT INTO t (x, k) VALUES (1, 'a')")) == 1
         assert len(empty.logged("UPDATE t SET event_time = 'b', x = 2")) == (
-            2 if style == "row_query_back" else 3
+            2 if row_style == "row_query_back" else 3
         )
         assert (
             len(
@@ -221,8 +221,8 @@ def test_columns_may_have_the_names_that_the_functions_use(empty: Watched) -> No
 # --- plans ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("style", ["field", "row_query_back"])
-def test_a_plan_that_was_made_for_one_row_serves_many(empty: Watched, style: Style) -> None:
+@pytest.mark.parametrize("row_style", ["field", "row_query_back"])
+def test_a_plan_that_was_made_for_one_row_serves_many(empty: Watched, row_style: Style) -> None:
     run(
         empty.conn,
         "CREATE TABLE t (k integer PRIMARY KEY, v text)",
@@ -232,7 +232,7 @@ def test_a_plan_that_was_made_for_one_row_serves_many(empty: Watched, style: Sty
         "INSERT INTO tag VALUES (0, 'x')",
         "ANALYZE",
     )
-    empty.watch(WatchedTable("t", style))
+    empty.watch(WatchedTable("t", row_style))
     # Nested loops or sequential look-ups would take minutes.
     run(empty.conn, "SET statement_timeout = '60s'")
     changes = (
@@ -256,7 +256,7 @@ def test_a_plan_that_was_made_for_one_row_serves_many(empty: Watched, style: Sty
     [
         (
             ("CREATE TABLE t (k integer PRIMARY KEY) PARTITION BY LIST (k)",),
-            "t is partitioned.*use capture = row",
+            "t is partitioned.*use trigger_level = row",
         ),
         (
             ("CREATE TABLE t (k integer PRIMARY KEY)", "CREATE TABLE heir () INHERITS (t)"),

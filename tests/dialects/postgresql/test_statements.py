@@ -10,9 +10,9 @@ from eventlog.sql.triggers import triggers_of
 from eventlog.sql.triggers.watch import Style, WatchedTable
 
 
-@pytest.mark.parametrize("style", STYLES)
-def test_delete_and_truncate(usr: Watched, style: Style) -> None:
-    usr.watch(WatchedTable("usr", style))
+@pytest.mark.parametrize("row_style", STYLES)
+def test_delete_and_truncate(usr: Watched, row_style: Style) -> None:
+    usr.watch(WatchedTable("usr", row_style))
     run(usr.conn, JACK, "INSERT INTO usr (idu) VALUES (2), (3)")
     assert usr.logged("DELETE FROM usr WHERE idu = 1") == [(4, "idu=1", None, None, None)]
     assert usr.logged("TRUNCATE usr CASCADE") == [

@@ -192,8 +192,8 @@ def test_two_logs_of_one_table_do_not_touch_each_other(usr: Watched) -> None:
     assert {
         action.kind for action in second.watch(WatchedTable("usr", "row_query_back")).actions
     } == {"create"}
-    for watched, style in ((usr, "field"), (second, "row_query_back")):
-        assert {action.kind for action in watched.plan(WatchedTable("usr", style)).actions} == {
+    for watched, row_style in ((usr, "field"), (second, "row_query_back")):
+        assert {action.kind for action in watched.plan(WatchedTable("usr", row_style)).actions} == {
             "unchanged"
         }  # type: ignore[arg-type]
     run(usr.conn, "INSERT INTO usr (idu, fname) VALUES (1, 'Jack')")

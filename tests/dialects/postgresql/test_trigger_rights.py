@@ -119,9 +119,9 @@ def test_a_role_that_may_not_lock_what_follows_a_row_to_another_partition_gets_n
 
 
 def test_always_captures_what_a_replication_applies(usr: Watched) -> None:
-    plan = usr.watch(WatchedTable("usr", always=True))
+    plan = usr.watch(WatchedTable("usr", capture_replicated=True))
     assert not any("replica" in sentence for sentence in plan.not_captured)
-    assert usr.plan(WatchedTable("usr", always=True)).changes == ()
+    assert usr.plan(WatchedTable("usr", capture_replicated=True)).changes == ()
     run(usr.conn, "SET session_replication_role = replica")
     assert [row[0] for row in usr.logged(JACK, "INSERT INTO usr_phone VALUES (1, 'a')")] == [
         1,
@@ -130,7 +130,7 @@ def test_always_captures_what_a_replication_applies(usr: Watched) -> None:
     ]
     run(usr.conn, "SET session_replication_role = origin")
     run(usr.conn, "ALTER TABLE usr ENABLE TRIGGER _tgr_usr_i_1")
-    (change,) = usr.plan(WatchedTable("usr", always=True)).changes
+    (change,) = usr.plan(WatchedTable("usr", capture_replicated=True)).changes
     assert change.reason == "trigger _tgr_usr_i_1 was changed by hand"
     usr.watch(WatchedTable("usr"))
     run(usr.conn, "SET session_replication_role = replica")
@@ -188,7 +188,7 @@ def test_a_log_of_somebody_else_is_written_by_its_own_columns(usr: Watched) -> N
         "CREATE TRIGGER number BEFORE INSERT ON log.theirs FOR EACH ROW EXECUTE FUNCTION "
         "log.number()",
     )
-    migrations.upgrade(usr.conn, log_table="theirs", schema="log", companions_only=True)
+    migrations.upgrade(usr.conn, log_table="theirs", schema="log", existing_log=True)
     log = locate_log(DIALECT.open(usr.conn), name="theirs", schema="log", layout="3.5")
     theirs = Watched(usr.conn, log)
     # The key needs quoting, and its function comes with the triggers.

@@ -146,10 +146,10 @@ def test_what_is_read_back_has_the_text_that_was_logged(empty: Watched) -> None:
     assert empty.conn.exec_driver_sql(statement).scalar_one() == row[4]
 
 
-@pytest.mark.parametrize("style", STYLES)
-def test_columns_that_are_excluded_are_not_even_looked_at(usr: Watched, style: Style) -> None:
+@pytest.mark.parametrize("row_style", STYLES)
+def test_columns_that_are_excluded_are_not_even_looked_at(usr: Watched, row_style: Style) -> None:
     run(usr.conn, JACK)
-    usr.watch(WatchedTable("usr", style, exclude=("fname", PHONE)))
+    usr.watch(WatchedTable("usr", row_style, exclude=("fname", PHONE)))
     assert (
         usr.logged("UPDATE usr SET fname = 'secret'", "INSERT INTO usr_phone VALUES (1, 'secret')")
         == []
@@ -158,7 +158,7 @@ def test_columns_that_are_excluded_are_not_even_looked_at(usr: Watched, style: S
     run(usr.conn, "UPDATE usr SET idu = 2")
     assert all("secret" not in row and "fname" not in row for row in usr.rows())
     assert "fname" not in triggers_of(DIALECT).script(
-        usr.plan(WatchedTable("usr", style, exclude=("fname", "lname", PHONE)))
+        usr.plan(WatchedTable("usr", row_style, exclude=("fname", "lname", PHONE)))
     )
 
 

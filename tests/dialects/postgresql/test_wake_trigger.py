@@ -232,7 +232,7 @@ def role(theirs: Engine) -> Iterator[str]:
 
 def test_its_owner_gets_the_trigger_with_the_companions(theirs: Engine) -> None:
     with theirs.connect() as conn:
-        migrations.upgrade(conn, log_table="theirs", companions_only=True)
+        migrations.upgrade(conn, log_table="theirs", existing_log=True)
         log = locate_log(DIALECT.open(conn), name="theirs")
         assert WAKE.missing(conn, log) is None
         migrations.downgrade(conn, log_table="theirs")
@@ -242,7 +242,7 @@ def test_its_owner_gets_the_trigger_with_the_companions(theirs: Engine) -> None:
 def test_without_the_owners_rights_there_are_only_companions(theirs: Engine, role: str) -> None:
     with theirs.connect() as conn:
         conn.execute(sa.text(f"SET ROLE {role}"))
-        migrations.upgrade(conn, log_table="theirs", companions_only=True)
+        migrations.upgrade(conn, log_table="theirs", existing_log=True)
         log = locate_log(DIALECT.open(conn), name="theirs")
         assert "its owner makes it with `eventlog db upgrade`" in (WAKE.missing(conn, log) or "")
         migrations.downgrade(conn, log_table="theirs")
@@ -251,7 +251,7 @@ def test_without_the_owners_rights_there_are_only_companions(theirs: Engine, rol
 def test_printed_sql_has_it_for_the_owner_to_run(theirs: Engine) -> None:
     printed = io.StringIO()
     migrations.upgrade(
-        None, log_table="theirs", companions_only=True, sql=printed, dialect_name="postgresql"
+        None, log_table="theirs", existing_log=True, sql=printed, dialect_name="postgresql"
     )
     assert (
         'CREATE TRIGGER "_tgr_theirs_i_1" BEFORE INSERT ON "theirs" FOR EACH STATEMENT'

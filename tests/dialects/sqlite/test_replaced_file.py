@@ -16,7 +16,7 @@ from shared import Run, wait_until
 
 from eventlog.cli.context import transaction
 from eventlog.config.load import Config, load
-from eventlog.errors import AnotherPublisher, DatabaseAway, LogTableError
+from eventlog.errors import DatabaseUnavailable, LogTableError, PublisherAlreadyRunning
 from eventlog.model import Event
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import Publisher
@@ -185,7 +185,7 @@ def test_a_session_whose_file_was_moved_may_try_again(file: Path) -> None:
         conn.exec_driver_sql("SELECT count(*) FROM usr")
         conn.commit()
         file.rename(file.with_name("old.db"))
-        with pytest.raises(DatabaseAway), as_database_errors(conn):
+        with pytest.raises(DatabaseUnavailable), as_database_errors(conn):
             conn.exec_driver_sql("INSERT INTO usr VALUES (1, 'x')")
 
 
@@ -221,7 +221,7 @@ def test_a_second_publisher_of_a_moved_file_is_refused(file: Path) -> None:
         for ending in ("", "-wal", "-shm"):
             if file.with_name(file.name + ending).exists():
                 file.with_name(file.name + ending).rename(moved.with_name(moved.name + ending))
-        with pytest.raises(AnotherPublisher), open_context(config(moved), Counters()):
+        with pytest.raises(PublisherAlreadyRunning), open_context(config(moved), Counters()):
             pass
         with closing(sqlite3.connect(moved)) as _, connect(f"sqlite:///{moved}").connect() as other:
             assert context.log.on(other).is_locked()
@@ -236,7 +236,7 @@ def test_a_file_that_was_moved_by_hand_and_put_back_begins_a_new_epoch_by_the_co
     insert(file, 1, 2)
     Publisher.from_config(configuration(file), sink=receiver, environ={}).run_once()
     put_back(older, file)
-    code, out, error = run("--database-url", f"sqlite:///{file}", "db", "new-epoch", "--json")
+    code, out, error = run("--database-url", f"sqlite:///{file}", "db", "start-epoch", "--json")
     assert code == 0, error
     assert '"before": null' in out
     insert(file, 11, 12)
@@ -248,7 +248,7 @@ def test_no_new_epoch_is_drawn_by_hand_while_a_publisher_runs(
     file: Path, run: Run, empty_home: Path
 ) -> None:
     with open_context(config(file), Counters()):
-        code, _, error = run("--database-url", f"sqlite:///{file}", "db", "new-epoch")
+        code, _, error = run("--database-url", f"sqlite:///{file}", "db", "start-epoch")
     assert code != 0
     assert "is already being published" in error
 

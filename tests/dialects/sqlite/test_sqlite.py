@@ -21,7 +21,13 @@ from eventlog.cli import run
 from eventlog.cli.context import transaction
 from eventlog.core.catalog_builder import build_catalog
 from eventlog.core.values import Kind
-from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, LogTableError, TriggerError
+from eventlog.errors import (
+    ConfigError,
+    DatabaseError,
+    DatabaseUnavailable,
+    LogTableError,
+    TriggerError,
+)
 from eventlog.publisher.context import Counters
 from eventlog.publisher.open_context import open_context
 from eventlog.sql.connection import connect, will_write
@@ -70,7 +76,7 @@ def test_a_log_of_somebody_else_that_cannot_be_read_is_told_before_anything_is_m
             "TEXT, new_value TEXT)"
         )
     url = f"sqlite:///{tmp_path}/app.db"
-    assert run(["--database-url", url, "db", "upgrade", "--companions-only"]) != 0
+    assert run(["--database-url", url, "db", "upgrade", "--existing-log"]) != 0
     assert 'column "record_id" cannot be record_id' in capsys.readouterr().err
     with closing(sqlite3.connect(tmp_path / "app.db")) as database, database:
         assert database.execute("SELECT name FROM sqlite_master").fetchall() == [("eventlog",)]
@@ -287,7 +293,7 @@ def test_writers_take_turns_and_readers_do_not_wait(file: Platform) -> None:
 def test_a_busy_file_is_worth_trying_again_and_a_wrong_statement_is_not(file: Platform) -> None:
     with pytest.raises(DatabaseError) as refused, transaction(file.config()) as db:
         db.connection.exec_driver_sql("SELECT nonsense")
-    assert not isinstance(refused.value, DatabaseAway)
+    assert not isinstance(refused.value, DatabaseUnavailable)
 
 
 def test_after_a_begin_that_failed_the_connection_begins_transactions_as_before(
@@ -450,8 +456,8 @@ def test_a_key_of_an_applications_collation_is_read_back_exactly(collated: Platf
 
 def test_a_class_that_cannot_be_read_back_stops_none_but_itself(collated: Platform) -> None:
     collated.watches = [
-        {"table": "tag", "style": "row_query_back"},
-        {"table": "note", "style": "row_query_back"},
+        {"table": "tag", "row_style": "row_query_back"},
+        {"table": "note", "row_style": "row_query_back"},
     ]
     config = collated.config(sink={"type": "files", "directory": str(collated.place / "out")})
     assert (
@@ -628,6 +634,6 @@ def test_doctor_names_the_triggers_of_a_table_that_is_gone(
         if one["code"] == "trigger_broken"
     ]
     assert finding["text"].startswith("triggers of phone speak of the table usr, which is gone")
-    for statement in finding["mend"][1].removeprefix("or ").split("; "):
+    for statement in finding["fix"][1].removeprefix("or ").split("; "):
         owned.run(statement)
     owned.run("ALTER TABLE other RENAME TO another", "DELETE FROM phone")

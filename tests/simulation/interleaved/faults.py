@@ -71,7 +71,7 @@ def _highest_number_is_the_horizon() -> Replacements:
 
 def _writers_are_read_before_the_highest_row() -> Replacements:
     def first_set(log: Any, begins: str) -> RecordSet:
-        if begins != consumers.NOW:
+        if begins != consumers.LATEST:
             return RecordSet()
         writers = log.open_writers()
         return RecordSet(0, consumers._visible(log)) if writers else RecordSet(consumers.highest_row(log) or 0)  # fmt: skip
@@ -81,7 +81,7 @@ def _writers_are_read_before_the_highest_row() -> Replacements:
 
 def _beginning_ignores_writers() -> Replacements:
     def first_set(log: Any, begins: str) -> RecordSet:
-        return RecordSet(consumers.highest_row(log) or 0 if begins == consumers.NOW else 0)
+        return RecordSet(consumers.highest_row(log) or 0 if begins == consumers.LATEST else 0)
 
     return {(consumers, "first_set"): first_set}
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from eventlog.core.ranges import RecordSet, to_ranges
 from eventlog.errors import DatabaseError
-from eventlog.model import Answer, Document, Event, Level, Op, Verdict
+from eventlog.model import Answer, Document, Event, EventResult, Level, Op
 from eventlog.publisher.context import Context, Counters, Used
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.explain import refused
@@ -148,7 +148,7 @@ class Reader(Process):
         ledger = ledger_of(log, consumer, self.begins, by_number=True)
         assert isinstance(ledger, StatusLedger | SetLedger)
         self._ledger = ledger
-        if self.begins == "now":
+        if self.begins == "latest":
             self.world.audit.begins(self.name)
         ledger.lock()
         self.world.audit.has_begun(self.name)
@@ -177,7 +177,7 @@ class Receiver(Sink):
             changes = changes_of(event)
             level = self._world.answer(self._reader.name, changes)
             if level is not Level.SUCCESS:
-                verdicts[event.event_id] = Verdict(level, "drawn")
+                verdicts[event.event_id] = EventResult(level, "drawn")
             self._world.tell(f"{self._reader.name} sends {event.event_id}: {_told(changes)}, {level.name.lower()}")  # fmt: skip
             self._world.audit.receives(self._reader.name, self._reader.lives, event.event_id, changes, level)  # fmt: skip
         self._world.stepper.point("answer")

@@ -29,11 +29,11 @@ def schedule_of(seed: int) -> Schedule:
         "options": {
             "query_limit": chance.choice([1, 2, 3, 10_000, 10_000]),
             "batch_size": chance.choice([1, 2, 128]),
-            "flight_rows": chance.choice([1, 2, 10_000, 10_000]),
+            "delivery_rows": chance.choice([1, 2, 10_000, 10_000]),
             "fold_distance": chance.choice([0, 1000]),
             "mark_interval": chance.choice([0.0, 10.0]),
         },
-        "begins": chance.choice(["first", "now"]),
+        "begins": chance.choice(["earliest", "latest"]),
         "rest": chance.choice([0.6, 1.1, 1.1]),
         "errors": chance.choice([0.3, 0.8]) if "errors" in features else 0.0,
         "readers": readers,
@@ -180,7 +180,7 @@ def shrink(schedule: Schedule, failure_of: Callable[[Schedule], str | None]) -> 
     return schedule
 
 
-_PLAIN = {"query_limit": 10_000, "batch_size": 128, "flight_rows": 10_000, "fold_distance": 1000, "mark_interval": 10.0}  # fmt: skip
+_PLAIN = {"query_limit": 10_000, "batch_size": 128, "delivery_rows": 10_000, "fold_distance": 1000, "mark_interval": 10.0}  # fmt: skip
 
 
 def _kind(failure: str | None) -> str | None:

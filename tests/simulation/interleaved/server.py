@@ -146,7 +146,7 @@ def _config(url: str, consumer: str = "") -> dict[str, Any]:
         "watch": [{"table": "part"}],
     }
     if consumer:
-        config["source"] = {"type": "eventlog", "consumer": consumer, "begin": "first"}
+        config["source"] = {"type": "eventlog", "consumer": consumer, "start_from": "earliest"}
     return config
 
 

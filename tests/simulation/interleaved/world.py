@@ -41,7 +41,9 @@ class World(clock.Machine):
         }
         kept = {PUBLISHER: sessions.publisher, CONSUMER: sessions.consumer}
         self.readers = {
-            name: Reader(name, kept[name], self, options, begins if name == CONSUMER else "first")
+            name: Reader(
+                name, kept[name], self, options, begins if name == CONSUMER else "earliest"
+            )
             for name in schedule["readers"]
         }
         self.operator = Operator("requeue", sessions.operator, self)

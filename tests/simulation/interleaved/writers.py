@@ -43,7 +43,7 @@ class Writer:
         self._number = 0
         self.prepared: dict[str, list[Change]] = {}
         self._acts: dict[str, Callable[..., None]] = {
-            "begin": self._begin,
+            "start_from": self._begin,
             "write": self._write,
             "update": self._update,
             "touch": self._touch,

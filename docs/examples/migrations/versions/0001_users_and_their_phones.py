@@ -30,7 +30,7 @@ def upgrade() -> None:
         sa.Column("lname", sa.String(length=40), nullable=True),
         sa.Column("password_hash", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("idu"),
-        info={"eventlog": {"style": "field", "exclude": ["password_hash"]}},
+        info={"eventlog": {"row_style": "field", "exclude": ["password_hash"]}},
     )
     op.create_table(
         "usr_phone",

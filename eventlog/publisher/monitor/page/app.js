@@ -181,7 +181,7 @@ function showStatus(status) {
   $("hidden-values").hidden = !JSON.stringify(status).includes(HIDDEN);
   const advice = $("advice");
   advice.hidden = status.is_alive;
-  if (!status.is_alive) advice.textContent = `No progress for ${seconds(status.progress_seconds)}; a sign was due within ${seconds(status.patience_seconds)}.`;
+  if (!status.is_alive) advice.textContent = `No progress for ${seconds(status.progress_seconds)}; a sign was due within ${seconds(status.liveness_timeout_seconds)}.`;
   const newest = samples[samples.length - 1];
   document.body.classList.toggle("is-job", status.job !== null);
   if (status.job) return showJob(status, newest);
@@ -189,7 +189,7 @@ function showStatus(status) {
   // Tiles and curves are of one look: the newest sample has both. Before there is one, the status has what there is.
   const looked = newest || status;
   const isCapped = looked.queue_rows !== null && looked.queue_rows >= status.queue_cap;
-  const age = status.looked_seconds_ago > 3 * interval + 5 ? `, ${seconds(status.looked_seconds_ago)} ago` : "";
+  const age = status.checked_seconds_ago > 3 * interval + 5 ? `, ${seconds(status.checked_seconds_ago)} ago` : "";
   const done = status.counters;
   const tiles = [
     ["rows a second", newest ? count(newest.rows_per_second) : "–"],
@@ -200,15 +200,15 @@ function showStatus(status) {
     ["rows answered success", count(done.rows_success)],
     ["rows answered warning", count(done.rows_warning)],
     ["rows answered error or fatal", count(done.rows_error + done.rows_fatal)],
-    ["rows bad, not sent", count(done.rows_bad)],
+    ["rows bad, not sent", count(done.rows_invalid)],
     ["last progress", `${seconds(status.progress_seconds)} ago`],
   ];
   if (done.rows_requeued) tiles.splice(7, 0, ["of these put back since", count(done.rows_requeued)]);
   // Objects of a snapshot are not rows: their answers are counted alone.
-  const failed = done.rows_error + done.rows_fatal + done.rows_bad + done.answers_error + done.answers_fatal;
+  const failed = done.rows_error + done.rows_fatal + done.rows_invalid + done.answers_error + done.answers_fatal;
   if (failed !== failedSeen && status.queue_rows !== null) askErrors(failed);
-  if (status.oldest_writer_seconds !== null) tiles.push([`oldest open writer${status.oldest_writer ? `, ${status.oldest_writer}` : ""}`, seconds(status.oldest_writer_seconds)]);
-  if (status.oldest_snapshot !== null) tiles.push([`oldest snapshot, ${status.oldest_snapshot}`, seconds(status.oldest_snapshot_seconds)]);
+  if (status.oldest_open_transaction_age_seconds !== null) tiles.push([`oldest open writer${status.oldest_open_transaction ? `, ${status.oldest_open_transaction}` : ""}`, seconds(status.oldest_open_transaction_age_seconds)]);
+  if (status.oldest_snapshot !== null) tiles.push([`oldest snapshot, ${status.oldest_snapshot}`, seconds(status.oldest_snapshot_age_seconds)]);
   if (status.dead_rows !== null) tiles.push(["dead rows of the log and its companions", count(sum(status.dead_rows))]);
   if (status.table_bytes !== null) tiles.push(["bytes of the log and its companions", count(sum(status.table_bytes))]);
   if (isConsumer) tiles.push(["ranges in the consumer's set", count(status.ranges)]);
@@ -219,15 +219,15 @@ function showStatus(status) {
   table($("uncaptured-tables"), [["Table", (one) => one]], status.drift ?? [], "");
   $("parked-count").textContent = status.parked_objects ? `(${status.parked_objects})` : "";
   table($("parked"), [
-    ["class", (one) => one.class], ["key", (one) => one.key, "text"], ["event-id", (one) => one.event_id], ["tries", (one) => count(one.tries), "number"],
+    ["class", (one) => one.class], ["key", (one) => one.key, "text"], ["event-id", (one) => one.event_id], ["attempts", (one) => count(one.attempts), "number"],
     ["next try in", (one) => seconds(one.next_try_seconds)], ["last answer", (one) => one.reason, "text"],
   ], status.parked, "None.");
-  table($("flights"), [
-    ["flight", (one) => one.number], ["events", (one) => count(one.events), "number"], ["rows", (one) => count(one.rows), "number"],
+  table($("deliveries"), [
+    ["delivery", (one) => one.number], ["events", (one) => count(one.events), "number"], ["rows", (one) => count(one.rows), "number"],
     ["in flight for", (one) => seconds(one.seconds)],
-  ], status.flights, "Nothing is in flight.");
+  ], status.deliveries, "Nothing is in flight.");
   table($("sent"), [
-    ["at", (one) => clock(one.at)], ["flight", (one) => one.flight], ["envelope", (one) => one.envelope],
+    ["at", (one) => clock(one.at)], ["delivery", (one) => one.delivery], ["document", (one) => one.document],
     ["events", (one) => count(one.events), "number"], ["event-ids", (one) => (one.first_id === one.last_id ? one.first_id : `${one.first_id} to ${one.last_id}`)],
     ["answer after", (one) => seconds(one.seconds)], ["answer", (one) => element("span", one.level, `level-${one.level}`)], ["reason", (one) => one.reason, "text"],
   ], status.sent.slice(0, 12), "Nothing has been sent yet.");
@@ -374,6 +374,6 @@ onAsk($("row-form").querySelector("button"), $("row"), () => `/rows/${encodeURIC
 makeChart("Rows a second", count, "rows_per_second");
 makeChart("Rows that wait", count, "queue_rows");
 makeChart("Age of the oldest row", seconds, "oldest_seconds", null, true);
-makeChart("Time of an envelope: median", seconds, "envelope_median", "envelope_99", true);
+makeChart("Time of an envelope: median", seconds, "send_duration_median", "send_duration_99", true);
 window.addEventListener("resize", () => charts.forEach(draw));
 look();

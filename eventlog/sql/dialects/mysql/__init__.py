@@ -75,7 +75,7 @@ class MySQL(Family):
         # The server draws the comment, so that a script gives each log its own.
         create = (
             f"CREATE TABLE IF NOT EXISTS {self.quote(log.flight_sequence)} "
-            "(flight_no bigint AUTO_INCREMENT PRIMARY KEY) ENGINE = InnoDB COMMENT = "
+            "(delivery_no bigint AUTO_INCREMENT PRIMARY KEY) ENGINE = InnoDB COMMENT = "
         )
         return [
             f"SET @eventlog_flights = CONCAT({text.literal(create)}, QUOTE(UUID()))",

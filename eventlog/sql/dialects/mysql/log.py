@@ -68,7 +68,7 @@ class MySQLLog(MySQLFamilyLog):
     def next_flight(self) -> int:
         table = text.bindable(self.dialect.quote(self.table.flight_sequence))
         number = self.connection.exec_driver_sql(f"INSERT INTO {table} () VALUES ()").lastrowid  # noqa: S608 - quoted names
-        self.connection.exec_driver_sql(f"DELETE FROM {table} WHERE flight_no < %s", (number,))  # noqa: S608 - quoted names
+        self.connection.exec_driver_sql(f"DELETE FROM {table} WHERE delivery_no < %s", (number,))  # noqa: S608 - quoted names
         return int(number)
 
 

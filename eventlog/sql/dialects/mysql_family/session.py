@@ -344,8 +344,8 @@ def _numberings(conn: Connection, log: LogTable) -> Iterator[Numbering]:
         disorder = (
             f"counts in steps of {increment} from {offset} on, as where several servers are written"
         )
-    mend = "let applications write one server alone, and SET GLOBAL auto_increment_increment = 1"
-    yield Numbering(name, 1, int(step) or 1, bool(cycles), disorder, mend)
+    fix = "let applications write one server alone, and SET GLOBAL auto_increment_increment = 1"
+    yield Numbering(name, 1, int(step) or 1, bool(cycles), disorder, fix)
 
 
 def _indexes(conn: Connection, log: LogTable) -> Answer:

@@ -113,10 +113,10 @@ class FamilyTriggers(MarkedTriggers):
         triggers: TableTriggers,
         declared: Sequence[TableTriggers],
     ) -> Iterator[tuple[str, Callable[[str, str], str]]]:
-        if triggers.watch.capture != "row":
+        if triggers.watch.trigger_level != "row":
             raise TriggerError(
                 f"watch {triggers.class_name}: {self.title} has no triggers that see a whole "
-                "statement; use capture = row"
+                "statement; use trigger_level = row"
             )
         if isinstance(triggers, CascadeTriggers):
             bodies = self._cascade_bodies(log, triggers)

@@ -13,7 +13,7 @@ FROM (
 WHERE ROWNUM <= :limit
 
 -- name: read_window_left
--- The same without the rows that one user made (loopback_rows = leave): they do not fill the window.
+-- The same without the rows that one user made (loopback_action = keep): they do not fill the window.
 SELECT {fields}
 FROM (
     SELECT *

@@ -289,18 +289,16 @@ def numberings(conn: Connection, log: LogTable) -> list[Numbering]:
         # The instance holds the cache, and sessions take their numbers from it one by one.
         numbering = Numbering(sequence, 1, int(step), cycles == "Y")
         if of_session == "Y":
-            disorder, mend = "gives every session the same numbers (SESSION)", "GLOBAL"
+            disorder, fix = "gives every session the same numbers (SESSION)", "GLOBAL"
         elif _is_scaled(conn, names):
-            disorder, mend = "puts instance and session into its numbers (SCALE)", "NOSCALE"
+            disorder, fix = "puts instance and session into its numbers (SCALE)", "NOSCALE"
         elif ordered != "Y" and int(cache) > 0 and _is_cluster(conn):
             disorder = f"has a cache of {cache} numbers on each instance of a cluster (NOORDER)"
-            mend = "ORDER"
+            fix = "ORDER"
         else:
             answer.append(numbering)
             continue
-        answer.append(
-            numbering._replace(disorder=disorder, mend=f"ALTER SEQUENCE {sequence} {mend}")
-        )
+        answer.append(numbering._replace(disorder=disorder, fix=f"ALTER SEQUENCE {sequence} {fix}"))
     return answer
 
 

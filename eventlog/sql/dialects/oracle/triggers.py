@@ -327,7 +327,7 @@ def _trigger(
         raise TriggerError(
             f"watch {triggers.class_name}: the trigger for {operation} of {triggers.table.name} "
             f"has {len(text.encode())} bytes, and Oracle takes {_MAX_SOURCE}: leave columns out "
-            "with exclude, or use style = row_query_back"
+            "with exclude, or use row_style = row_query_back"
         )
     return text
 
@@ -340,7 +340,7 @@ def _class_words(log: LogTable, triggers: ClassTriggers, operation: str) -> dict
     by_value = triggers.insert_type == EventType.INSERT_FIELD
     written = loggable if by_value and operation != "DELETE" else []
     # A locator of :OLD or :NEW is written with its row, never kept until the end of the statement.
-    by_statement = triggers.watch.capture == "statement" and not any(map(is_locator, written))
+    by_statement = triggers.watch.trigger_level == "statement" and not any(map(is_locator, written))
     return {
         "log": _log_for(log, triggers.class_name, triggers.log_key, written),
         "columns": triggers.columns,
@@ -353,7 +353,7 @@ def _class_words(log: LogTable, triggers: ClassTriggers, operation: str) -> dict
         ],
         "by_statement": by_statement,
         "is_nullable": triggers.is_nullable,
-        "lob_always": triggers.watch.lob_always,
+        "lob_capture_always": triggers.watch.lob_capture_always,
         "families": _families(compared, [Family.TEXT] if operation == "UPDATE" else []),
         "plain": [column for column in triggers.columns if is_loggable(column, lob_values=False)],
         "readable": [column for column in triggers.columns if _is_readable(column)],
@@ -363,7 +363,7 @@ def _class_words(log: LogTable, triggers: ClassTriggers, operation: str) -> dict
 
 
 def _child_words(log: LogTable, triggers: ChildTriggers, operation: str) -> dict[str, object]:
-    by_statement = triggers.watch.capture == "statement"
+    by_statement = triggers.watch.trigger_level == "statement"
     triggers = triggers.read_back_unless(
         is_loggable(triggers.column, lob_values=False)
         and (text_bytes(triggers.column) or 0) <= _MAX_CHILD_VALUE
@@ -490,9 +490,9 @@ def _deferrable(triggers: TableTriggers) -> Iterable[str]:
 
 
 def _always(triggers: TableTriggers) -> Iterable[str]:
-    if triggers.watch.always:
+    if triggers.watch.capture_replicated:
         yield (
-            f"always has no effect on {triggers.table.name}: whether triggers fire for what an "
+            f"capture_replicated has no effect on {triggers.table.name}: whether triggers fire for what an "
             "apply process writes is set by DBMS_DDL.SET_TRIGGER_FIRING_PROPERTY"
         )
 

@@ -158,7 +158,7 @@ def compile_triggers(facts: Facts, declared: Sequence[TableTriggers]) -> list[Co
     for triggers in declared:
         table, by_statement = facts.place_of(triggers), _statement_operations(facts, triggers)
         parts = [((*_OPERATIONS, "t"), by_statement)]
-        if triggers.watch.always and by_statement:
+        if triggers.watch.capture_replicated and by_statement:
             # An apply worker fires row triggers only, a table's first synchronization fires both
             # kinds. So a row trigger fires for replicated changes, and a statement trigger for all
             # others, and no change is logged twice.
@@ -200,7 +200,7 @@ def _statement_operations(facts: Facts, triggers: TableTriggers) -> frozenset[st
     """
     table = triggers.table
     inherits = facts.place_of(triggers) in facts.with_heirs | facts.heirs
-    if triggers.watch.capture == "statement":
+    if triggers.watch.trigger_level == "statement":
         if table.partitioned or inherits:
             why = (
                 "partitioned: its partitions would not be seen"
@@ -208,7 +208,7 @@ def _statement_operations(facts: Facts, triggers: TableTriggers) -> frozenset[st
                 else "in an inheritance tree"
             )
             raise TriggerError(
-                f"watch {triggers.class_name}: {table.name} is {why}; use capture = row"
+                f"watch {triggers.class_name}: {table.name} is {why}; use trigger_level = row"
             )
         return frozenset(_OPERATIONS)
     if (
@@ -236,7 +236,7 @@ def _enabled(
     """
     if is_replicated:
         return "R"
-    return "A" if triggers.watch.always and operation not in by_statement else "O"
+    return "A" if triggers.watch.capture_replicated and operation not in by_statement else "O"
 
 
 def _compile(
@@ -285,8 +285,8 @@ def _compile(
         for operation, name in names.items()
     ]
     columns = {column.name: column.type.sql for column in triggers.table.columns if column in shown}
-    always = ["always"] if triggers.watch.always else []
-    if triggers.watch.always and by_statement:
+    always = ["always"] if triggers.watch.capture_replicated else []
+    if triggers.watch.capture_replicated and by_statement:
         always.append("what is replicated by row")
     # The types count, too: a publisher reads the values by them, even if the SQL is equal.
     whole = "\n".join(
@@ -615,7 +615,7 @@ def _is_large(triggers: ClassTriggers) -> Callable[..., str]:
     """
 
     def large(ref: str) -> str:
-        return f"pg_catalog.octet_length({ref}) > {triggers.watch.value_limit}"
+        return f"pg_catalog.octet_length({ref}) > {triggers.watch.max_binary_bytes}"
 
     def is_large(*rows: Sequence[str]) -> str:
         conditions: list[str] = []

@@ -120,7 +120,7 @@ ORDER BY seconds DESC NULLS LAST LIMIT :limit;
 -- back the catalogue alone. VACUUM and logical decoding hold nothing back by their sessions. Without pg_read_all_stats
 -- the start and the address of another user's session are NULL, its snapshot is seen.
 SELECT h.kind, h.name, h.pid, h."user", h.application, h.address, h.state, h.seconds::float8 AS seconds,
-       h.transactions, h.xmin, h.mend
+       h.transactions, h.xmin, h.fix
 FROM (
     SELECT CASE WHEN w.pid IS NULL THEN 'session' ELSE 'standby' END AS kind, NULL AS name, a.pid,
            a.usename::text AS "user", a.application_name AS application, host(a.client_addr) AS address, a.state,
@@ -128,7 +128,7 @@ FROM (
            greatest(age(a.backend_xid), age(a.backend_xmin)) AS transactions,
            concat_ws(' ', a.backend_xid, a.backend_xmin) AS xmin,
            CASE WHEN w.pid IS NULL THEN format('SELECT pg_terminate_backend(%s)', a.pid)
-                ELSE 'end the oldest query on the standby, or set hot_standby_feedback = off there' END AS mend
+                ELSE 'end the oldest query on the standby, or set hot_standby_feedback = off there' END AS fix
     FROM pg_catalog.pg_stat_activity a
     LEFT JOIN pg_catalog.pg_stat_get_wal_senders() AS w ON w.pid = a.pid
     WHERE a.pid <> pg_backend_pid() AND (a.backend_xid IS NOT NULL OR a.backend_xmin IS NOT NULL)
@@ -176,7 +176,7 @@ SELECT format('%s.%s', n.nspname, c.relname) AS "table", t.tgname::text AS trigg
            WHERE s.tgrelid = t.tgrelid AND s.tgtype = t.tgtype - 1 AND s.tgenabled = 'O'
              AND sd.description LIKE 'eventlog sha256:%' AND right(sd.description, length(:marker)) = :marker)
            AS enabled,
-       format('ALTER TABLE %I.%I ENABLE TRIGGER %I', n.nspname, c.relname, t.tgname) AS mend
+       format('ALTER TABLE %I.%I ENABLE TRIGGER %I', n.nspname, c.relname, t.tgname) AS fix
 FROM pg_catalog.pg_trigger t
 JOIN pg_catalog.pg_description d ON d.classoid = 'pg_catalog.pg_trigger'::regclass AND d.objoid = t.oid
 JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
@@ -188,7 +188,7 @@ ORDER BY 1, 2;
 -- name: orphans
 -- Triggers of ours, by their comments, which name their log: here that is gone.
 SELECT format('%s.%s', n.nspname, c.relname) AS "table", t.tgname::text AS trigger, d.log,
-       format('DROP TRIGGER %I ON %I.%I', t.tgname, n.nspname, c.relname) AS mend
+       format('DROP TRIGGER %I ON %I.%I', t.tgname, n.nspname, c.relname) AS fix
 FROM (SELECT objoid, substring(description FROM '^eventlog sha256:[0-9a-f]{{64}} log (.*)$') AS log
       FROM pg_catalog.pg_description
       WHERE classoid = 'pg_catalog.pg_trigger'::regclass AND description LIKE 'eventlog sha256:%') AS d
@@ -209,7 +209,7 @@ SELECT format('%s.%s', n.nspname, c.relname) AS "table", format('%s.%s', pn.nspn
        CASE WHEN copy.oid IS NULL
             THEN format('ALTER TABLE %I.%I DETACH PARTITION %I.%I, then ATTACH it again',
                         n.nspname, c.relname, pn.nspname, pc.relname)
-            ELSE format('ALTER TABLE %I.%I ENABLE TRIGGER %I', pn.nspname, pc.relname, t.tgname) END AS mend
+            ELSE format('ALTER TABLE %I.%I ENABLE TRIGGER %I', pn.nspname, pc.relname, t.tgname) END AS fix
 FROM pg_catalog.pg_trigger t
 JOIN pg_catalog.pg_description d ON d.classoid = 'pg_catalog.pg_trigger'::regclass AND d.objoid = t.oid
 JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid AND c.relkind = 'p'

@@ -715,7 +715,7 @@ def _keys(compiled: CompiledFunction) -> Iterable[str]:
 
 
 def _replicated(compiled: CompiledFunction) -> Iterable[str]:
-    if compiled.declared.watch.always and compiled.by_statement:
+    if compiled.declared.watch.capture_replicated and compiled.by_statement:
         what = "changes" if len(compiled.by_statement) > 1 else "UPDATEs"
         yield (
             f"{compiled.place[1]}: {what} are logged a statement, but what a replication applies "
@@ -792,7 +792,7 @@ def _not_captured(declared: Sequence[TableTriggers], facts: Facts) -> tuple[str,
         ),
         *(
             ["writes of a replication apply worker or with session_replication_role = replica"]
-            if not all(triggers.watch.always for triggers in declared)
+            if not all(triggers.watch.capture_replicated for triggers in declared)
             else []
         ),
         "rows that TRUNCATE removes and a repeatable read snapshot does not see",

@@ -100,7 +100,7 @@ class SQLite(SQLiteSessions, SQLiteObjects):
 
     def after_companions(self, log: LogTable) -> list[str]:
         return [
-            f"CREATE TABLE {self.quote(log.flight_sequence)} (flight_no INTEGER PRIMARY KEY "
+            f"CREATE TABLE {self.quote(log.flight_sequence)} (delivery_no INTEGER PRIMARY KEY "
             "AUTOINCREMENT)"
         ]
 

@@ -14,7 +14,7 @@ from eventlog.core.catalog import (
     Database,
     ObjectClass,
 )
-from eventlog.errors import DatabaseAway, DatabaseError
+from eventlog.errors import DatabaseError, DatabaseUnavailable
 from eventlog.sql.dialects.sqlite.log import SQLiteLog
 from eventlog.sql.dialects.sqlite.objects import fetch_objects, table_of
 from eventlog.sql.dialects.sqlite.session import file_of, opened_file, stat_of
@@ -54,8 +54,10 @@ class SQLiteDatabase(StepwiseDatabase):
             return
         file = str(file_of(self.connection))
         if now is None:
-            raise DatabaseAway(f"the database file {file!r} is gone: it was moved or removed")
-        raise DatabaseAway(
+            raise DatabaseUnavailable(
+                f"the database file {file!r} is gone: it was moved or removed"
+            )
+        raise DatabaseUnavailable(
             f"the database file {file!r} was replaced by another one, which is opened now"
         )
 

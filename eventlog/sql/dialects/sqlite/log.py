@@ -192,7 +192,7 @@ class SQLiteLog(StepwiseLog):
     def next_flight(self) -> int:
         table = self.dialect.quote(self.table.flight_sequence)
         number = self.connection.exec_driver_sql(
-            f"INSERT INTO {table} DEFAULT VALUES RETURNING flight_no"  # noqa: S608 - quoted names
+            f"INSERT INTO {table} DEFAULT VALUES RETURNING delivery_no"  # noqa: S608 - quoted names
         ).scalar_one()
         self.connection.exec_driver_sql(f"DELETE FROM {table}")  # noqa: S608 - quoted names
         return int(number)

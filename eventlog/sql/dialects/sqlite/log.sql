@@ -11,7 +11,7 @@ ORDER BY {record_id}
 LIMIT :limit
 
 -- name: read_window_left
--- The same without the rows that one user made (loopback_rows = leave): they do not fill the window.
+-- The same without the rows that one user made (loopback_action = keep): they do not fill the window.
 SELECT {fields}
 FROM {log}
 WHERE {status} = 'N' AND {record_id} BETWEEN :first AND :last

@@ -68,10 +68,10 @@ class SQLiteTriggers(MarkedTriggers):
         triggers: TableTriggers,
         declared: Sequence[TableTriggers],
     ) -> Iterator[tuple[str, Callable[[str, str], str]]]:
-        if triggers.watch.capture != "row":
+        if triggers.watch.trigger_level != "row":
             raise TriggerError(
                 f"watch {triggers.class_name}: SQLite has no triggers that see a whole statement; "
-                "use capture = row"
+                "use trigger_level = row"
             )
         if isinstance(triggers, ClassTriggers):
             bodies = _class_bodies(log, triggers, declared)

@@ -4,7 +4,7 @@ resyncs, the epoch, consumers, captured tables (spec/event-log.md 7.4, 10, 11, 1
 `eventlog grants` prints the rights that each role needs on them.
 
 A log that another program made gets the trigger that wakes a sleeping publisher here
-(``--companions-only``), and only if this session has the rights of the log's owner. Without them
+(``--existing-log``), and only if this session has the rights of the log's owner. Without them
 the publisher looks for rows every ``polling_interval`` seconds and logs a warning. Printed SQL
 always has the trigger, for the owner to run.
 """
@@ -227,7 +227,7 @@ def _wake(log: LogTable, dialect: Dialect) -> Wake | None:
     session may create it.
     """
     wake = dialect.wake
-    if wake is None or not context.config.attributes["companions_only"]:
+    if wake is None or not context.config.attributes["existing_log"]:
         return None
     return wake if context.is_offline_mode() or wake.may_create(op.get_bind(), log) else None
 

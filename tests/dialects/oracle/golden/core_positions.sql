@@ -1,7 +1,7 @@
-SELECT positions.token, positions.flight_no, positions.numbered 
+SELECT positions.token, positions.delivery_no, positions.numbered 
 FROM positions 
 WHERE positions.source = :source_1;
-UPDATE positions SET token=:token, flight_no=:flight_no, numbered=:numbered, saved=:saved WHERE positions.source = :source_1;
+UPDATE positions SET token=:token, delivery_no=:delivery_no, numbered=:numbered, saved=:saved WHERE positions.source = :source_1;
 INSERT INTO positions_error (source, event_id, error_time, code, message, content) VALUES (:source, :event_id, :error_time, :code, :message, :content);
 
                 begin
@@ -30,7 +30,7 @@ WHERE ROWNUM <= 20;
 CREATE TABLE positions (
 	source VARCHAR2(32 CHAR) NOT NULL, 
 	token CLOB, 
-	flight_no NUMBER(19) NOT NULL, 
+	delivery_no NUMBER(19) NOT NULL, 
 	numbered VARCHAR2(64 CHAR), 
 	saved DATE NOT NULL, 
 	PRIMARY KEY (source)

@@ -1,4 +1,4 @@
-"""``eventlog show`` beside rows of other objects that are large: it reads keys first
+"""``eventlog explain`` beside rows of other objects that are large: it reads keys first
 (spec/event-log.md 11).
 """
 

@@ -1,4 +1,4 @@
-"""``eventlog show RECORD_ID`` on a real PostgreSQL: one row explained (spec/event-log.md 5 to 8,
+"""``eventlog explain RECORD_ID`` on a real PostgreSQL: one row explained (spec/event-log.md 5 to 8,
 10).
 """
 
@@ -54,11 +54,11 @@ def home(
 
 @pytest.fixture
 def show(home: sa.Engine, capfd: pytest.CaptureFixture[str]) -> Show:
-    """``eventlog show RECORD_ID --json`` as data; more arguments go before the command."""
+    """``eventlog explain RECORD_ID --json`` as data; more arguments go before the command."""
 
     def show(record_id: int, *arguments: str) -> dict[str, Any]:
         capfd.readouterr()
-        assert cli.run([*arguments, "show", str(record_id), "--json"]) == 0
+        assert cli.run([*arguments, "explain", str(record_id), "--json"]) == 0
         found: dict[str, Any] = json.loads(capfd.readouterr().out)
         return found
 
@@ -197,7 +197,7 @@ def test_a_row_in_flight_is_shown_as_it_was_recorded(home: sa.Engine, show: Show
         f"VALUES (7, 'delivery', '{line}')",
     )
     found = show(1)
-    assert found["in_flight"] == {"flight": 7, "envelope": 4, "event_id": "1.3", "sendings": 3}
+    assert found["in_flight"] == {"delivery": 7, "document": 4, "event_id": "1.3", "event_ids": 3}
     assert (found["source"], found["event_id"]) == ("in_flight", "1.3")
     assert members(found) == {
         1: "dropped by precedence: row 2 of type 8 reads the attribute back",
@@ -230,7 +230,7 @@ def test_loopback_reserved_and_future_rows_say_why_they_are_left(
         show(1)["state"]
         == f"to be marked S without being published: made by {user!r}, the publisher's own user"
     )
-    assert "loopback_rows = leave" in show(1, "--set", "publisher.loopback_rows=leave")["state"]
+    assert "loopback_action = keep" in show(1, "--set", "publisher.loopback_action=keep")["state"]
     assert show(2)["state"] == "left alone: status 'n' is reserved, only N is new"
     found = show(3, "--set", "publisher.handle_future_events=yes")
     assert found["state"].startswith("not due before ")
@@ -285,7 +285,7 @@ def test_for_people_the_explanation_ends_with_the_document(
     home: sa.Engine, capfd: pytest.CaptureFixture[str]
 ) -> None:
     log(home, (1, 2, "fname", "Ada", "Eva"))
-    assert cli.run(["show", "1"]) == 0
+    assert cli.run(["explain", "1"]) == 0
     out, err = capfd.readouterr()
     explanation, _, document = out.partition("<?xml")
     assert err == ""
@@ -297,11 +297,11 @@ def test_for_people_the_explanation_ends_with_the_document(
 def test_a_row_that_is_not_there_is_an_error_in_one_line(
     home: sa.Engine, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run(["show", "17"]) == 1
+    assert cli.run(["explain", "17"]) == 1
     out, err = capfd.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert "the log hr.eventlog has no row 17" in err
-    assert cli.run(["show", "x"]) == 2
+    assert cli.run(["explain", "x"]) == 2
 
 
 def test_nothing_is_changed_by_looking(home: sa.Engine, show: Show) -> None:
