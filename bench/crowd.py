@@ -330,7 +330,7 @@ def _configuration(directory: Path, name: str) -> Path:
     file = common.configuration(place)
     text = file.read_text().replace("[publisher]\n", "[publisher]\nallow_loopback = true\n")
     if name != "publisher":
-        text += f'[source]\ntype = "eventlog"\nconsumer = "{name}"\nbegin = "first"\n'
+        text += f'[source]\ntype = "eventlog"\nconsumer = "{name}"\nstart_from = "earliest"\n'
     file.write_text(text)
     return file
 

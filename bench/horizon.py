@@ -71,7 +71,7 @@ class Variant:
     leaves: bool = False
 
 
-_CONSUMER = '[source]\ntype = "eventlog"\nconsumer = "reader"\nbegin = "first"\n'
+_CONSUMER = '[source]\ntype = "eventlog"\nconsumer = "reader"\nstart_from = "earliest"\n'
 _VARIANTS = {
     one.name: one
     for one in (

@@ -72,12 +72,12 @@ _HOMES: Final = {
         "changes.format": ("Report",),
         "conversion": ("convert", "read_changes", "write_changes"),
         "errors": (
-            "PublisherAlreadyRunning", "ConfigError", "DatabaseError", "EventlogError", "FatalAnswer",
-            "FormatError", "ReceiverUnavailable",
+            "ConfigError", "DatabaseError", "EventlogError", "FatalAnswer", "FormatError",
+            "PublisherAlreadyRunning", "ReceiverUnavailable",
         ),
         "model": (
-            "Answer", "AttributeSteps", "Change", "ChangeOp", "Event", "Level", "Lob", "Op",
-            "Operation", "Step", "EventResult",
+            "Answer", "AttributeSteps", "Change", "ChangeOp", "Event", "EventResult", "Level",
+            "Lob", "Op", "Operation", "Step",
         ),
         "publisher.context": ("Counters",),
         "publisher.daemon": ("Publisher",),

@@ -126,11 +126,11 @@ def read_changes(
     """Return an iterator over the changes of ``source``, a path or a URL, which reads them one by
     one.
 
-    ``format`` is one of ``eventlog convert --from``. ``options`` are the reader's, as in ``--options``;
-    ``catalog`` is a path or the content of a catalogue. ``report`` receives the counters. Changes
-    that cannot be read are skipped unless it is ``Report(strict=True)``. Raises ConfigError for the
-    format and its options immediately, and FormatError, DatabaseError or OSError while iterating;
-    the messages contain the place.
+    ``format`` is one of ``eventlog convert --from``. ``options`` are the reader's, as in
+    ``--options``; ``catalog`` is a path or the content of a catalogue. ``report`` receives the
+    counters. Changes that cannot be read are skipped unless it is ``Report(strict=True)``. Raises
+    ConfigError for the format and its options immediately, and FormatError, DatabaseError or
+    OSError while iterating; the messages contain the place.
     """
     reader = format_named(format)
     check_source(format, str(source))
@@ -169,8 +169,8 @@ def write_changes(
     """Write changes to ``target``, a path or a URL, and return the report of changes written, lost
     and skipped. A file appears complete or not at all.
 
-    ``format`` is one of ``eventlog convert --to``. ``options`` are the writer's, as in ``--options``.
-    ``report`` and the errors are as in ``read_changes``.
+    ``format`` is one of ``eventlog convert --to``. ``options`` are the writer's, as in
+    ``--options``. ``report`` and the errors are as in ``read_changes``.
     """
     writer, done = format_named(format), report if report is not None else Report()
     _check_place(format, str(target))

@@ -172,7 +172,8 @@ FIXES: Final[Mapping[str, str]] = {
         "Choose a target format that can hold the change, or the option that the message names."
     ),
     "nothing_written": (
-        "Check the format's name in --from, and the options in --options; the errors of the skipped "
+        "Check the format's name in --from, and the options in --options; the errors of the "
+        "skipped "
         "changes show the cause."
     ),
     "schema_missing": (

@@ -32,7 +32,7 @@ from types import ModuleType
 from typing import Final
 
 import click
-from prometheus_client.registry import Collector
+from prometheus_client.core import Metric
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -56,7 +56,7 @@ from eventlog.errors import EventlogError, RowError  # noqa: E402
 from eventlog.publisher.context import Counters  # noqa: E402
 from eventlog.publisher.liveness import LivenessClock  # noqa: E402
 from eventlog.publisher.monitor.activity import Activity, JobActivity  # noqa: E402
-from eventlog.publisher.monitor.openmetrics import JobMetrics, PublisherMetrics  # noqa: E402
+from eventlog.publisher.monitor.openmetrics import SOURCE_LAG, JobMetrics, PublisherMetrics  # noqa: E402
 from eventlog.publisher.observer import QUEUE_CAP, Measured  # noqa: E402
 from eventlog.publisher.stream.open_source import refusal_of  # noqa: E402
 from eventlog.registry import FORMATS, SINKS, SOURCES, format_named, names, source_named  # noqa: E402
@@ -178,6 +178,18 @@ def _parameters(name: str, command: click.Command) -> Iterator[str]:
 
 
 def _metrics() -> Iterator[str]:
+    # A followed source has one metric for its lag: that of the unit in which it counts.
+    labels = {"log": "", "sink": ""}
+    metrics = {
+        metric.name: metric
+        for unit in SOURCE_LAG
+        for metric in PublisherMetrics(_measured_activity(unit), labels).collect()
+    }
+    yield from _metric_table(metrics.values(), labels, "metric")
+
+
+def _measured_activity(lag_unit: str) -> Activity:
+    """Return an activity whose metrics all exist, with a source that counts in this unit."""
     activity = Activity(Counters(), 1.0, LivenessClock(1.0))
     activity.measured(
         Measured(
@@ -185,7 +197,7 @@ def _metrics() -> Iterator[str]:
             cap=QUEUE_CAP,
             clock=datetime.now(UTC),
             behind=0,
-            behind_unit="rows",
+            behind_unit=lag_unit,
             tables=[
                 TableStorage(part, part, 0, 0, None, None, 0)
                 for part in ("log", "error", "inflight", "consumer", "epoch", "captured", "resync")
@@ -193,14 +205,13 @@ def _metrics() -> Iterator[str]:
         )
     )
     activity.compared(())
-    labels = {"log": "", "sink": ""}
-    yield from _metric_table(PublisherMetrics(activity, labels), labels, "metric")
+    return activity
 
 
 def _job_metrics() -> Iterator[str]:
     labels = {"log": "", "format": ""}
     yield from _metric_table(
-        JobMetrics(JobActivity(1.0, LivenessClock(1.0)), labels), labels, "job-metric"
+        JobMetrics(JobActivity(1.0, LivenessClock(1.0)), labels).collect(), labels, "job-metric"
     )
 
 
@@ -208,12 +219,12 @@ _ENDINGS: Final = {"counter": "_total", "info": "_info"}
 """What OpenMetrics adds to the names of metrics, by their type."""
 
 
-def _metric_table(metrics: Collector, common: Iterable[str], place: str) -> Iterator[str]:
+def _metric_table(metrics: Iterable[Metric], common: Iterable[str], place: str) -> Iterator[str]:
     """Yield a table of metrics. ``common``: the labels that all of them have. ``place`` begins
     their anchors.
     """
     yield from ("| metric | type, unit | what it is, and its labels |", "|---|---|---|")
-    for metric in metrics.collect():
+    for metric in metrics:
         labels: dict[str, dict[str, None]] = {}
         for sample in metric.samples:
             for label in sorted(sample.labels.keys() - {*common, "le"}):
@@ -535,7 +546,9 @@ def _trigger_functions(capture: str) -> list[str]:
     ):
         catalog, config = Path(directory, "catalog.json"), Path(directory, "eventlog.toml")
         catalog.write_text(json.dumps(_TRIGGER_EXAMPLE), encoding="utf-8")
-        config.write_text(f'[[watch]]\ntable = "item"\ncapture = "{capture}"\n', encoding="utf-8")
+        config.write_text(
+            f'[[watch]]\ntable = "item"\ntrigger_level = "{capture}"\n', encoding="utf-8"
+        )
         command = [
             "triggers",
             "list",

@@ -275,8 +275,8 @@ class Format:
         return ConfigError(f"the format {self.name} ({self.title}) cannot be {PARTICIPLES[method]}")
 
     def read(self, source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
-        """Return the changes of a source, counted, with the reader's options of ``--options``. Raises
-        ConfigError for wrong options.
+        """Return the changes of a source, counted, with the reader's options of ``--options``.
+        Raises ConfigError for wrong options.
         """
         chosen = parse_all_options(self.reader_options, options, f"the {self.name} reader")
         return counted(self.read_changes(source, *chosen, report), report)

@@ -130,7 +130,8 @@ class EventWriter(ABC, Generic[P]):
         """Return the piece of each event, or the error verdict of an event that the format cannot
         hold.
 
-        Every event must have an operation. Raises ReceiverUnavailable if a registry does not answer.
+        Every event must have an operation. Raises ReceiverUnavailable if a registry does not
+        answer.
         """
 
     @abstractmethod

@@ -42,17 +42,17 @@ _BY_PURPOSE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "publish": ("publish", "Publish the log: the daemon, or one run with --once."),
         "backlog": ("backlog", "Convert a whole backlog to files of documents, with Spark."),
     },
-    "Look": {
+    "Inspect": {
         "status": ("status", "Show the queue, what is being delivered and who publishes."),
         "top": ("monitor", "Show live in a terminal what a publisher does."),
         "tail": ("monitor", "Show what a publisher sent recently, and what follows."),
         "errors": (
-            "explain",
+            "errors",
             "Show what was refused, by cause, and the commands that put it back.",
         ),
-        "show": (
+        "explain": (
             "explain",
-            "Explain one row of the log: its group, its document, its outcome.",
+            "Explain one row of the log, or why the change of an object was not sent.",
         ),
         "schema": ("schema", "Print the JSON Schema of the CloudEvents of a class."),
         "catalog": ("schema", "Print the watched tables as the catalogue that convert takes."),
@@ -89,8 +89,8 @@ OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "What to work on": (
         "--tables", "--existing-log", "--tablespace", "--index-tablespace", "--name",
         "--drop-log", "--key", "--keys", "--where", "--deletes", "--status", "--ids", "--event-id",
-        "--loopback", "--consumer", "--start-from", "--older-than", "--limit", "--sample", "--ignore",
-        "--lines", "--purpose",
+        "--loopback", "--consumer", "--start-from", "--older-than", "--limit", "--sample",
+        "--ignore", "--lines", "--purpose",
     ),
     "Formats and files": (
         "--from-driver", "--from", "--to", "--format", "--options", "--last-sequence", "--out",
@@ -100,7 +100,7 @@ OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "--once", "--follow", "--watch", "--interval", "--mark", "--acknowledge", "--no-claim",
         "--as-update", "--max-rows-per-second", "--batch", "--pause", "--resume", "--restart",
         "--strict", "--lock-timeout", "--no-backlog", "--check", "--dry-run",
-        "--force", "--yes", "--why", "--receiver",
+        "--force", "--yes", "--reason", "--receiver",
     ),
     "Spark": ("--spark", "--master", "--conf", "--partition-rows", "--connections"),
     "Output": ("--sql", "--json"),
@@ -185,11 +185,11 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     "doctor": {
         "eventlog doctor": "findings, each with its fix",
         "eventlog doctor --receiver": "whether the receiver is reachable; sends no change",
-        "eventlog explain --key customer.id=7": "why a change of this object was not sent",
         "eventlog doctor --ignore old_snapshot --json": "for a program, one finding left out",
     },
-    "show": {
+    "explain": {
         "eventlog explain 4711": "why this row has its status",
+        "eventlog explain --key customer.id=7": "why a change of this object was not sent",
         "eventlog explain 4711 --json": "for a program",
     },
     "schema": {
@@ -230,7 +230,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "eventlog requeue --ids 1,2,5-9": "these rows",
     },
     "skip": {
-        "eventlog skip 4711 --reason 'the mailbox is gone'": "its rows get E; later events are sent",
+        "eventlog skip 4711 --reason 'no such mailbox'": "its rows get E; later events are sent",
         "eventlog skip 4711 --reason 'no need' --consumer search": "for this consumer alone",
     },
     "resync": {

@@ -132,7 +132,7 @@ def run(
     master: str | None,
     conf: tuple[str, ...],
     max_file_size: int,
-    copy: bool,
+    no_claim: bool,
     as_json: bool,
     **chosen: Any,
 ) -> None:
@@ -147,7 +147,7 @@ def run(
         master=master_of(master),
         conf=dict(map(_setting, conf)),
         mark=marks,
-        copy=copy,
+        no_claim=no_claim,
         format=file_format,
         options={} if map_file is None else read_options(read_map(map_file), file_format),
         max_file_bytes=max_file_size,
@@ -161,7 +161,7 @@ def run(
         note("Starting Spark, which takes some seconds")
     with _watched(config, request.out, file_format) as progress:
         report = spark.run(config, replace(request, **progress))
-    _show_report(context, report, request.out, as_json=as_json, copy=copy)
+    _show_report(context, report, request.out, as_json=as_json, no_claim=no_claim)
 
 
 @backlog.command()
@@ -184,7 +184,7 @@ def mark(
         report = spark.mark_finished(
             config, out, acknowledge, connections, quiet=context.quiet, **progress
         )
-    _show_report(context, report, out, as_json=as_json, copy=False)
+    _show_report(context, report, out, as_json=as_json, no_claim=False)
 
 
 @backlog.command()
@@ -204,13 +204,13 @@ def estimate(
 
 @backlog.command()
 @_out_option
-@click.option("--yes", "-y", is_flag=True, help="Release the rows even if marking has started.")
+@click.option("--force", is_flag=True, help="Release the rows even if marking has started.")
 @json_option
 @click.pass_obj
-def abandon(context: CommandContext, out: str, yes: bool, as_json: bool) -> None:
+def release(context: CommandContext, out: str, force: bool, as_json: bool) -> None:
     """Give the rows that DIR claims back to the publisher; its files are then no longer valid."""
     released = spark_module("eventlog.spark.hold").release(
-        context.config(format__type=DEFAULT_FORMAT), out, force=yes
+        context.config(format__type=DEFAULT_FORMAT), out, force=force
     )
     if as_json:
         print_json({"directory": released.directory, "rows": released.rows, "last": released.last})
@@ -222,12 +222,12 @@ def abandon(context: CommandContext, out: str, yes: bool, as_json: bool) -> None
 
 
 def _show_report(
-    context: CommandContext, report: Any, out: str, *, as_json: bool, copy: bool
+    context: CommandContext, report: Any, out: str, *, as_json: bool, no_claim: bool
 ) -> None:
     if as_json:
         print_json({**asdict(report), "files": [asdict(file) for file in report.manifest.files]})
     elif not context.quiet:
-        _print_report(report, _shown(out), copy)
+        _print_report(report, _shown(out), no_claim)
 
 
 def _shown(out: str) -> str:
@@ -278,7 +278,7 @@ def _print_estimate(expected: Any) -> None:
     )
     if expected.held:
         note(
-            "another directory claims rows: `eventlog status` shows which one. Mark or abandon it "
+            "another directory claims rows: `eventlog status` shows which one. Mark or release it "
             "first, or convert with run --no-claim"
         )
 
@@ -304,7 +304,7 @@ def read_options(map: Mapping[str, Any], file_format: str) -> Mapping[str, Any]:
     return chosen
 
 
-def _print_report(report: Any, out: str, copy: bool) -> None:
+def _print_report(report: Any, out: str, no_claim: bool) -> None:
     totals = report.manifest.totals
     rows = totals["rows_read"]
     if report.resumed:
@@ -329,7 +329,7 @@ def _print_report(report: Any, out: str, copy: bool) -> None:
         result(f"converted in {report.converting_seconds:,.1f} s, {rate:,.0f} rows/s")
     if report.marked is not None:
         result(f"{number_of(report.marked, 'row')} marked in {report.marking_seconds:,.1f} s")
-    elif not copy:
+    elif not no_claim:
         note(
             "no row was marked: publishers skip the rows until you run, with this --out, "
             "`eventlog backlog mark` when the receiver has the documents, or `backlog release`"

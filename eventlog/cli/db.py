@@ -139,7 +139,7 @@ def current(context: CommandContext, as_json: bool) -> None:
 @db.command("start-epoch")
 @json_option
 @click.pass_obj
-def raise_by_hand(context: CommandContext, as_json: bool) -> None:
+def start_epoch(context: CommandContext, as_json: bool) -> None:
     """Start a new epoch for event-ids, after the database was put back to an earlier state.
 
     A database that lost its newest rows assigns their numbers again, and a receiver ignores new

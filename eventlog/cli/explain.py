@@ -1,5 +1,5 @@
-"""``eventlog errors`` and ``show``: refused rows by cause, and one row explained (spec/event-log.md
-11).
+"""``eventlog explain``: one row of the log, or the change of one object, explained
+(spec/event-log.md 11).
 """
 
 from __future__ import annotations
@@ -11,35 +11,18 @@ from typing import Final
 import click
 
 from eventlog.cli import Command
-from eventlog.cli.context import (
-    CommandContext,
-    json_option,
-    note,
-    print_json,
-    reading,
-    result,
-    source_option,
-    table,
-)
+from eventlog.cli.consumer_option import consumer_line, consumer_option
+from eventlog.cli.context import CommandContext, json_option, print_json, result, table
 from eventlog.config.load import Config
 from eventlog.core.event_ids import is_of_snapshot
-from eventlog.errors import ConfigError
+from eventlog.errors import ConfigError, visible
 from eventlog.publisher.context import Counters
-from eventlog.publisher.explain import (
-    LINES_READ,
-    Explanation,
-    Source,
-    explain,
-    explain_object,
-    explanation_data,
-    read_refusals,
-    refusals_data,
-)
+from eventlog.publisher.explain import Explanation, Source, explain_object, explanation_data
+from eventlog.publisher.explain import explain as explain_row
 from eventlog.publisher.ledger import SetLedger
-from eventlog.publisher.open_context import find_log, open_unlocked, under_epoch
-from eventlog.publisher.stream.open_source import source_failures
-from eventlog.sql.consumers import ConsumerLine, has_table, read_consumer, read_consumers
-from eventlog.sql.open_log import OpenLog
+from eventlog.publisher.open_context import open_unlocked, under_epoch
+from eventlog.publisher.trigger_plan import planned_triggers
+from eventlog.publisher.why import why
 
 _WIDEST: Final = 1000
 """The most characters of a row's value to show; ``--json`` has all of them."""
@@ -48,13 +31,6 @@ _SOURCES: Final = {
     "queue": "as the next cycle would fold it",
     "reconstructed": "reconstructed",
 }
-
-
-consumer_option = click.option(
-    "--consumer",
-    metavar="NAME",
-    help="Work for this consumer of the log.  [default: the configured consumer]",
-)
 
 
 class RowOrObject(click.ParamType[int | str]):
@@ -77,102 +53,68 @@ class RowOrObject(click.ParamType[int | str]):
 
 
 @click.command(cls=Command)
+@click.argument("row", type=RowOrObject(), metavar="[RECORD_ID]", required=False)
+@click.option(
+    "--key",
+    metavar="KEY",
+    help="Explain why the change of this object was not sent: idu=7 or usr.idu=7.",
+)
 @consumer_option
-@click.option("--limit", type=click.IntRange(1, 1_000_000), default=LINES_READ, metavar="LINES",
-              help="How many of the newest error lines to read.")  # fmt: skip
 @json_option
-@source_option
 @click.pass_obj
-def errors(
-    context: CommandContext, consumer: str | None, limit: int, as_json: bool, source: str | None
+def explain(
+    context: CommandContext,
+    row: int | str | None,
+    key: str | None,
+    consumer: str | None,
+    as_json: bool,
 ) -> None:
-    """Show the rows of status E and F, grouped by cause, with the command that puts them back into
-    the queue.
-
-    Fix the cause first, or the rows are refused again. `eventlog explain` explains a single row. For a
-    consumer it shows the rows, and the objects of its snapshot, that were refused for it.
-
-    For a followed source it shows what was refused, by code. The source's error table has each
-    event or change.
-    """
-    config = context.config(source__type=source)
-    if config.follows:
-        _print_failures(config, limit, as_json=as_json)
-        return
-    consumer = consumer or config.of_log.consumer
-    with reading(config) as db:
-        log = find_log(db, config)
-        if consumer is not None:
-            consumer_line(log, consumer)
-        groups = read_refusals(log, limit, consumer or "")
-    if as_json:
-        print_json({"log": str(log), "errors": refusals_data(groups)})
-        return
-    if not groups:
-        nothing = "no row of status E or F"
-        if consumer is not None:
-            nothing = f"nothing that was refused for consumer {consumer}"
-        result(f"log {log}: {nothing} among the newest error lines")
-        return
-    table(
-        ("code", "table", "status", "rows", "newest (UTC)", "for example", "reason"),
-        [
-            (
-                one.code,
-                one.table_name,
-                one.status,
-                one.rows,
-                f"{one.newest:%Y-%m-%d %H:%M:%S}",
-                one.example,
-                one.message,
-            )
-            for one in groups
-        ],
-    )
-    action = "send them again" if consumer else "put them back into the queue"
-    note(f"once the cause is fixed, {action} with:")
-    for one in groups:
-        note(f"  {one.command}")
-
-
-def consumer_line(log: OpenLog, name: str) -> ConsumerLine:
-    """Return the line of a consumer. Raises ConfigError."""
-    if has_table(log) and (line := read_consumer(log, name)) is not None:
-        return line
-    known = ", ".join(one.name for one in read_consumers(log)) or "none"
-    raise ConfigError(f"the log {log} has no consumer {name!r}; its consumers are: {known}")
-
-
-def _print_failures(config: Config, limit: int, *, as_json: bool) -> None:
-    groups = source_failures(config, limit)
-    if as_json:
-        print_json({"source": config.source.type, "errors": [group._asdict() for group in groups]})
-    elif not groups:
-        result(f"{config.publication}: nothing was refused")
-    else:
-        table(
-            ("code", "number", "newest (UTC)", "for example", "reason"),
-            [
-                (one.code, one.number, f"{one.newest:%Y-%m-%d %H:%M:%S}", one.example, one.message)
-                for one in groups
-            ],
-        )
-        note(f"each with its event or change: {config.source.options.position_table}_error")
-
-
-@click.command(cls=Command)
-@click.argument("row", type=RowOrObject(), metavar="RECORD_ID")
-@consumer_option
-@json_option
-@click.pass_obj
-def show(context: CommandContext, row: int | str, consumer: str | None, as_json: bool) -> None:
     """Explain the row RECORD_ID of the log: its checks, its group, how precedence applied, and its
     outcome.
 
     The document of its event, or the one that it would make now, comes last. Nothing is marked or
     sent. For a consumer, RECORD_ID may also be the event-id of an object in its snapshot.
+
+    With --key in place of RECORD_ID it explains what happens to the change of one object: the
+    status of its row, who wrote it and when, its class, what is being delivered or parked before
+    it, and open transactions that hide rows. It works for the configured publisher or consumer.
     """
+    if (row is None) == (key is None):
+        raise click.UsageError("give either RECORD_ID or --key KEY")
+    if key is not None and consumer is not None:
+        raise click.UsageError(
+            "--key works for the configured consumer: leave --consumer out, and set source.consumer"
+        )
     config = context.config()
+    if key is not None:
+        _print_objects(config, key, as_json=as_json)
+        return
+    assert row is not None
+    explanation = _explanation(config, row, consumer)
+    if as_json:
+        print_json(explanation_data(explanation))
+    else:
+        _print_explanation(explanation)
+
+
+def _print_objects(config: Config, key: str, *, as_json: bool) -> None:
+    """Print what happens to the changes of the objects with this key."""
+    if config.follows and config.database.url is None:
+        raise ConfigError(
+            "--key explains an object of a log. To check a source, run `eventlog status` and "
+            "`eventlog publish --dry-run`"
+        )
+    answers = why(config, key, planned_triggers)
+    if as_json:
+        print_json({"objects": [one._asdict() for one in answers]})
+        return
+    for one in answers:
+        for sentence in one.sentences:
+            result(visible(sentence))
+
+
+def _explanation(config: Config, row: int | str, consumer: str | None) -> Explanation:
+    """Return the explanation of a row, or of an object of a consumer's snapshot."""
     with open_unlocked(config, Counters()) as opened:
         if consumer is not None and consumer != opened.ledger.consumer:
             # The options of the consumer's own configuration decide its loopback rows.
@@ -182,11 +124,7 @@ def show(context: CommandContext, row: int | str, consumer: str | None, as_json:
         if opened.ledger.consumer:
             consumer_line(opened.log, opened.ledger.consumer)
             opened.log.commit()
-        explanation = explain(opened, row) if isinstance(row, int) else explain_object(opened, row)
-    if as_json:
-        print_json(explanation_data(explanation))
-    else:
-        _print_explanation(explanation)
+        return explain_row(opened, row) if isinstance(row, int) else explain_object(opened, row)
 
 
 def _print_explanation(explanation: Explanation) -> None:

@@ -45,7 +45,7 @@ def grants(context: CommandContext, role: str, purpose: str, as_json: bool) -> N
     with reading(config) as db:
         statements = grants_for(db, config, role, Purpose(purpose))
     if as_json:
-        print_json({"role": role, "for": purpose, "grants": statements})
+        print_json({"role": role, "purpose": purpose, "grants": statements})
         return
     end = ";" if "roles" in db.dialect.capabilities else ""
     for statement in statements:

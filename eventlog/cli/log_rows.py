@@ -15,6 +15,7 @@ from typing import Final
 import click
 
 from eventlog.cli import Command
+from eventlog.cli.consumer_option import consumer_line, consumer_option
 from eventlog.cli.context import (
     CommandContext,
     confirm,
@@ -29,7 +30,6 @@ from eventlog.cli.context import (
     transaction,
     yes_option,
 )
-from eventlog.cli.explain import consumer_line, consumer_option
 from eventlog.config.load import Config
 from eventlog.core.clock import sleep
 from eventlog.core.ranges import to_ranges
@@ -293,20 +293,20 @@ def _of_log(context: CommandContext, command: str) -> Config:
 @click.command(cls=Command)
 @click.argument("event_id")
 @click.option(
-    "--why", required=True, metavar="REASON", help="Reason for the error line, with your name."
+    "--reason", required=True, metavar="REASON", help="Reason for the error line, with your name."
 )
 @consumer_option
 @json_option
 @click.pass_obj
 def skip(
-    context: CommandContext, event_id: str, why: str, consumer: str | None, as_json: bool
+    context: CommandContext, event_id: str, reason: str, consumer: str | None, as_json: bool
 ) -> None:
     """Give up the event EVENT_ID, which is parked: the receiver fails for it, or asks for it later.
 
-    Its rows get E, each with an error line that records who gave it up, why, and the receiver's
-    last answer. A running publisher notices it at its next attempt to send the event; then the
-    later events of the object are sent. `eventlog status` shows which events are being delivered.
-    `eventlog requeue` puts the rows back.
+    Its rows get E, each with an error line that records who gave it up, the reason, and the
+    receiver's last answer. A running publisher notices it at its next attempt to send the event;
+    then the later events of the object are sent. `eventlog status` shows which events are being
+    delivered. `eventlog requeue` puts the rows back.
 
     With --consumer the consumer must not run.
     """
@@ -319,7 +319,7 @@ def skip(
             consumer_line(log, ledger.consumer)
             ledger.lock()
             ledger.recover()
-        skipped = skip_event(log, ledger, event_id, f"{who}: {why}")
+        skipped = skip_event(log, ledger, event_id, f"{who}: {reason}")
         log.commit()
     if as_json:
         print_json(skipped._asdict())

@@ -189,8 +189,8 @@ def _from_database(config: Config) -> Read:
         return shape(
             log=config.publication,
             publisher_runs=known.publisher_runs,
-            behind=behind,
-            behind_unit=unit,
+            source_lag=behind,
+            source_lag_unit=unit,
         )
 
     def read() -> Status:
@@ -272,8 +272,8 @@ def _figures(status: Status, before: tuple[float, Status] | None) -> Table:
 def _waiting(status: Status) -> Iterator[tuple[str, str]]:
     """Yield what waits to be published: of the log or the source, the snapshot, each consumer."""
     queue, cap, oldest = status["queue_rows"], status["queue_cap"], status["oldest_seconds"]
-    if status["behind"] is not None:
-        yield f"{status['behind_unit']} after the position", f"{status['behind']:,}"
+    if status["source_lag"] is not None:
+        yield f"{status['source_lag_unit']} after the position", f"{status['source_lag']:,}"
     else:
         or_more = " or more" if None not in (queue, cap) and queue >= cap else ""
         yield "rows in the queue", "-" if queue is None else f"{queue:,}{or_more}"

@@ -145,7 +145,7 @@ def resync(
     keys: tuple[str, ...],
     keys_file: Path | None,
     where: str | None,
-    deleted: bool,
+    deletes: bool,
     as_update: bool,
     rate: float | None,
     size: int,
@@ -164,17 +164,17 @@ def resync(
 
     --deletes searches the table for the keys that the log has rows of. For each key that no longer
     exists and is not logged as deleted, such as those of a dropped partition, it writes a row of
-    type 4. It does the same for each key in the form that previous_key of the [[watch]] names. It cannot
-    find objects that the log has no rows of. It shows since when the log has rows of the class; the
-    exit code is 1 if the log has none.
+    type 4. It does the same for each key in the form that previous_key of the [[watch]] names. It
+    cannot find objects that the log has no rows of. It shows since when the log has rows of the
+    class; the exit code is 1 if the log has none.
     """
-    if sum((bool(keys), keys_file is not None, where is not None, deleted)) > 1:
+    if sum((bool(keys), keys_file is not None, where is not None, deletes)) > 1:
         raise ConfigError("give only one of --key, --keys, --where and --deletes")
     if keys and (resume or restart):
         raise ConfigError("--key runs in one transaction: there is nothing to resume or to restart")
     if resume and restart:
         raise ConfigError("give --resume to continue or --restart to start over, not both")
-    event_type = _type_to_write(deleted=deleted, as_update=as_update)
+    event_type = _type_to_write(deletes=deletes, as_update=as_update)
     digest = None if keys_file is None else fingerprint(keys_file)
     with _opened(context.config(), class_name, resumable=not keys) as opened, ExitStack() as files:
         selection = Selection(opened.cls.name, event_type, where, digest)
@@ -186,7 +186,7 @@ def resync(
             line = batches.begin(opened.log, selection, resume=resume, restart=restart)
             report.resumed_at = line.position
             most = batch_size(size, rate)
-            if deleted:
+            if deletes:
                 write, total = _deleted_writer(opened, line, report, most, files)
             else:
                 write, total = _batch_writer(opened, selection, line, keys_file, report, most)
@@ -195,7 +195,7 @@ def resync(
             else:
                 opened.log.commit()
                 # The size of a whole class is an estimate.
-                unit = "objects" if keys_file or deleted else "objects or so"
+                unit = "objects" if keys_file or deletes else "objects or so"
                 label, hidden = f"resync {opened.cls.name}", context.quiet or as_json
                 with progress(label, total, hidden, unit) as advance:
                     _run(opened, selection, write, rate, report, advance)
@@ -204,11 +204,11 @@ def resync(
     return 1 if report.has_gaps else 0
 
 
-def _type_to_write(*, deleted: bool, as_update: bool) -> EventType:
+def _type_to_write(*, deletes: bool, as_update: bool) -> EventType:
     """Return the type of the rows that a resync writes. Raises ConfigError."""
-    if deleted and as_update:
+    if deletes and as_update:
         raise ConfigError("--deletes writes rows of type 4: leave --as-update out")
-    if deleted:
+    if deletes:
         return EventType.DELETE_ROW
     return EventType.UPDATE_ROW_QUERY_BACK if as_update else EventType.INSERT_ROW_QUERY_BACK
 

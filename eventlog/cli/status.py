@@ -43,7 +43,6 @@ from eventlog.publisher.open_sink import try_receiver
 from eventlog.publisher.stream.open_source import place_in_words, source_status
 from eventlog.publisher.stream.position import SourceStatus
 from eventlog.publisher.trigger_plan import differences, planned_triggers
-from eventlog.publisher.why import Why, why
 from eventlog.sql.doctor import (
     Finding,
     Limits,
@@ -301,9 +300,9 @@ def _source_data(status: SourceStatus, moved_seconds: float | None) -> dict[str,
         "moved_seconds": moved_seconds,
         "delivery": status.position.flight,
         "publisher_runs": status.publisher_runs,
-        "behind": None if behind is None else behind.number,
-        "behind_unit": None if behind is None else behind.unit,
-        "behind_unknown": status.unknown,
+        "source_lag": None if behind is None else behind.number,
+        "source_lag_unit": None if behind is None else behind.unit,
+        "source_lag_unknown": status.unknown,
         "failures": status.failures,
         "newest_failures": [
             {"time": at, "event_id": one.event_id, "code": one.code, "message": one.message}
@@ -348,8 +347,6 @@ _COLOURS: Final = {"error": "red", "warning": "yellow", "info": "cyan"}
 )
 @click.option("--receiver", is_flag=True,
               help="Only check that the receiver is reachable; no change is sent.")  # fmt: skip
-@click.option("--why", "key", metavar="KEY",
-              help="Explain why an object's change was not sent: idu=7 or usr.idu=7.")  # fmt: skip
 @json_option
 @click.pass_obj
 def doctor(
@@ -357,7 +354,6 @@ def doctor(
     sample: int,
     ignore: tuple[str, ...],
     receiver: bool,
-    key: str | None,
     as_json: bool,
 ) -> int:
     """Check the log, its triggers and its rows for problems, and show how to fix them. Nothing is
@@ -366,10 +362,6 @@ def doctor(
     With --receiver it only checks the receiver, without sending a change: name, port, TLS and
     credentials, by OPTIONS over HTTP, metadata of Kafka, a list of objects, or a file that is
     written and removed.
-
-    With --why it explains what happens to one object's change: the status of its row, who wrote it
-    and when, its class, what is being delivered or parked before it, and open transactions that
-    hide rows.
 
     A finding is an error (changes are lost, or nothing is published), a warning (something needs
     fixing) or an info (good to know). Errors and warnings give exit code 1.
@@ -382,9 +374,6 @@ def doctor(
             "doctor checks a log. To check a source, run `eventlog status` "
             "and `eventlog publish --dry-run`"
         )
-    if key is not None:
-        _print_why(why(config, key, planned_triggers), as_json=as_json)
-        return 0
     limits = Limits(sample=sample)
     findings = [one for one in examine(config, planned_triggers, limits) if one.code not in ignore]
     settings = list(effective(config))
@@ -421,15 +410,6 @@ def _try_receiver(config: Config, *, as_json: bool) -> int:
     else:
         result(f"sink {sink}: {visible(answer or 'it has no receiver that could be tried')}")
     return 0 if error is None else 1
-
-
-def _print_why(answers: list[Why], *, as_json: bool) -> None:
-    if as_json:
-        print_json({"objects": [one._asdict() for one in answers]})
-        return
-    for one in answers:
-        for sentence in one.sentences:
-            result(visible(sentence))
 
 
 def _print_findings(findings: list[Finding], settings: list[Effective], quiet: bool) -> None:

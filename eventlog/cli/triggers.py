@@ -343,7 +343,7 @@ def _confirm_drop(planned: TriggerPlan, log: str | None) -> None:
         confirm(f"This drops {'; and '.join(goes)}.", yes=False)
 
 
-@triggers.command()
+@triggers.command("list")
 @click.option(
     "--sql", "as_sql", is_flag=True, help="Print the full SQL of the triggers and their functions."
 )
@@ -353,14 +353,14 @@ def _confirm_drop(planned: TriggerPlan, log: str | None) -> None:
               help="With --sql --dialect: the tables, in JSON as for the option `catalog` of "
               "formats.")  # fmt: skip
 @click.pass_obj
-def show(
+def list_installed(
     context: CommandContext,
     as_sql: bool,
     as_json: bool,
     dialect_name: str | None,
     catalog_file: Path | None,
 ) -> None:
-    """Show the triggers that are installed for the log, declared or not.
+    """List the triggers that are installed for the log, declared or not.
 
     With --sql --dialect NAME --catalog FILE it connects to no database: it prints the SQL of what
     the configuration declares for the tables of FILE, or of all its tables in the default style if

@@ -349,7 +349,8 @@ def _former_names(config: Config) -> Iterator[ConfigError]:
         for old in watch.renamed_from:
             if old in seen:
                 yield ConfigError(
-                    f"[[watch]] {watch.name}, renamed_from = {old!r}: {seen[old]} has that name too, and a "
+                    f"[[watch]] {watch.name}, renamed_from = {old!r}: {seen[old]} has that name "
+                    "too, and a "
                     "row of the log could mean either; keep one"
                 )
             seen.setdefault(old, f"was of [[watch]] {watch.name}")

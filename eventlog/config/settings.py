@@ -301,7 +301,8 @@ class WatchSettings(CheckedOptions):
                 "table = ... or view = ..."
             )
         if self.name in self.renamed_from:
-            return f"renamed_from = {toml(list(self.renamed_from))} names the table itself; give its earlier names"
+            names = toml(list(self.renamed_from))
+            return f"renamed_from = {names} names the table itself; give its earlier names"
         if self.exclude_tables and self.tables is None:
             return "exclude_tables needs tables = [...]"
         if self.columns is not None and self.tables is not None:

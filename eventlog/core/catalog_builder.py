@@ -59,9 +59,9 @@ def build_catalog(
     classes, with the reason.
 
     A listed table that is missing or has no key is unavailable, too, and so is a table whose names
-    clash. ``renamed_from`` holds, by class, the names that rows of the log may have for it, or in the names
-    of its child attributes, from before a table was renamed (spec/event-log.md 5.2). ``previous_key``
-    holds, by class, the columns of its earlier key (5.4).
+    clash. ``renamed_from`` holds, by class, the names that rows of the log may have for it, or in
+    the names of its child attributes, from before a table was renamed (spec/event-log.md 5.2).
+    ``previous_key`` holds, by class, the columns of its earlier key (5.4).
     """
     present = tuple(
         _typed(table, database.dialect, values)
@@ -139,7 +139,8 @@ def _former_names(
             other = owners.get(old, owner)
             if other != owner:
                 clash = ConfigError(
-                    f"[[watch]] {owner} has renamed_from = {old!r}, but {old!r} is now a table of the class "
+                    f"[[watch]] {owner} has renamed_from = {old!r}, but {old!r} is now a table of "
+                    "the class "
                     f"{other}, so rows of that name may belong to either class. Remove was once "
                     f"the rows of {owner} under its old name are published, or do not watch the "
                     "other table until then"

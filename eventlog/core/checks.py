@@ -245,7 +245,8 @@ class _Table:
             raise RowError(
                 "unknown_table",
                 f"table_name {table_name!r} is neither a class nor a child table; if the table was "
-                f"renamed, add renamed_from = {table_name!r} to its [[watch]], then run `eventlog requeue`",
+                f"renamed, add renamed_from = {table_name!r} to its [[watch]], then run `eventlog "
+                "requeue`",
             )
         self._log_name, self.is_child = log_name, log_name.child is not None
         self.objects: dict[str | None, ObjectId] = {}

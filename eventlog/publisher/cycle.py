@@ -189,8 +189,8 @@ def _valid_window(context: Context, state: State, scan: QueueScan | DueScan) -> 
 
 
 def _refuse_given_again(context: Context, window: WindowResult) -> None:
-    """Raise DatabaseUnavailable if a row of a window has a number that was published for another row: the
-    log gets a new epoch at the next connection (spec/event-log.md 7.4).
+    """Raise DatabaseUnavailable if a row of a window has a number that was published for another
+    row: the log gets a new epoch at the next connection (spec/event-log.md 7.4).
     """
     options, used = context.options, context.used
     used.published.remember()

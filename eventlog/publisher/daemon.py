@@ -97,8 +97,8 @@ def publish(
 
     ``observer`` is informed of the work. ``uncaptured`` compares the triggers with the declared
     ones, None = nobody does. With ``standby`` it waits while another publisher has locked the log,
-    as a consumer always does. Raises FatalAnswer when the receiver answers fatal, PublisherAlreadyRunning
-    when the log is locked, DatabaseError when the first connection fails.
+    as a consumer always does. Raises FatalAnswer when the receiver answers fatal,
+    PublisherAlreadyRunning when the log is locked, DatabaseError when the first connection fails.
     """
     stop = stop or StopRequest()
     timetable = Timetable()
@@ -449,9 +449,9 @@ class Publisher:
     ``eventlog publish``.
 
     ``from_config`` makes one. A log has one publisher at a time: a second one raises
-    PublisherAlreadyRunning. The same object may run again after it has ended, but not in two threads at
-    once. ``[monitor]`` and ``[log]`` belong to the command: a program logs through ``logging``
-    (``eventlog.publisher``) and reads ``counters``.
+    PublisherAlreadyRunning. The same object may run again after it has ended, but not in two
+    threads at once. ``[monitor]`` and ``[log]`` belong to the command: a program logs through
+    ``logging`` (``eventlog.publisher``) and reads ``counters``.
     """
 
     __slots__ = ("_config", "_counters", "_receive", "_used")
@@ -502,16 +502,17 @@ class Publisher:
         ``threading.Event``).
 
         A database or a receiver that goes away is tried again with a back-off. Documents on their
-        way when ``stop`` is set are answered and marked. Raises PublisherAlreadyRunning, DatabaseError if
-        the first connection is refused, FatalAnswer if the receiver answers fatal, ConfigError.
+        way when ``stop`` is set are answered and marked. Raises PublisherAlreadyRunning,
+        DatabaseError if the first connection is refused, FatalAnswer if the receiver answers fatal,
+        ConfigError.
         """
         self._run(stop or StopRequest(), once=False)
 
     def run_once(self, stop: Stop | None = None) -> Counters:
         """Publish the present queue, and return the counters so far, as ``counters`` does.
 
-        Raises the errors of ``run``, and ReceiverUnavailable if events are left because the receiver was
-        away or asked for them later.
+        Raises the errors of ``run``, and ReceiverUnavailable if events are left because the
+        receiver was away or asked for them later.
         """
         self._run(stop or StopRequest(), once=True)
         return self.counters

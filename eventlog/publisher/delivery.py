@@ -126,7 +126,9 @@ class Sending(Protocol[E]):
         ...
 
     def send(self, envelope: int, events: Sequence[E]) -> Answer:
-        """Send the document of events under the number of an envelope. Raises ReceiverUnavailable."""
+        """Send the document of events under the number of an envelope. Raises
+        ReceiverUnavailable.
+        """
         ...
 
     def settle(self, envelope: int, events: Sequence[E], judged: Judged[E]) -> str:
@@ -138,7 +140,9 @@ class Sending(Protocol[E]):
         ...
 
     def save(self) -> None:
-        """Make the results so far durable. Raises ReceiverUnavailable if the sink has lost answers."""
+        """Make the results so far durable. Raises ReceiverUnavailable if the sink has lost
+        answers.
+        """
         ...
 
 

@@ -12,8 +12,8 @@ With ``handle_future_events`` the order is by event_time, and only due rows are 
 
 A window is limited by rows, and its memory by bytes. The statement that reads it leaves out the
 values of large rows. Further statements read these values; they are checked, and kept up to
-``delivery_bytes``. The other values are dropped, and read again when their flight is made. So folding
-sees every row of any size.
+``delivery_bytes``. The other values are dropped, and read again when their flight is made. So
+folding sees every row of any size.
 
 This is a hot path: every row passes through ``WindowReader.add``. Rows are tuples, read by position
 with ``itemgetter`` and comprehensions over a whole chunk, and the rare cases (rows in flight, large
@@ -90,7 +90,9 @@ Windows do not change the result, and memory stays bounded.
 """
 
 _SMALL: Final = 1024
-"""The bytes of values that each row of a window may have at least, whatever ``delivery_bytes`` is."""
+"""The bytes of values that each row of a window may have at least, whatever ``delivery_bytes``
+is.
+"""
 
 _table_name: Final = itemgetter(QUEUE_FIELDS.index("table_name"))
 

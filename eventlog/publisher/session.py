@@ -82,8 +82,8 @@ def begin_flight(context: Context, state: State) -> tuple[int, str]:
 def draw_flight(context: Context) -> int:
     """Return a new flight number.
 
-    Raises DatabaseUnavailable if it is not greater than one that this process has used: the database was
-    restored to an earlier state, and the log gets a new epoch at the next connection
+    Raises DatabaseUnavailable if it is not greater than one that this process has used: the
+    database was restored to an earlier state, and the log gets a new epoch at the next connection
     (spec/event-log.md 7.4).
     """
     number = next_number(context.log)

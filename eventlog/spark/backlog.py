@@ -167,8 +167,8 @@ def run(config: Config, request: Request) -> Report:
 
     Nothing is marked before all documents are complete. If the same command is run again, it
     completes the marks or starts over. Raises ConfigError for an impossible request,
-    PublisherAlreadyRunning if a publisher runs on the log, DatabaseError, SparkFailed, and FormatError for
-    classes or a sequence that the format cannot hold.
+    PublisherAlreadyRunning if a publisher runs on the log, DatabaseError, SparkFailed, and
+    FormatError for classes or a sequence that the format cannot hold.
     """
     _check(config, request)
     config = _acknowledging(config, request.acknowledge)

@@ -76,8 +76,8 @@ def read_captures(
     """Return the changes of a file or of a directory of captures (``eventlog.spark.captures``).
     One task reads each capture.
 
-    ``options`` are the options of the format's reader, as in ``--options``. ``columns`` are the columns
-    of the table, for structs in place of JSON; other columns of an image are left out. With
+    ``options`` are the options of the format's reader, as in ``--options``. ``columns`` are the
+    columns of the table, for structs in place of JSON; other columns of an image are left out. With
     ``strict`` an unreadable change fails the query, otherwise it is skipped. ``nulled`` counts
     values that become null because the types of a struct cannot hold them: special times
     (spec/xds.md 6.3), and NaN and infinity of decimals. Any other value that its type cannot hold

@@ -459,7 +459,8 @@ class ChangeLog:
         first = int(self.start_from)
         if (removed := read_removed(log)) >= first:
             raise ConfigError(
-                f"start_from = {first}: rows up to record_id {removed} have been purged from the log "
+                f"start_from = {first}: rows up to record_id {removed} have been purged from the "
+                "log "
                 f'{log}. Start after {removed}, or use "earliest" (what the log still has)'
             )
         return RecordSet(first - 1)

@@ -204,8 +204,8 @@ def claim_rows(
 ) -> None:
     """Claim the rows of a directory that is about to be finished.
 
-    Raises DatabaseUnavailable if the lock of the log was lost, since a publisher may have sent the rows
-    since then.
+    Raises DatabaseUnavailable if the lock of the log was lost, since a publisher may have sent the
+    rows since then.
     """
     last, writers = extent
     flights = tuple(report.flight for report in manifest.in_flight)
@@ -282,7 +282,8 @@ def release(config: Config, out: str, *, force: bool = False) -> Hold:
             raise ConfigError(f"{hold.in_words}. Give --out {hold.directory}")
         if hold.is_marking and not force:
             raise ConfigError(
-                f"{hold.in_words}. Complete the marks with `eventlog backlog mark`. abandon --yes "
+                f"{hold.in_words}. Complete the marks with `eventlog backlog mark`. `release "
+                "--force` "
                 "gives back only the rows that are not marked yet; the changes of the other rows "
                 "exist only in this directory"
             )
@@ -322,8 +323,9 @@ def mark(
         if all(directory.exists(_done(part.part)) for part in manifest.parts):
             return 0
         raise ConfigError(
-            f"{directory.location} does not claim its rows: it is a copy, or they were given back "
-            "to the publisher (abandon). Nothing was marked. Convert to another directory"
+            f"{directory.location} does not claim its rows: it was converted with --no-claim, or "
+            "its rows were given back to the publisher (release). Nothing was marked. Convert to "
+            "another directory"
         )
     threads = connections or min(4, os.cpu_count() or 1)
     _verify(directory, manifest, hold, threads)

@@ -106,10 +106,10 @@ def connect(
     there, started if it does not run and stopped when this process ends. The sessions return values
     as the triggers write them (spec/triggers.md 6).
 
-    No connection is made yet. ``Engine.connect`` raises ServerUnavailable if the server cannot be reached,
-    DatabaseUnavailable if the file of a database cannot be opened, DatabaseError if the database refuses,
-    without secrets. Raises ConfigError for a URL that cannot be read or names a database or driver
-    that is not supported or not installed.
+    No connection is made yet. ``Engine.connect`` raises ServerUnavailable if the server cannot be
+    reached, DatabaseUnavailable if the file of a database cannot be opened, DatabaseError if the
+    database refuses, without secrets. Raises ConfigError for a URL that cannot be read or names a
+    database or driver that is not supported or not installed.
     """
     parsed = parse_url(url)
     if parsed.drivername == _EMBEDDED:
@@ -117,7 +117,8 @@ def connect(
     dialect = dialect_of(parsed)
     if "+" in parsed.drivername and parsed.drivername != dialect.driver:
         raise ConfigError(
-            f"the database URL names the driver {parsed.drivername}; write {dialect.driver}:// or {dialect.name}://"
+            f"the database URL names the driver {parsed.drivername}; write {dialect.driver}:// or "
+            f"{dialect.name}://"
         )
     dialect.check_url(parsed)
     parsed = parsed.set(drivername=dialect.driver)
@@ -374,8 +375,8 @@ The publisher's user is another one, and must be.
 def as_database_errors(
     source: Connection | Engine, right_advice: str = _RIGHT_ADVICE
 ) -> Iterator[None]:
-    """Turn errors of SQLAlchemy and of the bare driver into DatabaseUnavailable (worth trying again) or
-    DatabaseError.
+    """Turn errors of SQLAlchemy and of the bare driver into DatabaseUnavailable (worth trying
+    again) or DatabaseError.
 
     ``right_advice`` is the advice if a right is missing. A connection is made in the block of its
     engine, since SQLAlchemy then asks the server for its version, and a server that goes away

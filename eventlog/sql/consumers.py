@@ -367,14 +367,16 @@ def _check_begin(log: OpenLog, first: int) -> None:
     """
     if (removed := read_removed(log)) >= first:
         raise ConfigError(
-            f"start_from = {first}: rows up to record_id {removed} were removed from the log {log}, so "
+            f"start_from = {first}: rows up to record_id {removed} were removed from the log "
+            f"{log}, so "
             'that a consumer that begins there would miss some; begin behind it, or with "first" '
             '(what the log still holds), or with "snapshot"'
         )
     following = next_unused(log)
     if following is None:
         _log.warning(
-            "start_from = %d cannot be compared with the record_ids of the log %s: it has no rows, and "
+            "start_from = %d cannot be compared with the record_ids of the log %s: it has no rows, "
+            "and "
             "this role cannot read the next number. The consumer does not see rows with smaller "
             "numbers",
             first,

@@ -81,7 +81,8 @@ def running(directory: Path) -> Iterator[str]:
 def _check(directory: Path) -> None:
     if not directory.name:
         raise ConfigError(
-            "the URL names no directory for the embedded PostgreSQL: write embedded:///relative/path"
+            "the URL names no directory for the embedded PostgreSQL: write "
+            "embedded:///relative/path"
         )
     if not directory.parent.is_dir():
         raise ConfigError(

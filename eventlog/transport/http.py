@@ -214,7 +214,8 @@ class HttpClient:
                 break
         if len(body) > limit or (response.length or 0) > limit:
             raise HttpFailed(
-                f"the answer has more than {limit} bytes{_hint(self._section, 'max_response_bytes')}",
+                f"the answer has more than {limit} "
+                f"bytes{_hint(self._section, 'max_response_bytes')}",
                 is_sent=True,
             )
         if response.length:

@@ -174,8 +174,8 @@ class Transmitter:
     ) -> int:
         """Send a record, and return its number since the last flush, from 0.
 
-        Raises RecordRefused for a record that is too large by our own settings, KafkaUnavailable if there
-        is no room for it.
+        Raises RecordRefused for a record that is too large by our own settings, KafkaUnavailable if
+        there is no room for it.
         """
         if self._producer is None:
             self._producer = self._new_producer()
@@ -214,7 +214,8 @@ class Transmitter:
     def ask(self, topic: str) -> tuple[int, int]:
         """Return the number of brokers, and that of the partitions of a topic, 0 = there is none.
 
-        The topic is looked for among all, since asking for one may make it. Raises KafkaUnavailable.
+        The topic is looked for among all, since asking for one may make it. Raises
+        KafkaUnavailable.
         """
         try:
             told = self._producer.list_topics(timeout=self._timeout)
@@ -230,8 +231,8 @@ class Transmitter:
         number.
 
         A refusal concerns the record itself (it is too large, or malformed), so sending it again is
-        of no use. Raises KafkaUnavailable if a record is not acknowledged for another reason; then all are
-        abandoned, and none is sent later.
+        of no use. Raises KafkaUnavailable if a record is not acknowledged for another reason; then
+        all are abandoned, and none is sent later.
         """
         if self._producer is None or not self._sent:
             self._sent = 0
@@ -327,8 +328,9 @@ def read_topics(
     """Yield the records of topics, partition by partition as they arrive; None if none arrives for
     a moment.
 
-    It stops at the offsets where the topics end now; with ``follow`` never. Raises KafkaUnavailable if the
-    brokers cannot be reached within ``timeout`` seconds or a topic does not exist, ConfigError.
+    It stops at the offsets where the topics end now; with ``follow`` never. Raises KafkaUnavailable
+    if the brokers cannot be reached within ``timeout`` seconds or a topic does not exist,
+    ConfigError.
     """
     with TopicReader(place.brokers, properties, timeout) as topics:
         spans = topics.spans(place.topics)
@@ -361,8 +363,8 @@ class TopicReader:
     """A reader of topics from given offsets. It joins no consumer group and stores no offset.
 
     ``timeout`` is the number of seconds that the brokers have for an answer. ``reached`` holds the
-    next offsets of the partitions that ``read_to`` reads. All methods raise KafkaUnavailable. Raises
-    ConfigError for settings that librdkafka refuses.
+    next offsets of the partitions that ``read_to`` reads. All methods raise KafkaUnavailable.
+    Raises ConfigError for settings that librdkafka refuses.
     """
 
     def __init__(

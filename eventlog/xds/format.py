@@ -571,9 +571,9 @@ def read_answer(body: bytes | str, event_ids: Collection[str], limit: int = ANSW
 
     ``limit`` is in bytes. The message of a verdict is the whole text of its status without blanks
     at both ends; of several equally bad statuses it comes from the first that has a text. Every
-    other element of the answer is counted as ignored. Raises ReceiverUnavailable if the body is not an
-    answer: empty, not well-formed, with a DOCTYPE, larger than ``limit``, or an nds without output.
-    Then no row may be marked.
+    other element of the answer is counted as ignored. Raises ReceiverUnavailable if the body is not
+    an answer: empty, not well-formed, with a DOCTYPE, larger than ``limit``, or an nds without
+    output. Then no row may be marked.
     """
     if not body.strip():
         why = "the receiver's answer is empty: nds with output needed"

@@ -87,7 +87,7 @@ def test_everything_is_printed_without_a_database_or_a_url(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("catalog.json").write_text(json.dumps({"database": CATALOG}))
-    Path("eventlog.toml").write_text('[[watch]]\ntable = "usr"\nstyle = "row_query_back"\n')
+    Path("eventlog.toml").write_text('[[watch]]\ntable = "usr"\nrow_style = "row_query_back"\n')
     for command in (["db", "upgrade"], ["db", "downgrade", "base"]):
         assert run([*command, "--sql", "--dialect", name]) == 0
         assert "eventlog_inflight" in capsys.readouterr().out.lower()

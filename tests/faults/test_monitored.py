@@ -21,6 +21,8 @@ from publishers import backend, make_log, process, runs, write
 from receiver import Receiver, answer, reply, status
 from shared import PATIENCE, wait_until
 
+from eventlog.publisher.monitor.openmetrics import SOURCE_LAG
+
 
 @pytest.fixture
 def log(filled_database: Any) -> Iterator[sa.Engine]:
@@ -228,7 +230,7 @@ def test_rules_dashboard_and_page_name_metrics_and_labels_that_a_scrape_has(
         scrape = list(text_string_to_metric_families(read(f"{address}/metrics")[1]))
         samples = [sample for family in scrape for sample in family.samples]
     endings = {"counter": "_total", "info": "_info"}
-    of_sources = {"eventlog_source_behind"}  # of a publisher that follows one
+    of_sources = {name for name, _ in SOURCE_LAG.values()}  # of a publisher that follows one
     assert {
         family.name + endings.get(family.type, "") for family in scrape
     } == on_the_page() - of_sources

@@ -96,7 +96,7 @@ def test_rows_of_an_old_name_and_deletes_by_an_old_key_are_converted_too(
             "'grp', 'name=g'), ('N', 6, 'team', 'idg=1')"
         )
     text = config.read_text(encoding="utf-8").replace(
-        'table = "grp"', 'table = "team"\nwas = "grp"\nwas_key = "name"'
+        'table = "grp"', 'table = "team"\nrenamed_from = "grp"\nprevious_key = "name"'
     )
     config.write_text(text, encoding="utf-8")
     copied_log(file, tmp_path / "copy.db")

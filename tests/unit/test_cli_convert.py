@@ -168,7 +168,9 @@ def test_standard_input_and_output_stand_for_files(
 
 
 def test_options_come_from_a_map(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "map.toml").write_text('[writer]\nstyle = "row_query_back"\nfile_format = "csv"\n')
+    (tmp_path / "map.toml").write_text(
+        '[writer]\nrow_style = "row_query_back"\nfile_format = "csv"\n'
+    )
     code, out, _ = run(*CONVERT, "eventlog", "--options", "map.toml", "in.jsonl", "-")
     assert code == 0
     assert '1,"N",6,' in out

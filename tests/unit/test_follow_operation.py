@@ -64,7 +64,7 @@ def test_status_shows_position_backlog_failures_and_who_runs(
     config = configure(tmp_path, type=None, **kept)
     stream.insert(1)
     before = status(config, capfd, "--from", "gbase")
-    assert (before["position"], before["moved"], before["behind"]) == (
+    assert (before["position"], before["moved"], before["source_lag"]) == (
         None,
         None,
         stream.path.stat().st_size,
@@ -75,7 +75,10 @@ def test_status_shows_position_backlog_failures_and_who_runs(
     stream.insert(2, name="bell \x07")
     after = status(config, capfd, "--from", "gbase")
     assert after["position"]["commit"] is not None
-    assert (after["behind"], after["behind_unit"]) == (stream.path.stat().st_size - read, "bytes")
+    assert (after["source_lag"], after["source_lag_unit"]) == (
+        stream.path.stat().st_size - read,
+        "bytes",
+    )
     assert 0 <= after["moved_seconds"] < 600
     assert (after["publisher_runs"], after["failures"]) == (False, 0)
     assert cli.run(["-c", str(config), "publish", "--from", "gbase", "--once"]) == 0
@@ -158,8 +161,8 @@ def test_status_of_a_source_that_cannot_be_asked_shows_the_rest(
     assert cli.run(["-c", str(config), "publish", "--once"]) == 0
     stream.path.unlink()
     found = status(config, capfd)
-    assert found["behind"] is None
-    assert "is not there" in found["behind_unknown"]
+    assert found["source_lag"] is None
+    assert "is not there" in found["source_lag_unknown"]
     assert found["position"]["commit"] is not None
 
 

@@ -222,7 +222,7 @@ def test_what_the_cycle_is_given(file: File) -> None:
         file(
             "[publisher]\nheartbeat_interval = 5\ntime_of_day = '06:00:00'\npost_poll_statements "
             "= ['SELECT 1']\nhandle_future_events = true\nevent_time_zone = 'local'\nnotify = "
-            "false\nconcurrency = 8\nloopback_rows = 'leave'\non_retry = 'stop'\n[sink]\ntype = "
+            "false\nconcurrency = 8\nloopback_action = 'keep'\non_retry = 'stop'\n[sink]\ntype = "
             "'python'\nfunction = 'x:y'\n"
         ),
         "asked",

@@ -66,6 +66,15 @@ _COUNTERS: Final = (
     ),
     ("heartbeats_sent", "eventlog_heartbeats_sent", "Heartbeats sent."),
 )
+SOURCE_LAG: Final[Mapping[str, tuple[str, str]]] = {
+    unit: (f"eventlog_source_lag_{unit}", text)
+    for unit, text in (
+        ("rows", "Rows that a followed source holds after its position."),
+        ("bytes", "Bytes that a followed source holds after its position."),
+        ("messages", "Messages that a followed source holds after its position."),
+    )
+}
+"""The name and the text of the metric of a followed source, by the unit that the source counts."""
 _LEVELS: Final = ("success", "warning", "error", "retry", "fatal")
 
 
@@ -162,7 +171,7 @@ class PublisherMetrics(Collector):
         text = "Rows of answered events, by the answer for good."
         yield _counters_by("eventlog_rows_answered", text, labels, "level", rows)
         text = "Waits before another try, by what is waited for."
-        yield _counters_by("eventlog_backoffs", text, labels, "who", activity.backoffs)
+        yield _counters_by("eventlog_backoffs", text, labels, "target", activity.backoffs)
         text = "How often the connection to the database was made again."
         yield _counter("eventlog_reconnects", text, labels, activity.reconnects)
         for name, text, number in self._gauges():
@@ -238,12 +247,9 @@ class PublisherMetrics(Collector):
                 "as far as they were answered."
             )
             yield "eventlog_snapshot_objects", text, measured.snapshot.objects
-        if measured.behind is not None:
-            text = (
-                "What a followed source holds behind its position: bytes, rows or messages, "
-                "by the source."
-            )
-            yield "eventlog_source_behind", text, measured.behind
+        lag = SOURCE_LAG.get(measured.behind_unit or "")
+        if lag is not None and measured.behind is not None:
+            yield (*lag, measured.behind)
         yield (
             "eventlog_objects_parked",
             "Objects whose event the receiver asked for later.",

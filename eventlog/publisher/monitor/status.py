@@ -35,11 +35,12 @@ _COUNTERS: Final = [
 EMPTY: Final[Mapping[str, Any]] = dict.fromkeys(
     (
         "log", "sink", "format", "started_at", "publisher_runs", "state", "is_ready", "is_alive",
-        "progress_seconds", "liveness_timeout_seconds", "rows", "queue_rows", "queue_cap", "oldest_seconds",
-        "oldest_open_transaction_age_seconds", "oldest_open_transaction", "oldest_snapshot_age_seconds", "oldest_snapshot",
-        "dead_rows", "table_bytes", "checked_seconds_ago", "counters", "backoffs",
+        "progress_seconds", "liveness_timeout_seconds", "rows", "queue_rows", "queue_cap",
+        "oldest_seconds", "oldest_open_transaction_age_seconds", "oldest_open_transaction",
+        "oldest_snapshot_age_seconds", "oldest_snapshot", "dead_rows", "table_bytes",
+        "checked_seconds_ago", "counters", "backoffs",
         "reconnects", "parked_objects", "parked", "deliveries", "sent", "in_flight", "drift", "job",
-        "backlog", "consumers", "ranges", "snapshot", "behind", "behind_unit",
+        "backlog", "consumers", "ranges", "snapshot", "source_lag", "source_lag_unit",
     )
 )  # fmt: skip
 """The names of the shape, without the names that every status has."""
@@ -139,8 +140,8 @@ def process_status(
         table_bytes=dict(measured.table_bytes) or None,
         ranges=measured.ranges,
         snapshot=None if measured.snapshot is None else measured.snapshot.as_data(),
-        behind=measured.behind,
-        behind_unit=measured.behind_unit,
+        source_lag=measured.behind,
+        source_lag_unit=measured.behind_unit,
         drift=None if activity.uncaptured is None else list(activity.uncaptured),
         checked_seconds_ago=None
         if activity.measured_time is None

@@ -57,9 +57,9 @@ class Sink(ABC):
     """A receiver of documents. Each type of sink extends it and states its differences.
 
     ``send`` raises ReceiverUnavailable when there is no usable answer. An answer counts only after
-    ``flush``, which makes it durable and is called before rows are marked; it raises ReceiverUnavailable,
-    too. A sink that learns only at ``flush`` that an event is refused for good returns the event-id
-    with a verdict, error, which replaces the answer.
+    ``flush``, which makes it durable and is called before rows are marked; it raises
+    ReceiverUnavailable, too. A sink that learns only at ``flush`` that an event is refused for good
+    returns the event-id with a verdict, error, which replaces the answer.
     """
 
     name: ClassVar[str]

@@ -273,7 +273,9 @@ class HttpSink(Sink):
         return f"{answer}{allowed}{known}"
 
     def _answer(self, response: Response, event_ids: Collection[str]) -> Answer:
-        """Return the answer in a response. Raises ReceiverUnavailable for a response without one."""
+        """Return the answer in a response. Raises ReceiverUnavailable for a response without
+        one.
+        """
         status, headers, body = response
         if 200 <= status <= 299:
             self._check_content(response)
@@ -282,7 +284,10 @@ class HttpSink(Sink):
             try:
                 return self._answer_form.read(body, event_ids, self._limit, self._client.clean)
             except ReceiverUnavailable as away:
-                hint = 'a receiver that answers by its status alone needs sink.response_format = "status"'
+                hint = (
+                    "a receiver that answers by its status alone needs "
+                    'sink.response_format = "status"'
+                )
                 raise ReceiverUnavailable(
                     f"{away}; {hint}", f"{away.in_short}; {hint}", is_suspicious=True
                 ) from None
@@ -335,8 +340,8 @@ class HttpSink(Sink):
             )
 
     def _refuse_page(self, response: Response) -> None:
-        """Raise ReceiverUnavailable, as suspicious, if the body begins as a page of HTML, whatever its
-        type: pages come from proxies with a status 2xx, too.
+        """Raise ReceiverUnavailable, as suspicious, if the body begins as a page of HTML, whatever
+        its type: pages come from proxies with a status 2xx, too.
         """
         from eventlog.transport.http import beginning
 

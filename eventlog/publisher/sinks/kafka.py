@@ -137,8 +137,8 @@ class KafkaSink(Sink):
         """Send the records. The answer names the events that are refused at once; the others count
         with ``flush``.
 
-        Raises ReceiverUnavailable. Everything answered since the last flush is lost then, and the next
-        flush raises it again.
+        Raises ReceiverUnavailable. Everything answered since the last flush is lost then, and the
+        next flush raises it again.
         """
         if self._away:
             raise _lost(self._away)

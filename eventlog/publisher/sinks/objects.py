@@ -182,8 +182,8 @@ class ObjectsSink(Sink):
     def send(self, document: Document) -> Answer:
         """Buffer a document until its flight is put.
 
-        A name never gains events (``OpenName``). Raises ReceiverUnavailable for an earlier flight that is
-        put now, and for a store that does not tell whether an object is there.
+        A name never gains events (``OpenName``). Raises ReceiverUnavailable for an earlier flight
+        that is put now, and for a store that does not tell whether an object is there.
         """
         if self._parts and not self._open.takes(document):
             self.flush()
@@ -199,7 +199,9 @@ class ObjectsSink(Sink):
         return Answer(is_pending=True)
 
     def flush(self) -> None:
-        """Put the buffered documents. Raises ReceiverUnavailable: all of them must be sent again then."""
+        """Put the buffered documents. Raises ReceiverUnavailable: all of them must be sent again
+        then.
+        """
         parts, self._parts, self._open.was_there = self._parts, {}, False
         if not parts:
             return

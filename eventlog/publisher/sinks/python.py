@@ -61,8 +61,8 @@ class CallableSink(Sink):
     def send(self, document: Document) -> Answer:
         """Return the function's answer.
 
-        Raises ReceiverUnavailable if the function raises or returns another type. The document may be the
-        cause, unless the function raises ReceiverUnavailable itself.
+        Raises ReceiverUnavailable if the function raises or returns another type. The document may
+        be the cause, unless the function raises ReceiverUnavailable itself.
         """
         try:
             answer = self.receive(document.body, document.events)

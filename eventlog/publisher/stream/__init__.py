@@ -91,7 +91,9 @@ SourceStep: TypeAlias = Read | Failure | Mark | Described
 
 
 class Backlog(NamedTuple):
-    """The amount that a source holds behind a position, in units such as ``bytes``."""
+    """The amount that a source holds after a position. ``unit`` is ``bytes``, ``rows`` or
+    ``messages``; a metric exists for each of them.
+    """
 
     number: int
     unit: str
@@ -103,8 +105,9 @@ class Stream(Protocol):
     ``steps`` reads from behind ``token``, None = from the beginning of the source, until it is
     closed; with ``once`` it ends at the present end of the source. It blocks for a few seconds at
     most without a step. The next step is asked for when the previous one was received, which may be
-    before its answer. Raises SourceUnavailable and DatabaseUnavailable, after which it may be called again,
-    SourceLost, FormatError, DatabaseError, ConfigError, and BadToken for the position.
+    before its answer. Raises SourceUnavailable and DatabaseUnavailable, after which it may be
+    called again, SourceLost, FormatError, DatabaseError, ConfigError, and BadToken for the
+    position.
     """
 
     def steps(self, token: Any, *, once: bool) -> Generator[SourceStep, None, None]: ...

@@ -189,7 +189,8 @@ class CaptureSession:
 
     def steps(self, token: Any, *, once: bool) -> Generator[SourceStep, None, None]:
         """Yield the steps of a session, which begins now without a token. Raises SourceUnavailable,
-        SourceLost, CdcError, FormatError, BadToken; an error of the driver becomes SourceUnavailable.
+        SourceLost, CdcError, FormatError, BadToken; an error of the driver becomes
+        SourceUnavailable.
         """
         server = token.get("server", self.server) if isinstance(token, Mapping) else self.server
         if server != self.server:

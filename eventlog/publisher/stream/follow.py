@@ -110,10 +110,10 @@ def follow(
 
     A source or a position that fails is opened again with a back-off, from the last saved position.
     ``observer`` is informed of the work. With ``standby`` it waits while another publisher has
-    locked the position, except with ``once``. Raises FatalAnswer, PublisherAlreadyRunning, and the errors
-    of the source except SourceUnavailable and DatabaseUnavailable. These two are raised if nothing has been read
-    yet, except for a database server that cannot be reached, and with ``once``. With ``once`` it
-    raises ReceiverUnavailable if events are left.
+    locked the position, except with ``once``. Raises FatalAnswer, PublisherAlreadyRunning, and the
+    errors of the source except SourceUnavailable and DatabaseUnavailable. These two are raised if
+    nothing has been read yet, except for a database server that cannot be reached, and with
+    ``once``. With ``once`` it raises ReceiverUnavailable if events are left.
     """
     options = following.options
 
@@ -323,7 +323,8 @@ class Run:
         """Return the format's piece of a change, None for nothing; wait for a registry that is
         away.
 
-        Raises FormatError, RowError; ReceiverUnavailable with ``once``, or when the publisher must stop.
+        Raises FormatError, RowError; ReceiverUnavailable with ``once``, or when the publisher must
+        stop.
         """
         while True:
             try:
@@ -343,8 +344,8 @@ class Run:
     def save(self) -> None:
         """Make the answers count: flush, then save position and failures together.
 
-        Raises ReceiverUnavailable if the flush fails; the events answered since the last flush are sent
-        again.
+        Raises ReceiverUnavailable if the flush fails; the events answered since the last flush are
+        sent again.
         """
         self._saved_at = monotonic()
         answered = self.pending.answered
@@ -483,8 +484,8 @@ class Run:
         """Add the events of a change. A change that the format cannot hold is a failure, and the
         stream goes on.
 
-        Raises ConfigError for a table without a key, ReceiverUnavailable with ``once`` for a registry that
-        does not answer.
+        Raises ConfigError for a table without a key, ReceiverUnavailable with ``once`` for a
+        registry that does not answer.
         """
         change, catalog = read.change, self.following.catalog
         object_class = self.class_of(change)
@@ -582,8 +583,8 @@ class Run:
         self.send_all()
 
     def finish(self) -> None:
-        """Send the rest when the source has ended or the publisher must stop. Raises ReceiverUnavailable
-        with ``once`` if events are left.
+        """Send the rest when the source has ended or the publisher must stop. Raises
+        ReceiverUnavailable with ``once`` if events are left.
         """
         if not self.stop.is_set():
             self.send_all()

@@ -60,8 +60,8 @@ class Position(Protocol):
 
 
 OpenPosition = Callable[[], AbstractContextManager[Position]]
-"""A function that opens the position and locks out other publishers. Raises PublisherAlreadyRunning,
-ConfigError, DatabaseError.
+"""A function that opens the position and locks out other publishers. Raises
+PublisherAlreadyRunning, ConfigError, DatabaseError.
 """
 
 

@@ -70,7 +70,8 @@ def _read_options(
     if kind is None:
         if options:
             raise ConfigError(
-                f"format {format.name} takes no options from --options. Set them in [format] of the "
+                f"format {format.name} takes no options from --options. Set them in [format] of "
+                "the "
                 "configuration"
             )
         return publish_options(config)

@@ -581,7 +581,8 @@ def judge_beyond(name: str, top: int, following: int | None) -> Iterator[Finding
             f"consumer {name} counts all record_ids up to {top} as done, and neither the rows of "
             f"the log nor its sequence have one above {following - 1}: the consumer does not see "
             f"rows up to {top}",
-            f"eventlog consumers reset {name} --start-from ... (docs/consumers.md: where it begins)",
+            f"eventlog consumers reset {name} --start-from ... (docs/consumers.md: where it "
+            "begins)",
         )
 
 
@@ -596,7 +597,8 @@ def judge_before_epoch(name: str, begun: datetime, raised: datetime | None) -> I
             f"consumer {name} began before the log got its epoch, at {raised:%Y-%m-%d %H:%M:%S} "
             "UTC: if the database was put back then to a state from before a registration or a "
             "reset of this consumer, its receiver lacks data",
-            f"if so, empty its receiver, and: eventlog consumers reset {name} --start-from snapshot",
+            f"if so, empty its receiver, and: eventlog consumers reset {name} --start-from "
+            "snapshot",
         )
 
 

@@ -343,7 +343,8 @@ def _key_change(
     if former.key != one.key:
         names = ", ".join(one.key), ", ".join(former.key)
         return (
-            f"its key is {names[0]} now, and was {names[1]}; previous_key = {toml(list(former.key))} in "
+            f"its key is {names[0]} now, and was {names[1]}; previous_key = "
+            f"{toml(list(former.key))} in "
             "its [[watch]] lets --deletes delete what the receiver has by the old one"
         )
     if any(not _is_same_column(before, former, now, one, name) for name in one.key):

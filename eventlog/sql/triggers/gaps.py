@@ -156,7 +156,8 @@ def key_change(before: Sequence[str], now: Sequence[str]) -> tuple[str, ...]:
     names = (", ".join(now), ", ".join(before))
     return (
         f"the key is {names[0]} now, and was {names[1]}: rows that were logged by the old one "
-        f"become E; with previous_key = {toml(list(before))} in its [[watch]] `eventlog resync CLASS "
+        f"become E; with previous_key = {toml(list(before))} in its [[watch]] `eventlog resync "
+        "CLASS "
         "--deletes` deletes what the receiver has by it, and `eventlog resync CLASS` "
         "sends it by the new one",
     )

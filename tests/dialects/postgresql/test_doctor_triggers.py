@@ -271,7 +271,9 @@ def test_the_grants_that_are_printed_are_all_that_a_role_needs(
     assert lacks() == set()
     assert cli.run(["--quiet", "publish", "--once"]) == 0
     execute(examined, f"DROP OWNED BY {nobody}")
-    Path("eventlog.toml").write_text(CONFIG + '[source]\nconsumer = "search"\nbegin = "snapshot"\n')
+    Path("eventlog.toml").write_text(
+        CONFIG + '[source]\nconsumer = "search"\nstart_from = "snapshot"\n'
+    )
     grant("stream")
     assert "SELECT on table eventlog;" not in doctor()[1]["rights_publish"][0]["text"]
     grant("consumer")

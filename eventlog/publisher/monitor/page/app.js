@@ -193,9 +193,9 @@ function showStatus(status) {
   const done = status.counters;
   const tiles = [
     ["rows a second", newest ? count(newest.rows_per_second) : "–"],
-    status.behind === null
+    status.source_lag === null
       ? [`${isConsumer ? "rows to do" : "rows in the queue"}${isCapped ? ", or more" : ""}${age}`, count(looked.queue_rows) + (isCapped ? "+" : "")]
-      : [`${status.behind_unit} behind the position${age}`, count(status.behind)],
+      : [`${status.source_lag_unit} after the position${age}`, count(status.source_lag)],
     ["oldest row waits for", looked.oldest_seconds ? seconds(looked.oldest_seconds) : "none"],
     ["rows answered success", count(done.rows_success)],
     ["rows answered warning", count(done.rows_warning)],

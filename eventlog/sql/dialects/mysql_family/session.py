@@ -153,7 +153,8 @@ class FamilySessions(Dialect):
     def check_url(self, url: URL) -> None:
         if not url.database:
             raise ConfigError(
-                f"the database URL names no database: write it as {self.name}://user@host:3306/database"
+                f"the database URL names no database: write it as "
+                f"{self.name}://user@host:3306/database"
             )
 
     def refuses(self, error: BaseException) -> bool:

@@ -492,7 +492,8 @@ def _deferrable(triggers: TableTriggers) -> Iterable[str]:
 def _always(triggers: TableTriggers) -> Iterable[str]:
     if triggers.watch.capture_replicated:
         yield (
-            f"capture_replicated has no effect on {triggers.table.name}: whether triggers fire for what an "
+            f"capture_replicated has no effect on {triggers.table.name}: whether triggers fire for "
+            "what an "
             "apply process writes is set by DBMS_DDL.SET_TRIGGER_FIRING_PROPERTY"
         )
 

@@ -1,0 +1,98 @@
+"""``eventlog errors``: refused rows by cause (spec/event-log.md 11)."""
+
+from __future__ import annotations
+
+import click
+
+from eventlog.cli import Command
+from eventlog.cli.consumer_option import consumer_line, consumer_option
+from eventlog.cli.context import (
+    CommandContext,
+    json_option,
+    note,
+    print_json,
+    reading,
+    result,
+    source_option,
+    table,
+)
+from eventlog.config.load import Config
+from eventlog.publisher.explain import LINES_READ, read_refusals, refusals_data
+from eventlog.publisher.open_context import find_log
+from eventlog.publisher.stream.open_source import source_failures
+
+
+@click.command(cls=Command)
+@consumer_option
+@click.option("--limit", type=click.IntRange(1, 1_000_000), default=LINES_READ, metavar="LINES",
+              help="How many of the newest error lines to read.")  # fmt: skip
+@json_option
+@source_option
+@click.pass_obj
+def errors(
+    context: CommandContext, consumer: str | None, limit: int, as_json: bool, source: str | None
+) -> None:
+    """Show the rows of status E and F, grouped by cause, with the command that puts them back into
+    the queue.
+
+    Fix the cause first, or the rows are refused again. `eventlog explain` explains a single row.
+    For a consumer it shows the rows, and the objects of its snapshot, that were refused for it.
+
+    For a followed source it shows what was refused, by code. The source's error table has each
+    event or change.
+    """
+    config = context.config(source__type=source)
+    if config.follows:
+        _print_failures(config, limit, as_json=as_json)
+        return
+    consumer = consumer or config.of_log.consumer
+    with reading(config) as db:
+        log = find_log(db, config)
+        if consumer is not None:
+            consumer_line(log, consumer)
+        groups = read_refusals(log, limit, consumer or "")
+    if as_json:
+        print_json({"log": str(log), "errors": refusals_data(groups)})
+        return
+    if not groups:
+        nothing = "no row of status E or F"
+        if consumer is not None:
+            nothing = f"nothing that was refused for consumer {consumer}"
+        result(f"log {log}: {nothing} among the newest error lines")
+        return
+    table(
+        ("code", "table", "status", "rows", "newest (UTC)", "for example", "reason"),
+        [
+            (
+                one.code,
+                one.table_name,
+                one.status,
+                one.rows,
+                f"{one.newest:%Y-%m-%d %H:%M:%S}",
+                one.example,
+                one.message,
+            )
+            for one in groups
+        ],
+    )
+    action = "send them again" if consumer else "put them back into the queue"
+    note(f"once the cause is fixed, {action} with:")
+    for one in groups:
+        note(f"  {one.command}")
+
+
+def _print_failures(config: Config, limit: int, *, as_json: bool) -> None:
+    groups = source_failures(config, limit)
+    if as_json:
+        print_json({"source": config.source.type, "errors": [group._asdict() for group in groups]})
+    elif not groups:
+        result(f"{config.publication}: nothing was refused")
+    else:
+        table(
+            ("code", "number", "newest (UTC)", "for example", "reason"),
+            [
+                (one.code, one.number, f"{one.newest:%Y-%m-%d %H:%M:%S}", one.example, one.message)
+                for one in groups
+            ],
+        )
+        note(f"each with its event or change: {config.source.options.position_table}_error")
