@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from old_names import in_new_names
 
 OUR_VECTORS = [Path(__file__).parent / name for name in ("vectors", "own")]
 FORMATS = ("gbase", "linter", "qlik")
@@ -85,4 +86,7 @@ def _cases(directory: Path, file: str, member: str) -> dict[str, dict[str, objec
     path = directory / file
     text = path.read_text(encoding="utf-8") if path.exists() else "{}"
     cases = json.loads(text, parse_float=Decimal if member == "messages" else None).get(member, [])
+    for case in cases:
+        if "options" in case:
+            case["options"] = in_new_names(case["options"])
     return {f"{member}-{number}": case for number, case in enumerate(cases)}

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lxml import etree
+from old_names import in_new_names
 
 from eventlog.changes.json_form import database_from_json
 from eventlog.config.load import Config, load
@@ -97,7 +98,7 @@ def read_case(path: Path) -> Case:
             known_members(f"row of {table}", row, (), columns_by_table[table])
     expect = known_members("expect", case["expect"], {"status", "errors"})
     return Case(
-        options=case["options"],
+        options=in_new_names(case["options"]),
         database=case["database"],
         log_columns=[(name, column_type) for name, column_type in log["columns"]],
         log_rows=[dict(zip(names, row, strict=True)) for row in log["rows"]],

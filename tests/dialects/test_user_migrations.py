@@ -350,7 +350,7 @@ def test_watches_of_a_configuration_file_count(tree: Tree, tmp_path: Path) -> No
         "env.py", 'options(log_table="eventlog")', f"options({str(tmp_path / 'eventlog.toml')!r})"
     )
     (tmp_path / "eventlog.toml").write_text(
-        '[database]\nlog_table = "eventlog"\n[[watch]]\ntable = "usr"\nstyle = '
+        '[database]\nlog_table = "eventlog"\n[[watch]]\ntable = "usr"\nrow_style = '
         '"field_query_back"\n',
         encoding="utf-8",
     )

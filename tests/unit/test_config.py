@@ -160,10 +160,10 @@ def test_a_flag_beats_the_environment_and_that_beats_the_file(file: Any) -> None
 "EVENTLOG_PUBLISHER_BATCH_SIZE"),
         ("", {"EVENTLOG_PUBLISHER_BATCHSIZE": "1"}, "nearest known one is "
 "EVENTLOG_PUBLISHER_BATCH_SIZE"),
-        ("[[watch]]\nstyle = 'field'", {}, "watch 1: give one of table, tables and view"),
+        ("[[watch]]\nrow_style = 'field'", {}, "watch 1: give one of table, tables and view"),
         ("[[watch]]\ntable = 'a'\nview = 'b'", {}, "give one of table, tables and view"),
-        ("[[watch]]\ntable = 'a'\nstile = 'field'", {}, "nearest known one is style"),
-        ("[[watch]]\ntable = 'a'\nstyle = 'fields'", {}, "legal: field | remove_all"),
+        ("[[watch]]\ntable = 'a'\nrow_stile = 'field'", {}, "nearest known one is row_style"),
+        ("[[watch]]\ntable = 'a'\nrow_style = 'fields'", {}, "legal: field | remove_all"),
         ("[[watch]]\ntable = 'a'\ncolumns = "
 "['b']\nexclude = ['c']", {}, "either columns or "
 "exclude"),

@@ -284,7 +284,7 @@ def test_what_cannot_be_read_or_written_is_passed_over_and_counted(tmp_path: Pat
     report, out = converted(tmp_path, BAD, "xds", "out.xmll", report=True)
     assert (report.read, report.written) == (4, 2)
     assert report.counters == {
-        "format": 1,
+        "invalid_format": 1,
         "not_expressible": 1,
         "not_expressible app.item.name": 1,
     }

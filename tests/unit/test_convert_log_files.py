@@ -254,7 +254,7 @@ def test_bad_rows_are_passed_over_and_the_others_go_on(tmp_path: Path) -> None:
         "unknown_column": 1,
         "bad_table_key": 1,
         "unknown_table": 1,
-        "format": 1,
+        "invalid_format": 1,
     }
     assert any(
         "log.jsonl, record_id 2: 'dear' is not a decimal number" in problem

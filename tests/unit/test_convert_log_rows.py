@@ -240,9 +240,9 @@ def test_a_change_is_written_as_triggers_of_its_style_would(
 
 
 def test_a_table_may_have_a_style_of_its_own() -> None:
-    assert rows(usr(INSERT, after=JACK), styles={"usr": "row_query_back"}) == [(5, "idu=1")]
+    assert rows(usr(INSERT, after=JACK), row_styles={"usr": "row_query_back"}) == [(5, "idu=1")]
     with pytest.raises(ConfigError, match='"fields"'):
-        LogWriterOptions(styles={"usr": "fields"})
+        LogWriterOptions(row_styles={"usr": "fields"})
 
 
 def test_a_truncate_is_a_delete_for_each_key_that_is_given() -> None:

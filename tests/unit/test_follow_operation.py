@@ -103,7 +103,7 @@ def test_status_tells_when_the_position_moved_and_not_when_it_was_written(
     stream.insert(2)
     assert cli.run(["-c", str(config), "publish", "--once"]) == 0
     assert status(config, capfd)["moved"] > moved
-    assert status(config, capfd)["flight"] > again["flight"]
+    assert status(config, capfd)["delivery"] > again["delivery"]
 
 
 def test_doctor_says_that_it_is_about_logs(

@@ -533,7 +533,7 @@ def test_what_the_receiver_said_of_an_event_is_known_for_a_while(activity: Activ
     activity.answered(Document(2, 1, ("5.2", "6"), b""), said("warning", "done", "5.2"), 0.1)
     activity.answered(Document(3, 1, ("7",), b""), Answer(), 0.1)
     told = answers_data(activity, "5.2")
-    assert [(one["flight"], one["level"], one["message"]) for one in told] == [
+    assert [(one["delivery"], one["level"], one["message"]) for one in told] == [
         (2, "warning", "done"), (1, "retry", "Alice is locked"),
     ]  # fmt: skip
     assert answers_data(activity, "4") == answers_data(activity, None) == []

@@ -183,7 +183,7 @@ def test_so_is_false(file: File, word: str) -> None:
         'time_of_day = "6:00:00"',
         'post_poll_statements = "SELECT 1"',
         'notify = "perhaps"',
-        'loopback_action = "keep"',
+        'loopback_action = "none"',
         'on_retry = "wait"',
         'event_time_zone = "UTC+1"',
     ],

@@ -139,7 +139,7 @@ def test_what_cannot_be_read_is_passed_over_and_what_stands_behind_it_is_read(
     report = Report()
     assert found(path, report, schema="app", table="item", columns=COLUMNS) == [UPDATE] * 4
     assert (report.read, report.counters) == (
-        4, {"format": 1, "bad_envelope": 1, "bad_sequence": 1, "unknown_schema": 2},
+        4, {"invalid_format": 1, "bad_envelope": 1, "bad_sequence": 1, "unknown_schema": 2},
     )  # fmt: skip
     assert "line 2: no JSON" in report.problems[0]
 

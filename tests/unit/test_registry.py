@@ -162,7 +162,7 @@ def test_options_of_a_sink_of_a_package_are_like_ours(install: Install, tmp_path
     completed = [
         one.value for one in cli.cli.params[4].shell_complete(click.Context(cli.cli), "sink.l")
     ]
-    assert sorted(completed) == ["sink.lanes=", "sink.bucket_url="]
+    assert sorted(completed) == ["sink.lanes="]
     for wrong, message in (
         ("lanes = 9", r"sink\.lanes = 9 is not allowed; legal: 1\.\.8"),
         ("quueue = 1", r"the nearest known one is sink\.queue"),

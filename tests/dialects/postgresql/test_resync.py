@@ -168,7 +168,7 @@ def test_keys_of_every_type_are_walked_without_gap_in_batches_of_one(
         for value in values:
             conn.exec_driver_sql("INSERT INTO hr.k VALUES (%(value)s, 1)", {"value": value})
     # What the triggers would write of the same rows.
-    Path("eventlog.toml").write_text("[[watch]]\ntable = 'k'\nstyle = 'row_query_back'\n")
+    Path("eventlog.toml").write_text("[[watch]]\ntable = 'k'\nrow_style = 'row_query_back'\n")
     assert run("triggers", "apply")[0] == 0
     execute(hr, "UPDATE hr.k SET x = 2")
     by_triggers = keys(hr)
