@@ -2,7 +2,7 @@
 two, small and large.
 
 Each run is the real command in processes of its own, JVM start and marking included, on a log that
-has been loaded anew, vacuumed and checkpointed. The floor is that of drain.py: COPY of the rows to
+has been loaded again, vacuumed and checkpointed. The floor is that of drain.py: COPY of the rows to
 nowhere and one UPDATE of their status.
 """
 

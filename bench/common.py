@@ -154,7 +154,7 @@ def fill(bench: Server, rows: int) -> None:
 
 
 def configuration(directory: Path, *, delete: bool = False) -> Path:
-    """The file that ``eventlog`` is run with: files sink, one envelope a line; everything else as
+    """The file that ``eventlog`` is run with: files sink, one document a line; everything else as
     by default.
     """
     file = directory / "eventlog.toml"

@@ -1,7 +1,7 @@
-"""What ``concurrency`` gives with a receiver that takes its time: one publisher, 1 or N envelopes
+"""What ``concurrency`` gives with a receiver that takes its time: one publisher, 1 or N documents
 in the air.
 
-The receiver is a Python callable that sleeps for 5 ms an envelope, as one behind a network does.
+The receiver is a Python callable that sleeps for 5 ms per document, as one behind a network does.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main() -> None:
         "--rounds", type=int, default=3, help="times that each is run (default %(default)s)"
     )
     parser.add_argument(
-        "--concurrency", type=int, default=8, help="envelopes in the air (default %(default)s)"
+        "--concurrency", type=int, default=8, help="documents in the air (default %(default)s)"
     )
     options = parser.parse_args()
     seconds: dict[int, list[float]] = {1: [], options.concurrency: []}

@@ -39,7 +39,7 @@ from eventlog.model import Answer, Document
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.open_context import open_context
-from eventlog.publisher.session import Session, State
+from eventlog.publisher.session import PublisherSession, PublisherState
 from eventlog.sql.consumers import read_consumer, write_done
 
 _RANGES = (0, 1_000, 100_000)
@@ -178,12 +178,12 @@ def _polls(bench: common.Server, directory: Path, _: argparse.Namespace) -> None
                     )
 
 
-def _cycles(context: Context, state: State, number: int, pause: float = 0.0) -> str:
+def _cycles(context: Context, state: PublisherState, number: int, pause: float = 0.0) -> str:
     """What so many cycles cost, each with a pause behind it."""
     rows, client, wall = context.counters.rows_read, 0.0, 0.0
     for _ in range(number):
         begun = time.process_time(), time.perf_counter()
-        run_cycle(Session(context, state, Taking()))  # type: ignore[arg-type]
+        run_cycle(PublisherSession(context, state, Taking()))  # type: ignore[arg-type]
         client, wall = (
             client + time.process_time() - begun[0],
             wall + time.perf_counter() - begun[1],

@@ -1,5 +1,5 @@
 """A crowd of readers beside one application: how long each change takes to each of them, and what a
-reader that was away costs.
+reader that was unavailable costs.
 
 An application commits --rate changes a second, each one column of one of --objects users, by one
 session. The publisher and --consumers consumers of the log, each a process of its own, write files.
@@ -10,8 +10,8 @@ cores: 99 % within 26 ms, 180,000 changes caught up in under 5 s, 57 to 680 MB o
 Commit to receiver: from the return of COMMIT to the rename of the file, as the kernel tells it to a
 process that waits for it (inotify). Those changes count that were committed while the reader ran.
 Caught up: from the start of its process until the receiver has all that was committed before it
-arrives. Out of order: a change of a user that arrives behind a later one of him. Short form (--seconds 20) or
-long (--seconds 900).
+arrives. Out of order: a change of a user that arrives behind a later one of him. Short form
+(--seconds 20) or long (--seconds 900).
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _run(bench: common.Server, directory: Path, options: argparse.Namespace) -> 
     log = _size(bench) - before
     print(f"WAL kept for readers: {kept:,} bytes")
     print(
-        f"the log and its companions have grown by {log / 2**20:.1f} MiB, {log / max(len(committed), 1):.0f} bytes a change"
+        f"the log and its internal tables have grown by {log / 2**20:.1f} MiB, {log / max(len(committed), 1):.0f} bytes a change"
     )
     print(
         "CPU of the readers: "

@@ -2,7 +2,7 @@
 needs for the same rows.
 
 The floor: COPY of the ten columns in record_id order to nowhere, and one UPDATE of their status.
-Both are run in turn on the same server and the same rows, each on a log that has been loaded anew,
+Both are run in turn on the same server and the same rows, each on a log that has been loaded again,
 vacuumed and checkpointed.
 """
 

@@ -2,7 +2,7 @@
 the emulator.
 
 Decoding: a stream in memory of transactions of a hundred inserts each, 8 columns of mixed types
-(integer, bigint, decimal, date, datetime, char, two varchar), fed in pieces of 64 KiB; processor
+(integer, bigint, decimal, date, datetime, char, two varchar), fed in fragments of 64 KiB; processor
 time of the fastest round. Memory: the resident size while the emulator makes a stream and the
 reader follows it, nothing of it on disk; for the stream of 2 GB of issue 7: --bytes 2000000000.
 """
@@ -58,14 +58,14 @@ def decoding(rows: int, rounds: int) -> None:
     """Rows a second to Change, of processor time."""
     written = WriteOptions(tables={"app.item": COLUMNS}, labels={1: "shop:app.item"})
     data = b"".join(write_stream(changes(rows), written, Report()))
-    pieces = [data[at : at + PIECE] for at in range(0, len(data), PIECE)]
+    fragments = [data[at : at + PIECE] for at in range(0, len(data), PIECE)]
     best = float("inf")
     for _ in range(rounds):
         reader = StreamReader(ReadOptions(labels={1: "shop:app.item"}, keys={"item": ["id"]}))
         begun = time.process_time()
         count = 0
-        for piece in pieces:
-            for _change in reader.feed(piece):
+        for fragment in fragments:
+            for _change in reader.feed(fragment):
                 count += 1
         best = min(best, time.process_time() - begun)
         assert count == rows
@@ -101,9 +101,9 @@ def memory(size: int) -> None:
     read = count = 0
     begun = time.monotonic()
     first = 0
-    for piece in stream(seed=1, size=size):
-        read += len(piece)
-        for _change in reader.feed(piece):
+    for fragment in stream(seed=1, size=size):
+        read += len(fragment)
+        for _change in reader.feed(fragment):
             count += 1
         if not first and read > size // 4:
             first = process.memory_info().rss

@@ -4,14 +4,14 @@ marked since.
 A session holds a snapshot, so that no dead row can be removed. Rows are published meanwhile, up to
 each of --rows. Then --times single updates are published one by one, and as many polls find
 nothing. Printed are the blocks that all sessions read of each table, its indexes and large values,
-from memory or disk, the writer's own among them: they do not depend on load. `start` is what connecting and the first look read
-once, the whole scan of a publisher that knows a set.
+from memory or disk, the writer's own among them: they do not depend on load. `start` is what
+connecting and the first look read once, the whole scan of a publisher that knows a set.
 
-plain: each --flight rows are a flight, as beside a busy application. flights: each row is a flight,
-so that the in-flight table has as many dead rows as the log (at most --most-flights of them).
-parked: the receiver answers retry for an object since before the snapshot. loopback: 100 rows of
-the publisher's own user are left alone since before the snapshot. consumer: a consumer of the log
-reads the rows in place of the publisher. consumer-flights: the same, each row a flight.
+plain: each --flight rows are a delivery, as beside a busy application. deliveries: each row is a
+delivery, so that the in-flight table has as many dead rows as the log (at most --most-flights of
+them). parked: the receiver answers retry for an object since before the snapshot. loopback: 100
+rows of the publisher's own user are left alone since before the snapshot. consumer: a consumer of
+the log reads the rows in place of the publisher. consumer-flights: the same, each row a delivery.
 
 The blocks are the server's own counts, which a session gives up at once from PostgreSQL 15 on.
 """
@@ -35,7 +35,7 @@ from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.open_context import open_context
-from eventlog.publisher.session import Session, State
+from eventlog.publisher.session import PublisherSession, PublisherState
 
 _ROWS = (10_000, 100_000)
 _LEFT = 100
@@ -76,7 +76,7 @@ _VARIANTS = {
     one.name: one
     for one in (
         Variant("plain"),
-        Variant("flights", one_by_one=True),
+        Variant("deliveries", one_by_one=True),
         Variant("parked", "retry_initial = 86400.0\nretry_max = 86400.0", parks=True),
         Variant("loopback", 'loopback_action = "keep"', leaves=True),
         Variant("consumer", _CONSUMER),
@@ -98,13 +98,13 @@ def main() -> None:
         help="rows marked under the snapshot, rising (default 10000 100000; 1000000 is long)",
     )
     parser.add_argument(
-        "--flight", type=int, default=100, help="rows of a flight (default %(default)s)"
+        "--flight", type=int, default=100, help="rows of a delivery (default %(default)s)"
     )
     parser.add_argument(
         "--most-flights",
         type=int,
         default=100_000,
-        help="flights of one row in a variant at most (default %(default)s)",
+        help="deliveries of one row in a variant at most (default %(default)s)",
     )
     parser.add_argument(
         "--times", type=int, default=100, help="events, and polls, that are measured (%(default)s)"
@@ -154,12 +154,12 @@ def _run(
     marked = 0
     with application.session, _snapshot(bench):
         for rows in options.rows:
-            if variant.one_by_one and rows > options.most_flights:
+            if variant.one_by_one and rows > options.most_deliveries:
                 continue
-            flight = 1 if variant.one_by_one else options.flight
+            delivery = 1 if variant.one_by_one else options.delivery
             with _publishing(bench, file) as (context, state):
                 while marked < rows:
-                    marked += (number := min(flight, rows - marked))
+                    marked += (number := min(delivery, rows - marked))
                     application.write(number)
                     _cycle(context, state, sink)
                 _drain(context, state, sink)
@@ -262,18 +262,18 @@ class Taking:
 
 
 @contextmanager
-def _publishing(bench: common.Server, file: Path) -> Iterator[tuple[Context, State]]:
+def _publishing(bench: common.Server, file: Path) -> Iterator[tuple[Context, PublisherState]]:
     """A publisher, or a consumer, that has just connected."""
     with open_context(load(file, {"EVENTLOG_DATABASE_URL": bench.url}), Counters()) as context:
         yield context, recover(context)
 
 
-def _cycle(context: Context, state: State, sink: Taking) -> None:
-    run_cycle(Session(context, state, sink))  # type: ignore[arg-type]
+def _cycle(context: Context, state: PublisherState, sink: Taking) -> None:
+    run_cycle(PublisherSession(context, state, sink))  # type: ignore[arg-type]
 
 
-def _drain(context: Context, state: State, sink: Taking) -> None:
-    """Publish what there is, and look once more."""
+def _drain(context: Context, state: PublisherState, sink: Taking) -> None:
+    """Publish what there is, and look again."""
     read = -1
     while context.counters.rows_read > read:
         read = context.counters.rows_read

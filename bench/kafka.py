@@ -1,7 +1,7 @@
 """What it costs to publish a full log to Kafka: messages in JSON and in Avro against XDS, on the
 same rows.
 
-Each run is the real command on a log that has been loaded anew, vacuumed and checkpointed, with
+Each run is the real command on a log that has been loaded again, vacuumed and checkpointed, with
 topics of its own on librdkafka's mock cluster, which runs in a process of its own. The three take
 turns; the client's CPU is what decides, since database, brokers and client share the machine.
 """

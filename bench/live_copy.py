@@ -1,12 +1,12 @@
-"""What a live copy costs: the disk that it takes, its lag, and the memory of its processes, while an
-application changes rows of a table with random keys.
+"""What a live copy costs: the disk that it takes, its lag, and the memory of its processes, while
+an application changes rows of a table with random keys.
 
-A table of --rows is loaded into a Delta table by live_copy on local[2]. Then --rate changes a second
-are written for --seconds, and the copy is brought to the end. Printed are, by variant of --keep
-(seconds) and --trigger (seconds; without it the trigger follows the cost): the most that stood on
-disk against the table's own size, the lag of the commits from the newest change in each to its
-writing, the bytes written for each change, and the most memory of the driver, of Java and of the
-workers (PSS). The copy is compared with the table in the end.
+A table of --rows is loaded into a Delta table by live_copy on local[2]. Then --rate changes a
+second are written for --seconds, and the copy is brought to the end. Printed are, by variant of
+--keep (seconds) and --trigger (seconds; without it the trigger follows the cost): the most that
+stood on disk against the table's own size, the lag of the commits from the newest change in each to
+its writing, the bytes written for each change, and the most memory of the driver, of Java and of
+the workers (PSS). The copy is compared with the table in the end.
 
 The short form, in some two minutes: --rows 100000 --seconds 40.
 """

@@ -1,8 +1,8 @@
 """How much memory the publisher needs while millions of rows wait: the greatest resident memory of
 its process.
 
-Twice: stopped by SIGTERM after the first flights, and run until the whole log is published. Linux
-only (VmHWM).
+Twice: stopped by SIGTERM after the first deliveries, and run until the whole log is published.
+Linux only (VmHWM).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def main() -> None:
         "--rows", type=int, default=5_000_000, help="rows that wait (default %(default)s)"
     )
     parser.add_argument(
-        "--flights", type=int, default=10, help="flights before SIGTERM (default %(default)s)"
+        "--flights", type=int, default=10, help="deliveries before SIGTERM (default %(default)s)"
     )
     parser.add_argument(
         "--limit", type=int, default=300, help="MiB that must not be reached (default %(default)s)"
@@ -50,10 +50,10 @@ def main() -> None:
             flush=True,
         )
         runs = []
-        for flights in (options.flights, None):
+        for deliveries in (options.deliveries, None):
             common.fill(bench, options.rows)
-            run = _run(bench, file, flights)
-            if flights is None and run.rows != options.rows:
+            run = _run(bench, file, deliveries)
+            if deliveries is None and run.rows != options.rows:
                 raise SystemExit(f"{run.rows} of {options.rows} rows were published")
             runs.append(run)
             print(
@@ -65,8 +65,8 @@ def main() -> None:
         raise SystemExit(f"more than {options.limit} MiB")
 
 
-def _run(bench: common.Server, file: Path, flights: int | None) -> Run:
-    """Publish; with ``flights`` send SIGTERM as soon as so many have been written."""
+def _run(bench: common.Server, file: Path, deliveries: int | None) -> Run:
+    """Publish; with ``deliveries`` send SIGTERM as soon as so many have been written."""
     documents = file.with_name("documents")
     shutil.rmtree(documents, ignore_errors=True)
     peak = 0
@@ -75,7 +75,11 @@ def _run(bench: common.Server, file: Path, flights: int | None) -> Run:
     told = False
     while publisher.poll() is None:
         peak = max(peak, _peak(publisher.pid))
-        if flights is not None and not told and len(list(documents.glob("*.xmll"))) >= flights:
+        if (
+            deliveries is not None
+            and not told
+            and len(list(documents.glob("*.xmll"))) >= deliveries
+        ):
             publisher.send_signal(signal.SIGTERM)
             told = True
         time.sleep(0.02)

@@ -43,7 +43,7 @@ from eventlog.publisher.monitor.activity import Activity
 from eventlog.publisher.observer import SILENT
 from eventlog.publisher.open_context import open_to_publish
 from eventlog.publisher.open_sink import open_sink
-from eventlog.publisher.session import Session
+from eventlog.publisher.session import PublisherSession
 from eventlog.sql.dialects.postgresql.log import PostgresLog
 
 _REPEATED = 200
@@ -107,7 +107,7 @@ def counting(spent: Spent) -> Iterator[None]:
     """Count, while the block runs, what is called for the monitor alone."""
     told = (
         "answered",
-        "flight_begins",
+        "delivery_begins",
         "flushed",
         "window_read",
         "measure_due",
@@ -129,7 +129,7 @@ def counting(spent: Spent) -> Iterator[None]:
 
 def server_cpu(bench: common.Server, config: Config) -> dict[str, float]:
     """Seconds of the server's CPU for the first look, for a later one, and for event_time of the
-    first rows of a flight, on the full log.
+    first rows of a delivery, on the full log.
     """
     with open_to_publish(config, Counters()) as opened:
         context, state = opened, recover(opened)
@@ -138,12 +138,12 @@ def server_cpu(bench: common.Server, config: Config) -> dict[str, float]:
         def watched() -> Context:
             return replace(opened, observer=Activity(Counters(), 0.0001, LivenessClock(1)))
 
-        later = Session(watched(), state, nobody)
+        later = PublisherSession(watched(), state, nobody)
         daemon.look(later)
         firsts = [(number, number) for number in range(1, 10_000, 240)]
         spent = {}
         for name, ask in (
-            ("first look", lambda: daemon.look(Session(watched(), state, nobody))),
+            ("first look", lambda: daemon.look(PublisherSession(watched(), state, nobody))),
             ("look", lambda: daemon.look(later)),
             (
                 "read_rows",

@@ -46,7 +46,9 @@ def mark_by_hand(options: dict[str, Any]) -> int:
 
 
 def delete_by_hand(options: dict[str, Any]) -> int:
-    """Delete a window of the log and read it by the same statement, commit; until nothing is left."""
+    """Delete a window of the log and read it by the same statement, commit; until nothing is
+    left.
+    """
     log, columns = options["log"], options["columns"]
     window = (
         f"SELECT record_id FROM {log} WHERE status = 'N' AND record_id > %s ORDER BY record_id "

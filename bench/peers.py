@@ -232,7 +232,9 @@ def change(
     changes: int,
     tick: Callable[[sa.Connection], None] | None = None,
 ) -> None:
-    """Change the table, in transactions of 1,000 changes; ``tick`` after so many as a window has."""
+    """Change the table, in transactions of 1,000 changes; ``tick`` after so many as a window
+    has.
+    """
     with bench.engine.execution_options(isolation_level="READ COMMITTED").connect() as conn:
         for first in range(1, changes + 1, TRANSACTION):
             last = min(first + TRANSACTION - 1, changes)
@@ -320,7 +322,7 @@ def own_peers(bench: common.Server, directory: Path) -> list[Peer]:
 
     whole = (
         "typed XDS documents in fsynced files; rows of one object folded to events, in order for "
-        "each object; retry and parking for each object; a bad row is set aside with its reason, "
+        "each object; retry and parking for each object; an invalid row is set aside with its reason, "
         "the rest goes on; after a crash the same events with the same ids; exactly the rows that "
         "were read are {marked}; neither replication rights nor an extension"
     )
@@ -352,7 +354,7 @@ def own_peers(bench: common.Server, directory: Path) -> list[Peer]:
             "rows as text in order of record_id; exactly the rows that were read are marked; "
             "neither replication rights nor an extension",
             "everything made of rows: checks, types, folding, documents, a target; retry, "
-            "parking, bad rows set aside; ids by which a receiver knows what comes again; the "
+            "parking, invalid rows set aside; ids by which a receiver knows what comes again; the "
             "triggers cost the same",
             rows,
         ),

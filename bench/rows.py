@@ -29,7 +29,7 @@ from eventlog.core.fold import fold
 from eventlog.debezium.publish import DebeziumWriter
 from eventlog.debezium.writer import PublishOptions as DebeziumOptions
 from eventlog.model import LogRow, origins_of, queue_rows
-from eventlog.publisher.flight import encode, pack
+from eventlog.publisher.delivery import encode, pack
 from eventlog.qlik.message_tables import PublishOptions
 from eventlog.qlik.publish import QlikWriter
 from eventlog.xds.publish import XdsWriter
@@ -156,13 +156,13 @@ def run(
         packed = partial(
             pack, number, events, 128, output.first(number, "", None), origins_of(window)
         )
-        flight = timed("line", packed)
-        timed("line", lambda flight=flight: encode(flight))
+        delivery = timed("line", packed)
+        timed("line", lambda delivery=delivery: encode(delivery))
         timed(
             "write",
-            lambda flight=flight: [
-                output.document(classes, flight, number, events)
-                for number, events in flight.envelopes.items()
+            lambda delivery=delivery: [
+                output.document(classes, delivery, number, events)
+                for number, events in delivery.documents.items()
             ],
         )
     gc.enable()

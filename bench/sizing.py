@@ -1,6 +1,6 @@
 """What a backlog of each size takes, by Spark and by ``publish``: the table of docs/sizing.md.
 
-Each run is the real command on a log that was filled anew: time, greatest memory (PSS of all its
+Each run is the real command on a log that was filled again: time, greatest memory (PSS of all its
 processes), greatest disk under ``--out``, CPU of the database. ``--cluster ROWS`` compares a
 standalone master with two workers of one core each (``tests/spark/spark_cluster.py``) with
 ``local[2]``, in turn.

@@ -31,7 +31,7 @@ from eventlog.spark.output import output_format
 from eventlog.spark.tasks import tune_collector
 from eventlog.sql.parts import LogPart
 
-_PIECE = 1000
+_FRAGMENT = 1000
 
 
 def main() -> None:
@@ -74,10 +74,10 @@ def round_of(job: Job, rows: list[LogRow]) -> float:
     """CPU seconds of the task."""
 
     pick = itemgetter(*map(LogRow._fields.index, QUEUE_FIELDS))
-    pieces = [
-        list(map(pick, rows[start : start + _PIECE])) for start in range(0, len(rows), _PIECE)
+    fragments = [
+        list(map(pick, rows[start : start + _FRAGMENT])) for start in range(0, len(rows), _FRAGMENT)
     ]
-    dialect = SimpleNamespace(read_fields=lambda *_: iter(pieces))
+    dialect = SimpleNamespace(read_fields=lambda *_: iter(fragments))
     Builder.context = SimpleNamespace(dialect=dialect, connection=None, catalog=jobs.catalog(job))
     gc.collect()
     begun = process_time()

@@ -38,7 +38,7 @@ class EventType(IntEnum):
 class Status(StrEnum):
     """The statuses of a row (spec/event-log.md 2).
 
-    Any other letter is reserved and stays unchanged.
+    Any other status is reserved and stays unchanged.
     """
 
     NEW = "N"
@@ -434,8 +434,8 @@ SUCCESS = EventResult(Level.SUCCESS)
 class Document(NamedTuple):
     """One document: the events that are sent and answered as a unit, with the rendered body."""
 
-    flight: int
-    envelope: int
+    delivery_no: int
+    document_no: int
     """The numbers of the document in its recorded delivery."""
     event_ids: Sequence[str]
     """The event-ids of the document's events; a heartbeat has none."""

@@ -52,7 +52,8 @@ _RULES: Final = {
     "of-its-own": r"\bof (?:its|their) own\b",
     "sentence-start": r"^(?:Of|That|Who|Whoever)\b(?! said)",
     "given-up-term": (
-        r"\b(?:flights?|envelopes?|companions?|mend(?:s|ed|ing)?|cure[sd]?|fates?|errands?|sendings|"
+        r"\b(?:(?<!in )(?<!in-)flights?|envelopes?|companions?|mend(?:s|ed|ing)?|cure[sd]?|fates?|"
+        r"errands?|sendings|"
         r"a sending|accused|whole life|last word|bad rows?|empty events?|held rows?|"
         r"(?:is|are|was|were|be|being) away|goes away)\b"
     ),

@@ -147,7 +147,9 @@ def _admin(url: str) -> Iterator[sa.Connection]:
 
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
-    """URL of a PostgreSQL where tests may make databases and roles (``postgresql+psycopg://...``)."""
+    """URL of a PostgreSQL where tests may make databases and roles
+    (``postgresql+psycopg://...``).
+    """
     yield from _server()
 
 
@@ -185,8 +187,8 @@ def new_database(postgres_url: str, _postgres_admin: sa.Connection) -> Iterator[
             engine.dispose()
             _postgres_admin.execute(sa.text(f"DROP DATABASE {name} WITH (FORCE)"))
 
-    # The first session of a database writes the file that later ones read the catalogue from. A copy
-    # has it, and so takes a third of the time.
+    # The first session of a database writes the file that later ones read the catalogue from. A
+    # copy has it, and so takes a third of the time.
     with made("template0") as engine:
         with engine.connect():
             pass

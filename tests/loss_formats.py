@@ -76,7 +76,9 @@ LABELS: Final = {"1": "shop:app.item"}
 
 
 def complete(schema: str | None, table: str, key: Sequence[tuple[str, Value]] | None) -> Row:
-    """The row of a key as it is now: the option ``complete`` of the writers that need whole rows."""
+    """The row of a key as it is now: the option ``complete`` of the writers that need whole
+    rows.
+    """
     now: dict[str, Any] = {
         "name": "now",
         "price": Decimal("9.99"),
@@ -140,7 +142,9 @@ class TriedFormat:
 
 
 def _time_of_writing(read: Change, expected: Change) -> Change:
-    """A change without a commit time is logged with the time of writing (spec/change-model.md 4)."""
+    """A change without a commit time is logged with the time of writing (spec/change-model.md
+    4).
+    """
     return read._replace(commit_time=None) if expected.commit_time is None else read
 
 
@@ -184,7 +188,9 @@ def _own_transaction(read: Change, expected: Change) -> Change:
 
 
 def _captures(path: Path, parts: Sequence[Sequence[Change]]) -> None:
-    """Streams behind each other whose sequences are the same, as when a server sends a part again."""
+    """Streams behind each other whose sequences are the same, as when a server sends a part
+    again.
+    """
     options = WriteOptions(labels=LABELS, catalog=CATALOG)
     path.write_bytes(
         b"".join(

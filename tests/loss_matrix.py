@@ -1,4 +1,6 @@
-"""What each conversion loses (spec/change-model.md 5) as data, and what each loss does to changes."""
+"""What each conversion loses (spec/change-model.md 5) as data, and what each loss does to
+changes.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The options that vectors of before 0.1 name, and their names of today. Vectors outside the project
-(``--vectors DIR``) may still carry the names of before.
+"""The options that vectors of before 0.1 name, and their names of today. Vectors outside the
+project (``--vectors DIR``) may still carry the names of before.
 """
 
 from __future__ import annotations

@@ -181,8 +181,8 @@ def _said(document: Any) -> Any:
         for each in document.records
     ]
     return (
-        document.flight,
-        document.envelope,
+        document.delivery_no,
+        document.document_no,
         list(document.event_ids),
         _content(document.body),
         records,
@@ -282,7 +282,9 @@ def random_rows(chance: random.Random) -> list[Any]:
 
 
 def _contents(chance: random.Random) -> dict[str, Any]:
-    """The rows that a query-back finds: some of the objects, under their keys and their full names."""
+    """The rows that a query-back finds: some of the objects, under their keys and their full
+    names.
+    """
     contents = {
         key: {
             "fname": chance.choice([["F"], [None], ["<z>"]]),

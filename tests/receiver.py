@@ -6,9 +6,9 @@ by request.
     with Receiver(lambda request: reply(200, answer(status("retry", "7")))) as receiver:
         HttpSink(HttpOptions(receiver.url), answer_form("xds")).send(document)
 
-A script returns the bytes of the response, or pieces of them: a generator may wait between two
-pieces, or for ``receiver.closing`` in order to say nothing at all. Each connection has a thread of
-its own.
+A script returns the bytes of the response, or fragments of them: a generator may wait between two
+fragments, or for ``receiver.closing`` in order to say nothing at all. Each connection has a thread
+of its own.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class Receiver:
 
 
 CUT = b"\0cut"
-"""A piece that stands for the end of the connection."""
+"""A fragment that stands for the end of the connection."""
 
 
 class _Server(ThreadingHTTPServer):
@@ -200,12 +200,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection_number, self.path, self.headers, text.decode(), self.rfile, body
         )
         receiver.requests.append(request)
-        pieces = receiver.script(request)
-        for piece in [pieces] if isinstance(pieces, bytes) else pieces:
-            if piece == CUT:
+        fragments = receiver.script(request)
+        for fragment in [fragments] if isinstance(fragments, bytes) else fragments:
+            if fragment == CUT:
                 self.close_connection = True
                 return
-            self.wfile.write(piece)
+            self.wfile.write(fragment)
             self.wfile.flush()
 
     def log_message(self, format: str, *args: object) -> None:

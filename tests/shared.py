@@ -150,8 +150,8 @@ def statuses(database: sa.Engine, log: str = "eventlog") -> dict[int, str]:
 
 
 def copied_log(file: Path, target: Path) -> Path:
-    """A copy of a SQLite file with a log, which does not know what file it stood in: it is not a copy
-    that was put back, and its event-ids carry no epoch.
+    """A copy of a SQLite file with a log, which does not know what file it stood in: it is not a
+    copy that was put back, and its event-ids carry no epoch.
     """
     shutil.copy(file, target)
     with closing(sqlite3.connect(target)) as copy, copy:

@@ -18,8 +18,9 @@ MIRROR = "http://deb.debian.org/debian"
 
 
 def suite(name: str, purpose: str, packages: str) -> Path:
-    """The root of a suite (``forky``) with these packages, made at its first use. The test is skipped
-    with the reason where it cannot be made, and fails if EVENTLOG_TEST_SUITES_REQUIRED is 1.
+    """The root of a suite (``forky``) with these packages, made at its first use. The test is
+    skipped with the reason where it cannot be made, and fails if EVENTLOG_TEST_SUITES_REQUIRED is
+    1.
     """
     for tool in ("mmdebstrap", "unshare"):
         if shutil.which(tool) is None:
@@ -33,8 +34,8 @@ def suite(name: str, purpose: str, packages: str) -> Path:
         if not root.exists():
             begun = root.with_name(f".{root.name}.part")
             subprocess.run(["rm", "-rf", "--one-file-system", begun], check=True)
-            # Signatures are checked. A suite whose Release file is out of date serves a test as well,
-            # but for continuous integration, which asks the archive itself.
+            # Signatures are checked. A suite whose Release file is out of date serves a test as
+            # well, but for continuous integration, which asks the archive itself.
             stale = [] if os.environ.get("CI") else ['--aptopt=Acquire::Check-Valid-Until "false"']
             command = [
                 "mmdebstrap", "--quiet", "--variant=minbase", f"--include={packages}", *stale,

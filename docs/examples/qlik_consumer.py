@@ -17,7 +17,7 @@ from typing import Any
 import fastavro
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
-ENVELOPE = fastavro.parse_schema(
+DOCUMENT = fastavro.parse_schema(
     {
         "type": "record",
         "name": "MessageEnvelope",
@@ -34,14 +34,16 @@ ENVELOPE = fastavro.parse_schema(
 
 
 def decode(value: bytes, metadata: dict[str, Any]) -> dict[str, Any]:
-    """Return the envelope with its payload as an object, whether JSON or Avro."""
+    """Return the document with its payload as an object, whether JSON or Avro."""
     if value.startswith(b"{"):
         return json.loads(value)
-    envelope = fastavro.schemaless_reader(io.BytesIO(value), ENVELOPE, None)
-    schema = envelope["messageSchema"] or metadata[envelope["messageSchemaId"]]["dataSchema"]
+    document_no = fastavro.schemaless_reader(io.BytesIO(value), DOCUMENT, None)
+    schema = document_no["messageSchema"] or metadata[document_no["messageSchemaId"]]["dataSchema"]
     parsed = fastavro.parse_schema(json.loads(schema))
-    envelope["message"] = fastavro.schemaless_reader(io.BytesIO(envelope["message"]), parsed, None)
-    return envelope
+    document_no["message"] = fastavro.schemaless_reader(
+        io.BytesIO(document_no["message"]), parsed, None
+    )
+    return document_no
 
 
 def bits(mask: str | bytes | None) -> int:
@@ -115,13 +117,15 @@ def main() -> None:
             waiting.append(value)
             while waiting:  # a message may come before the metadata that it names
                 try:
-                    envelope = decode(waiting[0], metadata)
-                    if envelope["type"] == "MD":
-                        metadata[envelope["message"]["schemaId"]] = envelope["message"]
+                    document_no = decode(waiting[0], metadata)
+                    if document_no["type"] == "MD":
+                        metadata[document_no["message"]["schemaId"]] = document_no["message"]
                     else:
-                        about = metadata[envelope["messageSchemaId"]]
+                        about = metadata[document_no["messageSchemaId"]]
                         print(
-                            line_of(envelope["message"], about["tableStructure"]["tableColumns"]),
+                            line_of(
+                                document_no["message"], about["tableStructure"]["tableColumns"]
+                            ),
                             flush=True,
                         )
                 except KeyError:

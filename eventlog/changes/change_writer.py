@@ -1,4 +1,4 @@
-"""The writer of a format that makes its pieces only from ``Change``: the shortest way to write a
+"""The writer of a format that makes its fragments only from ``Change``: the shortest way to write a
 new format.
 """
 
@@ -9,8 +9,8 @@ from typing import Generic
 
 from eventlog.changes.events import ReadOutgoing, outgoing_reader
 from eventlog.changes.publishing import (
+    DeliveryState,
     EventWriter,
-    FlightState,
     Need,
     P,
     Publishing,
@@ -25,9 +25,9 @@ from eventlog.model import EventResult, Level
 
 class ChangeWriter(EventWriter[P], Generic[P]):
     """A writer that turns events into documents by way of ``Change``. A format's writer extends it
-    with ``piece_of`` and ``body``.
+    with ``fragment_of`` and ``body``.
 
-    A FormatError or RowError of ``piece_of`` is an error of its event only.
+    A FormatError or RowError of ``fragment_of`` is an error of its event only.
     """
 
     needs = frozenset({Need.TIMES})
@@ -39,24 +39,26 @@ class ChangeWriter(EventWriter[P], Generic[P]):
         self._of_catalog: tuple[Catalog, ReadOutgoing] | None = None
 
     def write(
-        self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]
+        self, catalog: Catalog, delivery: DeliveryState, events: Sequence[Outgoing]
     ) -> list[P | EventResult]:
         if self._of_catalog is None or self._of_catalog[0] is not catalog:
             self._of_catalog = catalog, outgoing_reader(catalog, self._values)
         _, read = self._of_catalog
-        times, users = flight.origins
+        times, users = delivery.origins
         written: list[P | EventResult] = []
         for event in events:
             assert event.object_id is not None
             time, user = self._time_of(of_first_row(event, times)), of_first_row(event, users)
             try:
-                piece = self.piece_of(read(event, time, user), event.sent_id, event.object_id[0])
+                fragment = self.fragment_of(
+                    read(event, time, user), event.sent_id, event.object_id[0]
+                )
             except (FormatError, RowError) as error:
                 written.append(EventResult(Level.ERROR, str(error)))
                 continue
             written.append(
                 EventResult(Level.ERROR, "the format cannot represent it")
-                if piece is None
-                else piece
+                if fragment is None
+                else fragment
             )
         return written

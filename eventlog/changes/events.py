@@ -146,21 +146,23 @@ def parse_association(text: str) -> tuple[tuple[table_key.Part, ...], str | None
 
     Returns the parts of the key, the table and the schema. Raises BadTableKey.
     """
-    pieces: list[str] = []
+    fragments: list[str] = []
     at = 0
     while True:
         match = _OUTSIDE_QUOTES.match(text, at)
         assert match is not None
-        pieces.append(match[0])
+        fragments.append(match[0])
         at = match.end() + 1
         if text[at - 1 : at] != ",":
             break
     if at <= len(text):
         raise BadTableKey("unterminated_quote", at - 1, text)
     named = {
-        part.name.casefold(): part.value for piece in pieces[1:] for part in table_key.parse(piece)
+        part.name.casefold(): part.value
+        for fragment in fragments[1:]
+        for part in table_key.parse(fragment)
     }
-    return table_key.parse(pieces[0]), named.get("table"), named.get("schema")
+    return table_key.parse(fragments[0]), named.get("table"), named.get("schema")
 
 
 _Images: TypeAlias = tuple[dict[str, Value] | None, dict[str, Value] | None, frozenset[str] | None]

@@ -1,7 +1,7 @@
 """The writers that turn events into the documents that sinks take.
 
-A format's ``publish`` returns an ``EventWriter``. The writer makes a *piece* of each event, and
-combines the pieces of a document: into a body of bytes, or into records of Kafka.
+A format's ``publish`` returns an ``EventWriter``. The writer makes a *fragment* of each event, and
+combines the fragments of a document: into a body of bytes, or into records of Kafka.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from eventlog.core.catalog import Attribute, Catalog, ObjectClass, ObjectId
 from eventlog.core.clock import utc_now
 from eventlog.core.events import (
     CurrentRow,
-    Fates,
     Outgoing,
     QueryBack,
+    RowOutcomes,
     association_of,
     public_event,
     sent_ids,
@@ -36,12 +36,12 @@ CurrentRows = Mapping[ObjectId, CurrentRow]
 class Need(Enum):
     """What a writer needs from the engine in addition to the events."""
 
-    TIMES = "time and user of the first row of each event: FlightState.origins"
-    WHOLE_ROWS = "the current row of every event that lacks columns: FlightState.current_rows"
-    NUMBERS = "a number for each event that is the same whenever it is sent: FlightState.first"
+    TIMES = "time and user of the first row of each event: DeliveryState.origins"
+    WHOLE_ROWS = "the current row of every event that lacks columns: DeliveryState.current_rows"
+    NUMBERS = "a number for each event that is the same whenever it is sent: DeliveryState.first"
 
 
-class FlightState(Protocol):
+class DeliveryState(Protocol):
     """What a writer reads of the delivery in which events are sent."""
 
     @property
@@ -102,7 +102,7 @@ P = TypeVar("P")
 
 class EventWriter(ABC, Generic[P]):
     """A writer of events as documents. A format's writer extends it with ``write``, ``body`` and
-    ``piece_of``, and overrides the defaults that differ.
+    ``fragment_of``, and overrides the defaults that differ.
     """
 
     media_type: str = "application/octet-stream"
@@ -112,66 +112,75 @@ class EventWriter(ABC, Generic[P]):
     """
     needs: frozenset[Need] = frozenset()
     is_framed: ClassVar[bool] = False
-    """True if a body is more than the concatenation of its pieces."""
+    """True if a body is more than the concatenation of its fragments."""
     is_text: ClassVar[bool] = True
     """True if bodies are text in UTF-8."""
     is_single: bool = False
     """True if a document holds one event."""
     in_records: bool = False
-    pieces_are_records: ClassVar[bool] = False
-    """True if a piece is the records of its event, which have their own keys."""
+    fragments_are_records: ClassVar[bool] = False
+    """True if a fragment is the records of its event, which have their own keys."""
     joins_new_key: ClassVar[bool] = False
     """True if a change of a row's key is one event, False if it is a delete and an insert."""
 
     @abstractmethod
     def write(
-        self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]
+        self, catalog: Catalog, delivery: DeliveryState, events: Sequence[Outgoing]
     ) -> list[P | EventResult]:
-        """Return the piece of each event, or the error verdict of an event that the format cannot
-        hold.
+        """Return the fragment of each event, or the error verdict of an event that the format
+        cannot hold.
 
         Every event must have an operation. Raises ReceiverUnavailable if a registry does not
         answer.
         """
 
     @abstractmethod
-    def body(self, pieces: Sequence[P]) -> bytes:
-        """Return the body that holds these pieces, at least one."""
+    def body(self, fragments: Sequence[P]) -> bytes:
+        """Return the body that holds these fragments, at least one."""
 
-    def records(self, key: bytes, piece: P) -> tuple[KafkaRecord, ...]:
+    def records(self, key: bytes, fragment: P) -> tuple[KafkaRecord, ...]:
         """Return the records of an event. ``key`` is its association."""
-        return (KafkaRecord(None, key, self.body([piece]).rstrip(b"\n")),)
+        return (KafkaRecord(None, key, self.body([fragment]).rstrip(b"\n")),)
 
     def records_of(
-        self, pieces: Sequence[P | EventResult], keys: Callable[[], Iterable[bytes]]
+        self, fragments: Sequence[P | EventResult], keys: Callable[[], Iterable[bytes]]
     ) -> Sequence[tuple[KafkaRecord, ...] | EventResult]:
         """Return the records of each event, or its verdict. ``keys`` returns the associations and
         is called only if they are needed.
         """
-        if self.pieces_are_records:
-            return cast("Sequence[tuple[KafkaRecord, ...] | EventResult]", pieces)
+        if self.fragments_are_records:
+            return cast("Sequence[tuple[KafkaRecord, ...] | EventResult]", fragments)
         return [
-            piece if isinstance(piece, EventResult) else self.records(key, piece)
-            for key, piece in zip(keys(), pieces, strict=True)
+            fragment if isinstance(fragment, EventResult) else self.records(key, fragment)
+            for key, fragment in zip(keys(), fragments, strict=True)
         ]
 
     def document(
-        self, catalog: Catalog, flight: FlightState, envelope: int, events: Sequence[Outgoing]
+        self,
+        catalog: Catalog,
+        delivery: DeliveryState,
+        document_no: int,
+        events: Sequence[Outgoing],
     ) -> Document:
-        """Return the document with these events. ``envelope`` is its number in the delivery. Raises
+        """Return the document with these events. ``document`` is its number in the delivery. Raises
         as ``write`` does.
         """
-        ids, written = sent_ids(events), self.write(catalog, flight, events)
+        ids, written = sent_ids(events), self.write(catalog, delivery, events)
         if self.in_records:
             records = self.records_of(
                 written, lambda: [association_of(event).encode() for event in events]
             )
             return Document(
-                flight.number, envelope, ids, b"", records, lambda: tuple(map(public_event, events))
+                delivery.number,
+                document_no,
+                ids,
+                b"",
+                records,
+                lambda: tuple(map(public_event, events)),
             )
-        pieces = [one for one in written if not isinstance(one, EventResult)]
+        fragments = [one for one in written if not isinstance(one, EventResult)]
         refused: dict[str, EventResult] = {}
-        if len(pieces) < len(written):
+        if len(fragments) < len(written):
             refused = {
                 event_id: one
                 for event_id, one in zip(ids, written, strict=True)
@@ -183,23 +192,25 @@ class EventWriter(ABC, Generic[P]):
                 if not isinstance(one, EventResult)
             ]
         return Document(
-            flight.number,
-            envelope,
+            delivery.number,
+            document_no,
             ids,
-            self.body(pieces) if pieces else b"",
+            self.body(fragments) if fragments else b"",
             (),
             lambda: tuple(map(public_event, events)),
-            self.media_type_of(pieces),
-            self.headers_of(pieces),
+            self.media_type_of(fragments),
+            self.headers_of(fragments),
             refused,
         )
 
     # --- the changes of a followed source ---
 
     @abstractmethod
-    def piece_of(self, change: Change, event_id: str, object_class: ObjectClass | None) -> P | None:
-        """Return the piece of a change, None if the format writes no piece for it. Changes come in
-        order.
+    def fragment_of(
+        self, change: Change, event_id: str, object_class: ObjectClass | None
+    ) -> P | None:
+        """Return the fragment of a change, None if the format writes no fragment for it. Changes
+        come in order.
 
         ``object_class`` is the class of the change's table, None = unknown. Raises FormatError and
         RowError, and ReceiverUnavailable if a registry does not answer.
@@ -215,21 +226,21 @@ class EventWriter(ABC, Generic[P]):
     def resume(self, numbered: str) -> None:
         """Continue numbering after ``numbered``, an earlier value of the property ``numbered``."""
 
-    def shown(self, piece: P) -> str:
+    def shown(self, fragment: P) -> str:
         """Return the event as text, for the record of a refused event and for people."""
-        return self.body([piece]).decode("utf-8", "backslashreplace")
+        return self.body([fragment]).decode("utf-8", "backslashreplace")
 
-    # --- about pieces ---
+    # --- about fragments ---
 
-    def media_type_of(self, pieces: Sequence[P]) -> str:
-        """Return the media type of the body of these pieces."""
+    def media_type_of(self, fragments: Sequence[P]) -> str:
+        """Return the media type of the body of these fragments."""
         return self.media_type
 
-    def headers_of(self, pieces: Sequence[P]) -> tuple[tuple[str, str], ...]:
-        """Return the headers that go with the body of these pieces."""
+    def headers_of(self, fragments: Sequence[P]) -> tuple[tuple[str, str], ...]:
+        """Return the headers that go with the body of these fragments."""
         return ()
 
-    def preview(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> str:
+    def preview(self, catalog: Catalog, delivery: DeliveryState, events: Sequence[Outgoing]) -> str:
         """Return a preview for people of the document of these events of a delivery. It equals the
         document that will be sent, except that an unrecorded delivery has no number yet.
         """
@@ -237,10 +248,10 @@ class EventWriter(ABC, Generic[P]):
             f"# {one.message}\n"
             if isinstance(one, EventResult)
             else self.body([one]).decode("utf-8", "backslashreplace")
-            for one in self.write(catalog, flight, events)
+            for one in self.write(catalog, delivery, events)
         )
 
-    def first(self, flight: int, before: str, raised: datetime | None) -> str:
+    def first(self, delivery_no: int, before: str, raised: datetime | None) -> str:
         """Return the numbering that a delivery records, so that its events get the same numbers
         whenever they are sent (spec/event-log.md 10); empty if the format has no numbers.
 
@@ -250,7 +261,7 @@ class EventWriter(ABC, Generic[P]):
         return ""
 
     def forget(self) -> None:
-        """Record that pieces since the last flush may not have reached the receiver."""
+        """Record that fragments since the last flush may not have reached the receiver."""
 
     def close(self) -> None:
         """Release the writer's resources, such as the connection to a registry."""
@@ -260,14 +271,14 @@ class NoWriter(EventWriter[None]):
     """The writer for a target without documents, such as a job that makes tables."""
 
     def write(
-        self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]
+        self, catalog: Catalog, delivery: DeliveryState, events: Sequence[Outgoing]
     ) -> list[EventResult | None]:
         return [None] * len(events)
 
-    def body(self, pieces: Sequence[None]) -> bytes:
+    def body(self, fragments: Sequence[None]) -> bytes:
         return b""
 
-    def piece_of(self, change: Change, event_id: str, object_class: ObjectClass | None) -> None:
+    def fragment_of(self, change: Change, event_id: str, object_class: ObjectClass | None) -> None:
         return None
 
 
@@ -353,9 +364,9 @@ def read_whole_rows(
 
 
 def _gone(event: Outgoing) -> Outgoing:
-    fates = event.fates or Fates(event.ids)
+    outcomes = event.outcomes or RowOutcomes(event.ids)
     return event._replace(
         operation=None,
         steps=(),
-        fates=fates._replace(contributed=(), gone=[*fates.gone, *fates.contributed]),
+        outcomes=outcomes._replace(contributed=(), gone=[*outcomes.gone, *outcomes.contributed]),
     )

@@ -209,7 +209,7 @@ def estimate(
 @click.pass_obj
 def release(context: CommandContext, out: str, force: bool, as_json: bool) -> None:
     """Give the rows that DIR claims back to the publisher; its files are then no longer valid."""
-    released = spark_module("eventlog.spark.hold").release(
+    released = spark_module("eventlog.spark.claim").release(
         context.config(format__type=DEFAULT_FORMAT), out, force=force
     )
     if as_json:
@@ -276,7 +276,7 @@ def _print_estimate(expected: Any) -> None:
         f"{number_of(expected.cores, 'task')} at once; marking: about {expected.mark_seconds:,.0f} "
         f"s, with --acknowledge delete {expected.delete_seconds:,.0f} s"
     )
-    if expected.held:
+    if expected.claimed:
         note(
             "another directory claims rows: `eventlog status` shows which one. Mark or release it "
             "first, or convert with run --no-claim"

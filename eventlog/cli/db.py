@@ -101,7 +101,7 @@ def upgrade(
     with transaction(config) as db:
         if existing_log:
             with suppress(NoLogTable):  # it may be made later
-                find_log(db, config, has_companions=False)
+                find_log(db, config, has_internal_tables=False)
         before = migrations.current(db.connection, **names(config))
         migrations.upgrade(
             db.connection,

@@ -19,10 +19,10 @@ from eventlog.errors import ConfigError, visible
 from eventlog.publisher.context import Counters
 from eventlog.publisher.explain import Explanation, Source, explain_object, explanation_data
 from eventlog.publisher.explain import explain as explain_row
+from eventlog.publisher.explain_key import explain_key
 from eventlog.publisher.ledger import SetLedger
 from eventlog.publisher.open_context import open_unlocked, under_epoch
 from eventlog.publisher.trigger_plan import planned_triggers
-from eventlog.publisher.why import why
 
 _WIDEST: Final = 1000
 """The most characters of a row's value to show; ``--json`` has all of them."""
@@ -104,7 +104,7 @@ def _print_objects(config: Config, key: str, *, as_json: bool) -> None:
             "--key explains an object of a log. To check a source, run `eventlog status` and "
             "`eventlog publish --dry-run`"
         )
-    answers = why(config, key, planned_triggers)
+    answers = explain_key(config, key, planned_triggers)
     if as_json:
         print_json({"objects": [one._asdict() for one in answers]})
         return

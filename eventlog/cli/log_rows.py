@@ -34,8 +34,8 @@ from eventlog.config.load import Config
 from eventlog.core.clock import sleep
 from eventlog.core.ranges import to_ranges
 from eventlog.errors import ConfigError, number_of
+from eventlog.publisher.claimed_rows import CLAIM_WAYS_OUT, read_recorded, sent_ids
 from eventlog.publisher.explain import refused
-from eventlog.publisher.held_rows import HOLD_WAYS_OUT, read_recorded, sent_ids
 from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.open_context import (
     find_log,
@@ -109,7 +109,7 @@ def requeue(
     chosen = parse_statuses(statuses or "E,F")
     ranges = None if ids is None else parse_ids(ids)
     would = "would be " if dry else ""
-    hold = None
+    claim = None
     with reading(config) if dry else transaction(config) as db:
         log = find_log(db, config)
         if consumer is not None:
@@ -123,13 +123,13 @@ def requeue(
             done = rows.requeue_loopback(log, user, ranges, force=force, dry=dry)
             outcome = f" {would}set back to N, {done.copied} of {user!r} {would}logged again"
         else:
-            _, hold = read_recorded(log)
+            _, claim = read_recorded(log)
             done = rows.requeue(
                 log,
                 chosen,
                 ranges,
                 in_flight=sent_ids(log),
-                held=0 if hold is None else hold.last,
+                claimed_to=0 if claim is None else claim.last,
                 own_user=_user_set_apart(db, config),
                 force=force,
                 dry=dry,
@@ -157,11 +157,11 @@ def requeue(
             "or as they were done. A row of type 1 to 4 below that is refused, because the log "
             "does not show whether its object had later rows"
         )
-    if hold is not None:
+    if claim is not None:
         note(
-            f"{hold.in_words}. A row E or F up to that record_id is refused, because later rows of "
+            f"{claim.in_words}. A row E or F up to that record_id is refused, since later rows of "
             "its object would be sent before it; requeue it after "
-            f"{', '.join(HOLD_WAYS_OUT)}"
+            f"{', '.join(CLAIM_WAYS_OUT)}"
         )
     return 1
 

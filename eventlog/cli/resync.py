@@ -43,7 +43,7 @@ from eventlog.sql.connection import as_database_errors
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.resync import Unfinished, WriteBatch
 from eventlog.sql.rights import Addition, Purpose
-from eventlog.sql.windows import Batch, Selection
+from eventlog.sql.windows import ResyncBatch, Selection
 
 SHOWN: Final = 20
 """The most invalid lines and missing keys to name; the rest are counted."""
@@ -88,7 +88,7 @@ class Report:
         is_unknown = self.compared is not None and self.known_since is None
         return bool(self.missing or self.bad_lines or is_unknown)
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: ResyncBatch) -> None:
         """Add the counts of a batch."""
         self.rows += batch.rows
         self.missing += batch.missing
@@ -318,11 +318,11 @@ def _batch_writer(
                 raise
             raise ConfigError(f"--where {selection.where}: {error}") from error
 
-        def write_walked(conn: Connection, position: str | None) -> Batch:
+        def write_walked(conn: Connection, position: str | None) -> ResyncBatch:
             if not report.dry_run:
                 return opened.log.on(conn).write_batch(walk, position, size)
             rows = opened.log.on(conn).count(walk, position)
-            return Batch(rows, 0, position, is_last=True)
+            return ResyncBatch(rows, 0, position, is_last=True)
 
         return write_walked, total
 
@@ -330,7 +330,7 @@ def _batch_writer(
     with keys_file.open("rb") as file:
         total = sum(1 for _ in file)
 
-    def write(_conn: Connection, position: str | None) -> Batch:
+    def write(_conn: Connection, position: str | None) -> ResyncBatch:
         done = int(position or 0)
         chunk = list(islice((line for line in lines if line[0] > done), size))
         bad = [f"{keys_file}, line {number}: {error}" for number, _, error in chunk if error]
@@ -339,7 +339,7 @@ def _batch_writer(
         keys = (key for _, key, _ in chunk if key is not None)
         rows, missing = _write_keys(opened, selection, keys, report)
         last = str(chunk[-1][0]) if chunk else position
-        return Batch(rows, missing, last, is_last=len(chunk) < size)
+        return ResyncBatch(rows, missing, last, is_last=len(chunk) < size)
 
     return write, total - int(line.position or 0)
 
@@ -367,7 +367,7 @@ def _deleted_writer(
     # database from vacuuming.
     left = files.enter_context(spooled(counted()))()
 
-    def write(conn: Connection, position: str | None) -> Batch:
+    def write(conn: Connection, position: str | None) -> ResyncBatch:
         done = int(position or 0)
         chunk = list(islice((one for one in left if one[0] > done), size))
         asked, of_former_key = [], []
@@ -391,7 +391,7 @@ def _deleted_writer(
             gone = batches.write_deleted(opened.log, schema, cls, asked)
         last = str(chunk[-1][0]) if chunk else position
         rows = len(gone) + len(of_former_key)
-        return Batch(rows, 0, last, is_last=len(chunk) < size, present=len(asked) - len(gone))
+        return ResyncBatch(rows, 0, last, is_last=len(chunk) < size, present=len(asked) - len(gone))
 
     return write, total
 

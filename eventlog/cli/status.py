@@ -31,10 +31,10 @@ from eventlog.config.load import Config
 from eventlog.core.clock import sleep, utc_now
 from eventlog.errors import ConfigError, DatabaseError, ReceiverUnavailable, number_of, visible
 from eventlog.model import Status
+from eventlog.publisher.claimed_rows import CLAIM_WAYS_OUT, read_recorded
 from eventlog.publisher.consumers import MOST_BEHIND, consumer_statuses
+from eventlog.publisher.delivery import Delivery
 from eventlog.publisher.doctor import examine
-from eventlog.publisher.flight import Flight
-from eventlog.publisher.held_rows import HOLD_WAYS_OUT, read_recorded
 from eventlog.publisher.ledger import is_at_work, ledger_of
 from eventlog.publisher.monitor.status import shape
 from eventlog.publisher.observer import Measured, SnapshotProgress, measure_queue
@@ -116,7 +116,7 @@ def publishing_status(
     it is registered. ``cap`` is the most rows of the publisher's queue to count; None = all.
     """
     ledger = ledger_of(log, consumer)
-    deliveries, hold = read_recorded(log, ledger.consumer)
+    deliveries, claim = read_recorded(log, ledger.consumer)
     consumers = consumer_statuses(log, event_time_zone)
     in_flight = _events_in_delivery(log, deliveries)
     measured = Measured.read(log)
@@ -125,7 +125,7 @@ def publishing_status(
         "log": str(log) if consumer is None else f"{log}, consumer {consumer}",
         "publisher_runs": is_at_work(log, ledger.consumer),
         "in_flight": in_flight,
-        "backlog": None if hold is None else hold.in_words,
+        "backlog": None if claim is None else claim.in_words,
         "consumers": [one.as_data() for one in consumers],
         "oldest_open_transaction_age_seconds": measured.oldest_open_transaction_age_seconds,
         "oldest_open_transaction": measured.oldest_open_transaction,
@@ -161,7 +161,7 @@ def _queue(log: OpenLog, event_time_zone: str, cap: int | None) -> dict[str, Any
     }
 
 
-def _events_in_delivery(log: OpenLog, deliveries: Iterable[Flight]) -> list[dict[str, Any]]:
+def _events_in_delivery(log: OpenLog, deliveries: Iterable[Delivery]) -> list[dict[str, Any]]:
     """Return the events being delivered, each with the table and key of its first row, None if the
     row is gone. Events that the receiver failed for have the number of attempts to send their part
     of a document, and the last answer.
@@ -169,7 +169,7 @@ def _events_in_delivery(log: OpenLog, deliveries: Iterable[Flight]) -> list[dict
     recorded = [
         (delivery.number, document, event, delivery.suspects.get(document))
         for delivery in deliveries
-        for document, events in delivery.envelopes.items()
+        for document, events in delivery.documents.items()
         for event in events
     ]
     firsts = sorted({event.ids[0] for _, _, event, _ in recorded})
@@ -184,7 +184,7 @@ def _events_in_delivery(log: OpenLog, deliveries: Iterable[Flight]) -> list[dict
                 "document": document_number,
                 "event_id": event.sent_id,
                 "rows": len(event.ids),
-                "event_ids": event.sendings,
+                "event_ids": event.attempts,
                 "table_name": None if row is None else row.table_name,
                 "table_key": None if row is None else row.table_key,
                 "attempts": None if tried is None else tried.tries,
@@ -199,7 +199,7 @@ def _print_status(status: Mapping[str, Any], consumer: str | None) -> None:
     _print_in_flight(status["in_flight"], status["publisher_runs"])
     if status["backlog"] is not None:
         result(f"{status['backlog']}:")
-        for way_out in HOLD_WAYS_OUT:
+        for way_out in CLAIM_WAYS_OUT:
             result(f"    {way_out}")
     for one in status["consumers"]:
         _print_consumer(one)
@@ -298,7 +298,7 @@ def _source_data(status: SourceStatus, moved_seconds: float | None) -> dict[str,
         "position": status.position.token,
         "moved": status.moved,
         "moved_seconds": moved_seconds,
-        "delivery": status.position.flight,
+        "delivery": status.position.delivery_no,
         "publisher_runs": status.publisher_runs,
         "source_lag": None if behind is None else behind.number,
         "source_lag_unit": None if behind is None else behind.unit,

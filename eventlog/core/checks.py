@@ -57,7 +57,7 @@ one object_id.
 """
 
 
-class BadRow(NamedTuple):
+class InvalidRow(NamedTuple):
     """An invalid row: it gets status E, and its code and message go to the error table."""
 
     record_id: int
@@ -80,7 +80,7 @@ class Checked(NamedTuple):
     """The result of the checks, each list in queue order."""
 
     good: list[CheckedRow]
-    bad: list[BadRow]
+    bad: list[InvalidRow]
     loopback: list[int]
     """The record_ids of loopback rows."""
     remarks: list[Remark]
@@ -96,7 +96,7 @@ def check_rows(rows: Iterable[QueueRow], catalog: Catalog, loopback_user: str | 
     = no row is loopback.
     """
     good: list[CheckedRow] = []
-    bad: list[BadRow] = []
+    bad: list[InvalidRow] = []
     loopback: list[int] = []
     remarks: list[Remark] = []
     waiting: list[int] = []
@@ -158,7 +158,7 @@ def check_rows(rows: Iterable[QueueRow], catalog: Catalog, loopback_user: str | 
                 else None
             )
             if former is None:
-                bad.append(BadRow(record_id, error.code, str(error)))
+                bad.append(InvalidRow(record_id, error.code, str(error)))
             else:
                 add((record_id, DELETE_ROW, former, None, None, None))
         except _ClassUnavailable:

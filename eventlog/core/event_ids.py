@@ -33,7 +33,7 @@ def epoch_suffix(epoch: str) -> str:
     return f".e{epoch}" if epoch else ""
 
 
-def sending_of(event_id: str) -> int:
+def attempt_of(event_id: str) -> int:
     """Return the attempt number in the event-id of a log's event, 1 if it has none."""
     _, _, last = event_id.partition(".")[2].rpartition(".")
     return int(last) if last.isdecimal() else 1

@@ -25,8 +25,8 @@ from eventlog.core.checks import (
     INSERT_ROW_QUERY_BACK,
     UPDATE_FIELD_QUERY_BACK,
     UPDATE_ROW_QUERY_BACK,
-    BadRow,
     CheckedRow,
+    InvalidRow,
     Texts,
 )
 from eventlog.core.fold import Group, object_of
@@ -98,19 +98,19 @@ The row is None if nothing is read, or if the object is deleted.
 """
 
 
-class Fates(NamedTuple):
+class RowOutcomes(NamedTuple):
     """The outcomes of a group's rows by record_id, if they do not all share one
     (spec/event-log.md 7.3).
 
-    Rows that are neither ``contributed`` nor ``bad`` get S.
+    Rows that are neither ``contributed`` nor ``invalid`` get S.
     """
 
     contributed: Sequence[int] = ()
     """The rows that get the status of the answer."""
     dropped: Sequence[int] = ()
     gone: Sequence[int] = ()
-    empty: Sequence[int] = ()
-    bad: Sequence[BadRow] = ()
+    noop: Sequence[int] = ()
+    invalid: Sequence[InvalidRow] = ()
     """The rows that get E."""
     conflicts: int = 0
     """The number of single-valued view columns that had several values."""
@@ -130,11 +130,11 @@ class Outgoing(NamedTuple):
     """The rows to write, with the rows of one attribute next to each other. None = the event was
     read from a recorded delivery and is not built yet.
     """
-    fates: Fates | None = None
+    outcomes: RowOutcomes | None = None
     """The outcomes of the rows; None = every row contributed."""
     dropped: Sequence[int] = ()
     """The rows that precedence dropped when the event was first built."""
-    sendings: int = 1
+    attempts: int = 1
     """The number of event-ids under which the event has been sent."""
     place: int = 0
     """The event's number in a delivery, from 1, if the format numbers events."""
@@ -146,17 +146,17 @@ class Outgoing(NamedTuple):
     @property
     def sent_id(self) -> str:
         """The event-id in the document."""
-        return self.event_id if self.sendings == 1 else f"{self.event_id}.{self.sendings}"
+        return self.event_id if self.attempts == 1 else f"{self.event_id}.{self.attempts}"
 
     @property
     def contributed(self) -> Sequence[int]:
         """The record_ids of the rows that get the status of the answer."""
-        return self.ids if self.fates is None else self.fates.contributed
+        return self.ids if self.outcomes is None else self.outcomes.contributed
 
 
 def sent_ids(events: Iterable[Outgoing]) -> list[str]:
     """Return the event-ids in the document of these events."""
-    return [event.event_id if event.sendings == 1 else event.sent_id for event in events]
+    return [event.event_id if event.attempts == 1 else event.sent_id for event in events]
 
 
 def ids_of(rows: Iterable[CheckedRow]) -> list[int]:
@@ -301,11 +301,11 @@ def build_event(
     _, _, object_id, _, _, _ = group[0]
     ids = [record_id for record_id, _, _, _, _, _ in group]
     operation, steps, all_rows = _content(group, None, options)
-    fates = None if operation is not None else Fates(empty=ids)
+    outcomes = None if operation is not None else RowOutcomes(noop=ids)
     event_id = event_id or str(ids[0]) + options.id_suffix
-    sendings = attempts.get(ids[0], 1) if attempts else 1
+    attempts = attempts.get(ids[0], 1) if attempts else 1
     return _new(
-        Outgoing, (event_id, ids, object_id, operation, steps, fates, (), sendings, 0, all_rows)
+        Outgoing, (event_id, ids, object_id, operation, steps, outcomes, (), attempts, 0, all_rows)
     )
 
 
@@ -321,7 +321,7 @@ def _build_decided(
     rows, dropped_rows, query_back = decision
     values: Mapping[Attribute, Texts] | None = None
     gone: Sequence[int] = ()
-    bad: Sequence[BadRow] = ()
+    bad: Sequence[InvalidRow] = ()
     conflicts = 0
     if query_back is not None and current is None:
         gone = [record_id for record_id, event_type, _, _, _, _ in rows if event_type in READS]
@@ -334,18 +334,26 @@ def _build_decided(
             rows, bad = _without_unreadable(rows, failed)
     operation, steps, all_rows = _content(rows, values, options)
     ids = ids_of(group)
-    sendings = 1
+    attempts = 1
     if event_id is None:
         failed_ids = {row.record_id for row in bad}
         first = next((record_id for record_id in ids if record_id not in failed_ids), ids[0])
         event_id = str(first) + options.id_suffix
-        sendings = attempts.get(first, 1)
+        attempts = attempts.get(first, 1)
     dropped, kept = ids_of(dropped_rows), ids_of(rows)
     contributed, empty = ((), kept) if operation is None else (kept, ())
     is_plain = conflicts == 0 and len(contributed) == len(ids)
-    fates = None if is_plain else Fates(contributed, dropped, gone, empty, bad, conflicts)
+    outcomes = None if is_plain else RowOutcomes(contributed, dropped, gone, empty, bad, conflicts)
     return Outgoing(
-        event_id, ids, object_of(group), operation, steps, fates, dropped, sendings, rows=all_rows
+        event_id,
+        ids,
+        object_of(group),
+        operation,
+        steps,
+        outcomes,
+        dropped,
+        attempts,
+        rows=all_rows,
     )
 
 
@@ -496,12 +504,12 @@ def _read(
 
 def _without_unreadable(
     surviving: Sequence[CheckedRow], failed: Mapping[Attribute, RowError]
-) -> tuple[list[CheckedRow], list[BadRow]]:
+) -> tuple[list[CheckedRow], list[InvalidRow]]:
     """Separate the query-back rows whose values cannot be written (spec/event-log.md 7.3) from the
     others.
     """
     good: list[CheckedRow] = []
-    bad: list[BadRow] = []
+    bad: list[InvalidRow] = []
     for row in surviving:
         record_id, event_type, _, attribute, _, _ = row
         error = None
@@ -512,7 +520,7 @@ def _without_unreadable(
         if error is None:
             good.append(row)
         else:
-            bad.append(BadRow(record_id, error.code, f"value read back: {error}"))
+            bad.append(InvalidRow(record_id, error.code, f"value read back: {error}"))
     return good, bad
 
 

@@ -49,7 +49,7 @@ class LoggedRow(NamedTuple):
     record_id: int
     event_type: int
     column_name: str | None
-    standing: RowState
+    state: RowState
     way: Way | None
 
 
@@ -96,7 +96,7 @@ def judge(rows: Sequence[LoggedRow]) -> Judgement:
                     stale.append(row.record_id)
                 if is_of_insert and not inserts[-1].goes_together:
                     in_parts.append(row.record_id)
-            for way in _OUTDATES[row.standing]:
+            for way in _OUTDATES[row.state]:
                 later[way] += 1
                 if row.event_type == DELETE_ROW:
                     deletes[way] += 1
@@ -146,7 +146,7 @@ def _inserts(life: Sequence[LoggedRow]) -> Iterator[_Insert]:
         while end < len(rows) and rows[end].column_name not in columns:
             row = rows[end]
             columns.add(row.column_name)
-            waits = row.way is None and row.standing is RowState.WAITS
+            waits = row.way is None and row.state is RowState.WAITS
             ways.add(Way.BACK if waits else row.way)
             end += 1
         is_first = not others or rows[end - 1].record_id < others[0]

@@ -131,16 +131,16 @@ def _bare(text: str, at: int, ends: str) -> tuple[str, int]:
 
 
 def _quoted(text: str, opening: int) -> tuple[str, int]:
-    pieces: list[str] = []
+    fragments: list[str] = []
     at = opening + 1
     while True:
-        piece = _QUOTED.match(text, at)
-        assert piece is not None
-        pieces.append(piece[0])
-        at = piece.end()
+        fragment = _QUOTED.match(text, at)
+        assert fragment is not None
+        fragments.append(fragment[0])
+        at = fragment.end()
         stop = text[at : at + 1]
         if stop == '"':
-            return "".join(pieces), at + 1
+            return "".join(fragments), at + 1
         if stop == "\x00":
             raise BadTableKey("control_character", at, text)
         escaped = text[at + 1 : at + 2]
@@ -148,7 +148,7 @@ def _quoted(text: str, opening: int) -> tuple[str, int]:
             raise BadTableKey("unterminated_quote", opening, text)
         if escaped not in '"\\':
             raise BadTableKey("bad_escape", at, text)
-        pieces.append(escaped)
+        fragments.append(escaped)
         at += 2
 
 

@@ -10,8 +10,8 @@ from functools import partial
 
 from eventlog.changes.events import ReadOutgoing, attribute_reader, outgoing_reader
 from eventlog.changes.publishing import (
+    DeliveryState,
     EventWriter,
-    FlightState,
     Need,
     Publishing,
     of_first_row,
@@ -41,11 +41,11 @@ def write_options(options: PublishOptions, publishing: Publishing) -> WriteOptio
 
 
 class DebeziumWriter(EventWriter[tuple[KafkaRecord, ...]]):
-    """A writer of events as change events. A piece is the records of an event; a body has their
+    """A writer of events as change events. A fragment is the records of an event; a body has their
     values, one on each line, without tombstones.
     """
 
-    pieces_are_records = True
+    fragments_are_records = True
 
     def __init__(self, options: PublishOptions, publishing: Publishing) -> None:
         self.in_records = publishing.in_records
@@ -61,19 +61,19 @@ class DebeziumWriter(EventWriter[tuple[KafkaRecord, ...]]):
         self._records: EventRecords | None = None
         self._changes = EnvelopeWriter(self._options, publishing.catalog, count=self._count)
 
-    def piece_of(
+    def fragment_of(
         self, change: Change, event_id: str, object_class: ObjectClass | None
     ) -> tuple[KafkaRecord, ...]:
         return tuple(self._changes.records(change._replace(position=event_id), object_class))
 
     def write(
-        self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]
+        self, catalog: Catalog, delivery: DeliveryState, events: Sequence[Outgoing]
     ) -> list[tuple[KafkaRecord, ...] | EventResult]:
-        records, current_rows = self._records, flight.current_rows
+        records, current_rows = self._records, delivery.current_rows
         if records is None or records.catalog is not catalog:
             writer = EnvelopeWriter(self._options, catalog, self._utc_now, self._count)
             records = self._records = EventRecords(writer, catalog, self._values)
-        time_of, times = records.time_of, flight.origins.event_times
+        time_of, times = records.time_of, delivery.origins.event_times
         return [
             records.write(
                 event, time_of(of_first_row(event, times)), current_rows.get(event.object_id)
@@ -83,11 +83,13 @@ class DebeziumWriter(EventWriter[tuple[KafkaRecord, ...]]):
             for event in events
         ]
 
-    def body(self, pieces: Sequence[tuple[KafkaRecord, ...]]) -> bytes:
-        return b"".join(line_of(record, self._lines) for piece in pieces for record in piece)
+    def body(self, fragments: Sequence[tuple[KafkaRecord, ...]]) -> bytes:
+        return b"".join(
+            line_of(record, self._lines) for fragment in fragments for record in fragment
+        )
 
-    def media_type_of(self, pieces: Sequence[tuple[KafkaRecord, ...]]) -> str:
-        return "application/json" if len(pieces) == 1 else "application/x-ndjson"
+    def media_type_of(self, fragments: Sequence[tuple[KafkaRecord, ...]]) -> str:
+        return "application/json" if len(fragments) == 1 else "application/x-ndjson"
 
 
 class EventRecords:

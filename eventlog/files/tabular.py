@@ -234,7 +234,7 @@ def _fields(record: str, name: object, number: int) -> Row:
 # --- JSON lines
 
 
-def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any] | FormatError]]:
+def read_json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any] | FormatError]]:
     """Yield the objects of JSON lines with the numbers of their lines; numbers with a point are
     Decimal.
 
@@ -261,13 +261,15 @@ def json_object(line: str | bytes) -> dict[str, Any]:
 
 def first_names(path: Path) -> tuple[str, ...]:
     """Return the member names of the first object of JSON lines. Raises as ``read_rows``."""
-    return next((tuple(value) for _, value in read_objects(path) if isinstance(value, dict)), ())
+    return next(
+        (tuple(value) for _, value in read_json_objects(path) if isinstance(value, dict)), ()
+    )
 
 
 def _member_names(path: Path) -> tuple[str, ...]:
     names: dict[str, None] = {}
     error: FormatError | None = None
-    for _, value in read_objects(path):
+    for _, value in read_json_objects(path):
         if isinstance(value, FormatError):
             error = error or value
         elif not value.keys() <= names.keys():
@@ -278,7 +280,7 @@ def _member_names(path: Path) -> tuple[str, ...]:
 
 
 def _rows_of_objects(path: Path, names: Sequence[str]) -> Rows:
-    for number, value in read_objects(path):
+    for number, value in read_json_objects(path):
         yield (
             number,
             value if isinstance(value, FormatError) else [value.get(name) for name in names],

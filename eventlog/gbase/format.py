@@ -44,7 +44,7 @@ class _Capture:
         self._located: FormatError | None = None
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the bytes of the capture in bounded pieces.
+        """Yield the bytes of the capture in bounded fragments.
 
         Raises FormatError if a file cannot be read.
         """

@@ -91,12 +91,12 @@ def _split_at_commas(text: str) -> list[str]:
     if not text.strip():
         return []
     parts, depth = [""], 0
-    for piece in _TOKENS.findall(text):
-        if piece == "," and depth == 0:
+    for fragment in _TOKENS.findall(text):
+        if fragment == "," and depth == 0:
             parts.append("")
             continue
-        depth += (piece == "(") - (piece == ")")
-        parts[-1] += piece
+        depth += (fragment == "(") - (fragment == ")")
+        parts[-1] += fragment
     return parts
 
 

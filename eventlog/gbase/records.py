@@ -66,7 +66,7 @@ class Framer:
     """A cutter of a stream into records: ``feed`` takes bytes in any cut, ``finish`` declares the
     end.
 
-    It holds at most one record of ``max_record`` bytes and the last piece of data. ``offset`` is
+    It holds at most one record of ``max_record`` bytes and the last fragment of data. ``offset`` is
     where the next record begins in the stream.
     """
 

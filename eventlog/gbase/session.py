@@ -43,7 +43,7 @@ class Capture(NamedTuple):
     label: int
 
 
-class Session(NamedTuple):
+class CaptureSession(NamedTuple):
     """An active session.
 
     ``read()`` returns the next bytes, TIMEOUT records among them; it raises CdcError.
@@ -64,7 +64,7 @@ def capture_session(
     timeout: int = 5,
     max_recs: int = 1000,
     read_bytes: int = 1 << 16,
-) -> Iterator[Session]:
+) -> Iterator[CaptureSession]:
     """Open a session that captures these tables from ``position`` on: 0 = now, else a sequence (a
     token's restart).
 
@@ -84,7 +84,7 @@ def capture_session(
                 switched_on.append(capture.table)
             started.append(capture.table)
         _call(connection, "cdc_activatesess", session, position)
-        yield Session(session, lambda: _read(transport, session, read_bytes))
+        yield CaptureSession(session, lambda: _read(transport, session, read_bytes))
         failed = False
     finally:
         closing: list[tuple[object, ...]] = [

@@ -316,7 +316,7 @@ def _objects(path: Path) -> Iterator[tuple[int, tuple[str, ...], tabular.Rows]]:
     A table is the line of its first object, the names, and the values with their lines.
     """
     for names, alike in groupby(
-        _readable(tabular.read_objects(path)), key=lambda numbered: tuple(numbered[1])
+        _readable(tabular.read_json_objects(path)), key=lambda numbered: tuple(numbered[1])
     ):
         first = next(alike)
         yield (
@@ -639,7 +639,7 @@ def _row(number: int, row: DispatchRow, table: TypTable) -> Iterator[str]:
         f"    table       {row.tabnum_src} -> {destination!r}, row id {row.rowid_src}, channel "
         f"{row.channel}"
     )
-    yield f"    lengths     {row.len1} + {row.len2}, piece {row.extdata}"
+    yield f"    lengths     {row.len1} + {row.len2}, fragment {row.extdata}"
     if row.blobatr:
         column, blob_type = blob_attr(row.blobatr)
         yield f"    BLOBATR     column {column}, type {blob_type}"

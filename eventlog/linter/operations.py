@@ -131,7 +131,7 @@ def _parts_by_totals(rows: Sequence[DispatchRow]) -> tuple[bytes, bytes]:
 
 
 def _own_parts(row: DispatchRow) -> tuple[bytes, bytes]:
-    """Return the pieces of both parts that a row has, by its own lengths."""
+    """Return the fragments of both parts that a row has, by its own lengths."""
     data, len1, end = row.data, row.len1, row.len1 + row.len2
     if type(data) is not bytes:
         data = data_bytes(data)
@@ -218,8 +218,8 @@ def _at_one_address(
         group.sort(key=_destination_order)
         by_destination = []
         for _, same in groupby(group, key=lambda row: row.destination):
-            pieces = list(same)
-            by_destination.append((pieces[0], *parts(pieces, table)))
+            fragments = list(same)
+            by_destination.append((fragments[0], *parts(fragments, table)))
         if every_destination:
             handed_out += by_destination
             continue

@@ -60,7 +60,7 @@ from eventlog.model import (
     unpadded,
 )
 
-_LETTERS: Final[frozenset[str]] = frozenset(Status)
+_STATUSES: Final[frozenset[str]] = frozenset(Status)
 
 
 def rows_to_changes(
@@ -113,14 +113,16 @@ def _ascending(rows: Iterable[LogRow], source: str, report: Report) -> Iterator[
         yield row
 
 
-def _of_status(rows: Iterable[LogRow], letters: frozenset[str], report: Report) -> Iterator[LogRow]:
+def _of_status(
+    rows: Iterable[LogRow], statuses: frozenset[str], report: Report
+) -> Iterator[LogRow]:
     """Yield the rows of the wanted statuses; CHAR padding is ignored (spec/event-log.md 2)."""
     for row in rows:
         status = unpadded(row.status)
-        if status in letters:
+        if status in statuses:
             yield row if status == row.status else row._replace(status=status)
         else:
-            report.count("rows_not_taken" if status in _LETTERS else "rows_of_reserved_status")
+            report.count("rows_not_taken" if status in _STATUSES else "rows_of_reserved_status")
 
 
 def _checked(

@@ -195,7 +195,7 @@ def _records(path: Path, options: _LogOptions) -> Iterator[tuple[str, tabular.Ro
 def _records_of_objects(path: Path, options: _LogOptions) -> Iterator[tuple[str, tabular.Row]]:
     """Yield the records of a file of JSON objects; the first one names the columns."""
     columns: Sequence[str] = ()
-    for number, record in tabular.read_objects(path):
+    for number, record in tabular.read_json_objects(path):
         if isinstance(record, FormatError):
             yield "", record
             continue

@@ -34,7 +34,7 @@ CATALOG_INTERVAL: Final = 10.0
 
 
 class CatalogDrifted(Exception):
-    """A window has bad rows, or rows to be read back, by a catalogue that is older than the
+    """A window has invalid rows, or rows to be read back, by a catalogue that is older than the
     database. Nothing of them was recorded.
     """
 
@@ -112,7 +112,7 @@ class CatalogWatcher:
         return True
 
     def before_bad(self) -> None:
-        """Raise CatalogDrifted if an old catalogue is the reason for bad rows."""
+        """Raise CatalogDrifted if an old catalogue is the reason for invalid rows."""
         if self.refresh():
             raise CatalogDrifted
 
@@ -127,9 +127,9 @@ class CatalogWatcher:
 
     def explains(self, error: CatalogDrifted | DBAPIError) -> bool:
         """Return True if the cycle that an error ended is to be run again: an old catalogue caused
-        the error, and ``context`` has a new one now; or a table may have been away for the moment
-        of a statement, and is there again. Nobody can see that afterwards, so one cycle is run
-        again whichever statement the database has refused, and none that follows it.
+        the error, and ``context`` has a new one now; or a table may have been unavailable for the
+        moment of a statement, and is there again. Nobody can see that afterwards, so one cycle is
+        run again whichever statement the database has refused, and none that follows it.
         """
         if isinstance(error, CatalogDrifted):
             return True
@@ -141,7 +141,7 @@ class CatalogWatcher:
         is_first, self._has_failed = not self._has_failed, True
         if is_first:
             reason = str(getattr(error, "orig", error)).partition("\n")[0]
-            _log.warning("a statement failed, and is tried once more: %s", reason)
+            _log.warning("a statement failed, and is tried again: %s", reason)
         return is_first
 
     def cycle_ended(self) -> None:

@@ -199,7 +199,7 @@ def catalog_of(
     config: Config, database: Database, tables: Sequence[str] | None, log: LogTable
 ) -> Catalog:
     """Return the classes of a database under the configuration's options, without the log and its
-    companions.
+    internal tables.
 
     Raises ConfigError or TriggerError with all problems.
     """

@@ -7,10 +7,10 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from eventlog.publisher.held_rows import read_recorded
+from eventlog.publisher.claimed_rows import read_recorded
 from eventlog.publisher.ledger import SetLedger, is_at_work
 from eventlog.publisher.observer import SnapshotProgress, measure_queue
-from eventlog.publisher.snapshot import Loading
+from eventlog.publisher.snapshot import UnfinishedSnapshot
 from eventlog.sql.consumers import read_consumers
 from eventlog.sql.followed_set import FollowedSet
 from eventlog.sql.open_log import OpenLog
@@ -66,7 +66,7 @@ def consumer_statuses(log: OpenLog, event_time_zone: str) -> list[ConsumerStatus
         done.discard(line.requeued.rows)
         ledger = SetLedger(log, line.name, line.begins, FollowedSet(done))
         measured = measure_queue(log, event_time_zone, MOST_BEHIND, ledger)
-        flights, _ = read_recorded(log, line.name)
+        deliveries, _ = read_recorded(log, line.name)
         still = (now - (line.moved or line.begun)).total_seconds()
         found.append(
             ConsumerStatus(
@@ -81,10 +81,10 @@ def consumer_statuses(log: OpenLog, event_time_zone: str) -> list[ConsumerStatus
                 done_top=done.top,
                 moved=line.moved,
                 still_seconds=still,
-                events_in_flight=sum(1 for flight in flights for _ in flight.events()),
+                events_in_flight=sum(1 for delivery in deliveries for _ in delivery.events()),
                 snapshot=None
                 if line.loaded is None
-                else Loading.of_line(line.begun, line.loaded).progress(),
+                else UnfinishedSnapshot.of_line(line.begun, line.loaded).progress(),
             )
         )
     return found

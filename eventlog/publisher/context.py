@@ -142,7 +142,7 @@ class Counters:
         setattr(self, name, getattr(self, name) + number)
 
     def count_requeued(self, record_ids: Collection[int]) -> None:
-        """Count the rows that are done once more after this process has seen them refused."""
+        """Count the rows that are done again after this process has seen them refused."""
         for record_id in self.refused.keys() & record_ids:
             del self.refused[record_id]
             self.rows_requeued += 1
@@ -268,7 +268,7 @@ def _in_words(queue: Measured) -> str:
 
 def closing_summary(counters: Counters, parked: int) -> tuple[str, bool]:
     """Return one line for people on the work of a process, and whether something of it is left for
-    them to look at: refused or bad rows, or ``parked`` objects.
+    them to look at: refused or invalid rows, or ``parked`` objects.
     """
     failed = counters.rows_invalid + counters.rows_error + counters.rows_fatal
     parts = [
@@ -296,13 +296,13 @@ class Used:
     """The numbers of a log that this process has used, over all its connections (spec/event-log.md
     7.4).
 
-    They are the highest flight number and record_id, the server's last identification of itself,
+    They are the highest delivery number and record_id, the server's last identification of itself,
     and the session that had the lock last.
-    They are the highest flight number, the published record_ids, and the server's last
+    They are the highest delivery number, the published record_ids, and the server's last
     identification of itself.
     """
 
-    flight: int = 0
+    delivery_no: int = 0
     published: Published = field(default_factory=Published)
     given_again: str | None = None
     """Why a record_id that was published may have been given a second time."""

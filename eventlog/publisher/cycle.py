@@ -1,11 +1,12 @@
-"""One cycle of the publisher: first the flights in flight, then one window of the queue
+"""One cycle of the publisher: first the deliveries in flight, then one window of the queue
 (spec/event-log.md 8).
 
 This is a hot path by its statements, not by its loops: a window is read by one statement, and a
-flight is two commits, its line before it is sent and its marks after it. So the marks of rows that
-are in no flight wait for the transaction of the next flight's line. Rows are checked in ``queue``,
-events are made in ``core.events``; here no loop visits single rows, and events with fates, which
-are rare, are set apart in one pass. In return ``marks`` is handed from flight to flight.
+delivery is two commits, its line before it is sent and its marks after it. So the marks of rows
+that are in no delivery wait for the transaction of the next delivery's line. Rows are checked in
+``queue``, events are made in ``core.events``; here no loop visits single rows, and events with
+outcomes, which are rare, are set apart in one pass. In return ``marks`` is handed from delivery to
+delivery.
 """
 
 from __future__ import annotations
@@ -18,28 +19,27 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from eventlog.core.catalog import ObjectId
-from eventlog.core.checks import BadRow, Remark, check_rows
+from eventlog.core.checks import InvalidRow, Remark, check_rows
 from eventlog.core.clock import monotonic
 from eventlog.core.event_ids import raised_at, record_id_of
-from eventlog.core.events import Decided, Fates, Outgoing, build_event, decide, ids_of
+from eventlog.core.events import Decided, Outgoing, RowOutcomes, build_event, decide, ids_of
 from eventlog.core.ranges import to_ranges
 from eventlog.errors import DatabaseUnavailable, number_of
 from eventlog.model import LogRow, Origins, Status, origins_of, queue_rows, unpadded
+from eventlog.publisher.claimed_rows import read_recorded, warn_of
 from eventlog.publisher.context import Context, report_missing
-from eventlog.publisher.delivery import Delivered, FlightResult, deliver_flight
-from eventlog.publisher.flight import (
-    Flight,
+from eventlog.publisher.delivery import (
+    Delivery,
     Tried,
     encode,
+    isolate,
     note_try,
     numbered,
     pack,
-    set_apart,
     unbuilt,
 )
-from eventlog.publisher.held_rows import read_recorded, warn_of
 from eventlog.publisher.ledger import QueueScan
-from eventlog.publisher.marks import InflightLine, Marks, all_wait, keep_next_sendings
+from eventlog.publisher.marks import InflightLine, Marks, all_wait, keep_next_attempts
 from eventlog.publisher.parking import Parking
 from eventlog.publisher.queue import (
     DueScan,
@@ -49,43 +49,44 @@ from eventlog.publisher.queue import (
     begin_scan,
     is_still_valid,
     most_retries,
+    read_claimed_objects,
     read_due_window,
-    read_objects,
     read_window,
 )
-from eventlog.publisher.read_back import Built, built_flights, with_current_rows
-from eventlog.publisher.session import Session, State, begin_flight
-from eventlog.publisher.snapshot import Loading, load_chunk
+from eventlog.publisher.read_back import Built, built_deliveries, with_current_rows
+from eventlog.publisher.sending import Delivered, DeliveryResult, send_delivery
+from eventlog.publisher.session import PublisherSession, PublisherState, begin_delivery
+from eventlog.publisher.snapshot import UnfinishedSnapshot, load_chunk
 from eventlog.sql.internal_tables import EntryKind, add_entry, replace_content
-from eventlog.sql.rows import read_sendings
+from eventlog.sql.rows import read_attempts
 
 _log = logging.getLogger("eventlog.publisher")
 
 
-def recover(context: Context) -> State:
-    """Return the state of a publisher that has just got its lock, with the recorded flights, which
-    ``run_cycle`` sends first.
+def recover(context: Context) -> PublisherState:
+    """Return the state of a publisher that has just got its lock, with the recorded deliveries,
+    which ``run_cycle`` sends first.
     """
     context.ledger.recover()
-    recorded, hold = read_recorded(context.log, context.ledger.consumer)
+    recorded, claim = read_recorded(context.log, context.ledger.consumer)
     loading = _loading(context)
     context.log.commit()
-    warn_of(hold)
-    flights = {flight.number: flight for flight in recorded}
-    newest = max((flight.first for flight in recorded), default="")
+    warn_of(claim)
+    deliveries = {delivery.number: delivery for delivery in recorded}
+    newest = max((delivery.first for delivery in recorded), default="")
     parking: Parking[ObjectId] = Parking(context.options.retry_initial, context.options.retry_max)
-    return State(parking, flights, newest, hold=hold, loading=loading)
+    return PublisherState(parking, deliveries, newest, claim=claim, loading=loading)
 
 
-def _loading(context: Context) -> Loading | None:
+def _loading(context: Context) -> UnfinishedSnapshot | None:
     """Return the snapshot that is sent before the log is read, None = there is none."""
     told = context.ledger.loading()
-    return None if told is None else Loading.of_line(*told)
+    return None if told is None else UnfinishedSnapshot.of_line(*told)
 
 
-def run_cycle(session: Session) -> Delivered:
-    """Send the flights that are in flight and due, then read one window of the queue and send its
-    flights.
+def run_cycle(session: PublisherSession) -> Delivered:
+    """Send the deliveries that are in flight and due, then read one window of the queue and send
+    its deliveries.
 
     Raises DatabaseError or SQLAlchemy's errors when the database fails. The state of the open
     transaction is unknown then, and the caller connects and recovers again.
@@ -93,11 +94,11 @@ def run_cycle(session: Session) -> Delivered:
     return _ended(session, _run_cycle(session))
 
 
-def _run_cycle(session: Session) -> Delivered:
-    """Run a cycle that leaves open what happens to an accused envelope."""
+def _run_cycle(session: PublisherSession) -> Delivered:
+    """Run a cycle that leaves open what happens to a suspected document."""
     context, state = session.context, session.state
     cycle = _send_recorded(session)
-    if cycle.result is not FlightResult.DONE:
+    if cycle.result is not DeliveryResult.DONE:
         return cycle
     if state.loading is not None:
         sent_before = context.counters.documents_sent
@@ -105,51 +106,53 @@ def _run_cycle(session: Session) -> Delivered:
         state.loading = None if is_loaded else state.loading
         if context.counters.documents_sent > sent_before:
             state.suspects.answered(())
-            _set_apart(context, state)
+            _isolate_parts(context, state)
         return delivered
     scan = _scan_to_read(context, state)
     if scan is None:
         state.loading = _loading(context)
         context.log.commit()
-        return Delivered(FlightResult.DONE, more=state.loading is not None)
+        return Delivered(DeliveryResult.DONE, more=state.loading is not None)
     window = _valid_window(context, state, scan)
     if window is None:
         context.log.commit()
-        return Delivered(FlightResult.DONE, more=True)
+        return Delivered(DeliveryResult.DONE, more=True)
     _refuse_given_again(context, window)
     if window.bad:
         session.check.before_bad()
     delivered = _send_window(session, window)
     more = delivered.more or state.scan is not None or scan.is_begun
-    return delivered if delivered.result is not FlightResult.DONE else delivered._replace(more=more)
+    return (
+        delivered if delivered.result is not DeliveryResult.DONE else delivered._replace(more=more)
+    )
 
 
-def _ended(session: Session, cycle: Delivered) -> Delivered:
-    """Return how a cycle ended, once it is known what happens to an accused document: without
+def _ended(session: PublisherSession, cycle: Delivered) -> Delivered:
+    """Return how a cycle ended, once it is known what happens to a suspected document: without
     another document that is answered the receiver is unavailable.
     """
     context, state = session.context, session.state
-    if cycle.result is FlightResult.DONE and cycle.more and state.suspects.is_probing:
+    if cycle.result is DeliveryResult.DONE and cycle.more and state.suspects.is_probing:
         return cycle  # the next window may have another one
-    freed, accused = state.suspects.end()
+    freed, suspected = state.suspects.end()
     if state.scan is not None:
         # The scan has passed over rows of the objects that are free now.
         state.freed.update(one for one in freed if one not in state.parking)
-    if accused and cycle.result is FlightResult.DONE:
+    if suspected and cycle.result is DeliveryResult.DONE:
         state.scan = None
-        cycle = Delivered.away(accused[0].away)._replace(is_suspicious=True)
-    if not accused or not cycle.is_suspicious:
+        cycle = Delivered.unavailable(suspected[0].failure)._replace(is_suspicious=True)
+    if not suspected or not cycle.is_suspicious:
         return cycle
-    sent_ids = state.suspects.to_cut(accused, context.options.isolate_after)
+    sent_ids = state.suspects.to_cut(suspected, context.options.isolate_after)
     if sent_ids:
         _cut(context, state, sent_ids)
         return cycle._replace(retry_after=0.0)  # the halves are documents that have not failed yet
     return cycle._replace(is_suspicious=sent_ids is not None)
 
 
-def _scan_to_read(context: Context, state: State) -> QueueScan | DueScan | None:
-    """Return the scan that goes on, or a new one, with the objects of held rows in ``state``. None
-    if the queue is empty or its held rows cannot be known now.
+def _scan_to_read(context: Context, state: PublisherState) -> QueueScan | DueScan | None:
+    """Return the scan that goes on, or a new one, with the objects of claimed rows in ``state``.
+    None if the queue is empty or its claimed rows cannot be known now.
     """
     scan = state.scan
     # Objects that have become free begin a new scan, unless passing over parked rows would cost
@@ -162,26 +165,28 @@ def _scan_to_read(context: Context, state: State) -> QueueScan | DueScan | None:
         begin = begin_due_scan if context.options.handle_future_events else begin_scan
         scan = state.scan = begin(context, is_long=scan is not None)
         state.freed.clear()
-    if state.hold is not None and state.held is None:
-        state.held = read_objects(context, state.hold)
-    if state.held is not None and state.held.writers is None:
+    if state.claim is not None and state.claimed is None:
+        state.claimed = read_claimed_objects(context, state.claim)
+    if state.claimed is not None and state.claimed.writers is None:
         return None
     return scan
 
 
-def _valid_window(context: Context, state: State, scan: QueueScan | DueScan) -> WindowResult | None:
+def _valid_window(
+    context: Context, state: PublisherState, scan: QueueScan | DueScan
+) -> WindowResult | None:
     """Return the next window of the scan, None if a transaction has ended meanwhile whose rows the
     window may lack. Then the scan ends, too.
     """
     begun = monotonic()
-    window, state.scan = _next_window(context, scan, state, recorded_ids(state.flights.values()))
+    window, state.scan = _next_window(context, scan, state, recorded_ids(state.deliveries.values()))
     seconds = monotonic() - begun
     context.observer.window_read(seconds, len(window.groups))
     _log.debug("a window of %d groups was read in %.3f s", len(window.groups), seconds)
     is_stale = scan.rests_on_writers and not is_still_valid(context, scan.writers)
-    if state.held is not None and not is_still_valid(context, state.held.writers):
-        # New rows may belong to held objects, and later rows behind them.
-        state.held, is_stale = None, True
+    if state.claimed is not None and not is_still_valid(context, state.claimed.writers):
+        # New rows may belong to claimed objects, and later rows behind them.
+        state.claimed, is_stale = None, True
     if is_stale:
         state.scan = None
         return None
@@ -201,8 +206,8 @@ def _refuse_given_again(context: Context, window: WindowResult) -> None:
         raise DatabaseUnavailable(f"the log {context.log} gives numbers again: {used.given_again}")
 
 
-def _send_window(session: Session, window: WindowResult) -> Delivered:
-    """Send the flights of a window, and mark its rows that are in no flight. Errors as for
+def _send_window(session: PublisherSession, window: WindowResult) -> Delivered:
+    """Send the deliveries of a window, and mark its rows that are in no delivery. Errors as for
     ``run_cycle``.
     """
     context, state = session.context, session.state
@@ -211,10 +216,10 @@ def _send_window(session: Session, window: WindowResult) -> Delivered:
     marks = _marks_without_group(context, window.bad, window.loopback)
     marks.add(Status.SUCCESS, window.passed)
     more = False
-    for built in built_flights(context, window, state.row_sizes, session.check):
+    for built in built_deliveries(context, window, state.row_sizes, session.check):
         if session.is_stopping():
             state.scan = None
-            return Delivered(FlightResult.STOPPED, "told to stop")
+            return Delivered(DeliveryResult.STOPPED, "told to stop")
         if context.ledger.is_requested():
             # The requested rows may be earlier ones of objects of the next delivery.
             state.scan = None
@@ -227,15 +232,15 @@ def _send_window(session: Session, window: WindowResult) -> Delivered:
         marks = Marks(context.counters)
         if prepared is not None:
             delivered = _send_new(session, prepared)
-            if delivered.result is not FlightResult.DONE:
+            if delivered.result is not DeliveryResult.DONE:
                 return delivered
     marks.write(context)
     context.log.commit()
-    return Delivered(FlightResult.DONE, more=more)
+    return Delivered(DeliveryResult.DONE, more=more)
 
 
 def _next_window(
-    context: Context, scan: QueueScan | DueScan, state: State, in_flight: frozenset[int]
+    context: Context, scan: QueueScan | DueScan, state: PublisherState, in_flight: frozenset[int]
 ) -> tuple[WindowResult, QueueScan | DueScan | None]:
     """Return the next window of a scan, and the rest of the scan, None at its end."""
     first = 1
@@ -243,9 +248,9 @@ def _next_window(
     waiting: Container[ObjectId] = (
         Either(state.parking, state.freed) if state.freed else state.parking
     )
-    if state.hold is not None and state.held is not None:
-        first = state.hold.last + 1
-        left_out, waiting = Either(in_flight, range(first)), Either(waiting, state.held)
+    if state.claim is not None and state.claimed is not None:
+        first = state.claim.last + 1
+        left_out, waiting = Either(in_flight, range(first)), Either(waiting, state.claimed)
     if isinstance(scan, DueScan):
         window, rest = read_due_window(context, scan, left_out, waiting)
         return window, None if rest is None else rest._replace(past=scan.past + window.past)
@@ -257,34 +262,34 @@ def _next_window(
     return window, context.ledger.rest(scan, window.next_first, window.past)
 
 
-def send_in_flight(session: Session) -> Delivered:
-    """Send the recorded flights whose objects do not wait. Errors as for ``run_cycle``."""
+def send_in_flight(session: PublisherSession) -> Delivered:
+    """Send the recorded deliveries whose objects do not wait. Errors as for ``run_cycle``."""
     return _ended(session, _send_recorded(session))
 
 
-def _send_recorded(session: Session) -> Delivered:
-    """Send the recorded flights, as ``send_in_flight`` does, and leave open what happens to an
-    accused envelope.
+def _send_recorded(session: PublisherSession) -> Delivered:
+    """Send the recorded deliveries, as ``send_in_flight`` does, and leave open what happens to a
+    suspected document.
     """
     context, state = session.context, session.state
     woken = _wake(context, state)
-    for number in sorted(state.flights):
-        flight = state.flights[number]
-        if all_wait(flight.events(), flight.waiting, state.parking):
+    for number in sorted(state.deliveries):
+        delivery = state.deliveries[number]
+        if all_wait(delivery.events(), delivery.waiting, state.parking):
             continue
-        delivered = _send_again(session, _numbered(context, flight))
-        if delivered.result is not FlightResult.DONE:
+        delivered = _send_again(session, _numbered(context, delivery))
+        if delivered.result is not DeliveryResult.DONE:
             return delivered
     if state.scan is not None:
         # The scan has passed over rows of the objects that are free now;
         # these come before the rows behind them.
         state.freed.update(object_id for object_id in woken if object_id not in state.parking)
     if full := state.parking.too_many(context.options.max_parked):
-        return Delivered(FlightResult.RETRY, full, in_short=full)
-    return Delivered(FlightResult.DONE)
+        return Delivered(DeliveryResult.RETRY, full, in_short=full)
+    return Delivered(DeliveryResult.DONE)
 
 
-def _wake(context: Context, state: State) -> list[ObjectId]:
+def _wake(context: Context, state: PublisherState) -> list[ObjectId]:
     """End the waits of objects that are due, as long as a cycle has room for their events, and
     return these objects.
 
@@ -295,7 +300,7 @@ def _wake(context: Context, state: State) -> list[ObjectId]:
     woken: list[ObjectId] = []
     if due:
         events = Counter(
-            event.object_id for flight in state.flights.values() for event in flight.events()
+            event.object_id for delivery in state.deliveries.values() for event in delivery.events()
         )
         left = most_retries(context.options)
         for object_id in due:
@@ -307,153 +312,155 @@ def _wake(context: Context, state: State) -> list[ObjectId]:
     return woken
 
 
-def _send_new(session: Session, flight: Flight) -> Delivered:
-    """Send a flight whose line has just been recorded: its events are built."""
+def _send_new(session: PublisherSession, delivery: Delivery) -> Delivered:
+    """Send a delivery whose line has just been recorded: its events are built."""
     context, state = session.context, session.state
-    state.flights[flight.number] = flight
-    session.before_flight()
-    _announce(context, flight, flight.origins.event_times)
-    line = InflightLine(context, flight, session.sink, state.parking, None, state.suspects)
-    return _deliver(session, flight, line)
+    state.deliveries[delivery.number] = delivery
+    session.before_delivery()
+    _announce(context, delivery, delivery.origins.event_times)
+    line = InflightLine(context, delivery, session.sink, state.parking, None, state.suspects)
+    return _deliver(session, delivery, line)
 
 
-def _send_again(session: Session, flight: Flight) -> Delivered:
-    """Send a flight of an earlier cycle: its events are rebuilt, an envelope at a time."""
+def _send_again(session: PublisherSession, delivery: Delivery) -> Delivered:
+    """Send a delivery of an earlier cycle: its events are rebuilt, a document at a time."""
     context, state = session.context, session.state
-    state.flights[flight.number] = flight
-    # Once for all envelopes: nothing is answered yet that an error would have to save.
+    state.deliveries[delivery.number] = delivery
+    # Once for all documents: nothing is answered yet that an error would have to save.
     session.check.before_read_back()
-    flight = _put_back(session, flight)
+    delivery = _put_back(session, delivery)
     context.log.commit()
-    session.before_flight()
-    times = flight.origins.event_times
-    if context.observer.wants_flights and context.observer.wants_event_times:
-        firsts = sorted(events[0].ids[0] for events in flight.envelopes.values())
+    session.before_delivery()
+    times = delivery.origins.event_times
+    if context.observer.wants_deliveries and context.observer.wants_event_times:
+        firsts = sorted(events[0].ids[0] for events in delivery.documents.values())
         times = _event_times(context, firsts)
         context.log.commit()
-    _announce(context, flight, times)
+    _announce(context, delivery, times)
 
-    def build(part: Flight) -> Flight:
+    def build(part: Delivery) -> Delivery:
         def save_first() -> None:
             line.save()
             session.check.before_bad()
 
         return rebuild(context, part, state.parking, save_first)
 
-    line = InflightLine(context, flight, session.sink, state.parking, build, state.suspects)
-    return _deliver(session, flight, line)
+    line = InflightLine(context, delivery, session.sink, state.parking, build, state.suspects)
+    return _deliver(session, delivery, line)
 
 
-def _put_back(session: Session, flight: Flight) -> Flight:
+def _put_back(session: PublisherSession, delivery: Delivery) -> Delivery:
     """Return a recorded delivery with the next number of each event that was given up by hand and
     whose rows were set back to N before its next attempt. Such a number is recorded: the receiver
     may know the previous one, and fewer rows may go again (spec/event-log.md 7.4).
     """
     context = session.context
     if context.ledger.consumer:  # ``skip`` takes the events of a consumer out of the line
-        return flight
-    firsts = sorted({record_id_of(event.event_id) for event in flight.events()})
-    known = read_sendings(context.log, ids=firsts)
-    envelopes = {
+        return delivery
+    firsts = sorted({record_id_of(event.event_id) for event in delivery.events()})
+    known = read_attempts(context.log, ids=firsts)
+    documents = {
         number: [
-            event._replace(sendings=max(event.sendings, known.get(record_id_of(event.event_id), 1)))
+            event._replace(attempts=max(event.attempts, known.get(record_id_of(event.event_id), 1)))
             for event in events
         ]
-        for number, events in flight.envelopes.items()
+        for number, events in delivery.documents.items()
     }
-    if all(envelopes[number] == [*events] for number, events in flight.envelopes.items()):
-        return flight
-    flight = flight._replace(envelopes=envelopes)
-    _record(context, session.state, flight)
-    return flight
+    if all(documents[number] == [*events] for number, events in delivery.documents.items()):
+        return delivery
+    delivery = delivery._replace(documents=documents)
+    _record(context, session.state, delivery)
+    return delivery
 
 
-def _announce(context: Context, flight: Flight, times: Mapping[int, str | None]) -> None:
-    """Tell the observer that a flight begins; ``times`` has the event_time of rows."""
-    if context.observer.wants_flights:
-        firsts = [events[0] for events in flight.envelopes.values()]
+def _announce(context: Context, delivery: Delivery, times: Mapping[int, str | None]) -> None:
+    """Tell the observer that a delivery begins; ``times`` has the event_time of rows."""
+    if context.observer.wants_deliveries:
+        firsts = [events[0] for events in delivery.documents.values()]
         event_times = {
             event.sent_id: times[event.ids[0]] for event in firsts if event.ids[0] in times
         }
-        context.observer.flight_begins(flight.info(), event_times)
+        context.observer.delivery_begins(delivery.info(), event_times)
 
 
-def _deliver(session: Session, flight: Flight, line: InflightLine) -> Delivered:
-    """Send the envelopes of a flight, and keep what is left of it."""
+def _deliver(session: PublisherSession, delivery: Delivery, line: InflightLine) -> Delivered:
+    """Send the documents of a delivery, and keep what is left of it."""
     context, state = session.context, session.state
     begun = monotonic()
-    context.used.published.add(max(max(event.ids) for event in flight.events()))
-    documents = (
-        sum(map(len, flight.envelopes.values()))
+    context.used.published.add(max(max(event.ids) for event in delivery.events()))
+    document_count = (
+        sum(map(len, delivery.documents.values()))
         if context.output.is_single
-        else len(flight.envelopes)
+        else len(delivery.documents)
     )
-    delivered = deliver_flight(context, line.to_send(), documents, line, session.is_stopping)
-    if delivered.result is not FlightResult.DONE:
+    delivered = send_delivery(context, line.to_send(), document_count, line, session.is_stopping)
+    if delivered.result is not DeliveryResult.DONE:
         state.scan = None
-    if line.recorded.envelopes:
-        state.flights[flight.number] = unbuilt(line.recorded)
+    if line.recorded.documents:
+        state.deliveries[delivery.number] = unbuilt(line.recorded)
     else:
-        del state.flights[flight.number]
-    _set_apart(context, state)
-    left = line.recorded.info() if line.recorded.envelopes else None
-    context.observer.flight_ended(flight.number, delivered.result.value, left)
+        del state.deliveries[delivery.number]
+    _isolate_parts(context, state)
+    left = line.recorded.info() if line.recorded.documents else None
+    context.observer.delivery_ended(delivery.number, delivered.result.value, left)
     _log.debug(
-        "flight %d of %s ended after %.3f s: %s",
-        flight.number,
-        number_of(len(flight.envelopes), "envelope"),
+        "delivery %d of %s ended after %.3f s: %s",
+        delivery.number,
+        number_of(len(delivery.documents), "document"),
         monotonic() - begun,
         delivered.result.value,
-        extra={"delivery": flight.number},
+        extra={"delivery": delivery.number},
     )
     return delivered
 
 
-def _set_apart(context: Context, state: State) -> None:
-    """Record the halves of envelopes that were parked as envelopes of their own, and the tries of
+def _isolate_parts(context: Context, state: PublisherState) -> None:
+    """Record the halves of documents that were parked as documents of their own, and the tries of
     events that are alone, and commit.
     """
-    apart = state.suspects.apart
-    if not apart:
+    isolated = state.suspects.isolated
+    if not isolated:
         return
-    for before in list(state.flights.values()):
-        flight = before
-        for one in apart:
+    for before in list(state.deliveries.values()):
+        delivery = before
+        for one in isolated:
             if one.is_tried:
-                flight = note_try(flight, next(iter(one.sent_ids)), one.answer)
-            elif any(event.sent_id in one.sent_ids for event in flight.events()):
-                flight = set_apart(flight, one.sent_ids, Tried(0, one.answer))
-        if flight is not before:
-            _record(context, state, flight)
-    apart.clear()
+                delivery = note_try(delivery, next(iter(one.sent_ids)), one.answer)
+            elif any(event.sent_id in one.sent_ids for event in delivery.events()):
+                delivery = isolate(delivery, one.sent_ids, Tried(0, one.answer))
+        if delivery is not before:
+            _record(context, state, delivery)
+    isolated.clear()
     context.log.commit()
 
 
-def _cut(context: Context, state: State, sent_ids: frozenset[str]) -> None:
-    """Record the halves of an accused document as documents of their own, and commit."""
-    for flight in list(state.flights.values()):
-        if any(event.sent_id in sent_ids for event in flight.events()):
-            _record(context, state, set_apart(flight, sent_ids, None))
+def _cut(context: Context, state: PublisherState, sent_ids: frozenset[str]) -> None:
+    """Record the halves of a suspected document as documents of their own, and commit."""
+    for delivery in list(state.deliveries.values()):
+        if any(event.sent_id in sent_ids for event in delivery.events()):
+            _record(context, state, isolate(delivery, sent_ids, None))
     context.log.commit()
 
 
-def _record(context: Context, state: State, flight: Flight) -> None:
-    replace_content(context.log, EntryKind.DELIVERY, flight.number, encode(flight))
-    state.flights[flight.number] = flight
+def _record(context: Context, state: PublisherState, delivery: Delivery) -> None:
+    replace_content(context.log, EntryKind.DELIVERY, delivery.number, encode(delivery))
+    state.deliveries[delivery.number] = delivery
 
 
-def recorded_ids(flights: Iterable[Flight]) -> frozenset[int]:
+def recorded_ids(deliveries: Iterable[Delivery]) -> frozenset[int]:
     """Return the record_ids of all rows that are in flight."""
-    return _ids_in(event for flight in flights for event in flight.events())
+    return _ids_in(event for delivery in deliveries for event in delivery.events())
 
 
 def _ids_in(events: Iterable[Outgoing]) -> frozenset[int]:
     return frozenset(record_id for event in events for record_id in event.ids)
 
 
-def _marks_without_group(context: Context, bad: Sequence[BadRow], loopback: Sequence[int]) -> Marks:
+def _marks_without_group(
+    context: Context, bad: Sequence[InvalidRow], loopback: Sequence[int]
+) -> Marks:
     marks = Marks(context.counters)
-    marks.add_bad(bad)
+    marks.add_invalid(bad)
     if context.options.delete_from_log and not context.options.delete_loopback:
         marks.retained.extend(loopback)
     else:
@@ -463,43 +470,45 @@ def _marks_without_group(context: Context, bad: Sequence[BadRow], loopback: Sequ
     return marks
 
 
-def _prepare(session: Session, built: Built, origins: Origins, marks: Marks) -> Flight | None:
-    """Record a flight of events, and write the marks of rows that make no event in the same
+def _prepare(
+    session: PublisherSession, built: Built, origins: Origins, marks: Marks
+) -> Delivery | None:
+    """Record a delivery of events, and write the marks of rows that make no event in the same
     transaction.
     """
     context, state = session.context, session.state
     _, events, current_rows = built
-    special = [(event.operation, event.fates) for event in events if event.fates is not None]
+    special = [(event.operation, event.outcomes) for event in events if event.outcomes is not None]
     if special:
-        if any(fates.bad for _, fates in special):
+        if any(outcomes.invalid for _, outcomes in special):
             session.check.before_bad()
-        marks.add_fates([fates for operation, fates in special if operation is None])
+        marks.add_outcomes([outcomes for operation, outcomes in special if operation is None])
         events = [event for event in events if event.operation is not None]
-    flight = None
+    delivery = None
     if events:
-        number, first = begin_flight(context, state)
+        number, first = begin_delivery(context, state)
         size = context.options.batch_size
-        # Without fates every row of a new event contributes, and so does the first row,
+        # Without outcomes every row of a new event contributes, and so does the first row,
         # which names the event.
-        flight = pack(number, events, size, first, origins, context.epoch)
+        delivery = pack(number, events, size, first, origins, context.epoch)
         if context.observer.wants_event_times and not origins.event_times:
             # The first rows are enough: event_time only serves to measure the delay of answers.
-            firsts = sorted(own[0].ids[0] for own in flight.envelopes.values())
-            flight = flight._replace(origins=Origins(_event_times(context, firsts), {}))
+            firsts = sorted(own[0].ids[0] for own in delivery.documents.values())
+            delivery = delivery._replace(origins=Origins(_event_times(context, firsts), {}))
         if current_rows:
-            flight = flight._replace(current_rows=current_rows)
+            delivery = delivery._replace(current_rows=current_rows)
         add_entry(
             context.log,
             EntryKind.DELIVERY,
-            flight.number,
-            encode(flight, is_plain=not special and not context.attempts),
+            delivery.number,
+            encode(delivery, is_plain=not special and not context.attempts),
             context.ledger.consumer,
         )
     marks.write(context)
     context.log.commit()
-    if flight is not None:
-        context.used.flight = flight.number
-    return flight
+    if delivery is not None:
+        context.used.delivery_no = delivery.number
+    return delivery
 
 
 def _event_times(context: Context, record_ids: Sequence[int]) -> dict[int, str | None]:
@@ -508,32 +517,32 @@ def _event_times(context: Context, record_ids: Sequence[int]) -> dict[int, str |
     return dict(context.log.read_columns(to_ranges(record_ids), fields))
 
 
-def _numbered(context: Context, flight: Flight) -> Flight:
-    """Return a recorded flight with numbers, if the format numbers events: a publisher of another
+def _numbered(context: Context, delivery: Delivery) -> Delivery:
+    """Return a recorded delivery with numbers, if the format numbers events: a publisher of another
     format may have recorded it.
     """
-    if not flight.first and (
-        first := context.output.first(flight.number, "", raised_at(context.epoch))
+    if not delivery.first and (
+        first := context.output.first(delivery.number, "", raised_at(context.epoch))
     ):
-        return numbered(flight, first)
-    return flight
+        return numbered(delivery, first)
+    return delivery
 
 
 def rebuild(
     context: Context,
-    flight: Flight,
+    delivery: Delivery,
     parking: Parking[ObjectId],
     before_bad: Callable[[], None] = lambda: None,
-) -> Flight:
-    """Return a recorded flight with rebuilt events: the same rows, event-ids and envelopes, with
+) -> Delivery:
+    """Return a recorded delivery with rebuilt events: the same rows, event-ids and documents, with
     values read back again.
 
     A row that is missing or no longer N is done; one that fails the checks now becomes E. Events of
-    objects that still wait are not rebuilt. ``before_bad`` is called before events with bad rows
-    are returned.
+    objects that still wait are not rebuilt. ``before_bad`` is called before events with invalid
+    rows are returned.
     """
-    flight = _numbered(context, flight)
-    wanted = [event for event in flight.events() if not parking.is_waiting(event.object_id)]
+    delivery = _numbered(context, delivery)
+    wanted = [event for event in delivery.events() if not parking.is_waiting(event.object_id)]
     rebuilt = build_recorded(context, wanted)
     if gone := context.counters.note_missing(rebuilt.missing):
         report_missing(context, len(gone), gone[0], gone[-1])
@@ -541,17 +550,17 @@ def rebuild(
         event.event_id for event in wanted if not rebuilt.waiting.isdisjoint(event.ids)
     )
     events_now, current_rows = with_current_rows(context, rebuilt.events)
-    if any(event.fates is not None and event.fates.bad for event in events_now):
+    if any(event.outcomes is not None and event.outcomes.invalid for event in events_now):
         before_bad()
     context.log.commit()
     built = iter(events_now)
-    envelopes = {
+    documents = {
         number: [event if parking.is_waiting(event.object_id) else next(built) for event in events]
-        for number, events in flight.envelopes.items()
+        for number, events in delivery.documents.items()
     }
     origins = origins_of(rebuilt.log_rows.values())
-    return flight._replace(
-        envelopes=envelopes, origins=origins, current_rows=current_rows, waiting=waiting
+    return delivery._replace(
+        documents=documents, origins=origins, current_rows=current_rows, waiting=waiting
     )
 
 
@@ -563,7 +572,7 @@ class Rebuilt(NamedTuple):
     """The group of each event with the decision of precedence at the first build; an empty group
     and no decision if no good row is left.
     """
-    bad: dict[int, BadRow]
+    bad: dict[int, InvalidRow]
     """The rows that fail the checks now, by record_id."""
     log_rows: dict[int, LogRow]
     """All rows read, by record_id."""
@@ -586,7 +595,7 @@ def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:
     }
     if not context.ledger.consumer:
         refused = {row.record_id for row in present if unpadded(row.status) == Status.ERROR}
-        keep_next_sendings(context, recorded, refused)
+        keep_next_attempts(context, recorded, refused)
     checked = check_rows(queue_rows(log_rows.values()), context.catalog, None)
     good = dict(zip(ids_of(checked.good), checked.good, strict=True))
     bad = {row.record_id: row for row in checked.bad}
@@ -598,21 +607,23 @@ def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:
     for event, (group, decision, current) in zip(recorded, decided, strict=True):
         failed = [bad[record_id] for record_id in event.ids if record_id in bad]
         if decision is None:
-            events.append(event._replace(operation=None, steps=(), fates=Fates(bad=failed)))
+            events.append(
+                event._replace(operation=None, steps=(), outcomes=RowOutcomes(invalid=failed))
+            )
             continue
         built = build_event(group, context.options.events, decision, current, event.event_id)
-        fates = built.fates
-        if fates is None and len(group) < len(event.ids):
-            fates = Fates(contributed=built.ids)
-        if fates is not None and failed:
-            fates = fates._replace(bad=[*fates.bad, *failed])
+        outcomes = built.outcomes
+        if outcomes is None and len(group) < len(event.ids):
+            outcomes = RowOutcomes(contributed=built.ids)
+        if outcomes is not None and failed:
+            outcomes = outcomes._replace(invalid=[*outcomes.invalid, *failed])
         events.append(
             event._replace(
                 object_id=built.object_id,
                 operation=built.operation,
                 steps=built.steps,
                 rows=built.rows,
-                fates=fates,
+                outcomes=outcomes,
             )
         )
     waiting = frozenset(checked.waiting)
@@ -623,30 +634,32 @@ def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:
 
 
 def dry_run(context: Context) -> Iterator[str]:
-    """Yield the documents of one scan: first the recorded flights, then the queue."""
+    """Yield the documents of one scan: first the recorded deliveries, then the queue."""
     state = recover(context)
-    for number in sorted(state.flights):
-        flight = _numbered(context, state.flights[number])
-        for envelope, recorded in flight.envelopes.items():
-            built = rebuild(context, flight._replace(envelopes={envelope: recorded}), state.parking)
-            for events in built.envelopes.values():
+    for number in sorted(state.deliveries):
+        delivery = _numbered(context, state.deliveries[number])
+        for document_no, recorded in delivery.documents.items():
+            built = rebuild(
+                context, delivery._replace(documents={document_no: recorded}), state.parking
+            )
+            for events in built.documents.values():
                 yield preview(context, built, events)
-    if state.hold is not None:
-        state.held = read_objects(context, state.hold)
+    if state.claim is not None:
+        state.claimed = read_claimed_objects(context, state.claim)
     for window in _windows(context, state):
-        for built_now in built_flights(context, window, state.row_sizes):
+        for built_now in built_deliveries(context, window, state.row_sizes):
             events = [event for event in built_now.events if event.operation is not None]
-            flight = pack(1, events, context.options.batch_size, origins=window.origins)
-            for envelope_events in flight.envelopes.values():
-                yield preview(context, flight, envelope_events)
+            delivery = pack(1, events, context.options.batch_size, origins=window.origins)
+            for document_events in delivery.documents.values():
+                yield preview(context, delivery, document_events)
 
 
-def _windows(context: Context, state: State) -> Iterator[WindowResult]:
+def _windows(context: Context, state: PublisherState) -> Iterator[WindowResult]:
     """Yield the windows of the whole queue.
 
     Rows that would be marked without being published are counted for a warning.
     """
-    in_flight = recorded_ids(state.flights.values())
+    in_flight = recorded_ids(state.deliveries.values())
     by_event_time = context.options.handle_future_events
     scan: QueueScan | DueScan | None = (
         begin_due_scan(context, is_long=False) if by_event_time else QueueScan(1, None, None)
@@ -664,11 +677,13 @@ def _windows(context: Context, state: State) -> Iterator[WindowResult]:
             in_flight |= frozenset(chain.from_iterable(map(ids_of, window.groups)))
 
 
-def preview(context: Context, flight: Flight, events: Sequence[Outgoing]) -> str:
-    """Return the document of these events of a flight for people; empty if all objects are gone."""
+def preview(context: Context, delivery: Delivery, events: Sequence[Outgoing]) -> str:
+    """Return the document of these events of a delivery for people; empty if all objects are
+    gone.
+    """
     read, current_rows = with_current_rows(
         context, [event for event in events if event.operation is not None]
     )
     events = [event for event in read if event.operation is not None]
-    flight = flight._replace(current_rows=current_rows)
-    return context.output.preview(context.catalog, flight, events) if events else ""
+    delivery = delivery._replace(current_rows=current_rows)
+    return context.output.preview(context.catalog, delivery, events) if events else ""

@@ -36,10 +36,9 @@ from eventlog.errors import (
 from eventlog.model import Document
 from eventlog.publisher.capture_watcher import CaptureWatcher, Uncaptured
 from eventlog.publisher.catalog_watcher import CatalogDrifted, CatalogWatcher
+from eventlog.publisher.claimed_rows import remove_marked_claims
 from eventlog.publisher.context import Context, Counters, Reports, Used, summary, warn_at_start
 from eventlog.publisher.cycle import recover, run_cycle, send_in_flight
-from eventlog.publisher.delivery import Delivered, FlightResult, send_heartbeat
-from eventlog.publisher.held_rows import remove_marked_claims
 from eventlog.publisher.ledger import ranges_of
 from eventlog.publisher.liveness import ReportingSink, reported_liveness
 from eventlog.publisher.observer import (
@@ -52,7 +51,8 @@ from eventlog.publisher.observer import (
 )
 from eventlog.publisher.open_context import open_to_publish
 from eventlog.publisher.open_sink import open_sink as open_its_sink
-from eventlog.publisher.session import Session, State, draw_flight
+from eventlog.publisher.sending import Delivered, DeliveryResult, send_heartbeat
+from eventlog.publisher.session import PublisherSession, PublisherState, draw_delivery_no
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.trigger_plan import comparison
 from eventlog.publisher.waiting import (
@@ -140,7 +140,7 @@ def publish_once(
     observer: Observer = SILENT,
     uncaptured: Uncaptured | None = None,
 ) -> None:
-    """Send the recorded flights, then the present queue. The arguments are as in ``publish``.
+    """Send the recorded deliveries, then the present queue. The arguments are as in ``publish``.
 
     Raises FatalAnswer, and ReceiverUnavailable when the receiver stopped the cycle.
     """
@@ -179,22 +179,22 @@ def _publish_once(context: Context, sink: Sink, stop: Stop) -> None:
             has_answers = _settled(context.counters) > settled_before
             _wait_for_receiver(session, stop, cycle, failures, has_answers)
             continue
-        if cycle.result is not FlightResult.DONE:
+        if cycle.result is not DeliveryResult.DONE:
             break
         if not cycle.more:
             due = state.parking.next_untried()
             if due is None or stop.wait(max(0.0, due - monotonic())):
                 break
-            continue  # a part of an envelope that the receiver fails for: its culprit is not known
+            continue  # a part of a document that the receiver fails for: its culprit is not known
         if is_loading and state.loading is None:
             # Later rows may be newer than the values that a chunk has read.
             last = context.ledger.tail()
         if state.loading is None and state.scan is None and not _is_waiting(context, last):
             break  # the remaining rows are newer than the start
     context.observer.left(len(state.parking))
-    if cycle.result is FlightResult.FATAL:
+    if cycle.result is DeliveryResult.FATAL:
         raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")
-    if cycle.result in (FlightResult.AWAY, FlightResult.RETRY):
+    if cycle.result in (DeliveryResult.UNAVAILABLE, DeliveryResult.RETRY):
         raise ReceiverUnavailable(f"the queue was not published to its end: {cycle.reason}")
     if len(state.parking):
         raise ReceiverUnavailable(
@@ -245,9 +245,9 @@ def _serve(
         context.observer.left(len(state.parking))
         if not cycle.more:
             _measure_if_due(session)
-        if cycle.result is FlightResult.FATAL:
+        if cycle.result is DeliveryResult.FATAL:
             raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")
-        if cycle.result in (FlightResult.AWAY, FlightResult.RETRY):
+        if cycle.result in (DeliveryResult.UNAVAILABLE, DeliveryResult.RETRY):
             idle.wake_up()
             has_answers = _settled(context.counters) > settled_before
             _wait_for_receiver(session, stop, cycle, failures, has_answers)
@@ -256,17 +256,17 @@ def _serve(
         context.observer.progressed()
         if cycle.more:
             continue
-        if started is not None and is_due and cycle.result is FlightResult.DONE:
+        if started is not None and is_due and cycle.result is DeliveryResult.DONE:
             timetable.finish(started)
         idle.wait(stop, _seconds_left(context, state, heartbeat, timetable))
 
 
 def _begin_session(
     watcher: CatalogWatcher, sink: Sink, stop: Stop, idle: Idle | None = None
-) -> Session:
+) -> PublisherSession:
     """Return a session by the watcher's present catalogue, with the state of the database."""
 
-    def before_flight() -> None:
+    def before_delivery() -> None:
         if idle is not None:
             idle.wake_up()
         _measure_if_due(session)
@@ -274,7 +274,9 @@ def _begin_session(
     context = watcher.context
     if not context.ledger.consumer:
         remove_marked_claims(context.log)
-    session = Session(context, recover(context), sink, stop.is_set, before_flight, watcher)
+    session = PublisherSession(
+        context, recover(context), sink, stop.is_set, before_delivery, watcher
+    )
     return session
 
 
@@ -285,15 +287,15 @@ def _heartbeat_timer(context: Context) -> HeartbeatTimer:
 
 
 def _beat(context: Context, sink: Sink) -> None:
-    """Send a heartbeat. It has a flight number of its own, and no in-flight line, since it is never
-    sent again.
+    """Send a heartbeat. It has a delivery number of its own, and no in-flight line, since it is
+    never sent again.
     """
-    number = context.used.flight = draw_flight(context)
+    number = context.used.delivery_no = draw_delivery_no(context)
     context.log.commit()
     send_heartbeat(sink, Document(number, 1, (), context.output.heartbeat), context.counters)
 
 
-def _report(context: Context, state: State, reports: Reports) -> None:
+def _report(context: Context, state: PublisherState, reports: Reports) -> None:
     """Log the summary if it is due, and the warning of loopback rows."""
     if (before := reports.due()) is not None:
         queue = measure_queue(context.log, context.options.event_time_zone, ledger=context.ledger)
@@ -303,7 +305,7 @@ def _report(context: Context, state: State, reports: Reports) -> None:
 
 
 def _wait_for_receiver(
-    session: Session,
+    session: PublisherSession,
     stop: Stop,
     cycle: Delivered,
     failures: BackOff,
@@ -320,7 +322,7 @@ def _wait_for_receiver(
 
 
 def _cycle(
-    run: Callable[[Session], Delivered], session: Session, watcher: CatalogWatcher
+    run: Callable[[PublisherSession], Delivered], session: PublisherSession, watcher: CatalogWatcher
 ) -> Delivered | None:
     """Run a cycle, and the post-poll statements if it sent documents; return None if it is to
     be run again, since changed tables have ended it.
@@ -355,7 +357,7 @@ def _local_time(context: Context) -> datetime | None:
 
 
 def _seconds_left(
-    context: Context, state: State, heartbeat: HeartbeatTimer, timetable: Timetable
+    context: Context, state: PublisherState, heartbeat: HeartbeatTimer, timetable: Timetable
 ) -> float:
     """Return the seconds until the next cycle, parked object or heartbeat by the clock."""
     options = context.options
@@ -393,17 +395,18 @@ def run_post_poll(context: Context) -> None:
         )
 
 
-# --- facts that cost a statement, read between two flights ----------------------------------------
+# --- facts that cost a statement, read between two deliveries
+# ----------------------------------------
 
 
-def _measure_if_due(session: Session) -> None:
+def _measure_if_due(session: PublisherSession) -> None:
     """Report to the observer if it is time. No transaction may be open, and none is left open."""
     if session.context.observer.measure_due() == 0.0:
         measure(session)
 
 
-def measure(session: Session) -> None:
-    """Report the queue and the flights to the observer, as before a long pause, unless it never
+def measure(session: PublisherSession) -> None:
+    """Report the queue and the deliveries to the observer, as before a long pause, unless it never
     wants it. No transaction may be open, and none is left open.
     """
     context, state = session.context, session.state
@@ -412,11 +415,11 @@ def measure(session: Session) -> None:
     begun = monotonic()
     log = context.log
     measured = Measured.read(log)
-    oldest_flight = None
-    if state.flights:
-        (oldest_flight,) = doctor.ask_log(log, "inflight", float, flight=min(state.flights)) or (
-            None,
-        )
+    oldest_delivery = None
+    if state.deliveries:
+        (oldest_delivery,) = doctor.ask_log(
+            log, "inflight", float, delivery=min(state.deliveries)
+        ) or (None,)
     zone, ledger = context.options.event_time_zone, context.ledger
     measured = measure_queue(log, zone, context.observer.queue_cap, ledger, measured)
     log.commit()
@@ -426,14 +429,14 @@ def measure(session: Session) -> None:
         )
         for (object_class, key), parked in state.parking.items()
     ]
-    flights = [flight.info() for flight in state.flights.values()]
+    deliveries = [delivery.info() for delivery in state.deliveries.values()]
     seconds = monotonic() - begun
     context.observer.measured(
         replace(
             measured,
-            oldest_delivery_age_seconds=oldest_flight,
+            oldest_delivery_age_seconds=oldest_delivery,
             parked=parked,
-            flights=flights,
+            deliveries=deliveries,
             seconds=seconds,
             ranges=ranges_of(ledger),
             snapshot=None if state.loading is None else state.loading.progress(),
@@ -501,8 +504,8 @@ class Publisher:
         """Publish until another thread or a signal handler sets ``stop`` (such as a
         ``threading.Event``).
 
-        A database or a receiver that goes away is tried again with a back-off. Documents on their
-        way when ``stop`` is set are answered and marked. Raises PublisherAlreadyRunning,
+        A database or a receiver that becomes unavailable is tried again with a back-off. Documents
+        on their way when ``stop`` is set are answered and marked. Raises PublisherAlreadyRunning,
         DatabaseError if the first connection is refused, FatalAnswer if the receiver answers fatal,
         ConfigError.
         """
@@ -512,7 +515,7 @@ class Publisher:
         """Publish the present queue, and return the counters so far, as ``counters`` does.
 
         Raises the errors of ``run``, and ReceiverUnavailable if events are left because the
-        receiver was away or asked for them later.
+        receiver was unavailable or asked for them later.
         """
         self._run(stop or StopRequest(), once=True)
         return self.counters

@@ -1,548 +1,394 @@
-"""Send envelopes, judge the answers, park objects whose events are sent again later
-(spec/event-log.md 8.4), for logs and streams.
+"""A delivery: documents that are sent together, and the line that records them (spec/event-log.md
+8.4, 10).
 
-A ``Sending`` sends the documents and records the answers: the in-flight line of a log, or the
-position of a stream.
+The line is written and committed before the first document is sent. After a crash it tells which
+rows made which event, so that an event-id never means two sets of rows.
 
-This is a hot path: every event passes through ``_judge``. A silent answer, the most frequent one,
-is one verdict for a whole list of events, and events are counted by the length of such lists. So an
-event is looked at only if its answer says something. In return answers travel as ``Answered``,
-pairs of a verdict and its events, and every reader of them has two loops.
+This is a hot path: every event gets its delivery here. An event is made by ``tuple.__new__``, so
+the order of fields in ``Outgoing`` stands in ``placed``, too, and ``encode`` skips the search for
+special events in new deliveries that have none.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future
-from contextlib import closing, nullcontext
-from enum import Enum
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+import json
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, count, islice
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
-from eventlog.core.clock import executor, first_done, monotonic, wait_for_all
-from eventlog.errors import FatalAnswer, ReceiverUnavailable
-from eventlog.model import SUCCESS, Answer, Document, EventResult, Level
-from eventlog.publisher.context import Context, Counters, PublisherOptions
-from eventlog.publisher.flight import Tried
-from eventlog.publisher.parking import Parking
-from eventlog.publisher.sinks import Sink
-from eventlog.publisher.suspects import Suspects
+from eventlog.core.catalog import ObjectId
+from eventlog.core.event_ids import epoch_suffix
+from eventlog.core.events import CurrentRow, Outgoing
+from eventlog.core.ranges import ids_of, to_ranges
+from eventlog.errors import DatabaseError
+from eventlog.model import Origins
 
-_log = logging.getLogger("eventlog.publisher")
+_new: Final = tuple.__new__  # makes a NamedTuple from its fields; _replace takes four times as long
 
+LINE_FORMAT: Final = 1
+"""The format of the lines.
 
-class FlightResult(Enum):
-    DONE = "every event was answered, or is parked"
-    RETRY = "the cycle stops: the receiver asked for a retry, or too many objects wait for one"
-    AWAY = "the cycle stops: the receiver is away"
-    FATAL = "the publisher stops: the receiver answered fatal"
-    STOPPED = "the publisher was told to stop"
-
-
-class Delivered(NamedTuple):
-    """The end of a sending of envelopes, or of a whole cycle."""
-
-    result: FlightResult
-    reason: str = ""
-    """The explanation of a stop, for people."""
-    retry_after: float | None = None
-    """The seconds that the receiver asks to be left alone, None if it names none."""
-    more: bool = False
-    """True if there is something to do at once."""
-    in_short: str = ""
-    """The explanation without the receiver's words, empty if there is no such text."""
-    is_suspicious: bool = False
-    """True if the receiver is away by a failure whose cause may be the document."""
-
-    @classmethod
-    def away(cls, lost: ReceiverUnavailable) -> Delivered:
-        """Return the end of a sending whose receiver is away."""
-        return cls(FlightResult.AWAY, str(lost), in_short=lost.in_short)
-
-
-class Sendable(Protocol):
-    """An event that a document can carry."""
-
-    @property
-    def sent_id(self) -> str:
-        """The event-id in the document."""
-        ...
-
-    @property
-    def object_id(self) -> Hashable: ...
-
-
-E = TypeVar("E", bound=Sendable)
-
-Envelope = tuple[int, Sequence[E]]
-"""A number, and the events that are sent under it."""
-
-Answered = list[tuple[EventResult, Sequence[E]]]
-"""The events that are answered for good, by their verdicts."""
-
-
-class Judged(NamedTuple, Generic[E]):
-    """The meaning of an answer."""
-
-    answered: Answered[E]
-    retried: Sequence[E] = ()
-    """The events that got retry."""
-    behind: Sequence[tuple[EventResult, E]] = ()
-    """The events behind a retry of their own object, with their verdicts. They are sent again, too,
-    under a new event-id.
-    """
-    given_up: Sequence[tuple[EventResult, E]] = ()
-    """The events without an answer that are not sent again. The receiver may have applied them."""
-
-
-class Sending(Protocol[E]):
-    """The sender of documents of events, which also records the answers.
-
-    ``flight`` is the flight number of the envelopes, for log lines. Other threads call ``send``;
-    all other members are used by the one delivering thread.
-    """
-
-    @property
-    def options(self) -> PublisherOptions: ...
-
-    @property
-    def counters(self) -> Counters: ...
-
-    @property
-    def parking(self) -> Parking[Any]: ...
-
-    @property
-    def suspects(self) -> Suspects | None:
-        """The envelopes that the receiver fails for; None = each failure means that it is away."""
-        ...
-
-    @property
-    def flight(self) -> int: ...
-
-    def tried(self, envelope: int) -> Tried | None:
-        """Return the recorded tries of an envelope that is a part of one that the receiver has
-        failed for; None for any other envelope.
-        """
-        ...
-
-    def send(self, envelope: int, events: Sequence[E]) -> Answer:
-        """Send the document of events under the number of an envelope. Raises
-        ReceiverUnavailable.
-        """
-        ...
-
-    def settle(self, envelope: int, events: Sequence[E], judged: Judged[E]) -> str:
-        """Settle the results of an envelope's events that were sent. Return why sending must stop,
-        empty = it may go on.
-
-        Raises ReceiverUnavailable if answers were to be saved and the sink has lost them.
-        """
-        ...
-
-    def save(self) -> None:
-        """Make the results so far durable. Raises ReceiverUnavailable if the sink has lost
-        answers.
-        """
-        ...
-
-
-# --- sending --------------------------------------------------------------------------------------
-
-
-def deliver_flight(
-    context: Context,
-    envelopes: Iterable[Envelope[E]],
-    documents: int,
-    sending: Sending[E],
-    stopping: Callable[[], bool],
-) -> Delivered:
-    """Send the envelopes of a flight, of so many ``documents``, as many at a time as
-    ``concurrency`` allows, and save the results. Return how the sending ended.
-    """
-    most = min(context.options.concurrency, documents)
-    with executor(most, "eventlog-send") if most > 1 else nullcontext() as threads:
-        try:
-            ended = deliver(envelopes, sending, stopping, threads)
-            sending.save()
-        except ReceiverUnavailable as lost:
-            ended = Delivered.away(lost)
-    if ended.result is FlightResult.AWAY:
-        context.output.forget()
-    return ended
-
-
-def deliver(
-    envelopes: Iterable[Envelope[E]],
-    sending: Sending[E],
-    stopping: Callable[[], bool],
-    threads: Executor | None = None,
-) -> Delivered:
-    """Send envelopes, let ``sending`` settle the results, and return how the sending ended.
-
-    Events of waiting objects are left out; they may not have been built. Each envelope is asked for
-    at its turn, after a call of ``stopping``. With ``threads`` up to ``concurrency`` envelopes are
-    sent at the same time; None = each one follows the answer to the previous one. Raises
-    ReceiverUnavailable if the sink has lost answers: no result can be saved any more.
-    """
-    ended = Delivered(FlightResult.DONE)
-
-    def halted() -> bool:
-        return ended.result is not FlightResult.DONE or stopping()
-
-    def settle(
-        envelope: int, events: Sequence[E], answer: Answer | ReceiverUnavailable
-    ) -> set[Hashable]:
-        """Settle an answer; return the objects of events that are sent again later."""
-        nonlocal ended
-        if isinstance(answer, ReceiverUnavailable):
-            if _goes_on_without(envelope, events, answer, sending):
-                if why := sending.parking.too_many(sending.options.max_parked):
-                    ended = Delivered(FlightResult.RETRY, why, in_short=why)
-                return {event.object_id for event in events}
-            if ended.result is not FlightResult.FATAL:
-                ended = ended._replace(
-                    result=FlightResult.AWAY,
-                    reason=str(answer),
-                    in_short=answer.in_short,
-                    is_suspicious=_is_suspicious(answer, sending),
-                )
-            return set()
-        judged = _judge(events, answer)
-        if sending.suspects is not None and not _is_retry_of_all(answer):
-            sending.suspects.answered(events)
-        settled = _settle(envelope, judged, answer, sending)
-        if (
-            why := sending.settle(envelope, events, judged)
-        ) and settled.result is FlightResult.DONE:
-            settled = settled._replace(result=FlightResult.RETRY, reason=why, in_short=why)
-        if settled.result is FlightResult.FATAL or ended.result is FlightResult.DONE:
-            ended = settled
-        return {event.object_id for event in judged.retried} if answer.verdicts else set()
-
-    with closing(_returned(envelopes, sending, halted, threads)) as returned:
-        for envelope, events, answer in returned:
-            _count_sent(sending.counters, answer)
-            if (why := _refusal(events, answer)) is None:
-                settle(envelope, events, answer)
-                continue
-            where = {"delivery": sending.flight, "document": envelope}
-            _log.info("envelope %d is sent in halves: %s", envelope, why, extra=where)
-            _send_halves(envelope, events, sending, settle, halted)
-    if ended.result is FlightResult.DONE and stopping():
-        return Delivered(FlightResult.STOPPED, "told to stop")
-    return ended
-
-
-def _send_halves(
-    envelope: int,
-    events: Sequence[E],
-    sending: Sending[E],
-    settle: Callable[[int, Sequence[E], Answer | ReceiverUnavailable], set[Hashable]],
-    halted: Callable[[], bool],
-) -> None:
-    """Send the halves of an envelope that got an error for an unnamed event, until such an event is
-    alone: one culprit among n events costs at most 2 log2 n further requests.
-
-    A half is sent under the number of its envelope once the earlier results are in the line, so
-    that a crash repeats only the rest. The first half is settled before the second is sent: the
-    events of an object keep their order.
-    """
-    parts = _halves(events)
-    while parts and not halted():
-        part = _to_send_now(sending, envelope, parts.pop(0))
-        if not part:
-            continue
-        answer = _send(sending, envelope, part)
-        _count_sent(sending.counters, answer)
-        if _refusal(part, answer) is not None:
-            parts[:0] = _halves(part)
-            continue
-        retried = settle(envelope, part, answer)
-        # These events were in the envelope,
-        # and the receiver may have applied them before it refused it.
-        behind = [
-            (SUCCESS, event) for left in parts for event in left if event.object_id in retried
-        ]
-        if behind:
-            sending.settle(envelope, [event for _, event in behind], Judged([], (), behind))
-            parts = [
-                rest
-                for left in parts
-                if (rest := [event for event in left if event.object_id not in retried])
-            ]
-        if parts and not halted():
-            sending.save()
-
-
-_Returned = tuple[int, Sequence[E], Answer | ReceiverUnavailable]
-"""The number of an envelope, its events that were sent, and the result: an answer, or the error
-without one.
+Each line names it, so that an eventlog of another version refuses the line.
 """
 
+_MOST_CHARACTERS: Final = 300
+"""The most characters of a last answer that a line keeps."""
 
-def _returned(
-    envelopes: Iterable[Envelope[E]],
-    sending: Sending[E],
-    halted: Callable[[], bool],
-    threads: Executor | None,
-) -> Generator[_Returned[E]]:
-    """Yield each envelope with its answer before the next is sent; with ``threads`` up to
-    ``concurrency`` are sent at the same time, begun in order, and two with a common object never
-    overlap.
+NO_ORIGINS: Final = Origins({}, {})
+
+
+class DeliveryInfo(NamedTuple):
+    """A delivery whose in-flight line is still in the database."""
+
+    number: int
+    events: int
+    rows: int
+
+
+class Tried(NamedTuple):
+    """The tries of a part of a document that the receiver has failed for: their number since it
+    was cut, and the last answer.
     """
-    most = sending.options.concurrency
-    in_air: dict[Future[Answer | ReceiverUnavailable], Envelope[E]] = {}
-    try:
-        for number, events in envelopes:
-            if in_air:
-                objects = {event.object_id for event in events}
-                while (
-                    len(in_air) >= most
-                    or any(
-                        event.object_id in objects for _, sent in in_air.values() for event in sent
-                    )
-                    or (in_air and _is_probing(sending))
-                ):
-                    yield from _landed(in_air)
-            if halted():
-                break
-            events = _to_send_now(sending, number, events)
-            if not events:
-                continue
-            if threads is None:
-                yield number, events, _send(sending, number, events)
-            else:
-                in_air[threads.submit(_send, sending, number, events)] = number, events
-        while in_air:
-            yield from _landed(in_air)
-    finally:
-        wait_for_all(in_air)
+
+    tries: int = 0
+    answer: str = ""
 
 
-def _is_probing(sending: Sending[E]) -> bool:
-    return sending.suspects is not None and sending.suspects.is_probing
-
-
-def _to_send_now(sending: Sending[E], number: int, events: Sequence[E]) -> Sequence[E]:
-    """Return those events whose objects do not wait; none if the envelope itself has to. No event
-    of these objects is in the air: an object that begins to wait here waits for all its events.
+class Delivery(NamedTuple):
+    """The content of one in-flight line (spec/event-log.md 7.4, 8.4). The fields ``origins``,
+    ``current_rows`` and ``waiting`` are not in the line.
     """
-    parking, suspects = sending.parking, sending.suspects
-    if parking:
-        events = [event for event in events if not parking.is_waiting(event.object_id)]
-    if not events or suspects is None:
-        return events
-    tried = sending.tried(number) if sending.options.park else None
-    if tried is not None and not suspects.may_try:
-        suspects.put_off(events, *tried)
-        return ()
-    return events if suspects.chosen(events) else ()
 
-
-def _landed(
-    in_air: dict[Future[Answer | ReceiverUnavailable], Envelope[E]],
-) -> Iterator[_Returned[E]]:
-    for future in first_done(in_air):
-        yield *in_air.pop(future), future.result()
-
-
-def _send(sending: Sending[E], number: int, events: Sequence[E]) -> Answer | ReceiverUnavailable:
-    begun = monotonic()
-    try:
-        answer = sending.send(number, events)
-    except ReceiverUnavailable as away:
-        away.seconds = monotonic() - begun
-        return away
-    if answer.unknown_ids:
-        _log.warning(
-            "the answer names event-ids that are not in the envelope: %s",
-            ", ".join(map(ascii, answer.unknown_ids[:10])),
-            extra={"document": number},
-        )
-    return answer
-
-
-def _count_sent(counters: Counters, answer: Answer | ReceiverUnavailable) -> None:
-    """Count a document that got any answer. Only the delivering thread calls this."""
-    if not isinstance(answer, ReceiverUnavailable) and answer.is_sent:
-        counters.documents_sent += 1
-
-
-def _refusal(events: Sequence[E], answer: Answer | ReceiverUnavailable) -> str | None:
-    """Return why an envelope of several events was refused without naming one; None if it was not.
-
-    The receiver's own words, which may quote values, appear only with the rows that are refused in
-    the end.
+    number: int
+    documents: Mapping[int, Sequence[Outgoing]]
+    """The documents by their numbers from 1: up to ``batch_size`` events each, which make one
+    document.
     """
-    if (
-        isinstance(answer, ReceiverUnavailable)
-        or not answer.culprit_unknown
-        or answer.general is None
-        or len(events) == 1
-    ):
-        return None
-    return answer.in_short or "the receiver refuses it"
-
-
-def _halves(events: Sequence[E]) -> list[Sequence[E]]:
-    middle = len(events) // 2
-    return [events[:middle], events[middle:]]
-
-
-def send_heartbeat(sink: Sink, document: Document, counters: Counters) -> bool:
-    """Send the heartbeat (spec/xds.md 7), and return True if it was received. It is never sent
-    again.
-
-    Raises FatalAnswer; any other answer has no effect, and neither has a missing one.
+    first: str = ""
+    """The number of the first event, for formats that number events."""
+    origins: Origins = NO_ORIGINS
+    """The origins of the line's rows, for formats that need them."""
+    current_rows: Mapping[ObjectId, CurrentRow] = MappingProxyType({})
+    """The present rows of objects."""
+    epoch: str = ""
+    """The log's epoch when the line was written (spec/event-log.md 7.4)."""
+    last_number: int = 0
+    """The greatest number that a document of a delivery sent in part has had, 0 before."""
+    waiting: frozenset[str] = frozenset()
+    """The event-ids of recorded events whose class is unavailable."""
+    suspects: Mapping[int, Tried] = MappingProxyType({})
+    """The tries of documents that are parts of one that the receiver has failed for, by their
+    numbers (spec/event-log.md 8.4).
     """
-    try:
-        answer = sink.send(document)
-        sink.flush()
-    except ReceiverUnavailable as away:
-        _log.warning("heartbeat: %s", away, extra={"code": away.code})
-        return False
-    counters.heartbeats_sent += 1
-    if answer.general is not None and answer.general.level is Level.FATAL:
-        raise FatalAnswer(
-            f"the receiver answered fatal to a heartbeat: {answer.general.message or 'no message'}"
-        )
-    return True
+
+    def events(self) -> Iterator[Outgoing]:
+        """Return the events of all documents in order."""
+        return chain.from_iterable(self.documents.values())
+
+    def info(self) -> DeliveryInfo:
+        """Return the facts of the delivery for an observer."""
+        events = sum(map(len, self.documents.values()))
+        return DeliveryInfo(self.number, events, sum(len(event.ids) for event in self.events()))
 
 
-# --- answers --------------------------------------------------------------------------------------
-
-
-def why_refused(verdict: EventResult) -> str:
-    """Return what the receiver said where it refused events for good, empty if it did not."""
-    if verdict.level not in (Level.ERROR, Level.FATAL):
-        return ""
-    return verdict.message or f"the receiver answered {verdict.level.name.lower()}"
-
-
-def _judge(events: Sequence[E], answer: Answer) -> Judged[E]:
-    """Return the verdict on each event, or that it is sent again.
-
-    An event behind a retry of its own object is sent again, too, since it must not be answered for
-    good before that one. The receiver may have applied it, so it gets a new event-id (7.4).
+def pack(
+    number: int,
+    events: Sequence[Outgoing],
+    batch_size: int,
+    first: str = "",
+    origins: Origins = NO_ORIGINS,
+    epoch: str = "",
+) -> Delivery:
+    """Return a delivery of documents of up to ``batch_size`` events, in order; with ``first`` the
+    events get places.
     """
-    if not answer.verdicts and answer.general is None:  # a silent answer is one verdict for all
-        return Judged([(SUCCESS, events)])
-    answered: dict[EventResult, list[E]] = {}
-    retried: list[E] = []
-    behind: list[tuple[EventResult, E]] = []
-    objects: set[Hashable] = set()
-    for event in events:
-        verdict = answer.verdict(event.sent_id)
-        if verdict.level is Level.RETRY:
-            objects.add(event.object_id)
-            retried.append(event)
-        elif event.object_id in objects and verdict.level is not Level.FATAL:
-            behind.append((verdict, event))
-        else:
-            answered.setdefault(verdict, []).append(event)
-    return Judged(list(answered.items()), retried, behind)
+    if first:
+        events = placed(events, count(1))
+    starts = enumerate(range(0, len(events), batch_size), 1)
+    documents = {each: events[start : start + batch_size] for each, start in starts}
+    return Delivery(number, documents, first, origins, epoch=epoch)
 
 
-def _settle(envelope: int, judged: Judged[E], answer: Answer, sending: Sending[E]) -> Delivered:
-    """Count the answers to one envelope, park the objects of events that got retry, and return how
-    to go on.
+def unbuilt(delivery: Delivery) -> Delivery:
+    """Return a waiting delivery without its events' values, which are read again when it is
+    sent.
     """
-    counters, parking = sending.counters, sending.parking
-    ended = Delivered(FlightResult.DONE, "", answer.retry_after)
-    for verdict, events in judged.answered:
-        counters.count_answers(verdict.level, len(events))
-        counters.events_sent += len(events)
-        if parking:
-            for event in events:
-                parking.release(event.object_id)
-        if verdict.level is Level.FATAL:
-            ended = ended._replace(
-                result=FlightResult.FATAL, reason=verdict.message or "no message"
-            )
-    counters.count_answers(Level.RETRY, len(judged.retried))
-    counters.events_sent += len(judged.retried) + len(judged.behind)
-    for verdict, _ in judged.behind:
-        counters.count_answers(verdict.level, 1)
-    if ended.result is FlightResult.FATAL or not judged.retried:
-        return ended
-    if sending.options.park and not _is_retry_of_all(answer):
-        _park(envelope, judged.retried, answer, sending)
-        return ended
-    sent_id = judged.retried[0].sent_id
-    message = answer.verdict(sent_id).message
-    again = f"event {sent_id} must be sent again later"
-    return ended._replace(
-        result=FlightResult.RETRY,
-        reason=f"{again} ({message})" if message else again,
-        in_short=f"{again} ({answer.in_short})" if answer.in_short else again,
+    documents = {
+        number: [
+            event if event.steps is None else event._replace(steps=None, rows=None)
+            for event in events
+        ]
+        for number, events in delivery.documents.items()
+    }
+    return Delivery(
+        delivery.number,
+        documents,
+        delivery.first,
+        epoch=delivery.epoch,
+        last_number=delivery.last_number,
+        suspects=delivery.suspects,
     )
 
 
-def _goes_on_without(
-    envelope: int, events: Sequence[E], away: ReceiverUnavailable, sending: Sending[E]
-) -> bool:
-    """Return True if sending goes on although the receiver has failed for these events: their
-    objects wait, or the only event is given up. False if the receiver is away.
+def rest_of(delivery: Delivery, left: Mapping[int, Sequence[Outgoing]]) -> Delivery:
+    """Return a delivery with the events that are ``left`` of its documents, by their numbers.
+
+    The rest of a document gets a new number once a part of it is answered, and so does each
+    document behind it. Sinks name files by the number: under the old one the rest would replace
+    what was sent (spec/event-log.md 10). New numbers are greater than every earlier one of the
+    delivery.
     """
-    suspects, options = sending.suspects, sending.options
-    if suspects is None or not _is_suspicious(away, sending):
-        return False
-    tried = sending.tried(envelope)
-    if tried is None:
-        return suspects.failed(events, away)
-    if why := suspects.tried(events, away, options.max_attempts, tried.tries):
-        _log.error("event %s: %s", events[0].sent_id, why, extra={"code": "receiver"})
-        sending.parking.release(events[0].object_id)
-        given_up = [(EventResult(Level.ERROR, why), event) for event in events]
-        sending.settle(envelope, events, Judged([], given_up=given_up))
-    return True
+    last_number = max((delivery.last_number, *delivery.documents))
+    documents: dict[int, Sequence[Outgoing]] = {}
+    suspects: dict[int, Tried] = {}
+    is_sent_in_part = False
+    for number, events in left.items():
+        if not events:
+            continue
+        is_sent_in_part = is_sent_in_part or len(events) < len(delivery.documents[number])
+        new_number = number
+        if is_sent_in_part:
+            new_number = last_number = last_number + 1
+        documents[new_number] = events
+        if number in delivery.suspects:
+            suspects[new_number] = delivery.suspects[number]
+    return delivery._replace(documents=documents, last_number=last_number, suspects=suspects)
 
 
-def _is_suspicious(away: ReceiverUnavailable, sending: Sending[E]) -> bool:
-    return sending.suspects is not None and sending.options.park and away.is_suspicious
+def isolate(delivery: Delivery, sent_ids: Container[str], tried: Tried | None) -> Delivery:
+    """Return a delivery in which the halves of these events, by their event-ids in the document,
+    are documents of their own, with these tries; None = they are documents as all others. An event
+    that is alone stays one document.
 
-
-def _is_retry_of_all(answer: Answer) -> bool:
-    return answer.general is not None and answer.general.level is Level.RETRY
-
-
-def _park(envelope: int, retried: Sequence[E], answer: Answer, sending: Sending[E]) -> None:
-    """Park the objects of the events that got retry, each with the reason of its first event."""
-    now = monotonic()
-    first: dict[Hashable, E] = {}
-    for event in retried:
-        first.setdefault(event.object_id, event)
-    for object_id, event in first.items():
-        reason = answer.verdict(event.sent_id).message
-        sending.parking.park(object_id, now, reason, event.sent_id)
-        _log.info(
-            "event %s got retry: its object is parked%s",
-            event.sent_id,
-            f" ({reason})" if reason else "",
-            extra={"delivery": sending.flight, "document": envelope, "event_id": event.sent_id},
-        )
-
-
-def as_flushed(
-    answered: Answered[E], refused: Mapping[str, EventResult] | None, counters: Counters
-) -> Answered[E]:
-    """Return the answers after a flush.
-
-    ``refused`` has verdicts of the flush that replace answers.
+    The receiver may have applied any of them. An event behind another one of its object gets a new
+    event-id, since it is sent apart from that one now (spec/event-log.md 7.4). The halves and all
+    documents behind them get new numbers, as in ``rest_of``.
     """
-    if not refused:
-        return answered
-    flushed: Answered[E] = []
-    for verdict, events in answered:
-        late = [event for event in events if event.sent_id in refused]
-        for event in late:
-            counters.count_answers(verdict.level, -1)
-            counters.count_answers(refused[event.sent_id].level, 1)
-            flushed.append((refused[event.sent_id], [event]))
-        flushed.append(
+    last_number = before = max((delivery.last_number, *delivery.documents))
+    documents: dict[int, Sequence[Outgoing]] = {}
+    suspects: dict[int, Tried] = {}
+    for number, events in delivery.documents.items():
+        chosen = [event for event in events if event.sent_id in sent_ids]
+        rest = [event for event in events if event.sent_id not in sent_ids] if chosen else events
+        for half in _halves(_renumbered(chosen)):
+            last_number += 1
+            documents[last_number] = half
+            if tried is not None:
+                suspects[last_number] = tried._replace(answer=tried.answer[:_MOST_CHARACTERS])
+        if not rest:
+            continue
+        new_number = number
+        if last_number > before:
+            new_number = last_number = last_number + 1
+        documents[new_number] = rest
+        if number in delivery.suspects:
+            suspects[new_number] = delivery.suspects[number]
+    return delivery._replace(documents=documents, last_number=last_number, suspects=suspects)
+
+
+def note_try(delivery: Delivery, sent_id: str, answer: str) -> Delivery:
+    """Return a delivery that has one try more of the part with this event."""
+    for number, tried in delivery.suspects.items():
+        if any(event.sent_id == sent_id for event in delivery.documents.get(number, ())):
+            suspects = {
+                **delivery.suspects,
+                number: Tried(tried.tries + 1, answer[:_MOST_CHARACTERS]),
+            }
+            return delivery._replace(suspects=suspects)
+    return delivery
+
+
+def _halves(events: Sequence[Outgoing]) -> list[Sequence[Outgoing]]:
+    middle = (len(events) + 1) // 2
+    return [half for half in (events[:middle], events[middle:]) if half]
+
+
+def _renumbered(events: Sequence[Outgoing]) -> list[Outgoing]:
+    """Return events with a new event-id for each that stands behind another one of its object."""
+    objects: set[ObjectId | None] = set()
+    renumbered = []
+    for event in events:
+        is_behind = event.object_id in objects
+        objects.add(event.object_id)
+        renumbered.append(event._replace(attempts=event.attempts + 1) if is_behind else event)
+    return renumbered
+
+
+def numbered(delivery: Delivery, first: str) -> Delivery:
+    """Return a recorded delivery whose first event has this number, with its events' places."""
+    places = count(1)
+    documents = {number: placed(events, places) for number, events in delivery.documents.items()}
+    return delivery._replace(documents=documents, first=first)
+
+
+def placed(events: Iterable[Outgoing], places: Iterator[int]) -> list[Outgoing]:
+    """Return events with their places in a delivery whose format numbers them."""
+    return [
+        _new(
+            Outgoing,
             (
-                verdict,
-                [event for event in events if event.sent_id not in refused] if late else events,
-            )
+                event_id,
+                ids,
+                object_id,
+                operation,
+                steps,
+                outcomes,
+                dropped,
+                attempts,
+                next(places),
+                rows,
+            ),
         )
-    return flushed
+        for (
+            event_id,
+            ids,
+            object_id,
+            operation,
+            steps,
+            outcomes,
+            dropped,
+            attempts,
+            _,
+            rows,
+        ) in events
+    ]
+
+
+# --- the line -------------------------------------------------------------------------------------
+
+
+def encode(delivery: Delivery, *, is_plain: bool = False) -> str:
+    """Return the content of the entry of kind ``delivery``.
+
+    ``{"line_format": 1, "documents": [...]}``, with ``"first"`` in a numbered
+    delivery, with ``"epoch"`` under one, and with ``"last_number"`` if a document that is gone had
+    a greater number than those that are left. A document has its ``number``, the record_ids of its
+    events one after the other as ranges (``rows``), the number of ids of each event (``counts``),
+    and in a numbered delivery the ``place`` of its first event. ``events`` has the exceptions by
+    the event's index: an ``id`` other than the first record_id and the epoch, rows that precedence
+    ``dropped``, the number of ``attempts``, a ``place`` that does not follow the previous one. A
+    document of ``suspects`` has ``"suspect": {"tries": 2, "answer": "..."}``.
+    ``is_plain`` says that no event
+    has an exception, as in nearly all new deliveries, and skips the search.
+    """
+    line: dict[str, object] = {"line_format": LINE_FORMAT}
+    if delivery.epoch:
+        line["epoch"] = delivery.epoch
+    if delivery.first:
+        line["first"] = delivery.first
+    if delivery.last_number > max(delivery.documents, default=0):
+        line["last_number"] = delivery.last_number
+    suffix = epoch_suffix(delivery.epoch)
+    documents = []
+    for number, events in delivery.documents.items():
+        all_ids = [event.ids for event in events]
+        rows, counts = to_ranges(list(chain.from_iterable(all_ids))), list(map(len, all_ids))
+        document: dict[str, object] = {"number": number, "rows": rows, "counts": counts}
+        if delivery.first:
+            document["place"] = events[0].place
+        if number in delivery.suspects:
+            document["suspect"] = delivery.suspects[number]._asdict()
+        if not is_plain and (special := _special(events, bool(delivery.first), suffix)):
+            document["events"] = special
+        documents.append(document)
+    return json.dumps(line | {"documents": documents}, separators=(",", ":"))
+
+
+def _special(
+    events: Sequence[Outgoing], is_numbered: bool, suffix: str
+) -> dict[str, dict[str, object]]:
+    special: dict[str, dict[str, object]] = {}
+    place = events[0].place
+    for index, (event_id, ids, _, _, _, _, dropped, attempts, own_place, _) in enumerate(events):
+        what: dict[str, object] = {}
+        if event_id != f"{ids[0]}{suffix}":
+            what["id"] = event_id
+        if dropped:
+            what["dropped"] = to_ranges(dropped)
+        if attempts != 1:
+            what["attempts"] = attempts
+        if is_numbered and own_place != place:
+            what["place"] = own_place
+        place = own_place + 1
+        if what:
+            special[str(index)] = what
+    return special
+
+
+def refuse_newer(number: int, line: Mapping[str, Any]) -> None:
+    """Raise DatabaseError for the content of an entry that a newer version wrote, KeyError for one
+    without a format.
+    """
+    if line["line_format"] != LINE_FORMAT:
+        raise DatabaseError(
+            f"in-flight line {number} is of format {line['line_format']}: a newer version of "
+            "eventlog wrote it. Start that version until the entry is processed"
+        )
+
+
+def decode(number: int, content: str) -> Delivery:
+    """Return a delivery from its entry; its events have to be built.
+
+    Raises DatabaseError for an unknown line.
+    """
+    try:
+        line = json.loads(content)
+        refuse_newer(number, line)
+        epoch = str(line.get("epoch", ""))
+        suffix = epoch_suffix(epoch)
+        documents = {
+            int(document["number"]): _read(document, suffix) for document in line["documents"]
+        }
+        return Delivery(
+            number,
+            documents,
+            str(line.get("first", "")),
+            epoch=epoch,
+            last_number=int(line.get("last_number", 0)),
+            suspects={
+                int(document["number"]): Tried(**document["suspect"])
+                for document in line["documents"]
+                if "suspect" in document
+            },
+        )
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise DatabaseError(
+            f"in-flight line {number} cannot be read ({error}); was it changed by hand?"
+        ) from None
+
+
+def _read(document: Mapping[str, Any], suffix: str) -> list[Outgoing]:
+    ids = _ids(document["rows"])
+    place = document.get("place", 0)
+    special = document.get("events", {})
+    events: list[Outgoing] = []
+    for index, size in enumerate(document["counts"]):
+        row_ids = list(islice(ids, size))
+        if not row_ids or len(row_ids) != size:
+            raise ValueError(f"event {index} of document {document['number']} lacks rows")
+        what = special.get(str(index), {})
+        place, event_id = what.get("place", place), what.get("id", f"{row_ids[0]}{suffix}")
+        events.append(
+            _recorded(event_id, row_ids, what.get("dropped", ()), what.get("attempts", 1), place)
+        )
+        place += "place" in document
+    if next(ids, None) is not None:
+        raise ValueError(f"document {document['number']} has more rows than its events")
+    return events
+
+
+def _recorded(
+    event_id: Any,
+    ids: list[int],
+    dropped: Iterable[Sequence[int]] = (),
+    attempts: int = 1,
+    place: int = 0,
+) -> Outgoing:
+    return Outgoing(
+        str(event_id), ids, None, None, None, None, tuple(_ids(dropped)), int(attempts), int(place)
+    )
+
+
+def _ids(ranges: Iterable[Sequence[int]]) -> Iterator[int]:
+    return ids_of((int(first), int(last)) for first, last in ranges)

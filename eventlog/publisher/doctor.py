@@ -25,6 +25,7 @@ from eventlog.core.clock import unix_time
 from eventlog.core.event_ids import raised_at
 from eventlog.errors import DatabaseError, EventlogError, LogTableError
 from eventlog.model import queue_rows
+from eventlog.publisher.claimed_rows import CLAIM_WAYS_OUT, read_recorded
 from eventlog.publisher.configured_classes import (
     available_catalog,
     captured_tables,
@@ -42,9 +43,8 @@ from eventlog.publisher.context import (
     owned_tables,
 )
 from eventlog.publisher.cycle import recorded_ids
-from eventlog.publisher.flight import Flight
+from eventlog.publisher.delivery import Delivery
 from eventlog.publisher.grants import command_of, grants_to_read
-from eventlog.publisher.held_rows import HOLD_WAYS_OUT, read_recorded
 from eventlog.publisher.ledger import is_at_work, ledger_of
 from eventlog.publisher.open_context import (
     additions_of,
@@ -107,7 +107,7 @@ class Case:
     database: Database | None = None
     catalog: Catalog | None = None
     plan: TriggerPlan | None = None
-    flights: Sequence[Flight] = ()
+    deliveries: Sequence[Delivery] = ()
 
     @property
     def connection(self) -> Connection:
@@ -156,7 +156,7 @@ class Case:
 
     @property
     def grants(self) -> str:
-        """The command that prints all grants of the connected user, as a line of a cure."""
+        """The command that prints all grants of the connected user, as a line of a fix."""
         return command_of(self.user, self.consumer)
 
     def grants_of(self, purpose: Purpose, *additions: Addition) -> Sequence[str]:
@@ -232,7 +232,7 @@ def _find_log(case: Case) -> bool:
         _, name = split_name(config.database.log_table)
         log_name = dialect.quote(dialect.spelled(name))
         _rights_on_unseen(case)
-        # Without USAGE nobody knows whether there is a log: the grants alone are the cure.
+        # Without USAGE nobody knows whether there is a log: the grants alone are the fix.
         is_hidden = any(right.startswith("USAGE on schema") for right in case.missing_rights)
         if not is_hidden and not any(
             log == log_name or log.endswith(f".{log_name}") for log in case.orphaned_logs
@@ -543,13 +543,13 @@ def _without_record_id(case: Case) -> Iterator[Finding]:
 
 def _in_flight(case: Case) -> Iterator[Finding]:
     ledger = ledger_of(case.log, case.consumer)
-    case.flights, hold = read_recorded(case.log, ledger.consumer)
-    if hold is not None:
-        yield Finding("backlog_waits", "warning", hold.in_words, HOLD_WAYS_OUT)
-    events = sum(1 for flight in case.flights for _ in flight.events())
-    oldest = min((flight.number for flight in case.flights), default=None)
-    seconds = None if oldest is None else case.ask_one("inflight", float, flight=oldest)
-    rows = len(recorded_ids(case.flights))
+    case.deliveries, claim = read_recorded(case.log, ledger.consumer)
+    if claim is not None:
+        yield Finding("backlog_waits", "warning", claim.in_words, CLAIM_WAYS_OUT)
+    events = sum(1 for delivery in case.deliveries for _ in delivery.events())
+    oldest = min((delivery.number for delivery in case.deliveries), default=None)
+    seconds = None if oldest is None else case.ask_one("inflight", float, delivery=oldest)
+    rows = len(recorded_ids(case.deliveries))
     yield from findings.judge_in_flight(
         events, rows, seconds, is_at_work(case.log, ledger.consumer), case.limits
     )
@@ -645,7 +645,7 @@ def _bad_rows(case: Case) -> Iterator[Finding]:
     ledger.recover()
     undone = ledger.undone(Window(1, None, limit, leave_user=options.leave_user))
     window = case.log.read_window(undone)
-    rows_n = counted_rows(list(queue_rows(window)), recorded_ids(case.flights))
+    rows_n = counted_rows(list(queue_rows(window)), recorded_ids(case.deliveries))
     bad = check_rows(rows_n, case.catalog, options.driver_user).bad
     yield from findings.judge_bad(
         bad, len(window), len(window) == limit, case.limits, ledger.consumer
@@ -729,7 +729,7 @@ LOG_CHECKS: Final[Checks] = {
 }
 
 ROW_CHECKS: Final[Checks] = {
-    "status letters": lambda case: findings.judge_statuses(
+    "statuses": lambda case: findings.judge_statuses(
         case.ask("statuses", doctor.row, sample=case.limits.sample),
         case.log_name,
         case.column("status"),

@@ -1,7 +1,7 @@
 """The explanation of a single row, and the refused rows in groups of one cause.
 
 The explanation of a row has its checks, its group, the decision of precedence, its document, and
-its fate. Nothing is recorded, marked or sent. The group is exact for rows in flight, whose line
+its outcome. Nothing is recorded, marked or sent. The group is exact for rows in flight, whose line
 records it. For waiting rows it is the group that the next cycle would make. For done rows it is a
 reconstruction, since their events are not recorded.
 """
@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 
 from eventlog.core.catalog import Attribute, ObjectId
-from eventlog.core.checks import BadRow, CheckedRow, check_rows, is_of
+from eventlog.core.checks import CheckedRow, InvalidRow, check_rows, is_of
 from eventlog.core.event_ids import is_of_snapshot, object_text
 from eventlog.core.events import (
     READS_FIELD,
@@ -30,11 +30,11 @@ from eventlog.core.fold import first_id, fold, object_of, reach, reach_of_span
 from eventlog.core.ranges import to_ranges
 from eventlog.errors import BadTableKey, DatabaseError, LogTableError
 from eventlog.model import QUEUE_FIELDS, LogRow, Status, origins_of, queue_rows, unpadded
+from eventlog.publisher.claimed_rows import BacklogClaim, read_recorded
 from eventlog.publisher.context import Context, remark_in_words, unavailable_in_words
 from eventlog.publisher.cycle import build_recorded, preview, recorded_ids
-from eventlog.publisher.flight import Flight
-from eventlog.publisher.held_rows import Hold, read_recorded
-from eventlog.publisher.ledger import is_at_work, letter_of
+from eventlog.publisher.delivery import Delivery
+from eventlog.publisher.ledger import is_at_work, status_of
 from eventlog.publisher.snapshot import Present, read_object
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.consumers import PUT_BACK
@@ -47,7 +47,7 @@ _MOST_REACH: Final = 50_000
 """The most record_ids on either side of a row that are read for its group."""
 _MOST_STEPS: Final = 10
 _VALUES: Final = (None, None)  # old_value and new_value, the last of ``QUEUE_FIELDS``
-_DONE: Final = tuple(letter for letter in Status if letter != Status.NEW)
+_DONE: Final = tuple(status for status in Status if status != Status.NEW)
 
 Source = Literal["in_flight", "queue", "reconstructed"]
 _Read = Callable[[int, int], list[LogRow]]
@@ -66,7 +66,7 @@ class InFlight(NamedTuple):
 
 
 class Member(NamedTuple):
-    """A row of the group, and its fate."""
+    """A row of the group, and its outcome."""
 
     record_id: int
     status: str
@@ -74,7 +74,7 @@ class Member(NamedTuple):
     column_name: str | None
     old: str | None
     new: str | None
-    fate: str
+    outcome: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Explanation:
     row: LogRow | None
     state: str
     """The state as a sentence."""
-    problem: BadRow | None
+    problem: InvalidRow | None
     """The check that the row fails now."""
     class_name: str | None
     key: str | None
@@ -117,34 +117,34 @@ def explanation_data(explanation: Explanation) -> dict[str, Any]:
 
 
 class _Known(NamedTuple):
-    """A row, and what the log and its companions have of it."""
+    """A row, and what the log and its internal tables have of it."""
 
     row: LogRow
-    letter: str
+    status: str
     """The row's status for the ledger."""
     object_id: ObjectId | None
     """The object, None if the row fails the checks with the ``problem``, or its class is
     unavailable.
     """
-    problem: BadRow | None
-    place: tuple[InFlight, Outgoing, Flight] | None
+    problem: InvalidRow | None
+    place: tuple[InFlight, Outgoing, Delivery] | None
     """The place where the row is recorded in flight."""
-    flights: Sequence[Flight]
-    hold: Hold | None
+    deliveries: Sequence[Delivery]
+    claim: BacklogClaim | None
     errors: Sequence[ErrorLine]
 
 
 class _Built(NamedTuple):
     """A group, the source of its knowledge, its rows in the log, and its result.
 
-    ``flight`` is the flight in which the event is, or would be, sent.
+    ``delivery`` is the delivery in which the event is, or would be, sent.
     """
 
     source: Source
     rows: Sequence[LogRow]
     decision: Decision
     event: Outgoing
-    flight: Flight
+    delivery: Delivery
 
 
 def explain(context: Context, record_id: int, seconds: int = _SECONDS) -> Explanation:
@@ -180,7 +180,7 @@ def explain_as_read(context: Context, record_id: int) -> Explanation:
         operation=None if event is None else event.operation,
         document=None
         if built is None or event is None
-        else preview(context, built.flight, [event]),
+        else preview(context, built.delivery, [event]),
         errors=tuple(known.errors),
         notes=tuple(notes),
     )
@@ -204,15 +204,15 @@ def _read(context: Context, record_id: int, notes: list[str]) -> _Known:
         and (name := context.catalog.unavailable_class(row.table_name or "")) is not None
     ):
         notes.append(unavailable_in_words(name, context.catalog.unavailable[name]))
-    flights, hold = read_recorded(context.log, context.ledger.consumer)
+    deliveries, claim = read_recorded(context.log, context.ledger.consumer)
     return _Known(
         row,
-        _letter(context, row, errors),
+        _status(context, row, errors),
         object_of(checked.good) if checked.good else None,
         checked.bad[0] if checked.bad else None,
-        _place(flights, record_id),
-        flights,
-        hold,
+        _place(deliveries, record_id),
+        deliveries,
+        claim,
         errors,
     )
 
@@ -226,10 +226,10 @@ def _group_of(context: Context, known: _Known, notes: list[str]) -> _Built | Non
                 return _recorded(context, *known.place[1:])
             if object_id is None or _is_loopback(context, row):
                 return None
-            if known.letter == Status.NEW and _is_due(context, row):
-                in_flight = recorded_ids(known.flights)
+            if known.status == Status.NEW and _is_due(context, row):
+                in_flight = recorded_ids(known.deliveries)
                 return _waiting(context, row.record_id, object_id, in_flight)
-            if known.letter in _DONE:
+            if known.status in _DONE:
                 return _reconstructed(context, row.record_id, object_id, notes)
     except DatabaseError as error:
         notes.append(f"its group could not be built: {error}")
@@ -253,8 +253,8 @@ def explain_object(context: Context, event_id: str, seconds: int = _SECONDS) -> 
     event = None if present is None or present.event.operation is None else present.event
     problem = (
         None
-        if present is None or present.event.fates is None
-        else next(iter(present.event.fates.bad), None)
+        if present is None or present.event.outcomes is None
+        else next(iter(present.event.outcomes.invalid), None)
     )
     if present is not None and event is None and problem is None:
         notes.append("the object is not there now: nothing would be sent of it")
@@ -273,7 +273,7 @@ def explain_object(context: Context, event_id: str, seconds: int = _SECONDS) -> 
         operation=None if event is None else event.operation,
         document=None
         if present is None or event is None
-        else preview(context, present.flight, [event]),
+        else preview(context, present.delivery, [event]),
         errors=tuple(errors),
         notes=tuple(notes),
     )
@@ -298,7 +298,7 @@ def _state_of_object(context: Context, errors: Sequence[ErrorLine]) -> str:
             else "sent with the snapshot, if it was there then"
         )
     if errors[-1].code == PUT_BACK:
-        return "put back: sent once more since, or to be sent"
+        return "put back: sent again since, or to be sent"
     return _state_of_refused(Status.ERROR, errors[-1], "")
 
 
@@ -315,25 +315,27 @@ def _errors(context: Context, row: int | str, notes: list[str]) -> list[ErrorLin
         return []
 
 
-def _letter(context: Context, row: LogRow, errors: Sequence[ErrorLine]) -> str:
+def _status(context: Context, row: LogRow, errors: Sequence[ErrorLine]) -> str:
     """Return the letter of the row; for a consumer the letter by its set and its error lines."""
-    letter = letter_of(context.ledger, row.record_id, row.status)
+    status = status_of(context.ledger, row.record_id, row.status)
     is_refused = context.ledger.consumer and errors and errors[-1].code != PUT_BACK
-    return Status.ERROR.value if letter == Status.SUCCESS and is_refused else letter
+    return Status.ERROR.value if status == Status.SUCCESS and is_refused else status
 
 
 # --- the row --------------------------------------------------------------------------------------
 
 
-def _place(flights: Iterable[Flight], record_id: int) -> tuple[InFlight, Outgoing, Flight] | None:
-    for flight in flights:
-        for envelope, events in flight.envelopes.items():
+def _place(
+    deliveries: Iterable[Delivery], record_id: int
+) -> tuple[InFlight, Outgoing, Delivery] | None:
+    for delivery in deliveries:
+        for document_no, events in delivery.documents.items():
             for event in events:
                 if record_id in event.ids:
                     return (
-                        InFlight(flight.number, envelope, event.sent_id, event.sendings),
+                        InFlight(delivery.number, document_no, event.sent_id, event.attempts),
                         event,
-                        flight,
+                        delivery,
                     )
     return None
 
@@ -358,20 +360,20 @@ def _due_ids(context: Context, first: int, last: int) -> list[int]:
 
 
 def _state(context: Context, known: _Known) -> str:
-    row, letter, hold = known.row, known.letter, known.hold
-    if letter == Status.NEW and hold is not None and row.record_id <= hold.last:
+    row, status, claim = known.row, known.status, known.claim
+    if status == Status.NEW and claim is not None and row.record_id <= claim.last:
         return (
-            f"held since {hold.since}: it stands in {hold.directory}, or waits for what does "
-            f"(backlog job {hold.job})"
+            f"held since {claim.since}: it stands in {claim.directory}, or waits for what does "
+            f"(backlog job {claim.job})"
         )
-    if letter == Status.NEW:
+    if status == Status.NEW:
         return _state_of_new(context, known)
     loopback = (
         f", made by {row.perpetrator!r}, the publisher's own user, and not published; "
         "`eventlog requeue --loopback` brings it back"
     )
     last = known.errors[-1] if known.errors else None
-    match letter:
+    match status:
         case Status.SUCCESS:
             return "done" + (
                 loopback
@@ -381,24 +383,24 @@ def _state(context: Context, known: _Known) -> str:
         case Status.WARNING:
             return "done: published, and the receiver answered warning"
         case Status.ERROR | Status.FATAL if last is not None and (
-            letter == Status.ERROR or last.code == "receiver"
+            status == Status.ERROR or last.code == "receiver"
         ):
             return _state_of_refused(
-                letter, last, "" if known.problem is not None else ", and it passes the checks now"
+                status, last, "" if known.problem is not None else ", and it passes the checks now"
             )
         case Status.ERROR | Status.FATAL:
             return (
-                f"failed ({letter}); why is not recorded; not tried again until `eventlog requeue`"
+                f"failed ({status}); why is not recorded; not tried again until `eventlog requeue`"
             )
     return f"left alone: status {row.status!r} is reserved, only N is new"
 
 
-def _state_of_refused(letter: str, last: ErrorLine, fix: str) -> str:
+def _state_of_refused(status: str, last: ErrorLine, fix: str) -> str:
     """Return the state of a refused row or object with this letter, by its newest error line.
     ``fix`` is a change since then.
     """
     if last.code == "receiver":
-        level = "error" if letter == Status.ERROR else "fatal"
+        level = "error" if status == Status.ERROR else "fatal"
         return (
             f"the receiver answered {level}: {last.message}; "
             "not tried again until `eventlog requeue`"
@@ -411,7 +413,7 @@ def _state_of_new(context: Context, known: _Known) -> str:
     runs = is_at_work(context.log, context.ledger.consumer)
     if place is not None:
         what = (
-            f"in flight as event {place[0].event_id} (flight {place[0].delivery}, envelope "
+            f"in flight as event {place[0].event_id} (delivery {place[0].delivery}, document "
             f"{place[0].document})"
         )
         then = (
@@ -430,16 +432,20 @@ def _state_of_new(context: Context, known: _Known) -> str:
     if not _is_due(context, row):
         return f"not due before {row.event_time} (handle_future_events)"
     ahead = (
-        None if known.object_id is None else _event_ahead(context, known.object_id, known.flights)
+        None
+        if known.object_id is None
+        else _event_ahead(context, known.object_id, known.deliveries)
     )
     if ahead is not None:
         return f"waits behind event {ahead} of its object, which is in flight or parked"
     return "waits to be published" if runs else "waits to be published; no publisher runs"
 
 
-def _event_ahead(context: Context, object_id: ObjectId, flights: Iterable[Flight]) -> str | None:
+def _event_ahead(
+    context: Context, object_id: ObjectId, deliveries: Iterable[Delivery]
+) -> str | None:
     """Return the event in flight for the same object, None if there is none."""
-    by_first = {event.ids[0]: event for flight in flights for event in flight.events()}
+    by_first = {event.ids[0]: event for delivery in deliveries for event in delivery.events()}
     rows = context.log.read_rows([(first, first) for first in sorted(by_first)])
     for record_id, _, other, _, _, _ in check_rows(queue_rows(rows), context.catalog, None).good:
         if other == object_id:
@@ -450,7 +456,7 @@ def _event_ahead(context: Context, object_id: ObjectId, flights: Iterable[Flight
 # --- the group ------------------------------------------------------------------------------------
 
 
-def _recorded(context: Context, recorded: Outgoing, flight: Flight) -> _Built | None:
+def _recorded(context: Context, recorded: Outgoing, delivery: Delivery) -> _Built | None:
     """Rebuild the event of an in-flight line from those of its rows that are still N
     (spec/event-log.md 10).
     """
@@ -459,8 +465,8 @@ def _recorded(context: Context, recorded: Outgoing, flight: Flight) -> _Built | 
     if decision is None:
         return None
     rows = context.log.read_rows(to_ranges(sorted(recorded.ids)))
-    flight = flight._replace(origins=origins_of(rebuilt.log_rows.values()))
-    return _Built("in_flight", rows, decision, rebuilt.events[0], flight)
+    delivery = delivery._replace(origins=origins_of(rebuilt.log_rows.values()))
+    return _Built("in_flight", rows, decision, rebuilt.events[0], delivery)
 
 
 def _waiting(
@@ -472,7 +478,7 @@ def _waiting(
     def read(first: int, last: int) -> list[LogRow]:
         rows = _rows_of_object(context, object_id, first, last)
         is_new = {
-            row.record_id: letter_of(context.ledger, row.record_id, row.status) == Status.NEW
+            row.record_id: status_of(context.ledger, row.record_id, row.status) == Status.NEW
             for row in rows
         }
         rows = [row for row in rows if is_new[row.record_id] and row.record_id not in in_flight]
@@ -504,7 +510,7 @@ def _reconstructed(
     def read(first: int, last: int) -> list[LogRow]:
         rows = _rows_of_object(context, object_id, first, last)
         return [
-            row for row in rows if letter_of(context.ledger, row.record_id, row.status) in _DONE
+            row for row in rows if status_of(context.ledger, row.record_id, row.status) in _DONE
         ]
 
     notes.append(
@@ -539,36 +545,38 @@ def _folded(
             assert decision is not None
             event = build_event(group, options.events, decision, current, attempts=context.attempts)
             own = [row for row in rows if row.record_id in ids]
-            return _Built(source, own, decision, event, Flight(0, {}, "", origins_of(own)))
+            return _Built(source, own, decision, event, Delivery(0, {}, "", origins_of(own)))
     return None
 
 
-# --- the fate of its rows -------------------------------------------------------------------------
+# --- the outcome of its rows
+# -------------------------------------------------------------------------
 
 
 def _members(built: _Built) -> Iterable[Member]:
-    fates: dict[int, str] = dict.fromkeys(built.event.contributed, "makes the event")
+    outcomes: dict[int, str] = dict.fromkeys(built.event.contributed, "makes the event")
     for dropped in built.decision.dropped:
         record_id, _, _, attribute, _, _ = dropped
-        fates[record_id] = _why_dropped(attribute, built.decision.surviving)
-    if built.event.fates is not None:
-        fates |= dict.fromkeys(built.event.fates.gone, "no effect: the object is gone")
-        fates |= dict.fromkeys(built.event.fates.empty, "no effect: nothing is changed by it")
-        fates |= {
-            row.record_id: f"bad ({row.code}): {row.message}" for row in built.event.fates.bad
+        outcomes[record_id] = _why_dropped(attribute, built.decision.surviving)
+    if built.event.outcomes is not None:
+        outcomes |= dict.fromkeys(built.event.outcomes.gone, "no effect: the object is gone")
+        outcomes |= dict.fromkeys(built.event.outcomes.noop, "no effect: nothing is changed by it")
+        outcomes |= {
+            row.record_id: f"bad ({row.code}): {row.message}"
+            for row in built.event.outcomes.invalid
         }
     for row in built.rows:
-        letter = unpadded(row.status)
-        done = f"done: status {letter}"
-        fate = fates.get(row.record_id, done)
+        status = unpadded(row.status)
+        done = f"done: status {status}"
+        outcome = outcomes.get(row.record_id, done)
         yield Member(
             row.record_id,
-            letter,
+            status,
             row.event_type or 0,
             row.column_name,
             row.old_value,
             row.new_value,
-            fate,
+            outcome,
         )
 
 
@@ -625,7 +633,7 @@ def read_refusals(log: OpenLog, most: int, consumer: str = "") -> list[Refusals]
     """Return the rows E and F of the newest ``most`` error lines, the largest group first.
 
     A row that was put back into the queue, or has been published or purged since, is left out.
-    ``consumer`` selects the rows refused for this consumer, with any letter, and objects of its
+    ``consumer`` selects the rows refused for this consumer, with any status, and objects of its
     snapshot.
     """
     rows, objects = refused(log, most, consumer)

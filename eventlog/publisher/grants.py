@@ -1,5 +1,5 @@
 """The rights of those who work with a log, as SQL for its owner to run: ``eventlog grants`` and the
-cures of ``doctor`` (docs/install.md).
+fixes of ``doctor`` (docs/install.md).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from eventlog.sql.rights import Addition, Part, Purpose, rights_for
 
 
 def grants_for(db: OpenDatabase, config: Config, role: str, purpose: Purpose) -> list[str]:
-    """Return the statements that let a role work with the log: on the log and its companions, and
-    SELECT on the watched tables and their child tables, of a consumer on those of its classes.
+    """Return the statements that let a role work with the log: on the log and its internal tables,
+    and SELECT on the watched tables and their child tables, of a consumer on those of its classes.
 
     ``role`` is written as in SQL without quotes. Raises
     ConfigError if the database has no such purpose, and the errors of ``find_log``.

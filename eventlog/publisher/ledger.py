@@ -1,6 +1,6 @@
 """The ledger of a log's done rows: the one difference between its publisher and its consumers.
 
-The publisher's ledger is the letters of the rows (spec/event-log.md 2), a consumer's ledger is a
+The publisher's ledger is the statuses of the rows (spec/event-log.md 2), a consumer's ledger is a
 set of record_ids (spec/event-log.md 13.1). A ledger chooses the rows to read next, records done
 rows, and names the owner of in-flight lines. Only the thread that works with the connection uses
 it. No method but ``lock`` ends a transaction.
@@ -75,7 +75,7 @@ class Ledger(Protocol):
     """The done rows of a log.
 
     ``consumer`` is the owner of the in-flight lines that belong to the ledger, empty = the
-    publisher. ``statuses`` are the letters of rows that may have to be done.
+    publisher. ``statuses`` are the statuses of rows that may have to be done.
     """
 
     @property
@@ -151,17 +151,17 @@ class Ledger(Protocol):
 
     def write(
         self,
-        letters: Mapping[Status, Sequence[int]],
+        statuses: Mapping[Status, Sequence[int]],
         retained: Sequence[int] = (),
         *,
         deletes: bool = False,
         ended: int | None = None,
     ) -> Unmarked:
-        """Record that rows are done, by their letters, and return which of them were not changed,
+        """Record that rows are done, by their statuses, and return which of them were not changed,
         as far as the ledger looks.
 
         With ``deletes`` rows S and W are deleted, except the ``retained`` ones, which become S.
-        ``ended`` is the number of a flight that is done: its line goes.
+        ``ended`` is the number of a delivery that is done: its line goes.
         """
         ...
 
@@ -282,7 +282,7 @@ class StatusLedger:
             return None if last is None else QueueScan(1, last, self.writers)
         followed.discard(take_requests(self.log))
         last = consumers.highest_row(self.log) if is_long else followed.done.top
-        followed.look(self.log)
+        followed.poll(self.log)
         self.writers = self.log.open_writers() if is_long else None
         return QueueScan(1, last, followed.writers, passes=True)
 
@@ -320,7 +320,7 @@ class StatusLedger:
 
     def write(
         self,
-        letters: Mapping[Status, Sequence[int]],
+        statuses: Mapping[Status, Sequence[int]],
         retained: Sequence[int] = (),
         *,
         deletes: bool = False,
@@ -331,14 +331,14 @@ class StatusLedger:
         deletes = deletes and not are_registered(self.log)
         removed = 0
         unmarked: list[Unmarked] = []
-        for letter, record_ids in letters.items():
+        for status, record_ids in statuses.items():
             ranges = to_ranges(sorted(record_ids))
-            if ranges and deletes and letter in (Status.SUCCESS, Status.WARNING):
+            if ranges and deletes and status in (Status.SUCCESS, Status.WARNING):
                 deleted = self.log.delete(ranges)
                 unmarked.append(_unmarked(self.log, ranges, deleted))
                 removed = max(removed, ranges[-1][1])
             elif ranges:
-                unmarked.append(_mark(self.log, letter, ranges))
+                unmarked.append(_mark(self.log, status, ranges))
         if retained:
             unmarked.append(_mark(self.log, Status.SUCCESS, to_ranges(sorted(retained))))
         if removed:
@@ -347,17 +347,19 @@ class StatusLedger:
         if ended is not None:
             delete_entry(self.log, EntryKind.DELIVERY, ended)
         if self.followed is not None:
-            self.followed.add(to_ranges(sorted(chain(retained, *letters.values()))))
+            self.followed.add(to_ranges(sorted(chain(retained, *statuses.values()))))
         taken = (one.taken for one in unmarked)
         return Unmarked(sum(one.gone for one in unmarked), frozenset().union(*taken))
 
 
-def _mark(log: OpenLog, letter: str, ranges: Ranges) -> Unmarked:
+def _mark(log: OpenLog, status: str, ranges: Ranges) -> Unmarked:
     """Mark the rows of ranges, and return those that were not changed."""
-    return _unmarked(log, ranges, log.mark(letter, ranges), letter)
+    return _unmarked(log, ranges, log.mark(status, ranges), status)
 
 
-def _unmarked(log: OpenLog, ranges: Ranges, changed: int, letter: str | None = None) -> Unmarked:
+def _unmarked(
+    log: OpenLog, ranges: Ranges, changed: int, new_status: str | None = None
+) -> Unmarked:
     """Return the rows of ranges that are left after a statement that ``changed`` the others: it has
     given them this status, None = it has deleted them.
     """
@@ -365,11 +367,11 @@ def _unmarked(log: OpenLog, ranges: Ranges, changed: int, letter: str | None = N
     if changed >= rows:
         return Unmarked()
     present = log.read_columns(ranges, ("record_id", "status"))
-    taken = frozenset(int(row) for row, status in present if unpadded(status) != letter)
+    taken = frozenset(int(row) for row, status in present if unpadded(status) != new_status)
     if len(present) - len(taken) > changed:
         # Some had this status before, and which of them is not known.
         taken = frozenset(int(row) for row, _ in present)
-    return Unmarked(rows - len(present) - (changed if letter is None else 0), taken)
+    return Unmarked(rows - len(present) - (changed if new_status is None else 0), taken)
 
 
 def are_registered(log: OpenLog) -> bool:
@@ -461,7 +463,7 @@ class SetLedger:
             consumers.write_loaded(self.log, self.consumer, {"again": again.objects})
             self.write({})
             return None
-        self.is_changed = self.followed.look(self.log) or self.is_changed
+        self.is_changed = self.followed.poll(self.log) or self.is_changed
         return QueueScan(1, self.followed.done.top, self.followed.writers, passes=True)
 
     def rest(self, scan: QueueScan, next_first: int, past: int) -> QueueScan:
@@ -474,25 +476,25 @@ class SetLedger:
 
     def undone(self, window: Window) -> Window:
         last = Dialect.last_record_id if window.last is None else window.last
-        return replace(window, first=1, any_letter=True).outside(self.followed.passed, last)
+        return replace(window, first=1, any_status=True).outside(self.followed.passed, last)
 
     def tail(self) -> int | None:
         return consumers.highest_row(self.log)
 
     def write(
         self,
-        letters: Mapping[Status, Sequence[int]],
+        statuses: Mapping[Status, Sequence[int]],
         retained: Sequence[int] = (),
         *,
         deletes: bool = False,
         ended: int | None = None,
     ) -> Unmarked:
-        """Write the set if there is a change, in the line of the flight that has ``ended``, or in
+        """Write the set if there is a change, in the line of the delivery that has ``ended``, or in
         a new one. The log is not looked at.
 
         After a failure the caller calls ``recover``.
         """
-        ranges = to_ranges(sorted(chain(retained, *letters.values())))
+        ranges = to_ranges(sorted(chain(retained, *statuses.values())))
         if not ranges and not self.is_changed:
             if ended is not None:
                 delete_entry(self.log, EntryKind.DELIVERY, ended)
@@ -543,11 +545,11 @@ def is_at_work(log: OpenLog, consumer: str) -> bool:
     return log.is_locked()
 
 
-def letter_of(ledger: Ledger, record_id: int, status: str) -> str:
+def status_of(ledger: Ledger, record_id: int, status: str) -> str:
     """Return N if the row is not done, else its result as far as the ledger knows it."""
-    letter = unpadded(status)
-    if not isinstance(ledger, SetLedger) or letter not in ledger.statuses:
-        return letter
+    status = unpadded(status)
+    if not isinstance(ledger, SetLedger) or status not in ledger.statuses:
+        return status
     return (Status.SUCCESS if record_id in ledger.followed.done else Status.NEW).value
 
 

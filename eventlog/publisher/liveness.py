@@ -1,8 +1,8 @@
 """Signs of life of a publisher: the one clock that every supervisor of its process reads.
 
 A publisher is alive as long as its next sign is not overdue. A sign is any call of its observer. A
-rest and a wait are announced, so a publisher that is idle, or whose receiver or database is away,
-is alive. One that hangs in a statement or in a receiver is not.
+rest and a wait are announced, so a publisher that is idle, or whose receiver or database is
+unavailable, is alive. One that hangs in a statement or in a receiver is not.
 
 Each supervisor has one way to read the clock: systemd gets ``WATCHDOG=1`` while it says alive
 (``watched_over``), a probe of a container looks at a file that is touched meanwhile
@@ -149,7 +149,7 @@ def reported_liveness(config: Config) -> Iterator[Liveness]:
 
 @dataclass(frozen=True, slots=True)
 class ReportingSink(Sink):
-    """A sink that reports each envelope to ``observer``, and progress for each answer other than
+    """A sink that reports each document to ``observer``, and progress for each answer other than
     retry, so that a long cycle shows its progress.
     """
 

@@ -1,9 +1,9 @@
-"""The marks of done rows in the log, and the rest of a flight in its line (spec/event-log.md 7.3,
+"""The marks of done rows in the log, and the rest of a delivery in its line (spec/event-log.md 7.3,
 8.4).
 
 This is a hot path: the rows of every event are marked here. ``itemgetter`` reads one field of all
-events of an answer in one pass, and the rows of an event without fates, as nearly all are, are its
-``ids``. In return the positions of these fields stand at the top of the module.
+events of an answer in one pass, and the rows of an event without outcomes, as nearly all are, are
+its ``ids``. In return the positions of these fields stand at the top of the module.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from operator import itemgetter
 from typing import Final
 
 from eventlog.core.catalog import ObjectId
-from eventlog.core.checks import BadRow
+from eventlog.core.checks import InvalidRow
 from eventlog.core.clock import monotonic
-from eventlog.core.event_ids import record_id_of, sending_of
-from eventlog.core.events import Fates, Outgoing
+from eventlog.core.event_ids import attempt_of, record_id_of
+from eventlog.core.events import Outgoing, RowOutcomes
 from eventlog.model import SUCCESS, Answer, EventResult, Status
 from eventlog.publisher.context import Context, Counters, report_missing
-from eventlog.publisher.delivery import Answered, Judged, as_flushed, why_refused
-from eventlog.publisher.flight import NO_ORIGINS, Flight, Tried, encode, rest_of
+from eventlog.publisher.delivery import NO_ORIGINS, Delivery, Tried, encode, rest_of
 from eventlog.publisher.parking import Parking
+from eventlog.publisher.sending import Answered, Judged, as_flushed, why_refused
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.suspects import Suspects
 from eventlog.sql.internal_tables import EntryKind, replace_content
 from eventlog.sql.rows import add_errors
 
 _ids_of: Final = itemgetter(Outgoing._fields.index("ids"))
-_fates_of: Final = itemgetter(Outgoing._fields.index("fates"))
+_outcomes_of: Final = itemgetter(Outgoing._fields.index("outcomes"))
 
 
 @dataclass(slots=True)
@@ -41,21 +41,21 @@ class Marks:
 
     counters: Counters
     """The counters that count the rows (spec/event-log.md 7.3)."""
-    letters: dict[Status, list[int]] = field(default_factory=dict)
+    statuses: dict[Status, list[int]] = field(default_factory=dict)
     retained: list[int] = field(default_factory=list)
     """The rows to be marked S that ``delete_from_log`` does not delete."""
-    errors: list[BadRow] = field(default_factory=list)
+    errors: list[InvalidRow] = field(default_factory=list)
     next_ids: dict[int, str] = field(default_factory=dict)
-    """The event-ids under which refused events go once more, by the record_id that names them,
+    """The event-ids under which refused events go again, by the record_id that names them,
     where they are not the first ones.
     """
     answered: list[Sequence[Outgoing]] = field(default_factory=list)
     """The events that were answered."""
 
-    def add(self, letter: Status, record_ids: Iterable[int]) -> None:
-        self.letters.setdefault(letter, []).extend(record_ids)
+    def add(self, status: Status, record_ids: Iterable[int]) -> None:
+        self.statuses.setdefault(status, []).extend(record_ids)
 
-    def add_bad(self, bad: Sequence[BadRow]) -> None:
+    def add_invalid(self, bad: Sequence[InvalidRow]) -> None:
         """Add rows that failed a check or whose read-back value cannot be written: E, with an error
         line each.
         """
@@ -73,7 +73,7 @@ class Marks:
         Rows that precedence dropped are S with any answer.
         """
         self.answered.append(events)
-        special = [fates for fates in map(_fates_of, events) if fates is not None]
+        special = [outcomes for outcomes in map(_outcomes_of, events) if outcomes is not None]
         contributed = [event.contributed for event in events] if special else map(_ids_of, events)
         record_ids = list(chain.from_iterable(contributed))
         self.counters.count_rows(verdict.level, len(record_ids))
@@ -82,54 +82,58 @@ class Marks:
         self.add(Status[verdict.level.name], record_ids)
         if message := why_refused(verdict):
             self.counters.note_refused(record_ids)
-            self.errors.extend(BadRow(record_id, "receiver", message) for record_id in record_ids)
-            self._keep_sendings(events)
-        self.add_fates(special)
-        if any(fates.bad for fates in special):
-            self._keep_sendings(event for event in events if event.fates and event.fates.bad)
+            self.errors.extend(
+                InvalidRow(record_id, "receiver", message) for record_id in record_ids
+            )
+            self._keep_attempts(events)
+        self.add_outcomes(special)
+        if any(outcomes.invalid for outcomes in special):
+            self._keep_attempts(
+                event for event in events if event.outcomes and event.outcomes.invalid
+            )
 
-    def _keep_sendings(self, events: Iterable[Outgoing]) -> None:
-        """Keep the number under which the first row of a refused event goes once more
+    def _keep_attempts(self, events: Iterable[Outgoing]) -> None:
+        """Keep the number under which the first row of a refused event goes again
         (spec/event-log.md 7.4): that of the refused sending, which was not applied. A row that is
         bad by now was perhaps applied by this sending, and goes under the next number.
         """
         for event in events:
             first = record_id_of(event.event_id)
-            bad = () if event.fates is None else event.fates.bad
-            number = event.sendings + any(row.record_id == first for row in bad)
+            bad = () if event.outcomes is None else event.outcomes.invalid
+            number = event.attempts + any(row.record_id == first for row in bad)
             if number > 1:
                 self.next_ids[first] = f"{event.event_id}.{number}"
 
-    def add_fates(self, several: Iterable[Fates]) -> None:
+    def add_outcomes(self, several: Iterable[RowOutcomes]) -> None:
         """Add the rows of events that do not depend on an answer."""
-        for fates in several:
-            self.counters.rows_dropped += len(fates.dropped)
-            self.counters.rows_gone += len(fates.gone)
-            self.counters.rows_noop += len(fates.empty)
-            self.counters.sv_conflicts += fates.conflicts
-            self.add(Status.SUCCESS, (*fates.dropped, *fates.gone, *fates.empty))
-            self.add_bad(fates.bad)
+        for outcomes in several:
+            self.counters.rows_dropped += len(outcomes.dropped)
+            self.counters.rows_gone += len(outcomes.gone)
+            self.counters.rows_noop += len(outcomes.noop)
+            self.counters.sv_conflicts += outcomes.conflicts
+            self.add(Status.SUCCESS, (*outcomes.dropped, *outcomes.gone, *outcomes.noop))
+            self.add_invalid(outcomes.invalid)
 
     def write(self, context: Context, ended: int | None = None) -> None:
         """Write the marks through the ledger in the present transaction, and the error lines with
-        one statement. ``ended`` is the number of a flight that is done.
+        one statement. ``ended`` is the number of a delivery that is done.
         """
         deletes = context.options.delete_from_log
-        unmarked = context.ledger.write(self.letters, self.retained, deletes=deletes, ended=ended)
+        unmarked = context.ledger.write(self.statuses, self.retained, deletes=deletes, ended=ended)
         if unmarked.gone:
-            record_ids = [*chain(self.retained, *self.letters.values())]
+            record_ids = [*chain(self.retained, *self.statuses.values())]
             report_missing(context, unmarked.gone, min(record_ids), max(record_ids))
         if unmarked.taken:
             # Given up by hand while they were in the air: the receiver may know this sending.
-            keep_next_sendings(context, chain.from_iterable(self.answered), unmarked.taken)
+            keep_next_attempts(context, chain.from_iterable(self.answered), unmarked.taken)
         if self.errors:
             add_errors(context.log, self.errors, context.ledger.consumer, self.next_ids)
             known = context.attempts
             for row, event_id in self.next_ids.items():
-                known[row] = max(known.get(row, 1), sending_of(event_id))
+                known[row] = max(known.get(row, 1), attempt_of(event_id))
 
 
-def keep_next_sendings(
+def keep_next_attempts(
     context: Context, events: Iterable[Outgoing], given_up: Container[int]
 ) -> None:
     """Keep the next number of the events whose first rows were given up by hand: if the rows go
@@ -137,17 +141,17 @@ def keep_next_sendings(
     """
     for event in events:
         if (first := record_id_of(event.event_id)) in given_up:
-            context.attempts[first] = event.sendings + 1
+            context.attempts[first] = event.attempts + 1
 
 
 def send_document(
-    context: Context, sink: Sink, flight: Flight, envelope: int, events: Sequence[Outgoing]
+    context: Context, sink: Sink, delivery: Delivery, document_no: int, events: Sequence[Outgoing]
 ) -> Answer:
-    """Send the document of events of a flight. Raises ReceiverUnavailable."""
-    document = context.output.document(context.catalog, flight, envelope, events)
+    """Send the document of events of a delivery. Raises ReceiverUnavailable."""
+    document = context.output.document(context.catalog, delivery, document_no, events)
     if not document.refused:
         return sink.send(document)
-    # The format has refused a part of the envelope; its refused events are errors already.
+    # The format has refused a part of the document; its refused events are errors already.
     is_sent = len(document.refused) < len(document.event_ids)
     answer = sink.send(document) if is_sent else Answer(is_sent=False)
     return replace(answer, verdicts={**answer.verdicts, **document.refused})
@@ -165,41 +169,41 @@ def all_wait(
 
 
 class InflightLine:
-    """The progress of a flight whose in-flight line is committed. ``recorded`` is the present
+    """The progress of a delivery whose in-flight line is committed. ``recorded`` is the present
     content of the line.
 
     Rows are marked and the line is shortened every ``mark_interval``, and at once when an event is
     to be sent under a new event-id: until the line has it, a crash repeats the event under the old
     id, which the receiver may know. Events of waiting objects and unbuilt events stay in the line.
 
-    ``build`` builds a part of a recorded flight, which has one envelope; None = the flight is new,
-    and built. ``suspects`` None = each failure of the receiver means that it is away.
+    ``build`` builds a part of a recorded delivery, which has one document; None = the delivery is
+    new, and built. ``suspects`` None = each failure of the receiver means that it is unavailable.
     """
 
     def __init__(
         self,
         context: Context,
-        flight: Flight,
+        delivery: Delivery,
         sink: Sink,
         parking: Parking[ObjectId],
-        build: Callable[[Flight], Flight] | None = None,
+        build: Callable[[Delivery], Delivery] | None = None,
         suspects: Suspects | None = None,
     ) -> None:
         self.suspects = suspects
         self.options, self.counters, self.parking = context.options, context.counters, parking
-        self.flight, self.recorded = flight.number, flight
-        self._context, self._sink, self._whole, self._build = context, sink, flight, build
-        self._built: dict[int, Flight] = {}
-        self._left = dict(flight.envelopes)
-        self._waiting = frozenset(flight.waiting)
+        self.delivery_no, self.recorded = delivery.number, delivery
+        self._context, self._sink, self._whole, self._build = context, sink, delivery, build
+        self._built: dict[int, Delivery] = {}
+        self._left = dict(delivery.documents)
+        self._waiting = frozenset(delivery.waiting)
         self._unmarked: Answered[Outgoing] = []
         self._marked_at = monotonic()
 
     def to_send(self) -> Iterator[tuple[int, Sequence[Outgoing]]]:
-        """Yield the envelopes; if a document has one event, yield each event under its envelope's
+        """Yield the documents; if a document has one event, yield each event under its document's
         number.
 
-        Envelopes of a recorded flight are built one at a time, when they are asked for. Events
+        Documents of a recorded delivery are built one at a time, when they are asked for. Events
         whose rows have lost their effect since they were recorded need no answer. Events whose
         class is unavailable stay in the line.
         """
@@ -217,19 +221,19 @@ class InflightLine:
             elif events:
                 yield number, events
 
-    def tried(self, envelope: int) -> Tried | None:
-        return self._whole.suspects.get(envelope)
+    def tried(self, document_no: int) -> Tried | None:
+        return self._whole.suspects.get(document_no)
 
-    def _rebuilt(self, number: int, build: Callable[[Flight], Flight]) -> Sequence[Outgoing]:
-        """Build an envelope of the recorded flight, and return its events of available classes."""
-        part = build(self._whole._replace(envelopes={number: self._left[number]}))
+    def _rebuilt(self, number: int, build: Callable[[Delivery], Delivery]) -> Sequence[Outgoing]:
+        """Build a document of the recorded delivery, and return its events of available classes."""
+        part = build(self._whole._replace(documents={number: self._left[number]}))
         self._built[number] = part
-        self._left[number] = part.envelopes[number]
+        self._left[number] = part.documents[number]
         self._waiting |= part.waiting
         return [event for event in self._left[number] if event.event_id not in part.waiting]
 
     def _answer_idle(self, number: int, idle: Sequence[Outgoing]) -> None:
-        """Settle the events of an envelope whose rows have no effect: they need no answer."""
+        """Settle the events of a document whose rows have no effect: they need no answer."""
         done = {event.event_id for event in idle}
         self._left[number] = [event for event in self._left[number] if event.event_id not in done]
         self._unmarked.append((SUCCESS, idle))
@@ -237,19 +241,23 @@ class InflightLine:
             if event.object_id is not None:
                 self.parking.release(event.object_id)
 
-    def send(self, envelope: int, events: Sequence[Outgoing]) -> Answer:
+    def send(self, document_no: int, events: Sequence[Outgoing]) -> Answer:
         return send_document(
-            self._context, self._sink, self._built.get(envelope, self._whole), envelope, events
+            self._context,
+            self._sink,
+            self._built.get(document_no, self._whole),
+            document_no,
+            events,
         )
 
-    def settle(self, envelope: int, events: Sequence[Outgoing], judged: Judged[Outgoing]) -> str:
+    def settle(self, document_no: int, events: Sequence[Outgoing], judged: Judged[Outgoing]) -> str:
         self._unmarked += judged.answered
         for verdict, event in judged.given_up:
-            # What goes once more must not meet an id that the receiver may know.
-            self._unmarked.append((verdict, [event._replace(sendings=event.sendings + 1)]))
-        self._left[envelope] = left = _left_of(self._left[envelope], events, judged)
+            # What goes again must not meet an id that the receiver may know.
+            self._unmarked.append((verdict, [event._replace(attempts=event.attempts + 1)]))
+        self._left[document_no] = left = _left_of(self._left[document_no], events, judged)
         if not left:
-            self._built.pop(envelope, None)
+            self._built.pop(document_no, None)
         if judged.behind or monotonic() - self._marked_at >= self.options.mark_interval:
             self.save()
         return self.parking.too_many(self.options.max_parked)
@@ -269,18 +277,18 @@ class InflightLine:
         self._context.observer.marked(self._marked_at - begun)
 
     def _write(self, marks: Marks) -> None:
-        """Write the marks and the rest of the flight in one transaction."""
-        # The log's rows are dropped: they are read again when the flight is sent again,
+        """Write the marks and the rest of the delivery in one transaction."""
+        # The log's rows are dropped: they are read again when the delivery is sent again,
         # which may be late.
         rest = rest_of(self._whole, self._left)._replace(
             origins=NO_ORIGINS, current_rows={}, waiting=self._waiting
         )
         log = self._context.log
-        # Once: the line of a flight that has ended may be a set's.
-        is_over = not rest.envelopes and bool(self.recorded.envelopes)
-        marks.write(self._context, self.flight if is_over else None)
-        if rest.envelopes and (marks.letters or encode(rest) != encode(self.recorded)):
-            replace_content(log, EntryKind.DELIVERY, self.flight, encode(rest))
+        # Once: the line of a delivery that has ended may be a set's.
+        is_over = not rest.documents and bool(self.recorded.documents)
+        marks.write(self._context, self.delivery_no if is_over else None)
+        if rest.documents and (marks.statuses or encode(rest) != encode(self.recorded)):
+            replace_content(log, EntryKind.DELIVERY, self.delivery_no, encode(rest))
         log.commit()
         self.recorded = rest
 
@@ -288,7 +296,7 @@ class InflightLine:
 def _left_of(
     before: Sequence[Outgoing], events: Sequence[Outgoing], judged: Judged[Outgoing]
 ) -> Sequence[Outgoing]:
-    """Return the envelope's events that stay in the in-flight line: unsent ones, and those to send
+    """Return the document's events that stay in the in-flight line: unsent ones, and those to send
     again, which are rebuilt then.
     """
     if not judged.retried and not judged.behind and len(events) == len(before):
@@ -297,7 +305,7 @@ def _left_of(
     done.update(event.event_id for _, event in judged.given_up)
     behind = {event.event_id for _, event in judged.behind}
     return [
-        event._replace(steps=None, sendings=event.sendings + (event.event_id in behind))
+        event._replace(steps=None, attempts=event.attempts + (event.event_id in behind))
         for event in before
         if event.event_id not in done
     ]

@@ -14,7 +14,7 @@ from inspect import isfunction
 from typing import Any, Final, NamedTuple
 
 from eventlog.model import Answer, Document
-from eventlog.publisher.flight import FlightInfo
+from eventlog.publisher.delivery import DeliveryInfo
 from eventlog.publisher.ledger import Ledger, count_undone, ledger_of
 from eventlog.sql.doctor import (
     HeldSnapshot,
@@ -117,7 +117,7 @@ class JobProgress(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Measured:
     """The facts that cost a statement, as the publisher's own session saw them between two
-    flights.
+    deliveries.
     """
 
     queue_rows: int | None = None
@@ -132,13 +132,13 @@ class Measured:
     is unknown.
     """
     parked: Sequence[ParkedObject] = ()
-    flights: Sequence[FlightInfo] = ()
+    deliveries: Sequence[DeliveryInfo] = ()
     clock: datetime | None = None
     """The time to compare event_time with, None for a stream."""
     seconds: float = 0.0
     """The duration of the measurement."""
     oldest_delivery_age_seconds: float | None = None
-    """The age of the first of ``flights`` by its line, None if unknown."""
+    """The age of the first of ``deliveries`` by its line, None if unknown."""
     ranges: int | None = None
     """The number of ranges in a consumer's set."""
     snapshot: SnapshotProgress | None = None
@@ -155,7 +155,7 @@ class Measured:
     is unknown.
     """
     tables: Sequence[TableStorage] = ()
-    """The log and its companions, empty if unknown."""
+    """The log and its internal tables, empty if unknown."""
 
     @classmethod
     def read(cls, log: OpenLog) -> Measured:
@@ -233,13 +233,15 @@ class Observer:
     """
 
     @property
-    def wants_flights(self) -> bool:
-        """True if ``flight_begins`` is to be called: counting the rows of a flight takes time."""
-        return type(self).flight_begins is not Observer.flight_begins
+    def wants_deliveries(self) -> bool:
+        """True if ``delivery_begins`` is to be called: counting the rows of a delivery takes
+        time.
+        """
+        return type(self).delivery_begins is not Observer.delivery_begins
 
     @property
     def wants_event_times(self) -> bool:
-        """True if event_time is to be read for ``flight_begins`` where it is not known."""
+        """True if event_time is to be read for ``delivery_begins`` where it is not known."""
         return False
 
     def does(self, doing: Doing, reason: str = "") -> None:
@@ -262,16 +264,18 @@ class Observer:
     def window_read(self, seconds: float, groups: int) -> None:
         """Note that a window of the queue was read, with so many groups to publish."""
 
-    def flight_begins(self, flight: FlightInfo, event_times: Mapping[str, str | None]) -> None:
-        """Note that a flight is about to be sent. ``event_times`` has the event_time of each
-        envelope's first row, by the event-id in the document.
+    def delivery_begins(
+        self, delivery: DeliveryInfo, event_times: Mapping[str, str | None]
+    ) -> None:
+        """Note that a delivery is about to be sent. ``event_times`` has the event_time of each
+        document's first row, by the event-id in the document.
         """
 
-    def flight_ended(self, number: int, result: str, left: FlightInfo | None = None) -> None:
-        """Note that a flight was sent as far as possible, and its answered events are marked.
+    def delivery_ended(self, number: int, result: str, left: DeliveryInfo | None = None) -> None:
+        """Note that a delivery was sent as far as possible, and its answered events are marked.
         ``result`` is for people.
 
-        ``left`` is the recorded rest, which is sent again; None = the flight is done.
+        ``left`` is the recorded rest, which is sent again; None = the delivery is done.
         """
 
     def compared(self, uncaptured: Sequence[str]) -> None:
@@ -284,7 +288,7 @@ class Observer:
         """Note that answered events are marked, or that the position has moved behind them."""
 
     def answered(self, document: Document, answer: Answer, seconds: float) -> None:
-        """Note the answer to an envelope after so many seconds."""
+        """Note the answer to a document after so many seconds."""
 
     def flushed(self) -> None:
         """Note that the receiver has answered everything that was pending."""
@@ -314,8 +318,8 @@ class _Several(Observer):
         self._observers = observers
 
     @property
-    def wants_flights(self) -> bool:
-        return any(one.wants_flights for one in self._observers)
+    def wants_deliveries(self) -> bool:
+        return any(one.wants_deliveries for one in self._observers)
 
     @property
     def wants_event_times(self) -> bool:

@@ -52,7 +52,7 @@ from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.record_ids import next_given
 from eventlog.sql.rights import Addition, Purpose
-from eventlog.sql.rows import read_sendings, refuse_large_ids
+from eventlog.sql.rows import read_attempts, refuse_large_ids
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -115,8 +115,8 @@ def open_to_publish(
 
         # The newest number is found by drawing one more, which is left out; a publisher has the
         # right to draw.
-        newest_flight = partial(pass_over, log)
-        sink_named(config.sink.type).claim(config.sink.options, owner, newest_flight)
+        newest_delivery = partial(pass_over, log)
+        sink_named(config.sink.type).claim(config.sink.options, owner, newest_delivery)
         log.commit()
         yield context
 
@@ -187,7 +187,7 @@ def settle_epoch(log: OpenLog, ledger: Ledger, used: Used, server: Mapping[str, 
     reasons = differing(known, server) or differing(used.server, server)
     reasons += _numbers_that_come_again(log, used, following)
     if reasons:
-        epoch, used.flight = raise_epoch(log, {**known, **server}, used.flight)
+        epoch, used.delivery_no = raise_epoch(log, {**known, **server}, used.delivery_no)
         used.published.forget()
         used.given_again = None
         if following is not None:
@@ -216,8 +216,8 @@ def _numbers_that_come_again(log: OpenLog, used: Used, following: int | None) ->
     record_id, None = unknown.
     """
     found = []
-    if used.flight and (flight := next_number(log)) <= used.flight:
-        found.append(f"flight number {flight} lies behind {used.flight}, which was used before")
+    if used.delivery_no and (delivery := next_number(log)) <= used.delivery_no:
+        found.append(f"delivery {delivery} lies behind {used.delivery_no}, which was used before")
     if used.given_again is not None:
         found.append(used.given_again)
     elif following is not None and following <= used.published.highest:
@@ -267,18 +267,18 @@ def under_epoch(context: Context, epoch: str) -> Context:
 
     Ends the transaction.
     """
-    attempts = read_sendings(context.log, context.ledger.consumer)
+    attempts = read_attempts(context.log, context.ledger.consumer)
     context.log.commit()
     events = replace(context.options.events, id_suffix=epoch_suffix(epoch))
     options = replace(context.options, events=events)
     return replace(context, epoch=epoch, options=options, attempts=attempts)
 
 
-def find_log(db: OpenDatabase, config: Config, *, has_companions: bool = True) -> OpenLog:
+def find_log(db: OpenDatabase, config: Config, *, has_internal_tables: bool = True) -> OpenLog:
     """Return the log that the configuration names, open on this database's connection. Its form
     is checked (spec/event-log.md 1.4), and not the rights.
 
-    Without ``has_companions`` they need not be there.
+    Without ``has_internal_tables`` they need not be there.
     """
     settings = config.publisher
     table = locate_log(
@@ -289,7 +289,7 @@ def find_log(db: OpenDatabase, config: Config, *, has_companions: bool = True) -
         column_map=settings.column_map,
         column_sort=settings.column_sort,
         sequence=config.database.record_id_sequence,
-        has_companions=has_companions,
+        has_internal_tables=has_internal_tables,
     )
     return db.log(table)
 

@@ -76,7 +76,7 @@ class _Rotated(Sink):
 
     def __init__(self, open_now: Callable[[], Sink], files: Sequence[Path]) -> None:
         self._open, self._files = open_now, files
-        self._seen, self._sink = self._look(), open_now()
+        self._seen, self._sink = self._check(), open_now()
         self._is_pending = False
         self._lock = threading.Lock()
 
@@ -93,7 +93,7 @@ class _Rotated(Sink):
 
     def _current(self) -> Sink:
         with self._lock:
-            if not self._is_pending and (seen := self._look()) != self._seen:
+            if not self._is_pending and (seen := self._check()) != self._seen:
                 self._seen = seen
                 try:
                     sink = self._open()
@@ -108,7 +108,7 @@ class _Rotated(Sink):
             self._is_pending = True
             return self._sink
 
-    def _look(self) -> list[tuple[int, int, int] | None]:
+    def _check(self) -> list[tuple[int, int, int] | None]:
         """Return a stamp for each file that changes when the file, or the target of a link, is
         replaced or written.
         """

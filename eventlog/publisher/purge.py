@@ -1,4 +1,4 @@
-"""A purge: which rows it looks at, and which of them neither a flight nor a consumer still needs
+"""A purge: which rows it looks at, and which of them neither a delivery nor a consumer still needs
 (spec/event-log.md 11).
 """
 
@@ -9,19 +9,19 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from eventlog.core.ranges import RecordSet, joined
+from eventlog.publisher.claimed_rows import read_recorded
 from eventlog.publisher.cycle import recorded_ids
-from eventlog.publisher.held_rows import read_recorded
 from eventlog.sql.consumers import done_by_consumers
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.purge import (
-    Noted,
     Purged,
+    PurgedRows,
     highest_id,
     purge_errors,
     purge_rows,
-    read_noted,
+    read_purged,
     utc_now,
-    write_noted,
+    write_purged,
 )
 from eventlog.sql.rows import extent
 
@@ -34,7 +34,7 @@ _WHOLE: Final = timedelta(days=7)
 
 Rows that a transaction has committed late, or that somebody has put back, are found then.
 """
-_NOTED_EACH: Final = 100
+_PURGED_EACH: Final = 100
 """The number of batches between two notes."""
 
 
@@ -45,18 +45,18 @@ class Extent(NamedTuple):
 
     first: int
     last: int
-    noted: Noted
+    purged: PurgedRows
 
 
 def extent_of(log: OpenLog) -> Extent:
     """Return what a purge that begins now looks at."""
     last = highest_id(log)
-    now, noted = utc_now(log.connection, log.dialect), read_noted(log)
-    # A log that ends below what is noted has begun anew, or was restored.
-    if noted is not None and now - noted.whole < _WHOLE and noted.rows.top <= last:
-        return Extent(noted.rows.floor + 1, last, noted)
+    now, purged = utc_now(log.connection, log.dialect), read_purged(log)
+    # A log that ends below what is noted has begun again, or was restored.
+    if purged is not None and now - purged.whole < _WHOLE and purged.rows.top <= last:
+        return Extent(purged.rows.floor + 1, last, purged)
     first, last = extent(log) or (1, 0)
-    return Extent(first, last, Noted(RecordSet(max(first - 1, 0)), now))
+    return Extent(first, last, PurgedRows(RecordSet(max(first - 1, 0)), now))
 
 
 def purge_batches(
@@ -81,21 +81,21 @@ def purge_batches(
     young = batches = 0
     for begin, end in joined(spans, _APART):
         while begin <= end and (to_the_end or young < _YOUNG):
-            flights, _ = read_recorded(log)
+            deliveries, _ = read_recorded(log)
             done = done_by_consumers(log)
             batch = purge_rows(
-                log, (begin, end), size, older_than, recorded_ids(flights), done, dry=dry
+                log, (begin, end), size, older_than, recorded_ids(deliveries), done, dry=dry
             )
             if batch is None:
                 break
             begin, batches = batch.last + 1, batches + 1
             young = batch.young + (young if batch.young == batch.looked_at else 0)
             gone.add(one for one in batch.gone if one[0] > 0)
-            if not dry and batches % _NOTED_EACH == 0:
-                write_noted(log, Noted(gone, whole))
+            if not dry and batches % _PURGED_EACH == 0:
+                write_purged(log, PurgedRows(gone, whole))
             yield batch
     if not dry and gone.spans != known.spans:
-        write_noted(log, Noted(gone, whole))
+        write_purged(log, PurgedRows(gone, whole))
 
 
 def purge_error_lines(

@@ -12,7 +12,7 @@ With ``handle_future_events`` the order is by event_time, and only due rows are 
 
 A window is limited by rows, and its memory by bytes. The statement that reads it leaves out the
 values of large rows. Further statements read these values; they are checked, and kept up to
-``delivery_bytes``. The other values are dropped, and read again when their flight is made. So
+``delivery_bytes``. The other values are dropped, and read again when their delivery is made. So
 folding sees every row of any size.
 
 This is a hot path: every row passes through ``WindowReader.add``. Rows are tuples, read by position
@@ -34,7 +34,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from eventlog.changes.publishing import Need
 from eventlog.core.catalog import ObjectId
-from eventlog.core.checks import BadRow, CheckedRow, Remark, check_rows
+from eventlog.core.checks import CheckedRow, InvalidRow, Remark, check_rows
 from eventlog.core.events import Outgoing, QueryBack, asks_for_values, build_event, decide, ids_of
 from eventlog.core.fold import (
     Group,
@@ -48,9 +48,9 @@ from eventlog.core.fold import (
 )
 from eventlog.core.ranges import to_ranges
 from eventlog.model import QUEUE_FIELDS, TIMED_FIELDS, Origins, QueueRow
+from eventlog.publisher.claimed_rows import BacklogClaim, ClaimedObjects
 from eventlog.publisher.context import Context, PublisherOptions, report_missing
-from eventlog.publisher.flight import NO_ORIGINS
-from eventlog.publisher.held_rows import HeldObjects, Hold
+from eventlog.publisher.delivery import NO_ORIGINS
 from eventlog.publisher.ledger import QueueScan, Writers
 from eventlog.sql.rows import refuse_large_ids
 from eventlog.sql.windows import DuePlace, Window, counted_rows
@@ -106,7 +106,7 @@ class WindowResult(NamedTuple):
     """The result of one window."""
 
     groups: list[Group]
-    bad: list[BadRow]
+    bad: list[InvalidRow]
     loopback: list[int]
     next_first: int | None
     """The record_id at which the next window of the scan begins, None at its end."""
@@ -139,7 +139,7 @@ class WindowReader:
         self.folder = RowFolder(context.options.fold_distance, context.options.fold_span)
         self.read = self.used = 0
         self._in_flight, self._parked = in_flight, parked
-        self._bad: list[BadRow] = []
+        self._bad: list[InvalidRow] = []
         self._loopback: list[int] = []
         self._passed: list[int] = []
         self._wanted: dict[str | None, bool] = {}
@@ -208,7 +208,7 @@ class WindowReader:
         self._remarks += remarks
         self.used += len(good) + len(bad) + len(loopback)
 
-    def look_at(self, chunk: list[BoundedRow]) -> list[CheckedRow]:
+    def examine(self, chunk: list[BoundedRow]) -> list[CheckedRow]:
         """Return the good rows of a chunk behind the window, without adding them to it."""
         good: list[CheckedRow] = []
         for run in _whole_rows(self.context, self._free(chunk), {}):
@@ -288,16 +288,16 @@ def read_window(
 def _read_chunks(
     window: Window, chunks: Iterable[Iterable[list[BoundedRow]]], reader: WindowReader
 ) -> WindowResult | None:
-    """Return the result of a window from as many chunks as it needs, each in pieces; None if it
+    """Return the result of a window from as many chunks as it needs, each in fragments; None if it
     needs more chunks than there are.
     """
     wanted = limit = reader.context.options.query_limit or _UNLIMITED_WINDOW
     for chunk in chunks:
         rows, end = 0, window.first
-        for piece in filter(None, chunk):
-            reader.add(piece)
-            rows += len(piece)
-            end, *_ = piece[-1]
+        for fragment in filter(None, chunk):
+            reader.add(fragment)
+            rows += len(fragment)
+            end, *_ = fragment[-1]
         if rows < limit:
             return reader.result(reader.folder.close(window.last))
         if reader.used < wanted:
@@ -504,7 +504,7 @@ def _complete_inserts(reader: WindowReader, chunks: Iterable[list[BoundedRow]]) 
     unfinished = {object_of(group): group for group in folded}
     looked_at = found_at = 0
     for chunk in chunks:
-        for row in reader.look_at(chunk):
+        for row in reader.examine(chunk):
             group = unfinished.get(object_of([row]))
             if group is None:
                 continue
@@ -522,22 +522,22 @@ def _complete_inserts(reader: WindowReader, chunks: Iterable[list[BoundedRow]]) 
 # --- rows that are held ---------------------------------------------------------------------------
 
 
-def read_objects(context: Context, hold: Hold) -> HeldObjects:
-    """Read the objects of all held rows N.
+def read_claimed_objects(context: Context, claim: BacklogClaim) -> ClaimedObjects:
+    """Read the objects of all claimed rows N.
 
     They are read once, and again when one of ``writers`` has ended.
     """
     open_now = context.log.open_writers()
-    writers = None if hold.writers is None or open_now is None else hold.writers & open_now
-    held = HeldObjects(writers)
+    writers = None if claim.writers is None or open_now is None else claim.writers & open_now
+    claimed = ClaimedObjects(writers)
     options = context.options
-    window = Window(1, hold.last, None, options.leave_user, _value_bytes(context))
+    window = Window(1, claim.last, None, options.leave_user, _value_bytes(context))
     with closing(context.log.window_chunks(window, QUEUE_FIELDS, _UNLIMITED_WINDOW)) as chunks:
         for chunk in chunks:
             for rows in _whole_rows(context, chunk, {}):
                 for _, _, object_id, _, _, _ in check_rows(rows, context.catalog, None).good:
-                    held.add(object_id)
-    return held
+                    claimed.add(object_id)
+    return claimed
 
 
 @dataclass(frozen=True, slots=True)

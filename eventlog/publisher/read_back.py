@@ -1,10 +1,10 @@
-"""The current values that the events of a flight ask for, read in bounded memory (spec/event-log.md
-8.4).
+"""The current values that the events of a delivery ask for, read in bounded memory
+(spec/event-log.md 8.4).
 
 The size of a row is unknown before it is read. So a class is read back by several statements, each
 for up to sixteen times as many objects as the previous one, and for no more than fit by the size of
-the last rows read. If the values outgrow ``delivery_bytes``, the flight gets fewer groups, and they
-are read once more. This is rare, since most rows are small; a class then needs one statement for
+the last rows read. If the values outgrow ``delivery_bytes``, the delivery gets fewer groups, and
+they are read again. This is rare, since most rows are small; a class then needs one statement for
 sixteen objects, two for 256.
 """
 
@@ -25,15 +25,15 @@ _GROWTH: Final = 16
 
 
 class Built(NamedTuple):
-    """The groups of one flight, their events, and the current rows for formats that need them."""
+    """The groups of one delivery, their events, and the current rows for formats that need them."""
 
     groups: Sequence[Group]
     events: Sequence[Outgoing]
     current_rows: CurrentRows
 
 
-class _FlightFull(Exception):
-    """The values read back outgrow a flight.
+class _DeliveryFull(Exception):
+    """The values read back outgrow a delivery.
 
     ``objects`` is the number of objects read before that.
     """
@@ -42,10 +42,10 @@ class _FlightFull(Exception):
         self.objects = objects
 
 
-def built_flights(
+def built_deliveries(
     context: Context, window: WindowResult, sizes: dict[str, int], check: CatalogCheck = UNCHECKED
 ) -> Iterator[Built]:
-    """Yield the flights of a window, which are limited by rows and by bytes. ``sizes`` has the
+    """Yield the deliveries of a window, which are limited by rows and by bytes. ``sizes`` has the
     bytes of a row by class, kept between windows.
 
     ``check`` is asked once, before the first values are read back, and may end all by an error.
@@ -60,7 +60,7 @@ def built_flights(
             groups = with_values(context, waiting.popleft(), window.unread)
             try:
                 built = _build(context, groups, sizes, query_back)
-            except _FlightFull as full:
+            except _DeliveryFull as full:
                 cut = min(max(1, full.objects), len(groups) - 1)
                 waiting.extendleft((groups[cut:], groups[:cut]))
                 continue
@@ -88,7 +88,7 @@ def _build(
 ) -> Built:
     """Build the events of groups.
 
-    Raises _FlightFull if there are several groups, and their values are too large.
+    Raises _DeliveryFull if there are several groups, and their values are too large.
     """
     if len(groups) > 1:
         query_back = _bounded(query_back, sizes, context.options.delivery_bytes)
@@ -124,7 +124,7 @@ def _bounded(query_back: QueryBack, sizes: dict[str, int], most_bytes: int) -> Q
         most = _GROWTH if name in sizes else 1
         while done < len(keys):
             if left < 0:
-                raise _FlightFull(objects)
+                raise _DeliveryFull(objects)
             wanted = keys[done : done + max(1, min(most, left // sizes.get(name, 1)))]
             read = query_back(object_class, wanted, attributes)
             size = _bytes_of(read.values())

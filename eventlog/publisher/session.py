@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from eventlog.core.catalog import ObjectId
 from eventlog.core.event_ids import raised_at
 from eventlog.errors import DatabaseUnavailable
+from eventlog.publisher.claimed_rows import BacklogClaim, ClaimedObjects
 from eventlog.publisher.context import UNCHECKED, CatalogCheck, Context
-from eventlog.publisher.flight import Flight
-from eventlog.publisher.held_rows import HeldObjects, Hold
+from eventlog.publisher.delivery import Delivery
 from eventlog.publisher.ledger import QueueScan
 from eventlog.publisher.parking import Parking
 from eventlog.publisher.queue import DueScan
@@ -22,23 +22,23 @@ from eventlog.publisher.suspects import Suspects
 from eventlog.sql.internal_tables import next_number
 
 if TYPE_CHECKING:
-    from eventlog.publisher.snapshot import Loading
+    from eventlog.publisher.snapshot import UnfinishedSnapshot
 
 
 @dataclass(slots=True)
-class State:
+class PublisherState:
     """The memory of a publisher between cycles; the database has all of it, too."""
 
     parking: Parking[ObjectId]
-    flights: dict[int, Flight] = field(default_factory=dict)
-    """The flights in the in-flight lines, by number."""
+    deliveries: dict[int, Delivery] = field(default_factory=dict)
+    """The deliveries in the in-flight lines, by number."""
     newest: str = ""
-    """The first number of the last flight that was numbered."""
+    """The first number of the last delivery that was numbered."""
     scan: QueueScan | DueScan | None = None
     """The rest of the present scan of the queue, None between scans."""
-    hold: Hold | None = None
+    claim: BacklogClaim | None = None
     """The rows that a backlog job has converted."""
-    held: HeldObjects | None = None
+    claimed: ClaimedObjects | None = None
     """The objects of these rows, read when they are first needed."""
     row_sizes: dict[str, int] = field(default_factory=dict)
     """The approximate bytes of an object's row by class, as far as rows were read back."""
@@ -46,50 +46,53 @@ class State:
     """Objects that are no longer parked, and whose rows the present scan may have passed over:
     these rows wait for the next scan.
     """
-    loading: Loading | None = None
+    loading: UnfinishedSnapshot | None = None
     """A snapshot that is read before the log."""
     suspects: Suspects = field(init=False)
-    """The envelopes that the receiver fails for."""
+    """The documents that the receiver fails for."""
 
     def __post_init__(self) -> None:
         self.suspects = Suspects(self.parking)
 
 
 @dataclass(slots=True)
-class Session:
+class PublisherSession:
     """A publisher at work on one connection."""
 
     context: Context
-    state: State
+    state: PublisherState
     sink: Sink
     is_stopping: Callable[[], bool] = lambda: False
     """A function that tells whether the publisher was told to stop."""
-    before_flight: Callable[[], None] = lambda: None
-    """A function that is called, outside of a transaction, before a flight's envelopes are sent."""
+    before_delivery: Callable[[], None] = lambda: None
+    """A function that is called, outside of a transaction, before a delivery's documents are
+    sent.
+    """
     check: CatalogCheck = UNCHECKED
     """A check that may end a cycle by an error: nothing of its rows is recorded then."""
 
 
-def begin_flight(context: Context, state: State) -> tuple[int, str]:
-    """Return a new flight number, and the number of the flight's first event, which is greater than
-    those of earlier flights also if the clock has gone back; empty for formats without numbers.
+def begin_delivery(context: Context, state: PublisherState) -> tuple[int, str]:
+    """Return a new delivery number, and the number of the delivery's first event, which is greater
+    than those of earlier deliveries also if the clock has gone back; empty for formats without
+    numbers.
     """
-    number = draw_flight(context)
+    number = draw_delivery_no(context)
     state.newest = context.output.first(number, state.newest, raised_at(context.epoch))
     return number, state.newest
 
 
-def draw_flight(context: Context) -> int:
-    """Return a new flight number.
+def draw_delivery_no(context: Context) -> int:
+    """Return a new delivery number.
 
     Raises DatabaseUnavailable if it is not greater than one that this process has used: the
     database was restored to an earlier state, and the log gets a new epoch at the next connection
     (spec/event-log.md 7.4).
     """
     number = next_number(context.log)
-    if number <= context.used.flight:
+    if number <= context.used.delivery_no:
         raise DatabaseUnavailable(
-            f"flight number {number} of the log {context.log} lies behind {context.used.flight}, "
+            f"delivery {number} of the log {context.log} lies behind {context.used.delivery_no}, "
             "which was used before: the database was put back to an earlier state"
         )
     return number

@@ -9,8 +9,8 @@ from eventlog.core.events import Outgoing
 from eventlog.core.ranges import to_ranges
 from eventlog.errors import ConfigError, first_of
 from eventlog.model import Status, unpadded
-from eventlog.publisher.flight import Flight, encode, rest_of
-from eventlog.publisher.held_rows import read_recorded
+from eventlog.publisher.claimed_rows import read_recorded
+from eventlog.publisher.delivery import Delivery, encode, rest_of
 from eventlog.publisher.ledger import Ledger
 from eventlog.sql.internal_tables import EntryKind, delete_entry, replace_content
 from eventlog.sql.open_log import OpenLog
@@ -34,54 +34,55 @@ def skip(log: OpenLog, ledger: Ledger, event_id: str, why: str) -> Skipped:
     ``why``. The caller commits.
 
     A publisher takes note when it tries the event the next time. A consumer must not run: the
-    caller has its lock. Whether the receiver has applied the event is not known, so what goes once
-    more gets the number behind the last sending (7.4). Raises ConfigError if no such event is in
-    flight.
+    caller has its lock. Whether the receiver has applied the event is not known, so what goes again
+    gets the number behind the last sending (7.4). Raises ConfigError if no such event is in flight.
     """
-    flights, _ = read_recorded(log, ledger.consumer)
-    flight, envelope, event = _found(flights, event_id)
+    deliveries, _ = read_recorded(log, ledger.consumer)
+    delivery, document_no, event = _found(deliveries, event_id)
     present = log.read_columns(to_ranges(event.ids), ("record_id", "status"))
     waiting = {int(number) for number, status in present if unpadded(status) in ledger.statuses}
     dropped = [record_id for record_id in event.dropped if record_id in waiting]
     refused = sorted(waiting.difference(dropped))
     if not refused:
         raise ConfigError(f"event {event_id}: its rows are done already, or gone")
-    tried = flight.suspects.get(envelope)
+    tried = delivery.suspects.get(document_no)
     answer = "" if tried is None else tried.answer
     message = f"{why}; the last answer: {answer}" if answer else why
     ledger.write({Status.ERROR: refused, Status.SUCCESS: dropped})
-    next_ids = {record_id_of(event.event_id): f"{event.event_id}.{event.sendings + 1}"}
+    next_ids = {record_id_of(event.event_id): f"{event.event_id}.{event.attempts + 1}"}
     lines = [(record_id, CODE, message) for record_id in refused]
     add_errors(log, lines, ledger.consumer, next_ids)
     if ledger.consumer:  # no letter tells a consumer that a row is done
-        _strike(log, flight, event)
+        _strike(log, delivery, event)
     return Skipped(event.sent_id, len(refused), 0 if tried is None else tried.tries, answer)
 
 
-def _found(flights: list[Flight], event_id: str) -> tuple[Flight, int, Outgoing]:
-    """Return the event in flight with this id, its envelope and its flight. Raises ConfigError."""
-    for flight in flights:
-        for envelope, events in flight.envelopes.items():
+def _found(deliveries: list[Delivery], event_id: str) -> tuple[Delivery, int, Outgoing]:
+    """Return the event in flight with this id, its document and its delivery. Raises
+    ConfigError.
+    """
+    for delivery in deliveries:
+        for document_no, events in delivery.documents.items():
             for event in events:
                 if event_id in (event.sent_id, event.event_id):
-                    return flight, envelope, event
+                    return delivery, document_no, event
     known = [
         event.sent_id
-        for flight in flights
-        for number in flight.suspects
-        for event in flight.envelopes.get(number, ())
+        for delivery in deliveries
+        for number in delivery.suspects
+        for event in delivery.documents.get(number, ())
     ]
     there = f"the receiver fails for {first_of(known, 10)}" if known else "`eventlog status`"
     raise ConfigError(f"no event {event_id} is in flight; see which are: {there}")
 
 
-def _strike(log: OpenLog, flight: Flight, skipped: Outgoing) -> None:
+def _strike(log: OpenLog, delivery: Delivery, skipped: Outgoing) -> None:
     left = {
         number: [event for event in events if event.event_id != skipped.event_id]
-        for number, events in flight.envelopes.items()
+        for number, events in delivery.documents.items()
     }
-    rest = rest_of(flight, left)
-    if rest.envelopes:
-        replace_content(log, EntryKind.DELIVERY, flight.number, encode(rest))
+    rest = rest_of(delivery, left)
+    if rest.documents:
+        replace_content(log, EntryKind.DELIVERY, delivery.number, encode(rest))
     else:
-        delete_entry(log, EntryKind.DELIVERY, flight.number)
+        delete_entry(log, EntryKind.DELIVERY, delivery.number)

@@ -29,22 +29,22 @@ from eventlog.publisher.context import (
     Counters,
     PublisherOptions,
 )
-from eventlog.publisher.delivery import (
-    Answered,
-    Delivered,
-    FlightResult,
-    Judged,
-    as_flushed,
-    deliver_flight,
-    why_refused,
-)
-from eventlog.publisher.flight import Flight, FlightInfo, pack, rest_of
+from eventlog.publisher.delivery import Delivery, DeliveryInfo, pack, rest_of
 from eventlog.publisher.marks import send_document
 from eventlog.publisher.observer import SnapshotProgress
 from eventlog.publisher.parking import Parking
 from eventlog.publisher.queue import WindowResult
-from eventlog.publisher.read_back import Built, built_flights
-from eventlog.publisher.session import Session, begin_flight
+from eventlog.publisher.read_back import Built, built_deliveries
+from eventlog.publisher.sending import (
+    Answered,
+    Delivered,
+    DeliveryResult,
+    Judged,
+    as_flushed,
+    send_delivery,
+    why_refused,
+)
+from eventlog.publisher.session import PublisherSession, begin_delivery
 from eventlog.publisher.sinks import Sink
 from eventlog.sql.consumers import write_loaded
 from eventlog.sql.rows import add_object_errors
@@ -55,11 +55,11 @@ _log = logging.getLogger("eventlog.publisher")
 
 _MOST_KEYS: Final = 1000
 """The most objects of a chunk."""
-_MORE: Final = Delivered(FlightResult.DONE, more=True)
+_MORE: Final = Delivered(DeliveryResult.DONE, more=True)
 
 
 @dataclass(slots=True)
-class Loading:
+class UnfinishedSnapshot:
     """A snapshot that has not ended, in memory and in the line of the consumer."""
 
     begun: datetime
@@ -75,14 +75,14 @@ class Loading:
     expected: int = 0
     """The approximate number of objects to be answered in all."""
     again: list[str] | None = None
-    """The event-ids of objects to send once more, in place of a snapshot."""
+    """The event-ids of objects to send again, in place of a snapshot."""
     keys: Sequence[str] = ()
     """The keys of the last chunk."""
-    left: Flight | None = None
+    left: Delivery | None = None
     """The events of the last chunk to send again."""
 
     @classmethod
-    def of_line(cls, begun: datetime, told: dict[str, Any]) -> Loading:
+    def of_line(cls, begun: datetime, told: dict[str, Any]) -> UnfinishedSnapshot:
         """Return the snapshot in the line of the consumer."""
         if "again" in told:
             return cls(begun, again=list(told["again"]))
@@ -114,7 +114,7 @@ class Loading:
         )
 
 
-def load_chunk(session: Session, loading: Loading) -> tuple[Delivered, bool]:
+def load_chunk(session: PublisherSession, loading: UnfinishedSnapshot) -> tuple[Delivered, bool]:
     """Send the next chunk, or the rest of the last one; return the end of the sending, and True if
     the snapshot has ended.
 
@@ -138,7 +138,7 @@ def load_chunk(session: Session, loading: Loading) -> tuple[Delivered, bool]:
     if loading.left is not None:
         context.log.commit()
         ended = _send(session, loading)
-        if ended.result is not FlightResult.DONE:
+        if ended.result is not DeliveryResult.DONE:
             return ended, False
     loading.position, loading.objects = loading.keys[-1], loading.objects + len(loading.keys)
     if loading.again is not None:
@@ -148,14 +148,14 @@ def load_chunk(session: Session, loading: Loading) -> tuple[Delivered, bool]:
     return _MORE, False
 
 
-def _save(context: Context, loading: Loading) -> None:
+def _save(context: Context, loading: UnfinishedSnapshot) -> None:
     """Write the progress of the snapshot, and commit."""
     write_loaded(context.log, context.ledger.consumer, loading.told())
     context.log.commit()
     context.observer.loads(loading.progress())
 
 
-def _keys_of_other_names(context: Context, loading: Loading) -> dict[str, str]:
+def _keys_of_other_names(context: Context, loading: UnfinishedSnapshot) -> dict[str, str]:
     """Return the classes whose triggers log another key than the class has now, each with the
     reason why it cannot be read (spec/event-log.md 13.3). It is asked before a class is begun.
     """
@@ -186,7 +186,7 @@ def _keys_of_other_names(context: Context, loading: Loading) -> dict[str, str]:
 
 
 def _class_to_read(
-    context: Context, loading: Loading, waiting: Container[str]
+    context: Context, loading: UnfinishedSnapshot, waiting: Container[str]
 ) -> ObjectClass | None:
     """Return the next class to read; None if there is none, or if it is unavailable. ``waiting``
     are classes that cannot be read yet.
@@ -206,7 +206,7 @@ def _class_to_read(
     return next((cls for cls in context.catalog.classes if cls.name == loading.class_name), None)
 
 
-def _without_class(context: Context, loading: Loading) -> tuple[Delivered, bool]:
+def _without_class(context: Context, loading: UnfinishedSnapshot) -> tuple[Delivered, bool]:
     """Wait for an unavailable class, or end the snapshot."""
     if loading.class_name is not None:
         return _wait(context, loading, str(context.catalog.unavailable[loading.class_name]))
@@ -218,11 +218,11 @@ def _without_class(context: Context, loading: Loading) -> tuple[Delivered, bool]
     return _MORE, True
 
 
-def _wait(context: Context, loading: Loading, reason: str) -> tuple[Delivered, bool]:
+def _wait(context: Context, loading: UnfinishedSnapshot, reason: str) -> tuple[Delivered, bool]:
     """Wait for a class that cannot be read yet."""
     context.log.commit()
     why = f"the snapshot waits for class {loading.class_name}: {reason}"
-    return Delivered(FlightResult.RETRY, why, in_short=why), False
+    return Delivered(DeliveryResult.RETRY, why, in_short=why), False
 
 
 def _refuse_unknown(context: Context, again: list[str]) -> None:
@@ -261,7 +261,9 @@ def _key_of(event_id: str, class_name: str) -> str:
     return object_text(event_id).removeprefix(f"{class_name}.")
 
 
-def _keys(context: Context, loading: Loading, object_class: ObjectClass) -> Sequence[str]:
+def _keys(
+    context: Context, loading: UnfinishedSnapshot, object_class: ObjectClass
+) -> Sequence[str]:
     """Return the keys of the next chunk."""
     conn, dialect = context.log.connection, context.log.dialect
     if loading.again is not None:
@@ -283,30 +285,33 @@ def _keys(context: Context, loading: Loading, object_class: ObjectClass) -> Sequ
 
 
 def _build(
-    session: Session, loading: Loading, object_class: ObjectClass, keys: Sequence[str]
+    session: PublisherSession,
+    loading: UnfinishedSnapshot,
+    object_class: ObjectClass,
+    keys: Sequence[str],
 ) -> None:
-    """Build the events of a chunk, for as many keys as a flight has room for.
+    """Build the events of a chunk, for as many keys as a delivery has room for.
 
     An object without an event is done.
     """
     context, state = session.context, session.state
     built = _build_now(context, object_class, keys, state.row_sizes, session.check)
     loading.keys = keys[: len(built.groups)]
-    if any(event.fates is not None and event.fates.bad for event in built.events):
+    if any(event.outcomes is not None and event.outcomes.invalid for event in built.events):
         session.check.before_bad()
     events = []
     for event, key in zip(built.events, keys, strict=False):
         event_id = snapshot_id(loading.begun, object_class.name, key)
-        if event.fates is not None and event.fates.bad:
-            context.counters.rows_invalid += len(event.fates.bad)
-            lines = [(event_id, one.code, one.message) for one in event.fates.bad]
+        if event.outcomes is not None and event.outcomes.invalid:
+            context.counters.rows_invalid += len(event.outcomes.invalid)
+            lines = [(event_id, one.code, one.message) for one in event.outcomes.invalid]
             add_object_errors(context.log, lines, context.ledger.consumer)
         if event.operation is not None:
-            events.append(event._replace(event_id=event_id, fates=None))
+            events.append(event._replace(event_id=event_id, outcomes=None))
     if not events:
         return
-    number, first = begin_flight(context, state)
-    context.used.flight = number
+    number, first = begin_delivery(context, state)
+    context.used.delivery_no = number
     loading.left = _packed(context, number, first, events, built)
 
 
@@ -317,7 +322,7 @@ def _build_now(
     row_sizes: dict[str, int],
     check: CatalogCheck = UNCHECKED,
 ) -> Built:
-    """Build adds of the present objects with these keys, for as many as a flight has room for.
+    """Build adds of the present objects with these keys, for as many as a delivery has room for.
 
     The adds come from rows of type 5 that exist in no log: the number of such a row is its object's
     place in the chunk.
@@ -330,7 +335,7 @@ def _build_now(
         context.options, events=EventOptions(insert_query_back="add"), delivery_rows=len(groups)
     )
     return next(
-        built_flights(
+        built_deliveries(
             replace(context, options=options, attempts={}),
             WindowResult(groups, [], [], None),
             row_sizes,
@@ -341,23 +346,23 @@ def _build_now(
 
 def _packed(
     context: Context, number: int, first: str, events: Sequence[Outgoing], built: Built
-) -> Flight:
-    """Return the flight of the events of a chunk; ``first`` is the number of its first event."""
+) -> Delivery:
+    """Return the delivery of the events of a chunk; ``first`` is the number of its first event."""
     clock = context.log.due_until(context.options.event_time_zone)
     origins = Origins(dict.fromkeys((event.ids[0] for event in events), clock), {})
-    flight = pack(number, events, context.options.batch_size, first, origins)
-    return flight._replace(current_rows=built.current_rows)
+    delivery = pack(number, events, context.options.batch_size, first, origins)
+    return delivery._replace(current_rows=built.current_rows)
 
 
 class Present(NamedTuple):
     """An object of a snapshot at present.
 
-    ``event`` is the event that would be sent, and ``flight`` its flight.
+    ``event`` is the event that would be sent, and ``delivery`` its delivery.
     """
 
     object_id: ObjectId
     event: Outgoing
-    flight: Flight
+    delivery: Delivery
 
 
 def read_object(context: Context, event_id: str) -> Present | None:
@@ -373,32 +378,32 @@ def read_object(context: Context, event_id: str) -> Present | None:
     return Present((classes[name], key), event, _packed(context, 0, first, [event], built))
 
 
-class _ChunkSending:
+class _ChunkSender:
     """The sending of a chunk's events. It remembers those answered for good."""
 
-    def __init__(self, context: Context, flight: Flight, sink: Sink) -> None:
+    def __init__(self, context: Context, delivery: Delivery, sink: Sink) -> None:
         self.options: PublisherOptions = context.options
         self.counters: Counters = context.counters
         self.parking: Parking[ObjectId] = Parking(
             context.options.retry_initial, context.options.retry_max
         )
-        self.flight: int = flight.number
+        self.delivery_no: int = delivery.number
         self.done: set[str] = set()
-        self._context, self._flight, self._sink = context, flight, sink
+        self._context, self._delivery, self._sink = context, delivery, sink
         self._answered: Answered[Outgoing] = []
 
     @property
     def suspects(self) -> None:
-        """None: each failure of the receiver means that it is away."""
+        """None: each failure of the receiver means that it is unavailable."""
         return
 
-    def tried(self, envelope: int) -> None:
+    def tried(self, document_no: int) -> None:
         return
 
-    def send(self, envelope: int, events: Sequence[Outgoing]) -> Answer:
-        return send_document(self._context, self._sink, self._flight, envelope, events)
+    def send(self, document_no: int, events: Sequence[Outgoing]) -> Answer:
+        return send_document(self._context, self._sink, self._delivery, document_no, events)
 
-    def settle(self, envelope: int, events: Sequence[Outgoing], judged: Judged[Outgoing]) -> str:
+    def settle(self, document_no: int, events: Sequence[Outgoing], judged: Judged[Outgoing]) -> str:
         self._answered += judged.answered
         return ""
 
@@ -417,32 +422,32 @@ class _ChunkSending:
         self._answered = []
 
 
-def _send(session: Session, loading: Loading) -> Delivered:
+def _send(session: PublisherSession, loading: UnfinishedSnapshot) -> Delivered:
     """Send the rest of a chunk; events to send again stay in ``left``."""
-    context, flight = session.context, loading.left
-    assert flight is not None
-    session.before_flight()
-    context.observer.flight_begins(
-        FlightInfo(flight.number, sum(map(len, flight.envelopes.values())), 0), {}
+    context, delivery = session.context, loading.left
+    assert delivery is not None
+    session.before_delivery()
+    context.observer.delivery_begins(
+        DeliveryInfo(delivery.number, sum(map(len, delivery.documents.values())), 0), {}
     )
-    sending = _ChunkSending(context, flight, session.sink)
-    envelopes = [
+    sender = _ChunkSender(context, delivery, session.sink)
+    documents = [
         (number, part)
-        for number, events in flight.envelopes.items()
+        for number, events in delivery.documents.items()
         for part in ([[event] for event in events] if context.output.is_single else [events])
     ]
-    ended = deliver_flight(context, envelopes, len(envelopes), sending, session.is_stopping)
+    ended = send_delivery(context, documents, len(documents), sender, session.is_stopping)
     left = {
         number: rest
-        for number, events in flight.envelopes.items()
-        if (rest := [event for event in events if event.event_id not in sending.done])
+        for number, events in delivery.documents.items()
+        if (rest := [event for event in events if event.event_id not in sender.done])
     }
-    loading.left = rest_of(flight, left) if left else None
-    info = FlightInfo(flight.number, sum(map(len, left.values())), 0) if left else None
-    context.observer.flight_ended(flight.number, ended.result.value, info)
-    if left and ended.result is FlightResult.DONE:
+    loading.left = rest_of(delivery, left) if left else None
+    info = DeliveryInfo(delivery.number, sum(map(len, left.values())), 0) if left else None
+    context.observer.delivery_ended(delivery.number, ended.result.value, info)
+    if left and ended.result is DeliveryResult.DONE:
         why = (
             f"{number_of(sum(map(len, left.values())), 'object')} of the snapshot to be sent again"
         )
-        return Delivered(FlightResult.RETRY, why, ended.retry_after, in_short=why)
+        return Delivered(DeliveryResult.RETRY, why, ended.retry_after, in_short=why)
     return ended

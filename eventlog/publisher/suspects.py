@@ -1,11 +1,11 @@
 """Documents that a receiver fails for, while it answers others (spec/event-log.md 8.4).
 
 A failure is suspicious if the receiver got the document and gave no usable answer: the document may
-be the cause. It is *accused* at once: its objects wait, and one other document without an object in
-common is sent, the *probe*. If that is answered, the receiver is available, and the accused
+be the cause. It is *suspected* at once: its objects wait, and one other document without an object
+in common is sent, the *probe*. If that is answered, the receiver is available, and the suspected
 document waits for its second attempt while all others go on. If it fails again, it is *isolated*:
 its halves are tried by themselves. If the probe is not answered, or there is none, the receiver is
-unavailable. After ``isolate_after`` such failures in a row the accused document is cut in halves,
+unavailable. After ``isolate_after`` such failures in a row the suspected document is cut in halves,
 which are each other's probe.
 
 All of it is in memory. What a restart has to know, which documents are such parts, is in the
@@ -35,7 +35,7 @@ class Sent(Protocol):
     def object_id(self) -> Hashable: ...
 
 
-class Apart(NamedTuple):
+class IsolatedEvents(NamedTuple):
     """The event-ids of a document that the receiver has failed for, and its last answer.
     ``is_tried`` is True for one event that was tried alone.
     """
@@ -45,30 +45,30 @@ class Apart(NamedTuple):
     is_tried: bool = False
 
 
-class Accused(NamedTuple):
+class Suspect(NamedTuple):
     """The events of a document that waits for the answer to another one, and its last failure."""
 
     events: Sequence[Sent]
-    away: ReceiverUnavailable
+    failure: ReceiverUnavailable
 
 
 class Suspects:
     """The suspicious failures of a receiver, and what follows from them.
 
     ``apart`` are the documents, or parts of one, that have been isolated since they were last
-    recorded: the owner of the in-flight lines records the halves of each as envelopes of their own,
+    recorded: the owner of the in-flight lines records the halves of each as documents of their own,
     and a try of an event that is alone.
     """
 
     def __init__(self, parking: Parking[Any]) -> None:
-        self.apart: list[Apart] = []
+        self.isolated: list[IsolatedEvents] = []
         self._parking = parking
         # How many documents were answered before the first failure, by the event-id in the
         # document.
         self._failed: dict[str, int] = {}
         self._answers = 0  # the number of documents that were answered
         self._in_vain = 0  # the number of cycles since, each with a failure and without an answer
-        self._accused: list[Accused] = []
+        self._suspected: list[Suspect] = []
         self._probe: Sequence[Sent] = ()
         self._has_tried = False  # a part has failed in this cycle
         # Objects that wait until the cycle ends, and how they were parked before.
@@ -78,24 +78,24 @@ class Suspects:
 
     @property
     def is_probing(self) -> bool:
-        """True if the next document decides about accused ones: it is sent alone."""
-        return bool(self._accused)
+        """True if the next document decides about suspected ones: it is sent alone."""
+        return bool(self._suspected)
 
     @property
     def may_try(self) -> bool:
         """True if a part may be tried now: none has failed in this cycle, others have had as much
         time as the last failure took, and the receiver is not in doubt.
         """
-        return not (self._accused or self._has_tried) and monotonic() >= self._parking.rests_until
+        return not (self._suspected or self._has_tried) and monotonic() >= self._parking.rests_until
 
     def chosen(self, events: Sequence[Sent]) -> bool:
         """Return True if these events may be sent now. While a probe is looked for, a document
         that has failed itself waits for the end of the cycle, and the first other one is the probe.
         """
-        if not self._accused:
+        if not self._suspected:
             return True
         if any(event.sent_id in self._failed for event in events):
-            self._set_aside(events, "it waits for the answer to another envelope")
+            self._set_aside(events, "it waits for the answer to another document")
             return False
         self._probe = events
         return True
@@ -103,37 +103,37 @@ class Suspects:
     # --- after it ---
 
     def answered(self, events: Sequence[Sent]) -> None:
-        """Note that the receiver has answered a document: it is available, and what is accused
+        """Note that the receiver has answered a document: it is available, and what is suspected
         waits for its second attempt.
         """
         self._answers += 1
         self._in_vain = 0
         if self._failed:
             self._forget(event.sent_id for event in events)
-        for accused in self._accused:
-            self._put_back(accused)
+        for suspected in self._suspected:
+            self._put_back(suspected)
             # Others have as much time as the failure took.
-            self._parking.rests_until = monotonic() + accused.away.seconds
-            self._park(*accused, 1, self._answers)
-        self._accused, self._probe = [], ()
+            self._parking.rests_until = monotonic() + suspected.failure.seconds
+            self._park(*suspected, 1, self._answers)
+        self._suspected, self._probe = [], ()
 
-    def failed(self, events: Sequence[Sent], away: ReceiverUnavailable) -> bool:
+    def failed(self, events: Sequence[Sent], failure: ReceiverUnavailable) -> bool:
         """Note a suspicious failure of a document. Return True if sending goes on without its
         objects, False if it was the probe.
         """
         first = [self._failed.setdefault(event.sent_id, self._answers) for event in events]
-        if self._accused and events is self._probe:
+        if self._suspected and events is self._probe:
             return False
-        accused = Accused(events, away)
+        suspected = Suspect(events, failure)
         if all(answers < self._answers for answers in first):
-            self._isolate(accused)  # another one was answered since its first failure: it decides
+            self._isolate(suspected)  # another one was answered since its first failure: it decides
         else:
-            self._accused.append(accused)
-            self._set_aside(events, str(away))
+            self._suspected.append(suspected)
+            self._set_aside(events, str(failure))
         return True
 
     def tried(
-        self, events: Sequence[Sent], away: ReceiverUnavailable, max_attempts: int, before: int
+        self, events: Sequence[Sent], failure: ReceiverUnavailable, max_attempts: int, before: int
     ) -> str:
         """Note that a part has failed again, and park its objects. Return why its only event is
         given up, empty if it is not. ``before`` is the number of earlier tries of the part, of
@@ -141,21 +141,21 @@ class Suspects:
 
         Others get as much time as it took before the next part is tried. An event is given up only
         if the receiver has answered another document since the event was parked, or cut out of its
-        part: a receiver that is away refuses nothing.
+        part: a receiver that is unavailable refuses nothing.
         """
-        self._parking.rests_until = monotonic() + away.seconds
+        self._parking.rests_until = monotonic() + failure.seconds
         self._has_tried = True
         if len(events) > 1:
-            self._park(events, away, 1, self._answers)
+            self._park(events, failure, 1, self._answers)
         else:
             parked = self._parking.get(events[0].object_id)
             answers = None if parked is None else parked.answers
             tries = max(before, 0 if parked is None else parked.alone) + 1
             if 0 < max_attempts <= tries and answers is not None and self._answers > answers:
-                return f"given up after {tries} {'try' if tries == 1 else 'tries'} alone: {away}"
-            self._park(events, away, 1, self._answers if answers is None else answers, tries)
+                return f"given up after {tries} {'try' if tries == 1 else 'tries'} alone: {failure}"
+            self._park(events, failure, 1, self._answers if answers is None else answers, tries)
         sent = frozenset(event.sent_id for event in events)
-        self.apart.append(Apart(sent, str(away), is_tried=len(events) == 1))
+        self.isolated.append(IsolatedEvents(sent, str(failure), is_tried=len(events) == 1))
         return ""
 
     def put_off(self, events: Sequence[Sent], tries: int, answer: str) -> None:
@@ -175,30 +175,30 @@ class Suspects:
 
     # --- the end of a cycle ---
 
-    def end(self) -> tuple[list[Any], list[Accused]]:
+    def end(self) -> tuple[list[Any], list[Suspect]]:
         """End the waits for this cycle. Return the objects that wait no longer, and the documents
-        that are accused still, since no other one was answered.
+        that are suspected still, since no other one was answered.
         """
         objects = list(self._aside)
         for object_id in objects:
             self._restore(object_id)
-        accused, probe = self._accused, self._probe
-        self._accused, self._probe, self._has_tried = [], (), False
-        if accused and not probe:
+        suspected, probe = self._suspected, self._probe
+        self._suspected, self._probe, self._has_tried = [], (), False
+        if suspected and not probe:
             # All others have failed too, each as a probe: each of them may be the probe again.
-            kept = {event.sent_id for one in accused for event in one.events}
+            kept = {event.sent_id for one in suspected for event in one.events}
             self._forget(self._failed.keys() - kept)
-        return objects, accused
+        return objects, suspected
 
-    def to_cut(self, accused: Sequence[Accused], isolate_after: int) -> frozenset[str] | None:
-        """Note that a cycle has ended without an answer. Return the event-ids of the accused
+    def to_cut(self, suspected: Sequence[Suspect], isolate_after: int) -> frozenset[str] | None:
+        """Note that a cycle has ended without an answer. Return the event-ids of the suspected
         document to be cut in halves, none if it is too early; None if each is a single event, so
         that further tries decide nothing.
         """
         self._in_vain += 1
         if self._in_vain < isolate_after:
             return frozenset()
-        for events, _ in accused:
+        for events, _ in suspected:
             if len(events) > 1:
                 sent = frozenset(event.sent_id for event in events)
                 self._forget(sent)
@@ -207,22 +207,22 @@ class Suspects:
 
     # --- parking ---
 
-    def _isolate(self, accused: Accused) -> None:
-        """Park an accused document: the receiver has answered another one."""
-        events, away = accused
+    def _isolate(self, suspected: Suspect) -> None:
+        """Park a suspected document: the receiver has answered another one."""
+        events, failure = suspected
         first = events[0].sent_id
         _log.warning(
             "the receiver fails again for the document of %s from event %s on, and answers "
             "another one: its objects are parked, and its halves are tried by themselves (%s)",
             number_of(len(events), "event"),
             first,
-            away,
+            failure,
             extra={"event_id": first, "code": "suspect_parked"},
         )
         # A single event is the culprit by this answer; of several any of them may be.
-        self._park(events, away, 1, self._answers - (len(events) == 1))
+        self._park(events, failure, 1, self._answers - (len(events) == 1))
         sent = frozenset(event.sent_id for event in events)
-        self.apart.append(Apart(sent, str(away)))
+        self.isolated.append(IsolatedEvents(sent, str(failure)))
         self._forget(sent)
 
     def _forget(self, sent_ids: Iterable[str]) -> None:
@@ -232,7 +232,7 @@ class Suspects:
     def _park(
         self,
         events: Sequence[Sent],
-        away: ReceiverUnavailable,
+        failure: ReceiverUnavailable,
         tries: int,
         answers: int,
         alone: int = 0,
@@ -243,7 +243,7 @@ class Suspects:
             before = self._parking.get(event.object_id)
             tried = 0 if before is None or before.event_id != event.sent_id else before.attempts
             parked = Parked(
-                max(tried + tries, alone), due, str(away), event.sent_id, alone, answers
+                max(tried + tries, alone), due, str(failure), event.sent_id, alone, answers
             )
             self._parking.put(event.object_id, parked)
 
@@ -257,8 +257,8 @@ class Suspects:
             parked = Parked(attempts, now, reason, event.sent_id, 0, self._answers)
             self._parking.put(object_id, parked)
 
-    def _put_back(self, accused: Accused) -> None:
-        for object_id in {event.object_id for event in accused.events}:
+    def _put_back(self, suspected: Suspect) -> None:
+        for object_id in {event.object_id for event in suspected.events}:
             self._restore(object_id)
 
     def _restore(self, object_id: Hashable) -> None:

@@ -1,8 +1,8 @@
-"""Traces of a publisher by OpenTelemetry: a span for each window, flight, envelope and mark (extra
-``otel``).
+"""Traces of a publisher by OpenTelemetry: a span for each window, delivery, document and mark
+(extra ``otel``).
 
-A flight is a trace: its envelopes and marks are spans below it, and it has a link to the window of
-its rows. The receiver of an envelope gets its span as ``traceparent`` (W3C Trace Context), in a
+A delivery is a trace: its documents and marks are spans below it, and it has a link to the window
+of its rows. The receiver of a document gets its span as ``traceparent`` (W3C Trace Context), in a
 header of the HTTP request or of each Kafka record. Spans contain numbers, levels and event-ids:
 never a value, a key or a receiver's words.
 
@@ -30,7 +30,7 @@ from eventlog.core.clock import unix_time
 from eventlog.core.event_ids import without_key
 from eventlog.errors import ConfigError
 from eventlog.model import Answer, Document, EventResult, Level
-from eventlog.publisher.flight import FlightInfo
+from eventlog.publisher.delivery import DeliveryInfo
 from eventlog.publisher.observer import Doing, Observer
 from eventlog.publisher.sinks import Sink
 from eventlog.registry import sink_named
@@ -42,8 +42,8 @@ _PROTOCOL: Final = "http/protobuf"
 class Tracing(Observer):
     """An observer that makes spans of a publisher's work, and of its sink's sending.
 
-    ``log`` and ``sink`` are the published log and the type of the sink. One flight is sent at a
-    time; several threads may send its envelopes.
+    ``log`` and ``sink`` are the published log and the type of the sink. One delivery is sent at a
+    time; several threads may send its documents.
     """
 
     def __init__(self, tracer: Tracer, log: str, sink: str) -> None:
@@ -51,13 +51,13 @@ class Tracing(Observer):
         self._attributes = {"eventlog.log": log, "eventlog.sink": sink}
         self.kind = SpanKind[sink_named(sink).span_kind]
         self._window: Link | None = None
-        self._flight: Span | None = None
+        self._delivery: Span | None = None
         self._context = _ROOT
 
     # --- the publisher's reports ---
 
     def does(self, doing: Doing, reason: str = "") -> None:
-        self._window = None  # recorded flights are of another window
+        self._window = None  # recorded deliveries are of another window
 
     def window_read(self, seconds: float, groups: int) -> None:
         if groups:  # an idle publisher reads windows all the time
@@ -65,30 +65,34 @@ class Tracing(Observer):
                 self._past("eventlog.window", seconds, _ROOT, groups=groups).get_span_context()
             )
 
-    def flight_begins(self, flight: FlightInfo, event_times: Mapping[str, str | None]) -> None:
-        self._end_flight("the publisher lost its connection")
+    def delivery_begins(
+        self, delivery: DeliveryInfo, event_times: Mapping[str, str | None]
+    ) -> None:
+        self._end_delivery("the publisher lost its connection")
         links = [] if self._window is None else [self._window]
-        self._flight = self.span("eventlog.delivery", _ROOT, links=links, flight=flight.number)
-        self._context = trace.set_span_in_context(self._flight, _ROOT)
+        self._delivery = self.span(
+            "eventlog.delivery", _ROOT, links=links, delivery=delivery.number
+        )
+        self._context = trace.set_span_in_context(self._delivery, _ROOT)
 
-    def flight_ended(self, number: int, result: str, left: FlightInfo | None = None) -> None:
-        self._end_flight("", result)
+    def delivery_ended(self, number: int, result: str, left: DeliveryInfo | None = None) -> None:
+        self._end_delivery("", result)
 
     def marked(self, seconds: float) -> None:
         self._past("eventlog.mark", seconds, self._context)
 
     def disconnected(self) -> None:
-        self._end_flight("the publisher lost its connection")
+        self._end_delivery("the publisher lost its connection")
 
-    def _end_flight(self, broken: str, result: str = "") -> None:
-        flight, self._flight, self._context = self._flight, None, _ROOT
-        if flight is None:
+    def _end_delivery(self, broken: str, result: str = "") -> None:
+        delivery, self._delivery, self._context = self._delivery, None, _ROOT
+        if delivery is None:
             return
         if broken:
-            flight.set_status(StatusCode.ERROR, broken)
+            delivery.set_status(StatusCode.ERROR, broken)
         else:
-            flight.set_attribute("eventlog.result", result)
-        flight.end()
+            delivery.set_attribute("eventlog.result", result)
+        delivery.end()
 
     def _past(self, name: str, seconds: float, context: Context, **numbers: int) -> Span:
         """Return a span of work that took so many seconds until now. ``numbers`` as in ``span``."""
@@ -110,7 +114,7 @@ class Tracing(Observer):
         begun: int | None = None,
         **numbers: int | str,
     ) -> Span:
-        """Return a span below the present flight, or in ``context``, that began at ``begun``
+        """Return a span below the present delivery, or in ``context``, that began at ``begun``
         (nanoseconds since 1970) or now.
 
         ``numbers`` are attributes of eventlog.
@@ -125,7 +129,7 @@ class Tracing(Observer):
 
 
 class TracedSink(Sink):
-    """A sink that makes a span of each envelope and sends it to the receiver."""
+    """A sink that makes a span of each document and sends it to the receiver."""
 
     def __init__(self, sink: Sink, tracing: Tracing) -> None:
         self._sink, self._tracing = sink, tracing
@@ -138,8 +142,8 @@ class TracedSink(Sink):
         span = self._tracing.span(
             "eventlog.document",
             kind=self._tracing.kind,
-            flight=document.flight,
-            envelope=document.envelope,
+            delivery=document.delivery_no,
+            document=document.document_no,
             events=len(event_ids),
             first_event_id=without_key(event_ids[0]),
         )

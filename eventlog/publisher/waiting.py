@@ -39,7 +39,7 @@ that will not notify; the pauses double.
 """
 
 _FLOWING: Final = 0.03
-"""Seconds of rest after a sending before the publisher sleeps: while changes flow it looks by
+"""Seconds of rest after an attempt before the publisher sleeps: while changes flow it looks by
 itself, so that no writer pays for a notification.
 """
 _LEAST_REST: Final = 0.003
@@ -137,7 +137,7 @@ class Idle:
         A rest without notifications is as long as all rests since the last sending, so that a row
         waits no longer than the queue was empty before it. Where the database notifies, only the
         first rests are such. The call behind them may return at once: rows written before the lock
-        was taken have no notification, so the queue must be read once more.
+        was taken have no notification, so the queue must be read again.
         """
         context, connection = self._context, self._context.log.connection
         context.observer.does(

@@ -19,8 +19,8 @@ from typing import Final, TypeAlias
 from eventlog.changes.events import OPERATIONS, ReadOutgoing, attribute_reader, outgoing_reader
 from eventlog.changes.keys import key_reader
 from eventlog.changes.publishing import (
+    DeliveryState,
     EventWriter,
-    FlightState,
     Need,
     Publishing,
     of_first_row,
@@ -56,14 +56,14 @@ def write_options(options: PublishOptions, publishing: Publishing) -> WriteOptio
 
 
 class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
-    """A writer of events as messages. A piece is the records of an event.
+    """A writer of events as messages. A fragment is the records of an event.
 
     The columns come from the classes; a change of them raises the version of the table.
     """
 
     needs = frozenset({Need.TIMES, Need.NUMBERS})
     in_records = True
-    pieces_are_records = True
+    fragments_are_records = True
     joins_new_key = True
 
     def __init__(
@@ -79,7 +79,7 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
         self._messages: EventMessages | None = None
         self._described: dict[str, ObjectClass] = {}
 
-    def piece_of(
+    def fragment_of(
         self, change: Change, event_id: str, object_class: ObjectClass | None
     ) -> tuple[KafkaRecord, ...] | None:
         name = table_name(change.schema, change.table)
@@ -99,35 +99,35 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
     def resume(self, numbered: str) -> None:
         self._writer.state = resume(numbered or None)
 
-    def body(self, pieces: Sequence[tuple[KafkaRecord, ...]]) -> bytes:
+    def body(self, fragments: Sequence[tuple[KafkaRecord, ...]]) -> bytes:
         """Return the records as lines, for people: sinks take the records themselves."""
         # Imports the reader too, which no other method needs.
         from eventlog.qlik.message_files import line_of
 
-        return b"".join(line_of(record) for piece in pieces for record in piece)
+        return b"".join(line_of(record) for fragment in fragments for record in fragment)
 
-    def first(self, flight: int, before: str, raised: datetime | None) -> str:
+    def first(self, delivery_no: int, before: str, raised: datetime | None) -> str:
         now = self._utc_now()
         # Sequences sent before the raise have earlier times, even if the clock has gone back since.
-        return first_sequence(flight, before, now if raised is None else max(now, raised))
+        return first_sequence(delivery_no, before, now if raised is None else max(now, raised))
 
     def forget(self) -> None:
         """Publish the metadata again, since they may not have reached the receiver."""
         self._writer.announce_again()
 
     def write(
-        self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]
+        self, catalog: Catalog, delivery: DeliveryState, events: Sequence[Outgoing]
     ) -> list[tuple[KafkaRecord, ...] | EventResult]:
-        return self._records(catalog, flight.first, events, flight.origins)
+        return self._records(catalog, delivery.first, events, delivery.origins)
 
-    def preview(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> str:
+    def preview(self, catalog: Catalog, delivery: DeliveryState, events: Sequence[Outgoing]) -> str:
         """Return the records as lines, with the sequences that a recorded delivery will send."""
         lines = []
-        first = flight.first
+        first = delivery.first
         if not first:
             first = first_sequence(0, "", self._utc_now())
             events = [event._replace(place=place) for place, event in enumerate(events, 1)]
-        for records in self._records(catalog, first, events, flight.origins):
+        for records in self._records(catalog, first, events, delivery.origins):
             if isinstance(records, EventResult):
                 lines.append(json.dumps({"error": records.message}, ensure_ascii=False) + "\n")
             else:

@@ -251,7 +251,7 @@ def has_ended(partition: Partition, state: WriterState) -> bool:
 # --- sequences of a publisher's deliveries --------------------------------------------------------
 
 
-_OF_A_FLIGHT: Final = 10**10
+_OF_A_DELIVERY: Final = 10**10
 """The count of numbers that belong to one delivery: more than twice its rows."""
 
 _STEP: Final = 2
@@ -260,16 +260,17 @@ every event has room for one.
 """
 
 
-def first_sequence(flight: int, before: str, now: datetime) -> str:
-    """Return the sequence of a delivery's first event. ``flight`` is the delivery's number.
+def first_sequence(delivery_no: int, before: str, now: datetime) -> str:
+    """Return the sequence of a delivery's first event. ``delivery`` is the delivery's number.
 
     ``before`` is the previous delivery's sequence, empty if unknown. ``now`` is in UTC. Raises
     FormatError.
     """
-    number = flight * _OF_A_FLIGHT + _STEP
-    if number + _OF_A_FLIGHT >= 10**_DIGITS:
+    number = delivery_no * _OF_A_DELIVERY + _STEP
+    if number + _OF_A_DELIVERY >= 10**_DIGITS:
         raise FormatError(
-            f"delivery {flight} is beyond the change numbers; begin a new task with its own log",
+            f"delivery {delivery_no} is beyond the change numbers; begin "
+            "a new task with its own log",
             code="sequence_exhausted",
         )
     return f"{max(before[:PREFIX_LENGTH], time_prefix(now))}{number:019}"

@@ -26,27 +26,15 @@ from eventlog.core.clock import executor, monotonic, random_hex, utc_now
 from eventlog.core.event_ids import raised_at
 from eventlog.errors import ConfigError, EventlogError, FormatError, number_of
 from eventlog.files.compression import COMPRESSIONS
+from eventlog.publisher.claimed_rows import read_recorded
 from eventlog.publisher.configured_classes import class_names, class_schema, with_tables
 from eventlog.publisher.context import Context, Counters, warn_of_loopback
 from eventlog.publisher.cycle import recorded_ids
-from eventlog.publisher.held_rows import read_recorded
 from eventlog.publisher.observer import JobProgress
 from eventlog.publisher.open_context import open_context
 from eventlog.qlik import sequence
 from eventlog.qlik.file_tables import STATE_FILE
-from eventlog.spark.contexts import context_of
-from eventlog.spark.directory import (
-    MANIFEST,
-    SUCCESS,
-    TEMPORARY,
-    Directory,
-    Owner,
-    begin,
-    finish,
-    resume,
-)
-from eventlog.spark.fold import fold_bucket, read_parts
-from eventlog.spark.hold import (
+from eventlog.spark.claim import (
     ACKNOWLEDGED,
     MARKED,
     OF_COMMAND,
@@ -60,6 +48,18 @@ from eventlog.spark.hold import (
     refuse_other_settings,
     settings_of,
 )
+from eventlog.spark.contexts import context_of
+from eventlog.spark.directory import (
+    MANIFEST,
+    SUCCESS,
+    TEMPORARY,
+    Directory,
+    Owner,
+    begin,
+    finish,
+    resume,
+)
+from eventlog.spark.fold import fold_bucket, read_parts
 from eventlog.spark.job import (
     BLOB_SCHEMA,
     Job,
@@ -398,7 +398,7 @@ def _convert(
         snapshot = context.log.db.on(holder).export_snapshot()
         parts = tuple(waiting_parts(context, holder, request.partition_rows, cores))
         rows = sum(part.rows for part in parts)
-        flights, _ = read_recorded(context.log.on(holder))
+        deliveries, _ = read_recorded(context.log.on(holder))
         extent = extent_of(context, holder)
         spark = session()
         database = context.log.db.on(holder).reflect(class_schema(config))
@@ -412,7 +412,7 @@ def _convert(
             tables=class_names(config)[1],
             options=context.options,
             parts=parts,
-            in_flight=recorded_ids(flights),
+            in_flight=recorded_ids(deliveries),
             buckets=_buckets(request, cores, rows),
             output=output,
             started=started,
@@ -420,7 +420,7 @@ def _convert(
         )
         begin(directory, _owner(context), kind.folders(job), job.name)
         directory.make(IDS)
-        recorded, before = write_recorded(job, directory, flights)
+        recorded, before = write_recorded(job, directory, deliveries)
         job = replace(job, before=before)
         reports = _run_job(spark, job, request) if parts else []
     return _finish(
@@ -532,11 +532,11 @@ def _finish(
     settings: Mapping[str, str],
     extent: Extent | None,
 ) -> Manifest:
-    flights, flight_files, _ = recorded
-    files = [*flight_files, *(file for report in reports for file in report.files)]
+    deliveries, delivery_files, _ = recorded
+    files = [*delivery_files, *(file for report in reports for file in report.files)]
     state = max([job.before.state, *(sequence.WriterState(*report.state) for report in reports)])
     sizes: dict[str, int | None] = {file.name: file.bytes for file in files}
-    written = [*(flight.ids for flight in flights), *(report.ids for report in reports)]
+    written = [*(delivery.ids for delivery in deliveries), *(report.ids for report in reports)]
     others = output_format(job.output.format).finish(job, directory, files, state)
     owner = _owner(context)
     manifest = Manifest(
@@ -547,8 +547,8 @@ def _finish(
         started=job.started.isoformat(timespec="seconds"),
         finished=utc_now().isoformat(timespec="seconds"),
         totals=_totals(recorded, reports, files),
-        in_flight=tuple(flights),
-        in_flight_files=tuple(flight_files),
+        in_flight=tuple(deliveries),
+        in_flight_files=tuple(delivery_files),
         parts=tuple(reports),
         format=job.output.format,
         last_sequence=f"{state.prefix}{state.number:019}" if state.prefix else "",
@@ -568,8 +568,8 @@ def _totals(
     recorded: Recorded, reports: Sequence[PartReport], files: Sequence[OutputFile]
 ) -> dict[str, int]:
     """Return the totals of the job by name: of recorded deliveries, parts and files."""
-    _, _, flight_counts = recorded
-    counts = Counter(flight_counts)
+    _, _, delivery_counts = recorded
+    counts = Counter(delivery_counts)
     for report in reports:
         counts.update(report.counts)
     totals = {

@@ -61,10 +61,10 @@ from eventlog.sql.epoch import differing, read_epoch, read_removed
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.open_log import OpenLog
-from eventlog.sql.open_writers import Looks
+from eventlog.sql.open_writers import WriterHistory
 from eventlog.sql.record_ranges import count_rows, shown_ranges
 from eventlog.sql.rights import Purpose
-from eventlog.sql.windows import ANY_LETTER
+from eventlog.sql.windows import ANY_STATUS
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -201,7 +201,7 @@ class RowReader:
             return
         is_own = self._part[0] <= first and last <= self._part[1]
         fields = QUEUE_FIELDS if self.origins is None else TIMED_FIELDS
-        window = replace(ANY_LETTER, gaps=ranges)
+        window = replace(ANY_STATUS, gaps=ranges)
         for rows in self._log.read_fields(window, fields):
             if is_own:
                 self.counted += len(rows)
@@ -293,7 +293,7 @@ class ChangeLog:
     consumer: str | None = None
     start_from: str = EARLIEST
     with_document: bool = False
-    looks: Looks = field(default_factory=Looks)
+    history: WriterHistory = field(default_factory=WriterHistory)
     """The checks for open transactions, which show up to which record_id no further row can appear.
     They are discarded with the connection.
     """
@@ -342,7 +342,7 @@ class ChangeLog:
         with ExitStack() as stack, as_database_errors(engine):
             conn = stack.enter_context(engine.connect())
             log = find_log(dialect.open(conn), config)
-            self.looks = Looks()
+            self.history = WriterHistory()
             self.unused = RecordSet()
             if self.consumer is None:
                 self._enter_unnamed(log)
@@ -522,10 +522,10 @@ class ChangeLog:
         """
         top = consumers.highest_row(log) or 0
         if not done.ranges and top <= done.floor:
-            self.looks = Looks()
+            self.history = WriterHistory()
             return None
-        self.looks.take(log, top)
-        ended = self.looks.pop_ended()
+        self.history.take(log, top)
+        ended = self.history.pop_ended()
         decided = done.copy()
         if ended:
             decided.add([(1, ended)])

@@ -71,7 +71,7 @@ def rows_before(
     step, high = distance, first - 1
     while runs and high >= how.lowest:
         low = max(how.lowest, high - step + 1)
-        chunk = [row for piece in read(low, high) for row in piece if row[2] in runs]
+        chunk = [row for fragment in read(low, high) for row in fragment if row[2] in runs]
         for row in reversed(chunk):
             record_id, event_type, object_id, _, _, _ = row
             run = runs.get(object_id)
@@ -107,8 +107,8 @@ def groups_of_part(read: Read, part: Range, how: Folding) -> Iterator[list[Group
         yield own(folder.add(head))
         begin = head_end + 1
     if begin <= last:
-        for piece in read(begin, last):
-            yield own(folder.add(piece))
+        for fragment in read(begin, last):
+            yield own(folder.add(fragment))
     read_to = last
     while read_to < how.highest:
         groups = fold(folder.rows, how.fold_distance, how.fold_span)
@@ -118,7 +118,10 @@ def groups_of_part(read: Read, part: Range, how: Folding) -> Iterator[list[Group
             break
         following = min(how.highest, read_to + how.reach)
         folder.rows += [
-            row for piece in read(read_to + 1, following) for row in piece if row[2] in waiting
+            row
+            for fragment in read(read_to + 1, following)
+            for row in fragment
+            if row[2] in waiting
         ]
         read_to = following
     yield own(folder.close(None))

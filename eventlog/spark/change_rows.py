@@ -24,7 +24,7 @@ from eventlog.core.events import READS_ROW, Outgoing
 from eventlog.core.typed import to_text, values_of
 from eventlog.core.values import ColumnType, Kind
 from eventlog.model import Change, Operation, Value
-from eventlog.publisher.flight import Flight
+from eventlog.publisher.delivery import Delivery
 from eventlog.spark.arrow_rows import arrays_of, structs_of
 from eventlog.spark.arrow_types import arrow_schema
 from eventlog.spark.change_log import Classes
@@ -184,8 +184,8 @@ class Rows:
     def _documents(self, events: Sequence[Outgoing]) -> list[str]:
         writer = self._document
         assert writer is not None
-        pieces = writer.write(self._catalog, Flight(0, {}), events)
-        return [writer.body([piece]).decode().rstrip("\n") for piece in pieces]
+        fragments = writer.write(self._catalog, Delivery(0, {}), events)
+        return [writer.body([fragment]).decode().rstrip("\n") for fragment in fragments]
 
 
 def _changed(event: Outgoing, change: Change) -> Sequence[str] | None:

@@ -23,11 +23,11 @@ from eventlog.spark.arrow_types import arrow_schema
 from eventlog.spark.change_rows import spark_type
 from eventlog.spark.copy_source import ClassSource
 from eventlog.spark.copy_target import (
-    Batch,
+    CopyBatch,
     Files,
-    Held,
     Key,
     KeyedChange,
+    LastBatch,
     Target,
     plain_column,
     stored_keys,
@@ -131,7 +131,7 @@ class History:
         if copy is not None:
             self.keep_step(query, copy)
 
-    def keep_step(self, query: str, copy: Held) -> None:
+    def keep_step(self, query: str, copy: LastBatch) -> None:
         """Append the copy's rows as a load, unless the history has the copy's load and last batch.
 
         ``copy`` is the last batch of the query in the copy. Raises CopyError.
@@ -167,10 +167,10 @@ class History:
                 yield pa.RecordBatch.from_arrays([*same, *part.columns], schema=schema)
 
         behind = None if held is None else held.number
-        batch, note = Batch(query, copy.number), copy.note._replace(load=number)
+        batch, note = CopyBatch(query, copy.number), copy.note._replace(load=number)
         table.append(batch, self.content, schema, note, rows(), behind)
 
-    def append(self, batch: Batch, changes: Sequence[KeyedChange]) -> None:
+    def append(self, batch: CopyBatch, changes: Sequence[KeyedChange]) -> None:
         """Append a row for each change of a batch, unless the history has them.
 
         History and copy have the same state, that of the batch before.
@@ -185,7 +185,7 @@ class History:
         note = held.note.after(columns)
         table.append(batch, self.content, schema, note, [rows.cast(schema)], held.number)
 
-    def _rows(self, batch: Batch, load: int, changes: Sequence[KeyedChange]) -> pa.RecordBatch:
+    def _rows(self, batch: CopyBatch, load: int, changes: Sequence[KeyedChange]) -> pa.RecordBatch:
         """Return the rows for changes in queue order."""
         columns = self.source.columns
         keys = stored_keys(columns, [one.key for one in changes])

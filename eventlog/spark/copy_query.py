@@ -33,7 +33,7 @@ from eventlog.spark.changes import FORMAT, STATEMENT
 from eventlog.spark.contexts import context_of
 from eventlog.spark.copy_history import History
 from eventlog.spark.copy_source import ClassSource
-from eventlog.spark.copy_target import Batch, Held, Target, latest_changes, merge_source
+from eventlog.spark.copy_target import CopyBatch, LastBatch, Target, latest_changes, merge_source
 from eventlog.spark.copy_types import FIX, FIX_WITH_HISTORY, CopyError, refused_changes
 from eventlog.spark.sources import register
 
@@ -52,7 +52,7 @@ _BATCH_ROWS: Final = "100000"
 def put_batch(
     source: ClassSource,
     copy: Target,
-    batch: Batch,
+    batch: CopyBatch,
     rows: Callable[[], pa.Table],
     on_type_change: str = ERROR,
     history: History | None = None,
@@ -96,7 +96,7 @@ def put_batch(
     copy.load(batch, source.content, loading)
     _warn_of_nulled(source, loading.nulled.number)
     if history is not None:
-        history.keep_step(batch.query, Held(batch.number, loading.note))
+        history.keep_step(batch.query, LastBatch(batch.number, loading.note))
     return False
 
 
@@ -253,7 +253,7 @@ def live_copy(
     cost = Cost(tables, keep, _SHARE if trigger is None else None)
 
     def put(frame: DataFrame, number: int) -> None:
-        batch = Batch(started.result(), number)
+        batch = CopyBatch(started.result(), number)
 
         def put_rows(rows: Callable[[], pa.Table]) -> bool:
             return put_batch(source, copy, batch, rows, on_type_change, kept)

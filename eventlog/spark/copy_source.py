@@ -24,7 +24,7 @@ from eventlog.model import EventType, Operation, Row
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.open_context import open_unlocked
 from eventlog.spark.arrow_rows import structs_of
-from eventlog.spark.copy_target import GONE, Key, KeyedChange, LatestChange, Loading, Nulled
+from eventlog.spark.copy_target import GONE, CopyLoad, Key, KeyedChange, LatestChange, Nulled
 from eventlog.spark.copy_types import Columns, CopyError, Note, columns_of_class
 from eventlog.sql import consumers
 from eventlog.sql.connection import as_database_errors, connect, dialect_of
@@ -90,7 +90,7 @@ class ClassSource:
 
     # the class as it is now
 
-    def loading(self) -> Loading:
+    def loading(self) -> CopyLoad:
         """Begin a load of the class as it is now (spec/spark-changes.md 6)."""
         with open_unlocked(self.config, Counters()) as context:
             object_class = _class_named(context, self.class_name)
@@ -99,7 +99,7 @@ class ClassSource:
             loaded = consumers.first_set(context.log, consumers.LATEST)
         note = Note(self.columns.key, dict(self.columns.declared), loaded)
         nulled = Nulled()
-        return Loading(note, self.columns, self.objects(nulled), nulled)
+        return CopyLoad(note, self.columns, self.objects(nulled), nulled)
 
     def objects(self, nulled: Nulled | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the class as they are now, in the order of their keys, one statement

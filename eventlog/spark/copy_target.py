@@ -64,7 +64,7 @@ def latest_changes(changes: Iterable[tuple[Key, LatestChange]]) -> dict[Key, Lat
 # --- a target -------------------------------------------------------------------------------------
 
 
-class Batch(NamedTuple):
+class CopyBatch(NamedTuple):
     """A batch of a query: the query's name, and the batch's number in it."""
 
     query: str
@@ -84,7 +84,7 @@ class Nulled:
         self.number += number
 
 
-class Loading(NamedTuple):
+class CopyLoad(NamedTuple):
     """A load of a copy: its note, the columns, and the rows. ``nulled`` counts while the rows are
     read.
     """
@@ -95,7 +95,7 @@ class Loading(NamedTuple):
     nulled: Nulled
 
 
-class Held(NamedTuple):
+class LastBatch(NamedTuple):
     """The last batch of a query in a target: its number, and the note of the copy."""
 
     number: int
@@ -129,19 +129,19 @@ class Target(Protocol):
     def beside(self, suffix: str) -> Target:
         """Return the table that has the same name with a suffix."""
 
-    def number_done(self, query: str, content: str) -> Held | None:
+    def number_done(self, query: str, content: str) -> LastBatch | None:
         """Return the last batch of a query that the table holds; None if it holds none.
 
         ``content`` describes the source of the copy. Raises CopyError for a table with other
         content.
         """
 
-    def load(self, batch: Batch, content: str, loading: Loading) -> None:
+    def load(self, batch: CopyBatch, content: str, loading: CopyLoad) -> None:
         """Replace the whole table by a load, as a batch; create it if it is missing."""
 
     def merge(
         self,
-        batch: Batch,
+        batch: CopyBatch,
         columns: Columns,
         held: Note,
         source: MergeSource,
@@ -156,7 +156,7 @@ class Target(Protocol):
 
     def append(
         self,
-        batch: Batch,
+        batch: CopyBatch,
         content: str,
         schema: pa.Schema,
         note: Note,

@@ -25,9 +25,9 @@ from eventlog.core.clock import monotonic
 from eventlog.errors import ConfigError
 from eventlog.spark.copy_target import (
     MANY_FILES,
-    Batch,
-    Held,
-    Loading,
+    CopyBatch,
+    CopyLoad,
+    LastBatch,
     MergeSource,
 )
 from eventlog.spark.copy_types import Columns, CopyError, Note, in_schema, note_of
@@ -88,7 +88,7 @@ class DeltaCopy:
         """Return the table that has the same name with a suffix."""
         return DeltaCopy(self.uri.rstrip("/") + suffix, self.storage)
 
-    def number_done(self, query: str, content: str) -> Held | None:
+    def number_done(self, query: str, content: str) -> LastBatch | None:
         """Return the last batch of a query that the table holds; None if it holds none.
 
         ``content`` describes the source of the copy. Raises CopyError for a table with other
@@ -108,9 +108,9 @@ class DeltaCopy:
         number = table.transaction_version(query)
         if number is None:
             return None
-        return Held(number, note_of(_note_text(table)))
+        return LastBatch(number, note_of(_note_text(table)))
 
-    def load(self, batch: Batch, content: str, loading: Loading) -> None:
+    def load(self, batch: CopyBatch, content: str, loading: CopyLoad) -> None:
         """Replace the whole table by a load, as a batch; create it if it is missing."""
         schema = _with_note(loading.columns.schema, loading.note)
         self._overwrite(schema, loading.rows, _numbered(batch), description=content)
@@ -121,7 +121,7 @@ class DeltaCopy:
 
     def merge(
         self,
-        batch: Batch,
+        batch: CopyBatch,
         columns: Columns,
         held: Note,
         source: MergeSource,
@@ -160,7 +160,7 @@ class DeltaCopy:
 
     def append(
         self,
-        batch: Batch,
+        batch: CopyBatch,
         content: str,
         schema: pa.Schema,
         note: Note,
@@ -357,7 +357,9 @@ def delta(uri: str | Path, **storage: str) -> DeltaCopy:
     return DeltaCopy(str(uri), storage)
 
 
-def _numbered(batch: Batch, newest: datetime | None = None, nulled: int = 0) -> CommitProperties:
+def _numbered(
+    batch: CopyBatch, newest: datetime | None = None, nulled: int = 0
+) -> CommitProperties:
     from deltalake import CommitProperties, Transaction
 
     time = {} if newest is None else {NEWEST: newest.isoformat()}

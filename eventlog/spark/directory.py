@@ -36,7 +36,7 @@ MANIFEST: Final = "_manifest.json"
 _MANIFEST_FORMAT: Final = 1
 
 
-_PIECE: Final = 2**20
+_FRAGMENT: Final = 2**20
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _OBJECT_STORES: Final = frozenset({"s3", "gcs", "abfs"})
 """Arrow's file systems in which a file appears whole when it is closed, and which have neither
@@ -303,8 +303,8 @@ class Directory:
         """Return a file's SHA-256, in hexadecimal digits. Raises OSError."""
         found = sha256()
         with self._fs.open_input_stream(self.within(name)) as stream:
-            while piece := stream.read(_PIECE):
-                found.update(piece)
+            while fragment := stream.read(_FRAGMENT):
+                found.update(fragment)
         return found.hexdigest()
 
 

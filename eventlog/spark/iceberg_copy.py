@@ -22,10 +22,10 @@ import pyarrow as pa
 from eventlog.core.clock import monotonic, utc_now
 from eventlog.errors import ConfigError
 from eventlog.spark.copy_target import (
-    Batch,
-    Held,
+    CopyBatch,
+    CopyLoad,
     Key,
-    Loading,
+    LastBatch,
     MergeSource,
     plain_column,
 )
@@ -98,7 +98,7 @@ class IcebergCopy:
         """Return the table that has the same name with a suffix."""
         return IcebergCopy(self.catalog, self.name + suffix)
 
-    def number_done(self, query: str, content: str) -> Held | None:
+    def number_done(self, query: str, content: str) -> LastBatch | None:
         """Return the last batch of a query that the table holds; None if it holds none.
 
         ``content`` describes the source of the copy. Raises CopyError for a table with other
@@ -113,9 +113,9 @@ class IcebergCopy:
                 f"{content}; nothing was written. Give live_copy another table"
             )
         number = properties.get(_BATCH + query)
-        return None if number is None else Held(int(number), note_of(properties.get(_NOTE)))
+        return None if number is None else LastBatch(int(number), note_of(properties.get(_NOTE)))
 
-    def load(self, batch: Batch, content: str, loading: Loading) -> None:
+    def load(self, batch: CopyBatch, content: str, loading: CopyLoad) -> None:
         """Replace the whole table by a load, as a batch; create it if it is missing."""
         schema = loading.columns.schema
         table = self._made(content, schema)
@@ -126,7 +126,7 @@ class IcebergCopy:
 
     def merge(
         self,
-        batch: Batch,
+        batch: CopyBatch,
         columns: Columns,
         held: Note,
         source: MergeSource,
@@ -157,7 +157,7 @@ class IcebergCopy:
 
     def append(
         self,
-        batch: Batch,
+        batch: CopyBatch,
         content: str,
         schema: pa.Schema,
         note: Note,
@@ -280,7 +280,7 @@ def iceberg(catalog: Catalog | str, table: str, **properties: str) -> IcebergCop
     return IcebergCopy(catalog, table)
 
 
-def _done(batch: Batch) -> dict[str, str]:
+def _done(batch: CopyBatch) -> dict[str, str]:
     return {_BATCH + batch.query: str(batch.number)}
 
 

@@ -394,7 +394,7 @@ def part_report(value: Mapping[str, Any]) -> PartReport:
 class DeliveryReport:
     """A recorded delivery in the output: its number, the file that lists its rows, its events."""
 
-    flight: int
+    delivery_no: int
     ids: str
     ids_sha256: str
     rows: int

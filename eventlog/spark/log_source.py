@@ -275,11 +275,11 @@ class _FilteringReader(_LogReader):
         """Take the filters that the database applies: a status, and bounds of record_id."""
         for each in filters:
             match each:
-                case ds.EqualTo(("status",), str(letter)) if is_status(letter) and self.status in (
+                case ds.EqualTo(("status",), str(status)) if is_status(status) and self.status in (
                     None,
-                    letter,
+                    status,
                 ):
-                    self.status = letter
+                    self.status = status
                 case ds.IsNotNull(("record_id",)):
                     pass  # implied by its bounds
                 case ds.EqualTo(("record_id",), int(value)):

@@ -68,7 +68,7 @@ class Estimate:
     converting_seconds: float
     mark_seconds: float
     delete_seconds: float
-    held: bool
+    claimed: bool
     """True if rows are claimed, so that only a copy can be converted."""
 
 
@@ -107,7 +107,7 @@ def estimate(config: Config, master: str | None, partition_rows: int) -> Estimat
         converting_seconds=START_SECONDS + rows * CORE_SECONDS_PER_ROW / cores,
         mark_seconds=rows * MARK_SECONDS_PER_ROW,
         delete_seconds=rows * DELETE_SECONDS_PER_ROW,
-        held=state.hold is not None,
+        claimed=state.claim is not None,
     )
 
 

@@ -121,10 +121,10 @@ class _SortedFormat(NamedTuple):
     All raise and count errors exactly like the format's reader.
     """
 
-    pieces: Callable[[Capture, Options], Sequence[Any]]
-    """A function that returns the pieces of a capture that can be read separately."""
+    fragments: Callable[[Capture, Options], Sequence[Any]]
+    """A function that returns the fragments of a capture that can be read separately."""
     rows: Callable[[Any, Options, Report], Iterator[tuple[bytes, Any]]]
-    """A function that returns the rows of a piece, each with its sort key."""
+    """A function that returns the rows of a fragment, each with its sort key."""
     changes: Callable[[Capture, Iterator[Any], Options, Report], Iterator[Change]]
     """A function that returns the changes of a capture's sorted rows."""
 
@@ -132,7 +132,7 @@ class _SortedFormat(NamedTuple):
 _SCHEMA: Final = "capture int, key binary, row binary"
 _BATCH: Final = 1_000
 _RESULT, _ROW = b"\0", b"\1"
-"""The first byte of the key of a piece's result, which sorts first, and of the key of a row."""
+"""The first byte of the key of a fragment's result, which sorts first, and of the key of a row."""
 
 
 def _sorted_rows(
@@ -147,30 +147,30 @@ def _sorted_rows(
 
     Raises ConfigError for options. Errors of a capture are raised when its rows are read.
     """
-    # Each piece has its capture's index. The piece None stands for a capture without pieces, which
-    # must be converted, too.
-    pieces = [
+    # Each fragment has its capture's index. The fragment None stands for a capture without
+    # fragments, which must be converted, too.
+    fragments = [
         (place, one)
         for place, capture in enumerate(captures)
-        for one in _pieces(by, capture, options)
+        for one in _fragments(by, capture, options)
     ]
 
     def scan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_collector()
         for number in task_numbers(batches):
-            capture, piece = pieces[number]
-            yield from _batches(capture, _rows(by, number, piece, options, strict))
+            capture, fragment = fragments[number]
+            yield from _batches(capture, _rows(by, number, fragment, options, strict))
 
-    scanned = numbered_tasks(spark, len(pieces)).mapInArrow(scan, _SCHEMA)
+    scanned = numbered_tasks(spark, len(fragments)).mapInArrow(scan, _SCHEMA)
     in_partitions = by_number(scanned, min(len(captures), _MOST_TASKS), "capture")
     return in_partitions.sortWithinPartitions("capture", "key")
 
 
-def _pieces(by: _SortedFormat, capture: Capture, options: Options) -> Sequence[Any]:
-    """Return the pieces of a capture, or the error that prevents finding them."""
+def _fragments(by: _SortedFormat, capture: Capture, options: Options) -> Sequence[Any]:
+    """Return the fragments of a capture, or the error that prevents finding them."""
     try:
         with readable():
-            return by.pieces(capture, options) or [None]
+            return by.fragments(capture, options) or [None]
     except ConfigError as error:
         raise ConfigError(f"{capture.name}: {error}") from None
     except EventlogError as error:
@@ -178,15 +178,15 @@ def _pieces(by: _SortedFormat, capture: Capture, options: Options) -> Sequence[A
 
 
 def _rows(
-    by: _SortedFormat, number: int, piece: Any, options: Options, strict: bool
+    by: _SortedFormat, number: int, fragment: Any, options: Options, strict: bool
 ) -> Iterator[tuple[bytes, Any]]:
-    """Yield the rows of a piece, and the result of reading it: its counters, or the error."""
+    """Yield the rows of a fragment, and the result of reading it: its counters, or the error."""
     report = Report(strict=strict)
-    failure = piece if isinstance(piece, EventlogError) else None
+    failure = fragment if isinstance(fragment, EventlogError) else None
     try:
-        if piece is not None and failure is None:
+        if fragment is not None and failure is None:
             with readable():
-                for key, row in by.rows(piece, options, report):
+                for key, row in by.rows(fragment, options, report):
                     yield _ROW + key, row
     except EventlogError as error:  # a retry would fail in the same way
         failure = (ConfigError if isinstance(error, ConfigError) else FormatError)(str(error))
@@ -229,18 +229,18 @@ def _changes_of(
     options: Options,
     report: Report,
 ) -> Iterator[Change]:
-    """Yield the changes of a capture whose rows are sorted. Raises the errors of reading its pieces
-    and of ``by.changes``, and FormatError.
+    """Yield the changes of a capture whose rows are sorted. Raises the errors of reading its
+    fragments and of ``by.changes``, and FormatError.
     """
     capture.check(report)
     ready = _ready(rows, report)
-    first = list(islice(ready, 1))  # reading it consumes all results of pieces
+    first = list(islice(ready, 1))  # reading it consumes all results of fragments
     with readable():
         yield from by.changes(capture, chain(first, ready), options, report)
 
 
 def _ready(rows: Iterator[tuple[bytes, bytes]], report: Report) -> Iterator[Any]:
-    """Yield the rows, after handling the results of reading the pieces."""
+    """Yield the rows, after handling the results of reading the fragments."""
     for key, pickled in rows:
         row = pickle.loads(pickled)  # noqa: S301 - written by a task of this job
         if key.startswith(_ROW):
@@ -348,13 +348,13 @@ def _table_parts(capture: Capture, options: Options) -> Sequence[_TablePart]:
 
 
 def _table_rows(
-    piece: _TablePart, options: Options, report: Report
+    fragment: _TablePart, options: Options, report: Report
 ) -> Iterator[tuple[bytes, tuple[int, ChangeRow]]]:
     context = reading(parse_options(ReadOptions, options, ""), (), report)
-    columns = {full_name(piece.table.schema, piece.table.table): piece.columns}
-    context = replace(context, columns=columns, history=piece.history)
-    table, number = piece.place
-    for place, row in enumerate(rows_of_part(piece.part, piece.table, context)):
+    columns = {full_name(fragment.table.schema, fragment.table.table): fragment.columns}
+    context = replace(context, columns=columns, history=fragment.history)
+    table, number = fragment.place
+    for place, row in enumerate(rows_of_part(fragment.part, fragment.table, context)):
         sequence, is_behind = row_order(row)
         # The table comes before the kind of row in the key,
         # so that a before image and its update are together.

@@ -23,7 +23,7 @@ from eventlog.core.ranges import Ranges, length, to_ranges
 from eventlog.model import Operation, Status
 from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import Rebuilt, build_recorded
-from eventlog.publisher.flight import Flight
+from eventlog.publisher.delivery import Delivery
 from eventlog.qlik.sequence import is_sequence, sequence_at
 from eventlog.spark.directory import Directory
 from eventlog.spark.job import (
@@ -192,7 +192,7 @@ Recorded = tuple[list[DeliveryReport], list[OutputFile], Counts]
 
 
 def write_recorded(
-    job: Job, directory: Directory, flights: Sequence[Flight]
+    job: Job, directory: Directory, deliveries: Sequence[Delivery]
 ) -> tuple[Recorded, Numbered]:
     """Write the events of recorded deliveries, rebuilt from the rows that still have status N. Rows
     that now fail the checks become E.
@@ -207,16 +207,18 @@ def write_recorded(
         part = _SentDocuments(output.render_sent(job), output.write_sent)
     reports: list[DeliveryReport] = []
     counts: Counter[str] = Counter()
-    for flight in flights:
+    for delivery in deliveries:
         with snapshot_context(job) as context:
-            rebuilt = build_recorded(context, list(flight.events()))
-            bad, counted = part.add(context, flight, rebuilt)
+            rebuilt = build_recorded(context, list(delivery.events()))
+            bad, counted = part.add(context, delivery, rebuilt)
         counts.update(counted)
         counts.update(rows_in_flight=len(rebuilt.log_rows), rows_invalid=len(bad))
-        ids = f"{IDS}/flight-{flight.number:012d}-{job.name}.parquet"
+        ids = f"{IDS}/delivery-{delivery.number:012d}-{job.name}.parquet"
         checksum = _write_ids(directory, ids, to_ranges(sorted(rebuilt.log_rows)), bad)
         events = sum(counted[operation] for operation in Operation)
-        reports.append(DeliveryReport(flight.number, ids, checksum, len(rebuilt.log_rows), events))
+        reports.append(
+            DeliveryReport(delivery.number, ids, checksum, len(rebuilt.log_rows), events)
+        )
     files, numbered = part.write(job, directory)
     return (reports, files, dict(counts)), numbered
 
@@ -229,13 +231,13 @@ class _SentDocuments:
         self._blobs: list[Columns] = []
 
     def add(
-        self, context: Context, flight: Flight, rebuilt: Rebuilt
+        self, context: Context, delivery: Delivery, rebuilt: Rebuilt
     ) -> tuple[list[BadLine], Counter[str]]:
         """Add the next delivery, and return its invalid rows and counters."""
         bad: list[BadLine] = []
         counted: Counter[str] = Counter()
         events = iter(rebuilt.events)
-        for document in flight.envelopes.values():
+        for document in delivery.documents.values():
             own = list(islice(events, len(document)))
             places = [event.ids[0] for event in own]
             blob, failed, counts = self._render(own, places, rebuilt.log_rows, context.query_back)
@@ -265,7 +267,7 @@ class _RenderedEvents:
         self._sequences: dict[int, str] = {}
 
     def add(
-        self, context: Context, flight: Flight, rebuilt: Rebuilt
+        self, context: Context, delivery: Delivery, rebuilt: Rebuilt
     ) -> tuple[list[BadLine], Counter[str]]:
         """Add the next delivery, and return its invalid rows and counters."""
         left = [
@@ -276,9 +278,9 @@ class _RenderedEvents:
         decided = [each for _, each in left]
         places = range(len(self._firsts), len(self._firsts) + len(decided))
         self._firsts += [first_id(group) for group, _, _ in decided]
-        if is_sequence(flight.first):  # otherwise a publisher of another format recorded it
+        if is_sequence(delivery.first):  # otherwise a publisher of another format recorded it
             for place, (event, _) in zip(places, left, strict=True):
-                self._sequences[place] = sequence_at(flight.first, event.place)
+                self._sequences[place] = sequence_at(delivery.first, event.place)
         blob, unwritten, counts, _ = self._render(
             decided, places, rebuilt.log_rows, context.query_back
         )

@@ -379,8 +379,8 @@ def as_database_errors(
     again) or DatabaseError.
 
     ``right_advice`` is the advice if a right is missing. A connection is made in the block of its
-    engine, since SQLAlchemy then asks the server for its version, and a server that goes away
-    meanwhile counts as away.
+    engine, since SQLAlchemy then asks the server for its version, and a server that becomes
+    unavailable meanwhile counts as away.
     """
     driver: Any = source.dialect.loaded_dbapi
     dialect = load_dialect(source.dialect.name)

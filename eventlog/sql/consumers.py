@@ -62,7 +62,7 @@ _KNOWN: Final = "eventlog_consumers"
 """The key in ``Connection.info`` of the logs whose table of consumers was found."""
 
 
-class Again(NamedTuple):
+class ResendRequest(NamedTuple):
     """A request to send again: rows, by ranges of record_ids, and objects of the snapshot, by
     event-ids.
     """
@@ -71,7 +71,7 @@ class Again(NamedTuple):
     objects: Sequence[str] = ()
 
     @classmethod
-    def decode(cls, text: str | None) -> Again:
+    def decode(cls, text: str | None) -> ResendRequest:
         """Parse the column ``requeued``. Raises TypeError, ValueError for another text."""
         if text is None:
             return cls()
@@ -95,7 +95,7 @@ class ConsumerLine(NamedTuple):
     done: RecordSet
     moved: datetime | None
     """The time when the consumer's set or its snapshot last changed."""
-    requeued: Again
+    requeued: ResendRequest
     """The request to send rows and objects again; these rows are still in the set."""
     loaded: dict[str, Any] | None
     """The progress of the consumer's snapshot (spec/event-log.md 13.3), None = it has no snapshot
@@ -230,7 +230,10 @@ def _line(row: Sequence[Any]) -> ConsumerLine:
     name, begun, begins, done, moved, requeued, loaded = row
     try:
         record_set = decode(done)
-        again, place = Again.decode(requeued), None if loaded is None else json.loads(loaded)
+        again, place = (
+            ResendRequest.decode(requeued),
+            None if loaded is None else json.loads(loaded),
+        )
         return ConsumerLine(str(name), begun, str(begins), record_set, moved, again, place)
     except (KeyError, TypeError, ValueError) as error:
         raise _unreadable(name, error) from None
@@ -331,7 +334,7 @@ def register(log: OpenLog, name: str, begins: str) -> None:
 
 
 def reset(log: OpenLog, name: str, begins: str) -> None:
-    """Write the line of a consumer anew, as at its registration.
+    """Write the line of a consumer again, as at its registration.
 
     Its in-flight lines are left to the caller.
     """
@@ -422,7 +425,7 @@ def write_done(
 ) -> tuple[int, ...]:
     """Write the whole set of a consumer in place of its lines, and return the new line's number.
 
-    ``ended`` is the number of a flight of the consumer whose line becomes that of the set.
+    ``ended`` is the number of a delivery of the consumer whose line becomes that of the set.
     """
     number = _write_set(log, line.name, "whole", done, ended)
     for former in line.lines:
@@ -461,11 +464,11 @@ def _write_set(
     return number
 
 
-def pop_requeued(log: OpenLog, name: str) -> Again:
+def pop_requeued(log: OpenLog, name: str) -> ResendRequest:
     """Return the consumer's request to send again, and clear it in its line."""
     requested = _requested(log, name)
     if requested is None:
-        return Again()
+        return ResendRequest()
     table = _consumers(log.table)
     # A request that is made meanwhile stays for the next time.
     asked = (
@@ -473,7 +476,11 @@ def pop_requeued(log: OpenLog, name: str) -> Again:
         .where(table.c.name == name, table.c.requeued == requested)
         .values(requeued=None)
     )
-    return Again.decode(requested) if log.connection.execute(asked).rowcount else Again()
+    return (
+        ResendRequest.decode(requested)
+        if log.connection.execute(asked).rowcount
+        else ResendRequest()
+    )
 
 
 def is_requested(log: OpenLog, name: str) -> bool:
@@ -485,10 +492,10 @@ def is_requested(log: OpenLog, name: str) -> bool:
 
 def ask_again(log: OpenLog, name: str, ranges: Ranges, objects: Sequence[str] = ()) -> None:
     """Ask a consumer to send rows and objects again, in addition to earlier requests."""
-    before = Again.decode(_requested(log, name, is_locked=True))
+    before = ResendRequest.decode(_requested(log, name, is_locked=True))
     asked = RecordSet(0, before.rows)
     asked.add(ranges)
-    again = Again(asked.spans, [*dict.fromkeys([*before.objects, *objects])])
+    again = ResendRequest(asked.spans, [*dict.fromkeys([*before.objects, *objects])])
     table = _consumers(log.table)
     log.connection.execute(
         sa.update(table).where(table.c.name == name).values(requeued=again.encode())
@@ -550,7 +557,7 @@ def _gone(log: LogTable, name: str) -> DatabaseError:
 
 PUT_BACK: Final = "requeued"
 """The code of an error line which says that its row or object is no longer refused."""
-_AGAIN: Final = "to be sent once more"
+_AGAIN: Final = "to be sent again"
 
 
 def requeue_for(
@@ -577,13 +584,13 @@ def requeue_for(
 
     def judged(row: ObjectRow) -> LoggedRow:
         is_done = row.record_id in line.done
-        standing = RowState.DONE if is_done or row.record_id in in_flight else RowState.WAITS
+        state = RowState.DONE if is_done or row.record_id in in_flight else RowState.WAITS
         if is_done and row.record_id in asked_before:
-            standing = RowState.WAITS
+            state = RowState.WAITS
         elif is_done and row.record_id in failed:
-            standing = RowState.REFUSED
+            state = RowState.REFUSED
         way = Way.BACK if is_done and row.record_id in chosen else None
-        return LoggedRow(row.record_id, row.event_type, row.column_name, standing, way)
+        return LoggedRow(row.record_id, row.event_type, row.column_name, state, way)
 
     again, refused = set[int](), set[RefusedRow]()
     removed = 0
@@ -629,7 +636,7 @@ def requeue_objects_for(log: OpenLog, line: ConsumerLine, event_ids: Sequence[st
 def shown_ids(log: OpenLog, window: Window) -> list[int]:
     """Return the record_ids of a window."""
     fields = ("record_id", "event_type")
-    return [record_id for piece in log.read_fields(window, fields) for record_id, _ in piece]
+    return [record_id for fragment in log.read_fields(window, fields) for record_id, _ in fragment]
 
 
 def count_rows(log: OpenLog, window: Window) -> int:

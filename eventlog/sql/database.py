@@ -350,7 +350,7 @@ class SqlDatabase(ABC):
     """The column types by role.
 
     The roles are integer (record_ids, counts), status, event_type, event_time, name (of users,
-    tables, columns), key, value, time (of companions), code, digest, text.
+    tables, columns), key, value, time (of internal tables), code, digest, text.
     """
     queue_by_expression: bool = False
     """True if the publisher reads by an index of ``CASE status WHEN 'N' THEN record_id END``. It
@@ -402,14 +402,14 @@ class SqlDatabase(ABC):
         return ()
 
     @abstractmethod
-    def after_companions(self, log: LogTable) -> Sequence[str]:
-        """Return the statements that make the objects that the companions need, and the source of
-        flight numbers.
+    def after_internal_tables(self, log: LogTable) -> Sequence[str]:
+        """Return the statements that make the objects that the internal tables need, and the source
+        of delivery numbers.
         """
 
-    def drop_after_companions(self, log: LogTable) -> Sequence[str]:
-        """Return the statements that drop the results of ``after_companions``."""
-        return [f"DROP SEQUENCE {self.qualified(log.schema, log.flight_sequence)}"]
+    def drop_after_internal_tables(self, log: LogTable) -> Sequence[str]:
+        """Return the statements that drop the results of ``after_internal_tables``."""
+        return [f"DROP SEQUENCE {self.qualified(log.schema, log.number_sequence)}"]
 
     def after_resync(self, log: LogTable, index: str) -> Sequence[str]:
         """Return the statements that make the objects of the table of positions.

@@ -164,7 +164,7 @@ class Dialect(SqlDatabase):
         """Return the statement that reads these fields of the rows of a window."""
         words = {"fields": self.bounded_fields(log, fields, window.value_bytes)}
         if window.statement == "read_gaps":
-            words["letters"] = self.log_statement(log, window.letters)
+            words["letters"] = self.log_statement(log, window.statuses)
         return self.log_statement(log, window.statement, **words)
 
     def due_time(self, event_time: str) -> str:
@@ -200,7 +200,7 @@ class Dialect(SqlDatabase):
         It raises BadValue or NoSuchValue for a text that no value of the column can have.
         """
 
-    # Objects written into the log once more (spec/event-log.md 11, ``eventlog.sql.resync``)
+    # Objects written into the log again (spec/event-log.md 11, ``eventlog.sql.resync``)
 
     def walk_condition(self, walk: Walk, *, goes_on: bool) -> str:
         """Return SQL that selects the rows still to be written.
@@ -261,7 +261,7 @@ class Dialect(SqlDatabase):
     """Execution options of the connections that export and join a snapshot."""
 
     def has_status(self, log: LogTable, status: str | None) -> str:
-        """Return SQL that selects rows of this status letter, as a literal, so that the queue's
+        """Return SQL that selects rows of this status, as a literal, so that the queue's
         index serves; None = any.
 
         Raises ConfigError for a status that is not a letter.

@@ -1,4 +1,4 @@
-"""The epoch of a log: its companion read and written, and the signs that the log was restored
+"""The epoch of a log: its internal table read and written, and the signs that the log was restored
 (spec/event-log.md 7.4).
 
 No function commits.
@@ -19,7 +19,7 @@ from eventlog.sql.log_table import LogTable, quoted, schema_of
 from eventlog.sql.open_log import OpenLog
 
 _PASSED_OVER: Final = 100
-"""The number of flight numbers that a raise skips: the number of a Qlik sequence jumps by 10^12
+"""The number of delivery numbers that a raise skips: the number of a Qlik sequence jumps by 10^12
 (spec/qlik.md 3).
 """
 
@@ -71,7 +71,7 @@ def _parts(server: object) -> dict[str, str]:
 
 
 def write_epoch(log: OpenLog, line: Epoch, *, is_raise: bool) -> None:
-    """Write the line of the companion anew, with ``is_raise`` its time, too."""
+    """Write the line of the internal table again, with ``is_raise`` its time, too."""
     epochs = _epochs(log.table)
     values: dict[str, Any] = {
         "epoch": line.epoch or None,
@@ -113,9 +113,10 @@ def differing(known: Mapping[str, str], told: Mapping[str, str]) -> list[str]:
 
 
 def raise_epoch(log: OpenLog, server: Mapping[str, str], beyond: int = 0) -> tuple[str, int]:
-    """Draw a new epoch and write it; return the epoch, and the last flight number that was skipped.
+    """Draw a new epoch and write it; return the epoch, and the last delivery number that was
+    skipped.
 
-    ``server`` are the parts that the server reports of itself now. ``beyond`` is a flight number
+    ``server`` are the parts that the server reports of itself now. ``beyond`` is a delivery number
     used before; the next ones are greater.
     """
     now = log.connection.execute(
@@ -127,8 +128,8 @@ def raise_epoch(log: OpenLog, server: Mapping[str, str], beyond: int = 0) -> tup
 
 
 def pass_over(log: OpenLog, beyond: int, least: int = 1) -> int:
-    """Draw ``least`` flight numbers, and more until they reach ``beyond``; return the last."""
-    last = log.draw_flights(least)
+    """Draw ``least`` delivery numbers, and more until they reach ``beyond``; return the last."""
+    last = log.draw_numbers(least)
     if last < beyond:
-        last = log.draw_flights(beyond - last)
+        last = log.draw_numbers(beyond - last)
     return last

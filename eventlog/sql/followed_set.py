@@ -16,8 +16,8 @@ from eventlog.core.clock import monotonic
 from eventlog.core.ranges import Ranges, RecordSet, to_ranges
 from eventlog.sql.consumers import shown_ids
 from eventlog.sql.open_log import OpenLog
-from eventlog.sql.open_writers import Looks
-from eventlog.sql.windows import ANY_LETTER, Window
+from eventlog.sql.open_writers import WriterHistory
+from eventlog.sql.windows import ANY_STATUS, Window
 
 OLD: Final = 1.0
 """The number of seconds after which a look is old: writers that were open then and still are will
@@ -34,12 +34,12 @@ class FollowedSet:
     done: RecordSet = field(default_factory=RecordSet)
     top: int = 0
     """The record_id up to which gaps are looked into at least, if the set ends below it."""
-    rows: Window = ANY_LETTER
+    rows: Window = ANY_STATUS
     """The window that says which rows of a gap are not done."""
     passed: RecordSet = field(init=False)
     """The done rows and the skipped gaps, in which only rows of ``writers`` may appear."""
     writers: frozenset[str] = frozenset()
-    looks: Looks = field(default_factory=Looks)
+    history: WriterHistory = field(default_factory=WriterHistory)
     shown: tuple[Sequence[int], float] = ((), 0.0)
     """The rows that were last read in the gaps, and when."""
 
@@ -56,7 +56,7 @@ class FollowedSet:
         self.done.discard(ranges)
         self.passed.discard(ranges)
 
-    def look(self, log: OpenLog) -> bool:
+    def poll(self, log: OpenLog) -> bool:
         """Close gaps that stay empty, skip gaps that cannot be filled yet, and return whether some
         were closed.
 
@@ -67,14 +67,14 @@ class FollowedSet:
         self.writers = frozenset()
         top = max(self.done.top, self.top)
         if self.done.floor >= top:
-            self.looks = Looks()
+            self.history = WriterHistory()
             self.passed = self.done.copy()
             return False
-        for first, end in self.looks.take(log, top):
+        for first, end in self.history.take(log, top):
             # A row may have come into a gap that was skipped.
             self.passed.discard(self.done.gaps(end, first - 1))
-        last = closed = self.looks.pop_ended()
-        old = [look for look in self.looks.looks if look.since <= monotonic() - OLD]
+        last = closed = self.history.pop_ended()
+        old = [poll for poll in self.history.moments if poll.since <= monotonic() - OLD]
         if old and log.db.are_open(old[-1].writers):
             last, self.writers = max(closed, old[-1].last), old[-1].writers
         else:

@@ -65,7 +65,7 @@ def _table(log: LogTable, kind: EntryKind) -> sa.TableClause:
 
 def next_number(log: OpenLog) -> int:
     """Return a number that no entry has had before."""
-    return log.next_flight()
+    return log.next_number()
 
 
 def add_entry(log: OpenLog, kind: EntryKind, number: int, content: str, owner: str = "") -> None:

@@ -50,14 +50,14 @@ def locate_log(
     column_map: Mapping[str, str] | None = None,
     column_sort: str = "bytes",
     sequence: str | None = None,
-    has_companions: bool = True,
+    has_internal_tables: bool = True,
 ) -> LogTable:
     """Return the log table with its columns and internal tables, whatever the session's rights.
 
     ``name`` may be ``schema.table``; otherwise the table is searched in ``schema``, by default the
     connection's current one: exactly, then without case. ``layout``, ``column_map`` and
     ``column_sort`` are as in ``find_columns``. ``sequence`` is the option ``record_id_sequence``.
-    Without ``has_companions`` the internal tables need not be there.
+    Without ``has_internal_tables`` the internal tables need not be there.
     Raises LogTableError that names the missing table, column or sequence, ConfigError for an
     invalid name.
     """
@@ -93,8 +93,8 @@ def locate_log(
         raise LogTableError(f"log table {log}: {error}") from None
     types = {column.name: column.type for column in columns}
     log = replace(log, columns=fields, types=tuple(types[column] for column in fields))
-    if has_companions:
-        _refuse_without_companions(db, log)
+    if has_internal_tables:
+        _refuse_without_internal_tables(db, log)
     if sequence is not None:
         log = replace(log, sequence=_find_sequence(dialect, inspector, log, sequence))
     return log
@@ -151,10 +151,10 @@ def _find_table(
     )
 
 
-def _refuse_without_companions(db: OpenDatabase, log: LogTable) -> None:
-    for companion in (log.error_table, log.inflight_table, log.state_table, log.epoch_table):
-        if db.has_table(log.schema, companion) is False:
-            place = companion if log.schema is None else f"{log.schema}.{companion}"
+def _refuse_without_internal_tables(db: OpenDatabase, log: LogTable) -> None:
+    for internal_table in (log.error_table, log.inflight_table, log.state_table, log.epoch_table):
+        if db.has_table(log.schema, internal_table) is False:
+            place = internal_table if log.schema is None else f"{log.schema}.{internal_table}"
             raise LogTableError(
                 f"the log {log} has no internal table {place}: make it with `eventlog db "
                 "upgrade`, or with `eventlog db upgrade --existing-log` if "

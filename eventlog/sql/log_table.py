@@ -29,9 +29,11 @@ class LogTable:
     types: tuple[ColumnType, ...] = ()
     """The types of the columns, empty if unknown."""
     max_identifier: int = 63
-    """The most bytes of a name in the database, for the companions' names."""
+    """The most bytes of a name in the database, for the internal tables' names."""
     upper: bool = False
-    """True if companions' names end in upper case, since the database keeps unquoted names so."""
+    """True if internal tables' names end in upper case, since the database keeps unquoted names
+    so.
+    """
     sequence: tuple[str | None, str] | None = None
     """The schema and name of the sequence that the triggers of somebody else draw record_ids from,
     None = the column numbers itself, or nobody knows.
@@ -57,62 +59,62 @@ class LogTable:
         """
         return named_after(pattern, self.name, self.max_identifier, upper=self.upper)
 
-    def _companion(self, ending: str, max_bytes: int) -> str:
+    def _internal_table(self, ending: str, max_bytes: int) -> str:
         return cut_name(self.name + (ending.upper() if self.upper else ending), max_bytes)
 
     @property
     def error_table(self) -> str:
         """The name ``<log>_error`` (spec/event-log.md 10)."""
-        return self._companion("_error", self.max_identifier)
+        return self._internal_table("_error", self.max_identifier)
 
     @property
     def inflight_table(self) -> str:
         """The name ``<log>_inflight`` (spec/event-log.md 10)."""
-        return self._companion("_inflight", self.max_identifier)
+        return self._internal_table("_inflight", self.max_identifier)
 
     @property
     def state_table(self) -> str:
         """The name ``<log>_state`` (spec/event-log.md 10)."""
-        return self._companion("_state", self.max_identifier)
+        return self._internal_table("_state", self.max_identifier)
 
     @property
-    def flight_sequence(self) -> str:
-        """The name ``<log>_flight`` of the sequence, or table, that numbers flights and never
+    def number_sequence(self) -> str:
+        """The name ``<log>_delivery`` of the sequence, or table, that numbers deliveries and never
         restarts (spec/event-log.md 10).
         """
-        return self._companion("_flight", self.max_identifier)
+        return self._internal_table("_delivery", self.max_identifier)
 
     @property
     def version_table(self) -> str:
         """The name ``<log>_version`` of the table with the revisions that the log has reached."""
         # Its key has this name and _pkc.
-        return self._companion("_version", self.max_identifier - 4)
+        return self._internal_table("_version", self.max_identifier - 4)
 
     @property
     def resync_table(self) -> str:
         """The name ``<log>_resync`` of the table with the positions of unfinished resyncs."""
-        return self._companion("_resync", self.max_identifier)
+        return self._internal_table("_resync", self.max_identifier)
 
     @property
     def epoch_table(self) -> str:
         """The name ``<log>_epoch`` of the table with the log's epoch, one line (spec/event-log.md
         7.4, 10).
         """
-        return self._companion("_epoch", self.max_identifier)
+        return self._internal_table("_epoch", self.max_identifier)
 
     @property
     def consumer_table(self) -> str:
         """The name ``<log>_consumer`` of the table with the log's consumers, one line each
         (spec/event-log.md 10, 13).
         """
-        return self._companion("_consumer", self.max_identifier)
+        return self._internal_table("_consumer", self.max_identifier)
 
     @property
     def captured_table(self) -> str:
         """The name ``<log>_captured`` of the table with what `triggers apply` has captured, one
         line for each table (spec/event-log.md 10).
         """
-        return self._companion("_captured", self.max_identifier)
+        return self._internal_table("_captured", self.max_identifier)
 
     @property
     def own_tables(self) -> tuple[str, ...]:
@@ -122,7 +124,7 @@ class LogTable:
             self.error_table,
             self.inflight_table,
             self.state_table,
-            self.flight_sequence,
+            self.number_sequence,
             self.resync_table,
             self.epoch_table,
             self.consumer_table,

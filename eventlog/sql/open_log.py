@@ -29,12 +29,12 @@ from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.parts import LogPart, part_size, parts_of
 from eventlog.sql.rights import Addition, Part, Purpose, Right, Rights, demanded, name_of
 from eventlog.sql.statements import run_many, without_collector
-from eventlog.sql.windows import Batch, DuePlace, NotDue, Queue, Selection, Walk, Window
+from eventlog.sql.windows import DuePlace, NotDue, Queue, ResyncBatch, Selection, Walk, Window
 
 _LATER: Final = frozenset({Part.CONSUMER, Part.CAPTURED, Part.RESYNC, Part.VERSION})
 """The parts that a log may lack: who needs one asks for it first."""
-_PIECE: Final = 10_000
-"""The number of rows of a piece of a window."""
+_FRAGMENT: Final = 10_000
+"""The number of rows of a fragment of a window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,14 +166,14 @@ class OpenLog(ABC):
         return False
 
     @abstractmethod
-    def next_flight(self) -> int:
+    def next_number(self) -> int:
         """Return a number of deliveries that was never given before."""
 
-    def draw_flights(self, number: int) -> int:
+    def draw_numbers(self, number: int) -> int:
         """Draw so many numbers of deliveries, at least 1, and return the last."""
         for _ in range(number - 1):
-            self.next_flight()
-        return self.next_flight()
+            self.next_number()
+        return self.next_number()
 
     def server_parts(self) -> Mapping[str, str]:
         """Return the facts about the server that change if the log's newest rows may be lost, as
@@ -201,7 +201,7 @@ class OpenLog(ABC):
         """Yield these fields of the rows of a window, as ``window_chunks`` does, in lists of the
         dialect's own size.
         """
-        return self.window_chunks(window, fields, _PIECE)
+        return self.window_chunks(window, fields, _FRAGMENT)
 
     def window_chunks(self, window: Window, fields: Sequence[str], size: int) -> RowChunks:
         """Yield these fields of the rows of a window by one statement, hence of one snapshot, in
@@ -297,12 +297,12 @@ class OpenLog(ABC):
         rows = [self.db.fetch(statement, {"first": first, "last": last}) for first, last in ranges]
         return sorted(chain.from_iterable(rows), key=itemgetter(0))
 
-    def mark(self, letter: str, ranges: Ranges) -> int:
-        """Give the rows of these record_ids that still have status N another letter, and return
+    def mark(self, status: str, ranges: Ranges) -> int:
+        """Give the rows of these record_ids that still have status N another status, and return
         their number.
         """
         return self.change_rows(
-            self.dialect.log_statement(self.table, "mark"), ranges, letter=letter
+            self.dialect.log_statement(self.table, "mark"), ranges, status=status
         )
 
     def delete(self, ranges: Ranges) -> int:
@@ -357,7 +357,7 @@ class OpenLog(ABC):
         return Walk(self.table, schema, cls, selection)
 
     @abstractmethod
-    def write_batch(self, walk: Walk, position: str | None, limit: int) -> Batch:
+    def write_batch(self, walk: Walk, position: str | None, limit: int) -> ResyncBatch:
         """Log the next ``limit`` objects after ``position`` (canonical table_key text, None = from
         the beginning).
         """

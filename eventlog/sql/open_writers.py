@@ -18,10 +18,10 @@ from eventlog.sql.open_log import OpenLog
 PATIENCE: Final = 60.0
 """The number of seconds that a command waits for the transactions that had written the log before.
 """
-_MOST_LOOKS: Final = 64
+_MOST_MOMENTS: Final = 64
 
 
-class Look(NamedTuple):
+class OpenWriters(NamedTuple):
     """The open writers at a moment."""
 
     last: int
@@ -35,12 +35,12 @@ class Look(NamedTuple):
 
 
 @dataclass(slots=True)
-class Looks:
+class WriterHistory:
     """The looks that one session has had at the writers of a log. They ascend in all their fields,
     since a writer that was open at one look and still is was open at all later ones.
     """
 
-    looks: list[Look] = field(default_factory=list)
+    moments: list[OpenWriters] = field(default_factory=list)
 
     def take(self, log: OpenLog, last: int) -> list[Range]:
         """Look at the writers. Return the ranges in which writers that have ended since the look
@@ -54,39 +54,39 @@ class Looks:
                 f"the database does not tell any more who has written the log {log}"
             )
         ranges = self._follow(writers)
-        self._add(Look(last, writers, monotonic()))
+        self._add(OpenWriters(last, writers, monotonic()))
         return ranges
 
     def pop_ended(self) -> int:
         """Return the record_id up to which no row can appear any more, 0 = none is known, and
         forget the looks that told it.
         """
-        ended = max((look.last for look in self.looks if not look.writers), default=0)
-        self.looks = [look for look in self.looks if look.writers]
+        ended = max((seen.last for seen in self.moments if not seen.writers), default=0)
+        self.moments = [seen for seen in self.moments if seen.writers]
         return ended
 
     def _follow(self, writers: frozenset[str]) -> list[Range]:
-        followed: list[Look] = []
+        followed: list[OpenWriters] = []
         ranges: list[Range] = []
         before = 0
-        for look in self.looks:
-            still = look.writers & writers
-            if still != look.writers:
-                ranges.append((before + 1, look.last))
-            before = look.last
+        for seen in self.moments:
+            still = seen.writers & writers
+            if still != seen.writers:
+                ranges.append((before + 1, seen.last))
+            before = seen.last
             if followed and followed[-1].writers == still:
-                look = look._replace(since=followed.pop().since)
-            followed.append(look._replace(writers=still))
-        self.looks = followed
+                seen = seen._replace(since=followed.pop().since)
+            followed.append(seen._replace(writers=still))
+        self.moments = followed
         return ranges
 
-    def _add(self, look: Look) -> None:
-        if all(one.last < look.last for one in self.looks):
-            self.looks.append(look)
-        if len(self.looks) > _MOST_LOOKS:
+    def _add(self, seen: OpenWriters) -> None:
+        if all(one.last < seen.last for one in self.moments):
+            self.moments.append(seen)
+        if len(self.moments) > _MOST_MOMENTS:
             # The looks behind one know all of its writers. The first look stays,
             # so that it comes to its end.
-            del self.looks[1:-1:2]
+            del self.moments[1:-1:2]
 
 
 def writers_to_await(log: OpenLog) -> frozenset[str] | None:

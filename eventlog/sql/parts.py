@@ -29,18 +29,18 @@ class LogPart(NamedTuple):
     rows: int
     ids: Ranges | None = None
 
-    def only_own(self, pieces: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
-        """Yield the part's own rows from pieces of the rows of its range; the first field of a row
-        is record_id.
+    def only_own(self, fragments: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
+        """Yield the part's own rows from fragments of the rows of its range; the first field of a
+        row is record_id.
         """
         if self.ids is None:
-            yield from pieces
+            yield from fragments
             return
         ranges = iter(self.ids)
         first, last = next(ranges, (0, 0))
-        for piece in pieces:
+        for fragment in fragments:
             own = []
-            for row in piece:
+            for row in fragment:
                 while last < row[0] and first:
                     first, last = next(ranges, (0, 0))
                 if first and first <= row[0]:

@@ -45,7 +45,7 @@ from eventlog.sql.rows import (
 )
 
 _ONE, _ZERO = (sa.literal_column(number, sa.Integer()) for number in ("1", "0"))
-_MOST_NOTED: Final = 1000
+_MOST_PURGED: Final = 1000
 """The most ranges in the entry: purge reads the rest again."""
 
 
@@ -66,7 +66,7 @@ class Purged(NamedTuple):
     """The ranges of record_ids that the batch has left empty."""
 
 
-class Noted(NamedTuple):
+class PurgedRows(NamedTuple):
     """What earlier purges have removed: record_ids that the log has no more, since the moment
     ``whole`` (UTC), at which one began with the first row.
     """
@@ -126,7 +126,7 @@ def purge_rows(
     """Purge one batch of the rows between two record_ids; return None if there is no row
     (spec/event-log.md 2).
 
-    It removes rows S and W, and no other letter, whose event_time is before ``older_than``, except
+    It removes rows S and W, and no other status, whose event_time is before ``older_than``, except
     the record_ids ``kept`` and those that a consumer has not ``done``. It reads ``size`` rows at
     most, so that its work does not grow with the log. With ``dry`` it only counts them.
     """
@@ -152,7 +152,7 @@ def purge_rows(
     if dry or not old:
         return Purged(last, len(read), len(old), for_whom, young)
     note_removed(log, old[-1])
-    # These rows alone, and as they were read: others may have come in between, or another letter.
+    # These rows alone, and as they were read: others may have come in between, or another status.
     removed = sum(
         _deleted(log.connection, rows_of(log.table), [is_in(log.table, ranges), is_done, is_old])
         for ranges in runs_of_ranges(old)
@@ -220,7 +220,7 @@ def _deleted(
 # --- what was removed, from purge to purge --------------------------------------------------------
 
 
-def read_noted(log: OpenLog) -> Noted | None:
+def read_purged(log: OpenLog) -> PurgedRows | None:
     """Return what earlier purges have removed, None if nothing is known of them.
 
     Raises DatabaseError for an unreadable entry.
@@ -231,18 +231,18 @@ def read_noted(log: OpenLog) -> Noted | None:
     newest = entries[-1]
     try:
         content = json.loads(newest.content)
-        return Noted(decode(str(content["rows"])), datetime.fromisoformat(content["whole"]))
+        return PurgedRows(decode(str(content["rows"])), datetime.fromisoformat(content["whole"]))
     except (TypeError, ValueError, KeyError) as error:
         raise unreadable(log, EntryKind.REMOVED, newest.number, error) from None
 
 
-def write_noted(log: OpenLog, noted: Noted) -> None:
+def write_purged(log: OpenLog, purged: PurgedRows) -> None:
     """Record what purges have removed, in place of the earlier record.
 
     Nothing is recorded by a role that may not write the entry: the next purge reads more.
     """
-    known = RecordSet(noted.rows.floor, noted.rows.ranges[:_MOST_NOTED])
-    content = {"rows": known.encode(), "whole": noted.whole.isoformat()}
+    known = RecordSet(purged.rows.floor, purged.rows.ranges[:_MOST_PURGED])
+    content = {"rows": known.encode(), "whole": purged.whole.isoformat()}
     try:
         with log.connection.begin_nested():
             for former in read_entries(log, EntryKind.REMOVED):

@@ -1,7 +1,7 @@
 """The visible record_ids of a log, as ranges and counts, for a reader that reads the rows elsewhere
 (spec/spark-changes.md 3).
 
-No function commits. Rows of reserved letters are skipped, as by every reader of a set.
+No function commits. Rows of reserved statuses are skipped, as by every reader of a set.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from eventlog.core.ranges import Ranges
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_log import OpenLog
-from eventlog.sql.windows import ANY_LETTER, Window
+from eventlog.sql.windows import ANY_STATUS, Window
 
 _RECORD_ID = ("record_id",)
 
 
 def _of(dialect: Dialect, log: LogTable, ranges: Ranges, limit: int | None) -> tuple[str, Window]:
     """Return the statement that reads the record_ids of ranges, and its window."""
-    window = replace(ANY_LETTER, limit=limit, gaps=tuple(ranges))
+    window = replace(ANY_STATUS, limit=limit, gaps=tuple(ranges))
     return dialect.window_statement(log, window, _RECORD_ID), window
 
 

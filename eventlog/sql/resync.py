@@ -1,9 +1,9 @@
-"""Objects written into the log once more, in batches, with a position that survives a kill
+"""Objects written into the log again, in batches, with a position that survives a kill
 (spec/event-log.md 11).
 
 The position is in ``<log>_resync``, one line for each unfinished resync, and moves in the
 transaction that writes the rows: wherever a process is killed, no object is left out and none is
-written twice. Each batch reads it anew, under a lock of its line, so two processes on one resync
+written twice. Each batch reads it again, under a lock of its line, so two processes on one resync
 share the work. The line is deleted with the last batch. The log itself cannot hold the position,
 since its last row may be published and deleted at any time.
 
@@ -32,7 +32,7 @@ from eventlog.sql.open_log import OpenLog
 from eventlog.sql.open_writers import wait_for, writers_to_await
 from eventlog.sql.rows import column_of, errors_of
 from eventlog.sql.triggers.gaps import Gap
-from eventlog.sql.windows import Batch, Selection
+from eventlog.sql.windows import ResyncBatch, Selection
 
 COLUMNS: Final = ("digest", "class_name", "selection", "started", "position", "rows_written")
 """The columns of ``<log>_resync``."""
@@ -50,7 +50,7 @@ class Unfinished(NamedTuple):
     rows: int
 
 
-WriteBatch = Callable[[Connection, str | None], Batch]
+WriteBatch = Callable[[Connection, str | None], ResyncBatch]
 """A function that writes the rows of one batch behind a position, None = from the beginning."""
 
 
@@ -141,7 +141,7 @@ def _place(position: str | None) -> str:
     return "at its beginning" if position is None else f"up to {position}"
 
 
-def run(log: OpenLog, selection: Selection, write_batch: WriteBatch) -> Iterator[Batch]:
+def run(log: OpenLog, selection: Selection, write_batch: WriteBatch) -> Iterator[ResyncBatch]:
     """Write batch after batch, each in a transaction of its own, until the last one, and yield the
     results.
 

@@ -28,7 +28,7 @@ class Part(StrEnum):
     CAPTURED = "captured"
     RESYNC = "resync"
     VERSION = "version"
-    NUMBERS = "flight"
+    NUMBERS = "numbers"
     """The sequence, or table, that numbers deliveries."""
     RECORD_IDS = "record_ids"
     """The sequence that numbers the rows of the log, if there is one."""
@@ -139,11 +139,11 @@ RIGHTS: Final[Mapping[Purpose, Rights]] = MappingProxyType(
         Purpose.PUBLISHER: _rights(
             log="SELECT MARK LOCK", error="SELECT INSERT", inflight=_ALL, state="SELECT DELETE",
             epoch="SELECT INSERT UPDATE", consumer="SELECT", captured="SELECT",
-            flight="DRAW", record_ids="SELECT", tables="SELECT",
+            numbers="DRAW", record_ids="SELECT", tables="SELECT",
         ),
         Purpose.CONSUMER: _rights(
             log="SELECT", error="SELECT INSERT", inflight=_ALL, epoch="SELECT INSERT UPDATE",
-            consumer="SELECT INSERT UPDATE", captured="SELECT", flight="DRAW",
+            consumer="SELECT INSERT UPDATE", captured="SELECT", numbers="DRAW",
             record_ids="SELECT", tables="SELECT",
         ),
         Purpose.STREAM: _rights(log="SELECT", epoch="SELECT", tables="SELECT"),
@@ -154,23 +154,23 @@ RIGHTS: Final[Mapping[Purpose, Rights]] = MappingProxyType(
         ),
         Purpose.BACKLOG: _rights(
             log="SELECT MARK LOCK", error="SELECT INSERT", inflight="SELECT", state=_ALL,
-            epoch="SELECT INSERT UPDATE", flight="DRAW", record_ids="SELECT", tables="SELECT",
+            epoch="SELECT INSERT UPDATE", numbers="DRAW", record_ids="SELECT", tables="SELECT",
         ),
         Purpose.REQUEUE: _rights(
             log="SELECT INSERT MARK REWRITE", error="SELECT INSERT", inflight="SELECT",
-            state="SELECT INSERT", epoch="SELECT", consumer="SELECT UPDATE", flight="DRAW",
+            state="SELECT INSERT", epoch="SELECT", consumer="SELECT UPDATE", numbers="DRAW",
             record_ids="DRAW",
         ),
         Purpose.SKIP: _rights(
             log="SELECT MARK", error="INSERT", inflight=_ALL, state="SELECT", consumer="SELECT",
-            flight="DRAW",
+            numbers="DRAW",
         ),
         Purpose.RESYNC: _rights(
             log="SELECT INSERT", error="SELECT", record_ids="DRAW", classes="SELECT"
         ),
         Purpose.PURGE: _rights(
             log="SELECT DELETE", error="SELECT DELETE", inflight="SELECT",
-            state="SELECT INSERT DELETE", epoch="SELECT UPDATE", consumer="SELECT", flight="DRAW",
+            state="SELECT INSERT DELETE", epoch="SELECT UPDATE", consumer="SELECT", numbers="DRAW",
         ),
         Purpose.RESET: _rights(
             log="SELECT", inflight="SELECT DELETE", consumer="SELECT INSERT DELETE",
@@ -178,7 +178,7 @@ RIGHTS: Final[Mapping[Purpose, Rights]] = MappingProxyType(
         ),
         Purpose.EPOCH: _rights(
             log="SELECT LOCK", epoch="SELECT INSERT UPDATE", consumer="SELECT",
-            flight="DRAW",
+            numbers="DRAW",
         ),
         Purpose.TRIGGERS: _rights(log="INSERT", captured=_ALL, tables="SELECT"),
     }
@@ -229,7 +229,7 @@ def demanded(purpose: Purpose, *additions: Addition) -> list[tuple[Part, Right]]
 
 _NAMES: Final[Mapping[Part, str]] = {
     Part.LOG: "name",
-    Part.NUMBERS: "flight_sequence",
+    Part.NUMBERS: "number_sequence",
     **{
         Part(part): f"{part}_table"
         for part in (

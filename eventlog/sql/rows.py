@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.core.event_ids import sending_of
+from eventlog.core.event_ids import attempt_of
 from eventlog.core.ranges import Ranges, RecordSet, to_ranges
 from eventlog.core.requeue import LoggedRow, RowState, Way, judge
 from eventlog.errors import ConfigError, LogTableError
@@ -132,16 +132,16 @@ def count(
 
 
 def count_by_status(log: OpenLog) -> dict[str, int]:
-    """Return the number of rows of each status letter, without trailing blanks.
+    """Return the number of rows of each status, without trailing blanks.
 
     Reads the whole log.
     """
     status = column_of(log.table, "status")
     counts: Counter[str] = Counter()
-    for letter, number in log.connection.execute(
+    for value, number in log.connection.execute(
         sa.select(status, sa.func.count()).group_by(status)
     ):
-        counts[unpadded(letter)] += number
+        counts[unpadded(value)] += number
     return dict(counts)
 
 
@@ -162,14 +162,14 @@ def count_newest(log: OpenLog, most: int) -> list[tuple[str | None, str, int]]:
     )
     counted = sa.select(newest.c.table_name, newest.c.status, sa.func.count()).group_by(*newest.c)
     counts: Counter[tuple[str | None, str]] = Counter()
-    for table_name, letter, number in log.connection.execute(counted):
-        counts[table_name, unpadded(letter)] += number
+    for table_name, status, number in log.connection.execute(counted):
+        counts[table_name, unpadded(status)] += number
     return sorted(
         ((*kind, number) for kind, number in counts.items()), key=lambda one: (one[0] or "", one[1])
     )
 
 
-# --- rows queued once more ------------------------------------------------------------------------
+# --- rows queued again ------------------------------------------------------------------------
 
 
 class RefusedRow(NamedTuple):
@@ -182,7 +182,7 @@ class RefusedRow(NamedTuple):
 
 
 class Requeued(NamedTuple):
-    """The result of ``requeue``: rows set back to N, rows logged anew, and refused rows.
+    """The result of ``requeue``: rows set back to N, rows logged again, and refused rows.
 
     ``removed`` is the highest record_id that was removed from the log, 0 = none: of a refused row
     below it nobody knows whether its object had later rows.
@@ -200,14 +200,14 @@ def requeue(
     ids: Ranges | None = None,
     *,
     in_flight: RecordSet | frozenset[int] = frozenset(),
-    held: int = 0,
+    claimed_to: int = 0,
     own_user: str = "",
     force: bool = False,
     dry: bool = False,
 ) -> Requeued:
-    """Queue rows that are done once more (spec/event-log.md 11).
+    """Queue rows that are done again (spec/event-log.md 11).
 
-    E and F go back to N in their old place. W and S are logged anew as copies with new record_ids,
+    E and F go back to N in their old place. W and S are logged again as copies with new record_ids,
     since their event-ids were applied. Rows of types 1 to 4 that ``judge`` finds stale, or that
     stand below a row that was removed from the log, are refused, unless ``force``; rows of an
     insert that does not go as a whole go as modifies. ``ids`` None =
@@ -217,8 +217,8 @@ def requeue(
     ``dry`` nothing is changed, and the numbers say what would be. Raises ConfigError for a status
     that cannot be requeued.
     """
-    letters = set(statuses)
-    if unknown := letters.difference(APPLIED, _FAILED):
+    chosen_statuses = set(statuses)
+    if unknown := chosen_statuses.difference(APPLIED, _FAILED):
         raise ConfigError(f"status {min(unknown)!r} cannot be requeued: only E, F, W and S can")
 
     def judged(row: ObjectRow) -> LoggedRow:
@@ -229,17 +229,17 @@ def requeue(
             row.status == Status.NEW and (row.is_own or row.record_id in in_flight)
         )
         return LoggedRow(
-            row.record_id, row.event_type, row.column_name, _standing(row, is_sent), way
+            row.record_id, row.event_type, row.column_name, _state_of(row, is_sent), way
         )
 
     chosen = sa.and_(
-        column_of(log.table, "status").in_(sorted(letters)),
+        column_of(log.table, "status").in_(sorted(chosen_statuses)),
         column_of(log.table, "record_id") > 0,
         *_within(log.table, ids),
     )
 
-    def judge_now() -> Again:
-        return judge_all(log, chosen, judged, own_user=own_user, held=held, force=force)
+    def judge_now() -> ResendPlan:
+        return judge_all(log, chosen, judged, own_user=own_user, claimed_to=claimed_to, force=force)
 
     if dry:
         again = judge_now()
@@ -261,7 +261,7 @@ def requeue_loopback(
     force: bool = False,
     dry: bool = False,
 ) -> Requeued:
-    """Log rows S of the publisher's user anew, without a perpetrator: they were not published
+    """Log rows S of the publisher's user again, without a perpetrator: they were not published
     (spec/event-log.md 8.3).
 
     Rows of types 1 to 4 whose object has a later row that was published, waits, or is left where it
@@ -272,15 +272,15 @@ def requeue_loopback(
     def judged(row: ObjectRow) -> LoggedRow:
         way = Way.COPY if row.is_chosen else None
         # A copy outdates no copy: they are written in the order of the rows.
-        standing = RowState.IGNORED if row.is_chosen else _standing(row, row.status in APPLIED)
-        return LoggedRow(row.record_id, row.event_type, row.column_name, standing, way)
+        state = RowState.IGNORED if row.is_chosen else _state_of(row, row.status in APPLIED)
+        return LoggedRow(row.record_id, row.event_type, row.column_name, state, way)
 
     record_id, perpetrator = column_of(log.table, "record_id"), column_of(log.table, "perpetrator")
     is_own = sa.func.rtrim(perpetrator) == user
     is_success = column_of(log.table, "status") == Status.SUCCESS
     chosen = sa.and_(is_own, is_success, record_id > 0, *_within(log.table, ids))
 
-    def judge_now() -> Again:
+    def judge_now() -> ResendPlan:
         return judge_all(log, chosen, judged, force=force)
 
     if dry:
@@ -302,7 +302,7 @@ def is_in(log: LogTable, ids: Ranges) -> sa.ColumnElement[bool]:
 
 
 class ObjectRow(NamedTuple):
-    """A row of the log, as far as queueing it once more asks.
+    """A row of the log, as far as queueing it again asks.
 
     ``is_chosen`` says that it is to go, ``is_own`` that it is of the publisher's own user.
     """
@@ -317,7 +317,7 @@ class ObjectRow(NamedTuple):
     is_own: bool
 
 
-def read_objects(
+def read_logged_objects(
     log: OpenLog, chosen: sa.ColumnElement[bool], own_user: str = ""
 ) -> Iterator[list[ObjectRow]]:
     """Return all rows of each object (as table_name and table_key spell it) that has a chosen row,
@@ -353,18 +353,18 @@ def read_objects(
 
 
 def _by_object(found: Iterable[Sequence[Any]]) -> Iterator[list[ObjectRow]]:
-    """Yield the rows of each object of the statement of ``read_objects``."""
+    """Yield the rows of each object of the statement of ``read_logged_objects``."""
     for _, alike in groupby(found, key=itemgetter(0)):
         # A collation may take names or keys for equal that are not.
         objects: dict[object, list[ObjectRow]] = {}
-        for _, number, type_, table, key, column, letter, is_one, is_of_user in alike:
+        for _, number, type_, table, key, column, status, is_one, is_of_user in alike:
             row = ObjectRow(
                 int(number),
                 int(type_ or 0),
                 table,
                 key,
                 column,
-                unpadded(letter),
+                unpadded(status),
                 bool(is_one),
                 bool(is_of_user),
             )
@@ -373,7 +373,7 @@ def _by_object(found: Iterable[Sequence[Any]]) -> Iterator[list[ObjectRow]]:
         yield from objects.values()
 
 
-def _standing(row: ObjectRow, is_sent: bool) -> RowState:
+def _state_of(row: ObjectRow, is_sent: bool) -> RowState:
     if is_sent:
         return RowState.DONE
     if row.status == Status.NEW:
@@ -381,8 +381,8 @@ def _standing(row: ObjectRow, is_sent: bool) -> RowState:
     return RowState.REFUSED if row.status in _FAILED else RowState.IGNORED
 
 
-class Again(NamedTuple):
-    """The rows that go once more, by record_id, ascending; those of ``in_parts`` as modifies."""
+class ResendPlan(NamedTuple):
+    """The rows that go again, by record_id, ascending; those of ``in_parts`` as modifies."""
 
     back: list[int]
     copied: list[int]
@@ -399,9 +399,9 @@ def judge_all(
     *,
     own_user: str = "",
     whole: bool = False,
-    held: int = 0,
+    claimed_to: int = 0,
     force: bool = False,
-) -> Again:
+) -> ResendPlan:
     """Judge all rows of the objects that have a ``chosen`` row. ``judged`` returns what each row
     is to the receiver, ``own_user`` is that of ``requeue``.
 
@@ -409,7 +409,7 @@ def judge_all(
     from the log, rows that would go back to a place up to ``held``, and with ``whole`` those of
     inserts that go in parts; with ``force`` none is.
     """
-    objects = read_objects(log, chosen, own_user)
+    objects = read_logged_objects(log, chosen, own_user)
     # The order matters: whoever removes rows after they are read here records it before.
     removed = read_removed(log)
     ids: dict[Way, list[int]] = {way: [] for way in Way}
@@ -421,9 +421,9 @@ def judge_all(
         in_parts.update(judgement.in_parts)
         not_allowed = {*judgement.stale, *(judgement.in_parts if whole else ())}
         for row, (record_id, event_type, _, _, way) in zip(rows, logged, strict=True):
-            is_held = way is Way.BACK and record_id <= held
+            is_claimed = way is Way.BACK and record_id <= claimed_to
             is_unknown = record_id < removed and event_type <= EventType.DELETE_ROW
-            is_refused_now = is_held or is_unknown or record_id in not_allowed
+            is_refused_now = is_claimed or is_unknown or record_id in not_allowed
             if way is not None and is_refused_now and not force:
                 refused.append(
                     RefusedRow(record_id, event_type, str(row.table_name), str(row.table_key))
@@ -431,7 +431,7 @@ def judge_all(
             elif way is not None:
                 ids[way].append(record_id)
     back, copied = sorted(ids[Way.BACK]), sorted(ids[Way.COPY])
-    return Again(back, copied, in_parts, tuple(sorted(refused)), removed)
+    return ResendPlan(back, copied, in_parts, tuple(sorted(refused)), removed)
 
 
 MOST_RANGES: Final = 500
@@ -491,11 +491,11 @@ _MAY_WRITE: Final = (
 
 def _copied(
     log: OpenLog,
-    judge_now: Callable[[], Again],
+    judge_now: Callable[[], ResendPlan],
     new: Mapping[str, sa.ColumnElement[Any]],
     *,
     force: bool,
-) -> tuple[Again, int]:
+) -> tuple[ResendPlan, int]:
     """Judge rows, log copies of those that go, and return the judgement and the number of copies.
 
     A transaction that is open may have drawn a number below those of the copies for a change of the
@@ -552,7 +552,7 @@ def _copy(
     in_parts: Container[int],
     new: Mapping[str, sa.ColumnElement[Any]],
 ) -> int:
-    """Log rows S and W anew, in their order, with other values in some fields, those of
+    """Log rows S and W again, in their order, with other values in some fields, those of
     ``in_parts`` as modifies; return their number.
     """
     is_applied = column_of(log.table, "status").in_(APPLIED)
@@ -623,7 +623,7 @@ def add_errors(
     accepts are replaced.
 
     ``consumer`` is the one whose failures they are; empty = the publisher. ``event_ids`` are those
-    under which rows go once more, by record_id, where they are not the first ones.
+    under which rows go again, by record_id, where they are not the first ones.
     """
     if lines:
         whose = {"consumer": consumer} if consumer else {}
@@ -658,7 +658,7 @@ def add_object_errors(log: OpenLog, lines: Sequence[tuple[str, str, str]], consu
         log.connection.execute(sa.insert(errors_of(log.table)), rows)
 
 
-def read_sendings(
+def read_attempts(
     log: OpenLog, consumer: str = "", ids: Sequence[int] | None = None
 ) -> dict[int, int]:
     """Return the number of the sending under which refused rows go again, by record_id, where it
@@ -677,12 +677,12 @@ def read_sendings(
             for ranges in runs_of_ranges(ids)
         ]
     )
-    sendings: dict[int, int] = {}
+    attempts: dict[int, int] = {}
     for part in parts:
         for record_id, event_id in log.connection.execute(part):
-            number = max(sendings.get(int(record_id), 1), sending_of(str(event_id)))
-            sendings[int(record_id)] = number
-    return sendings
+            number = max(attempts.get(int(record_id), 1), attempt_of(str(event_id)))
+            attempts[int(record_id)] = number
+    return attempts
 
 
 def request_requeued(log: OpenLog, ids: Sequence[int]) -> None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection
 from typing import Final
 
-_PIECE: Final = re.compile(
+_FRAGMENT: Final = re.compile(
     r"""
     (?P<comment> --[^\n]*+ | /\*)
     | [eE]'(?:[^'\\]|\\.|'')*+ (?: ' | (?P<escaped>))   # PostgreSQL: a backslash escapes
@@ -40,14 +40,14 @@ def split_statements(sql: str) -> tuple[str, ...]:
             at = start = at + 1
             says = False
             continue
-        piece = _PIECE.match(sql, at)
-        if piece is None or piece["open"] is not None or piece["escaped"] is not None:
+        fragment = _FRAGMENT.match(sql, at)
+        if fragment is None or fragment["open"] is not None or fragment["escaped"] is not None:
             raise ValueError(f"the quote at offset {at} does not end")
-        if piece["comment"] == "/*":
+        if fragment["comment"] == "/*":
             at = _end_of_comment(sql, at)
             continue
-        says = says or not (piece["comment"] or piece[0].isspace())
-        at = piece.end()
+        says = says or not (fragment["comment"] or fragment[0].isspace())
+        at = fragment.end()
     if says:
         statements.append(sql[start:])
     return tuple(statement.strip() for statement in statements)

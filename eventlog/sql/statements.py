@@ -86,7 +86,7 @@ def key_parts(
     value: Callable[[Column, str], str],
     literal: Callable[[str], str] = literal,
 ) -> Iterator[str]:
-    """Yield the pieces of SQL whose concatenation is the canonical table_key of a row
+    """Yield the fragments of SQL whose concatenation is the canonical table_key of a row
     (spec/triggers.md 4).
 
     ``refs`` are SQL of the references to the key columns, in key order; ``value`` returns SQL of a
@@ -229,7 +229,7 @@ def run_many(conn: Connection, statement: str, rows: Sequence[Mapping[str, objec
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """Switch the garbage collector off: a million new tuples make it search again and again."""
+    """Switch the garbage collector off: a million new tuples make it search repeatedly."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -36,7 +36,7 @@ class Window:
     """
     gaps: Ranges | None = None
     """The ascending ranges of the rows to read, in place of ``first`` and ``last``."""
-    any_letter: bool = False
+    any_status: bool = False
     """True if rows N, S, W, E, F of each user are read of gaps, not rows N alone."""
 
     def outside(self, passed: RecordSet, last: int) -> Window:
@@ -46,7 +46,7 @@ class Window:
         than one more search in it.
         """
         gaps = passed.gaps(last, max(self.first, 1) - 1) if last >= self.first else []
-        return replace(self, gaps=tuple(gaps if self.any_letter else joined(gaps, _SHORT)))
+        return replace(self, gaps=tuple(gaps if self.any_status else joined(gaps, _SHORT)))
 
     def parameters(self, greatest: int) -> dict[str, object]:
         """Return the binds of a window's statement: ``first`` (at least 1), ``last``, ``limit``,
@@ -66,29 +66,29 @@ class Window:
         }
         return (
             bounds
-            if self.leave_user is None or self.any_letter
+            if self.leave_user is None or self.any_status
             else bounds | {"perpetrator": self.leave_user.rstrip(" ")}
         )
 
     @property
     def statement(self) -> str:
         """The name of the statement that reads the window, in a dialect's ``log.sql``."""
-        if self.any_letter or (self.gaps is not None and len(self.gaps) > 1):
+        if self.any_status or (self.gaps is not None and len(self.gaps) > 1):
             return "read_gaps"
         return "read_window" if self.leave_user is None else "read_window_left"
 
     @property
-    def letters(self) -> str:
+    def statuses(self) -> str:
         """The name of the condition of the rows that ``read_gaps`` takes, in a dialect's
         ``log.sql``.
         """
-        if self.any_letter:
-            return "of_any_letter"
+        if self.any_status:
+            return "of_any_status"
         return "of_new" if self.leave_user is None else "of_new_left"
 
 
-ANY_LETTER: Final = Window(1, None, None, any_letter=True)
-"""All rows but those of reserved letters."""
+ANY_STATUS: Final = Window(1, None, None, any_status=True)
+"""All rows but those of reserved statuses."""
 
 _SHORT: Final = 300
 """The most record_ids between two gaps that are read as one: about as many entries as a block of an
@@ -163,7 +163,7 @@ class Selection:
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-class Batch(NamedTuple):
+class ResyncBatch(NamedTuple):
     """The result of one batch: rows written, keys without an object, and the position behind it.
 
     ``position`` is the last key as canonical table_key text, for a file of keys the number of its

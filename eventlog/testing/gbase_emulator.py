@@ -457,10 +457,10 @@ class _Session:
                 if size:
                     break
                 self.record = self._with_header(self._timeout())
-            piece = self.record[self.returned : self.returned + limit - size]
-            buffer[size : size + len(piece)] = piece
-            size += len(piece)
-            self.returned += len(piece)
+            fragment = self.record[self.returned : self.returned + limit - size]
+            buffer[size : size + len(fragment)] = fragment
+            size += len(fragment)
+            self.returned += len(fragment)
             if self.returned == len(self.record):
                 self.record, self.returned = b"", 0
                 count += 1

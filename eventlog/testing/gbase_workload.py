@@ -425,8 +425,8 @@ def stream(seed: int, size: int, switches: Switches | None = None) -> Iterator[b
         else:
             for _ in range(_STEPS):
                 workload.step()
-        for piece in drain(server, session, server.switches.read_bytes):
-            written += len(piece)
-            yield piece
+        for fragment in drain(server, session, server.switches.read_bytes):
+            written += len(fragment)
+            yield fragment
         if done:
             return

@@ -28,7 +28,7 @@ from eventlog.errors import ConfigError, without_secrets
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
-_PIECE: Final = 64 * 1024
+_FRAGMENT: Final = 64 * 1024
 """The number of bytes of one read."""
 
 _EXCERPT_BYTES: Final = 4096
@@ -208,8 +208,8 @@ class HttpClient:
             )
         limit = self._max_answer_bytes
         body = bytearray()
-        while piece := response.read(_PIECE):
-            body += piece
+        while fragment := response.read(_FRAGMENT):
+            body += fragment
             if len(body) > limit:
                 break
         if len(body) > limit or (response.length or 0) > limit:

@@ -391,14 +391,14 @@ class TopicReader:
 
     def names(self) -> set[str]:
         """Return the names of all topics."""
-        with self._away():
+        with self._unavailable():
             return set(self._consumer.list_topics(timeout=self._timeout).topics)
 
     def partitions(self, topics: Iterable[str]) -> list[Partition]:
         """Return the partitions of topics, which have to exist."""
         partitions: list[Partition] = []
         for topic in topics:
-            with self._away():
+            with self._unavailable():
                 known = self._consumer.list_topics(topic, timeout=self._timeout).topics.get(topic)
             if known is None or known.error is not None or not known.partitions:
                 reason = (
@@ -414,7 +414,7 @@ class TopicReader:
         """
         spans = {}
         for topic, number in self.partitions(topics):
-            with self._away():
+            with self._unavailable():
                 bounds = self._consumer.get_watermark_offsets(
                     TopicPartition(topic, number), timeout=self._timeout
                 )
@@ -425,7 +425,7 @@ class TopicReader:
         """Read these partitions from these offsets on, and no others."""
         # Offset 0 means the beginning of a topic,
         # also of one that librdkafka has not asked for yet.
-        with self._away():
+        with self._unavailable():
             self._consumer.assign(
                 [
                     TopicPartition(*partition, OFFSET_BEGINNING if offset == 0 else offset)
@@ -437,7 +437,7 @@ class TopicReader:
         """Return the records that have arrived, none if none arrives for a moment."""
         records: list[Record] = []
         message: Any
-        with self._away():
+        with self._unavailable():
             for message in self._consumer.consume(_AT_ONCE, timeout=_MOMENT):
                 if message.error() is not None:
                     raise KafkaException(message.error())
@@ -473,7 +473,7 @@ class TopicReader:
             yield records
             # Ends are seen by position, since offsets have gaps. Partitions at their end are read
             # further while others are not.
-            with self._away():
+            with self._unavailable():
                 positions = self._consumer.position(
                     [TopicPartition(*partition) for partition in self.reached]
                 )
@@ -484,7 +484,7 @@ class TopicReader:
                     left.discard(partition)
 
     @contextmanager
-    def _away(self) -> Iterator[None]:
+    def _unavailable(self) -> Iterator[None]:
         try:
             yield
         except KafkaException as error:

@@ -76,7 +76,7 @@ VALUE_TYPES: Final = frozenset({"string", "int", "state", "octet", "time", "dn"}
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class ParsedDocument:
     """The content of one document.
 
     ``heartbeat`` is True if it contains a heartbeat status (spec/xds.md 7). ``others`` are the
@@ -91,7 +91,7 @@ class Document:
     others: tuple[str, ...] = ()
 
 
-def read_events(document: bytes | str, limit: int = DEFAULT_LIMIT) -> Document:
+def read_events(document: bytes | str, limit: int = DEFAULT_LIMIT) -> ParsedDocument:
     """Read the events of one document, in either layout.
 
     ``limit`` is in bytes. A missing event-id is the empty text, and a value without type is a
@@ -129,7 +129,7 @@ def read_events(document: bytes | str, limit: int = DEFAULT_LIMIT) -> Document:
             heartbeat = True
         else:
             others.append(child.tag)
-    return Document(tuple(events), heartbeat, name, version, tuple(others))
+    return ParsedDocument(tuple(events), heartbeat, name, version, tuple(others))
 
 
 def parse_document(document: bytes | str, limit: int = DEFAULT_LIMIT) -> etree._Element:
@@ -405,7 +405,7 @@ class DocumentWriterOptions(DocumentOptions):
     existing_keys: Any = shared(EXISTING_KEYS)
 
 
-def _documents(path: Path, limit: int) -> Iterator[tuple[str, Document | XdsError]]:
+def _documents(path: Path, limit: int) -> Iterator[tuple[str, ParsedDocument | XdsError]]:
     """Yield the documents of a file with their places: one per line if the first line is a whole
     document.
 
@@ -438,7 +438,7 @@ _WITHIN: Final = re.compile("line ([0-9]+): ")
 _PARSER_PLACE: Final = re.compile(", line [0-9]+, column ([0-9]+)$")
 
 
-def _document(data: bytes, limit: int, path: Path, number: int | None) -> Document | XdsError:
+def _document(data: bytes, limit: int, path: Path, number: int | None) -> ParsedDocument | XdsError:
     """Read a document, or return its error with file and line; ``number`` is the line if the
     document is one line.
     """
@@ -526,15 +526,15 @@ class XdsFormat(Format):
         with ExitStack() as stack:
             if options.file_layout == "lines":
                 file = stack.enter_context(whole_file(target))
-                while envelope := list(islice(events, options.batch_size)):
-                    file.write(line_form(envelope, header).encode())
+                while chunk := list(islice(events, options.batch_size)):
+                    file.write(line_form(chunk, header).encode())
                 return
             directory = stack.enter_context(whole_directory(target))
             number = 0
-            while envelope := list(islice(events, options.batch_size)):
+            while chunk := list(islice(events, options.batch_size)):
                 number += 1
                 (directory / f"{number:09}.xml").write_bytes(
-                    file_form(envelope, header, options.indent).encode()
+                    file_form(chunk, header, options.indent).encode()
                 )
 
     def publish(self, options: PublishOptions, publishing: Publishing) -> XdsWriter:

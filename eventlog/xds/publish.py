@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eventlog.changes.publishing import EventWriter, FlightState, Publishing
+from eventlog.changes.publishing import DeliveryState, EventWriter, Publishing
 from eventlog.changes.to_events import EventWriting, change_to_events
 from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.events import Outgoing
@@ -17,7 +17,7 @@ MEDIA_TYPE = "application/xml; charset=utf-8"
 
 
 class XdsWriter(EventWriter[str]):
-    """A writer of events as XDS documents. A piece is an event's element. ``indent`` applies to
+    """A writer of events as XDS documents. A fragment is an event's element. ``indent`` applies to
     documents that stand alone.
     """
 
@@ -36,21 +36,23 @@ class XdsWriter(EventWriter[str]):
         self._is_line = publishing.in_records or publishing.file_layout == "lines"
         self.heartbeat = self.body([HEARTBEAT])
 
-    def write(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> list[str]:  # type: ignore[override]
+    def write(  # type: ignore[override]
+        self, catalog: Catalog, delivery: DeliveryState, events: Sequence[Outgoing]
+    ) -> list[str]:
         return list(map(write_outgoing, events))
 
-    def body(self, pieces: Sequence[str]) -> bytes:
+    def body(self, fragments: Sequence[str]) -> bytes:
         if self._is_line:
-            return line_form(pieces, self._header).encode()
-        return file_form(pieces, self._header, self._indent).encode()
+            return line_form(fragments, self._header).encode()
+        return file_form(fragments, self._header, self._indent).encode()
 
-    def preview(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> str:
-        pieces = self.write(catalog, flight, events)
+    def preview(self, catalog: Catalog, delivery: DeliveryState, events: Sequence[Outgoing]) -> str:
+        fragments = self.write(catalog, delivery, events)
         if self.in_records:
-            return "".join(self.body([piece]).decode() for piece in pieces)
-        return self.body(pieces).decode()
+            return "".join(self.body([fragment]).decode() for fragment in fragments)
+        return self.body(fragments).decode()
 
-    def piece_of(
+    def fragment_of(
         self, change: Change, event_id: str, object_class: ObjectClass | None
     ) -> str | None:
         events = change_to_events(change, event_id, self._catalog, self._writing)

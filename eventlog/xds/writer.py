@@ -76,12 +76,12 @@ def escape_attribute(text: str) -> str:
 
 def write_outgoing(event: Outgoing) -> str:
     """Return the element of an event with an operation, without line breaks (spec/xds.md 1, 3)."""
-    event_id, _, object_id, operation, steps, _, _, sendings, _, _ = event
+    event_id, _, object_id, operation, steps, _, _, attempts, _, _ = event
     assert operation is not None
     assert object_id is not None
     assert steps is not None
     object_class, key = object_id
-    if sendings != 1:
+    if attempts != 1:
         event_id = event.sent_id
     start, end = _element(operation, object_class.name)
     body = _body(operation, steps) if steps else ""
@@ -121,7 +121,7 @@ def line_form(events: Iterable[str], header: Header) -> str:
     ``events`` are written events in order. Raises ValueError if there is none: a document without
     events is never sent.
     """
-    return f"{DECLARATION}{_envelope(events, header)}\n"
+    return f"{DECLARATION}{_document(events, header)}\n"
 
 
 def file_form(events: Iterable[str], header: Header, indent: int = 0) -> str:
@@ -130,19 +130,19 @@ def file_form(events: Iterable[str], header: Header, indent: int = 0) -> str:
     ``events`` are written events, as in ``line_form``. ``indent`` is the number of blanks for each
     level of elements with element children (option ``indent``); 0 = no line breaks.
     """
-    envelope = _envelope(events, header)
-    return f"{DECLARATION}\n{_indented(envelope, indent) if indent else envelope}"
+    document = _document(events, header)
+    return f"{DECLARATION}\n{_indented(document, indent) if indent else document}"
 
 
-def _envelope(events: Iterable[str], header: Header) -> str:
+def _document(events: Iterable[str], header: Header) -> str:
     body = "".join(events)
     if not body:
         raise ValueError("a document without events is never sent (spec/xds.md 2)")
-    return f"{_envelope_start(header)}{body}</input></nds>"
+    return f"{_document_start(header)}{body}</input></nds>"
 
 
 @lru_cache(maxsize=16)
-def _envelope_start(header: Header) -> str:
+def _document_start(header: Header) -> str:
     version = escape_attribute(header.product_version)
     name = escape_text(header.product_name)
     return (
@@ -292,19 +292,19 @@ def _values(value_type: str, texts: Texts) -> str:
     return "".join([f'<value type="{value_type}">{escape_text(text)}</value>' for text in several])
 
 
-# Elements that hold text are one piece each, so that no line break enters them. A tag ends at the
-# first ">", since ">" is a reference everywhere else.
-_PIECES = re.compile(r"<(value|association|product)\b[^>]*>[^<]*</\1>|<[^>]*>")
+# Elements that hold text are one fragment each, so that no line break enters them. A tag ends at
+# the first ">", since ">" is a reference everywhere else.
+_FRAGMENTS = re.compile(r"<(value|association|product)\b[^>]*>[^<]*</\1>|<[^>]*>")
 
 
-def _indented(envelope: str, indent: int) -> str:
+def _indented(document: str, indent: int) -> str:
     lines: list[str] = []
     level = 0
-    for match in _PIECES.finditer(envelope):
-        piece = match[0]
-        closes = piece.startswith("</")
+    for match in _FRAGMENTS.finditer(document):
+        fragment = match[0]
+        closes = fragment.startswith("</")
         level -= closes
-        lines.append(" " * (indent * level) + piece)
-        if not closes and match[1] is None and not piece.endswith("/>"):
+        lines.append(" " * (indent * level) + fragment)
+        if not closes and match[1] is None and not fragment.endswith("/>"):
             level += 1
     return "\n".join(lines)

@@ -112,7 +112,7 @@ def test_the_page_shows_live_numbers_without_a_word_in_the_console(
         wait_until(lambda: text(browser, "words").startswith("resting"), "it rests")
         write(log, *range(1, 51))
         wait_until(lambda: "50" in text(browser, "tiles"), "the rows are shown")
-        wait_until(lambda: "success" in text(browser, "sent"), "the envelope is shown")
+        wait_until(lambda: "success" in text(browser, "sent"), "the document is shown")
         assert browser.title == "resting · eventlog"
         assert len(browser.find_elements(By.CSS_SELECTOR, "#charts svg path.first")) >= 2
         assert complaints(browser) == []
@@ -227,7 +227,7 @@ def test_every_column_can_be_seen_and_errors_of_before_the_start_are_shown_unask
             assert "(2 refused)" in text(browser, "errors-title")
             assert "usr" in text(browser, "errors")
             write(log, 3)
-            wait_until(lambda: "error" in text(browser, "sent"), "the envelope is shown")
+            wait_until(lambda: "error" in text(browser, "sent"), "the document is shown")
             wait_until(lambda: "row 3" in text(browser, "errors"), "the new error is shown too")
             # Both at once: one waits for the other.
             browser.execute_script("document.getElementById('ask-doctor').click()")

@@ -132,7 +132,9 @@ def lines_of(running: subprocess.Popen[bytes]) -> list[dict[str, Any]]:
 
 
 def soon(began: float, holds: Callable[[], object], what: str) -> None:
-    """It holds ``SOON`` after ``began``; a machine with more work than cores gets as much longer."""
+    """It holds ``SOON`` after ``began``; a machine with more work than cores gets as much
+    longer.
+    """
     longer = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
     wait_until(holds, what)
     assert time.monotonic() - began < SOON * longer, what
@@ -181,7 +183,7 @@ def test_what_is_killed_is_seen_on_the_page_in_the_metrics_and_in_the_log(
 
             since, began = len(lines), time.monotonic()
             receiver.__exit__(None, None, None)
-            soon(began, shows("the receiver: "), "the page says that the receiver is away")
+            soon(began, shows("the receiver: "), "the page says that the receiver is unavailable")
             soon(
                 began,
                 lambda: metrics(address)["eventlog_backoffs_total"] > 0,
@@ -194,7 +196,9 @@ def test_what_is_killed_is_seen_on_the_page_in_the_metrics_and_in_the_log(
 
                 since, began = len(lines), time.monotonic()
                 server.kill()
-                soon(began, shows("the database: "), "the page says that the database is away")
+                soon(
+                    began, shows("the database: "), "the page says that the database is unavailable"
+                )
                 soon(began, lambda: metrics(address)["eventlog_ready"] == 0, "the metrics say so")
                 soon(began, said("", "database_unavailable", since), "the log says so")
                 assert read(f"{address}/livez") == (200, "ok\n")

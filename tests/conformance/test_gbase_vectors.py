@@ -127,12 +127,12 @@ def test_record_is_read(gbase_records: Case) -> None:
     assert fields_of(read_record(frame, layouts)) == gbase_records["decoded"]
 
 
-def pieces(data: bytes, size: int) -> Iterator[bytes]:
+def fragments(data: bytes, size: int) -> Iterator[bytes]:
     return (data[at : at + size] for at in range(0, len(data), size))
 
 
 @pytest.mark.parametrize("size", [1, 7, 1 << 30])
-def test_stream_is_read_in_any_pieces(gbase_streams: Case, size: int) -> None:
+def test_stream_is_read_in_any_fragments(gbase_streams: Case, size: int) -> None:
     known_members(
         "stream",
         gbase_streams,
@@ -143,11 +143,11 @@ def test_stream_is_read_in_any_pieces(gbase_streams: Case, size: int) -> None:
     framer, reader = Framer(options.max_record), StreamReader(options)
     layouts = Layouts(options, Counter())
     names, changes = [], []
-    for piece in pieces(data, size):
-        for frame in framer.feed(piece):
+    for fragment in fragments(data, size):
+        for frame in framer.feed(fragment):
             record = read_record(frame, layouts)
             names.append(name_of(record))
-        changes += [to_json(change) for change in reader.feed(piece)]
+        changes += [to_json(change) for change in reader.feed(fragment)]
     token = reader.token.to_json()
     reader.close()  # no declared end: a stream may stop inside a record
     for expected in gbase_streams["changes"]:
@@ -175,7 +175,7 @@ def test_framing_error_comes_after_the_complete_records(
     data, options = bytes.fromhex(gbase_framing_errors["hex"]), read_options(gbase_framing_errors)
     complete: list[Record] = []
     with pytest.raises(FormatError) as caught:
-        read_to_the_end(pieces(data, size), options, complete)
+        read_to_the_end(fragments(data, size), options, complete)
     error = caught.value
     assert error.code == code_of(gbase_framing_errors["error"])
     assert len(complete) == gbase_framing_errors.get("complete_records", len(complete))
@@ -190,8 +190,8 @@ def read_to_the_end(data: Iterator[bytes], options: ReadOptions, complete: list[
     """
     framer, layouts = Framer(options.max_record), Layouts(options, Counter())
     with closing(StreamReader(options)) as reader:
-        for piece in data:
-            for frame in framer.feed(piece):
+        for fragment in data:
+            for frame in framer.feed(fragment):
                 record = read_record(frame, layouts)
                 deque(reader.feed(frame[3]), maxlen=0)  # for the errors that the transactions see
                 complete.append(record)

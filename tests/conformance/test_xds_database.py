@@ -167,7 +167,7 @@ def insert(
 
 
 def build(target: Target, conn: sa.Connection, case: Case, log: LogTable) -> None:
-    """Tables, views, contents, foreign keys, log, companions."""
+    """Tables, views, contents, foreign keys, log, internal tables."""
     schema = case.database["schema"] if target.has_schemas else None
     base = BASE_SCHEMA if target.has_schemas else None
     if target.has_schemas:
@@ -228,7 +228,7 @@ def build(target: Target, conn: sa.Connection, case: Case, log: LogTable) -> Non
         "raised timestamp",
         "removed bigint",
     )
-    for statement in target.dialect.after_companions(log):
+    for statement in target.dialect.after_internal_tables(log):
         conn.exec_driver_sql(statement)
 
 
@@ -316,7 +316,7 @@ def without_schema(case: Case) -> Case:
     }
     if schema is None:
         return replace(case, options=options)
-    envelope = case.envelope.replace(f",schema={table_key.quote(schema)}".encode(), b"")
+    document = case.document.replace(f",schema={table_key.quote(schema)}".encode(), b"")
     rows = [
         {
             name: value.replace(f"{schema}.", "") if isinstance(value, str) else value
@@ -324,7 +324,7 @@ def without_schema(case: Case) -> Case:
         }
         for row in case.log_rows
     ]
-    return replace(case, options=options, envelope=envelope, log_rows=rows)
+    return replace(case, options=options, document=document, log_rows=rows)
 
 
 def test_case(case: Case, target: Target, tmp_path: Path) -> None:
@@ -348,7 +348,7 @@ def test_case(case: Case, target: Target, tmp_path: Path) -> None:
     ):
         publish_once(context, receiver)
     assert len(receiver.documents) == 1
-    assert tree(receiver.documents[0]) == tree(case.envelope)
+    assert tree(receiver.documents[0]) == tree(case.document)
     record_id, status = context.log.table.columns[:2]
     with target.engine.connect() as conn:
         statuses = dict(conn.execute(select(schema, log.name, record_id, status)).all())

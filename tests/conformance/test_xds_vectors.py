@@ -19,7 +19,7 @@ from eventlog.core.table_key import key_text
 from eventlog.model import EventResult, Level, LogRow, Status
 from eventlog.publisher.configured_classes import catalog_of, class_names
 from eventlog.publisher.context import Context, Counters
-from eventlog.publisher.flight import pack
+from eventlog.publisher.delivery import pack
 from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.marks import Marks
 from eventlog.publisher.open_context import publisher_options
@@ -87,11 +87,11 @@ class MemoryLog:
         return found
 
     def write(self, marks: Marks, delete: bool) -> None:
-        for letter, record_ids in marks.letters.items():
-            deleted = delete and letter in (Status.SUCCESS, Status.WARNING)
+        for status, record_ids in marks.statuses.items():
+            deleted = delete and status in (Status.SUCCESS, Status.WARNING)
             for record_id in record_ids:
                 assert self.statuses[record_id].rstrip(" ") == Status.NEW
-                self.statuses[record_id] = "deleted" if deleted else letter
+                self.statuses[record_id] = "deleted" if deleted else status
         self.errors += [(row.record_id, row.code) for row in marks.errors]
 
 
@@ -122,20 +122,20 @@ def publish(case: Case, tmp_path: Path) -> tuple[list[bytes], MemoryLog]:
     while first is not None:
         taken = read_window(context, first, None, in_flight, ())
         marks = Marks(context.counters)
-        marks.add_bad(taken.bad)
+        marks.add_invalid(taken.bad)
         marks.add(Status.SUCCESS, taken.loopback)
         for event in build_events(context, taken.groups, context.query_back):
             if event.operation is not None:
                 outgoing.append(event)
                 in_flight.update(event.ids)
-            elif event.fates is not None:
-                marks.add_fates([event.fates])
+            elif event.outcomes is not None:
+                marks.add_outcomes([event.outcomes])
         memory.write(marks, context.options.delete_from_log)
         first = taken.next_first
     documents = []
-    flight = pack(1, outgoing, context.options.batch_size)
-    for number, events in flight.envelopes.items():
-        document = context.output.document(context.catalog, flight, number, events)
+    delivery = pack(1, outgoing, context.options.batch_size)
+    for number, events in delivery.documents.items():
+        document = context.output.document(context.catalog, delivery, number, events)
         documents.append(document.body)
         answer = case.answer_to(document.event_ids)
         marks = Marks(context.counters)
@@ -156,11 +156,11 @@ def test_case(xds_case_file: Path, tmp_path: Path) -> None:
     documents, memory = publish(case, tmp_path)
     assert len(documents) == 1
     validate(documents[0])
-    assert tree(documents[0]) == tree(case.envelope)
+    assert tree(documents[0]) == tree(case.document)
     unchanged = {row.record_id: row.status for row in memory.rows}
     assert memory.statuses == {**unchanged, **case.statuses}
     assert sorted(memory.errors) == case.errors
 
 
-def test_envelope_is_valid(xds_case_file: Path) -> None:
+def test_document_is_valid(xds_case_file: Path) -> None:
     validate(xds_case_file.with_suffix(".xml").read_bytes())

@@ -43,7 +43,7 @@ class Case:
     answer: str | None
     statuses: Mapping[int, str]
     errors: Sequence[tuple[int, str]]
-    envelope: bytes
+    document: bytes
 
     @property
     def catalog(self) -> Database:
@@ -54,7 +54,7 @@ class Case:
         return [Column(name, parse_type(column_type)) for name, column_type in self.log_columns]
 
     def answer_to(self, event_ids: Collection[str]) -> Answer:
-        """The receiver's answer to an envelope; without one in the case: success for all."""
+        """The receiver's answer to a document; without one in the case: success for all."""
         return Answer() if self.answer is None else read_answer(self.answer.encode(), event_ids)
 
 
@@ -78,7 +78,7 @@ def known_members(
 
 
 def read_case(path: Path) -> Case:
-    """The case and its envelope. Raises AssertionError for a member that the harness does not know,
+    """The case and its document. Raises AssertionError for a member that the harness does not know,
     at any level.
     """
     case = known_members(
@@ -111,7 +111,7 @@ def read_case(path: Path) -> Case:
                 known_members("error", error, {"record_id", "code"}) for error in expect["errors"]
             )
         ),
-        envelope=path.with_suffix(".xml").read_bytes(),
+        document=path.with_suffix(".xml").read_bytes(),
     )
 
 

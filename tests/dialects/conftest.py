@@ -179,7 +179,9 @@ def platform(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Platfor
 
 @pytest.fixture
 def usr_platform(platform: Platform) -> Platform:
-    """The same with the class of spec/triggers.md 2, its child, and a class of key columns alone."""
+    """The same with the class of spec/triggers.md 2, its child, and a class of key columns
+    alone.
+    """
     update = "" if platform.name == "oracle" else " ON UPDATE CASCADE"
     platform.run(
         "CREATE TABLE usr (idu {integer} PRIMARY KEY, fname {text}, lname {string}, photo "

@@ -156,7 +156,9 @@ def _docker(*arguments: str) -> bool:
 
 
 def _with_user(system: URL) -> URL:
-    """Make the user. The packages are SYS's to grant; the image gives SYSTEM and SYS one password."""
+    """Make the user. The packages are SYS's to grant; the image gives SYSTEM and SYS one
+    password.
+    """
     engine = sa.create_engine(system, poolclass=sa.NullPool)
     with engine.connect() as conn:
         conn.exec_driver_sql(_DROP_USER)

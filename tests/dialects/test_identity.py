@@ -1,4 +1,6 @@
-"""What tells one log from another: whose the directory of the files sink is (spec/event-log.md 10)."""
+"""What tells one log from another: whose the directory of the files sink is (spec/event-log.md
+10).
+"""
 
 from __future__ import annotations
 

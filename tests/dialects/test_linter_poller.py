@@ -290,7 +290,7 @@ def test_what_is_missing_is_named(engine: sa.Engine) -> None:
         SourceOptions(batch_rows=0)
 
 
-def test_a_poll_can_be_tried_again_when_the_database_was_away(
+def test_a_poll_can_be_tried_again_when_the_database_was_unavailable(
     engine: sa.Engine, queue: sa.Table
 ) -> None:
     steps = list(emulate(Workload(11, transactions=10)))

@@ -31,13 +31,13 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.purge import (
-    Noted,
     Purged,
+    PurgedRows,
     purge_cutoff,
     purge_errors,
     purge_rows,
-    read_noted,
-    write_noted,
+    read_purged,
+    write_purged,
 )
 from eventlog.sql.rows import (
     RefusedRow,
@@ -46,8 +46,8 @@ from eventlog.sql.rows import (
     column_of,
     count_by_status,
     extent,
+    read_attempts,
     read_errors,
-    read_sendings,
     requeue,
     rows_of,
     tail,
@@ -214,7 +214,7 @@ def test_what_waits_for_its_time_is_exactly_what_is_not_read(log: Log) -> None:
     assert dialect.open(conn).log(log.table).not_due(until, 0) == (0, None, None, 0)
 
 
-def test_flights_are_numbered_once(log: Log) -> None:
+def test_deliveries_are_numbered_once(log: Log) -> None:
     conn, table = log.conn, log.table
     first = next_number(opened_log(conn, table))
     add_entry(opened_log(conn, table), EntryKind.DELIVERY, first, '{"a": 1}')
@@ -240,7 +240,7 @@ def test_error_lines_keep_their_words(log: Log) -> None:
     assert abs(line.error_time - datetime.now(UTC).replace(tzinfo=None)) < timedelta(minutes=1)
 
 
-def test_error_lines_tell_under_which_number_a_row_goes_once_more(log: Log) -> None:
+def test_error_lines_tell_under_which_number_a_row_goes_again(log: Log) -> None:
     conn, table = log.conn, log.table
     add_errors(
         opened_log(conn, table), [(7, "receiver", "no"), (8, "receiver", "no")], "", {7: "7.3"}
@@ -249,7 +249,7 @@ def test_error_lines_tell_under_which_number_a_row_goes_once_more(log: Log) -> N
         opened_log(conn, table), [(7, "receiver", "no"), (9, "bad_value", "no")], "", {9: "9.e1.2"}
     )
     add_errors(opened_log(conn, table), [(7, "receiver", "no")])
-    assert read_sendings(opened_log(conn, table)) == {7: 3, 9: 2}
+    assert read_attempts(opened_log(conn, table)) == {7: 3, 9: 2}
 
 
 def test_old_rows_are_purged_with_their_error_lines(log: Log) -> None:
@@ -270,12 +270,12 @@ def test_old_rows_are_purged_with_their_error_lines(log: Log) -> None:
 
 def test_what_purges_have_removed_is_noted_in_one_line(log: Log) -> None:
     conn, table = log.conn, log.table
-    assert read_noted(opened_log(conn, table)) is None
+    assert read_purged(opened_log(conn, table)) is None
     moment = datetime(2026, 5, 6, 7, 8, 9)
     for floor in (7, 9):
-        noted = Noted(RecordSet(floor, [(20, 30)]), moment)
-        write_noted(log.dialect.open(conn).log(table), noted)
-    found = read_noted(opened_log(conn, table))
+        noted = PurgedRows(RecordSet(floor, [(20, 30)]), moment)
+        write_purged(log.dialect.open(conn).log(table), noted)
+    found = read_purged(opened_log(conn, table))
     assert found is not None
     assert (found.rows.spans, found.whole) == (noted.rows.spans, moment)
     assert len(read_entries(opened_log(conn, table), EntryKind.REMOVED)) == 1
@@ -328,7 +328,7 @@ def test_the_session_of_a_publisher_is_begun_as_one(
 # --- requeue --------------------------------------------------------------------------------------
 
 
-def test_a_part_of_an_insert_goes_once_more_as_a_modify(log: Log) -> None:
+def test_a_part_of_an_insert_goes_again_as_a_modify(log: Log) -> None:
     first, second, third, fourth, *others = log.ids()
     column = partial(column_of, log.table)
 

@@ -29,7 +29,7 @@ ENDINGS = (
     "_consumer",
     "_epoch",
     "_error",
-    "_flight",
+    "_delivery",
     "_inflight",
     "_resync",
     "_state",
@@ -112,7 +112,7 @@ def test_a_downgrade_that_broke_off_anywhere_is_ended_by_the_next(engine: sa.Eng
     assert tables(engine) == []
 
 
-def test_an_upgrade_that_breaks_off_again_and_again_comes_to_its_end(engine: sa.Engine) -> None:
+def test_an_upgrade_that_breaks_off_repeatedly_comes_to_its_end(engine: sa.Engine) -> None:
     attempts = next(attempt for attempt in range(1, 100) if runs(engine, upgrade, attempt))
     assert attempts > 2  # not at once
     assert tables(engine) == NAMES

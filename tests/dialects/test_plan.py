@@ -1,4 +1,6 @@
-"""From what is declared to what is installed, and back, on every database (spec/triggers.md 9, 10)."""
+"""From what is declared to what is installed, and back, on every database (spec/triggers.md 9,
+10).
+"""
 
 from __future__ import annotations
 
@@ -110,7 +112,7 @@ def test_a_log_that_was_dropped_by_hand_is_missed_and_what_is_left_of_it_goes(
 
 
 @pytest.mark.parametrize("ending", ["error", "inflight", "resync"])
-def test_a_table_of_a_companions_name_is_not_taken(platform: Platform, ending: str) -> None:
+def test_a_table_of_an_internal_tables_name_is_not_taken(platform: Platform, ending: str) -> None:
     with transaction(platform.config()) as db:
         conn = db.connection
         migrations.downgrade(conn, log_table="eventlog")

@@ -233,7 +233,7 @@ def test_a_changed_model_gives_a_migration_of_its_watch_that_goes_there_and_back
 
     tree.downgrade("one")
     assert tree.digests() == digests
-    if tree.engine.dialect.name != "sqlite":  # whose DROP COLUMN writes the table's text anew
+    if tree.engine.dialect.name != "sqlite":  # whose DROP COLUMN writes the table's text again
         assert tree.state() == first
     tree.run("UPDATE usr SET fname = 'John'")
     assert tree.logged() == [(2, "idu=1", "fname", "John")]

@@ -104,7 +104,9 @@ class Watched:
         return build_catalog(DIALECT.open(self.conn).reflect(None), tables=tables or None)
 
     def plan(self, *watches: WatchedTable, tables: Sequence[str] | None = None) -> TriggerPlan:
-        """``trigger_level`` is that of every watch. Raises TriggerError for a watch that is refused."""
+        """``trigger_level`` is that of every watch. Raises TriggerError for a watch that is
+        refused.
+        """
         database = DIALECT.open(self.conn).reflect(None)
         names = tables if tables is not None else [watch.table for watch in watches]
         catalog = build_catalog(database, tables=names)

@@ -38,10 +38,10 @@ def told(event: Outgoing) -> list[Any]:
 def tell(out: IO[str]) -> None:
     original = marks.InflightLine.send
 
-    def send(line: marks.InflightLine, envelope: int, events: Sequence[Outgoing]) -> Answer:
+    def send(line: marks.InflightLine, document_no: int, events: Sequence[Outgoing]) -> Answer:
         out.writelines(json.dumps(told(event)) + "\n" for event in events)
         out.flush()
-        return original(line, envelope, events)
+        return original(line, document_no, events)
 
     marks.InflightLine.send = send  # type: ignore[method-assign]
 

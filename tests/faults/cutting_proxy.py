@@ -1,4 +1,6 @@
-"""A proxy before a PostgreSQL server that cuts a connection behind a message that the server sent."""
+"""A proxy before a PostgreSQL server that cuts a connection behind a message that the server
+sent.
+"""
 
 from __future__ import annotations
 

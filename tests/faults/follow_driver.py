@@ -47,12 +47,12 @@ __all__ = [
 
 
 def publish(config: Config, steps: Steps) -> None:
-    steps.around(follow.Run, "__init__", after="the flight number is saved")
+    steps.around(follow.Run, "__init__", after="the delivery number is saved")
     steps.around(
         follow,
         "deliver",
-        before="before an envelope is sent",
-        after="after an envelope is answered",
+        before="before a document is sent",
+        after="after a document is answered",
     )
     steps.around(
         files,

@@ -57,9 +57,11 @@ def away(script: Script, **options: Any) -> str:
         return str(caught.value)
 
 
-def chunked(*pieces: bytes) -> bytes:
+def chunked(*fragments: bytes) -> bytes:
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-    return head + b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in (*pieces, b""))
+    return head + b"".join(
+        b"%x\r\n%b\r\n" % (len(fragment), fragment) for fragment in (*fragments, b"")
+    )
 
 
 @contextlib.contextmanager

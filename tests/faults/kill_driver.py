@@ -5,7 +5,7 @@
 Reads numbers from standard input. For each it forks a process that publishes the queue once and
 dies at that step (0 = never), and answers with the name of the step it died at, ``done``, or what
 went wrong; to -1 with the names of all steps. One interpreter for many deaths; each process reads
-CONFIG anew.
+CONFIG again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from eventlog.config.load import Config, load
-from eventlog.publisher import cycle, daemon, delivery, ledger, marks
+from eventlog.publisher import cycle, daemon, ledger, marks, sending
 from eventlog.publisher.context import Counters
 from eventlog.publisher.open_context import open_context, open_to_publish
 from eventlog.publisher.open_sink import open_sink
@@ -66,9 +66,9 @@ def publish(config: Config, steps: Steps) -> None:
     steps.around(os, "link", after="the directory is owned")
     steps.around(cycle, "read_window", after="the window is read")
     steps.around(cycle, "add_entry", after="the line is written")
-    steps.around(cycle, "_deliver", before="the line is committed", after="the flight has ended")
+    steps.around(cycle, "_deliver", before="the line is committed", after="the delivery has ended")
     steps.around(
-        delivery, "_send", before="before an envelope is sent", after="after an envelope is sent"
+        sending, "_send", before="before a document is sent", after="after a document is sent"
     )
     steps.around(files, "sync_file", before="before a file is fsynced", after=fsynced)
     steps.around(

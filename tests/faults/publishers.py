@@ -56,7 +56,7 @@ def write_config(
 
 
 def install(config: Config) -> None:
-    """The log with its companions, and the triggers of the watches."""
+    """The log with its internal tables, and the triggers of the watches."""
     with transaction(config) as db:
         migrations.upgrade(db.connection, **names(config))
         triggers_of(db.dialect).apply(db.connection, planned_triggers(db, config), LOCK_TIMEOUT)
@@ -76,7 +76,8 @@ def make_log(engine: sa.Engine) -> None:
 def write(engine: sa.Engine, *keys: int, event_type: int = 1) -> None:
     """A row for each of these objects, in one transaction.
 
-    A window with a modify at its end, 2, may end there; that of an insert waits for more of its rows.
+    A window with a modify at its end, 2, may end there; that of an insert waits for more of its
+    rows.
     """
     row = sa.text(ROW.replace("(1,", f"({event_type},"))
     with engine.begin() as conn:

@@ -1,4 +1,6 @@
-"""docs/change-a-watched-table.md: each recipe is run, and then a receiver has what the tables hold."""
+"""docs/change-a-watched-table.md: each recipe is run, and then a receiver has what the tables
+hold.
+"""
 
 from __future__ import annotations
 

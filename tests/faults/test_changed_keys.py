@@ -19,7 +19,7 @@ from eventlog.config.load import Config, load
 from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.open_context import open_context
-from eventlog.publisher.session import Session
+from eventlog.publisher.session import PublisherSession
 from eventlog.xds.format import read_events
 
 USR = "CREATE TABLE usr (id integer PRIMARY KEY, code text NOT NULL UNIQUE, name text)"
@@ -124,7 +124,7 @@ def test_a_snapshot_waits_for_a_class_whose_triggers_still_log_another_key(
     )
     sink = Collecting()
     with open_context(config, Counters()) as context:
-        session = Session(context, recover(context), sink)
+        session = PublisherSession(context, recover(context), sink)
         ends = [run_cycle(session) for _ in range(6)]
         assert "class usr: its triggers log the key id, and its key is no" in ends[-1].reason
         assert "eventlog triggers apply" in ends[-1].reason

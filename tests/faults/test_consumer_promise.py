@@ -60,7 +60,7 @@ def sections_of(http: str, brokers: str) -> dict[str, Sections]:
 
 
 def mostly_content() -> Script:
-    """A receiver that now and then is away for a moment."""
+    """A receiver that now and then is unavailable for a moment."""
     numbers = itertools.count(1)
     return lambda request: reply(503 if next(numbers) % 40 == 0 else 204)
 
@@ -128,7 +128,7 @@ class Writers:
     def _write(self, seed: int) -> None:
         chance = random.Random(seed)
         while not self.stop.is_set():
-            # The server is away for a moment: the transaction that was open is lost.
+            # The server is unavailable for a moment: the transaction that was open is lost.
             with suppress(psycopg.Error), closing(self.connect()) as conn:
                 conn.execute("SET lock_timeout = '1s'")
                 conn.commit()

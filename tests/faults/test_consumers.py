@@ -45,7 +45,7 @@ from eventlog.publisher.liveness import liveness_of
 from eventlog.publisher.observer import Measured, Observer
 from eventlog.publisher.open_context import open_context, open_unlocked
 from eventlog.publisher.queue import WindowReader
-from eventlog.publisher.session import Session
+from eventlog.publisher.session import PublisherSession
 from eventlog.publisher.sinks import Document
 from eventlog.publisher.waiting import StopRequest
 from eventlog.sql import consumers, followed_set, migrations
@@ -243,7 +243,7 @@ def test_rows_that_commit_late_are_sent_and_nobody_waits_for_them(
     with opened(config) as context:
         state = recover(context)
         for _ in range(3):
-            run_cycle(Session(context, state, Collecting()))
+            run_cycle(PublisherSession(context, state, Collecting()))
     assert the_set(pg_log) == (5, [])
 
 
@@ -271,9 +271,9 @@ def test_every_window_begins_at_the_head_so_that_no_row_overtakes_one_of_its_obj
     sink = Collecting()
     with opened(consumer(pg_log), query_limit=4, fold_distance=2) as context:
         state = recover(context)
-        assert run_cycle(Session(context, state, sink)).more
+        assert run_cycle(PublisherSession(context, state, sink)).more
         long.commit()
-        while run_cycle(Session(context, state, sink)).more:
+        while run_cycle(PublisherSession(context, state, sink)).more:
             pass
     assert values_of(sink, 1) == ["a", "b"]
     assert len(set(sink.event_ids)) == len(sink.event_ids) == 17
@@ -304,15 +304,15 @@ def test_gaps_are_passed_over_while_nobody_has_ended_who_may_fill_them(
     with opened(consumer(pg_log)) as context:
         state = recover(context)
         for _ in range(3):
-            run_cycle(Session(context, state, sink))
+            run_cycle(PublisherSession(context, state, sink))
         assert sets_of(context) == ([(2, 2), (4, 4)], [(1, 4)])
         undone.rollback()
-        run_cycle(Session(context, state, sink))
+        run_cycle(PublisherSession(context, state, sink))
         assert sets_of(context) == ([(2, 2), (4, 4)], [(1, 4)])
         assert sink.event_ids == ["2", "4"]
         late.commit()
         for _ in range(2):
-            run_cycle(Session(context, state, sink))
+            run_cycle(PublisherSession(context, state, sink))
     assert sink.event_ids == ["2", "4", "1"]
     assert the_set(pg_log) == (4, [])
 
@@ -328,7 +328,7 @@ def test_a_row_that_comes_to_a_gap_behind_the_look_is_not_overtaken_by_the_next_
     with opened(consumer(pg_log), fold_distance=1) as context:
         state = recover(context)
         for _ in range(3):
-            run_cycle(Session(context, state, sink))
+            run_cycle(PublisherSession(context, state, sink))
         look = FollowedSet.look
 
         def look_before_a_commit(*arguments: Any) -> bool:
@@ -339,9 +339,9 @@ def test_a_row_that_comes_to_a_gap_behind_the_look_is_not_overtaken_by_the_next_
             return is_changed
 
         monkeypatch.setattr(FollowedSet, "look", look_before_a_commit)
-        assert run_cycle(Session(context, state, sink)).more
+        assert run_cycle(PublisherSession(context, state, sink)).more
         assert sink.event_ids == ["2"]
-        run_cycle(Session(context, state, sink))
+        run_cycle(PublisherSession(context, state, sink))
     assert values_of(sink, 1) == ["a", "b"]
     assert the_set(pg_log)[0] == 3
 
@@ -357,10 +357,10 @@ def test_who_holds_the_lock_and_has_written_nothing_yet_is_not_relied_on(
     with opened(consumer(pg_log)) as context:
         state = recover(context)
         for _ in range(3):
-            run_cycle(Session(context, state, Collecting()))
+            run_cycle(PublisherSession(context, state, Collecting()))
         assert sets_of(context) == ([(2, 2)], [(2, 2)])
         late.commit()
-        run_cycle(Session(context, state, Collecting()))
+        run_cycle(PublisherSession(context, state, Collecting()))
         assert sets_of(context) == ([(1, 2)], [(1, 2)])
 
 
@@ -374,7 +374,7 @@ def test_of_a_set_of_many_ranges_what_has_joined_it_is_written(
         for number in range(7):
             late.execute(ROW.format(1, f"late {number}"))
             write(pg_log, 2)
-            run_cycle(Session(context, state, sink))
+            run_cycle(PublisherSession(context, state, sink))
             lines.append(written_sets(pg_log))
             with pg_log.connect() as conn:
                 line = consumers.read_consumer(context.log.on(conn), "search")
@@ -400,7 +400,7 @@ def test_the_set_stays_if_each_answer_is_marked_at_once(log: sa.Engine) -> None:
     assert consume(consumer(log)) == []
 
 
-def test_a_consumer_whose_line_was_deleted_begins_anew_without_its_former_set(
+def test_a_consumer_whose_line_was_deleted_begins_again_without_its_former_set(
     log: sa.Engine,
 ) -> None:
     write(log, 1, 2)
@@ -425,7 +425,7 @@ def test_an_event_that_a_crash_left_is_sent_under_its_id_with_its_rows(log: sa.E
     execute(log, ROW.format(1, "Jim"))
     assert consume(configuration(log)) == [
         "1"
-    ]  # it is not a flight of the publisher: both rows in one event
+    ]  # it is not a delivery of the publisher: both rows in one event
     sent: list[Document] = []
     assert consume(consumer(log), lambda document: sent.append(document)) == ["1", "2"]
     assert [[len(event.attributes) for event in document.events] for document in sent] == [[1], [1]]
@@ -461,16 +461,16 @@ def test_a_retry_parks_its_object_and_the_others_go_on(log: sa.Engine) -> None:
 
     with opened(consumer(log), retry_initial=0, retry_max=0) as context:
         state, sink = recover(context), Collecting(later)
-        run_cycle(Session(context, state, sink))
+        run_cycle(PublisherSession(context, state, sink))
         assert the_set(log) == (0, [(2, 2)])
         write(log, 1)
-        run_cycle(Session(context, state, sink))
-        run_cycle(Session(context, state, sink))
+        run_cycle(PublisherSession(context, state, sink))
+        run_cycle(PublisherSession(context, state, sink))
     assert tries == ["1", "2", "1", "3"]
     assert the_set(log) == (3, [])
 
 
-def test_rows_taken_out_of_the_set_are_sent_once_more(log: sa.Engine) -> None:
+def test_rows_taken_out_of_the_set_are_sent_again(log: sa.Engine) -> None:
     write(log, 1, 2, 3)
     config = consumer(log)
     consume(config)
@@ -495,13 +495,13 @@ def test_only_the_classes_asked_for_are_sent(log: sa.Engine, tmp_path: Path) -> 
         consume(consumer(log, "other", source__classes="nothing"))
 
 
-def test_rows_of_a_reserved_letter_are_passed_over(log: sa.Engine) -> None:
+def test_rows_of_a_reserved_status_are_passed_over(log: sa.Engine) -> None:
     write(log, 1, 2, 3)
     execute(log, "UPDATE eventlog SET status = 'x' WHERE record_id = 2")
     assert consume(consumer(log)) == ["1", "3"]
     with opened(consumer(log)) as context:
         state = recover(context)
-        run_cycle(Session(context, state, Collecting()))
+        run_cycle(PublisherSession(context, state, Collecting()))
     assert the_set(log) == (3, [])
 
 
@@ -627,7 +627,7 @@ def test_a_consumer_counts_what_it_has_not_done(log: sa.Engine) -> None:
         ledger = context.ledger
         assert count_undone(ledger, 100) == 2
         assert count_undone(ledger, 1) == 1
-        run_cycle(Session(context, state, Collecting()))
+        run_cycle(PublisherSession(context, state, Collecting()))
         assert count_undone(ledger, 100) == 0
 
 
@@ -713,7 +713,7 @@ def test_what_was_refused_for_a_consumer_is_shown_and_put_back_for_it_alone(
     assert set(statuses(log).values()) == {"N"}
 
 
-def test_what_is_refused_for_a_consumer_under_a_later_number_goes_once_more_under_it(
+def test_what_is_refused_for_a_consumer_under_a_later_number_goes_again_under_it(
     log: sa.Engine, command: Run
 ) -> None:
     delete = "INSERT INTO eventlog (event_type, table_name, table_key) VALUES (4, 'usr', 'idu=1')"
@@ -757,7 +757,7 @@ def test_the_commands_are_of_the_consumer_that_the_configuration_names(
     assert "1 row sent again to consumer search" in command("requeue")[1]
 
 
-def test_a_row_that_would_bring_an_old_value_back_is_not_sent_once_more(
+def test_a_row_that_would_bring_an_old_value_back_is_not_sent_again(
     log: sa.Engine, command: Run
 ) -> None:
     write(log, 1, 1, event_type=2)
@@ -815,7 +815,7 @@ def test_a_row_that_is_done_while_a_requeue_reads_outdates_what_is_asked_for(
     assert consume(consumer(pg_log)) == []
 
 
-def test_a_consumer_gets_once_more_what_no_later_row_outdates_and_inserts_as_a_whole(
+def test_a_consumer_gets_again_what_no_later_row_outdates_and_inserts_as_a_whole(
     log: sa.Engine, command: Run
 ) -> None:
     row = (
@@ -1056,7 +1056,7 @@ def test_rows_that_a_finished_directory_holds_concern_no_consumer(log: sa.Engine
     write(log, 1, 2)
     line = {
         "line_format": 1, "job": "b", "directory": "out", "manifest": "0" * 64,
-        "last": 1, "rows": 1, "since": "2026-11-22 00:00:00", "flights": [], "writers": [],
+        "last": 1, "rows": 1, "since": "2026-11-22 00:00:00", "deliveries": [], "writers": [],
         "is_marking": False,
     }  # fmt: skip
     with log.start_from() as conn:
@@ -1082,13 +1082,13 @@ def test_rows_deleted_or_inserted_by_hand_below_what_is_done_are_unseen(log: sa.
     assert consume(consumer(log)) == []
 
 
-def test_a_reserved_letter_that_becomes_n_below_what_is_done_is_unseen(log: sa.Engine) -> None:
+def test_a_reserved_status_that_becomes_n_below_what_is_done_is_unseen(log: sa.Engine) -> None:
     write(log, 1, 2, 3)
     execute(log, "UPDATE eventlog SET status = 'x' WHERE record_id = 2")
     with opened(consumer(log)) as context:
         state = recover(context)
         for _ in range(3):
-            run_cycle(Session(context, state, Collecting()))
+            run_cycle(PublisherSession(context, state, Collecting()))
     assert the_set(log) == (3, [])
     execute(log, "UPDATE eventlog SET status = 'N' WHERE record_id = 2")
     assert consume(consumer(log)) == []
@@ -1135,14 +1135,14 @@ def test_a_snapshot_is_every_object_and_then_the_log(log: sa.Engine) -> None:
     assert consume(config) == []
 
 
-def test_envelopes_of_a_snapshot_are_in_the_air_at_once_as_concurrency_says(
+def test_documents_of_a_snapshot_are_in_the_air_at_once_as_concurrency_says(
     log: sa.Engine,
 ) -> None:
     fill(log, 6)
     both = threading.Barrier(2, timeout=PATIENCE)
 
     def meet(_document: Document) -> None:
-        both.wait()  # each envelope waits for another one
+        both.wait()  # each document waits for another one
 
     config = consumer(log, start_from="snapshot")
     sent = consume(config, meet, concurrency=2, batch_size=1)
@@ -1215,8 +1215,8 @@ def test_an_object_of_a_snapshot_that_gets_retry_is_sent_again_before_the_next_c
 
     with opened(consumer(log, start_from="snapshot")) as context:
         state, sink = recover(context), Collecting(later)
-        assert run_cycle(Session(context, state, sink)).result.name == "RETRY"
-        while run_cycle(Session(context, state, sink)).more:
+        assert run_cycle(PublisherSession(context, state, sink)).result.name == "RETRY"
+        while run_cycle(PublisherSession(context, state, sink)).more:
             pass
     assert without_begun(tries) == ["usr.idu=1", "usr.idu=2", "usr.idu=1", "usr.idu=3"]
     lines = fetch(
@@ -1266,7 +1266,7 @@ def test_an_object_that_was_refused_in_a_snapshot_is_shown_with_the_command_that
     ]
 
 
-def test_an_object_of_a_snapshot_is_sent_once_more_as_it_is_then_to_its_consumer_alone(
+def test_an_object_of_a_snapshot_is_sent_again_as_it_is_then_to_its_consumer_alone(
     log: sa.Engine, refused: str, command: Run
 ) -> None:
     config = consumer(log)
@@ -1285,7 +1285,7 @@ def test_an_object_of_a_snapshot_is_sent_once_more_as_it_is_then_to_its_consumer
     assert consume(config) == []
 
 
-def test_an_object_that_is_sent_once_more_survives_a_crash(
+def test_an_object_that_is_sent_again_survives_a_crash(
     log: sa.Engine, refused: str, command: Run
 ) -> None:
     class Killed(BaseException):
@@ -1315,7 +1315,7 @@ def test_an_object_whose_class_is_gone_gets_another_line_and_holds_nobody_up(
     )
 
 
-def test_only_an_object_that_was_refused_is_asked_for_once_more(
+def test_only_an_object_that_was_refused_is_asked_for_again(
     log: sa.Engine, refused: str, command: Run
 ) -> None:
     code, _, said = command(

@@ -30,7 +30,7 @@ from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_context import open_context
 from eventlog.publisher.open_sink import open_sink
-from eventlog.publisher.session import Session
+from eventlog.publisher.session import PublisherSession
 
 SCHEMA = (
     "CREATE TABLE usr (idu integer PRIMARY KEY, fname text, salary numeric(9,2), born "
@@ -259,7 +259,7 @@ def test_a_child_table_with_a_watch_of_its_own_has_rows(
     assert set(statuses(database).values()) == {"S"}
 
 
-def test_what_was_in_flight_is_sent_again_with_whole_rows(
+def test_what_was_in_delivery_is_sent_again_with_whole_rows(
     database: sa.Engine, configure: Configure
 ) -> None:
     """A publisher that was killed knows the rows of its events by their numbers alone."""
@@ -273,7 +273,7 @@ def test_what_was_in_flight_is_sent_again_with_whole_rows(
             raise ReceiverUnavailable("away")
 
     with open_context(config, Counters()) as context:
-        run_cycle(Session(context, recover(context), Away()))
+        run_cycle(PublisherSession(context, recover(context), Away()))
     assert len(fetch(database, "SELECT 1 FROM eventlog_inflight")) == 1
     execute(database, "DELETE FROM usr WHERE idu = 2")
     sink = Kept()

@@ -239,7 +239,7 @@ def test_a_format_of_whole_rows_reads_back_by_the_tables_as_they_are(
     assert "a@b.c" in body
 
 
-def test_a_recorded_flight_is_built_anew_by_the_tables_as_they_are(
+def test_a_recorded_delivery_is_built_again_by_the_tables_as_they_are(
     either: sa.Engine, tmp_path: Path
 ) -> None:
     def away(_document: Document) -> Answer:
@@ -278,7 +278,7 @@ def test_the_snapshot_of_a_consumer_has_a_column_that_is_newer_than_its_catalogu
 
 
 @pytest.mark.parametrize("moments", [1, 2])
-def test_a_table_that_is_away_for_the_moment_of_a_statement_ends_no_publisher(
+def test_a_table_that_is_unavailable_for_the_moment_of_a_statement_ends_no_publisher(
     either: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moments: int
 ) -> None:
     config = watched(either, tmp_path)
@@ -354,7 +354,7 @@ def test_a_running_publisher_lets_the_rows_of_a_broken_class_wait_and_publishes_
     case: str,
 ) -> None:
     monkeypatch.setattr(catalog_watcher, "CATALOG_INTERVAL", 0.0)
-    settings, breaks, mends, reason = BROKEN[case]
+    settings, breaks, fixes, reason = BROKEN[case]
     execute(database, ITEM)
     config = watched(
         database, tmp_path, WATCH | {"row_style": "row_query_back"} | settings, {"table": "item"}
@@ -371,7 +371,7 @@ def test_a_running_publisher_lets_the_rows_of_a_broken_class_wait_and_publishes_
         execute(database, log_row_of("usr"), log_row(6, None, None), log_row_of("item"))
         wait_until(lambda: statuses(database)[4] == "S", "the other table is published")
         assert [statuses(database)[n] for n in (2, 3)] == ["N", "N"]
-        execute(database, mends)
+        execute(database, fixes)
         wait_until(
             lambda: is_drained(database, running),
             "its own rows are sent once it can be a class again",
@@ -384,7 +384,7 @@ def test_a_running_publisher_lets_the_rows_of_a_broken_class_wait_and_publishes_
 def test_a_publisher_starts_with_a_broken_class_and_publishes_the_others(
     database: sa.Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture, case: str
 ) -> None:
-    settings, breaks, mends, reason = BROKEN[case]
+    settings, breaks, fixes, reason = BROKEN[case]
     execute(database, ITEM)
     config = watched(database, tmp_path, WATCH | settings, {"table": "item"})
     execute(database, breaks, log_row_of("usr"), log_row_of("item"))
@@ -398,7 +398,7 @@ def test_a_publisher_starts_with_a_broken_class_and_publishes_the_others(
     assert statuses(database) == {1: "N", 2: "S"}
     (said,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert said == f"usr is not published, and its rows wait: {reason}"
-    execute(database, mends)
+    execute(database, fixes)
     with publishing(config, sink) as running:
         wait_until(
             lambda: is_drained(database, running),
@@ -407,7 +407,7 @@ def test_a_publisher_starts_with_a_broken_class_and_publishes_the_others(
     assert set(statuses(database).values()) == {"S"}
 
 
-def recorded_in_one_envelope(database: sa.Engine, tmp_path: Path) -> Config:
+def recorded_in_one_document(database: sa.Engine, tmp_path: Path) -> Config:
     """A publisher that has recorded a row of usr and one of item in flight, and sent neither."""
     execute(database, ITEM)
     config = watched(database, tmp_path, WATCH, {"table": "item"})
@@ -424,10 +424,10 @@ def recorded_in_one_envelope(database: sa.Engine, tmp_path: Path) -> Config:
     return config
 
 
-def test_what_is_recorded_in_flight_of_a_broken_class_waits_and_keeps_its_event_id(
+def test_what_is_recorded_in_delivery_of_a_broken_class_waits_and_keeps_its_event_id(
     database: sa.Engine, tmp_path: Path
 ) -> None:
-    config = recorded_in_one_envelope(database, tmp_path)
+    config = recorded_in_one_document(database, tmp_path)
     execute(database, "ALTER TABLE usr RENAME TO person")
     sink = Collecting()
     with publishing(config, sink):
@@ -440,10 +440,10 @@ def test_what_is_recorded_in_flight_of_a_broken_class_waits_and_keeps_its_event_
 
 
 @pytest.mark.parametrize("layout", [LineFiles, DocumentFiles])
-def test_the_rest_of_an_envelope_replaces_no_file_of_its_events_that_were_sent_before(
+def test_the_rest_of_a_document_replaces_no_file_of_its_events_that_were_sent_before(
     database: sa.Engine, tmp_path: Path, layout: type[LineFiles | DocumentFiles]
 ) -> None:
-    config = recorded_in_one_envelope(database, tmp_path)
+    config = recorded_in_one_document(database, tmp_path)
     directory = tmp_path / "documents"
     execute(database, "ALTER TABLE usr RENAME TO person")
     with publishing(config, layout(directory)):

@@ -30,10 +30,10 @@ USR = (
 GEAR = ("CREATE TABLE gear (id integer PRIMARY KEY, name text)",)
 MAKE = {
     "usr": USR,
-    "piece": (
+    "fragment": (
         "CREATE TYPE mood AS ENUM ('sad', 'glad')",
         "CREATE DOMAIN moods AS mood[]",
-        "CREATE TABLE piece (id integer PRIMARY KEY, name text, mood mood, moods moods)",
+        "CREATE TABLE fragment (id integer PRIMARY KEY, name text, mood mood, moods moods)",
     ),
     "gear": GEAR,
     "pair": ("CREATE TABLE pair (a integer, b integer, c integer, PRIMARY KEY (a, b))",),
@@ -101,13 +101,13 @@ CHANGES: dict[str, tuple[tuple[str, ...], list[str]]] = {
     ),
     "two watched tables swapped": (
         (
-            "ALTER TABLE piece RENAME TO other",
-            "ALTER TABLE gear RENAME TO piece",
+            "ALTER TABLE fragment RENAME TO other",
+            "ALTER TABLE gear RENAME TO fragment",
             "ALTER TABLE other RENAME TO gear",
         ),
         [
             f"eventlog resync {name}{how}"
-            for name in ("gear", "piece")
+            for name in ("gear", "fragment")
             for how in ("", " --deletes")
         ],
     ),
@@ -151,7 +151,7 @@ CHANGES: dict[str, tuple[tuple[str, ...], list[str]]] = {
     "a label renamed": (
         ("ALTER TYPE mood RENAME VALUE 'glad' TO 'happy'",),
         [
-            f"eventlog resync piece --as-update --where '\"{name}\" IS NOT NULL'"
+            f"eventlog resync fragment --as-update --where '\"{name}\" IS NOT NULL'"
             for name in ("mood", "moods")
         ],
     ),
@@ -163,13 +163,13 @@ CHANGES: dict[str, tuple[tuple[str, ...], list[str]]] = {
 }
 
 
-SIGNS = {"phone": "usr", "mood": "piece"}
+SIGNS = {"phone": "usr", "mood": "fragment"}
 """What stands for a table, beside its name, in a change."""
 
 
 def numbered(texts: Iterable[str], number: int) -> list[str]:
     """The texts with the tables, types and triggers of the change of this number."""
-    names = re.compile("usr|phone|fax|piece|gear|pair|sale|item|mood")
+    names = re.compile("usr|phone|fax|fragment|gear|pair|sale|item|mood")
     return [names.sub(rf"\g<0>{number}", text) for text in texts]
 
 
@@ -311,7 +311,7 @@ def test_a_due_resync_goes_with_its_column_and_its_table_and_ends_with_its_class
     due = "eventlog resync {} --as-update --where '\"email\" IS NOT NULL'"
     assert site.due() == [due.format("gear")]
     execute(database, "ALTER TABLE gear RENAME TO tool")
-    watches = ({"table": "piece"}, {"table": "tool", "renamed_from": "gear"})
+    watches = ({"table": "fragment"}, {"table": "tool", "renamed_from": "gear"})
     write_config(site.config.parent, url_of(database), watches)
     site.run("triggers", "apply", "--yes")
     assert site.due() == [due.format("tool")]
@@ -322,7 +322,7 @@ def test_a_due_resync_goes_with_its_column_and_its_table_and_ends_with_its_class
 
 
 @pytest.mark.parametrize("kind", ["postgresql", "sqlite"])
-def test_a_table_that_is_made_anew_under_another_name_is_due_as_a_whole(
+def test_a_table_that_is_made_again_under_another_name_is_due_as_a_whole(
     kind: str, request: pytest.FixtureRequest, empty_home: Path, run: Run
 ) -> None:
     url = f"sqlite:///{empty_home / 'app.db'}"
@@ -372,7 +372,7 @@ def test_a_restored_dump_has_nothing_due_until_its_columns_change(
         )
         restored = sa.create_engine(copy, poolclass=sa.NullPool)
         numbers = "SELECT attnum FROM pg_attribute WHERE attrelid = 'usr'::regclass AND attnum > 2"
-        assert fetch(restored, numbers) != fetch(database, numbers), "the dump numbers them anew"
+        assert fetch(restored, numbers) != fetch(database, numbers), "the dump numbers them again"
         there = Site(url_of(restored), empty_home, run)
         assert there.run("triggers", "plan", "--check")[0] == 0
         assert there.answer("triggers", "plan")["due"] == there.due() == []

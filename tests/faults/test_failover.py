@@ -39,7 +39,9 @@ SETTINGS = {"allow_loopback": True, "polling_interval": 1, "retry_max": 1}
 
 
 class Receiver:
-    """Applies each event-id once. ``rows``: keys and names that it has; ``ids``: what it remembers."""
+    """Applies each event-id once. ``rows``: keys and names that it has; ``ids``: what it
+    remembers.
+    """
 
     def __init__(self) -> None:
         self.rows: dict[str, str | None] = {}
@@ -349,7 +351,7 @@ def test_a_snapshot_that_was_put_back_while_the_publisher_was_dead_needs_a_new_e
     assert keys(receiver) >= set(range(201, 241))
 
 
-def test_what_is_recorded_in_flight_keeps_its_id_over_a_failover(first: Server) -> None:
+def test_what_is_recorded_in_delivery_keeps_its_id_over_a_failover(first: Server) -> None:
     """Its rows were there when its line was written: the receiver may know it."""
     receiver, second = Receiver(), first.standby("b")
     sent: list[str] = []

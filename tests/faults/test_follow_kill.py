@@ -241,9 +241,9 @@ def in_table(engine: sa.Engine) -> tuple[dict[str, Any], Callable[[], None]]:
 
 
 STEPS = {
-    "the flight number is saved",
-    "before an envelope is sent",
-    "after an envelope is answered",
+    "the delivery number is saved",
+    "before a document is sent",
+    "after a document is answered",
     "after documents are fsynced",
     "the documents are there",
     "before the position is saved",
@@ -257,7 +257,9 @@ CHOSEN = [one_of_each, pytest.param(each_step, marks=pytest.mark.soak)]
 
 
 def kill_at(each: Killed, chosen: Callable[[Sequence[str]], list[int]]) -> set[str]:
-    """Kill it at the chosen steps, and publish to the end after each death; the names of the steps."""
+    """Kill it at the chosen steps, and publish to the end after each death; the names of the
+    steps.
+    """
     each.reset()
     each.publish()  # the first one makes the directory
     each.reset()
@@ -304,7 +306,7 @@ def test_a_queue_in_postgresql_with_its_position_in_a_table(
         kill_at(each, lambda names: one_of_each(names)[::3])
 
 
-def test_a_stream_is_killed_again_and_again(directory: Path, sqlite: sa.Engine) -> None:
+def test_a_stream_is_killed_repeatedly(directory: Path, sqlite: sa.Engine) -> None:
     with killed(Stream(directory), directory, *in_table(sqlite)) as each:
         each.reset()
         for step in (9, 4, 14, 3, 11, 6):

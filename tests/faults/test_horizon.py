@@ -1,5 +1,6 @@
-"""The queue beside a session that holds an old snapshot (spec/event-log.md 8.1): dead rows cannot be
-removed then, and no statement of the publisher walks over them. Measured in blocks, without a clock.
+"""The queue beside a session that holds an old snapshot (spec/event-log.md 8.1): dead rows cannot
+be removed then, and no statement of the publisher walks over them. Measured in blocks, without a
+clock.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from eventlog.publisher import ledger
 from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.ledger import StatusLedger
-from eventlog.publisher.session import Session, State
+from eventlog.publisher.session import PublisherSession, PublisherState
 from eventlog.sql.followed_set import FollowedSet
 
 AT_ONCE = 50
@@ -57,13 +58,13 @@ def old_snapshot(log: sa.Engine) -> Iterator[None]:
         yield
 
 
-def drain(context: Context, state: State, sink: Collecting) -> None:
-    while run_cycle(Session(context, state, sink)).more:
+def drain(context: Context, state: PublisherState, sink: Collecting) -> None:
+    while run_cycle(PublisherSession(context, state, sink)).more:
         pass
 
 
 def blocks(context: Context, tables: str = "eventlog%") -> int:
-    """The blocks of the log and its companions that this session has read until now."""
+    """The blocks of the log and its internal tables that this session has read until now."""
     conn = context.log.connection
     conn.execute(sa.text(FLUSH))
     conn.commit()
@@ -78,17 +79,17 @@ def blocks(context: Context, tables: str = "eventlog%") -> int:
     return int(number)
 
 
-def polls(context: Context, state: State, sink: Collecting) -> float:
+def polls(context: Context, state: PublisherState, sink: Collecting) -> float:
     """The blocks of a poll of an empty queue."""
     drain(context, state, sink)
     before = blocks(context)
     for _ in range(AT_ONCE):
-        run_cycle(Session(context, state, sink))
+        run_cycle(PublisherSession(context, state, sink))
         context.log.connection.commit()
     return (blocks(context) - before) / AT_ONCE
 
 
-def events(log: sa.Engine, context: Context, state: State, sink: Collecting) -> float:
+def events(log: sa.Engine, context: Context, state: PublisherState, sink: Collecting) -> float:
     """The blocks of an event that comes alone."""
     before = blocks(context)
     for _ in range(AT_ONCE):
@@ -109,7 +110,7 @@ def refused_for_now(document: Document) -> Answer:
     )
 
 
-ANALYZED = "statistics of a flight under way"
+ANALYZED = "statistics of a delivery under way"
 LEFT = "loopback rows that are left"
 PARKED = "a parked object"
 
@@ -144,7 +145,7 @@ def test_neither_a_poll_nor_an_event_costs_more_the_longer_the_snapshot_is_held(
 
 
 @pytest.mark.usefixtures("old_snapshot")
-def test_flights_of_a_consumer_leave_nothing_that_later_ones_walk_over(log: sa.Engine) -> None:
+def test_deliveries_of_a_consumer_leave_nothing_that_later_ones_walk_over(log: sa.Engine) -> None:
     sink = Collecting()
     source = {
         "source__type": "eventlog",
@@ -155,7 +156,7 @@ def test_flights_of_a_consumer_leave_nothing_that_later_ones_walk_over(log: sa.E
         state = recover(context)
         for _ in range(400):
             write(log, 1, event_type=2)
-            run_cycle(Session(context, state, sink))
+            run_cycle(PublisherSession(context, state, sink))
         before = blocks(context, "eventlog_consumer")
         assert events(log, context, state, sink) < 60
         assert polls(context, state, sink) < 10
@@ -248,7 +249,7 @@ def test_an_insert_stays_one_event_however_many_rows_are_set_to_n_by_hand(
     assert sink.event_ids == [str(first) for first in range(1, 600, 3)] * 2
 
 
-def test_whoever_connects_anew_knows_nothing_and_reads_all(log: sa.Engine) -> None:
+def test_whoever_connects_again_knows_nothing_and_reads_all(log: sa.Engine) -> None:
     sink = Collecting()
     write(log, 1, 2, 3, event_type=2)
     with opened(configuration(log)) as context:

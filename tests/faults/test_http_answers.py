@@ -1,4 +1,4 @@
-"""What responses say of an envelope, and what says nothing (spec/event-log.md 8.4)."""
+"""What responses say of a document, and what says nothing (spec/event-log.md 8.4)."""
 
 from __future__ import annotations
 
@@ -110,14 +110,14 @@ def test_body_without_length_ends_with_the_connection() -> None:
         (b"HTTP/1.1 666 Beast\r\nContent-Length: 0\r\n\r\n", "answers 666"),
     ],
 )
-def test_response_that_is_no_answer_means_that_the_receiver_is_away(
+def test_response_that_is_no_answer_means_that_the_receiver_is_unavailable(
     response: bytes, message: str
 ) -> None:
     assert message in away(lambda _: response)
 
 
 @pytest.mark.parametrize(
-    ("pieces", "message"),
+    ("fragments", "message"),
     [
         ([CUT], "closed the connection without an answer, as a port for https:// may do"),
         ([b"HTTP/1.1 200 OK\r\nContent-", CUT], "answer is empty"),
@@ -137,10 +137,10 @@ def test_response_that_is_no_answer_means_that_the_receiver_is_away(
         ([b"HTTP/1.1 200 OK\r\nX: " + b"y" * 70_000, CUT], "not an HTTP response: LineTooLong"),
     ],
 )
-def test_connection_that_is_cut_or_speaks_otherwise_means_that_the_receiver_is_away(
-    pieces: list[bytes], message: str
+def test_connection_that_is_cut_or_speaks_otherwise_means_that_the_receiver_is_unavailable(
+    fragments: list[bytes], message: str
 ) -> None:
-    assert message in away(lambda _: pieces)
+    assert message in away(lambda _: fragments)
 
 
 def test_message_shows_only_the_beginning_of_a_long_page() -> None:
@@ -163,7 +163,7 @@ def test_redirect_is_not_followed() -> None:
 
 
 @pytest.mark.parametrize(
-    "pieces",
+    "fragments",
     [
         pytest.param([reply(200, b"x" * 2000)], id="length"),
         pytest.param([chunked(b"x" * 2000)], id="chunks"),
@@ -181,9 +181,9 @@ def test_redirect_is_not_followed() -> None:
         ),
     ],
 )
-def test_answer_beyond_the_limit_is_not_taken(pieces: list[bytes]) -> None:
+def test_answer_beyond_the_limit_is_not_taken(fragments: list[bytes]) -> None:
     assert "more than 1000 bytes (sink.max_response_bytes)" in away(
-        lambda _: pieces, max_response_bytes=1000
+        lambda _: fragments, max_response_bytes=1000
     )
 
 
@@ -225,7 +225,7 @@ def test_late_answer_within_the_time_counts() -> None:
 @pytest.mark.parametrize(
     "location", ["", "/login", "//[", "http://[::1", "https://hr:pw@elsewhere:99999/x?y#z", "\xff"]
 )
-def test_redirect_to_anything_means_that_the_receiver_is_away(location: str) -> None:
+def test_redirect_to_anything_means_that_the_receiver_is_unavailable(location: str) -> None:
     message = away(lambda _: reply(302, b"", f"Location: {location}"))
     assert "answers 302 Found; redirects are not followed" in message
     assert "pw" not in message
@@ -254,7 +254,7 @@ DATE = "Date: Tue, 15 Nov 1994 08:12:31 GMT"
         ((), None),
     ],
 )
-def test_busy_receiver_gets_all_of_the_envelope_again_after_the_time_that_it_names(
+def test_busy_receiver_gets_all_of_the_document_again_after_the_time_that_it_names(
     form: str, code: int, headers: tuple[str, ...], seconds: float | None
 ) -> None:
     read = answered(lambda _: reply(code, b"full", *headers), form=form)
@@ -326,7 +326,7 @@ def test_receiver_that_is_gone_for_good_stops_the_publisher(form: str) -> None:
         (reply(504), "answers 504"),
     ],
 )
-def test_other_status_means_that_the_receiver_is_away_and_names_the_likely_mistake(
+def test_other_status_means_that_the_receiver_is_unavailable_and_names_the_likely_mistake(
     form: str, response: bytes, message: str
 ) -> None:
     assert message in away(lambda _: response, form=form)
@@ -334,7 +334,7 @@ def test_other_status_means_that_the_receiver_is_away_and_names_the_likely_mista
 
 @pytest.mark.parametrize("form", ["status", "json"])
 @pytest.mark.parametrize(
-    ("pieces", "message"),
+    ("fragments", "message"),
     [
         ([CUT], "closed the connection without an answer"),
         ([reply(200, b"0123456789")[:-5], CUT], "ended in the middle of the answer"),
@@ -344,9 +344,9 @@ def test_other_status_means_that_the_receiver_is_away_and_names_the_likely_mista
     ],
 )
 def test_half_an_answer_is_none_whatever_its_status(
-    form: str, pieces: list[bytes], message: str
+    form: str, fragments: list[bytes], message: str
 ) -> None:
-    assert message in away(lambda _: pieces, form=form, max_response_bytes=1000)
+    assert message in away(lambda _: fragments, form=form, max_response_bytes=1000)
 
 
 @pytest.mark.parametrize("form", ["status", "json"])
@@ -432,7 +432,9 @@ def test_no_results_are_success_for_all() -> None:
         (b'{"results": [{"event_id": "1", "status": "error", "message": 7}]}', "result 1 of"),
     ],
 )
-def test_json_that_is_no_answer_means_that_the_receiver_is_away(body: bytes, message: str) -> None:
+def test_json_that_is_no_answer_means_that_the_receiver_is_unavailable(
+    body: bytes, message: str
+) -> None:
     told = away(lambda _: reply(200, body), form="json")
     assert message in told
     assert 'by its status alone needs sink.response_format = "status"' in told
@@ -494,7 +496,7 @@ def test_time_out_after_the_request_is_suspicious() -> None:
 
 
 @pytest.mark.parametrize("code", [400, 409, 413, 422])
-def test_refusal_of_an_envelope_is_suspicious_where_xds_answers(code: int) -> None:
+def test_refusal_of_a_document_is_suspicious_where_xds_answers(code: int) -> None:
     assert is_suspicious(lambda _: reply(code), "xds")
 
 
@@ -624,7 +626,9 @@ def test_flask_answers_ok_in_html_and_its_pages_are_none() -> None:
             assert page.value.is_suspicious
 
 
-def test_answer_of_another_media_type_than_expected_means_that_the_receiver_is_away() -> None:
+def test_answer_of_another_media_type_than_expected_means_that_the_receiver_is_unavailable() -> (
+    None
+):
     message = away(lambda _: LOGIN, form="status", expected_content_type="application/json")
     assert "sink.expected_content_type): text/html" in message
     untyped = reply(200, b"ok")

@@ -153,7 +153,9 @@ def closed_port() -> Iterator[int]:
         ("http://receiver.invalid/xds", "the host name receiver.invalid cannot be resolved"),
     ],
 )
-def test_receiver_that_is_not_there_is_away(url: str, message: str, closed_port: int) -> None:
+def test_receiver_that_is_not_there_is_unavailable(
+    url: str, message: str, closed_port: int
+) -> None:
     url = url.format(port=closed_port)
     with pytest.raises(ReceiverUnavailable) as caught:
         http_sink(url).send(document())
@@ -168,7 +170,7 @@ def test_proxies_of_the_environment_are_not_used(
     assert answered(accept) == Answer()
 
 
-def test_publisher_comes_back_to_a_receiver_that_was_away() -> None:
+def test_publisher_comes_back_to_a_receiver_that_was_unavailable() -> None:
     script = in_turn(lambda _: reply(500), lambda _: [CUT], lambda _: reply(200, b"?"), accept)
     with Receiver(script) as receiver, sink_to(receiver) as sink:
         for _ in range(3):
@@ -251,7 +253,7 @@ def test_documents_of_several_threads_are_in_the_air_at_once_and_get_their_own_a
         return sink.send(document(str(number), body=str(number))).verdict(str(number))
 
     with Receiver(script) as receiver, sink_to(receiver) as sink:
-        for _ in range(3):  # new threads each time, as a flight has
+        for _ in range(3):  # new threads each time, as a delivery has
             with ThreadPoolExecutor(8) as threads:
                 found = list(threads.map(send, range(8)))
             assert found == [EventResult(Level.ERROR, str(number)) for number in range(8)]
@@ -359,7 +361,7 @@ def test_key_with_a_passphrase_is_refused_and_not_asked_for(tmp_path: Path) -> N
         http_sink("https://receiver/", client_certificate=locked)
 
 
-def test_plain_receiver_behind_an_https_url_is_away() -> None:
+def test_plain_receiver_behind_an_https_url_is_unavailable() -> None:
     with Receiver() as receiver:
         sink = http_sink(receiver.url.replace("http:", "https:"))
         with pytest.raises(

@@ -35,10 +35,13 @@ def test_document_is_posted_as_it_is_with_its_numbers() -> None:
     assert request.headers["Content-Type"] == "application/xml; charset=utf-8"
     assert request.headers["Accept"] == "application/xml"
     assert request.headers["Host"] == f"127.0.0.1:{receiver.port}"
-    assert (request.headers["Eventlog-Flight"], request.headers["Eventlog-Envelope"]) == ("12", "3")
+    assert (request.headers["Eventlog-Delivery"], request.headers["Eventlog-Document"]) == (
+        "12",
+        "3",
+    )
 
 
-def test_no_key_names_a_request_since_the_rest_of_an_envelope_goes_under_its_old_numbers() -> None:
+def test_no_key_names_a_request_since_the_rest_of_a_document_goes_under_its_old_numbers() -> None:
     with Receiver() as receiver, sink_to(receiver) as sink:
         sink.send(document())
     assert "Idempotency-Key" not in receiver.requests[0].headers
@@ -189,8 +192,8 @@ def test_during_a_change_of_secrets_each_of_the_two_takes_the_signature() -> Non
         verified(receiver.requests[0], secret)
 
 
-def test_message_that_comes_again_has_its_id_and_the_rest_of_an_envelope_another() -> None:
-    """A receiver may pass over a message whose id it knows: what is left of an envelope must not be
+def test_message_that_comes_again_has_its_id_and_the_rest_of_a_document_another() -> None:
+    """A receiver may pass over a message whose id it knows: what is left of a document must not be
     lost so.
     """
     sent = [document(), document(), document("2", body="<nds/>"), document("1", body="<nds/>")]

@@ -96,7 +96,7 @@ def sequences(found: list[kafka.KafkaRecord]) -> list[str]:
 QLIK = {"type": "qlik-messages"}
 
 
-def test_xds_is_an_envelope_an_event_under_its_association(
+def test_xds_is_one_document_per_event_under_its_association(
     database: sa.Engine, brokers: Cluster, configure: Any
 ) -> None:
     execute(
@@ -221,7 +221,7 @@ class Unheard:
 
 
 class CountsLosses:
-    """A sink, and how often its receiver was away."""
+    """A sink, and how often its receiver was unavailable."""
 
     def __init__(self, sink: KafkaSink) -> None:
         self.sink = sink
@@ -290,7 +290,7 @@ def test_brokers_that_hang_in_the_middle_lose_nothing_and_turn_no_order(
                 with brokers.stopped():
                     execute(database, "UPDATE usr SET born = now() WHERE idu = 3")
                     sink.losses = 0
-                    wait_until(lambda: sink.losses > 0, "a flight is lost")
+                    wait_until(lambda: sink.losses > 0, "a delivery is lost")
                     assert fetch(
                         database, "SELECT status FROM eventlog ORDER BY record_id DESC LIMIT 1"
                     ) == [("N",)]
@@ -324,7 +324,9 @@ def test_what_was_handed_over_before_kafka_went_away_is_not_marked(
     database: sa.Engine, brokers: Cluster, configure: Any
 ) -> None:
     class Full(kafka.Transmitter):
-        """Drops what it has at the third record, as where the brokers hang until its queue is full."""
+        """Drops what it has at the third record, as where the brokers hang until its queue is
+        full.
+        """
 
         def send(self, topic: str, key: bytes | None, value: bytes | None, *headers: object) -> int:
             if self._sent == 2:

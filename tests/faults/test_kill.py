@@ -1,4 +1,4 @@
-"""kill -9 of the publisher between any two steps of a flight (spec/event-log.md 8.4, 10, 12)."""
+"""kill -9 of the publisher between any two steps of a delivery (spec/event-log.md 8.4, 10, 12)."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from replay import Replay
 from shared import each_step, execute, fetch, one_of_each, statuses, url_of
 
 from eventlog.config.load import load
-from eventlog.publisher.flight import decode
+from eventlog.publisher.delivery import decode
 from eventlog.publisher.sinks.files import MARKER
 
 TABLES = (
     "CREATE TABLE usr (id integer PRIMARY KEY, a text, b text)",
     "INSERT INTO usr VALUES (1, 'a1', 'b1'), (2, 'a2', 'b2'), (3, 'a3', 'b3')",
 )
-# Three flights of one to three envelopes, one of them of rows that make no event; queried-back rows
-# do not change.
+# Three deliveries of one to three documents, one of them of rows that make no event; queried-back
+# rows do not change.
 QUEUE = """
     INSERT INTO eventlog (event_type, table_name, table_key, column_name, old_value, new_value, perpetrator) VALUES
     (1, 'usr', 'id=9', 'a', NULL, 'x', 'app'), (1, 'usr', 'id=9', 'b', NULL, 'y', 'app'), (6, 'usr', 'id=1', NULL, NULL,
@@ -108,7 +108,7 @@ class Publisher:
         """No event-id means two sets of rows, in the line or in a document."""
         for (content,) in fetch(self.database, "SELECT content FROM eventlog_inflight"):
             for event in decode(0, content).events():
-                made_of = list(event.ids), list(event.dropped), event.sendings
+                made_of = list(event.ids), list(event.dropped), event.attempts
                 assert self.rows_of.setdefault(event.event_id, made_of) == made_of
         for body in self.bodies():
             for event in etree.fromstring(body).iterfind("input/*"):
@@ -152,7 +152,7 @@ class Publisher:
         replay = Replay()
         replay.documents(self.bodies())
         assert replay.objects == FINAL
-        # Files of envelopes that were sent again have replaced themselves: no event is in two of
+        # Files of documents that were sent again have replaced themselves: no event is in two of
         # them.
         assert replay.repeated == 0
         assert set(replay.applied) == {"1", "3", "4", "6", "8", "10"} | later
@@ -166,7 +166,7 @@ class Publisher:
         return names
 
     def die_at(self, steps: Iterable[int]) -> list[str]:
-        """Publish anew for each of these steps, dying at it, and to the end; the names of the
+        """Publish again for each of these steps, dying at it, and to the end; the names of the
         steps.
         """
         names = []
@@ -211,8 +211,8 @@ def test_killed_at_any_step_everything_is_published_and_no_event_id_has_two_mean
         "the owner's file is fsynced",
         "the directory is owned",
         "the line is committed",
-        "before an envelope is sent",
-        "after an envelope is sent",
+        "before a document is sent",
+        "after a document is sent",
         "after a file is fsynced",
         "before a file is renamed",
         "after a file is renamed",
@@ -226,7 +226,7 @@ def test_killed_at_any_step_everything_is_published_and_no_event_id_has_two_mean
 # A kill at each kind of step is above, in CI.
 @pytest.mark.soak
 @pytest.mark.parametrize("file_layout", ["lines", "documents"])
-def test_killed_again_and_again_everything_is_published(
+def test_killed_repeatedly_everything_is_published(
     database: sa.Engine, tmp_path: Path, file_layout: str
 ) -> None:
     with publisher(database, tmp_path, file_layout) as killed:

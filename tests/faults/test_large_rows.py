@@ -111,7 +111,7 @@ def test_large_rows_are_published_in_bounded_memory(database: sa.Engine) -> None
 
 
 @pytest.mark.soak
-def test_a_flight_of_large_rows_that_was_recorded_is_sent_an_envelope_at_a_time(
+def test_a_delivery_of_large_rows_that_was_recorded_is_sent_a_document_at_a_time(
     database: sa.Engine,
 ) -> None:
     """As a version recorded it that counted rows alone."""
@@ -149,7 +149,7 @@ def test_large_rows_that_are_read_back_are_published_in_bounded_memory(database:
     assert set(statuses(database).values()) == {"S"}
 
 
-def test_the_events_are_the_same_whatever_the_bytes_of_a_flight(
+def test_the_events_are_the_same_whatever_the_bytes_of_a_delivery(
     database: sa.Engine, tmp_path: Path
 ) -> None:
     make_log(database)

@@ -43,9 +43,9 @@ def test_lines_for_programs_are_json_with_what_they_are_about(
     ]
     assert all({"time", "level", "logger", "message"} <= line.keys() for line in lines)
     assert {line["log"] for line in lines} == {"eventlog"}
-    (flight,) = [line for line in lines if "delivery" in line]
-    assert (flight["delivery"], flight["level"]) == (1, "debug")
-    assert "1 envelope ended" in flight["message"]
+    (delivery,) = [line for line in lines if "delivery" in line]
+    assert (delivery["delivery"], delivery["level"]) == (1, "debug")
+    assert "1 document ended" in delivery["message"]
 
 
 def test_the_first_lines_show_what_differs_from_the_defaults_alone(

@@ -14,7 +14,7 @@ from shared import execute, statuses, url_of
 from eventlog.config.load import load
 from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.cycle import recover, run_cycle
-from eventlog.publisher.session import Session
+from eventlog.publisher.session import PublisherSession
 
 MANY = 2000
 NEW = 100_000
@@ -51,7 +51,7 @@ def test_thousands_of_parked_objects_let_the_others_go_on_and_keep_their_order(
     always_due = {"retry_initial": 0, "retry_max": 0}
     with opened(config, query_limit=200, max_parked=MANY, **always_due) as context:
         state = recover(context)
-        while run_cycle(Session(context, state, sink)).more:
+        while run_cycle(PublisherSession(context, state, sink)).more:
             pass
         assert (len(state.parking), accepted) == (MANY, {})
         execute(
@@ -62,12 +62,12 @@ def test_thousands_of_parked_objects_let_the_others_go_on_and_keep_their_order(
         for _ in range(2):
             sink.documents.clear()
             before = len(accepted)
-            run_cycle(Session(context, state, sink))
+            run_cycle(PublisherSession(context, state, sink))
             assert len(sink.event_ids) - (len(accepted) - before) == 100
         assert len(accepted) == 400
     with opened(config, query_limit=200, max_parked=MANY, **always_due) as context:
         state, refuses = recover(context), False
-        while run_cycle(Session(context, state, sink)).more or state.flights:
+        while run_cycle(PublisherSession(context, state, sink)).more or state.deliveries:
             pass
     assert set(statuses(database).values()) == {"S"}
     assert {key: texts for key, texts in accepted.items() if key <= MANY} == {

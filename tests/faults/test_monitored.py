@@ -67,7 +67,9 @@ def test_what_was_published_is_in_the_metrics_and_on_the_status(
         assert 0 < values["eventlog_delivery_latency_seconds_sum"] < 60
 
 
-def test_a_receiver_that_goes_away_is_told_and_is_not_death(log: sa.Engine, tmp_path: Path) -> None:
+def test_a_receiver_that_becomes_unavailable_is_told_and_is_not_death(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         dead = f"http://127.0.0.1:{free.getsockname()[1]}/xds"
     with watched(log, tmp_path, sink__type="http", sink__url=dead, retry_initial=30) as (
@@ -86,7 +88,7 @@ def test_a_receiver_that_goes_away_is_told_and_is_not_death(log: sa.Engine, tmp_
         assert metrics(address)["eventlog_in_flight_rows"] == 1
 
 
-def test_what_comes_while_the_receiver_is_away_is_seen_before_the_next_try(
+def test_what_comes_while_the_receiver_is_unavailable_is_seen_before_the_next_try(
     log: sa.Engine, tmp_path: Path
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -151,7 +153,9 @@ def test_a_database_that_cuts_the_connection_is_told_until_it_is_back(
         )
 
 
-def test_a_database_that_is_away_at_the_start_is_waited_for(log: sa.Engine, tmp_path: Path) -> None:
+def test_a_database_that_is_unavailable_at_the_start_is_waited_for(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         port = nobody.getsockname()[1]
     log_url = sa.make_url(log.url)
@@ -164,9 +168,7 @@ def test_a_database_that_is_away_at_the_start_is_waited_for(log: sa.Engine, tmp_
         address,
         ask,
     ):
-        wait_until(
-            lambda: ask("/status.json")["backoffs"]["database"] >= 3, "it tries again and again"
-        )
+        wait_until(lambda: ask("/status.json")["backoffs"]["database"] >= 3, "it tries repeatedly")
         assert read(f"{address}/livez")[0] == 200
         assert read(f"{address}/readyz")[0] == 503
         with cutting_proxy(log_url, port):
@@ -256,7 +258,7 @@ def test_when_the_publisher_is_killed_nobody_answers_and_nobody_holds_the_lock(
         wait_until(lambda: not runs(log), "the lock is free")
 
 
-def test_a_flight_that_hangs_is_seen_and_the_database_can_still_be_asked(
+def test_a_delivery_that_hangs_is_seen_and_the_database_can_still_be_asked(
     log: sa.Engine, tmp_path: Path
 ) -> None:
     with Receiver(lambda _: receiver.closing.wait() and b"") as receiver:
@@ -264,7 +266,7 @@ def test_a_flight_that_hangs_is_seen_and_the_database_can_still_be_asked(
         with watched(log, tmp_path, **options) as (_, address, ask):
             write(log, 1, 2)
             wait_until(lambda: receiver.requests, "the receiver has been asked")
-            wait_until(lambda: ask("/status.json")["deliveries"], "the flight is seen")
+            wait_until(lambda: ask("/status.json")["deliveries"], "the delivery is seen")
             assert ask("/status.json")["deliveries"][0]["rows"] == 2
             row = ask("/rows/1.json")
             assert row["state"].startswith("in flight as event 1")

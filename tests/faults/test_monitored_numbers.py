@@ -50,7 +50,7 @@ def answered(address: str) -> dict[str, float]:
     }
 
 
-def by_letter(log: sa.Engine) -> dict[str, int]:
+def by_status(log: sa.Engine) -> dict[str, int]:
     return dict(fetch(log, "SELECT trim(status), count(*) FROM eventlog GROUP BY 1"))
 
 
@@ -62,7 +62,7 @@ def test_rows_documents_and_events_are_those_of_database_and_receiver(
         watched(log, tmp_path, **HTTP, sink__url=receiver.url) as (_, address, ask),
     ):
         write(log, *range(1, 129))
-        wait_until(lambda: by_letter(log) == {"S": 125, "E": 3}, "all are answered")
+        wait_until(lambda: by_status(log) == {"S": 125, "E": 3}, "all are answered")
         wait_until(lambda: ask("/status.json")["state"]["name"] == "resting", "it rests")
         values, told = metrics(address), ask("/status.json")["counters"]
         assert answered(address) == {"success": 125, "warning": 0, "error": 3, "fatal": 0}
@@ -78,14 +78,14 @@ def test_rows_that_are_put_back_are_counted_once_as_such(log: sa.Engine, tmp_pat
         watched(log, tmp_path, **HTTP, sink__url=receiver.url) as (_, address, _),
     ):
         write(log, 1, 2, 3)
-        wait_until(lambda: by_letter(log) == {"S": 1, "E": 2}, "two are refused")
+        wait_until(lambda: by_status(log) == {"S": 1, "E": 2}, "two are refused")
         assert metrics(address)["eventlog_rows_requeued_total"] == 0
         receiver.script = lambda _: OK
         shown = run("--database-url", log.url.render_as_string(hide_password=False), "requeue")
         assert shown.returncode == 0, shown.stderr
         execute(log, "NOTIFY eventlog")
         write(log, 4)
-        wait_until(lambda: by_letter(log) == {"S": 4}, "all are taken")
+        wait_until(lambda: by_status(log) == {"S": 4}, "all are taken")
         values = metrics(address)
         assert answered(address) == {"success": 4, "warning": 0, "error": 2, "fatal": 0}
         assert values["eventlog_rows_requeued_total"] == 2
@@ -93,7 +93,7 @@ def test_rows_that_are_put_back_are_counted_once_as_such(log: sa.Engine, tmp_pat
         assert distinct == len(statuses(log))
 
 
-def test_a_flight_is_as_old_as_its_first_try(log: sa.Engine, tmp_path: Path) -> None:
+def test_a_delivery_is_as_old_as_its_first_try(log: sa.Engine, tmp_path: Path) -> None:
     with (
         Receiver(lambda _: reply(500)) as receiver,
         watched(
@@ -106,7 +106,7 @@ def test_a_flight_is_as_old_as_its_first_try(log: sa.Engine, tmp_path: Path) -> 
         begun = time.monotonic()
         wait_until(lambda: len(receiver.requests) > 12, "more tries")
         least, asked = time.monotonic() - begun, time.monotonic()
-        (flight,) = ask("/status.json")["deliveries"]
+        (delivery,) = ask("/status.json")["deliveries"]
         told = metrics(address)["eventlog_oldest_delivery_age_seconds"]
         (recorded,) = fetch(
             log,
@@ -114,12 +114,14 @@ def test_a_flight_is_as_old_as_its_first_try(log: sa.Engine, tmp_path: Path) -> 
             "eventlog_inflight",
         )
         now = time.monotonic()
-        for seconds in (flight["seconds"], told):
+        for seconds in (delivery["seconds"], told):
             assert least - 2 < seconds < now - written + 1
         assert -1 < float(recorded[0]) - told < now - asked + 2
 
 
-def test_a_flight_of_before_the_start_is_as_old_as_its_line(log: sa.Engine, tmp_path: Path) -> None:
+def test_a_delivery_of_before_the_start_is_as_old_as_its_line(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     options = {**HTTP, "retry_initial": 30}
     with Receiver(lambda _: reply(500)) as receiver:
         with watched(log, tmp_path, **options, sink__url=receiver.url):
@@ -143,7 +145,7 @@ def test_publisher_runs_is_true_while_it_holds_the_lock(log: sa.Engine, tmp_path
 def test_the_newest_rows_say_how_many_they_are(log: sa.Engine, tmp_path: Path) -> None:
     with watched(log, tmp_path) as (_, _, ask):
         write(log, 1, 2, 3)
-        wait_until(lambda: by_letter(log) == {"S": 3}, "all are done")
+        wait_until(lambda: by_status(log) == {"S": 3}, "all are done")
         told = ask("/queue.json")
         assert (told["newest"], told["most"]) == (3, 10_000)
         assert told["rows"] == [{"class": "usr", "status": "S", "meaning": "success", "rows": 3}]
@@ -170,7 +172,7 @@ def test_without_values_no_word_of_the_receiver_is_told_anywhere(
                 ask("/status.json")["state"]["name"] == ("resting" if code == 422 else "waiting")
             )
         )
-        wait_until(lambda: ask("/status.json")["sent"] or code == 500, "the envelope is told of")
+        wait_until(lambda: ask("/status.json")["sent"] or code == 500, "the document is told of")
         state = ask("/status.json")["state"]
         if code != 422:
             assert f"the receiver answers {code}" in state["words"]
@@ -213,13 +215,13 @@ def test_the_log_of_halves_holds_the_status_and_no_word_of_the_receiver(
         watched(log, tmp_path, **HTTP, sink__url=receiver.url) as (running, _, _),
     ):
         write(log, 1, 2, 3, 4)
-        wait_until(lambda: by_letter(log) == {"S": 3, "E": 1}, "the culprit is found")
+        wait_until(lambda: by_status(log) == {"S": 3, "E": 1}, "the culprit is found")
         running.terminate()
         lines = running.communicate(timeout=60)[1].decode().splitlines()
     (halves,) = [line for line in lines if "in halves" in line]
     # The receiver's words for 422 are those of its Python: Entity, or Content from 3.13 on.
     said = f"422 {HTTPStatus(422).phrase}"
-    assert halves.endswith(f"envelope 1 is sent in halves: the receiver answers {said}")
+    assert halves.endswith(f"document 1 is sent in halves: the receiver answers {said}")
 
 
 # --- what may be asked ----------------------------------------------------------------------------

@@ -128,14 +128,16 @@ def count(_connection, _cursor, statement, *_):
 
 sys.exit(cli.run(sys.argv[2:]))
 """
-"""``eventlog``, killed before it makes a trigger, after as many others as the first argument says."""
+"""``eventlog``, killed before it makes a trigger, after as many others as the first argument
+says.
+"""
 
 
 @pytest.mark.soak
 def test_what_is_written_after_a_kill_between_drop_and_create_is_named_by_the_next_apply(
     started_server: Callable[[str], mysql_servers.Server], empty_home: Path, run: Run
 ) -> None:
-    """MySQL alone drops a trigger before it makes it anew."""
+    """MySQL alone drops a trigger before it makes it again."""
     with started_server("mysql").database() as url:
         owner = sa.create_engine(url, poolclass=sa.NullPool)
         execute(owner, "CREATE TABLE usr (id integer PRIMARY KEY, name varchar(9), num integer)")

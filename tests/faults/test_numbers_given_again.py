@@ -21,7 +21,7 @@ from eventlog.publisher.context import Counters, Used
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_context import open_context
-from eventlog.publisher.session import Session
+from eventlog.publisher.session import PublisherSession
 
 
 @pytest.fixture(params=["postgresql", "sqlite"])
@@ -86,7 +86,7 @@ def test_a_running_publisher_sends_no_row_that_has_a_published_number(log: sa.En
     used, sink = Used(), Collecting()
     write(log, 1, 2, 3)
     with open_context(by_time(log), Counters(), used) as context:
-        session = Session(context, recover(context), sink)
+        session = PublisherSession(context, recover(context), sink)
         run_cycle(session)
         set_back(log)
         write(log, 4)
@@ -104,7 +104,7 @@ def test_a_row_with_a_published_number_is_found_though_the_sequence_has_passed_i
     used, sink = Used(), Collecting()
     write(log, 1, 2, 3)
     with open_context(configuration(log), Counters(), used) as context:
-        session = Session(context, recover(context), sink)
+        session = PublisherSession(context, recover(context), sink)
         run_cycle(session)
         set_back(log)
         write(log, 4, 5, 6, 7)
@@ -124,7 +124,7 @@ def test_removed_rows_alone_draw_no_epoch(log: sa.Engine, caplog: pytest.LogCapt
     used = Used()
     write(log, 1, 2, 3)
     with open_context(configuration(log), Counters(), used) as context:
-        session = Session(context, recover(context), Collecting())
+        session = PublisherSession(context, recover(context), Collecting())
         for _ in range(3):
             run_cycle(session)
     execute(log, "DELETE FROM eventlog WHERE record_id > 1")
@@ -160,7 +160,7 @@ def test_a_younger_row_with_a_lower_number_of_a_cache_draws_no_epoch(
                         "INSERT INTO eventlog (event_type, table_name, table_key) VALUES (4, 'usr', 'idu=1')"
                     )
                     one.commit()
-                    run_cycle(Session(context, state, sink))
+                    run_cycle(PublisherSession(context, state, sink))
         assert sink.event_ids == ["1", "11", "2"]
     assert warnings(caplog) == []
 

@@ -1,5 +1,5 @@
-"""The sink ``objects`` on moto's S3 server: names, kill -9 at every step, a store that goes away,
-refused keys.
+"""The sink ``objects`` on moto's S3 server: names, kill -9 at every step, a store that becomes
+unavailable, refused keys.
 """
 
 from __future__ import annotations
@@ -57,8 +57,10 @@ def sink_of(config: Config) -> Iterator[ObjectsSink]:
         yield sink
 
 
-def document(flight: int, envelope: int, text: str) -> Document:
-    return Document(flight, envelope, [f"{flight}.{envelope}"], f"<nds>{text}</nds>\n".encode())
+def document(delivery_no: int, document_no: int, text: str) -> Document:
+    return Document(
+        delivery_no, document_no, [f"{delivery_no}.{document_no}"], f"<nds>{text}</nds>\n".encode()
+    )
 
 
 def test_a_location_is_tried_by_a_list_and_its_state(store: Store) -> None:
@@ -73,10 +75,10 @@ def test_a_location_is_tried_by_a_list_and_its_state(store: Store) -> None:
 # Names
 
 
-def test_a_flight_is_one_object_that_appears_when_it_is_flushed(store: Store) -> None:
+def test_a_delivery_is_one_object_that_appears_when_it_is_flushed(store: Store) -> None:
     with sink_of(store.config()) as sink:
-        for envelope in (1, 2, 3):
-            sink.send(document(7, envelope, str(envelope)))
+        for document_no in (1, 2, 3):
+            sink.send(document(7, document_no, str(document_no)))
         assert store.names() == [STATE]
         sink.flush()
         assert store.names() == ["000000000007-000001.xmll", STATE]
@@ -87,7 +89,7 @@ def test_a_flight_is_one_object_that_appears_when_it_is_flushed(store: Store) ->
     assert len(store.names()) == 2
 
 
-def test_an_envelope_that_is_sent_again_replaces_itself(store: Store) -> None:
+def test_a_document_that_is_sent_again_replaces_itself(store: Store) -> None:
     for text in ("first", "again"):
         with sink_of(store.config()) as sink:
             sink.send(document(7, 2, text))
@@ -100,22 +102,22 @@ def test_an_envelope_that_is_sent_again_replaces_itself(store: Store) -> None:
 def test_an_object_that_is_there_already_gains_no_events(
     store: Store, by: dict[str, list[str]]
 ) -> None:
-    def events(envelope: int) -> list[Event]:
-        return [Event(Operation.DELETE, "usr", "id=1", f"7.{envelope}", ())]
+    def events(document_no: int) -> list[Event]:
+        return [Event(Operation.DELETE, "usr", "id=1", f"7.{document_no}", ())]
 
     config = load({"sink": store.sink(**by), "publisher": {"batch_size": 1}}, KEYS)
-    for envelopes in ((1,), (1, 2, 3)):  # the first process is killed before its marks
+    for documents in ((1,), (1, 2, 3)):  # the first process is killed before its marks
         with sink_of(config) as sink:
-            for envelope in envelopes:
-                body = f"<nds>{envelope}</nds>\n".encode()
-                make_events = partial(events, envelope)
-                sink.send(Document(7, envelope, [f"7.{envelope}"], body, (), make_events))
+            for document_no in documents:
+                body = f"<nds>{document_no}</nds>\n".encode()
+                make_events = partial(events, document_no)
+                sink.send(Document(7, document_no, [f"7.{document_no}"], body, (), make_events))
             sink.flush()
     held = [store.read(name) for name in store.names() if name != STATE]
     assert held == [b"<nds>1</nds>\n", b"<nds>2</nds>\n<nds>3</nds>\n"]
 
 
-def test_a_flight_that_is_sent_again_on_another_day_keeps_its_own(
+def test_a_delivery_that_is_sent_again_on_another_day_keeps_its_own(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     days = [4]
@@ -124,10 +126,10 @@ def test_a_flight_that_is_sent_again_on_another_day_keeps_its_own(
     )
     config = store.config(partition_by=["day"])
 
-    def put(*flights: int) -> None:
+    def put(*deliveries: int) -> None:
         with sink_of(config) as sink:
-            for flight in flights:
-                sink.send(document(flight, 1, "x"))
+            for delivery_no in deliveries:
+                sink.send(document(delivery_no, 1, "x"))
                 sink.flush()
 
     put(1, 2)
@@ -157,11 +159,11 @@ def test_a_location_of_another_log_is_refused(store: Store) -> None:
 
 def test_a_log_that_was_put_back_is_refused(store: Store) -> None:
     with sink_of(store.config()) as sink:
-        for flight in (1, 500):
-            sink.send(document(flight, 1, "x"))
+        for delivery_no in (1, 500):
+            sink.send(document(delivery_no, 1, "x"))
             sink.flush()
     with pytest.raises(
-        ConfigError, match="has objects of flight 500, but the log eventlog has only come to 499"
+        ConfigError, match="has objects of delivery 500, but the log eventlog has only come to 499"
     ):
         ObjectsSink.claim(store.config().sink.options, lambda: OWNER, lambda _: 499)
 
@@ -176,18 +178,18 @@ def test_a_log_that_was_put_back_goes_on_beyond_all_deliveries_that_may_have_obj
             sink.flush()
     beyond: list[int] = []
 
-    def newest_flight(latest: int) -> int:
+    def newest_delivery(latest: int) -> int:
         beyond.append(latest)
         return latest
 
-    ObjectsSink.claim(store.config().sink.options, lambda: OWNER, newest_flight)
+    ObjectsSink.claim(store.config().sink.options, lambda: OWNER, newest_delivery)
     assert beyond[0] >= 90
 
 
-# A store that refuses, or is away
+# A store that refuses, or is unavailable
 
 
-def test_a_store_that_goes_away_means_that_nothing_counts(store: Store) -> None:
+def test_a_store_that_becomes_unavailable_means_that_nothing_counts(store: Store) -> None:
     other = Store()
     with sink_of(other.config()) as sink:
         sink.send(document(1, 1, "x"))
@@ -281,7 +283,7 @@ def test_wrong_options_are_refused_and_no_key_is_shown(
     assert "A:b" not in str(refused.value)
 
 
-def test_envelopes_of_one_event_are_divided_by_class_in_any_format(tmp_path: Path) -> None:
+def test_documents_of_one_event_are_divided_by_class_in_any_format(tmp_path: Path) -> None:
     sink = {"type": "objects", "bucket_url": "s3://b/x", "partition_by": ["class"]}
     path = write_config(tmp_path, "sqlite:///x.db", sink=sink, publisher={"batch_size": 1})
     assert load(path, {}).sink.options.partition_by == ("class",)
@@ -328,7 +330,7 @@ def test_classes_and_days_are_folders_and_an_object_holds_one_class(
     assert set(fetch(database, "SELECT status FROM eventlog")) == {("S",)}
 
 
-def test_nothing_is_marked_while_the_store_is_away_and_all_is_when_it_is_back(
+def test_nothing_is_marked_while_the_store_is_unavailable_and_all_is_when_it_is_back(
     database: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store,
     capfd: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip

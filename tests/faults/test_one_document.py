@@ -2,9 +2,9 @@
 of the publisher (spec/event-log.md 8.4, *One document never holds the log*).
 
 All other objects arrive, the events of each in their order; the culprits are parked, or E after
-``max_attempts``; nothing is lost. How long an object waits has a bound: an object in no envelope with
-a culprit waits two failures for each envelope with one, and one that shares an
-envelope with a culprit for the tries of halves too.
+``max_attempts``; nothing is lost. How long an object waits has a bound: an object in no document
+with a culprit waits two failures for each document with one, and one that shares a
+document with a culprit for the tries of halves too.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def test_all_other_objects_arrive_in_order_and_within_the_bound(
             else:
                 assert _letters(database, culprits) == {"N"}
             assert not culprits.keys() & failing.arrived.keys()
-            # Mended, the receiver gets what is parked.
+            # Fixed, the receiver gets what is parked.
             failing.culprits = {}
             if not max_attempts:
                 everyone = others | culprits.keys()
@@ -191,28 +191,28 @@ def _letters(database: sa.Engine, culprits: Iterable[int]) -> set[str]:
 def _check_bounds(failing: Failing, begun: float, batch_size: int, concurrency: int) -> None:
     """Each object came after so many failures at most, and so many times the longest of them.
 
-    A probe may be an envelope with a culprit, too: one more for each envelope with one. Tries of
-    halves come between, one for each flight of others at most, and no more than half of the time.
+    A probe may be a document with a culprit, too: one more for each document with one. Tries of
+    halves come between, one for each delivery of others at most, and no more than half of the time.
     """
     with_culprit = sorted({key // batch_size for key in failing.culprits})
     for key, at in failing.arrived.items():
-        envelope = key // batch_size
-        before = sum(one < envelope for one in with_culprit)
-        if envelope in with_culprit:
+        document = key // batch_size
+        before = sum(one < document for one in with_culprit)
+        if document in with_culprit:
             most = _bound_of_sharing(before + 1, batch_size, len(with_culprit), concurrency)
         else:
             most = before * FAILURES
         assert at - begun <= LATE + most * (TIMEOUT + RETRY_MAX), key
-        if envelope not in with_culprit and concurrency == 1:
+        if document not in with_culprit and concurrency == 1:
             failed = sum(one < at for one in failing.failures)
             halves = math.ceil(math.log2(batch_size)) * 2 * before
             assert failed <= before * (FAILURES + 1) + halves, (key, failed)
 
 
-def _bound_of_sharing(before: int, batch_size: int, envelopes: int, concurrency: int) -> int:
-    """The failures that an object waits for that is in an envelope with a culprit: those of the
-    envelopes up to its own, and a try of each part of all of them for each time that its own part
+def _bound_of_sharing(before: int, batch_size: int, documents: int, concurrency: int) -> int:
+    """The failures that an object waits for that is in a document with a culprit: those of the
+    documents up to its own, and a try of each part of all of them for each time that its own part
     is cut.
     """
     cuts = math.ceil(math.log2(batch_size))
-    return (before + concurrency) * (FAILURES + 1) + cuts * 2 * envelopes
+    return (before + concurrency) * (FAILURES + 1) + cuts * 2 * documents

@@ -23,7 +23,7 @@ from eventlog.publisher import cycle, daemon, queue
 from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.ledger import QueueScan
-from eventlog.publisher.session import Session
+from eventlog.publisher.session import PublisherSession
 
 OTHERS = "UPDATE usr SET num = 1 WHERE id BETWEEN {} AND {}"
 
@@ -112,9 +112,9 @@ def test_rows_of_a_transaction_that_ends_between_two_windows_stay_in_order(
     sink = Collecting()
     with opened(config, query_limit=4, fold_distance=2, handle_future_events=by_time) as context:
         state = recover(context)
-        assert run_cycle(Session(context, state, sink)).more
+        assert run_cycle(PublisherSession(context, state, sink)).more
         long.commit()
-        while run_cycle(Session(context, state, sink)).more:
+        while run_cycle(PublisherSession(context, state, sink)).more:
             pass
     assert sent_of(sink, 1) == [["0", "10"], ["10", "11"]]
     assert len(set(sink.event_ids)) == len(sink.event_ids) == 17

@@ -17,7 +17,7 @@ from eventlog.publisher.cycle import dry_run, recover, run_cycle
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.explain import explain
 from eventlog.publisher.open_context import open_context, open_unlocked
-from eventlog.publisher.session import Session
+from eventlog.publisher.session import PublisherSession
 
 WRITTEN = """INSERT INTO eventlog (event_type, event_time, perpetrator, table_name, table_key, column_name, new_value)
 VALUES (1, '2026-03-01 12:00:00.25', 'alice', 'usr', 'idu=1', 'fname', 'Jack'),
@@ -76,13 +76,13 @@ def test_debeziums_events_are_printed_with_the_time_of_the_change(log: sa.Engine
     assert dry == shown == made
 
 
-def test_rows_in_flight_are_printed_as_they_will_be_sent(log: sa.Engine) -> None:
+def test_rows_in_delivery_are_printed_as_they_will_be_sent(log: sa.Engine) -> None:
     config = configuration(
         log, format__type="cloudevents", sink__type="files", sink__directory="/nowhere"
     )
     expected = previews(config)[0]
     with open_context(config, Counters()) as context:
         stopping = iter([False, True, True, True]).__next__
-        run_cycle(Session(context, recover(context), Collecting(), stopping))
+        run_cycle(PublisherSession(context, recover(context), Collecting(), stopping))
     dry, shown = previews(config)
     assert dry == shown == expected == sent(config)

@@ -103,7 +103,7 @@ def test_a_heartbeat_is_sent_when_nothing_else_is(log: sa.Engine, file_layout: s
     assert [read_events(document.body).heartbeat for document in sink.seen] == [True] * 3
     assert [document.events for document in sink.seen] == [()] * 3
     assert (
-        len({document.flight for document in sink.seen}) == 3
+        len({document.delivery_no for document in sink.seen}) == 3
     )  # so that no file replaces another one
     assert (counted[0].heartbeats_sent, counted[0].documents_sent) == (3, 0)
 
@@ -266,7 +266,7 @@ def test_rows_that_are_gone_while_they_wait_for_a_retry_are_told_once(
     write(log, 1, 2)
     thief = Thief(engine=log, level=Level.RETRY)
     with open_context(configuration(log), Counters()) as context:
-        for _ in range(2):  # the second process knows of the flight by its line
+        for _ in range(2):  # the second process knows of the delivery by its line
             with suppress(EventlogError):
                 publish_once(context, thief)
         assert context.counters.rows_missing == 1
@@ -282,7 +282,7 @@ def test_rows_that_are_deleted_when_they_are_done_are_not_missing(log: sa.Engine
         assert context.counters.rows_missing == 0
 
 
-def test_rows_that_get_another_letter_by_hand_are_not_missing(log: sa.Engine) -> None:
+def test_rows_that_get_another_status_by_hand_are_not_missing(log: sa.Engine) -> None:
     write(log, 1, 2)
 
     def judge(document: Document) -> Answer:
@@ -431,7 +431,7 @@ def test_a_disabled_publisher_does_nothing(log: sa.Engine) -> None:
     ("delete", "left"),
     [("no", {1: "S", 2: "W", 3: "E", 4: "N", 5: "E"}), ("yes", {3: "E", 4: "N", 5: "E"})],
 )
-def test_rows_with_success_or_warning_are_deleted_others_keep_their_letter(
+def test_rows_with_success_or_warning_are_deleted_others_keep_their_status(
     log: sa.Engine, delete: str, left: dict[int, str]
 ) -> None:
     write(log, 1, 2, 3, 4)

@@ -1,5 +1,5 @@
-"""A database that goes away, at whatever point: the publisher connects again, and says so on a line
-(spec/event-log.md 8.4, 12).
+"""A database that becomes unavailable, at whatever point: the publisher connects again, and says so
+on a line (spec/event-log.md 8.4, 12).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from eventlog.sql.open_database import OpenDatabase
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.soak)])
-def test_a_reconnection_that_is_cut_after_any_message_is_made_once_more(
+def test_a_reconnection_that_is_cut_after_any_message_is_made_again(
     database: sa.Engine, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     """``step``: 1 = after each message, else after every so many."""
@@ -96,7 +96,7 @@ def test_a_database_that_is_killed_is_a_line_without_a_traceback(tmp_path: Path)
                 wait_until(lambda: is_drained(database), "it goes on")
                 execute(database, f"SELECT pg_terminate_backend({backend(database)[0]})")
                 write(database, 3)
-                wait_until(lambda: is_drained(database), "it goes on once more")
+                wait_until(lambda: is_drained(database), "it goes on again")
                 running.terminate()
                 _, lines = running.communicate(timeout=PATIENCE)
     assert lines.count(b"connecting again") >= 2
@@ -175,7 +175,7 @@ def test_a_publisher_that_is_a_standby_waits_for_any_other_one(
         keep([held])
 
 
-def test_a_standby_waits_for_a_server_that_is_away_at_the_start_and_then_for_its_turn(
+def test_a_standby_waits_for_a_server_that_is_unavailable_at_the_start_and_then_for_its_turn(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")

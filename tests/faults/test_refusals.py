@@ -30,7 +30,7 @@ def ids(request: Request) -> list[str]:
 
 
 def refusing(*culprits: int, code: int = 422) -> Callable[[Request], bytes]:
-    """The script of a receiver that takes an envelope whole, or not at all."""
+    """The script of a receiver that takes a document whole, or not at all."""
     names = set(map(str, culprits))
     return lambda request: reply(code, b"no such container") if names & set(ids(request)) else OK
 
@@ -67,7 +67,7 @@ def test_bad_event_among_128_is_found_by_15_requests_and_alone_marked(
     assert failure[2].endswith("; no such container")
     assert len(receiver.requests) == 15
     assert {
-        (r.headers["Eventlog-Flight"], r.headers["Eventlog-Envelope"]) for r in receiver.requests
+        (r.headers["Eventlog-Delivery"], r.headers["Eventlog-Document"]) for r in receiver.requests
     } == {("1", "1")}
 
 
@@ -107,7 +107,7 @@ def test_publisher_killed_between_halves_repeats_only_what_is_undecided(
     assert fetch(log, "SELECT count(*) FROM eventlog_inflight") == [(0,)]
 
 
-def test_envelope_that_is_too_large_goes_in_parts_and_an_event_that_is_too_large_alone_is_an_error(
+def test_document_that_is_too_large_goes_in_parts_and_an_event_that_is_too_large_alone_is_an_error(
     log: sa.Engine, tmp_path: Path
 ) -> None:
     write(log, *range(1, 33))

@@ -42,7 +42,7 @@ def put(file: Path, text: str) -> None:
     new.replace(file)
 
 
-def by_letter(log: sa.Engine) -> dict[str, int]:
+def by_status(log: sa.Engine) -> dict[str, int]:
     return dict(fetch(log, "SELECT trim(status), count(*) FROM eventlog GROUP BY 1"))
 
 
@@ -128,18 +128,18 @@ def test_a_receivers_token_is_taken_up_with_the_next_document(
         ),
     ):
         write(log, 1)
-        wait_until(lambda: by_letter(log) == {"S": 1}, "it is taken")
+        wait_until(lambda: by_status(log) == {"S": 1}, "it is taken")
         expected[0] = "second"
         write(log, 2)
         wait_until(
             lambda: ask("/status.json")["state"]["name"] == "waiting", "the old one is refused"
         )
         put(file, "second")
-        wait_until(lambda: by_letter(log) == {"S": 2}, "the new one is taken")
+        wait_until(lambda: by_status(log) == {"S": 2}, "the new one is taken")
         put(file, "third")
         expected[0] = "third"
         write(log, 3)
-        wait_until(lambda: by_letter(log) == {"S": 3}, "the next one too")
+        wait_until(lambda: by_status(log) == {"S": 3}, "the next one too")
         assert metrics(address)["eventlog_backoffs_total"] >= 1
 
 

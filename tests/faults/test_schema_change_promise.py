@@ -1,7 +1,7 @@
 """Schema changes in random order under load, each followed by its page's recipe at a random later
 time.
 
-Writers have sessions that last, the publisher is killed again and again. No statement of the
+Writers have sessions that last, the publisher is killed repeatedly. No statement of the
 application fails by the triggers, no other table waits, and at the end a receiver has what the
 tables hold (spec/triggers.md 7.6, 9.1, spec/event-log.md 5.1). The recipes are those of
 docs/change-a-watched-table.md.
@@ -167,7 +167,7 @@ def _value(rng: random.Random, type_name: str) -> str:
 
 
 class Publisher:
-    """The driver that publishes the queue once and dies at a step, again and again, until it is
+    """The driver that publishes the queue once and dies at a step, repeatedly, until it is
     stopped.
     """
 
@@ -288,7 +288,7 @@ class Site:
             with session(self.database) as owner:
                 owner.execute(statement.encode())
 
-    def mend(self, change: Change) -> bool:
+    def fix(self, change: Change) -> bool:
         """Run what is left of a recipe; whether it came to its end, which another change may keep
         it from.
         """
@@ -381,7 +381,7 @@ def test_after_the_recipes_a_receiver_has_what_the_tables_hold(
                     site.other_tables_are_published()
                 else:
                     change = open_changes.pop(rng.randrange(len(open_changes)))
-                    is_done = site.mend(change)
+                    is_done = site.fix(change)
                     print(f"recipe: {change} {'' if is_done else 'has to wait'}")
                     if not is_done:
                         assert open_changes or to_come, (

@@ -44,7 +44,7 @@ from eventlog.errors import (
 from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.context import Context, Counters, Used
 from eventlog.publisher.daemon import publish, publish_once
-from eventlog.publisher.flight import decode
+from eventlog.publisher.delivery import decode
 from eventlog.publisher.open_context import open_context
 from eventlog.publisher.waiting import StopRequest
 from eventlog.sql import embedded
@@ -244,7 +244,9 @@ def test_a_retried_object_with_more_events_ends_in_their_order(
     ]
 
 
-def test_while_the_receiver_is_away_all_rows_stay_new(database: sa.Engine, tmp_path: Path) -> None:
+def test_while_the_receiver_is_unavailable_all_rows_stay_new(
+    database: sa.Engine, tmp_path: Path
+) -> None:
     config = installed(database, tmp_path, publisher={"batch_size": 1})
     insert(database, 1, 2, 3)
 
@@ -552,7 +554,7 @@ def environment(directory: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_in_the_middle_of_a_flight_marks_what_was_answered_and_ends_well(
+def test_a_signal_in_the_middle_of_a_delivery_marks_what_was_answered_and_ends_well(
     database: sa.Engine, tmp_path: Path, number: int
 ) -> None:
     (tmp_path / "receivers.py").write_text(RECEIVER)
@@ -572,7 +574,7 @@ def test_a_signal_in_the_middle_of_a_flight_marks_what_was_answered_and_ends_wel
     try:
         wait_until(
             lambda: received.exists() and "2" in received.read_text(),
-            "the second envelope is in the air",
+            "the second document is in the air",
         )
         assert process.poll() is None
         process.send_signal(number)
@@ -587,7 +589,7 @@ def test_a_signal_in_the_middle_of_a_flight_marks_what_was_answered_and_ends_wel
     [(line,)] = fetch(database, "SELECT content FROM eventlog_inflight")
     left = [
         (number, [list(event.ids) for event in events])
-        for number, events in decode(1, line).envelopes.items()
+        for number, events in decode(1, line).documents.items()
     ]
     assert left == [(3, [[3]]), (4, [[4]])]
     ended = command(tmp_path, "publish", "--once")

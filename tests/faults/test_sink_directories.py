@@ -1,4 +1,4 @@
-"""Two logs, or a log and itself made anew, never share a directory of the files sink
+"""Two logs, or a log and itself made again, never share a directory of the files sink
 (spec/event-log.md 10).
 """
 
@@ -65,7 +65,7 @@ def test_a_second_log_is_refused_and_the_first_goes_on(
 
 
 @pytest.mark.parametrize("taken", [False, True])
-def test_a_log_that_was_made_anew_is_refused(
+def test_a_log_that_was_made_again_is_refused(
     database: sa.Engine,
     tmp_path: Path,
     command: Any,
@@ -86,7 +86,9 @@ def test_a_log_that_was_made_anew_is_refused(
 def test_a_log_whose_numbers_went_back_goes_on_behind_what_stands_there(
     database: sa.Engine, tmp_path: Path, command: Any
 ) -> None:
-    """As where the whole cluster was put back to where it was a day ago: no document is replaced."""
+    """As where the whole cluster was put back to where it was a day ago: no document is
+    replaced.
+    """
     migrations.upgrade(database, log_table="eventlog")
     assert [command(key=key) for key in (1, 2, 3)] == [0, 0, 0]
     before = documents(tmp_path)

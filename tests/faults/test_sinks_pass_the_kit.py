@@ -1,4 +1,6 @@
-"""The sinks that send over a wire pass the kit for others: to an HTTP server, brokers and a bucket."""
+"""The sinks that send over a wire pass the kit for others: to an HTTP server, brokers and a
+bucket.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def event_ids(body: bytes) -> list[str]:
 
 
 class WebHook:
-    """Takes each event once, in their order; hangs up while it is away."""
+    """Takes each event once, in their order; hangs up while it is unavailable."""
 
     def __init__(self) -> None:
         self.received: list[str] = []

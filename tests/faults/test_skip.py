@@ -14,7 +14,7 @@ from shared import Run, execute, fetch, url_of
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.cycle import recover, run_cycle
-from eventlog.publisher.session import Session
+from eventlog.publisher.session import PublisherSession
 from eventlog.sql import migrations
 
 
@@ -62,14 +62,14 @@ def test_a_parked_event_is_given_up_by_hand_and_later_ones_of_its_object_go_on(
     with opened(config, **at_once) as context:
         state = recover(context)
         for _ in range(10):
-            run_cycle(Session(context, state, sink))
+            run_cycle(PublisherSession(context, state, sink))
         assert [one.event_id for one in state.parking.values()] == ["2"]
         if consumer is None:
             assert "answers 500" in command("status")[1]
             # The publisher runs meanwhile.
             code, out, _ = command("skip", "2", "--reason", "the mailbox is gone")
             assert (code, out) == (0, "event 2 is given up: 1 row set to E\n")
-            run_cycle(Session(context, state, sink))
+            run_cycle(PublisherSession(context, state, sink))
             assert not state.parking
     if consumer is not None:
         code, out, _ = command(
@@ -80,15 +80,15 @@ def test_a_parked_event_is_given_up_by_hand_and_later_ones_of_its_object_go_on(
     assert (record_id, code_of_line, event_id) == (2, "skipped", "2.2")
     assert str(message).startswith("given up by hand by ")
     assert str(message).endswith(": the mailbox is gone; the last answer: answers 500")
-    flights = "SELECT count(*) FROM eventlog_inflight WHERE kind = 'delivery'"
-    assert fetch(log, flights) == [(0,)]
+    deliveries = "SELECT count(*) FROM eventlog_inflight WHERE kind = 'delivery'"
+    assert fetch(log, deliveries) == [(0,)]
     assert "the mailbox is gone" in command("errors", *of_consumer)[1]
     # Put back, it is another event for a receiver that may have applied it.
     sink.on_send = lambda _: None
     assert command("requeue", *of_consumer)[0] == 0
     with opened(config, **at_once) as context:
         state = recover(context)
-        run_cycle(Session(context, state, sink))
+        run_cycle(PublisherSession(context, state, sink))
     assert sink.event_ids[-1] == "2.2"
 
 
@@ -109,7 +109,7 @@ def test_an_event_that_is_given_up_while_it_is_in_the_air_goes_under_another_id(
     sink = Collecting(give_up)
     write(log, 1)
     with opened(configuration(log)) as context:
-        session = Session(context, recover(context), sink)
+        session = PublisherSession(context, recover(context), sink)
         run_cycle(session)
         assert fetch(log, "SELECT status FROM eventlog") == [("E",)]
         assert run("--database-url", url_of(log), "requeue")[0] == 0
@@ -133,7 +133,7 @@ def test_an_event_that_is_put_back_before_its_next_attempt_goes_under_another_id
             "VALUES ('N', 1, 'usr', 'idu=1', 'fname', 'a'), ('N', 1, 'usr', 'idu=1', 'idu', '1')"
         )
     with opened(configuration(log), retry_initial=0, retry_max=0) as context:
-        session = Session(context, recover(context), sink)
+        session = PublisherSession(context, recover(context), sink)
         run_cycle(session)
         command("skip", "1", "--reason", "no need")
         command("requeue", "--force", "--ids", ids)
@@ -143,7 +143,7 @@ def test_an_event_that_is_put_back_before_its_next_attempt_goes_under_another_id
     assert fetch(log, "SELECT count(*) FROM eventlog_inflight WHERE kind = 'delivery'") == [(0,)]
 
 
-def test_only_what_is_in_flight_can_be_given_up(log: sa.Engine, run: Run) -> None:
+def test_only_what_is_in_delivery_can_be_given_up(log: sa.Engine, run: Run) -> None:
     write(log, 1)
     code, _, error = run("--database-url", url_of(log), "skip", "1", "--reason", "no need")
     assert code == 2

@@ -132,7 +132,7 @@ def test_tail_without_a_monitor_says_that_it_needs_one(log: sa.Engine) -> None:
     assert "--url" in shown.stderr
 
 
-def test_status_is_shown_anew_while_it_is_watched(log: sa.Engine) -> None:
+def test_status_is_shown_again_while_it_is_watched(log: sa.Engine) -> None:
     with running(*of(log), "status", "--watch", "0.2") as command:
         shown = []
         while not shown or "E" not in shown[-1][:1]:
@@ -181,8 +181,8 @@ def on_terminal(log: sa.Engine, directory: Path, **options: object) -> tuple[byt
     os.close(terminal)
     shown = b""
     try:
-        while piece := os.read(master, 65536):
-            shown += piece
+        while fragment := os.read(master, 65536):
+            shown += fragment
     except OSError:  # the other end is closed
         pass
     os.close(master)

@@ -70,21 +70,21 @@ def told(span: ReadableSpan) -> str:
     return f"00-{span.context.trace_id:032x}-{span.context.span_id:016x}-{span.context.trace_flags:02x}"
 
 
-def test_a_flight_is_a_trace_with_its_envelopes_and_marks_linked_to_its_window(
+def test_a_delivery_is_a_trace_with_its_documents_and_marks_linked_to_its_window(
     log: sa.Engine,
 ) -> None:
     write(log, 1, 2, 3)
     spans = Traced(log, "files").publish(Collecting(), batch_size=2)
-    (window,), (flight,) = named(spans, "window"), named(spans, "delivery")
+    (window,), (delivery,) = named(spans, "window"), named(spans, "delivery")
     assert (window.attributes or {})["eventlog.groups"] == 3
     first, second = named(spans, "document")
     (mark,) = named(spans, "mark")
-    assert flight.parent is None
-    assert [link.context.span_id for link in flight.links] == [window.context.span_id]
+    assert delivery.parent is None
+    assert [link.context.span_id for link in delivery.links] == [window.context.span_id]
     assert {span.parent.span_id for span in (first, second, mark) if span.parent} == {
-        flight.context.span_id
+        delivery.context.span_id
     }
-    assert {span.context.trace_id for span in (first, second, mark)} == {flight.context.trace_id}
+    assert {span.context.trace_id for span in (first, second, mark)} == {delivery.context.trace_id}
     assert dict(first.attributes or {}) == {
         "eventlog.log": "eventlog",
         "eventlog.sink": "files",
@@ -94,26 +94,28 @@ def test_a_flight_is_a_trace_with_its_envelopes_and_marks_linked_to_its_window(
         "eventlog.first_event_id": "1",
         "eventlog.level": "success",
     }
-    assert (flight.attributes or {})["eventlog.result"] == "every event was answered, or is parked"
+    assert (delivery.attributes or {})[
+        "eventlog.result"
+    ] == "every event was answered, or is parked"
     for span in spans:
         assert span.start_time is not None
         assert span.end_time is not None
         assert span.start_time <= span.end_time
 
 
-def test_a_receiver_is_told_the_span_of_each_envelope(log: sa.Engine) -> None:
+def test_a_receiver_is_told_the_span_of_each_document(log: sa.Engine) -> None:
     write(log, 1, 2, 3)
     with Receiver(accept) as receiver:
         spans = Traced(log, "http").publish(
             HttpSink(HttpOptions(receiver.url), answer_form("xds")), batch_size=1, concurrency=3
         )
-    envelopes = named(spans, "document")
-    assert {span.kind for span in envelopes} == {SpanKind.CLIENT}
-    assert len(envelopes) == 3
+    documents = named(spans, "document")
+    assert {span.kind for span in documents} == {SpanKind.CLIENT}
+    assert len(documents) == 3
     assert sorted(request.headers["traceparent"] for request in receiver.requests) == sorted(
-        map(told, envelopes)
+        map(told, documents)
     )
-    assert {span.parent.span_id for span in envelopes if span.parent} == {
+    assert {span.parent.span_id for span in documents if span.parent} == {
         span.context.span_id for span in named(spans, "delivery")
     }
 
@@ -125,13 +127,13 @@ def test_a_refusal_shows_in_the_span_and_nothing_of_what_the_receiver_says(log: 
     write(log, 1)
     with Receiver(refuse) as receiver:
         spans = Traced(log, "http").publish(HttpSink(HttpOptions(receiver.url), answer_form("xds")))
-    (envelope,) = named(spans, "document")
-    assert (envelope.attributes or {})["eventlog.level"] == "error"
-    assert not envelope.status.is_ok
+    (document,) = named(spans, "document")
+    assert (document.attributes or {})["eventlog.level"] == "error"
+    assert not document.status.is_ok
     assert not any("Jack" in span.to_json() for span in spans)
 
 
-def test_a_receiver_that_is_away_shows_in_the_span_and_nothing_of_what_it_says(
+def test_a_receiver_that_is_unavailable_shows_in_the_span_and_nothing_of_what_it_says(
     log: sa.Engine,
 ) -> None:
     write(log, 1)
@@ -140,25 +142,27 @@ def test_a_receiver_that_is_away_shows_in_the_span_and_nothing_of_what_it_says(
         # Otherwise it is tried further times: the cause may be the document.
         traced.publish(HttpSink(HttpOptions(receiver.url), answer_form("xds")), park=False)
     spans = list(traced.exporter.get_finished_spans())
-    (envelope,), (flight,) = named(spans, "document"), named(spans, "delivery")
-    assert (envelope.attributes or {})["error.type"] == ReceiverUnavailable.code
-    assert (flight.attributes or {})["eventlog.result"] == "the cycle stops: the receiver is away"
+    (document,), (delivery,) = named(spans, "document"), named(spans, "delivery")
+    assert (document.attributes or {})["error.type"] == ReceiverUnavailable.code
+    assert (delivery.attributes or {})[
+        "eventlog.result"
+    ] == "the cycle stops: the receiver is unavailable"
     assert not any("Jack" in span.to_json() for span in spans)
 
 
-def test_each_kafka_record_bears_the_span_of_its_envelope(log: sa.Engine) -> None:
+def test_each_kafka_record_bears_the_span_of_its_document(log: sa.Engine) -> None:
     quiet_clients()
     write(log, 1, 2)
     with cluster() as brokers:
         spans = Traced(log, "kafka").publish(KafkaSink(brokers.brokers, "changes", timeout=20))
-        (envelope,) = named(spans, "document")
-        assert envelope.kind is SpanKind.PRODUCER
+        (document,) = named(spans, "document")
+        assert document.kind is SpanKind.PRODUCER
         assert len(named(spans, "flush")) == 1
         with closing(_reader(brokers.brokers)) as consumer:
             for _ in range(2):
                 message = consumer.poll(30)
                 assert message is not None
-                assert dict(message.headers() or ())["traceparent"] == told(envelope).encode()
+                assert dict(message.headers() or ())["traceparent"] == told(document).encode()
 
 
 def _reader(brokers: str) -> Consumer:

@@ -101,7 +101,7 @@ def test_a_publisher_that_rests_is_not_dead(
         assert SIGN in manager.hear(1)
 
 
-def test_a_publisher_whose_receiver_is_away_is_not_dead(
+def test_a_publisher_whose_receiver_is_unavailable_is_not_dead(
     log: sa.Engine, tmp_path: Path, manager: Manager
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as nobody:

@@ -32,7 +32,8 @@ from eventlog.model import Answer, Document, EventResult, Level
 
 TABLES = (
     "CREATE TABLE usr (id integer PRIMARY KEY, name text, num integer)",
-    """CREATE TABLE phone (id integer REFERENCES usr ON DELETE CASCADE ON UPDATE CASCADE, no text NOT NULL,
+    """CREATE TABLE phone (id integer REFERENCES usr ON DELETE CASCADE ON UPDATE CASCADE, no text
+    NOT NULL,
                            UNIQUE (id, no))""",
     # Without a unique key: its values are always read back.
     "CREATE TABLE note (id integer REFERENCES usr ON DELETE CASCADE ON UPDATE CASCADE, txt text)",

@@ -1,4 +1,6 @@
-"""A database as the pages describe it, on which their blocks are run by the roles that they name."""
+"""A database as the pages describe it, on which their blocks are run by the roles that they
+name.
+"""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ def test_in_binary_mode_the_attributes_are_headers(watched: sa.Engine, server: A
     assert json.loads(body)["columns"] == {"fname": {"new": "Ada"}}
 
 
-def test_an_envelope_that_was_recorded_as_a_batch_is_sent_event_by_event(
+def test_a_document_that_was_recorded_as_a_batch_is_sent_event_by_event(
     watched: sa.Engine, server: Any
 ) -> None:
     url, got = server

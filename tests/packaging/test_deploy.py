@@ -273,11 +273,14 @@ def test_the_probes_ask_the_monitor_for_its_two_words(tmp_path: Path) -> None:
     paths = {
         name: container[name]["httpGet"]["path"] for name in container if name.endswith("Probe")
     }
-    assert paths == {
-        "startupProbe": "/livez",  # a database that is away at the start is not a reason to kill it
-        "livenessProbe": "/livez",
-        "readinessProbe": "/readyz",
-    }
+    assert (
+        paths
+        == {
+            "startupProbe": "/livez",  # a database that is unavailable at the start is not a reason to kill it
+            "livenessProbe": "/livez",
+            "readinessProbe": "/readyz",
+        }
+    )
     settings = settings_of(pods()["eventlog-publisher"])
     address = parse_address(settings["EVENTLOG_MONITOR_LISTEN"])
     (port,) = container["ports"]

@@ -354,7 +354,7 @@ def test_no_port_is_opened_to_others_and_the_publisher_gives_everything_away() -
         assert service["build"] == {"context": "..", "dockerfile": "docker/Dockerfile"}
 
 
-def test_the_publisher_gets_time_to_end_the_envelope_in_the_air() -> None:
+def test_the_publisher_gets_time_to_end_the_document_in_the_air() -> None:
     config = load(DOCKER / "eventlog.toml", {})
     assert float(
         SERVICES["publisher"]["stop_grace_period"].removesuffix("s")

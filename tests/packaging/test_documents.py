@@ -1,4 +1,6 @@
-"""The documentation as a whole: links lead somewhere, configurations can be read, commands exist."""
+"""The documentation as a whole: links lead somewhere, configurations can be read, commands
+exist.
+"""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 PYTHON = "docker.io/library/python:3.14-slim"
-AWAY = "postgresql+psycopg://publisher@127.0.0.1:1/hr"
+UNAVAILABLE = "postgresql+psycopg://publisher@127.0.0.1:1/hr"
 FILE = (
     b'{"schema": "hr", "table": "usr", "op": "INSERT", "key": [["idu", 1]], "after": {"idu": 1}}\n'
 )
@@ -168,7 +168,7 @@ def test_sigterm_ends_process_1_from_its_first_moment_on(image: Path, load: int)
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(load)]
     try:
         for seconds in (0.1, 0.3, 0.6, 1.0, 2.0):
-            with run(image, "eventlog", "publish", EVENTLOG_DATABASE_URL=AWAY) as (
+            with run(image, "eventlog", "publish", EVENTLOG_DATABASE_URL=UNAVAILABLE) as (
                 publisher,
                 first,
             ):

@@ -61,7 +61,9 @@ def site(
 
 @pytest.fixture
 def play(site: Site, capfd: pytest.CaptureFixture[str]) -> Callable[[str], Site]:
-    """Run a scenario of the page, before it the one that it comes after, if that has not been run."""
+    """Run a scenario of the page, before it the one that it comes after, if that has not been
+    run.
+    """
     played = []
 
     def play(name: str) -> Site:
@@ -135,7 +137,7 @@ def test_the_grants_of_the_page_are_enough_for_each_command_that_it_names(
         "purge --older-than 1d",
     ):
         assert site.command("publisher", f"eventlog {command}") == 0, command
-    # The two rows logged anew and the one of the resync were deleted, not marked.
+    # The two rows logged again and the one of the resync were deleted, not marked.
     assert site.rows("SELECT DISTINCT status FROM hr.eventlog") == [("S",)]
 
 

@@ -54,7 +54,9 @@ def run(program: Path, *arguments: str, home: Path) -> str:
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """A directory with a short name, since sockets stand in it, that belongs to the server's user."""
+    """A directory with a short name, since sockets stand in it, that belongs to the server's
+    user.
+    """
     directory = Path(tempfile.mkdtemp(prefix="elu-", dir="/tmp"))
     os.chown(directory, pwd.getpwnam(USER).pw_uid, -1)
     try:

@@ -1,7 +1,7 @@
 """The application: its tables, and what its transactions do to them.
 
-Each class has another style. Values are small and few, so that the same objects are met again and
-again; now and then one is long, NULL or hard to quote. A *late* transaction draws its record_ids, stays
+Each class has another style. Values are small and few, so that the same objects are met repeatedly;
+now and then one is long, NULL or hard to quote. A *late* transaction draws its record_ids, stays
 open while others commit, and commits with the lower numbers: SQLite has one writer at a time, so it
 is rolled back, its numbers are left out, its objects stay locked, and it runs again.
 """
@@ -72,9 +72,9 @@ BURST = 1000
 class Shape:
     """What the tables are like, and what the configuration says of it.
 
-    ``columns`` are those that ``part`` has got. ``part`` may be renamed: ``names`` are those that it has
-    had, the last one is that of now. So may the key of ``doc``: ``keys``. ``weight`` is the type of that
-    column of ``part``, and ``row_style`` the style of its triggers.
+    ``columns`` are those that ``part`` has got. ``part`` may be renamed: ``names`` are those that
+    it has had, the last one is that of now. So may the key of ``doc``: ``keys``. ``weight`` is the
+    type of that column of ``part``, and ``row_style`` the style of its triggers.
     """
 
     columns: tuple[str, ...] = ()
@@ -119,8 +119,8 @@ Object = tuple[str, Any]
 
 
 class Statement(NamedTuple):
-    """A statement of the application, and the objects that it may touch. ``*`` is every customer and
-    order."""
+    """A statement of the application, and the objects that it may touch. ``*`` is every customer
+    and order."""
 
     sql: str
     values: tuple[Any, ...]
@@ -353,7 +353,9 @@ class Application:
         self.former_columns: list[str] = []
         """What the tables are like, and what the configuration says that they are like."""
         self.written: set[int] = set()
-        """The record_ids of rows that its transactions have committed. Those of commands are others."""
+        """The record_ids of rows that its transactions have committed. Those of commands are
+        others.
+        """
         self.committed_late: set[int] = set()
         """Those of them that were committed behind others with higher numbers."""
         self.unlogged: set[tuple[str, str]] = set()
@@ -401,8 +403,8 @@ class Application:
             self._transact([_insert_parts(BURST, last), _update_parts(BURST, last)], "COMMIT")
 
     def write_all_classes(self) -> None:
-        """Insert an object of each of four classes, and two more, in the order in which envelopes of
-        three have a part of each class."""
+        """Insert an object of each of four classes, and two more, in the order in which documents
+        of three have a part of each class."""
         self._further += 1
         key = _FURTHER + self._further
         insert = "INSERT INTO"
@@ -525,7 +527,9 @@ class Application:
         self.when_free(act)
 
     def _draw(self, chance: Random, most: int) -> list[Statement]:
-        """Draw statements that touch no object of a late transaction, and no table that is away."""
+        """Draw statements that touch no object of a late transaction, and no table that is
+        unavailable.
+        """
         tables = [table for table in self._classes if table not in self.hidden]
         locked = frozenset().union(*(late.touches for late in self.late.values()))
         drawn: list[Statement] = []
@@ -706,8 +710,8 @@ class Application:
         found = self.session.execute("SELECT max(seq) FROM sqlite_sequence WHERE name = 'eventlog'")
         return found.fetchone()[0] or 0
 
-    def newest_flight(self) -> int:
-        """Return the highest number of a flight that was ever drawn."""
+    def newest_delivery(self) -> int:
+        """Return the highest number of a delivery that was ever drawn."""
         found = self.session.execute(
             "SELECT max(seq) FROM sqlite_sequence WHERE name = 'eventlog_flight'"
         )

@@ -3,12 +3,12 @@
 It models what each event-id means: the committed rows that it stands for. Safety, at every moment:
 
 - an event-id never has two sets of rows, unless its first was refused for good or is to come again;
-- a row is applied under one event-id alone (its later sendings, ``.2``, are the same one);
+- a row is applied under one event-id alone (its later attempts, ``.2``, are the same one);
 - events of one object are applied in the order of their rows;
 - a process ends by an error of ours, or not at all.
 
-Liveness, at the end, after the last fault: each committed row was applied, needed no event, or has a line
-that says why not; nothing waits without a reason; receivers have what the tables have.
+Liveness, at the end, after the last fault: each committed row was applied, needed no event, or has
+a line that says why not; nothing waits without a reason; receivers have what the tables have.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NOT_FOR_GOOD = (Level.ERROR, Level.FATAL, Level.RETRY)
 _LETTERS = {Level.SUCCESS: "S", Level.WARNING: "W", Level.ERROR: "E", Level.FATAL: "F"}
 _MULTIPLE = "customer_tag.tag"
 _DELETED = "deleted"
-_OF_COPIES = ("_answered", "_brought", "_began_at", "_sendings")
+_OF_COPIES = ("_answered", "_brought", "_began_at", "_attempts")
 """What of the model goes back when a copy of the database is put back."""
 
 
@@ -67,7 +67,7 @@ class Auditor:
         """When a publisher or a consumer last found that a row needs no event."""
         self._refusals = Counter[tuple[str, int]]()
         """How often each row was refused for good."""
-        self._sendings: dict[tuple[str, str], int] = {}
+        self._attempts: dict[tuple[str, str], int] = {}
         """The number of the newest sending of each event-id."""
         self._copied: dict[str, Any] = {}
         """The model as it was when the database was copied."""
@@ -79,7 +79,9 @@ class Auditor:
         self.unsure: set[Key] = set()
         """The objects of which the database lost changes that a receiver has."""
         self.given_up: set[tuple[str, Key]] = set()
-        """The objects of which an event was given up, by max_attempts or by hand, each with the receiver."""
+        """The objects of which an event was given up, by max_attempts or by hand, each with the
+        receiver.
+        """
         self._skipped: set[tuple[str, int]] = set()
         """The rows that were given up, each with its consumer."""
         self._sent_at: dict[tuple[str, int], float] = {}
@@ -87,7 +89,9 @@ class Auditor:
         self._began_at: dict[str, float] = {}
         self.checks = 0
         self.looked_at = Counter[str]()
-        """How much each check of the end has looked at, and how many objects were excused, by reason."""
+        """How much each check of the end has looked at, and how many objects were excused, by
+        reason.
+        """
 
     # --- at every moment ---
 
@@ -110,20 +114,20 @@ class Auditor:
                 self._rows[which] = rows
                 self._contents.pop(which, None)
             self._compare_contents(which, event)
-            self._compare_sendings(consumer, event)
+            self._compare_attempts(consumer, event)
             for step in event.steps or ():
                 if step[1] <= 4:
                     self._values[step[0]] = step[3].name if step[1] < 4 else _DELETED
 
-    def _compare_sendings(self, consumer: str, event: Any) -> None:
-        """Check that the number of a sending never falls, and that what was given up without an answer
-        comes under another number (docs/spec/event-log.md 7.4)."""
+    def _compare_attempts(self, consumer: str, event: Any) -> None:
+        """Check that the number of an attempt never falls, and that what was given up without an
+        answer comes under another number (docs/spec/event-log.md 7.4)."""
         meaning, number = _meaning(event.sent_id), _sending(event.sent_id)
-        newest = self._sendings.get((consumer, meaning), 0)
+        newest = self._attempts.get((consumer, meaning), 0)
         self.checks += 1
         if number < newest:
             self._world.fail(f"{event.sent_id} of {consumer} comes after its sending {newest}")
-        self._sendings[consumer, meaning] = max(number, newest)
+        self._attempts[consumer, meaning] = max(number, newest)
         whose = f"= '{consumer}'" if consumer else "IS NULL"
         # Error lines of before a consumer was reset are not its own.
         if (
@@ -147,8 +151,8 @@ class Auditor:
 
     def numbers(self, process: str, event_id: str, numbers: Sequence[str]) -> None:
         """Note the numbers of an event in a format that has them: an event that comes again has its
-        own, and no other event ever has them. An object of a snapshot that is read again has values of
-        a later moment, and greater numbers (docs/spec/event-log.md 13.3)."""
+        own, and no other event ever has them. An object of a snapshot that is read again has values
+        of a later moment, and greater numbers (docs/spec/event-log.md 13.3)."""
         consumer, meaning = _consumer(process), _meaning(event_id)
         for number in numbers:
             self.checks += 1
@@ -217,13 +221,14 @@ class Auditor:
             )
         if is_strict and is_first and key not in self.unsure:
             self._refuse_stale(receiver, event.event_id, key, rows)
-        # Rows of requeue and resync hold no lock of their object: what is open may commit behind them.
+        # Rows of requeue and resync hold no lock of their object: what is open may commit behind
+        # them.
         locked = self._world.application.written.intersection(rows)
         self._newest[which] = max(newest, *locked, 0)
 
     def _may_repeat(self, receiver: str, row: int, before: str, now: str) -> bool:
-        """Return True if a row may be applied under a second id, since the database has lost that it was
-        applied. A reader may read files of before only now."""
+        """Return True if a row may be applied under a second id, since the database has lost that
+        it was applied. A reader may read files of before only now."""
         is_lost = (receiver, row) in self._lost or (receiver == "reader" and self._is_restored)
         self._lost.discard((receiver, row))
         return is_lost and _epoch(before) != _epoch(now)
@@ -254,7 +259,9 @@ class Auditor:
         verdicts: Mapping[str, EventResult],
         others: Level = Level.SUCCESS,
     ) -> None:
-        """Note the answer that has left a receiver: verdicts by event-id, and one for all others."""
+        """Note the answer that has left a receiver: verdicts by event-id, and one for all
+        others.
+        """
         for event in events:
             verdict = verdicts.get(event.event_id)
             level = others if verdict is None else verdict.level
@@ -273,8 +280,10 @@ class Auditor:
             self.skips(consumer, rows)
 
     def skips(self, consumer: str, rows: Sequence[int]) -> None:
-        """Note rows that are given up. A receiver may have applied them without an answer that arrived:
-        they may come again one after the other, and so bring older values back for a while."""
+        """Note rows that are given up. A receiver may have applied them without an answer that
+        arrived: they may come again one after the other, and so bring older values back for a
+        while.
+        """
         told = ",".join(map(str, rows))
         receiver = consumer or self.reader
         for table, key in self._ask(
@@ -300,7 +309,9 @@ class Auditor:
         ]
 
     def own_changes(self, objects: Iterable[tuple[str, str]]) -> None:
-        """Note objects that the publisher's own user has changed: nobody has to get these changes."""
+        """Note objects that the publisher's own user has changed: nobody has to get these
+        changes.
+        """
         self.unsure |= {(class_of(table), key) for table, key in objects}
 
     def _is_excused(self, receiver: str, key: Key) -> bool:
@@ -317,7 +328,9 @@ class Auditor:
         return "receiver" if self._world.plan["sink"] == "python" else "reader"
 
     def needs_no_event(self, rows: Iterable[int]) -> None:
-        """Note rows that precedence dropped, or whose object is gone: they are marked without an event."""
+        """Note rows that precedence dropped, or whose object is gone: they are marked without an
+        event.
+        """
         task = self._world.scheduler.current
         consumer = "" if task is None else _consumer(task.process.name)
         self._idle.update(((consumer, row), self._world.scheduler.now) for row in rows)
@@ -337,8 +350,8 @@ class Auditor:
             )
 
     def _may_end(self, process: Process, error: EventlogError) -> bool:
-        """Return True if an error has a reason: the receiver answered fatal, another publisher runs, or the
-        database failed or was replaced."""
+        """Return True if an error has a reason: the receiver answered fatal, another publisher
+        runs, or the database failed or was replaced."""
         match error:
             case FatalAnswer():
                 return bool(process.answers["fatal"])
@@ -353,8 +366,10 @@ class Auditor:
         return False
 
     def refusals_end(self, receiver: str, stale: Sequence[Mapping[str, Any]]) -> None:
-        """Note that all that a receiver refused was asked for again: from now on it may differ only in the
-        objects that ``requeue`` has named as stale, and in those whose refused rows were removed."""
+        """Note that all that a receiver refused was asked for again: from now on it may differ only
+        in the objects that ``requeue`` has named as stale, and in those whose refused rows were
+        removed.
+        """
         consumer = _consumer(receiver)
         named = {(class_of(row["table_name"]), row["table_key"]) for row in stale}
         for row in stale:
@@ -374,9 +389,9 @@ class Auditor:
         self.looked_at["refused rows asked for again"] += len(refused)
 
     def _is_stale(self, row: Mapping[str, Any], done: str) -> bool:
-        """Return True if a row that ``requeue`` refuses has a later one of its object with a status that
-        outdates it, stands below a row that was removed, or is of an insert that may not go as a whole
-        (docs/spec/event-log.md 11)."""
+        """Return True if a row that ``requeue`` refuses has a later one of its object with a status
+        that outdates it, stands below a row that was removed, or is of an insert that may not go as
+        a whole (docs/spec/event-log.md 11)."""
         kind = row["event_type"]
         ((removed,),) = self._ask("SELECT coalesce(max(removed), 0) FROM eventlog_epoch")
         if kind <= 4 and row["record_id"] < removed:
@@ -395,8 +410,8 @@ class Auditor:
         self._copied = {name: dict(getattr(self, name)) for name in (*_OF_COPIES, "_applied")}
 
     def time_goes_back(self, top: int) -> None:
-        """Note that the newest copy was put back, whose highest record_id is this one: the log has no
-        answer that came later, and so what was sent later is sent again, under other ids."""
+        """Note that the newest copy was put back, whose highest record_id is this one: the log has
+        no answer that came later, and so what was sent later is sent again, under other ids."""
         written = self._world.application.written
         written -= {row for row in written if row > top}
         began_at = self._began_at
@@ -427,7 +442,7 @@ class Auditor:
             for which in [which for which in model if which[0] == consumer]:
                 del model[which]
         by_event = (self._rows, self._answered, self._contents, self._numbers, self._numbered)
-        for meant in (*by_event, self._sendings):
+        for meant in (*by_event, self._attempts):
             for which in [which for which in meant if which[0] == consumer]:
                 del meant[which]
 
@@ -439,7 +454,9 @@ class Auditor:
         return max(0.0, float(seconds or 0))
 
     def audit_counters(self, process: Process) -> None:
-        """Check that a publisher or a consumer that was stopped has counted the answers that it got."""
+        """Check that a publisher or a consumer that was stopped has counted the answers that it
+        got.
+        """
         if process.counters is None or process.has_failed or process.error is not None:
             return
         self.looked_at["counters of processes"] += 1
@@ -456,8 +473,8 @@ class Auditor:
     # --- at the end ---
 
     def waits_only_for(self, receiver: str, is_poison: Callable[[Key], bool]) -> str:
-        """Return the objects that a receiver takes, and that wait all the same; ``is_poison`` tells those
-        that it never takes."""
+        """Return the objects that a receiver takes, and that wait all the same; ``is_poison`` tells
+        those that it never takes."""
         rows = self._world.undone_rows(_consumer(receiver))
         told = ",".join(map(str, rows))
         objects = {
@@ -490,8 +507,8 @@ class Auditor:
             self._world.fail(f"status reports the consumers {told['consumers']}, there are {names}")
 
     def audit_purged(self, *, is_first: bool) -> None:
-        """Check that a purge has left nothing that is done, and has taken nothing else. The first one need
-        not find what was committed late, below rows that an earlier one has removed."""
+        """Check that a purge has left nothing that is done, and has taken nothing else. The first
+        one need not find what was committed late, below rows that an earlier one has removed."""
         left = {
             row
             for (row,) in self._ask("SELECT record_id FROM eventlog WHERE status NOT IN ('E', 'F')")
@@ -529,7 +546,7 @@ class Auditor:
         ):
             self._world.fail(f"rows E or F have no error line: {unexplained}")
         application = self._world.application
-        # Of a snapshot's object that is asked for while its class is away: unknown_table, as
+        # Of a snapshot's object that is asked for while its class is unavailable: unknown_table, as
         # docs/spec/event-log.md 13.3 says.
         codes = {"receiver", "requeued", "skipped"}
         has_changed = replace(application.shape, columns=()).has_changed
@@ -570,8 +587,8 @@ class Auditor:
         there = dict(self._ask("SELECT record_id, status FROM removed_rows"))
         if undone := {row: letter for row, letter in there.items() if letter not in "SWN"}:
             self._world.fail(f"rows were removed that were not done: {undone}")
-        by_letter = {row: letter for row, letter in there.items() if letter != "N"}
-        removed_new = there.keys() - by_letter.keys()
+        by_status = {row: letter for row, letter in there.items() if letter != "N"}
+        removed_new = there.keys() - by_status.keys()
         there = dict.fromkeys(there, "S")  # N: by delete_from_log, once it was answered
         there |= dict(self._ask("SELECT record_id, status FROM eventlog"))
         self.checks += 2 * len(there)
@@ -590,14 +607,14 @@ class Auditor:
             )
             self._world.fail(f"rows are done, and {reader} never applied them: {lost[:10]} {told}")
         if reader == "receiver":
-            self._audit_letters(
-                by_letter | dict(self._ask("SELECT record_id, status FROM eventlog"))
+            self._audit_statuses(
+                by_status | dict(self._ask("SELECT record_id, status FROM eventlog"))
             )
             self._audit_deleted(removed_new)
         for name in sorted(set(self._world.receivers) - {"receiver"}):
             self._audit_consumer(name, set(there))
 
-    def _audit_letters(self, letters: Mapping[int, str]) -> None:
+    def _audit_statuses(self, letters: Mapping[int, str]) -> None:
         """Check that a row has the letter of the last answer to its event."""
         for row, (event_id, level) in self._answers_of("").items():
             letter = letters.get(row)
@@ -627,8 +644,10 @@ class Auditor:
                 return
 
     def _audit_error_lines(self) -> None:
-        """Check that the error lines are those of the answers: no more than there were refusals, of the
-        rows and the consumers that were refused, and one at least for each row that is refused now."""
+        """Check that the error lines are those of the answers: no more than there were refusals, of
+        the rows and the consumers that were refused, and one at least for each row that is refused
+        now.
+        """
         lines = Counter(
             (consumer or "", row)
             for row, consumer in self._ask(
@@ -671,8 +690,8 @@ class Auditor:
         return answers
 
     def _audit_consumer(self, name: str, rows: set[int]) -> None:
-        """Check that a consumer applied each row since its beginning, or that it needed no event, or
-        was refused."""
+        """Check that a consumer applied each row since its beginning, or that it needed no event,
+        or was refused."""
         begun = self._ask(
             f"SELECT done, removed, begins FROM begun_consumers WHERE name = '{name}' ORDER BY rowid DESC LIMIT 1"
         )
@@ -710,8 +729,8 @@ class Auditor:
         self._audit_requests(name)
 
     def _audit_requests(self, name: str) -> None:
-        """Check that a consumer sent again what it was asked for, found that it needs no event, or has
-        a line since then that says why not."""
+        """Check that a consumer sent again what it was asked for, found that it needs no event, or
+        has a line since then that says why not."""
         begun_at = self._began_at.get(name, 0.0)
         there = {row for (row,) in self._ask("SELECT record_id FROM eventlog")}
         failed = {
@@ -755,8 +774,8 @@ class Auditor:
                 self._compare(name, receiver.replica)
 
     def _lacks_a_beginning(self, name: str) -> bool:
-        """Return True if a consumer began now, at a record_id, or with what the log still held after a purge, or if
-        its line is of before its receiver began with nothing."""
+        """Return True if a consumer began now, at a record_id, or with what the log still held
+        after a purge, or if its line is of before its receiver began with nothing."""
         if name in self._lacks_reset:
             return True
         begun = self._ask(
@@ -802,8 +821,8 @@ class Auditor:
                 return
 
     def _excuses(self, receiver: str, replica: Replica, beyond: set[Key]) -> dict[str, set[Key]]:
-        """Return the objects that may differ for a receiver, by the reason. ``beyond`` are those that it has
-        beyond the tables."""
+        """Return the objects that may differ for a receiver, by the reason. ``beyond`` are those
+        that it has beyond the tables."""
         excuses = {
             "lost by a restore or the publisher's own": self.unsure,
             "refused": replica.refused,

@@ -1,9 +1,9 @@
 """A backlog job, and the directory that it makes: its rows are held until they are marked
 (docs/spec/event-log.md 8.6).
 
-What a job converts is what a publisher would send at that moment. So a publisher empties a copy of the
-database, once, and what it sends there is the directory. The line of the directory, and its marks, are
-written as the job writes them.
+What a job converts is what a publisher would send at that moment. So a publisher empties a copy of
+the database, once, and what it sends there is the directory. The line of the directory, and its
+marks, are written as the job writes them.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class Directory:
-    """A finished directory. ``letters`` has the rows that it marks, with the letter of each; ``flights``
-    are those that stand in it, too; ``meanings`` what its event-ids mean."""
+    """A finished directory. ``letters`` has the rows that it marks, with the letter of each;
+    ``deliveries`` are those that stand in it, too; ``meanings`` what its event-ids mean."""
 
     world: World
     number: int
     letters: dict[int, str]
-    flights: list[int]
+    deliveries: list[int]
     events: list[Event] = field(default_factory=list)
     meanings: list[Any] = field(default_factory=list)
     idle: list[int] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Directory:
             waiting = [
                 row for (row,) in copy.execute("SELECT record_id FROM eventlog WHERE status = 'N'")
             ]
-            flights = [
+            deliveries = [
                 number
                 for (number,) in copy.execute(
                     "SELECT entry_no FROM eventlog_inflight WHERE kind = 'delivery' AND owner IS NULL"
@@ -56,7 +56,7 @@ class Directory:
         copy.close()
         if not waiting:
             return None
-        made = cls(world, 0, {}, flights)
+        made = cls(world, 0, {}, deliveries)
         world.converting = made
         try:
             config = world.config_of({"allow_loopback": True}, "python", None)
@@ -80,7 +80,7 @@ class Directory:
     def _write_line(self, last: int) -> None:
         line = {
             "line_format": 1, "job": "job", "directory": "directory", "manifest": "0" * 64,
-            "since": "2023-11-14 22:13:20", "last": last, "rows": len(self.letters), "flights": self.flights,
+            "since": "2023-11-14 22:13:20", "last": last, "rows": len(self.letters), "deliveries": self.deliveries,
             "writers": sorted(self.world.application.late), "is_marking": False,
         }  # fmt: skip
 
@@ -127,8 +127,8 @@ class Directory:
                 "UPDATE eventlog_state SET content = ? WHERE entry_no = ?",
                 (line, self.number),
             )
-            for flight in self.flights:
-                run("DELETE FROM eventlog_inflight WHERE entry_no = ?", (flight,))
+            for delivery in self.deliveries:
+                run("DELETE FROM eventlog_inflight WHERE entry_no = ?", (delivery,))
             for row in rows:
                 run("UPDATE eventlog SET status = 'S' WHERE record_id = ? AND status = 'N'", (row,))
             if most is None:

@@ -1,9 +1,9 @@
 """Liveness with a core: some stay dead for ever, and all others have to get on.
 
-At the end of a schedule everything is well, so that it shows only that nothing waits for what comes back. Here
-a receiver, the publisher, a consumer or a transaction is dead, and nobody looks after it. All others drain
-within the time that they have when all is well, and a purge removes what nobody needs any more
-(docs/spec/event-log.md 11).
+At the end of a schedule everything is well, so that it shows only that nothing waits for what comes
+back. Here a receiver, the publisher, a consumer or a transaction is dead, and nobody looks after
+it. All others drain within the time that they have when all is well, and a purge removes what
+nobody needs any more (docs/spec/event-log.md 11).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from application import OWN_USER
 from lines import Request
-from looks import done_of_consumers
+from read_commands import done_of_consumers
 
 from eventlog.publisher.cycle import recorded_ids
-from eventlog.publisher.flight import decode
+from eventlog.publisher.delivery import decode
 
 if TYPE_CHECKING:
     from world import World
@@ -29,7 +29,9 @@ WHERE status IN ('S', 'W') AND event_time < strftime('%Y-%m-%d %H:%M:%S', 'now',
 
 
 def live_with_a_core(world: World) -> None:
-    """Let those be dead that the plan names, check that all others get on, and bring the dead back."""
+    """Let those be dead that the plan names, check that all others get on, and bring the dead
+    back.
+    """
     application = world.application
     dead = set(world.plan.get("dead", ()))
     if not dead or application.shape != application.configured:
@@ -109,8 +111,8 @@ def _undone(world: World, dead: set[str], lost: str) -> str:
 
 
 def _purge(world: World) -> None:
-    """Purge, and check that nothing is left that nobody needs. What was committed late may lie below
-    what an earlier purge has looked at."""
+    """Purge, and check that nothing is left that nobody needs. What was committed late may lie
+    below what an earlier purge has looked at."""
     world.has_removed = True
     world.scheduler.now += 5
     several, kept = (

@@ -1,7 +1,8 @@
-"""The disk of the directory of documents: what it has surely, and what a loss of power takes from it.
+"""The disk of the directory of documents: what it has surely, and what a loss of power takes from
+it.
 
-Content is safe once its file was synced, a name once its directory was. Of all else a loss of power leaves
-what it likes: a new name or the old one, a file to its end, a part of it, or nothing.
+Content is safe once its file was synced, a name once its directory was. Of all else a loss of power
+leaves what it likes: a new name or the old one, a file to its end, a part of it, or nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ class Disk:
             self._names = dict(self._present())
 
     def lose_power(self, chance: Random) -> list[str]:
-        """Take away what was not synced, as chance has it. Return what is different now, in words."""
+        """Take away what was not synced, as chance has it. Return what is different now, in
+        words.
+        """
         changes: list[str] = []
         present = dict(self._present())
         for name in sorted(present.keys() | self._names.keys()):

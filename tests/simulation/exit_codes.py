@@ -1,7 +1,8 @@
 """Which exit codes of commands are good, by command and reason.
 
-A command ends with 0, or with a code that has a reason here: a text that it printed, and something that
-the simulation finds to be so. A reason that does not hold is a failure, and so is a code without one.
+A command ends with 0, or with a code that has a reason here: a text that it printed, and something
+that the simulation finds to be so. A reason that does not hold is a failure, and so is a code
+without one.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ def _has_late(ended: Ended) -> bool:
 
 
 def _has_no_such_class(ended: Ended) -> bool:
-    """Return True if a table was unavailable, or another one than configured, while the command ran."""
+    """Return True if a table was unavailable, or another one than configured, while the command
+    ran.
+    """
     application, told = ended.world.application, ended.world.story[ended.process.start["told"] :]
     has_changed = any("the schema changes" in line for line in told)
     return has_changed or bool(application.hidden) or application.shape != application.configured
@@ -70,11 +73,11 @@ def _has_no_such_consumer(ended: Ended) -> bool:
 
 
 def _is_not_in_flight(ended: Ended) -> bool:
-    """Return True if no line in flight has the first row of the event, but for those that a backlog job
-    has claimed."""
+    """Return True if no line in flight has the first row of the event, but for those that a backlog
+    job has claimed."""
     row = int(ended.words[1].partition(".")[0])
     directory = ended.world.backlog
-    claimed = [0] if directory is None else [0, *directory.flights]
+    claimed = [0] if directory is None else [0, *directory.deliveries]
     ask = ended.world.application.session.execute
     lines = ask(
         "SELECT owner, content FROM eventlog_inflight WHERE kind = 'delivery' "
@@ -157,8 +160,8 @@ REASONS = (
 
 
 def wrong(ended: Ended, refused: str) -> str:
-    """Return what is wrong with the exit code of a command, empty if nothing is. ``refused`` is the text
-    with which it must be refused, empty = it need not be."""
+    """Return what is wrong with the exit code of a command, empty if nothing is. ``refused`` is the
+    text with which it must be refused, empty = it need not be."""
     code, told = ended.process.exit_code, f"eventlog {' '.join(ended.words)}"
     if refused:
         is_refused = code != 0 and re.search(refused, ended.said)

@@ -1,5 +1,5 @@
-"""Sessions of PostgreSQL, interleaved: run schedules, tell the story of one, leave out what does not
-matter to a failure, or put faults into the product.
+"""Sessions of PostgreSQL, interleaved: run schedules, tell the story of one, leave out what does
+not matter to a failure, or put faults into the product.
 
     python tests/simulation/interleave.py --seed 7             the story of a seed, or of a schedule in a file
     python tests/simulation/interleave.py --seeds 1-300        at most --seconds

@@ -1,5 +1,5 @@
-"""The lines of the internal tables, parsed by the simulation's own code: an auditor that read them with the
-product's would believe its faults (docs/spec/event-log.md 10, 13.1)."""
+"""The lines of the internal tables, parsed by the simulation's own code: an auditor that read them
+with the product's would believe its faults (docs/spec/event-log.md 10, 13.1)."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class Request(NamedTuple):
 def sets_of(
     first_sets: Iterable[tuple[str, str]], entries: Iterable[tuple[str, str]]
 ) -> dict[str, Rows]:
-    """Return the rows that each consumer has done, by its row and by its entries (consumer, content): the
-    newest whole set, if there is one, with the rows that have joined it."""
+    """Return the rows that each consumer has done, by its row and by its entries (consumer,
+    content): the newest whole set, if there is one, with the rows that have joined it."""
     done = {name: Rows.of(text) for name, text in first_sets}
     contents = [(name, json.loads(content)) for name, content in entries]
     for name, content in sorted(contents, key=lambda one: one[1]["set"] != "whole"):
@@ -66,5 +66,5 @@ def sets_of(
 
 def rows_in_flight(content: str) -> Rows:
     """Return the rows that an entry in flight names."""
-    envelopes = json.loads(content).get("envelopes", ())
-    return Rows((first, last) for one in envelopes for first, last in one["rows"])
+    documents = json.loads(content).get("documents", ())
+    return Rows((first, last) for one in documents for first, last in one["rows"])

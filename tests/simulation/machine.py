@@ -1,8 +1,9 @@
 """The machine that a simulation takes the place of: clock, chance, threads, the sessions of SQLite,
 the disk and the object store. ``installed`` puts it under the product while its block runs.
 
-Each transaction, each commit that wrote, each rename and each object put is a point of the scheduler. A
-commit's point names the tables that it wrote, without the name of the log: ``COMMIT inflight log``.
+Each transaction, each commit that wrote, each rename and each object put is a point of the
+scheduler. A commit's point names the tables that it wrote, without the name of the log: ``COMMIT
+inflight log``.
 """
 
 from __future__ import annotations
@@ -202,7 +203,7 @@ def _sessions_of(world: World) -> type[sqlite3.Connection]:
         def executemany(self, sql: str, *args: Any) -> Any:
             return run(self.connection, super().executemany, sql, args)
 
-    class Session(sqlite_session.Session):
+    class Session(sqlite_session.SqliteSession):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **{**kwargs, "timeout": 0})
             sqlite3.Connection.execute(self, "PRAGMA synchronous = OFF")
@@ -271,11 +272,11 @@ _TRIGGERS = (
 def _read_once(
     world: World, read: Callable[..., Any], text: str, given_by: Callable[..., tuple[Any, Any]]
 ) -> Callable[..., Any]:
-    """Return a function that reads the schema, for a simulation: what it reads of one schema is read
-    once, and is one statement for the processes that take turns.
+    """Return a function that reads the schema, for a simulation: what it reads of one schema is
+    read once, and is one statement for the processes that take turns.
 
-    ``text`` is the statement of all that it reads; ``given_by`` returns the session of its arguments,
-    and those that count.
+    ``text`` is the statement of all that it reads; ``given_by`` returns the session of its
+    arguments, and those that count.
     """
 
     def read_of_text(*given: Any, **named: Any) -> Any:
@@ -355,7 +356,7 @@ def _store_of(world: World) -> type:
 
         def put(self, name: str, content: bytes) -> None:
             world.scheduler.point(f"put {name}")
-            world.refuse_if_away("the store is away")
+            world.refuse_if_away("the store is unavailable")
             world.tell(f"  put {name}")
             self._objects[name] = content
             world.scheduler.point(f"put done {name}")
@@ -378,7 +379,7 @@ def _store_of(world: World) -> type:
 def _sending(world: World, send: Callable[..., Any]) -> Callable[..., Any]:
     def send_document(sink: Any, document: Any) -> Any:
         world.readers.note(document)
-        world.scheduler.point(f"send {document.flight}-{document.envelope}")
+        world.scheduler.point(f"send {document.delivery_no}-{document.document_no}")
         world.refuse_if_away("the disk is full")
         return send(sink, document)
 
@@ -393,8 +394,8 @@ _BOUNDS = {
 
 
 def _receiving_records(world: World, send: Callable[..., Any]) -> Callable[..., Any]:
-    """Return ``send`` of a function's sink that takes records: the auditor reads their numbers, and an
-    event that the format cannot hold is refused."""
+    """Return ``send`` of a function's sink that takes records: the auditor reads their numbers, and
+    an event that the format cannot hold is refused."""
 
     def send_records(sink: Any, document: Any) -> Any:
         if not document.records:
@@ -429,7 +430,7 @@ class Watching(Observer):
     def wants_event_times(self) -> bool:
         return True
 
-    def flight_begins(self, flight: Any, event_times: Any) -> None:
+    def delivery_begins(self, delivery: Any, event_times: Any) -> None:
         """Nothing: the publisher counts and reads for it."""
 
     def measure_due(self) -> float | None:
@@ -456,11 +457,11 @@ class Stop:
 
 @contextmanager
 def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[None]:
-    """Put the machine of a world under the product while the block runs. ``bounds`` are sizes in the
-    product, by the names of ``_BOUNDS``, that are to be others."""
+    """Put the machine of a world under the product while the block runs. ``bounds`` are sizes in
+    the product, by the names of ``_BOUNDS``, that are to be others."""
     random.seed(seed)
     told_options, told_send = open_context.publisher_options, marks.InflightLine.send
-    add_fates, answer_idle = marks.Marks.add_fates, marks.InflightLine._answer_idle
+    add_outcomes, answer_idle = marks.Marks.add_outcomes, marks.InflightLine._answer_idle
     auditor = world.auditor
     told_settle, reported_liveness = marks.InflightLine.settle, daemon.reported_liveness
 
@@ -476,12 +477,12 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         task = world.scheduler.current
         return told if task is None else replace(told, **task.process.start.get("bounds", {}))
 
-    def send(line: Any, envelope: int, events: Any) -> Any:
+    def send(line: Any, document_no: int, events: Any) -> Any:
         if world.converting is None:
             auditor.sends(line._context.ledger.consumer, events)
         else:
             world.converting.meanings.append(events)
-        return told_send(line, envelope, events)
+        return told_send(line, document_no, events)
 
     def needs_no_event(rows: list[int]) -> None:
         if world.converting is None:
@@ -489,15 +490,15 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         else:
             world.converting.idle += rows
 
-    def settle(line: Any, envelope: int, events: Any, judged: Any) -> Any:
+    def settle(line: Any, document_no: int, events: Any, judged: Any) -> Any:
         auditor.gives_up(line._context.ledger.consumer, [event for _, event in judged.given_up])
-        return told_settle(line, envelope, events, judged)
+        return told_settle(line, document_no, events, judged)
 
-    def fates(self: Any, several: Any) -> None:
+    def outcomes(self: Any, several: Any) -> None:
         several = list(several)
         for one in several:
             needs_no_event([*one.dropped, *one.gone, *one.empty])
-        add_fates(self, several)
+        add_outcomes(self, several)
 
     def idle(line: Any, number: int, events: Any) -> None:
         needs_no_event([row for event in events for row in event.ids])
@@ -551,7 +552,7 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         put(marks.InflightLine, "send", send)
         put(marks.InflightLine, "settle", settle)
         put(marks.InflightLine, "_answer_idle", idle)
-        put(marks.Marks, "add_fates", fates)
+        put(marks.Marks, "add_outcomes", outcomes)
         yield
 
 

@@ -1,5 +1,5 @@
-"""Faults that are put into the product, to test the tester: each replaces a function, and the simulation
-has to find it. One that finds nothing to replace fails."""
+"""Faults that are put into the product, to test the tester: each replaces a function, and the
+simulation has to find it. One that finds nothing to replace fails."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from eventlog.publisher import (
     catalog_watcher,
     cycle,
     delivery,
-    flight,
     ledger,
     marks,
     open_context,
     purge,
     queue,
+    sending,
     snapshot,
 )
 from eventlog.publisher.sinks import names
@@ -31,8 +31,8 @@ from eventlog.sql.internal_tables import EntryKind, delete_entry
 class Mutation(NamedTuple):
     """A fault: what it replaces.
 
-    ``unseen`` says why no schedule has shown it: it is equivalent to what it replaces, or a hole of the
-    generator; empty = it has to be found.
+    ``unseen`` says why no schedule has shown it: it is equivalent to what it replaces, or a hole of
+    the generator; empty = it has to be found.
     """
 
     replaces: Callable[[], Mapping[tuple[Any, str], Any]]
@@ -54,8 +54,8 @@ def mutated(mutation: Mutation) -> Iterator[None]:
 
 
 def replaced_lines(mutation: Mutation) -> Iterator[tuple[str, int, int]]:
-    """Yield the file and the lines of each function that a fault replaces; of an attribute, those of the
-    class."""
+    """Yield the file and the lines of each function that a fault replaces; of an attribute, those
+    of the class."""
     for target, name in mutation.replaces():
         replaced = inspect.unwrap(vars(target).get(name, target))
         replaced = getattr(replaced, "__func__", replaced)
@@ -94,13 +94,13 @@ def _no_line() -> Mapping[tuple[Any, str], Any]:
     return {(cycle, "add_entry"): lambda *_: None}
 
 
-def _sendings_stay() -> Mapping[tuple[Any, str], Any]:
+def _attempts_stay() -> Mapping[tuple[Any, str], Any]:
     left_of = marks._left_of
 
     def same(before: Any, events: Any, judged: Any) -> Any:
-        sendings = {event.event_id: event.sendings for event in before}
+        attempts = {event.event_id: event.attempts for event in before}
         return [
-            event._replace(sendings=sendings[event.event_id])
+            event._replace(attempts=attempts[event.event_id])
             for event in left_of(before, events, judged)
         ]
 
@@ -112,13 +112,15 @@ def _epoch_stays() -> Mapping[tuple[Any, str], Any]:
 
 
 def _names_gain_events() -> Mapping[tuple[Any, str], Any]:
-    return {(names.OpenName, "takes"): lambda self, document: document.flight == self.flight}
+    return {
+        (names.OpenName, "takes"): lambda self, document: document.delivery_no == self.delivery_no
+    }
 
 
 def _rest_keeps_its_number() -> Mapping[tuple[Any, str], Any]:
-    def rest_of(flight: Any, left: Any) -> Any:
-        return flight._replace(
-            envelopes={number: events for number, events in left.items() if events}
+    def rest_of(delivery: Any, left: Any) -> Any:
+        return delivery._replace(
+            documents={number: events for number, events in left.items() if events}
         )
 
     return {(marks, "rest_of"): rest_of, (snapshot, "rest_of"): rest_of}
@@ -130,20 +132,20 @@ def _behind_a_retry_is_done() -> Mapping[tuple[Any, str], Any]:
         retried = []
         for event in events:
             verdict = answer.verdict(event.sent_id)
-            if verdict.level is delivery.Level.RETRY:
+            if verdict.level is sending.Level.RETRY:
                 retried.append(event)
             else:
                 answered.setdefault(verdict, []).append(event)
-        return delivery.Judged(list(answered.items()), retried, [])
+        return sending.Judged(list(answered.items()), retried, [])
 
-    return {(delivery, "_judge"): judge}
+    return {(sending, "_judge"): judge}
 
 
 def _same_object_twice_in_the_air() -> Mapping[tuple[Any, str], Any]:
-    source = inspect.getsource(delivery._returned)
+    source = inspect.getsource(sending._returned)
     overlaps = "event.object_id in objects for _, sent in in_air.values() for event in sent"
     assert overlaps in source
-    return _made_again(delivery, "_returned", source.replace(overlaps, "()"))
+    return _made_again(sending, "_returned", source.replace(overlaps, "()"))
 
 
 def _unavailable_is_struck() -> Mapping[tuple[Any, str], Any]:
@@ -197,10 +199,10 @@ def _freed_begin_no_scan() -> Mapping[tuple[Any, str], Any]:
 
 def _ended_writers_are_ignored() -> Mapping[tuple[Any, str], Any]:
     def follow(self: Any, writers: frozenset[str]) -> list[Any]:
-        self.looks = [look._replace(writers=look.writers & writers) for look in self.looks]
+        self.moments = [one._replace(writers=one.writers & writers) for one in self.moments]
         return []
 
-    return {(open_writers.Looks, "_follow"): follow}
+    return {(open_writers.WriterHistory, "_follow"): follow}
 
 
 def _failed_delete_is_told() -> Mapping[tuple[Any, str], Any]:
@@ -220,9 +222,9 @@ def _made_again(module: Any, name: str, source: str) -> Mapping[tuple[Any, str],
 
 
 def _gaps_are_closed_at_once() -> Mapping[tuple[Any, str], Any]:
-    add = open_writers.Looks._add
+    add = open_writers.WriterHistory._add
     return {
-        (open_writers.Looks, "_add"): lambda self, look: add(
+        (open_writers.WriterHistory, "_add"): lambda self, look: add(
             self, look._replace(writers=frozenset())
         )
     }
@@ -282,7 +284,7 @@ def _retried_objects_are_passed_over() -> Mapping[tuple[Any, str], Any]:
 
     def send_once(context: Any, loading: Any, *given: Any) -> Any:
         ended = send(context, loading, *given)
-        if ended.result is snapshot.FlightResult.RETRY:
+        if ended.result is snapshot.DeliveryResult.RETRY:
             loading.left = None
             return snapshot._MORE
         return ended
@@ -313,21 +315,21 @@ def _epoch_is_not_in_ids() -> Mapping[tuple[Any, str], Any]:
 
 
 def _recorded_events_lose_their_epoch() -> Mapping[tuple[Any, str], Any]:
-    read = flight._read
-    return {(flight, "_read"): lambda envelope, _: read(envelope, "")}
+    read = delivery._read
+    return {(delivery, "_read"): lambda document, _: read(document, "")}
 
 
-def _sendings_are_not_recorded() -> Mapping[tuple[Any, str], Any]:
-    recorded = flight._recorded
+def _attempts_are_not_recorded() -> Mapping[tuple[Any, str], Any]:
+    recorded = delivery._recorded
     return {
-        (flight, "_recorded"): lambda event_id, ids, dropped=(), sendings=1, place=0: recorded(
+        (delivery, "_recorded"): lambda event_id, ids, dropped=(), attempts=1, place=0: recorded(
             event_id, ids, dropped, 1, place
         )
     }
 
 
 def _last_number_is_not_recorded() -> Mapping[tuple[Any, str], Any]:
-    rest_of = flight.rest_of
+    rest_of = delivery.rest_of
 
     def rest(whole: Any, left: Any) -> Any:
         return rest_of(whole._replace(last_number=0), left)
@@ -340,7 +342,7 @@ def _line_goes_before_the_marks() -> Mapping[tuple[Any, str], Any]:
 
     def strike_first(self: Any, own: Any) -> None:
         if not any(self._left.values()):
-            delete_entry(self._context.log, EntryKind.DELIVERY, self.flight)
+            delete_entry(self._context.log, EntryKind.DELIVERY, self.delivery_no)
             self._context.log.commit()
         write(self, own)
 
@@ -398,11 +400,11 @@ def _due_is_settled_at_the_beginning() -> Mapping[tuple[Any, str], Any]:
 MUTATIONS: Mapping[str, Mutation] = {
     "rows are marked before the sink has the documents": Mutation(_marks_before_flush),
     "nothing is recorded before it is sent": Mutation(_no_line),
-    "what is sent again behind a retry keeps its event-id": Mutation(_sendings_stay),
+    "what is sent again behind a retry keeps its event-id": Mutation(_attempts_stay),
     "a copy that was put back is not noticed": Mutation(_epoch_stays),
-    "the rest of an envelope keeps its number": Mutation(_rest_keeps_its_number),
+    "the rest of a document keeps its number": Mutation(_rest_keeps_its_number),
     "an event behind a retry is answered for good": Mutation(_behind_a_retry_is_done),
-    "two envelopes with a common object are in the air": Mutation(_same_object_twice_in_the_air),
+    "two documents with a common object are in the air": Mutation(_same_object_twice_in_the_air),
     "recorded events of an unavailable class are not kept": Mutation(_unavailable_is_struck),
     "requeue sends what is stale": Mutation(_requeue_judges_nothing),
     "values are read back by an old catalogue": Mutation(_old_catalogue_reads_back),
@@ -429,9 +431,9 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "event-ids have no epoch": Mutation(_epoch_is_not_in_ids),
     "recorded events lose their epoch": Mutation(_recorded_events_lose_their_epoch),
-    "the number of a sending is not recorded": Mutation(_sendings_are_not_recorded),
-    "the numbers of envelopes begin again after a restart": Mutation(_last_number_is_not_recorded),
-    "the line of a flight goes before its marks": Mutation(_line_goes_before_the_marks),
+    "the number of an attempt is not recorded": Mutation(_attempts_are_not_recorded),
+    "the numbers of documents begin again after a restart": Mutation(_last_number_is_not_recorded),
+    "the line of a delivery goes before its marks": Mutation(_line_goes_before_the_marks),
     "a publisher by time leaves what requeue has told": Mutation(_told_lines_stay),
     "a second publisher gets the lock": Mutation(_second_publisher_gets_the_lock),
     "requeue for a consumer sends what is stale": Mutation(_requeue_for_a_consumer_judges_nothing),

@@ -1,6 +1,6 @@
-"""Operators: what they and their machines do beside the application. Each kind of step of a plan is a
-function here, named in ``STEPS``; it takes the world, the chances of the step, and what a plan by hand
-says in place of chances."""
+"""Operators: what they and their machines do beside the application. Each kind of step of a plan is
+a function here, named in ``STEPS``; it takes the world, the chances of the step, and what a plan by
+hand says in place of chances."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-import looks
+import read_commands
 from application import KEYS, VIEW
 from backlog import Directory
 from replicas import MOODS, Replica, class_of
@@ -38,8 +38,8 @@ def _mood(
     receiver: str = "",
     answers: Mapping[str, float] | None = None,
 ) -> None:
-    """A receiver, or the disk and the store, answer otherwise from now on. A plan may say who answers
-    what with which probability."""
+    """A receiver, or the disk and the store, answer otherwise from now on. A plan may say who
+    answers what with which probability."""
     one = world.receivers[receiver or chance.choice(sorted(world.receivers))]
     mood = chance.choice(world.plan.get("moods", sorted(MOODS)))
     one.mood, one.seed = dict(MOODS[mood] if answers is None else answers), chance.randrange(2**31)
@@ -87,8 +87,8 @@ def _kill_command(world: World, chance: Random) -> None:
 
 
 def _lose_power(world: World, chance: Random) -> None:
-    """The machine loses power: all processes end where they are, and the disk keeps what was synced. What
-    was committed is safe, since a database syncs it."""
+    """The machine loses power: all processes end where they are, and the disk keeps what was
+    synced. What was committed is safe, since a database syncs it."""
     if world.plan["sink"] == "files" and _running(world, "publisher"):
         world.application.commit(chance)
         world.scheduler.run_to(
@@ -121,8 +121,8 @@ def _kill_and_rename(world: World, chance: Random) -> None:
 
 
 def _kill_renamed(world: World, chance: Random) -> None:
-    """The publisher is killed when a file or an object has its name and no row is marked; somebody reads
-    it, and the next publisher marks more at once."""
+    """The publisher is killed when a file or an object has its name and no row is marked; somebody
+    reads it, and the next publisher marks more at once."""
     if world.plan["sink"] == "python" or not _running(world, "publisher"):
         return
     world.stop(world.scheduler.processes["publisher"])
@@ -141,8 +141,8 @@ def _kill_renamed(world: World, chance: Random) -> None:
 
 
 def _kill_resync(world: World, chance: Random) -> None:
-    """Somebody gives a table a column and values in it; the resync of it is killed on its way, and nobody
-    goes on with it."""
+    """Somebody gives a table a column and values in it; the resync of it is killed on its way, and
+    nobody goes on with it."""
     application = world.application
     if not _is_stable(world) or len(application.shape.columns) >= 2 or world.has_commands():
         return
@@ -159,7 +159,9 @@ def _kill_resync(world: World, chance: Random) -> None:
 
 
 def _restart_parked(world: World, chance: Random) -> None:
-    """The publisher is restarted while objects are parked whose later events were sent with the first."""
+    """The publisher is restarted while objects are parked whose later events were sent with the
+    first.
+    """
     if world.plan["sink"] != "python" or not _running(world, "publisher"):
         return
     unfolded = {"fold_distance": 0, "batch_size": chance.choice([5, 128]), "on_retry": "park"}
@@ -174,8 +176,8 @@ def _restart_parked(world: World, chance: Random) -> None:
 
 
 def _parked_burst(world: World, chance: Random) -> None:
-    """Many objects change several times while some of them are parked for a second or two, and a scan
-    takes longer."""
+    """Many objects change several times while some of them are parked for a second or two, and a
+    scan takes longer."""
     if world.plan["sink"] != "python" or not _running(world, "publisher"):
         return
     world.stop(world.scheduler.processes["publisher"])
@@ -191,8 +193,8 @@ def _parked_burst(world: World, chance: Random) -> None:
 
 
 def _slow_beside_failing(world: World, chance: Random) -> None:
-    """A receiver fails for some objects and is slow for others, with several envelopes in the air; the
-    objects change meanwhile."""
+    """A receiver fails for some objects and is slow for others, with several documents in the air;
+    the objects change meanwhile."""
     name = chance.choice(["publisher", *(one.name for one in _running(world, "cons"))])
     if not _running(world, name) or (name == "publisher" and world.plan["sink"] != "python"):
         return
@@ -201,7 +203,7 @@ def _slow_beside_failing(world: World, chance: Random) -> None:
     given |= {"query_limit": 10_000, "delivery_rows": chance.choice([10, 10_000])}
     given["fold_distance"] = chance.choice([0, 0, 1000])
     world.stop(world.scheduler.processes[name])
-    for _ in range(3):  # so that a flight has several events of an object
+    for _ in range(3):  # so that a delivery has several events of an object
         world.application.burst_of(chance.choice([2, 5]))
     world.start(name, chance, given=given)
     receiver = world.receivers["receiver" if name == "publisher" else name]
@@ -209,13 +211,15 @@ def _slow_beside_failing(world: World, chance: Random) -> None:
     receiver.seed = chance.randrange(2**31)
     for _ in range(chance.choice([4, 8])):
         world.application.commit(chance)
-        if chance.random() < 0.7:  # the same few objects change again and again
+        if chance.random() < 0.7:  # the same few objects change repeatedly
             world.application.burst_of(chance.choice([2, 5]))
         world.scheduler.run(chance.choice([0, 5, 15, 40]))
 
 
 def _late_in_a_scan(world: World, chance: Random) -> None:
-    """A transaction that is open writes twice, with others between, and commits while a scan goes on."""
+    """A transaction that is open writes twice, with others between, and commits while a scan goes
+    on.
+    """
     if not _running(world, "publisher") or world.application.hidden:
         return
     world.stop(world.scheduler.processes["publisher"])
@@ -248,8 +252,8 @@ def _refuse_deletes(world: World, chance: Random) -> None:
 
 
 def _requeue_by_time(world: World, chance: Random) -> None:
-    """What is refused is requeued, and a publisher that takes rows by their time comes behind the one
-    that was told."""
+    """What is refused is requeued, and a publisher that takes rows by their time comes behind the
+    one that was told."""
     if world.plan["sink"] != "python" or not _running(world, "publisher"):
         return
     _restart(world, chance, handle_future_events=False)
@@ -265,8 +269,8 @@ def _requeue_by_time(world: World, chance: Random) -> None:
 
 
 def _kill_gapped_consumer(world: World, chance: Random) -> None:
-    """A consumer whose set has gaps, since some objects are parked, is killed; objects whose events it
-    has sent change again before it is back."""
+    """A consumer whose set has gaps, since some objects are parked, is killed; objects whose events
+    it has sent change again before it is back."""
     if not (running := _running(world, "cons")) or "part" in world.application.hidden:
         return
     if not world.plan["is_strict"]:
@@ -294,8 +298,9 @@ def _kill_gapped_consumer(world: World, chance: Random) -> None:
 
 
 def _requeue_refused(world: World, chance: Random) -> None:
-    """A consumer's receiver refuses events of objects, takes later ones, and the refused ones are asked
-    for again, which may be stale by now. The consumer may be killed as it reads the request."""
+    """A consumer's receiver refuses events of objects, takes later ones, and the refused ones are
+    asked for again, which may be stale by now. The consumer may be killed as it reads the request.
+    """
     if not (running := _running(world, "cons")):
         return
     name = chance.choice(running).name
@@ -316,8 +321,8 @@ def _requeue_refused(world: World, chance: Random) -> None:
 
 
 def _come_back(world: World, chance: Random) -> None:
-    """The publisher is killed with two envelopes in flight, and their classes are away when it is back;
-    they come back one after the other, those of the second envelope first."""
+    """The publisher is killed with two documents in flight, and their classes are unavailable when
+    it is back; they come back one after the other, those of the second document first."""
     if world.plan["sink"] == "python" or not _running(world, "publisher"):
         return
     application = world.application
@@ -354,7 +359,9 @@ def _restart(world: World, chance: Random, **given: Any) -> None:
 
 
 def _second(world: World, chance: Random) -> None:
-    """Somebody starts a second publisher: it is refused, unless the first one is killed meanwhile."""
+    """Somebody starts a second publisher: it is refused, unless the first one is killed
+    meanwhile.
+    """
     if _running(world, "publisher") and not _running(world, "second"):
         world.start("second", chance)
 
@@ -401,8 +408,8 @@ def _add_column(world: World, chance: Random) -> None:
 
 
 def _fill_column(world: World, chance: Random) -> None:
-    """A table gets a column and values in it, and they are resynced while the publisher knows the table
-    without it."""
+    """A table gets a column and values in it, and they are resynced while the publisher knows the
+    table without it."""
     application = world.application
     if not _is_stable(world) or len(application.shape.columns) >= 2 or world.has_commands():
         return
@@ -416,8 +423,9 @@ def _fill_column(world: World, chance: Random) -> None:
 
 
 def _change_schema(world: World, chance: Random, change: str = "") -> None:
-    """A column is renamed or dropped, or has another type; a table or a key gets another name. Half of
-    the time the configuration follows at once. A plan may name the change, which nobody follows."""
+    """A column is renamed or dropped, or has another type; a table or a key gets another name. Half
+    of the time the configuration follows at once. A plan may name the change, which nobody follows.
+    """
     application = world.application
     if not _is_stable(world):
         return
@@ -442,7 +450,9 @@ def _change_schema(world: World, chance: Random, change: str = "") -> None:
 
 
 def _is_stable(world: World) -> bool:
-    """Return True if no table is away and no transaction is open, so that the schema can change."""
+    """Return True if no table is unavailable and no transaction is open, so that the schema can
+    change.
+    """
     return not world.application.hidden and not world.application.late
 
 
@@ -478,8 +488,8 @@ def _requeue_loopback(world: World, chance: Random) -> None:
 
 
 def _skip(world: World, chance: Random, of: str | None = None) -> None:
-    """An operator gives up an event in flight, of the publisher or ``of`` a consumer, which is stopped
-    for it."""
+    """An operator gives up an event in flight, of the publisher or ``of`` a consumer, which is
+    stopped for it."""
     running = [
         one
         for one in (None, *_running(world, "cons"))
@@ -500,8 +510,8 @@ def _skip(world: World, chance: Random, of: str | None = None) -> None:
 
 
 def _skip_parked(world: World, chance: Random) -> None:
-    """A receiver answers retry for some objects for as long as it takes, and an operator gives up an
-    event of one."""
+    """A receiver answers retry for some objects for as long as it takes, and an operator gives up
+    an event of one."""
     names = [process.name for process in _running(world, "cons")]
     if world.plan["sink"] == "python" and _running(world, "publisher"):
         names.append("publisher")
@@ -569,8 +579,8 @@ def _consumer(world: World, chance: Random, start_from: str = "") -> None:
 
 
 def _consumer_at(world: World, chance: Random) -> None:
-    """A consumer begins at a record_id behind which nothing was removed. Or one that runs is taken back
-    to what was removed, which is refused."""
+    """A consumer begins at a record_id behind which nothing was removed. Or one that runs is taken
+    back to what was removed, which is refused."""
     (removed,) = world.application.session.execute(
         "SELECT coalesce(max(removed), 0) FROM eventlog_epoch"
     ).fetchone()
@@ -597,8 +607,8 @@ def _consumer_at(world: World, chance: Random) -> None:
 
 
 def _refused_snapshot(world: World, chance: Random) -> None:
-    """The receiver of a consumer refuses objects of its snapshot, and gets them once more; a class may
-    be away meanwhile."""
+    """The receiver of a consumer refuses objects of its snapshot, and gets them again; a class may
+    be unavailable meanwhile."""
     if not (free := sorted({"cons1", "cons2"} - set(world.receivers))):
         return
     name = free[0]
@@ -662,8 +672,8 @@ def _hold(world: World, chance: Random) -> None:
 
 
 def _hand_over(world: World, chance: Random) -> None:
-    """The receiver gets the directory, and its rows are marked; the job may be killed meanwhile. Or the
-    directory is given up."""
+    """The receiver gets the directory, and its rows are marked; the job may be killed meanwhile. Or
+    the directory is given up."""
     if world.backlog is None:
         return
     for name in ("second", "publisher"):
@@ -682,8 +692,8 @@ def _hand_over(world: World, chance: Random) -> None:
 def _leap(world: World, chance: Random) -> None:
     """Somebody sets the clock on the wall, back or forth. The time that has passed is another one.
 
-    Rows that a publisher takes by their time come in another order than that of their numbers if the
-    clock goes back, so the two never meet."""
+    Rows that a publisher takes by their time come in another order than that of their numbers if
+    the clock goes back, so the two never meet."""
     seconds = chance.choice([-300.0, -61.0, -1.5, -0.3, 0.4, 61.0, 3600.0, 40 * 86400.0])
     if seconds < 0:
         if not world.is_ordered:
@@ -724,8 +734,8 @@ def _copy(world: World, chance: Random) -> None:
 
 
 def _restore(world: World, chance: Random) -> None:
-    """The machine crashes, and the older copy of the database is put back. Or it is put back under the
-    processes that run: nothing tells them."""
+    """The machine crashes, and the older copy of the database is put back. Or it is put back under
+    the processes that run: nothing tells them."""
     if world.copied is None or world.application.hidden:
         return
     application, (top, shape, configured, backlog) = world.application, world.copied
@@ -824,13 +834,13 @@ STEPS: Mapping[str, Callable[..., None]] = {
     "restore": _restore,
     "new_epoch": _new_epoch,
     "leap": _leap,
-    "show": looks.show,
-    "doctor": looks.doctor,
+    "show": read_commands.show,
+    "doctor": read_commands.doctor,
 }
 
 
 def take(world: World, kind: str, chance: Random, given: Mapping[str, Any]) -> None:
-    """Take a step, and count it: once more under "KIND did nothing" if it found nothing to do."""
+    """Take a step, and count it: again under "KIND did nothing" if it found nothing to do."""
     before = _traces(world)
     STEPS[kind](world, chance, **given)
     world.stats[kind] += 1

@@ -3,17 +3,17 @@
     python tests/simulation/patches.py FILE.patch ...            patches of the product
     python tests/simulation/patches.py --mutations all|PART      those of mutations.py
 
-Each patch is applied to a copy of the product, and a child of this process imports that copy. The child
-runs the seeds that reach the patched lines, in their order, and stops at the first failure. No fault
-chooses its schedules in any other way. ``--most`` limits the schedules per fault, ``--seeds`` names the
-seeds that they are taken from.
+Each patch is applied to a copy of the product, and a child of this process imports that copy. The
+child runs the seeds that reach the patched lines, in their order, and stops at the first failure.
+No fault chooses its schedules in any other way. ``--most`` limits the schedules per fault,
+``--seeds`` names the seeds that they are taken from.
 
 The first run of a state of the sources records which lines each seed reaches, and keeps it in
 ``simulation-reach/`` (``--cache``). That takes twice the time of the schedules.
 
-A row of the table has the verdict, the schedules that ran, those that reach the lines, those whose story
-differs from the story without the fault, and the CPU seconds. A fault that is not found although stories
-differ is one that the auditor does not see, or a difference that harms nobody.
+A row of the table has the verdict, the schedules that ran, those that reach the lines, those whose
+story differs from the story without the fault, and the CPU seconds. A fault that is not found
+although stories differ is one that the auditor does not see, or a difference that harms nobody.
 
 Exit code 1 if a fault was not found that has to be. ``make simulate MUTATION=FILE.patch`` calls it.
 """
@@ -103,7 +103,8 @@ class DoesNotEnd(BaseException):
     """A schedule took more than ``_MOST_SECONDS`` of CPU."""
 
 
-# --- one schedule, in a child -----------------------------------------------------------------------
+# --- one schedule, in a child
+# -----------------------------------------------------------------------
 
 
 def _run(seed: int) -> tuple[str, str]:
@@ -186,7 +187,8 @@ def _in_children(
         yield child, told, usage.ru_utime + usage.ru_stime
 
 
-# --- what each seed reaches -------------------------------------------------------------------------
+# --- what each seed reaches
+# -------------------------------------------------------------------------
 
 
 def _state() -> str:
@@ -199,8 +201,8 @@ def _state() -> str:
 
 
 def schedules(seeds: Sequence[int], jobs: int, directory: Path, cache: Path) -> list[Schedule]:
-    """Return what became of these seeds without a fault, from the file of this state of the sources in
-    ``cache`` or by running them."""
+    """Return what became of these seeds without a fault, from the file of this state of the sources
+    in ``cache`` or by running them."""
     kept = cache / f"{_state()}.jsonl"
     known = dict(_kept_in(kept))
     missing = [seed for seed in seeds if seed not in known]
@@ -249,7 +251,8 @@ def _record(seeds: Iterable[int], hand_over: Callable[[Any], None]) -> None:
         )
 
 
-# --- patches ----------------------------------------------------------------------------------------
+# --- patches
+# ----------------------------------------------------------------------------------------
 
 
 def _copy_with(patch: Path, directory: Path) -> Path:
@@ -279,8 +282,8 @@ def of_patches(patches: Sequence[Path], directory: Path) -> Iterator[Fault | Res
 
 
 def of_mutations(part: str, directory: Path) -> Iterator[Fault]:
-    """Yield the faults of ``mutations.py`` with a part in their names. Such a fault is reached where the
-    functions run that it replaces."""
+    """Yield the faults of ``mutations.py`` with a part in their names. Such a fault is reached
+    where the functions run that it replaces."""
     start = functools.partial(_fork, "mutations", ROOT, directory, _hand_over_mutations)
     ((_, told, _),) = _in_children(1, [start])
     for one in told:

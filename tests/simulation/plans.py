@@ -1,18 +1,19 @@
 """Plans: what happens in a schedule, as data.
 
-A plan is a JSON object: the world (sink, format, ...), and steps. A step is ``[gap, kind, seed]``: after
-so many points, something of this kind is done with chances drawn from ``seed``. A gap may be a place in
-place of a number: ``@COMMIT inflight*3`` is as soon as a process comes to it for the third time. So a
-step can be left out without changing the others, and a plan that fails shrinks by itself.
+A plan is a JSON object: the world (sink, format, ...), and steps. A step is ``[gap, kind, seed]``:
+after so many points, something of this kind is done with chances drawn from ``seed``. A gap may be
+a place in place of a number: ``@COMMIT inflight*3`` is as soon as a process comes to it for the
+third time. So a step can be left out without changing the others, and a plan that fails shrinks by
+itself.
 
-The plan of a seed has a random part of the features, weights of its own for kinds of steps, and limits for
-options (*swarm testing*): what all runs do in equal parts would keep out what only one of them shows. What
-is drawn comes from a stream of chance of its name. So one more kind of step, or another weight, leaves the
-other steps of old seeds as they are.
+The plan of a seed has a random part of the features, weights of its own for kinds of steps, and
+limits for options (*swarm testing*): what all runs do in equal parts would keep out what only one
+of them shows. What is drawn comes from a stream of chance of its name. So one more kind of step, or
+another weight, leaves the other steps of old seeds as they are.
 
-A plan that is committed as a test says in ``tells`` what its story has to have, as regular expressions:
-so the test fails once the plan does not come to its place any more. A step of it may have a fourth
-member, an object, which says what its seed would draw: ``{"statement": "BEGIN"}``.
+A plan that is committed as a test says in ``tells`` what its story has to have, as regular
+expressions: so the test fails once the plan does not come to its place any more. A step of it may
+have a fourth member, an object, which says what its seed would draw: ``{"statement": "BEGIN"}``.
 """
 
 from __future__ import annotations
@@ -89,7 +90,9 @@ FEATURES: Mapping[str, Mapping[str, float]] = {
 """The kinds of steps that each feature adds, with their weights."""
 _SHARE = 0.4
 _SHARES = {"clock": 0.25, "looks": 0.25, "restores": 0.2, "loopback": 0.15}
-"""The share of the plans that have a feature; those of features that are not named have ``_SHARE``."""
+"""The share of the plans that have a feature; those of features that are not named have
+``_SHARE``.
+"""
 _OPENERS = {"consumers": "consumer", "late": "begin_late", "restores": "copy", "backlog": "commit"}
 """The step that a plan with a feature begins with, since others of the feature need it."""
 _WEIGHT = 33.0
@@ -149,8 +152,8 @@ def plan_of(seed: int) -> Plan:
 def _draw_steps(seed: int, features: set[str], *, is_to_python: bool) -> list[Any]:
     """Return the steps of a plan.
 
-    The steps of a kind are drawn from a stream of its name, and each has a place among all others. So
-    one more kind only adds steps, and a kind of a greater weight has its steps and further ones.
+    The steps of a kind are drawn from a stream of its name, and each has a place among all others.
+    So one more kind only adds steps, and a kind of a greater weight has its steps and further ones.
     """
     kinds = {"commit": 10.0, "mood": 2.0, **({} if is_to_python else {"look": 1.0})}
     for name in sorted(features):
@@ -168,8 +171,8 @@ def _draw_steps(seed: int, features: set[str], *, is_to_python: bool) -> list[An
 
 
 def _steps_of(seed: int, kind: str, expected: float) -> Iterator[tuple[float, list[Any]]]:
-    """Yield the steps of a kind with their places: a number that is ``expected`` in the mean, times a
-    factor of this run. Some kinds have none."""
+    """Yield the steps of a kind with their places: a number that is ``expected`` in the mean, times
+    a factor of this run. Some kinds have none."""
     chance = Random(f"{seed} steps {kind}")
     expected *= chance.choice(_OF_COMMITS if kind == "commit" else _FACTORS)
     until = chance.expovariate(1)
@@ -188,12 +191,16 @@ def _draw_dead(chance: Random) -> list[str]:
 
 
 def _draw_burst(chance: Random, seed: int) -> int:
-    """Return the most objects of a burst: thousands in some of the plans that are not plans of CI."""
+    """Return the most objects of a burst: thousands in some of the plans that are not plans of
+    CI.
+    """
     return chance.choice([60] * 7 + [100] + ([200, 200, 1000, 3000] if seed > _OF_CI else []))
 
 
 def _draw_bounds(chance: Random) -> Mapping[str, int]:
-    """Return the sizes of the product that small tables would never reach, for half of the plans."""
+    """Return the sizes of the product that small tables would never reach, for half of the
+    plans.
+    """
     if chance.random() < 0.5:
         return {}
     return {
@@ -286,7 +293,9 @@ _Draw = Callable[[str, Sequence[Any]], Any]
 
 
 def _by_name(chance: Random, limits: Mapping[str, Sequence[Any]]) -> _Draw:
-    """Draw each option from a stream of its name, so that a new one leaves the others as they are."""
+    """Draw each option from a stream of its name, so that a new one leaves the others as they
+    are.
+    """
     number = chance.getrandbits(32)
     return lambda name, values: Random(f"{number} {name}").choice(limits.get(name, values))
 

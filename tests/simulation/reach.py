@@ -1,8 +1,8 @@
 """Which lines of the product each seed reaches, and whether it reaches those that a patch changes.
 
-``touched_spans`` compares two trees, so that a patch may apply at other line numbers than its own. A
-changed line counts as reached if a schedule runs any line of its statement. For a definition that is the
-body; for a constant, or a field of a class, it is every statement that reads the name.
+``touched_spans`` compares two trees, so that a patch may apply at other line numbers than its own.
+A changed line counts as reached if a schedule runs any line of its statement. For a definition that
+is the body; for a constant, or a field of a class, it is every statement that reads the name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Receivers: replicas of the tables that answer as their mood says, and readers of files and objects.
+"""Receivers: replicas of the tables that answer as their mood says, and readers of files and
+objects.
 
-A receiver applies each event-id once, as docs/receivers.md says: an add replaces, a modify follows its
-steps, a delete removes. The *strict* one refuses what is behind a retry of the same object; the
+A receiver applies each event-id once, as docs/receivers.md says: an add replaces, a modify follows
+its steps, a delete removes. The *strict* one refuses what is behind a retry of the same object; the
 *lenient* one applies it, and knows the event again by the new event-id.
 """
 
@@ -57,7 +58,9 @@ class Replica:
         self.objects: dict[Key, dict[str, list[str]]] = {}
         self.applied: set[str] = set()
         self.refused: set[Key] = set()
-        """The objects of which an event was refused for good: they may differ until they are resynced."""
+        """The objects of which an event was refused for good: they may differ until they are
+        resynced.
+        """
 
     def apply(self, event: Event) -> bool:
         """Apply an event, unless its event-id was applied before; return whether it was new."""
@@ -88,8 +91,8 @@ class Replica:
 
 @dataclass
 class Overtaking:
-    """The events of an object that a receiver has applied although an earlier one got retry, and the
-    disturbances until then; -1 = the publisher never got the answer."""
+    """The events of an object that a receiver has applied although an earlier one got retry, and
+    the disturbances until then; -1 = the publisher never got the answer."""
 
     disturbances: int = -1
     ahead: set[str] = field(default_factory=set)
@@ -105,7 +108,9 @@ class Receiver:
         self.seed, self.documents = 0, 0
         self._tries: Counter[str] = Counter()
         self._overtaken: dict[str, Overtaking] = {}
-        """Of a lenient receiver: what it has applied behind a retry, by the event-id of the retry."""
+        """Of a lenient receiver: what it has applied behind a retry, by the event-id of the
+        retry.
+        """
 
     def _draws(self, what: str, event_id: str) -> bool:
         probability = self.mood.get(what, 0.0)
@@ -115,7 +120,9 @@ class Receiver:
         return _number(told) < probability
 
     def _refuses(self, what: str, event_id: str) -> bool:
-        """Return True if an event is refused. A known id never is: docs/receivers.md asks for success."""
+        """Return True if an event is refused. A known id never is: docs/receivers.md asks for
+        success.
+        """
         return event_id not in self.replica.applied and self._draws(what, event_id)
 
     def receive(self, body: bytes, events: Sequence[Event]) -> Answer | None:
@@ -133,7 +140,7 @@ class Receiver:
         seconds = _SLOW[self.seed % len(_SLOW)]
         point(f"gets {self.name} {first}", seconds if self._draws("slow", first) else 0.0)
         if self._draws("away", first):
-            self._hang_up("is away")
+            self._hang_up("is unavailable")
         if "fail one" in self.mood and any(self._is_poison(event) for event in events):
             if self._draws("applies", first):
                 self.apply(events)
@@ -142,7 +149,7 @@ class Receiver:
         if self._draws("half", first):
             self.apply(events[: len(events) // 2])
             point(f"hangs up {self.name}")
-            self._hang_up("applies half of it, then is away")
+            self._hang_up("applies half of it, then is unavailable")
         if self._draws("general retry", first):
             tell(f"  {self.name}: retry for all")
             self._world.auditor.is_answered(self.name, events, {}, Level.RETRY)
@@ -150,7 +157,7 @@ class Receiver:
         has_errors = any(self._refuses("error", event.event_id) for event in events)
         if len(events) > 1 and has_errors and self._draws("unnamed", first):
             self._apply_a_part(events)
-            tell(f"  {self.name}: refuses the envelope")
+            tell(f"  {self.name}: refuses the document")
             return Answer(general=EventResult(Level.ERROR, "bad"), culprit_unknown=True)
         good, verdicts = self._judge(events)
         self.apply(good)
@@ -217,7 +224,9 @@ class Receiver:
     def _note_overtaking(
         self, events: Sequence[Event], verdicts: Mapping[str, EventResult]
     ) -> None:
-        """Note which events were applied although an earlier one of their object has to come again."""
+        """Note which events were applied although an earlier one of their object has to come
+        again.
+        """
         waiting: defaultdict[Key, list[Overtaking]] = defaultdict(list)
         for event in events:
             key, verdict = object_of(event), verdicts.get(event.event_id)
@@ -230,15 +239,17 @@ class Receiver:
                     one.ahead.add(event.event_id)
 
     def _lose_overtaking(self, verdicts: Iterable[str]) -> None:
-        """Note that the publisher never gets an answer, so that it sends the same event-ids again."""
+        """Note that the publisher never gets an answer, so that it sends the same event-ids
+        again.
+        """
         for event_id in verdicts:
             if event_id in self._overtaken:
                 self._overtaken[event_id].disturbances = -1
 
     def _pass_over(self, event: Event) -> None:
-        """Note an event that comes again under an event-id that was applied. If what it has overtaken
-        was applied meanwhile, the object goes back to an older state: docs/receivers.md says so of an
-        answer that the publisher never got or could not record, and of no other."""
+        """Note an event that comes again under an event-id that was applied. If what it has
+        overtaken was applied meanwhile, the object goes back to an older state: docs/receivers.md
+        says so of an answer that the publisher never got or could not record, and of no other."""
         for event_id, one in self._overtaken.items():
             if event.event_id in one.ahead and event_id in self.replica.applied:
                 one.ahead.discard(event.event_id)
@@ -261,8 +272,9 @@ class Receiver:
 
 
 class Readers:
-    """Who reads the files or objects: one reads whenever it looks and remembers the names that it has
-    read, the other reads all at the end. Both know a document by what was handed to the sink."""
+    """Who reads the files or objects: one reads whenever it looks and remembers the names that it
+    has read, the other reads all at the end. Both know a document by what was handed to the sink.
+    """
 
     def __init__(self, world: World, directory: Path, layout: str) -> None:
         self._world, self._directory, self._layout = world, directory, layout

@@ -1,5 +1,5 @@
-"""What a run of many schedules has tried: their numbers, which features met in how many of them, and the
-branches of the product that they reached."""
+"""What a run of many schedules has tried: their numbers, which features met in how many of them,
+and the branches of the product that they reached."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from world import World
 
 MODULES = (
-    "publisher/cycle", "publisher/delivery", "publisher/marks", "publisher/flight", "publisher/snapshot", "publisher/queue",
+    "publisher/cycle", "publisher/delivery", "publisher/marks", "publisher/delivery", "publisher/snapshot", "publisher/queue",
     "publisher/ledger", "sql/followed_set", "sql/consumers", "core/ranges", "core/requeue",
 )  # fmt: skip
 """The modules whose branches are counted: the publisher's cycle, and the ledgers."""
@@ -82,7 +82,9 @@ class Report:
         return ", ".join(told)
 
     def looked_at(self) -> Iterator[str]:
-        """Yield what the checks of the end have looked at, and the share of objects that they excused."""
+        """Yield what the checks of the end have looked at, and the share of objects that they
+        excused.
+        """
         for what, count in sorted(self._looked_at.items()):
             yield f"{count:8,} {what}"
         objects = self._looked_at["objects"] or 1
@@ -94,7 +96,9 @@ class Report:
         )
 
     def pairs(self) -> Iterator[str]:
-        """Yield a table: the schedules in which two features met, and on its diagonal those of one."""
+        """Yield a table: the schedules in which two features met, and on its diagonal those of
+        one.
+        """
         names = sorted({name for pair in self._met for name in pair})
         yield "schedules in which features met:"
         yield " " * 12 + "".join(f"{name[:6]:>7}" for name in names)

@@ -1,9 +1,9 @@
 """Processes that take turns in virtual time.
 
-A *process* is a publisher, a consumer or a command: tasks that die together. A *task* is a greenlet:
-of all of them one runs at a time, and hands control back at a *point*. Which one goes on is drawn
-from the seed; when none can, the clock goes on to the next one that wakes up. So a schedule is a
-function of its seed, to the byte.
+A *process* is a publisher, a consumer or a command: tasks that die together. A *task* is a
+greenlet: of all of them one runs at a time, and hands control back at a *point*. Which one goes on
+is drawn from the seed; when none can, the clock goes on to the next one that wakes up. So a
+schedule is a function of its seed, to the byte.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class BusyLoop(Exception):
 
 @dataclass
 class Failing:
-    """A statement that is to fail: the ``number``-th one that begins with these words, of those that a
-    function of this name has asked for."""
+    """A statement that is to fail: the ``number``-th one that begins with these words, of those
+    that a function of this name has asked for."""
 
     number: int
     words: str = ""
@@ -155,7 +155,9 @@ class Scheduler:
     def __init__(self, seed: int, supervise: Callable[[], None]) -> None:
         self.now, self.points = 0.0, 0
         self.leap = 0.0
-        """How far the clock on the wall is ahead of ``BEGIN + now``; it may leap, back and forth."""
+        """How far the clock on the wall is ahead of ``BEGIN + now``; it may leap, back and
+        forth.
+        """
         self.processes: dict[str, Process] = {}
         self.current: Task | None = None
         self.main = getcurrent()
@@ -210,7 +212,9 @@ class Scheduler:
                 self._aim, self.aimed = None, task.process
 
     def run(self, most: int, until: Callable[[], bool] = lambda: False) -> bool:
-        """Let processes run over so many points, or until something holds; return whether it does."""
+        """Let processes run over so many points, or until something holds; return whether it
+        does.
+        """
         for _ in range(most):
             if until():
                 return True

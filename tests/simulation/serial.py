@@ -1,10 +1,12 @@
-"""A plan one step after the other, on two databases: no interleaving, no kills, no limits of a window.
+"""A plan one step after the other, on two databases: no interleaving, no kills, no limits of a
+window.
 
-The same statements and commands run on SQLite and on PostgreSQL, and after each of them the publisher and
-the consumers publish once. Answers are drawn by the object and the number of its event, so that they are
-the same although record_ids may differ: what one statement writes to several objects is in no order.
-``differences`` compares the tables, the rows of the log with their letters, the events and documents that
-each receiver got, object by object, and what the receivers have in the end.
+The same statements and commands run on SQLite and on PostgreSQL, and after each of them the
+publisher and the consumers publish once. Answers are drawn by the object and the number of its
+event, so that they are the same although record_ids may differ: what one statement writes to
+several objects is in no order. ``differences`` compares the tables, the rows of the log with their
+statuses, the events and documents that each receiver got, object by object, and what the receivers
+have in the end.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ _OPTIONS = {"allow_loopback": True, "query_limit": 10_000, "delivery_rows": 10_0
 
 
 class Side(NamedTuple):
-    """A database: its URL for the product, and a session of the application that commits at once."""
+    """A database: its URL for the product, and a session of the application that commits at
+    once.
+    """
 
     name: str
     url: str
@@ -111,8 +115,8 @@ def _told(event: Event) -> str:
 
 
 def _plain(body: bytes, events: int) -> str:
-    """Return the document of one event without its number, and without what it says of its database;
-    empty for several events.
+    """Return the document of one event without its number, and without what it says of its
+    database; empty for several events.
     """
     if events > 1:
         return ""
@@ -287,7 +291,7 @@ class Serial:
             for table in (*KEYS, "customer_tag")
         }
         told["letters"] = {key: sorted(several) for key, several in letters.items()}
-        told["flights"] = len(ask("SELECT * FROM eventlog_inflight"))
+        told["deliveries"] = len(ask("SELECT * FROM eventlog_inflight"))
         told["errors"] = sorted(ask("SELECT code, consumer, count(*) FROM eventlog_error GROUP BY code, consumer"), key=repr)  # fmt: skip
         for name, receiver in self._receivers.items():
             told[f"events of {name or 'the publisher'}"] = dict(receiver.got)
@@ -316,7 +320,8 @@ def _as_toml(config: dict[str, Any]) -> str:
 def two_sides(postgres: str, directory: Path) -> Iterator[Callable[[Plan], list[str]]]:
     """Yield a function that runs a plan on both databases, and returns where they differ.
 
-    ``postgres`` is the URL of a server where databases may be made; each plan has one from a template.
+    ``postgres`` is the URL of a server where databases may be made; each plan has one from a
+    template.
     """
     logging.disable(logging.CRITICAL)
     url, own = make_url(postgres), f"eventlog_serial_{os.getpid()}"

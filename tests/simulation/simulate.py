@@ -7,10 +7,11 @@
     python tests/simulation/simulate.py --shrink 7        the plan of a failing seed with fewer steps
     python tests/simulation/simulate.py --serial 1-60     plans without interleaving, on SQLite and on PostgreSQL: both end equal
 
-``--report`` adds which features met in how many schedules, and the branches of the publisher that were
-reached; it takes three times as long.
+``--report`` adds which features met in how many schedules, and the branches of the publisher that
+were reached; it takes three times as long.
 
-Exit code 1 if a seed failed. ``make simulate`` calls it. ``patches.py`` tries faults that are put in.
+Exit code 1 if a seed failed. ``make simulate`` calls it. ``patches.py`` tries faults that are put
+in.
 """
 
 from __future__ import annotations
@@ -156,7 +157,9 @@ def _drawn(word: str) -> Iterator[Plan]:
 
 
 def _run_serially(seeds: Sequence[int], postgres: str | None) -> int:
-    """Run plans without interleaving on SQLite and on PostgreSQL, and return 1 if they end differently."""
+    """Run plans without interleaving on SQLite and on PostgreSQL, and return 1 if they end
+    differently.
+    """
     from serial import two_sides
 
     from eventlog.sql import embedded

@@ -1,7 +1,7 @@
 """Schedules of real PostgreSQL sessions, by number: the same in every run.
 
-``interleave.py`` says how a seed is told, shrunk and run again. It runs in a process of its own, which
-has the machine of the simulation in place of the clock.
+``interleave.py`` says how a seed is told, shrunk and run again. It runs in a process of its own,
+which has the machine of the simulation in place of the clock.
 """
 
 from __future__ import annotations

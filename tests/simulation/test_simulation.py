@@ -1,8 +1,8 @@
 """Schedules of a simulated publisher, by number: the same in every run, to the byte.
 
-``simulate.py`` says what is simulated and how a seed is told, shrunk and run again. A process of its
-own runs each share, since the order of a set is a part of the story. Half of the seeds are fixed, and
-the commit decides others.
+``simulate.py`` says what is simulated and how a seed is told, shrunk and run again. A process of
+its own runs each share, since the order of a set is a part of the story. Half of the seeds are
+fixed, and the commit decides others.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def test_nothing_is_lost_in_any_schedule(share: int) -> None:
     assert f" {SHARE} schedules" in simulate("--seeds", f"{first}-{first + SHARE - 1}")
 
 
-# Some two in a hundred fresh schedules still fail by open faults: CI runs fixed ones until none does.
+# Some two in a hundred fresh schedules still fail by open faults: CI runs fixed ones until none
+# does.
 @pytest.mark.soak
 @pytest.mark.parametrize("share", range(2))
 def test_nothing_is_lost_in_schedules_that_the_commit_decides(share: int) -> None:
@@ -56,7 +57,7 @@ def test_nothing_is_lost_in_schedules_that_the_commit_decides(share: int) -> Non
 @pytest.mark.parametrize(
     "plan", sorted((HERE / "plans").glob("*.json")), ids=lambda path: path.stem
 )
-def test_what_was_found_once_stays_mended(plan: Path) -> None:
+def test_what_was_found_once_stays_fixed(plan: Path) -> None:
     story = simulate("--seed", str(plan))
     for place in json.loads(plan.read_text())["tells"]:
         assert re.search(place, story, re.DOTALL), f"the plan does not come to {place!r} any more"

@@ -1,7 +1,8 @@
-"""The world of one schedule: the database, the processes, the receivers, and the story of what happens.
+"""The world of one schedule: the database, the processes, the receivers, and the story of what
+happens.
 
-``run`` does what a plan says, then ends all faults, lets everything be delivered, and has the auditor
-look. Safety is checked at every moment, liveness at the end.
+``run`` does what a plan says, then ends all faults, lets everything be delivered, and has the
+auditor look. Safety is checked at every moment, liveness at the end.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ _SETS = "SELECT owner, content FROM eventlog_inflight WHERE kind = 'done'"
 _PLAIN = {"allow_loopback": True}
 _PUBLISHERS = ("publisher", "second")
 _MANY = 200
-"""The objects of a burst beyond which windows and flights have as many rows at least."""
+"""The objects of a burst beyond which windows and deliveries have as many rows at least."""
 
 
 class Output(io.StringIO):
@@ -119,8 +120,10 @@ class World:
         self.has_gone_back = False
         """True once the clock on the wall has gone back."""
         self.told_from: int | None = None
-        """The newest flight at the start of a publisher that takes rows by their time: what commands
-        tell it later stays until another one connects. None = the publisher takes rows by number."""
+        """The newest delivery at the start of a publisher that takes rows by their time: what
+        commands tell it later stays until another one connects. None = the publisher takes rows by
+        number.
+        """
         self.begins: dict[str, str] = {}
         self._chance = Random(f"world {plan['seed']}")
         self._commands = 0
@@ -148,7 +151,9 @@ class World:
         )
 
     def refuse_if_away(self, why: str) -> None:
-        """Raise ReceiverUnavailable with the present probability: a full disk, a store that is away."""
+        """Raise ReceiverUnavailable with the present probability: a full disk, a store that is
+        unavailable.
+        """
         if self.away and self._chance.random() < self.away:
             raise ReceiverUnavailable(why, why)
 
@@ -208,7 +213,7 @@ class World:
         )
         if not is_consumer:
             is_by_time = options.get("handle_future_events")
-            self.told_from = self.application.newest_flight() if is_by_time else None
+            self.told_from = self.application.newest_delivery() if is_by_time else None
         told = {name: value for name, value in options.items() if name not in _PLAIN}
         self.tell(f"start {name} {told | bounds} {start_from}")
         self.stats["starts"] += 1
@@ -222,7 +227,9 @@ class World:
         self.scheduler.spawn(process, run)
 
     def _received(self, process: Process, receiver: Receiver, most: int) -> Receive:
-        """Return the function of a process that hands documents to a receiver, so many at a time at most."""
+        """Return the function of a process that hands documents to a receiver, so many at a time at
+        most.
+        """
 
         def receive(body: bytes, events: Sequence[Event]) -> Answer | None:
             process.in_the_air += 1
@@ -286,8 +293,8 @@ class World:
             self.stop(process)
 
     def follow_schema(self, chance: Random) -> None:
-        """The configuration follows the schema: triggers are made anew, processes start again, and the
-        resyncs run that are due, as ``doctor`` names them."""
+        """The configuration follows the schema: triggers are made again, processes start again, and
+        the resyncs run that are due, as ``doctor`` names them."""
         self.application.configured = self.application.shape
         self._do("triggers", "apply")
         self._start_with_new_shape(chance)
@@ -376,9 +383,9 @@ class World:
         return config
 
     def _most_points(self) -> int:
-        """Return how many points a process may take within a simulated second: three times what was ever
-        measured. An object of a snapshot, or a row, that goes in a document and a delivery of its own
-        takes seven."""
+        """Return how many points a process may take within a simulated second: three times what was
+        ever measured. An object of a snapshot, or a row, that goes in a document and a delivery of
+        its own takes seven."""
         return 500 + 20 * self.application.top()
 
     # --- a schedule ---
@@ -479,7 +486,9 @@ class World:
         return bool(self.plan.get(f"ends_with_{what}", drawn))
 
     def _requeue_refused(self) -> None:
-        """Requeue all that was refused, and compare what receivers have before anything else repairs it."""
+        """Requeue all that was refused, and compare what receivers have before anything else
+        repairs it.
+        """
         self.tell("--- all that was refused is asked for again")
         self._deliver()
         self.readers.look()
@@ -671,9 +680,11 @@ def _memory() -> str | None:
 
 @cache
 def template(shape: Shape) -> Path:
-    """Return a database with the tables, the log and the triggers. ``removed_rows`` has each row that was
-    removed from the log, ``begun_consumers`` the set with which each consumer began, and how many rows
-    had been removed by then, ``asked_rows`` what consumers were asked to send again, and when."""
+    """Return a database with the tables, the log and the triggers. ``removed_rows`` has each row
+    that was removed from the log, ``begun_consumers`` the set with which each consumer began, and
+    how many rows had been removed by then, ``asked_rows`` what consumers were asked to send again,
+    and when.
+    """
     directory = Path(tempfile.mkdtemp(prefix="simulation-", dir=_memory()))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     path = directory / "template.db"

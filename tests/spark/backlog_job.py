@@ -1,4 +1,6 @@
-"""A log with everything in it, a publisher to compare with, and what a job left in its directory."""
+"""A log with everything in it, a publisher to compare with, and what a job left in its
+directory.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_context import open_context
-from eventlog.publisher.session import Session
+from eventlog.publisher.session import PublisherSession
 from eventlog.spark.backlog import Report, Request, run
 from eventlog.sql import migrations
 
@@ -239,7 +241,7 @@ def leave_in_flight(config: Config, documents: int) -> list[str]:
     """
     sink = Collector([], documents)
     with open_context(config, Counters()) as context:
-        run_cycle(Session(context, recover(context), sink))
+        run_cycle(PublisherSession(context, recover(context), sink))
     return list(events_of(sink.documents))
 
 
@@ -268,7 +270,7 @@ def published_records(config: Config, documents: int = 2**62) -> list[KafkaRecor
     sink = Topics(most=documents)
     with open_context(config, Counters()) as context, closing(sink):
         if documents < 2**62:
-            run_cycle(Session(context, recover(context), sink))
+            run_cycle(PublisherSession(context, recover(context), sink))
         else:
             publish_once(context, sink)
     return sink.records
@@ -316,12 +318,12 @@ def unzstd(content: bytes) -> bytes:
     return bytes(pa.CompressedInputStream(pa.BufferReader(content), "zstd").read())
 
 
-def letters_of(out: Path, report: Report) -> dict[int, str]:
+def statuses_of(out: Path, report: Report) -> dict[int, str]:
     """Which letter each row is to get, as the files of the job say."""
     letters: dict[int, str] = {}
     for ids in [
         *(part.ids for part in report.manifest.parts),
-        *(flight.ids for flight in report.manifest.in_flight),
+        *(delivery.ids for delivery in report.manifest.in_flight),
     ]:
         for row in pq.read_table(out / ids).to_pylist():
             for record_id in range(row["first"], row["last"] + 1):

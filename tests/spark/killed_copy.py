@@ -28,7 +28,7 @@ from test_live_copy_batches import PAY, A, Rows, Source, batch_of, changes_of, d
 
 from eventlog.spark import copy_query
 from eventlog.spark.copy_history import History
-from eventlog.spark.copy_target import Batch
+from eventlog.spark.copy_target import CopyBatch
 
 BEGAN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
@@ -91,7 +91,9 @@ def read_number(file: Path) -> int:
 
 
 def drive(made: str, directory: Path, seed: int, until: int, told: int | None = None) -> None:
-    """Run batches until one of a number is done. ``told`` is a pipe to which the first is reported."""
+    """Run batches until one of a number is done. ``told`` is a pipe to which the first is
+    reported.
+    """
     copy = {"delta": delta_in, "iceberg": iceberg_in}[made](directory)
     batches = Batches(seed)
     source = Source(batches.rows)
@@ -104,7 +106,7 @@ def drive(made: str, directory: Path, seed: int, until: int, told: int | None = 
         (directory / "begun").write_text(str(number))
         if told is not None:
             os.write(told, b".")
-        batch = Batch("query", number)
+        batch = CopyBatch("query", number)
         copy_query.put_batch(source, copy, batch, partial(batch_of, changes), history=kept)
         if number % 5 == 0:
             for table in (copy, kept.table):

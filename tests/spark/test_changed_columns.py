@@ -1,5 +1,5 @@
-"""A column of a class gets another type under a reader with the option ``class``, whose structs have
-the types of its beginning. Without Java.
+"""A column of a class gets another type under a reader with the option ``class``, whose structs
+have the types of its beginning. Without Java.
 """
 
 from __future__ import annotations

@@ -266,6 +266,7 @@ def test_each_committed_row_is_in_one_event_however_drivers_and_workers_of_spark
     print(
         f"{storm.batches} batches, {dict(storm.kills)} killed, {len(failures)} failures of queries"
     )
-    # A query fails as its processes are killed, or as Spark waits too long for one. It loses no row.
+    # A query fails as its processes are killed, or as Spark waits too long for one. It loses no
+    # row.
     assert [one for one in failures if "rows_removed" in one or "were removed" in one] == []
     assert_promise(log, out)

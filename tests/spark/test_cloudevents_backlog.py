@@ -20,10 +20,10 @@ from backlog_job import (
     fetch,
     files_of,
     leave_in_flight,
-    letters_of,
     log_rows,
     random_rows,
     statuses,
+    statuses_of,
 )
 from shared import execute
 
@@ -78,7 +78,7 @@ def test_a_job_and_the_publisher_send_the_same_events_byte_for_byte(
 
     assert len(sent) > ROWS / 4
     assert lines_of(out) == sent
-    assert letters_of(out, report) == {
+    assert statuses_of(out, report) == {
         record_id: after[record_id] for record_id, letter in before.items() if letter == "N"
     }
     events = [json.loads(line) for line in sent]
@@ -98,7 +98,7 @@ def test_events_keep_the_ids_that_they_were_sent_under(log: sa.Engine, tmp_path:
     leave_in_flight(config_of(log), documents=0)
     ((content,),) = fetch(log, f"SELECT content FROM {LOG}_inflight")
     line = json.loads(str(content))
-    line["envelopes"][0]["events"] = {"1": {"sendings": 2}}
+    line["documents"][0]["events"] = {"1": {"attempts": 2}}
     execute(log, f"UPDATE {LOG}_inflight SET content = '{json.dumps(line)}'")
     convert(
         config_of(log),

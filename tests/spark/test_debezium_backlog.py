@@ -15,11 +15,11 @@ from backlog_job import (
     convert,
     copy,
     errors,
-    letters_of,
     log_rows,
     published_records,
     random_rows,
     statuses,
+    statuses_of,
 )
 
 from eventlog.changes.format import Report
@@ -72,7 +72,9 @@ def test_change_events_are_those_of_the_publisher(
     assert len(sent) > ROWS / 10
     assert {value["payload"]["op"] for _, _, value in sent if value is not None} >= {"c", "d"}
     assert ours == sent
-    assert letters_of(out, report) == {i: after[i] for i, letter in before.items() if letter == "N"}
+    assert statuses_of(out, report) == {
+        i: after[i] for i, letter in before.items() if letter == "N"
+    }
 
 
 def test_a_backlog_that_is_marked_is_read_back_as_changes(log: sa.Engine, tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""How a session comes to the log: the Python of its workers, tables of its catalogue, Spark Connect."""
+"""How a session comes to the log: the Python of its workers, tables of its catalogue, Spark
+Connect.
+"""
 
 from __future__ import annotations
 

@@ -22,11 +22,11 @@ from backlog_job import (
     events_of,
     fetch,
     leave_in_flight,
-    letters_of,
     log_rows,
     publish,
     random_rows,
     statuses,
+    statuses_of,
 )
 from shared import Run, url_of
 
@@ -55,7 +55,7 @@ def test_a_job_and_the_publisher_send_the_same_events_byte_for_byte(
     assert len(sent) > number / 4
     for out, report in reports.items():
         assert list(events_of(documents_of(out))) == sent
-        became = letters_of(out, report)
+        became = statuses_of(out, report)
         assert became == {
             record_id: after[record_id] for record_id, letter in before.items() if letter == "N"
         }

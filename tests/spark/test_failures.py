@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from eventlog import cli
 from eventlog.config.load import load
 from eventlog.errors import ConfigError, DatabaseError
-from eventlog.spark import backlog, hold, session
+from eventlog.spark import backlog, claim, session
 from eventlog.spark import job as jobs
 from eventlog.spark.directory import TEMPORARY, Directory
 from eventlog.spark.session import (
@@ -131,7 +131,7 @@ def test_a_command_that_fails_while_it_marks_prints_how_to_mark_the_other_rows(
     def fail(*_: object) -> None:
         raise DatabaseError("the server has gone")
 
-    monkeypatch.setattr(hold, "_write", fail)
+    monkeypatch.setattr(claim, "_write", fail)
     with pytest.raises(DatabaseError) as failed:
         convert(config_of(log), tmp_path / "out", mark=True)
     assert failed.value.__notes__ == [

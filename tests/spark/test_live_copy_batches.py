@@ -27,9 +27,9 @@ from eventlog.core.values import ColumnType, Kind
 from eventlog.spark import copy_query, delta_copy, iceberg_copy, iceberg_files
 from eventlog.spark.copy_source import ClassSource
 from eventlog.spark.copy_target import (
-    Batch,
+    CopyBatch,
+    CopyLoad,
     LatestChange,
-    Loading,
     Nulled,
     Target,
     latest_changes,
@@ -80,11 +80,11 @@ class Source(ClassSource):
     def moment(self) -> dt.datetime:
         return self.time
 
-    def loading(self) -> Loading:
+    def loading(self) -> CopyLoad:
         rows = [{"id": key, **row} for key, row in self.rows.items()]
         note = Note(self.columns.key, self.columns.declared, RecordSet(self.highest))
         batch = pa.RecordBatch.from_pylist(rows, schema=self.columns.schema)
-        return Loading(note, self.columns, iter([batch]), Nulled())
+        return CopyLoad(note, self.columns, iter([batch]), Nulled())
 
 
 def put_batch(
@@ -95,7 +95,7 @@ def put_batch(
     rows: Any,
     on_type_change: str = "error",
 ) -> None:
-    copy_query.put_batch(source, copy, Batch(query, number), rows, on_type_change)
+    copy_query.put_batch(source, copy, CopyBatch(query, number), rows, on_type_change)
 
 
 def row_of(position: int, operation: str, key: int, after: Mapping[str, Any] | None) -> Any:
@@ -474,7 +474,7 @@ def test_another_type_of_a_column_is_taken_over_by_an_iceberg_table(tmp_path: Pa
         (one.key, one.change) for one in source.changes(batch_of(told), RecordSet())
     )
     changed = merge_source(source.columns, latest)
-    copy.merge(Batch("query", 1), source.columns, held.note, changed, None)
+    copy.merge(CopyBatch("query", 1), source.columns, held.note, changed, None)
     assert held_by(copy) == {
         1: {A: "x", PAY: Decimal("1.2500")}, 2: {A: None, PAY: Decimal("1.2345")},
     }  # fmt: skip

@@ -50,7 +50,7 @@ from eventlog.errors import ConfigError
 from eventlog.spark import as_of, copy_query, delta, history, live_copy
 from eventlog.spark.changes import HAS_STREAMS
 from eventlog.spark.copy_history import History
-from eventlog.spark.copy_target import Batch
+from eventlog.spark.copy_target import CopyBatch
 from eventlog.spark.copy_types import CopyError
 
 MADE: dict[str, Callable[[Path], Any]] = {"delta": delta_in, "iceberg": iceberg_in}
@@ -83,7 +83,7 @@ class Story:
     def put(self, changes: list[Any], kill: str | None = None) -> None:
         """Run a batch, perhaps killed before one of its steps and repeated, perhaps twice."""
         kept = History(self.source, self.copy)
-        batch, rows = Batch(self.query, self.number), partial(batch_of, changes[::-1])
+        batch, rows = CopyBatch(self.query, self.number), partial(batch_of, changes[::-1])
         if kill is not None:
             with pytest.MonkeyPatch.context() as patched, suppress(Killed):
                 patched.setattr(type(self.copy), kill, killed)
@@ -292,10 +292,10 @@ def test_a_row_is_whole_also_where_the_key_is_a_text_of_a_file_that_was_merged(
     copy = MADE[made](tmp_path)
     kept = History(source, copy)
     put = partial(copy_query.put_batch, source, copy, history=kept)
-    put(Batch("query", 0), lambda: batch_of([]))
+    put(CopyBatch("query", 0), lambda: batch_of([]))
     for number, told in enumerate(({A: "x", PAY: "1"}, {PAY: "2"}, {A: None}), 1):
         changes = batch_of([row_of(number, "modify", 7, told)])
-        put(Batch("query", number), lambda changes=changes: changes)  # type: ignore[misc]
+        put(CopyBatch("query", number), lambda changes=changes: changes)  # type: ignore[misc]
     files: Any = kept.table.files()
     rows = [row for part in files.rows(range(files.count)) for row in part.to_pylist()]
     said = {row["_batch"]: (row["id"], row[A], row[PAY]) for row in rows if row["_batch"]}
@@ -317,11 +317,11 @@ def test_a_row_is_whole_also_where_the_key_has_another_type_than_before(
     copy = MADE[made](tmp_path)
     kept = History(source, copy)
     put = partial(copy_query.put_batch, source, copy, history=kept)
-    put(Batch("query", 0), lambda: batch_of([]))
+    put(CopyBatch("query", 0), lambda: batch_of([]))
     moment = ("id", t.TimestampNTZType(), ColumnType(Kind.TIMESTAMP))
     source.columns = columns_of([moment, *NAMED[1:]])
     told: Any = row_of(1, "modify", 0, {PAY: 2}) | {"key": [("id", "2026-01-02T00:00:00")]}
-    put(Batch("query", 1), lambda: batch_of([told]))
+    put(CopyBatch("query", 1), lambda: batch_of([told]))
     rows = [row for part in kept.table.rows() for row in part.to_pylist()]
     (said,) = (row for row in rows if row["_operation"] == "modify")
     assert (said["id"], said[A], said[PAY]) == (dt.datetime(2026, 1, 2), "x", 2)
@@ -332,7 +332,7 @@ def test_a_driver_that_ends_between_making_an_iceberg_table_and_its_first_commit
 ) -> None:
     source, copy = Source({1: {A: "x", PAY: None}}), iceberg_in(tmp_path)
     kept = History(source, copy)
-    put = partial(copy_query.put_batch, source, copy, Batch("query", 0), lambda: batch_of([]))
+    put = partial(copy_query.put_batch, source, copy, CopyBatch("query", 0), lambda: batch_of([]))
     put()
     with monkeypatch.context() as patched, suppress(Killed):
         patched.setattr(type(copy), "_widened", killed)
@@ -352,7 +352,7 @@ def test_a_history_that_cannot_be_kept_is_refused(spark: SparkSession, tmp_path:
     )
     with pytest.raises(CopyError, match="acct has a column _Load, a name that every history"):
         copy_query.put_batch(
-            source, copy, Batch("query", 0), lambda: batch_of([]), history=History(source, copy)
+            source, copy, CopyBatch("query", 0), lambda: batch_of([]), history=History(source, copy)
         )
     with pytest.raises(ConfigError, match="cannot be used with history=True"):
         live_copy(
@@ -366,11 +366,11 @@ def test_a_history_refuses_another_type_and_stays_as_it_is(tmp_path: Path, made:
     source, copy = Source({1: {A: "x", PAY: None}}), MADE[made](tmp_path)
     kept = History(source, copy)
     put = partial(copy_query.put_batch, source, copy, history=kept)
-    put(Batch("query", 0), lambda: batch_of([]))
+    put(CopyBatch("query", 0), lambda: batch_of([]))
     before = [part.to_pylist() for part in kept.table.rows()]
     source.columns = columns_of([*NAMED[:2], (PAY, t.StringType(), ColumnType(Kind.CHARACTER))])
     told = batch_of([row_of(1, "modify", 1, {PAY: "x"})])
-    for batch in (Batch("query", 1), Batch("another", 0)):
+    for batch in (CopyBatch("query", 1), CopyBatch("another", 0)):
         with pytest.raises(CopyError, match=r"column Pay was .* another table and a new"):
             put(batch, lambda: told)
     assert [part.to_pylist() for part in kept.table.rows()] == before
@@ -382,7 +382,7 @@ def test_what_a_history_does_not_know_is_refused(spark: SparkSession, tmp_path: 
     with pytest.raises(ConfigError, match=r"no history\. Start live_copy with history=True"):
         history(spark, copy)
     copy_query.put_batch(
-        source, copy, Batch("query", 0), lambda: batch_of([]), history=History(source, copy)
+        source, copy, CopyBatch("query", 0), lambda: batch_of([]), history=History(source, copy)
     )
     with pytest.raises(ConfigError, match=r"is not known: its history begins at 2026-01-01T00:00"):
         as_of(spark, copy, dt.datetime(2025, 12, 31))
@@ -401,15 +401,15 @@ def test_only_one_of_two_drivers_of_a_query_writes_a_batch_into_the_history(
     source, copy = Source({}), MADE[made](tmp_path)
     kept = History(source, copy)
     put = partial(copy_query.put_batch, source, copy, history=kept)
-    put(Batch("query", 0), lambda: batch_of([]))
+    put(CopyBatch("query", 0), lambda: batch_of([]))
     told = [row_of(1, "add", 1, {A: "x"})]
 
     def behind_another() -> Any:
-        put(Batch("query", 1), lambda: batch_of(told))
+        put(CopyBatch("query", 1), lambda: batch_of(told))
         return batch_of(told)
 
     with suppress(Exception):  # which of its steps fails is the table's
-        put(Batch("query", 1), behind_another)
+        put(CopyBatch("query", 1), behind_another)
     assert [row["_operation"] for part in kept.table.rows() for row in part.to_pylist()].count(
         "add"
     ) == 1

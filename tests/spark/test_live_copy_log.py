@@ -26,7 +26,7 @@ from eventlog.spark import delta
 from eventlog.spark.change_log import close_cached_connection
 from eventlog.spark.copy_query import put_batch
 from eventlog.spark.copy_source import ClassSource
-from eventlog.spark.copy_target import Batch
+from eventlog.spark.copy_target import CopyBatch
 
 TEXTS = pa.map_(pa.string(), pa.string())
 SCHEMA = pa.schema([
@@ -55,7 +55,9 @@ def copied(
             {**row, **{name: row[name] and list(row[name].items()) for name in ("key", "after")}}
             for row in rows
         ]
-        put_batch(source, copy, Batch("query", number), lambda: pa.Table.from_pylist(pairs, SCHEMA))
+        put_batch(
+            source, copy, CopyBatch("query", number), lambda: pa.Table.from_pylist(pairs, SCHEMA)
+        )
 
     return put
 

@@ -39,7 +39,7 @@ from eventlog.errors import DatabaseError
 from eventlog.spark.change_log import close_cached_connection
 from eventlog.spark.copy_query import ERROR, RELOAD, put_batch
 from eventlog.spark.copy_source import ClassSource
-from eventlog.spark.copy_target import Batch
+from eventlog.spark.copy_target import CopyBatch
 from eventlog.spark.copy_types import CopyError, takes_over
 
 pytestmark = pytest.mark.xdist_group("changes")
@@ -110,7 +110,7 @@ class Followed:
         def put(number: int, rows: list[dict[str, Any]]) -> None:
             for (mode, name), source in self.sources.items():
                 told = [_pairs(row) for row in rows if row["class"] == name]
-                batch, copy = Batch("query", number), self.made(self.place / mode / name)
+                batch, copy = CopyBatch("query", number), self.made(self.place / mode / name)
                 try:
                     put_batch(source, copy, batch, partial(_table, told), on_type_change)
                 except CopyError as error:
@@ -295,7 +295,7 @@ def test_a_resync_gives_existing_rows_the_default_of_a_new_column(
     source, copy = ClassSource.of(load(config, {}), "one"), delta_in(tmp_path)
 
     def put(number: int, rows: list[dict[str, Any]]) -> None:
-        put_batch(source, copy, Batch("query", number), partial(_table, [*map(_pairs, rows)]))
+        put_batch(source, copy, CopyBatch("query", number), partial(_table, [*map(_pairs, rows)]))
 
     engine.step(put)
     run(database, "ALTER TABLE one ADD w text DEFAULT 'none'")
@@ -319,7 +319,9 @@ def test_another_key_is_refused_or_the_class_is_loaded_again_with_it(
     source, copy = ClassSource.of(load(config, {}), "one"), delta_in(tmp_path)
 
     def put(number: int, rows: list[dict[str, Any]], what: str = ERROR) -> None:
-        put_batch(source, copy, Batch("query", number), partial(_table, [*map(_pairs, rows)]), what)
+        put_batch(
+            source, copy, CopyBatch("query", number), partial(_table, [*map(_pairs, rows)]), what
+        )
 
     engine.step(put)
     run(
@@ -349,7 +351,7 @@ def test_a_class_that_changes_while_it_is_loaded_is_not_written(
             run(database, "ALTER TABLE one ALTER v TYPE numeric(10,2)")
 
     with pytest.raises(DatabaseError, match="columns of one changed during the load"):
-        copy.load(Batch("query", 0), source.content, loading._replace(rows=rows()))
+        copy.load(CopyBatch("query", 0), source.content, loading._replace(rows=rows()))
     assert copy.number_done("query", source.content) is None
 
 

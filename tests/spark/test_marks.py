@@ -18,17 +18,17 @@ from backlog_job import (
     errors,
     events_of,
     fetch,
-    letters_of,
     log_rows,
     publish,
     random_rows,
     statuses,
+    statuses_of,
 )
 
 from eventlog.errors import EventlogError, PublisherAlreadyRunning
 from eventlog.publisher.context import Counters
 from eventlog.publisher.open_context import open_context
-from eventlog.spark import backlog, hold
+from eventlog.spark import backlog, claim
 
 _LATE = (
     f"INSERT INTO {LOG} (event_type, table_name, table_key, column_name, new_value) VALUES (1, "
@@ -47,7 +47,7 @@ def test_nothing_is_marked_unless_asked_for_and_a_rerun_only_marks(
 
     again = convert(config_of(log), out, mark=True)
     assert (first.resumed, again.resumed) == (False, True)
-    assert statuses(log) == letters_of(out, first)
+    assert statuses(log) == statuses_of(out, first)
     assert documents_of(out) == documents
     assert again.marked == 3_000
 
@@ -75,7 +75,7 @@ def test_a_row_committed_late_inside_the_range_is_not_marked_and_is_published_la
     late_id = min(i for i, letter in statuses(log).items() if letter == "N")
     assert report.manifest.parts[-1].last > late_id
     assert [i for i, letter in statuses(log).items() if letter == "N"] == [late_id]
-    assert late_id not in letters_of(out, report)
+    assert late_id not in statuses_of(out, report)
     (event,) = publish(config_of(log))
     assert f'event-id="{late_id}"' in event
 
@@ -105,7 +105,7 @@ def test_concurrent_writers_lose_nothing_and_are_never_marked_unread(
         stop.set()
         for writer in writers:
             writer.join()
-    read = letters_of(out, report)
+    read = statuses_of(out, report)
     after = statuses(log)
     assert {i: letter for i, letter in after.items() if letter != "N"} == read
     assert len(after) > len(read)
@@ -119,7 +119,7 @@ def test_marks_that_were_interrupted_are_completed_once(
 ) -> None:
     log_rows(log, random_rows(6_000, seed=9))
     out = tmp_path / "out"
-    monkeypatch.setattr(hold, "_BATCH_ROWS", 500)
+    monkeypatch.setattr(claim, "_BATCH_ROWS", 500)
     written = []
 
     def write_and_die(*arguments: object) -> int:
@@ -128,16 +128,16 @@ def test_marks_that_were_interrupted_are_completed_once(
             raise EventlogError("killed")
         return write(*arguments)  # type: ignore[arg-type]
 
-    write = hold._write
-    monkeypatch.setattr(hold, "_write", write_and_die)
+    write = claim._write
+    monkeypatch.setattr(claim, "_write", write_and_die)
     with pytest.raises(EventlogError, match="killed"):
         convert(config_of(log), out, mark=True, connections=1)
     assert set(statuses(log).values()) > {"N"}
-    monkeypatch.setattr(hold, "_write", write)
+    monkeypatch.setattr(claim, "_write", write)
 
     report = convert(config_of(log), out, mark=True)
     assert report.resumed
-    assert statuses(log) == letters_of(out, report)
+    assert statuses(log) == statuses_of(out, report)
     bad = [record_id for record_id, _, _ in errors(log)]
     assert len(bad) == len(set(bad)) == list(statuses(log).values()).count("E")
 
@@ -153,7 +153,7 @@ def test_rows_are_deleted_if_the_log_must_stay_small(
     }
     out = tmp_path / "out"
     report = convert(config_of(log, publisher__delete_from_log="yes", **given), out, mark=True)
-    bad = {i for i, letter in letters_of(out, report).items() if letter == "E"}
+    bad = {i for i, letter in statuses_of(out, report).items() if letter == "E"}
     assert bad
     assert own
     # Loopback rows are deleted only if that is set explicitly; otherwise they stay, with a warning

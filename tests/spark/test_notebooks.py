@@ -1,4 +1,5 @@
-"""The notebooks of spark/notebooks run from the first cell to the last, and plot the described data.
+"""The notebooks of spark/notebooks run from the first cell to the last, and plot the described
+data.
 
 Each runs in a separate process, the kernel, with a separate Spark: no test here uses the session of
 the others.

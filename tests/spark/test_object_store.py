@@ -47,7 +47,7 @@ def file(log: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     return file
 
 
-def letters_in(store: Store, prefix: str) -> dict[int, str]:
+def statuses_in(store: Store, prefix: str) -> dict[int, str]:
     """Which letter each row is to get, as the files of the job say."""
     rows = [
         row
@@ -76,7 +76,7 @@ def test_a_whole_job_puts_the_bytes_of_a_directory_into_a_bucket_once_and_marks_
     assert cli.run([*command, store.uri("whole")]) == 0
     assert store.output("whole") == output_of(tmp_path / "local")
     assert cli.run([*command, store.uri("whole"), "--mark"]) == 0
-    assert statuses(log) == letters_in(store, "whole")
+    assert statuses(log) == statuses_in(store, "whole")
 
     assert is_tidy(store, "whole")
     sizes = {f"whole/{key}": len(store.read("whole", key)) for key in store.keys("whole")}
@@ -169,7 +169,7 @@ def test_the_documented_lines_convert_and_mark_with_keys_of_the_environment(
         ["bash", "-euc", lines], env=named, cwd=file.parent, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert statuses(log) == letters_in(store, "documents")
+    assert statuses(log) == statuses_in(store, "documents")
     assert is_tidy(store, "documents")
 
 
@@ -268,7 +268,7 @@ def test_a_job_that_is_killed_while_it_converts_is_discarded_and_starts_over(
     assert command.run("--mark") == 20_000
     assert store.output(prefix) == output_of(tmp_path / "local")
     assert is_tidy(store, prefix)
-    assert statuses(log) == letters_in(store, prefix)
+    assert statuses(log) == statuses_in(store, prefix)
 
 
 @pytest.mark.soak
@@ -286,7 +286,7 @@ def test_a_job_that_is_killed_between_converting_and_marking_only_marks_when_it_
 
     assert command.run("--mark") == 20_000
     assert store.output("between") == documents
-    assert statuses(log) == letters_in(store, "between")
+    assert statuses(log) == statuses_in(store, "between")
     assert count_marks() == dict.fromkeys(statuses(log), 1)
     assert is_tidy(store, "between")
 
@@ -312,6 +312,6 @@ def test_a_job_that_is_killed_while_it_marks_marks_the_rest_when_it_is_run_again
     assert 0 < len(marked) < 20_000
 
     assert command.run("--mark") == 20_000 - len(marked)
-    assert statuses(log) == letters_in(store, "marking")
+    assert statuses(log) == statuses_in(store, "marking")
     assert count_marks() == dict.fromkeys(statuses(log), 1)
     assert is_tidy(store, "marking")

@@ -23,11 +23,11 @@ from backlog_job import (
     errors,
     fetch,
     leave_in_flight,
-    letters_of,
     log_rows,
     published_records,
     random_rows,
     statuses,
+    statuses_of,
 )
 from pyspark.sql import DataFrame, SparkSession
 
@@ -38,7 +38,7 @@ from eventlog.conversion import convert as convert_row_by_row
 from eventlog.errors import ConfigError
 from eventlog.model import ChangeOp
 from eventlog.publisher.context import Counters
-from eventlog.publisher.flight import decode
+from eventlog.publisher.delivery import decode
 from eventlog.publisher.open_context import open_unlocked
 from eventlog.qlik.change_tables import refuse
 from eventlog.qlik.envelope import Message
@@ -180,7 +180,9 @@ def test_messages_are_those_of_the_publisher(full_log: sa.Engine, tmp_path: Path
     assert [told(*message) for message in ours] == [
         told(record.topic, record.key, record.value) for record in sent
     ]
-    assert letters_of(out, report) == {i: after[i] for i, letter in before.items() if letter == "N"}
+    assert statuses_of(out, report) == {
+        i: after[i] for i, letter in before.items() if letter == "N"
+    }
     assert [_without_position(line) for line in errors(full_log)] == sorted(
         map(_without_position, bad_rows(out, report))
     )
@@ -231,8 +233,8 @@ def test_recorded_messages_come_first_with_the_sequences_they_were_sent_with(
     )
     log_rows(log, random_rows(100, seed=22, first=10_000))
     [(line,)] = fetch(log, f"SELECT content FROM {LOG}_inflight")
-    flight = decode(1, str(line))
-    recorded = list(flight.events())
+    delivery = decode(1, str(line))
+    recorded = list(delivery.events())
     out = tmp_path / "out"
     report = convert(config_of(log), out, format="qlik-messages", mark=True)
 
@@ -243,7 +245,7 @@ def test_recorded_messages_come_first_with_the_sequences_they_were_sent_with(
     sent_before = [record for record in recorded if record.event_id in first]
     assert sent_before  # an event that a message cannot hold has none
     for record in sent_before:
-        assert numbers[first[record.event_id]] == sequence_at(flight.first, record.place)
+        assert numbers[first[record.event_id]] == sequence_at(delivery.first, record.place)
         assert first[record.event_id] < len(recorded)
     assert report.manifest.totals["rows_in_flight"] > 0
     assert "N" not in statuses(log).values()

@@ -1,4 +1,6 @@
-"""kill -9 of the driver in the middle of a conversion: the same command again does all of it, once."""
+"""kill -9 of the driver in the middle of a conversion: the same command again does all of it,
+once.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import held_conversion
+import claimed_conversion
 import psutil
 import pytest
 from loss_formats import TRIED
@@ -37,7 +39,7 @@ def environment(target: Path) -> dict[str, str]:
     }
     return kept | {
         "PYTHONPATH": os.pathsep.join(map(str, (TESTS.parent, TESTS, TESTS / "spark"))),
-        held_conversion.HELD: str(target),
+        claimed_conversion.HELD: str(target),
     }
 
 
@@ -50,7 +52,7 @@ def test_a_driver_that_is_killed_leaves_an_unfinished_target_and_no_processes(
     for name in ("a", "b"):
         SAMPLES["K"](source / f"{name}.jsonl")
     process = subprocess.Popen(
-        [sys.executable, held_conversion.__file__, source, target], env=environment(target)
+        [sys.executable, claimed_conversion.__file__, source, target], env=environment(target)
     )
     try:
         wait_until((target / "a").exists, process)
@@ -65,7 +67,7 @@ def test_a_driver_that_is_killed_leaves_an_unfinished_target_and_no_processes(
     with pytest.raises(ConfigError, match=r"with its own options\. Give another directory"):
         convert("qlik-messages", "jsonl", str(source), str(target), spark=spark)
 
-    done = held_conversion.run(str(source), str(target), spark=spark)
+    done = claimed_conversion.run(str(source), str(target), spark=spark)
     assert [one.written for one in done.captures] == [10, 10]
     map = {"reader": TRIED["K"].reader, "writer": TRIED["G"].completing_writer}
     convert_row_by_row(

@@ -1,5 +1,5 @@
-"""A whole publisher without a server: log and companions in SQLite in memory, tables in dicts, a
-receiver that judges.
+"""A whole publisher without a server: log and internal tables in SQLite in memory, tables in dicts,
+a receiver that judges.
 
 The statements are those of the dialect of SQLite; transactions are real.
 """
@@ -24,11 +24,11 @@ from eventlog.model import Answer, Document, Event, EventResult, Level, LogRow
 from eventlog.publisher import session
 from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.cycle import recover, run_cycle
-from eventlog.publisher.delivery import Delivered, FlightResult
-from eventlog.publisher.flight import decode
+from eventlog.publisher.delivery import decode
 from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.open_context import under_epoch
-from eventlog.publisher.session import Session, State
+from eventlog.publisher.sending import Delivered, DeliveryResult
+from eventlog.publisher.session import PublisherSession, PublisherState
 from eventlog.sql.dialect import CurrentRow
 from eventlog.sql.dialects.sqlite import DIALECT
 from eventlog.sql.dialects.sqlite.log import SQLiteLog
@@ -91,7 +91,7 @@ class FakePublisher:
         )
         self.connection.commit()
         self.counters = Counters()
-        self._flights = count(1)
+        self._deliveries = count(1)
         self._log = SteppingLog(FakeDatabase(self.connection, DIALECT, self.read_back), LOG, self)
         self._ledger = ledger_of(self._log)
 
@@ -114,15 +114,15 @@ class FakePublisher:
         return self._fetch("SELECT record_id, code, message FROM eventlog_error ORDER BY record_id")
 
     def in_flight(self) -> dict[int, Any]:
-        """The flights of the lines in short: of each envelope its number and its events, these as
-        event-id and ranges of record_ids, followed by what precedence dropped and the number of
-        sendings where these say anything.
+        """The deliveries of the lines in short: of each document its number and its events, these
+        as event-id and ranges of record_ids, followed by what precedence dropped and the number of
+        attempts where these say anything.
         """
         lines = self._fetch("SELECT entry_no, content FROM eventlog_inflight ORDER BY entry_no")
         return {
             number: [
-                [envelope, list(map(_short, events))]
-                for envelope, events in decode(number, text).envelopes.items()
+                [document_no, list(map(_short, events))]
+                for document_no, events in decode(number, text).documents.items()
             ]
             for number, text in lines
         }
@@ -142,32 +142,34 @@ class FakePublisher:
         )
         return under_epoch(context, "")
 
-    def start(self) -> State:
+    def start(self) -> PublisherState:
         return recover(self.context())
 
-    def cycle(self, state: State, sink: Any, stopping: Callable[[], bool] = quiet) -> Delivered:
+    def cycle(
+        self, state: PublisherState, sink: Any, stopping: Callable[[], bool] = quiet
+    ) -> Delivered:
         state.parking.rests_until = 0.0  # others have had as much time as the last failure took
-        with self.numbering_flights():
-            return run_cycle(Session(self.context(), state, sink, stopping))
+        with self.numbering_deliveries():
+            return run_cycle(PublisherSession(self.context(), state, sink, stopping))
 
     @contextmanager
-    def numbering_flights(self) -> Iterator[None]:
+    def numbering_deliveries(self) -> Iterator[None]:
         """SQLite has no sequences."""
         original = session.next_number
-        session.next_number = lambda _log: next(self._flights)
+        session.next_number = lambda _log: next(self._deliveries)
         try:
             yield
         finally:
             session.next_number = original
 
-    def run(self, sink: Any, state: State | None = None, most: int = 200) -> Delivered:
+    def run(self, sink: Any, state: PublisherState | None = None, most: int = 200) -> Delivered:
         """Cycles until there is nothing left to do: no pass, nothing parked. Stops on anything but
         DONE.
         """
         state = state or self.start()
         for _ in range(most):
             ended = self.cycle(state, sink)
-            if ended.result is not FlightResult.DONE or not (ended.more or state.flights):
+            if ended.result is not DeliveryResult.DONE or not (ended.more or state.deliveries):
                 return ended
         raise AssertionError(f"not done after {most} cycles: {state}")
 
@@ -203,8 +205,8 @@ def _short(event: Outgoing) -> list[Any]:
         [list(pair) for pair in to_ranges(ids)] for ids in (event.ids, event.dropped)
     )
     parts: list[Any] = [event.event_id, ranges]
-    if event.sendings != 1:
-        return [*parts, dropped, event.sendings]
+    if event.attempts != 1:
+        return [*parts, dropped, event.attempts]
     return [*parts, dropped] if dropped else parts
 
 
@@ -268,7 +270,7 @@ class Receiver(PlainSink):
     def _apply(self, event: Event) -> None:
         before = self.applied.setdefault(event.event_id, event)
         if before is not event:
-            # What is queried back is read anew.
+            # What is queried back is read again.
             as_before = (before.operation, before.class_name, before.association)
             assert as_before == (event.operation, event.class_name, event.association)
             if not self.reads_back:
@@ -285,9 +287,9 @@ def with_options(**changed: Any) -> PublisherOptions:
     return replace(NO_WAIT, **changed)
 
 
-def flights_of(state: State) -> Iterator[str]:
-    for flight in state.flights.values():
-        for event in flight.events():
+def deliveries_of(state: PublisherState) -> Iterator[str]:
+    for delivery in state.deliveries.values():
+        for event in delivery.events():
             yield event.sent_id
 
 

@@ -86,19 +86,19 @@ class Receiver:
     """Takes documents. ``answers``: what an object's events get, one after the other, success when
     used up.
 
-    ``heard``: what was answered otherwise than by retry; ``envelopes``: all that came.
+    ``heard``: what was answered otherwise than by retry; ``documents``: all that came.
     """
 
     def __init__(self, **answers: Sequence[Level | Exception]) -> None:
         self.answers = {key.removeprefix("k"): list(given) for key, given in answers.items()}
         self.heard: list[str] = []
-        self.envelopes: list[list[str]] = []
+        self.documents: list[list[str]] = []
         self.meanings: dict[str, set[str]] = defaultdict(set)
         self.stop = StopRequest()
         self.enough: Callable[[Receiver], bool] = lambda receiver: False
 
     def receive(self, body: bytes, events: Sequence[Event]) -> Answer:
-        self.envelopes.append([said(event) for event in events])
+        self.documents.append([said(event) for event in events])
         for event, element in zip(events, etree.fromstring(body).iterfind("input/*"), strict=True):
             self.meanings[event.event_id].add(etree.tostring(element, encoding="unicode"))
         verdicts = {}

@@ -175,7 +175,7 @@ def test_source_is_no_part_of_what_is_said() -> None:
         ),
     ],
 )
-def test_what_is_no_answer_means_that_the_receiver_is_away(body: bytes) -> None:
+def test_what_is_no_answer_means_that_the_receiver_is_unavailable(body: bytes) -> None:
     with pytest.raises(ReceiverUnavailable, match=r"^the receiver's answer "):
         read_answer(body, ["1"])
 

@@ -112,7 +112,7 @@ def test_the_tables_are_known_though_they_are_described_before_the_position(
     assert once(stream.path, place) == ["modify 1 other"]
 
 
-def test_a_table_that_is_described_anew_is_read_as_it_was_at_the_position(
+def test_a_table_that_is_described_again_is_read_as_it_was_at_the_position(
     stream: Stream, place: Path
 ) -> None:
     open_work = stream.begin()
@@ -255,7 +255,7 @@ def test_a_capture_that_becomes_another_one_while_it_is_followed_stops(
     assert saved_at(place).token["capture"]["read"]["offset"] > 0
 
 
-def test_a_capture_that_is_copied_anew_and_longer_goes_on(stream: Stream, place: Path) -> None:
+def test_a_capture_that_is_copied_again_and_longer_goes_on(stream: Stream, place: Path) -> None:
     stream.insert(1)
     receiver = Receiver()
     with running(following(files(stream.path)), position_at(place), receiver):
@@ -333,15 +333,15 @@ def test_files_of_a_directory_continue_one_another_by_their_numbers(
     assert once(captures, place) == [f"add {key} new" for key in range(10, 13)]
 
 
-def test_a_capture_taken_anew_from_the_restart_is_read_without_the_old_files(
+def test_a_capture_taken_again_from_the_restart_is_read_without_the_old_files(
     stream: Stream, place: Path, tmp_path: Path
 ) -> None:
     stream.insert(1)
     once(stream.path, place)
     stream.insert(2)
     forget_files(place)  # as the message says
-    stream.path.rename(tmp_path / "anew.cdc")
-    assert once(tmp_path / "anew.cdc", place) == ["add 2 new"]
+    stream.path.rename(tmp_path / "again.cdc")
+    assert once(tmp_path / "again.cdc", place) == ["add 2 new"]
 
 
 def test_a_capture_under_another_name_is_known_again_by_what_was_read(
@@ -393,7 +393,7 @@ def test_a_stream_that_breaks_is_sent_once_up_to_there_however_often_it_is_begun
             )
         heard += receiver.heard
     assert heard == ["add 1 new", "add 2 new", "add 3 new"]
-    # Mended, it goes on, and what was open is there.
+    # Fixed, it goes on, and what was open is there.
     stream.path.write_bytes(whole)
     open_work.commit()
     stream.write()

@@ -1,4 +1,6 @@
-"""Classes, child tables, attributes, associations and names of the log (spec/xds.md 5, 5.1, 6.4)."""
+"""Classes, child tables, attributes, associations and names of the log (spec/xds.md 5, 5.1,
+6.4).
+"""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("code", "one"), BAD)
-def test_a_bad_row_has_the_code_of_its_first_failure(code: str, one: LogRow) -> None:
+def test_an_invalid_row_has_the_code_of_its_first_failure(code: str, one: LogRow) -> None:
     assert check(one) == code
 
 
@@ -205,7 +205,7 @@ def test_the_other_syntaxes_cut_the_fraction_of_a_time_of_day_alone(time_syntax:
 
 
 @pytest.mark.parametrize("kind", [1, 2, 3, 7, 8])
-def test_the_message_of_a_bad_row_names_what_was_wrong(kind: int) -> None:
+def test_the_message_of_an_invalid_row_names_what_was_wrong(kind: int) -> None:
     checked = check_rows(queue_rows([row(5, kind, column="nothing")]), CATALOG, None)
     assert checked.bad[0].record_id == 5
     assert "'nothing' is not an attribute of class 'usr'" in checked.bad[0].message

@@ -31,8 +31,8 @@ INSERT INTO eventlog (record_id, status, event_type, table_name, table_key, colu
     (1, 'S', 1, 'usr', 'idu=1', 'fname', 'a'), (2, 'E', 2, 'usr', 'idu=1', 'fname', 'b'),
     (3, 'S', 2, 'usr', 'idu=1', 'fname', 'c'), (4, 'F', 4, 'usr', 'idu=1', NULL, NULL),
     (5, 'N', 2, 'usr', 'idu=2', 'fname', 'd'), (6, 'E', 2, 'usr', 'idu=2', 'fname', 'e');
-INSERT INTO eventlog_inflight VALUES (7, NULL, 'delivery', now(), '{"line_format":1,"envelopes":[
-    {"number":1,"rows":[[5,5]],"counts":[1],"events":{"0":{"sendings":2}}}]}');
+INSERT INTO eventlog_inflight VALUES (7, NULL, 'delivery', now(), '{"line_format":1,"documents":[
+    {"number":1,"rows":[[5,5]],"counts":[1],"events":{"0":{"attempts":2}}}]}');
 """
 
 
@@ -59,7 +59,7 @@ def publisher(url: str) -> Iterator[None]:
     engine.dispose()
 
 
-def test_status_counts_rows_and_names_what_is_in_flight(run: Run) -> None:
+def test_status_counts_rows_and_names_what_is_in_delivery(run: Run) -> None:
     code, out, err = run("status", "--json")
     report = json.loads(out)
     assert (code, err) == (0, "")

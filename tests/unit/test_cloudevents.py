@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from samples import CATALOG, database, row, table, usr
 from shared import PlainSink
 from sqlalchemy import make_url
-from test_numbered_flights import TYPED, typed_events
+from test_numbered_deliveries import TYPED, typed_events
 
 from eventlog.changes.events import outgoing_reader
 from eventlog.changes.format import Report
@@ -56,7 +56,7 @@ from eventlog.model import (
     Operation,
     origins_of,
 )
-from eventlog.publisher.flight import Flight
+from eventlog.publisher.delivery import Delivery
 from eventlog.publisher.output import event_writer as configured_writer
 from eventlog.sql.log_table import LogTable
 
@@ -304,7 +304,7 @@ FNAME, LNAME = (
 PHONE = next(attribute for attribute in usr().attributes if attribute.name == "usr_phone.phoneno")
 OBJECT = usr(), "idu=7"
 MODIFY = Outgoing("12", [12], OBJECT, Operation.MODIFY, [(12, 2, OBJECT, FNAME, "a", "é%")])
-DELETE = Outgoing("13", [13], OBJECT, Operation.DELETE, (), sendings=2)
+DELETE = Outgoing("13", [13], OBJECT, Operation.DELETE, (), attempts=2)
 ROW = LogRow(12, "N", 2, "2024-05-10 11:59:59.5", "app", "usr", "idu=7", "fname", "a", "é%")
 
 
@@ -315,7 +315,7 @@ def writer(mode: str = "structured", in_records: bool = False, **options: Any) -
 
 def document(mode: str, *events: Outgoing, in_records: bool = False) -> Document:
     output = writer(mode, in_records=in_records)
-    return output.document(CATALOG, Flight(3, (), "", origins_of([ROW])), 1, events)
+    return output.document(CATALOG, Delivery(3, (), "", origins_of([ROW])), 1, events)
 
 
 def test_a_structured_document_is_an_event_a_line() -> None:
@@ -462,7 +462,7 @@ def test_a_preview_shows_events_as_lines() -> None:
     output = writer("binary")
     assert [
         json.loads(line)["id"]
-        for line in output.preview(CATALOG, Flight(1, {}), [MODIFY, DELETE]).splitlines()
+        for line in output.preview(CATALOG, Delivery(1, {}), [MODIFY, DELETE]).splitlines()
     ] == [
         "12",
         "13.2",
@@ -552,7 +552,7 @@ class Receiver(PlainSink):
         )
 
 
-def test_where_a_document_is_one_event_each_event_of_an_envelope_is_sent_by_itself() -> None:
+def test_where_a_document_is_one_event_each_event_of_a_document_is_sent_by_itself() -> None:
     fake = FakePublisher(NO_WAIT, singly=True)
     fake.log([row(1, 4), row(2, 4, "idu=2"), row(3, 4, "idu=3")])
     sink = Receiver(_2=EventResult(Level.ERROR, "no"))
@@ -702,7 +702,7 @@ def test_a_time_beyond_the_calendar_leaves_the_other_values_as_they_are() -> Non
     for several in (steps, [*steps, (1, 1, target, n, None, "6")]):  # the second by way of a Change
         event = Outgoing("1", [1], target, Operation.ADD, several)
         data = json.loads(
-            output.document(classes, Flight(3, (), "", origins_of([ROW])), 1, [event]).body
+            output.document(classes, Delivery(3, (), "", origins_of([ROW])), 1, [event]).body
         )["data"]
         assert data["key"] == {"id": 9007199254740993}
         assert (data["columns"]["at"], data["columns"]["ok"]) == (
@@ -714,11 +714,11 @@ def test_a_time_beyond_the_calendar_leaves_the_other_values_as_they_are() -> Non
 def test_the_schema_of_the_data_is_named_by_the_option() -> None:
     named = {"dataschema": "https://e.org/{schema}/{class}.json"}
     output = writer(**named)
-    made = output.document(CATALOG, Flight(3, (), "", origins_of([ROW])), 1, [MODIFY])
+    made = output.document(CATALOG, Delivery(3, (), "", origins_of([ROW])), 1, [MODIFY])
     assert json.loads(made.body)["dataschema"] == "https://e.org/indirect/usr.json"
     assert ("ce-dataschema", "https://e.org/indirect/usr.json") in writer(
         "binary", **named
-    ).document(CATALOG, Flight(3, (), "", origins_of([ROW])), 1, [MODIFY]).headers
+    ).document(CATALOG, Delivery(3, (), "", origins_of([ROW])), 1, [MODIFY]).headers
 
 
 @pytest.mark.parametrize(

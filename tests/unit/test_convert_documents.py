@@ -14,7 +14,7 @@ from eventlog.registry import format_named
 READ = format_named("xds").read
 
 
-def envelope(*events: str) -> str:
+def document(*events: str) -> str:
     return (
         '<nds dtdversion="2.0"><source><product '
         f'version="1">p</product></source><input>{"".join(events)}</input></nds>'
@@ -40,12 +40,12 @@ def positions(path: Path, report: Report | None = None) -> list[str | None]:
 @pytest.mark.parametrize(
     "text",
     [
-        f"{envelope(delete(1), delete(2))}\n{envelope(delete(3))}\n",
-        f'<?xml version="1.0"?>{envelope(delete(1), delete(2))}\n\n<?xml '
-        f'version="1.0"?>{envelope(delete(3))}',
-        f'<?xml version="1.0" encoding="UTF-8"?>\n{envelope(delete(1), delete(2), delete(3))}',
-        envelope(delete(1), delete(2), delete(3)).replace("><", ">\n  <"),
-        f"<!-- by hand -->\n{envelope(delete(1), delete(2), delete(3))}",
+        f"{document(delete(1), delete(2))}\n{document(delete(3))}\n",
+        f'<?xml version="1.0"?>{document(delete(1), delete(2))}\n\n<?xml '
+        f'version="1.0"?>{document(delete(3))}',
+        f'<?xml version="1.0" encoding="UTF-8"?>\n{document(delete(1), delete(2), delete(3))}',
+        document(delete(1), delete(2), delete(3)).replace("><", ">\n  <"),
+        f"<!-- by hand -->\n{document(delete(1), delete(2), delete(3))}",
     ],
 )
 def test_a_file_is_one_document_or_one_a_line(tmp_path: Path, text: str) -> None:
@@ -54,8 +54,8 @@ def test_a_file_is_one_document_or_one_a_line(tmp_path: Path, text: str) -> None
 
 
 def test_a_directory_is_read_in_the_order_of_its_names(tmp_path: Path) -> None:
-    (tmp_path / "2.xml").write_text(envelope(delete(3)))
-    (tmp_path / "1.xmll").write_text(f"{envelope(delete(1))}\n{envelope(delete(2))}\n")
+    (tmp_path / "2.xml").write_text(document(delete(3)))
+    (tmp_path / "1.xmll").write_text(f"{document(delete(1))}\n{document(delete(2))}\n")
     (tmp_path / "notes.txt").write_text("not a document")
     assert positions(tmp_path) == ["1", "2", "3"]
     (tmp_path / "empty").mkdir()
@@ -71,7 +71,7 @@ def test_a_file_of_nothing_holds_no_changes(tmp_path: Path, text: str) -> None:
 
 def test_status_and_other_elements_are_no_changes(tmp_path: Path) -> None:
     (tmp_path / "in.xmll").write_text(
-        f"{envelope(HEARTBEAT)}\n{envelope(delete(1), '<sync/>', '<query/>')}\n"
+        f"{document(HEARTBEAT)}\n{document(delete(1), '<sync/>', '<query/>')}\n"
     )
     report = Report()
     assert positions(tmp_path / "in.xmll", report) == ["1"]
@@ -81,7 +81,7 @@ def test_status_and_other_elements_are_no_changes(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_named_and_the_rest_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "in.xmll"
     path.write_text(
-        "\n".join([envelope(delete(1)), "<nds>", envelope(delete(2, "=5"), delete(3)), "", "<x/>"])
+        "\n".join([document(delete(1)), "<nds>", document(delete(2, "=5"), delete(3)), "", "<x/>"])
     )
     report = Report()
     assert positions(path, report) == ["1", "3"]
@@ -99,14 +99,14 @@ def test_what_cannot_be_read_is_named_and_the_rest_goes_on(tmp_path: Path) -> No
 
 def test_a_document_beyond_the_limit_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "in.xmll"
-    path.write_text(f"{envelope(delete(1))}\n{envelope(*map(delete, range(50)))}\n")
+    path.write_text(f"{document(delete(1))}\n{document(*map(delete, range(50)))}\n")
     with pytest.raises(XdsError, match="line 2: longer than 1000 bytes"):
         changes(path, limit=1000)
 
 
 def test_documents_of_type_5_rows_read_as_updates(tmp_path: Path) -> None:
     (tmp_path / "in.xml").write_text(
-        envelope(
+        document(
             '<modify class-name="usr" '
             'event-id="1"><association>idu=1,table=usr</association><modify-attr '
             'attr-name="fname"><remove-all-values/><add-value><value '

@@ -232,7 +232,7 @@ def test_text_that_we_write_we_read(tmp_path: Path) -> None:
     assert rows_of(path) == rows
 
 
-def test_bad_rows_are_passed_over_and_the_others_go_on(tmp_path: Path) -> None:
+def test_invalid_rows_are_passed_over_and_the_others_go_on(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     good = {"table": "item", "key": "id=1+code=x"}
     path.write_text(

@@ -78,7 +78,7 @@ def _with_unknown(read: Change, expected: Change) -> Change:
 
 def codes_of(source: str, target: str) -> frozenset[str]:
     """Those of the cell. Positions do not count in "none" (spec/change-model.md 5): rows of a log
-    are numbered anew.
+    are numbered again.
     """
     return MATRIX[source, target] | ({"POS"} if source == target == "E" else frozenset())
 
@@ -149,7 +149,7 @@ CODES_OF = {
     Loss.KEY_CHANGE: "KCH",
 }
 """The code of the matrix for each loss that a conversion tells. What is skipped or refused is
-counted; numbers within transactions (CNT) are made anew by the reader.
+counted; numbers within transactions (CNT) are made again by the reader.
 """
 
 

@@ -1,530 +1,297 @@
-"""Sending, answers and marks (spec/event-log.md 8.4, 10), with everything but a server."""
+"""In-flight lines (spec/event-log.md 7.4, 10)."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
-from fake_publisher import (
-    Answering,
-    FakePublisher,
-    NewWorld,
-    Receiver,
-    deletes,
-    judge,
-    updates,
-    with_options,
-)
-from samples import database, row, table
+from hypothesis import given
+from hypothesis import strategies as st
+from samples import good, row
 
-from eventlog.changes.publishing import Need
-from eventlog.core.catalog_builder import build_catalog
-from eventlog.errors import ReceiverUnavailable
-from eventlog.model import Answer, Document, EventResult, Level
-from eventlog.publisher.context import Counters, summary
-from eventlog.publisher.cycle import recover, run_cycle
-from eventlog.publisher.delivery import FlightResult
-from eventlog.publisher.observer import Measured
-from eventlog.publisher.session import Session, State
-from eventlog.xds.publish import XdsWriter
-from eventlog.xds.writer import Header
-
-# --- flights and envelopes ------------------------------------------------------------------------
+from eventlog.core.event_ids import epoch_suffix
+from eventlog.core.events import EventOptions, Outgoing, apply_precedence, build_event
+from eventlog.core.fold import fold
+from eventlog.core.ranges import to_ranges
+from eventlog.errors import DatabaseError
+from eventlog.publisher.delivery import Delivery, decode, encode, numbered, pack, rest_of
 
 
-def test_the_line_is_committed_before_the_first_envelope_leaves(new_world: NewWorld) -> None:
-    fake = new_world(deletes("1", "2", "3"), batch_size=2)
-    receiver, steps = Receiver(), []
-
-    def look(name: str) -> None:
-        steps.append(name)
-        assert not fake.connection.in_transaction()
-        if name == "before send":
-            assert fake.in_flight() == {
-                1: [[1, [["1", [[1, 1]]], ["2", [[2, 2]]]]], [2, [["3", [[3, 3]]]]]]
-            }
-            assert set(fake.statuses().values()) == {"N"}
-
-    receiver.step = look
-    fake.run(receiver)
-    assert steps.count("before send") == 2
-    assert receiver.sent == [["1", "2"], ["3"]]
-    assert fake.statuses() == {1: "S", 2: "S", 3: "S"}
-    assert fake.in_flight() == {}
+def recorded(
+    event_id: str,
+    ids: Sequence[int],
+    dropped: Sequence[int] = (),
+    attempts: int = 1,
+    place: int = 0,
+) -> Outgoing:
+    """An event as its line gives it back."""
+    return Outgoing(event_id, list(ids), None, None, None, None, tuple(dropped), attempts, place)
 
 
-def test_nothing_is_marked_before_the_sink_has_made_it_durable(new_world: NewWorld) -> None:
-    fake = new_world(deletes("1", "2"), batch_size=1)
-    receiver = Receiver()
-    durable_at_mark: list[tuple[int, int]] = []
-
-    def look(name: str) -> None:
-        if name == "mark":
-            durable_at_mark.append((receiver.flushed, len(receiver.documents)))
-
-    fake.step = look
-    fake.run(receiver)
-    assert [sent for _, sent in durable_at_mark] == [2]
-    assert all(flushed == sent for flushed, sent in durable_at_mark)
+def simple(number: int) -> Outgoing:
+    return recorded(str(number), [number])
 
 
-def test_what_the_sink_could_not_make_durable_stays_new_and_is_sent_again(
-    new_world: NewWorld,
+def documents_of(*documents: dict[str, Any], first: str = "") -> str:
+    line = {
+        "line_format": 1,
+        **({"first": first} if first else {}),
+        "documents": list(documents),
+    }
+    return json.dumps(line, separators=(",", ":"))
+
+
+def test_the_line_of_a_new_event_gives_back_its_rows_and_what_precedence_dropped() -> None:
+    (group,) = fold(good([row(1, 2, column="fname", new="x"), row(3, 8, column="fname")]), 10, 0)
+    event = build_event(group, EventOptions(), apply_precedence(group), {"fname": ["x"]})
+    assert list(decode(1, encode(pack(1, [event], 1))).events()) == [recorded("1", [1, 3], [1])]
+
+
+@pytest.mark.parametrize(("attempts", "sent_id"), [(1, "7"), (2, "7.2"), (3, "7.3"), (12, "7.12")])
+def test_an_event_that_is_sent_again_under_a_changed_id_is_numbered(
+    attempts: int, sent_id: str
 ) -> None:
-    class Torn(Receiver):
-        broken = True
-
-        def flush(self) -> None:
-            if self.broken:
-                raise ReceiverUnavailable("disk full")
-
-    fake = new_world(deletes("1", "2"), batch_size=1)
-    receiver, state = Torn(), fake.start()
-    assert fake.cycle(state, receiver).result is FlightResult.AWAY
-    assert fake.statuses() == {1: "N", 2: "N"}
-    receiver.broken = False
-    assert fake.cycle(state, receiver).result is FlightResult.DONE
-    assert receiver.sent == [["1"], ["2"], ["1"], ["2"]]
-    assert fake.statuses() == {1: "S", 2: "S"}
-
-
-def test_a_flight_holds_at_most_flight_rows_rows(new_world: NewWorld) -> None:
-    fake = new_world(deletes("1", "2", "3", "4", "5"), delivery_rows=2, batch_size=10)
-    receiver = Receiver()
-    fake.run(receiver)
-    assert [(document.flight, document.envelope) for document in receiver.documents] == [
-        (1, 1),
-        (2, 1),
-        (3, 1),
-    ]
-    assert receiver.sent == [["1", "2"], ["3", "4"], ["5"]]
-
-
-def test_a_group_larger_than_a_flight_stands_alone(new_world: NewWorld) -> None:
-    rows = [row(i, 2, column="fname", old=str(i), new=str(i + 1)) for i in range(1, 6)]
-    fake = new_world([*rows, row(6, 4, "idu=2")], delivery_rows=2)
-    receiver = Receiver()
-    fake.run(receiver)
-    assert receiver.sent == [["1"], ["6"]]
-    assert set(fake.statuses().values()) == {"S"}
-
-
-@pytest.mark.parametrize(("mark_interval", "marked"), [(0, [0, 1, 2]), (1000, [0, 0, 0])])
-def test_marks_are_written_in_between_only_when_the_interval_has_passed(
-    new_world: NewWorld, mark_interval: float, marked: list[int]
-) -> None:
-    fake = new_world(deletes("1", "2", "3"), batch_size=1, mark_interval=mark_interval)
-    seen = []
-    receiver = Receiver()
-    receiver.step = lambda name: (
-        seen.append(list(fake.statuses().values()).count("S")) if "before" in name else None
-    )
-    fake.run(receiver)
-    assert seen == marked
-
-
-def test_rows_that_make_no_event_are_marked_without_a_document(new_world: NewWorld) -> None:
-    rows = [
-        row(1, 2, column="fname", old="a", new="a"),
-        row(2, 6, "idu=9"),
-        row(3, 9),
-        row(4, 4, perpetrator="me"),
-    ]
-    fake = new_world(rows, driver_user="me")
-    receiver = Receiver()
-    fake.run(receiver)
-    assert receiver.documents == []
-    assert fake.statuses() == {1: "S", 2: "S", 3: "E", 4: "S"}
-    assert [(record_id, code) for record_id, code, _ in fake.errors()] == [(3, "bad_event_type")]
-    counters = fake.counters
-    assert (
-        counters.rows_noop,
-        counters.rows_gone,
-        counters.rows_invalid,
-        counters.rows_loopback,
-    ) == (
-        1,
-        1,
-        1,
-        1,
-    )
-    assert fake.in_flight() == {}
-
-
-def test_loopback_rows_can_be_left(new_world: NewWorld) -> None:
-    rows = [row(i, 4, perpetrator="me") for i in range(1, 6)] + [row(6, 4, "idu=2")]
-    fake = new_world(rows, driver_user="me", leave_loopback=True, query_limit=2)
-    fake.run(Receiver())
-    assert fake.statuses() == {**dict.fromkeys(range(1, 6), "N"), 6: "S"}
-
-
-# --- answers --------------------------------------------------------------------------------------
-
-ANSWERS = [
-    ("success", "S", []),
-    ("warning", "W", []),
-    ("error", "E", [(1, "receiver", "error of 1")]),
-]
-
-
-@pytest.mark.parametrize(("level", "letter", "errors"), ANSWERS)
-def test_the_answer_gives_the_letter(
-    new_world: NewWorld, level: str, letter: str, errors: list[tuple[int, str, str]]
-) -> None:
-    fake = new_world(deletes("1", "2"))
-    fake.run(Receiver(judge(e1=level)))
-    assert fake.statuses() == {1: letter, 2: "S"}
-    assert fake.errors() == errors
-
-
-@pytest.mark.parametrize("mark_interval", [0, 1000])
-def test_each_failure_has_one_line_however_often_marks_are_written(
-    new_world: NewWorld, mark_interval: float
-) -> None:
-    fake = new_world(deletes("1", "2", "3"), batch_size=1, mark_interval=mark_interval)
-    fake.run(Receiver(judge(e1="error", e2="error")))
-    assert fake.errors() == [(1, "receiver", "error of 1"), (2, "receiver", "error of 2")]
-
-
-def test_what_precedence_dropped_is_done_whatever_the_answer_says(new_world: NewWorld) -> None:
-    fake = new_world([row(1, 2, column="fname", new="x"), row(2, 8, column="fname")])
-    fake.contents["idu=1"] = {"fname": ["x"]}
-    fake.run(Receiver(judge(e1="error")))
-    assert fake.statuses() == {1: "S", 2: "E"}
-    assert [line[:2] for line in fake.errors()] == [(2, "receiver")]
-
-
-GENERAL = [
-    (EventResult(Level.WARNING), {}, {1: "W", 2: "W"}),
-    (EventResult(Level.WARNING), {"1": EventResult(Level.ERROR)}, {1: "E", 2: "W"}),
-    (EventResult(Level.ERROR), {"1": EventResult(Level.SUCCESS)}, {1: "E", 2: "E"}),
-    (EventResult(Level.FATAL), {"1": EventResult(Level.RETRY)}, {1: "F", 2: "F"}),
-]
-
-
-@pytest.mark.parametrize(("general", "verdicts", "statuses"), GENERAL)
-def test_a_status_without_event_id_counts_for_every_event(
-    new_world: NewWorld,
-    general: EventResult,
-    verdicts: dict[str, EventResult],
-    statuses: dict[int, str],
-) -> None:
-    fake = new_world(deletes("1", "2"))
-    fake.run(Answering(Answer(verdicts, general)))
-    assert fake.statuses() == statuses
-
-
-def test_a_status_of_an_unknown_event_is_logged_and_ignored(
-    new_world: NewWorld, caplog: pytest.LogCaptureFixture
-) -> None:
-    fake = new_world(deletes("1"))
-    fake.run(Answering(Answer({}, None, ("77",))))
-    assert fake.statuses() == {1: "S"}
-    assert "77" in caplog.text
-
-
-def test_fatal_marks_f_gives_the_others_their_letters_and_stops(new_world: NewWorld) -> None:
-    fake = new_world(deletes("1", "2", "3", "4"), batch_size=3)
-    receiver, state = Receiver(judge(e2="fatal", e3="warning")), fake.start()
-    ended = fake.cycle(state, receiver)
-    assert (ended.result, ended.reason) == (FlightResult.FATAL, "fatal of 2")
-    assert fake.statuses() == {1: "S", 2: "F", 3: "W", 4: "N"}
-    assert fake.errors() == [(2, "receiver", "fatal of 2")]
-    assert receiver.sent == [["1", "2", "3"]]
-    assert fake.in_flight() == {1: [[2, [["4", [[4, 4]]]]]]}
-
-
-def test_rows_with_e_and_f_are_not_sent_again(new_world: NewWorld) -> None:
-    fake = new_world(deletes("1", "2", "3"))
-    receiver = Receiver(judge(e1="error", e2="fatal"))
-    fake.run(receiver)
-    fake.run(receiver)
-    assert receiver.sent == [["1", "2", "3"]]
-
-
-def test_delete_from_log_keeps_rows_with_e_and_f(new_world: NewWorld) -> None:
-    rows = [
-        *deletes("1", "2", "3", "4"),
-        row(5, 9),
-        row(6, 4, perpetrator="me"),
-        row(7, 6, "idu=9"),
-    ]
-    fake = new_world(rows, delete_from_log=True, driver_user="me")
-    fake.run(Receiver(judge(e2="warning", e3="error", e4="fatal")))
-    # 6 is loopback, which is deleted only where the settings say so (spec/event-log.md 8.3).
-    assert fake.statuses() == {3: "E", 4: "F", 5: "E", 6: "S"}
-
-
-def test_delete_from_log_deletes_loopback_rows_where_consume_is_set(new_world: NewWorld) -> None:
-    fake = new_world(
-        [row(6, 4, perpetrator="me")], delete_from_log=True, driver_user="me", delete_loopback=True
-    )
-    fake.run(Receiver())
-    assert fake.statuses() == {}
-
-
-@pytest.mark.parametrize("how", ["away", "lost"])
-def test_while_the_receiver_is_away_every_row_of_the_envelope_stays_new(
-    new_world: NewWorld, how: str
-) -> None:
-    fake = new_world(deletes("1", "2", "3", "4", "5"), batch_size=2)
-    receiver, state = Receiver(judge(e3=f"{how} {how}")), fake.start()
-    for _ in range(2):
-        assert fake.cycle(state, receiver).result is FlightResult.AWAY
-        assert fake.statuses() == {1: "S", 2: "S", 3: "N", 4: "N", 5: "N"}
-        assert fake.in_flight() == {
-            1: [[2, [["3", [[3, 3]]], ["4", [[4, 4]]]]], [3, [["5", [[5, 5]]]]]]
-        }
-    # Rows that came in the meantime do not change what is sent again.
-    fake.log([row(6, 4, "idu=3"), row(7, 4, "idu=6")])
-    assert fake.run(receiver, state).result is FlightResult.DONE
-    assert receiver.sent[-3:] == [["3", "4"], ["5"], ["6", "7"]]
-    assert set(fake.statuses().values()) == {"S"}
+    assert recorded("7", [7], attempts=attempts).sent_id == sent_id
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"query_limit": 3}, {"query_limit": 3, "fold_distance": 2, "delivery_rows": 1}]
+    ("count", "size", "sizes"),
+    [(0, 3, []), (1, 3, [1]), (3, 3, [3]), (4, 3, [3, 1]), (3, 1, [1, 1, 1])],
 )
-def test_rows_that_are_held_back_and_read_again_are_counted_once(
-    new_world: NewWorld, options: dict[str, Any]
+def test_documents_hold_up_to_batch_size_events_in_order(
+    count: int, size: int, sizes: list[int]
 ) -> None:
-    # Each object has rows before and behind the ends of windows; some are bad, some loopback, one
-    # object is parked.
-    rows = [row(i, 2, f"idu={i % 4}", column="fname", old="a", new=f"v{i}") for i in range(1, 41)]
-    rows += [row(41, 9), row(42, 4, perpetrator="me"), row(43, 6, "idu=99")]
-    fake = new_world(rows, driver_user="me", batch_size=1, **options)
-    fake.run(Receiver(judge(e1="retry", e3="retry retry")))
-    assert set(fake.statuses().values()) == {"S", "E"}
-    assert fake.counters.rows_read == len(rows)
-    counters = fake.counters
-    decided = (
-        counters.rows_published
-        + counters.rows_error
-        + counters.rows_dropped
-        + counters.rows_gone
-        + counters.rows_noop
-    )
-    assert decided + counters.rows_invalid + counters.rows_loopback == len(rows)
+    events = list(map(simple, range(1, count + 1)))
+    delivery = pack(9, events, size)
+    assert delivery.number == 9
+    assert list(delivery.documents) == list(range(1, len(sizes) + 1))
+    assert list(map(len, delivery.documents.values())) == sizes
+    assert list(delivery.events()) == events
 
 
-# --- in flight ------------------------------------------------------------------------------------
-
-
-def test_a_row_that_comes_after_the_crash_makes_an_event_of_its_own(new_world: NewWorld) -> None:
-    # "Why in-flight" of section 10.
-    fake = new_world(updates((1, "1", "a", "b"), (2, "1", "b", "c")))
-    receiver, state = Receiver(judge(e1="lost")), fake.start()
-    assert fake.cycle(state, receiver).result is FlightResult.AWAY
-    fake.log(updates((3, "1", "c", "d")))
-    fake.run(receiver, fake.start())
-    assert receiver.sent == [["1"], ["1"], ["3"]]
-    assert receiver.state == {"idu=1,table=usr,schema=indirect": {"fname": {"d"}}}
-
-
-def test_a_row_committed_late_into_a_recorded_range_is_no_part_of_it(new_world: NewWorld) -> None:
-    fake = new_world(updates((1, "1", "a", "b"), (3, "1", "b", "c")))
-    receiver = Receiver()
-    receiver.step = lambda name: fake.log([row(2, 4, "idu=2")]) if name == "before send" and len(
-        receiver.documents) == 0 else None  # fmt: skip
-    state = fake.start()
-    fake.cycle(state, receiver)
-    assert fake.statuses() == {1: "S", 2: "N", 3: "S"}
-    fake.run(receiver, state)
-    assert receiver.sent == [["1"], ["2"]]
-
-
-def test_a_listed_row_that_is_no_longer_new_is_done(new_world: NewWorld) -> None:
-    fake = new_world([*updates((1, "1", "a", "b"), (2, "1", "b", "c")), row(3, 4, "idu=2")])
-    receiver, state = Receiver(judge(e1="away")), fake.start()
-    fake.cycle(state, receiver)
-    fake.connection.exec_driver_sql("UPDATE eventlog SET status = 'X' WHERE record_id IN (1, 3)")
-    fake.connection.commit()
-    fake.run(receiver)
-    assert receiver.sent == [["1"]]
-    assert [step.values for step in receiver.documents[0].events[0].attributes[0].steps] == [
-        ("b",),
-        ("c",),
-    ]
-    assert fake.statuses() == {1: "X", 2: "S", 3: "X"}
-    assert fake.in_flight() == {}
-
-
-def test_what_precedence_dropped_does_not_come_back_when_what_dropped_it_is_gone(
-    new_world: NewWorld,
-) -> None:
-    fake = new_world([row(1, 2, column="fname", old="a", new="b"), row(2, 8, column="fname")])
-    fake.contents["idu=1"] = {"fname": ["c"]}
-    receiver, state = Receiver(judge(e1="away")), fake.start()
-    fake.cycle(state, receiver)
-    assert fake.in_flight() == {1: [[1, [["1", [[1, 2]], [[1, 1]]]]]]}
-    fake.connection.exec_driver_sql("UPDATE eventlog SET status = 'X' WHERE record_id = 2")
-    fake.connection.commit()
-    fake.run(receiver, state)
-    assert receiver.documents == []
-    assert fake.statuses() == {1: "S", 2: "X"}
-
-
-def test_a_listed_row_that_has_become_bad_is_e(new_world: NewWorld) -> None:
-    fake = new_world([*updates((1, "1", "a", "b"), (2, "1", "b", "c")), row(3, 4, "idu=2")])
-    receiver, state = Receiver(judge(e1="away")), fake.start()
-    fake.cycle(state, receiver)
-    fake.connection.exec_driver_sql("UPDATE eventlog SET column_name = 'no' WHERE record_id = 2")
-    fake.connection.exec_driver_sql("UPDATE eventlog SET table_name = 'no' WHERE record_id = 3")
-    fake.connection.commit()
-    fake.run(receiver, state)
-    assert receiver.sent == [["1"]]
-    assert fake.statuses() == {1: "S", 2: "E", 3: "E"}
-    assert [line[:2] for line in fake.errors()] == [(2, "unknown_column"), (3, "unknown_table")]
-
-
-def test_query_back_is_one_statement_a_class_and_flight(new_world: NewWorld) -> None:
-    rows = [
-        row(1, 6),
-        row(2, 8, "idu=2", "fname"),
-        row(3, 6, "idu=3"),
-        row(4, 6, "code=a", table="tag"),
-    ]
-    fake = new_world(rows)
-    fake.run(Receiver())
-    assert [(name, keys) for name, keys, _ in fake.queried] == [
-        ("usr", ["idu=1"]),  # how large a row of the class is, is not known before
-        ("usr", ["idu=2", "idu=3"]),  # of the same flight
-        ("tag", ["code=a"]),
-    ]
-
-
-def test_no_transaction_is_open_while_documents_are_sent(new_world: NewWorld) -> None:
-    rows = [row(i, 6, f"idu={i % 7}") for i in range(1, 40)]
-    fake = new_world(rows, batch_size=1, delivery_rows=5, query_limit=10, mark_interval=0)
-    fake.contents = {f"idu={i}": {"fname": ["x"]} for i in range(7)}
-    receiver, state = Receiver(judge(e3="retry", e5="lost")), fake.start()
-    in_transaction: list[bool] = []
-    receiver.step = lambda _name: in_transaction.append(fake.connection.in_transaction())
-    while (
-        fake.cycle(state, receiver).result is not FlightResult.DONE or state.flights or state.scan
-    ):
-        pass
-    assert in_transaction
-    assert not any(in_transaction)
-
-
-def test_a_stop_in_the_middle_of_a_flight_marks_what_was_answered(new_world: NewWorld) -> None:
-    fake = new_world(deletes("1", "2", "3"), batch_size=1)
-    receiver, state = Receiver(), fake.start()
-    ended = fake.cycle(state, receiver, lambda: len(receiver.documents) == 2)
-    assert ended.result is FlightResult.STOPPED
-    assert fake.statuses() == {1: "S", 2: "S", 3: "N"}
-    assert fake.in_flight() == {1: [[3, [["3", [[3, 3]]]]]]}
-    fake.run(receiver)
-    assert receiver.sent == [["1"], ["2"], ["3"]]
-
-
-def test_counters_say_what_was_done(new_world: NewWorld) -> None:
-    rows = [
-        *updates((1, "1", "a", "b")),
-        row(2, 8, column="fname"),
-        *updates((3, "2", "a", "b")),
-        row(4, 4, "idu=3"),
-        row(5, 4, "idu=4"),
-    ]
-    fake = new_world(rows, batch_size=2)
-    fake.contents["idu=1"] = {"fname": ["b"]}
-    state: State = fake.start()
-    fake.run(Receiver(judge(e1="warning", e3="error", e4="retry")), state)
-    counters = fake.counters
-    assert (counters.rows_published, counters.rows_error, counters.rows_dropped) == (3, 1, 1)
-    assert (counters.documents_sent, counters.events_sent) == (3, 5)
-    assert (counters.answers_success, counters.answers_warning) == (2, 1)
-    assert (counters.answers_error, counters.answers_retry, counters.answers_fatal) == (1, 1, 0)
-
-
-# --- concurrency ----------------------------------------------------------------------------------
-
-
-def test_with_concurrency_no_object_is_in_two_envelopes_in_the_air(new_world: NewWorld) -> None:
-    import threading
-
-    fake = new_world(deletes(*(str(i % 5) for i in range(40))), batch_size=1, concurrency=4)
-    lock, in_air, most = threading.Lock(), [], 0
-
-    class Crowd(Receiver):
-        def send(self, document: Document) -> Answer:
-            nonlocal most
-            own = {event.association for event in document.events}
-            with lock:
-                assert not own & {one for other in in_air for one in other}
-                in_air.append(own)
-                most = max(most, len(in_air))
-            barrier.wait()
-            with lock:
-                in_air.remove(own)
-                return super().send(document)
-
-    # Four at a time: a send returns when all four are in the air.
-    barrier = threading.Barrier(4, timeout=30)
-    receiver = Crowd()
-    assert fake.run(receiver).result is FlightResult.DONE
-    assert most == 4
-    by_object = [[i for (i,) in receiver.sent if int(i) % 5 == n] for n in range(5)]
-    assert all(ids == sorted(ids, key=int) for ids in by_object)
-    assert set(fake.statuses().values()) == {"S"}
-
-
-# --- remarks --------------------------------------------------------------------------------------
-
-
-def test_changes_below_a_second_are_counted_and_warned_of_once_a_column(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    times = table("times", "idu integer; made timestamp; at time; name text", "idu")
-    fake = FakePublisher(with_options(query_limit=2), catalog=build_catalog(database(times)))
-    second = "2024-05-06 07:08:09"
-    fake.log(
+# Ranges hold what was read and nothing between: a row committed late belongs to none.
+LINES = [
+    ([{"number": 1, "rows": [[1, 2]], "counts": [2]}], [(1, [recorded("1", [1, 2])])]),
+    (
         [
-            *(
-                row(i, 2, f"idu={i}", "made", f"{second}.1", f"{second}.{i}", table="times")
-                for i in (2, 3, 4)
-            ),
-            row(5, 2, "idu=5", "at", "07:08:09.1", "07:08:09.2", table="times"),
-            row(6, 2, "idu=6", "made", f"{second}.1", "2024-05-06 07:08:10", table="times"),
-            row(7, 2, "idu=6", "made", "no time", f"{second}.1", table="times"),
-        ]
-    )
-    receiver = Receiver()
-    state = fake.start()
-    while fake.cycle(state, receiver).more:
-        pass
-    assert fake.statuses() == dict.fromkeys(range(2, 8), "S")
-    assert list(receiver.applied) == ["6"]
-    assert (fake.counters.truncated, fake.counters.old_unreadable, fake.counters.rows_noop) == (
-        4,
-        1,
-        4,
-    )
-    of_made, of_at = [
-        record.getMessage() for record in caplog.records if record.levelname == "WARNING"
-    ]
-    assert of_made.startswith("times.made: an update changed nothing but the fraction of a second")
-    assert 'time_syntax = "canonical" or "java"' in of_made
-    assert of_at.startswith("times.at: ")
-    assert "no time_syntax writes the fraction of a time of day" in of_at
-    told = summary(Counters(), fake.counters, Measured(0), 0)
-    assert "1 old value unreadable; 4 changes below a second not sent" in told
-    fake.close()
+            {
+                "number": 1,
+                "rows": [[5, 9], [11, 11]],
+                "counts": [6],
+                "events": {"0": {"dropped": [[6, 6]]}},
+            }
+        ],
+        [(1, [recorded("5", [5, 6, 7, 8, 9, 11], [6])])],
+    ),
+    (
+        [{"number": 3, "rows": [[5, 6]], "counts": [1, 1], "events": {"1": {"attempts": 2}}}],
+        [(3, [simple(5), recorded("6", [6], attempts=2)])],
+    ),
+    (
+        [{"number": 1, "rows": [[4, 6]], "counts": [3], "events": {"0": {"id": "5"}}}],
+        [(1, [recorded("5", [4, 5, 6])])],
+    ),
+    (
+        [{"number": 1, "rows": [[1, 1], [3, 3], [2, 2]], "counts": [2, 1]}],
+        [(1, [recorded("1", [1, 3]), simple(2)])],
+    ),
+    (
+        [
+            {"number": 1, "rows": [[1, 2]], "counts": [1, 1]},
+            {"number": 4, "rows": [[3, 3]], "counts": [1]},
+        ],
+        [(1, [simple(1), simple(2)]), (4, [simple(3)])],
+    ),
+    ([], []),
+]
 
 
-def test_a_flight_that_stays_keeps_no_rows_of_the_log(new_world: NewWorld) -> None:
-    class NeedsRows(XdsWriter):
-        needs = frozenset({Need.TIMES})
+@pytest.mark.parametrize(("line", "documents"), LINES)
+def test_a_line_has_the_rows_of_each_document_and_what_is_special(
+    line: list[dict[str, Any]], documents: list[tuple[int, list[Outgoing]]]
+) -> None:
+    delivery = Delivery(7, dict(documents))
+    assert decode(7, documents_of(*line)) == delivery
+    assert encode(delivery) == documents_of(*line)
 
-    fake = new_world(deletes("1", "2", "3"), retry_initial=60.0, retry_max=60.0)
-    context = replace(fake.context(), output=NeedsRows(Header()))
-    state = recover(context)
-    with fake.numbering_flights():
-        run_cycle(Session(context, state, Receiver(judge(e2="retry"))))
-    ((_, flight),) = state.flights.items()
-    assert ([event.event_id for event in flight.events()], flight.origins.event_times) == (
-        ["2"],
-        {},
+
+def test_places_follow_each_other_unless_the_line_says_otherwise() -> None:
+    delivery = pack(1, list(map(simple, range(1, 5))), 4, first="S")
+    assert [event.place for event in delivery.events()] == [1, 2, 3, 4]
+    left = delivery._replace(
+        documents={1: [event for event in delivery.events() if event.place != 2]}
     )
+    assert encode(left) == documents_of(
+        {
+            "number": 1,
+            "rows": [[1, 1], [3, 4]],
+            "counts": [1, 1, 1],
+            "place": 1,
+            "events": {"1": {"place": 3}},
+        },
+        first="S",
+    )
+    assert decode(1, encode(left)) == left
+
+
+def test_a_delivery_of_another_format_gets_places_in_its_order() -> None:
+    delivery = numbered(pack(1, list(map(simple, range(1, 4))), 2), "S")
+    assert ([event.place for event in delivery.events()], delivery.first) == ([1, 2, 3], "S")
+
+
+BROKEN = [
+    "",
+    "{",
+    "1",
+    "null",
+    "[1]",
+    "[[1]]",
+    '[[1,[["1",[[1,2]]]]]]',
+    '{"documents":[]}',
+    '{"line_format":1}',
+    '{"line_format":1,"documents":[1]}',
+    documents_of({"number": 1}),
+    documents_of({"number": 1, "rows": [[1, 2]], "counts": [1]}),
+    documents_of({"number": 1, "rows": [[1, 2]], "counts": [2, 1]}),
+    documents_of({"number": 1, "rows": [[1, 2]], "counts": [2, 0]}),
+    documents_of({"number": 1, "rows": [[1]], "counts": [1]}),
+    documents_of({"number": 1, "rows": [["a", 1]], "counts": [1]}),
+    documents_of({"number": "a", "rows": [[1, 1]], "counts": [1]}),
+    documents_of({"number": 1, "rows": [[1, 1]], "counts": [1], "events": [1]}),
+]
+
+
+@pytest.mark.parametrize("line", BROKEN)
+def test_a_line_that_is_not_ours_is_refused_by_its_number(line: str) -> None:
+    with pytest.raises(DatabaseError, match="in-flight line 12 cannot be read"):
+        decode(12, line)
+
+
+def test_a_line_of_a_newer_version_stops_the_start_with_one_clear_line() -> None:
+    with pytest.raises(
+        DatabaseError,
+        match="in-flight line 12 is of format 2: a newer version of eventlog wrote it",
+    ):
+        decode(12, '{"line_format":2,"documents":[]}')
+
+
+ids = st.lists(st.integers(1, 60), unique=True).map(sorted)
+events = st.builds(
+    lambda own, special_id, dropped, attempts, place: recorded(
+        str(own[-1] if special_id else own[0]),
+        own,
+        [one for one in own if one in set(dropped)],
+        attempts,
+        place,
+    ),
+    st.lists(st.integers(1, 2**63 - 1), unique=True, min_size=1),
+    st.booleans(),
+    ids,
+    st.integers(1, 5),
+    st.integers(1, 9),
+)
+
+
+@given(
+    st.lists(st.lists(events, min_size=1), max_size=5),
+    st.sampled_from(["", "S"]),
+    st.sampled_from([0, 11]),
+)
+def test_any_delivery_comes_back_from_its_line(
+    documents: list[list[Outgoing]], first: str, last_number: int
+) -> None:
+    if not first:
+        documents = [[event._replace(place=0) for event in own] for own in documents]
+    by_number = {number * 2: own for number, own in enumerate(documents, 1)}
+    delivery = Delivery(3, by_number, first, last_number=last_number)
+    assert decode(3, encode(delivery)) == delivery
+
+
+def left_of(delivery: Delivery, *ids: int) -> dict[int, list[Outgoing]]:
+    return {
+        number: [event for event in own if event.ids[0] in ids]
+        for number, own in delivery.documents.items()
+    }
+
+
+def numbers_of(delivery: Delivery) -> dict[int, list[str]]:
+    return {number: [event.event_id for event in own] for number, own in delivery.documents.items()}
+
+
+def test_what_is_left_of_a_document_and_all_behind_it_get_new_numbers() -> None:
+    delivery = pack(1, list(map(simple, range(1, 9))), 2)
+    rest = rest_of(delivery, left_of(delivery, 1, 2, 4, 7, 8))
+    assert numbers_of(rest) == {1: ["1", "2"], 5: ["4"], 6: ["7", "8"]}
+
+
+def test_a_document_of_which_nothing_is_answered_keeps_its_number() -> None:
+    delivery = pack(1, list(map(simple, range(1, 7))), 2)
+    assert numbers_of(rest_of(delivery, left_of(delivery, 1, 2, 5, 6))) == {
+        1: ["1", "2"],
+        3: ["5", "6"],
+    }
+
+
+@given(st.lists(st.sets(st.integers(1, 12)), max_size=6))
+def test_whatever_is_answered_a_number_never_means_two_sets_of_events(
+    answered: list[set[int]],
+) -> None:
+    delivery = pack(1, list(map(simple, range(1, 13))), 3)
+    sent: dict[int, set[str]] = {}
+    for now in answered:
+        for number, own in delivery.documents.items():
+            ids = {event.event_id for event in own if event.ids[0] in now}
+            assert not (ids and number in sent)
+            if ids:
+                sent[number] = ids
+        left = left_of(delivery, *(set(range(1, 13)) - now))
+        if not any(left.values()):
+            break
+        order = [event.ids[0] for own in left.values() for event in own]
+        delivery = decode(1, encode(rest_of(delivery, left)))
+        assert [event.ids[0] for event in delivery.events()] == order
+        assert list(delivery.documents) == sorted(delivery.documents)
+
+
+@given(ids)
+def test_ranges_hold_the_ids_and_no_others(given_ids: list[int]) -> None:
+    ranges = to_ranges(given_ids)
+    assert [i for first, last in ranges for i in range(first, last + 1)] == given_ids
+    assert all(after[0] > before[1] + 1 for before, after in pairwise(ranges))
+
+
+def test_a_line_keeps_the_order_of_the_queue() -> None:
+    # With handle_future_events record_ids do not ascend; the event is rebuilt from rows in this
+    # order.
+    order = [row(record_id, 2, column="fname", new="x") for record_id in range(20_000, 0, -1)]
+    (group,) = fold(good(order), 1000, 0)
+    (event,) = decode(1, encode(pack(1, [build_event(group, EventOptions())], 1))).events()
+    assert (event.event_id, list(event.ids)) == ("20000", list(range(20_000, 0, -1)))
+
+
+EPOCH = "202611212045009f3c01ab"
+
+
+def test_a_line_keeps_the_epoch_that_its_events_were_named_under() -> None:
+    options = EventOptions(id_suffix=epoch_suffix(EPOCH))
+    events = [build_event(good([row(n, 2, column="fname", new="x")]), options) for n in (1, 2)]
+    line = encode(pack(7, events, 1, epoch=EPOCH), is_plain=True)
+    assert json.loads(line) == {
+        "line_format": 1,
+        "epoch": EPOCH,
+        "documents": [{"number": n, "rows": [[n, n]], "counts": [1]} for n in (1, 2)],
+    }
+    delivery = decode(7, line)
+    assert delivery.epoch == EPOCH
+    assert [event.sent_id for event in delivery.events()] == [f"1.e{EPOCH}", f"2.e{EPOCH}"]
+    again = [event._replace(attempts=2) for event in delivery.events()]
+    assert again[0].sent_id == f"1.e{EPOCH}.2"
+    assert decode(7, encode(delivery._replace(documents={1: again}))).documents == {1: again}
+
+
+def test_a_line_of_before_the_raise_keeps_its_ids() -> None:
+    event = build_event(good([row(1, 2, column="fname", new="x")]), EventOptions())
+    assert [one.event_id for one in decode(7, encode(pack(7, [event], 1))).events()] == ["1"]

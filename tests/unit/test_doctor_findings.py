@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from samples import CATALOG
 
-from eventlog.core.checks import BadRow
+from eventlog.core.checks import InvalidRow
 from eventlog.sql.doctor import (
     Finding,
     HeldSnapshot,
@@ -185,7 +185,7 @@ def test_a_list_that_is_cut_says_so() -> None:
     assert "newest" not in found.text
     (found,) = judge_record_ids(10, 10, "log", "record_id", limits)
     assert found.text.startswith("at least 10 rows")
-    bad = [BadRow(number, "bad_value", "wrong") for number in (1, 2, 3, 4)]
+    bad = [InvalidRow(number, "bad_value", "wrong") for number in (1, 2, 3, 4)]
     (found,) = judge_bad(bad, 10, True, limits)
     assert (
         "among the first 10 rows N, more were not checked: record_id 1, 2 and 2 more;" in found.text
@@ -196,7 +196,7 @@ def test_a_list_that_is_cut_says_so() -> None:
     assert "and 1 more key;" in found.text
 
 
-def test_padding_is_no_letter_of_its_own_and_other_letters_are() -> None:
+def test_padding_is_no_letter_of_its_own_and_other_statuses_are() -> None:
     rows = [(status, 1, 1, 1) for status in ("N", "S", "S   ", "W", "N ", "", None, "n", "E ")]
     found = list(judge_statuses(rows, "log", "status", LIMITS))
     assert [one.code for one in found] == ["status_reserved"] * 4 + ["rows_failed"]
@@ -210,7 +210,7 @@ def test_padding_is_no_letter_of_its_own_and_other_letters_are() -> None:
         (False, 10.0, "in_flight_left", "warning"),
     ],
 )
-def test_in_flight_lines_are_judged_by_who_could_answer_for_them(
+def test_in_delivery_lines_are_judged_by_who_could_answer_for_them(
     runs: bool, seconds: float, code: str, severity: str
 ) -> None:
     (found,) = judge_in_flight(2, 5, seconds, runs, LIMITS)

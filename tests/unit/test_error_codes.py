@@ -1,4 +1,4 @@
-"""Codes of errors: each has one meaning for a class, a cause, and a cure."""
+"""Codes of errors: each has one meaning for a class, a cause, and a fix."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ def test_a_code_without_a_class_has_a_cause() -> None:
     assert raised_with(r'\bRowError\(\s*"(\w+)"') <= ROW_CODES.keys() | of_classes
 
 
-def test_each_code_has_a_cure_and_each_cure_a_code(classes: list[type[EventlogError]]) -> None:
+def test_each_code_has_a_fix_and_each_fix_a_code(classes: list[type[EventlogError]]) -> None:
     assert {one.code for one in classes} | FORMAT_CODES.keys() | ROW_CODES.keys() == FIXES.keys()
 
 
-def test_an_error_has_the_cure_of_its_code() -> None:
+def test_an_error_has_the_fix_of_its_code() -> None:
     assert FormatError("no").fix == FIXES["invalid_format"]
     assert FormatError("no", code="bad_mask").fix == FIXES["bad_mask"]
     assert RowError("unknown_table", "no").fix == FIXES["unknown_table"]
     assert (BadValue("no").code, BadValue.code) == ("bad_value", "bad_value")
 
 
-def test_a_code_of_another_package_has_the_general_cure() -> None:
+def test_a_code_of_another_package_has_the_general_fix() -> None:
     assert FormatError("no", code="of_a_plugin").fix == FIXES["unspecified"]

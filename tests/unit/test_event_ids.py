@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from eventlog.core.event_ids import epoch_suffix, new_epoch, raised_at, record_id_of, sending_of
+from eventlog.core.event_ids import attempt_of, epoch_suffix, new_epoch, raised_at, record_id_of
 
 EPOCH = "e202611212045009f3c01ab"
 NOW = datetime(2026, 11, 21, 20, 45, 0, 123456, tzinfo=UTC)
@@ -36,4 +36,4 @@ def test_without_an_epoch_an_id_is_the_record_id_alone() -> None:
 def test_every_form_of_an_id_tells_its_record_id_and_its_sending(
     event_id: str, sending: int
 ) -> None:
-    assert (record_id_of(event_id), sending_of(event_id)) == (17, sending)
+    assert (record_id_of(event_id), attempt_of(event_id)) == (17, sending)

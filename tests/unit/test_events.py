@@ -13,8 +13,8 @@ from eventlog.core.catalog_builder import build_catalog
 from eventlog.core.events import (
     CurrentRow,
     EventOptions,
-    Fates,
     Outgoing,
+    RowOutcomes,
     apply_precedence,
     asks_for_values,
     build_event,
@@ -72,9 +72,9 @@ def short(outgoing: Outgoing) -> tuple[str | None, dict[str, str] | None]:
     return outgoing.operation, steps(outgoing)
 
 
-def fates(outgoing: Outgoing) -> dict[str, list[int]]:
+def outcomes(outgoing: Outgoing) -> dict[str, list[int]]:
     """What happens to the rows, empty lists left out."""
-    own = outgoing.fates or Fates(outgoing.ids)
+    own = outgoing.outcomes or RowOutcomes(outgoing.ids)
     named = {
         "contributed": list(own.contributed),
         "dropped": list(own.dropped),
@@ -161,7 +161,7 @@ def test_listing(
     outcome = build(rows, NOW, **options)
     assert short(outcome) == (operation, attributes)
     assert list(steps(outcome) or ()) == list(attributes)
-    assert fates(outcome) == {"contributed": [one.record_id for one in rows]}
+    assert outcomes(outcome) == {"contributed": [one.record_id for one in rows]}
 
 
 def test_an_event_carries_class_association_and_types() -> None:
@@ -255,7 +255,7 @@ def test_rows_that_ask_for_an_object_that_is_gone_have_no_effect(
 ) -> None:
     outcome = build(rows, GONE)
     assert short(outcome)[0] == operation
-    assert fates(outcome) == expected
+    assert outcomes(outcome) == expected
 
 
 # --- elements (spec/xds.md 4.1) -------------------------------------------------------------------
@@ -276,7 +276,7 @@ def test_an_insert_without_attributes_is_an_add_with_the_association_alone(
 @pytest.mark.parametrize("rows", [only_key(6), only_key(8, "code")])
 def test_an_update_without_attributes_is_empty(rows: list[LogRow]) -> None:
     outcome = build(rows, {"code": ["x"]})
-    assert (outcome.operation, fates(outcome)) == (None, {"empty": [1]})
+    assert (outcome.operation, outcomes(outcome)) == (None, {"empty": [1]})
 
 
 NULLS: CurrentRow = {name: [None] for name in NOW}
@@ -354,7 +354,7 @@ def test_one_row(
 ) -> None:
     outcome = build([f(1, kind, old=old, new=new)])
     assert short(outcome) == (operation, attributes)
-    assert fates(outcome) == ({"empty": [1]} if operation is None else {"contributed": [1]})
+    assert outcomes(outcome) == ({"empty": [1]} if operation is None else {"contributed": [1]})
 
 
 @pytest.mark.parametrize(
@@ -469,7 +469,7 @@ def test_of_several_values_of_a_single_valued_view_column_the_first_counts(
 ) -> None:
     rows = [row(1, 8, "pk_id=1", "name", table="v")]
     outcome = build(rows, {"name": values}, catalog_of_view())
-    assert (steps(outcome), outcome.fates.conflicts if outcome.fates else 0) == (
+    assert (steps(outcome), outcome.outcomes.conflicts if outcome.outcomes else 0) == (
         {"name": expected},
         conflicts,
     )
@@ -518,9 +518,9 @@ def test_rows_whose_value_read_back_cannot_be_written_are_bad(
 ) -> None:
     outcome = build(rows, BELL)
     assert steps(outcome) == attributes
-    assert fates(outcome) == expected
-    assert outcome.fates is not None
-    assert {one.code for one in outcome.fates.bad} == {"bad_xml_char"}
+    assert outcomes(outcome) == expected
+    assert outcome.outcomes is not None
+    assert {one.code for one in outcome.outcomes.invalid} == {"bad_xml_char"}
 
 
 # --- event-ids (7.4) ------------------------------------------------------------------------------
@@ -543,7 +543,7 @@ def test_the_event_id_is_the_first_row_that_is_not_marked_e(
     assert event.event_id == event_id
 
 
-def test_a_bad_row_of_the_log_never_gives_the_event_id() -> None:
+def test_an_invalid_row_of_the_log_never_gives_the_event_id() -> None:
     # It does not get as far as a group.
     rows = [
         row(2, 2, column="fname", old="a", new="b"),
@@ -562,7 +562,7 @@ def test_what_precedence_dropped_stays_dropped_whatever_rows_are_left() -> None:
     # to life.
     group = group_of([f(1, 2, old="a", new="b")])
     outcome = build_event(group, EventOptions(), apply_precedence(group, frozenset({1})), None, "1")
-    assert (outcome.operation, fates(outcome)) == (None, {"dropped": [1]})
+    assert (outcome.operation, outcomes(outcome)) == (None, {"dropped": [1]})
 
 
 def test_what_precedence_kept_stays_kept() -> None:
@@ -570,7 +570,7 @@ def test_what_precedence_kept_stays_kept() -> None:
     outcome = build_event(group, EventOptions(), apply_precedence(group, frozenset({1})), NOW, "1")
     assert outcome.event_id == "1"
     assert short(outcome) == ("modify", {"fname": "-- +John"})
-    assert fates(outcome) == {"contributed": [2], "dropped": [1]}
+    assert outcomes(outcome) == {"contributed": [2], "dropped": [1]}
 
 
 def test_options_of_the_catalog_reach_the_events() -> None:

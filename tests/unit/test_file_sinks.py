@@ -1,4 +1,4 @@
-"""Documents to files: whole or not at all, named so that a repeated envelope replaces itself
+"""Documents to files: whole or not at all, named so that a repeated document replaces itself
 (spec/event-log.md 10).
 """
 
@@ -18,15 +18,17 @@ from eventlog.registry import format_named
 LARGE = "x" * 200_000 + "\n"
 
 
-def document(flight: int, envelope: int, body: str = "") -> Document:
-    return Document(flight, envelope, (), (body or f"{flight}/{envelope}\n").encode())
+def document(delivery_no: int, document_no: int, body: str = "") -> Document:
+    return Document(
+        delivery_no, document_no, (), (body or f"{delivery_no}/{document_no}\n").encode()
+    )
 
 
 def files(directory: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in sorted(directory.iterdir())}
 
 
-def test_an_envelope_is_a_file_named_after_flight_and_envelope(tmp_path: Path) -> None:
+def test_a_document_is_a_file_named_after_delivery_and_document(tmp_path: Path) -> None:
     sink = DocumentFiles(tmp_path)
     sink.send(document(3, 1, "é\n"))
     sink.send(document(12, 128))
@@ -36,14 +38,14 @@ def test_an_envelope_is_a_file_named_after_flight_and_envelope(tmp_path: Path) -
     }
 
 
-def test_an_envelope_that_is_sent_again_replaces_itself(tmp_path: Path) -> None:
+def test_a_document_that_is_sent_again_replaces_itself(tmp_path: Path) -> None:
     sink = DocumentFiles(tmp_path)
     sink.send(document(3, 1, "before"))
     sink.send(document(3, 1, "after"))
     assert files(tmp_path) == {"000000000003-000001.xml": "after"}
 
 
-def test_a_flight_is_a_file_of_lines_that_is_there_when_it_is_complete(tmp_path: Path) -> None:
+def test_a_delivery_is_a_file_of_lines_that_is_there_when_it_is_complete(tmp_path: Path) -> None:
     sink = LineFiles(tmp_path)
     sink.send(document(3, 1))
     sink.send(document(3, 2))
@@ -52,11 +54,11 @@ def test_a_flight_is_a_file_of_lines_that_is_there_when_it_is_complete(tmp_path:
     assert files(tmp_path) == {"000000000003-000001.xmll": "3/1\n3/2\n"}
 
 
-def test_a_flight_that_is_marked_in_parts_is_a_file_a_part(tmp_path: Path) -> None:
+def test_a_delivery_that_is_marked_in_parts_is_a_file_a_part(tmp_path: Path) -> None:
     sink = LineFiles(tmp_path)
-    for envelope in (1, 2, 3):
-        sink.send(document(3, envelope))
-        if envelope == 2:
+    for document_no in (1, 2, 3):
+        sink.send(document(3, document_no))
+        if document_no == 2:
             sink.flush()
     sink.flush()
     sink.flush()
@@ -71,8 +73,8 @@ def test_a_file_that_is_there_already_gains_no_events(tmp_path: Path) -> None:
     killed_before_its_marks.send(document(3, 1))
     killed_before_its_marks.flush()
     sink = LineFiles(tmp_path)
-    for envelope in (1, 2, 3):
-        sink.send(document(3, envelope))
+    for document_no in (1, 2, 3):
+        sink.send(document(3, document_no))
     sink.flush()
     assert files(tmp_path) == {
         "000000000003-000001.xmll": "3/1\n",
@@ -87,7 +89,7 @@ def test_other_formats_have_other_endings(tmp_path: Path) -> None:
     assert list(files(tmp_path)) == ["000000000003-000001.json", "000000000003-000001.jsonl"]
 
 
-def test_each_flight_has_a_file_of_its_own(tmp_path: Path) -> None:
+def test_each_delivery_has_a_file_of_its_own(tmp_path: Path) -> None:
     sink = LineFiles(tmp_path)
     sink.send(document(3, 1))
     sink.send(document(4, 1))
@@ -153,7 +155,7 @@ def test_a_file_with_a_torn_line_is_never_there(tmp_path: Path) -> None:
     sink.send(document(3, 1))
     with pytest.raises(ReceiverUnavailable, match="No space left"):
         sink.send(document(3, 2, LARGE))
-    # The first envelope was in the file that is dropped: it must not count either.
+    # The first document was in the file that is dropped: it must not count either.
     with pytest.raises(
         ReceiverUnavailable, match=rf"{tmp_path}/.* has been dropped: No space left on device"
     ):

@@ -237,16 +237,16 @@ def test_cut_names_fit_and_differ(name: str, limit: int) -> None:
         len(
             {
                 cut_name(name + suffix, limit)
-                for suffix in ("_error", "_inflight", "_flight", "_version")
+                for suffix in ("_error", "_inflight", "_delivery", "_version")
             }
         )
         == 4
     )
 
 
-def test_companions_are_named_after_the_log() -> None:
+def test_internal_tables_are_named_after_the_log() -> None:
     log = LogTable("s", "l" * 60, STANDARD)
-    names = [log.error_table, log.inflight_table, log.flight_sequence, log.version_table]
+    names = [log.error_table, log.inflight_table, log.number_sequence, log.version_table]
     assert len({*names}) == 4
     assert all(name.startswith("l" * 50) and len(name) <= 63 for name in names)
     assert LogTable("s", "eventlog", STANDARD).error_table == "eventlog_error"

@@ -69,7 +69,8 @@ SPANS = [
     # A group that began because of the span counts from its own first row.
     ("1: 2 A, 12: 2 A, 22: 2 A", 1000, 10, [[1], [12, 22]]),
     ("1: 2 A, 5: 2 B, 12: 2 B, 16: 2 B", 1000, 10, [[1], [5, 12], [16]]),
-    # The rows of an insert may stand 1000 and 10000 apart with any options, since another add would replace the object.
+    # The rows of an insert may stand 1000 and 10000 apart with any options, since another add would
+    # replace the object.
     ("1: 1 A, 2: 7 A, 1002: 1 A, 2003: 1 A", 0, 5, [[1, 2, 1002], [2003]]),
     ("1: 1 A, 1000: 1 A, 2000: 2 A, 2001: 2 A", 0, 5, [[1, 1000], [2000], [2001]]),
     (
@@ -235,7 +236,7 @@ def test_no_later_row_joins_a_group_that_may_be_sent(
 
 
 @given(queues, bounds, bounds, st.integers(1, 7), st.integers(1, 9))
-def test_rows_that_come_in_pieces_leave_in_the_groups_of_all_of_them(
+def test_rows_that_come_in_fragments_leave_in_the_groups_of_all_of_them(
     steps: list[tuple[int, int, str]], distance: int, span: int, size: int, at_a_time: int
 ) -> None:
     all_rows = queue(steps)

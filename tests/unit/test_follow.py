@@ -120,7 +120,7 @@ def test_retry_parks_its_object_alone_and_nothing_of_it_overtakes(
         "modify 1 c",
     ]
     assert receiver.heard.index("add 2 new") < receiver.heard.index("add 1 new")
-    assert sum("add 1 new" in envelope for envelope in receiver.envelopes) == 3
+    assert sum("add 1 new" in document_no for document_no in receiver.documents) == 3
     assert all(len(texts) == 1 for texts in receiver.meanings.values())
     again = Receiver()
     once(stream, place, again)
@@ -146,23 +146,23 @@ def test_retry_stops_everything_where_that_is_asked_for(stream: Stream, place: P
     stream.insert(3)
     followed = following(files(stream.path), park=False, batch_size=2)
     follow(followed, position_at(place), receiver.sink, receiver.stop)
-    assert receiver.envelopes == [["add 1 new", "add 2 new"], ["add 1 new", "add 3 new"]]
+    assert receiver.documents == [["add 1 new", "add 2 new"], ["add 1 new", "add 3 new"]]
 
 
-def test_a_general_retry_repeats_the_whole_envelope(stream: Stream, place: Path) -> None:
+def test_a_general_retry_repeats_the_whole_document(stream: Stream, place: Path) -> None:
     class Grumpy(Receiver):
         def receive(self, body: bytes, events: Any) -> Answer:
             answer = super().receive(body, events)
-            return Answer(general=EventResult(RETRY)) if len(self.envelopes) == 1 else answer
+            return Answer(general=EventResult(RETRY)) if len(self.documents) == 1 else answer
 
     receiver = Grumpy()
-    receiver.enough = lambda receiver: len(receiver.envelopes) == 2
+    receiver.enough = lambda receiver: len(receiver.documents) == 2
     stream.insert(1, 2)
     follow(following(files(stream.path)), position_at(place), receiver.sink, receiver.stop)
-    assert receiver.envelopes == [["add 1 new", "add 2 new"]] * 2
+    assert receiver.documents == [["add 1 new", "add 2 new"]] * 2
 
 
-def test_a_receiver_that_is_away_is_waited_for(stream: Stream, place: Path) -> None:
+def test_a_receiver_that_is_unavailable_is_waited_for(stream: Stream, place: Path) -> None:
     receiver = Receiver(k2=[OSError("gone"), OSError("gone")])
     receiver.enough = lambda receiver: "add 3 new" in receiver.heard
     stream.insert(1)
@@ -176,9 +176,7 @@ def test_a_receiver_that_is_away_is_waited_for(stream: Stream, place: Path) -> N
     assert list(dict.fromkeys(receiver.heard)) == ["add 1 new", "add 2 new", "add 3 new"]
 
 
-def test_an_envelope_that_fails_again_and_again_repeats_no_other(
-    stream: Stream, place: Path
-) -> None:
+def test_a_document_that_fails_repeatedly_repeats_no_other(stream: Stream, place: Path) -> None:
     receiver = Receiver(k3=[OSError("gone")] * 4)
     receiver.enough = lambda receiver: "add 4 new" in receiver.heard
     for key in range(1, 5):
@@ -189,11 +187,11 @@ def test_an_envelope_that_fails_again_and_again_repeats_no_other(
         receiver.sink,
         receiver.stop,
     )
-    assert receiver.envelopes.count(["add 3 new"]) == 5
-    assert receiver.envelopes.count(["add 1 new"]) == 2  # once more, since nothing had been flushed
+    assert receiver.documents.count(["add 3 new"]) == 5
+    assert receiver.documents.count(["add 1 new"]) == 2  # again, since nothing had been flushed
 
 
-def test_once_ends_where_the_receiver_is_away_and_the_next_run_goes_on(
+def test_once_ends_where_the_receiver_is_unavailable_and_the_next_run_goes_on(
     stream: Stream, place: Path
 ) -> None:
     for key in range(1, 4):
@@ -222,20 +220,20 @@ def test_answers_count_only_when_the_sink_has_flushed(stream: Stream, place: Pat
             pass
 
     receiver = Forgetful(k2=[ERROR, ERROR])
-    receiver.enough = lambda receiver: len(receiver.envelopes) == 2
+    receiver.enough = lambda receiver: len(receiver.documents) == 2
     stream.insert(1, 2)
     follow(following(files(stream.path)), position_at(place), lambda: receiver, receiver.stop)
-    assert receiver.envelopes == [["add 1 new", "add 2 new"]] * 2
+    assert receiver.documents == [["add 1 new", "add 2 new"]] * 2
     assert sorted(failure["message"] for failure in failures(place)) == ["because", "late"]
 
 
-def test_an_object_is_in_an_envelope_once(stream: Stream, place: Path) -> None:
+def test_an_object_is_in_a_document_once(stream: Stream, place: Path) -> None:
     stream.insert(1, 2)
     stream.update(1, "new", "b")
     stream.insert(3)
     receiver = Receiver()
     once(stream, place, receiver)
-    assert receiver.envelopes == [["add 1 new", "add 2 new"], ["modify 1 b", "add 3 new"]]
+    assert receiver.documents == [["add 1 new", "add 2 new"], ["modify 1 b", "add 3 new"]]
 
 
 def test_what_lies_behind_a_parked_event_is_bounded(stream: Stream, place: Path) -> None:
@@ -346,11 +344,11 @@ def test_a_heartbeat_that_is_answered_fatal_stops_and_one_that_is_not_answered_d
     assert answers == []
 
 
-# --- several envelopes at once --------------------------------------------------------------------
+# --- several documents at once --------------------------------------------------------------------
 
 
 class Crowd(Receiver):
-    """Answers when so many envelopes are in the air; tells which objects were there beside one
+    """Answers when so many documents are in the air; tells which objects were there beside one
     another.
     """
 
@@ -365,12 +363,12 @@ class Crowd(Receiver):
             return super().receive(body, events)
 
 
-def test_as_many_envelopes_are_in_the_air_as_are_asked_for(stream: Stream, place: Path) -> None:
+def test_as_many_documents_are_in_the_air_as_are_asked_for(stream: Stream, place: Path) -> None:
     stream.insert(*range(1, 13))
     receiver = Crowd(3)
     once(stream, place, receiver, batch_size=2, concurrency=3)
     assert sorted(receiver.heard) == sorted(f"add {key} new" for key in range(1, 13))
-    assert len(receiver.envelopes) == 6
+    assert len(receiver.documents) == 6
 
 
 def test_of_one_object_one_event_is_in_the_air(stream: Stream, place: Path) -> None:
@@ -395,7 +393,7 @@ def test_of_one_object_one_event_is_in_the_air(stream: Stream, place: Path) -> N
 
 @pytest.mark.parametrize("failure", [OSError("gone"), RETRY, FATAL])
 @pytest.mark.parametrize("park", [True, False])
-def test_nothing_is_lost_whichever_of_several_envelopes_fails(
+def test_nothing_is_lost_whichever_of_several_documents_fails(
     stream: Stream, place: Path, failure: Any, park: bool
 ) -> None:
     stream.insert(*range(1, 9))
@@ -424,8 +422,8 @@ def test_nothing_is_lost_whichever_of_several_envelopes_fails(
     assert saved_at(place).token["commit"] is not None
 
 
-def test_the_position_stays_before_every_envelope_that_failed(stream: Stream, place: Path) -> None:
-    """Each transaction has a mark of its own, by reading the file in small pieces."""
+def test_the_position_stays_before_every_document_that_failed(stream: Stream, place: Path) -> None:
+    """Each transaction has a mark of its own, by reading the file in small fragments."""
     for key in range(1, 41):
         stream.insert(key)
 

@@ -315,7 +315,7 @@ def test_progress_is_shown_while_a_long_transaction_is_read_and_not_for_what_is_
     stream: Stream, place: Path
 ) -> None:
     class Handing(Receiver):
-        """A sink whose receiver speaks when it is flushed, and is away then."""
+        """A sink whose receiver speaks when it is flushed, and is unavailable then."""
 
         def send(self, document: Any) -> Answer:
             seen.append(len(beats))

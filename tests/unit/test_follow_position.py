@@ -87,7 +87,7 @@ def test_the_position_does_not_go_back_while_a_capture_is_read_again(
     tmp_path: Path, place: Path
 ) -> None:
     stream = Stream(tmp_path / "capture.cdc")
-    for key in range(2000):  # more than one piece of the file
+    for key in range(2000):  # more than one fragment of the file
         stream.insert(key)
     once(stream, place, Receiver())
     token = {
@@ -101,12 +101,12 @@ def test_the_position_does_not_go_back_while_a_capture_is_read_again(
     assert marks[:-1] == [None] * (len(marks) - 1)
 
 
-def test_no_flight_number_is_used_twice(stream: Stream, place: Path) -> None:
+def test_no_delivery_number_is_used_twice(stream: Stream, place: Path) -> None:
     seen: list[int] = []
     for key in range(3):
         stream.insert(key)
         once(stream, place, Receiver())
-        seen.append(saved_at(place).flight)
+        seen.append(saved_at(place).delivery_no)
     assert seen == sorted(set(seen))
 
 

@@ -111,7 +111,7 @@ def test_what_a_session_began_with_is_not_lost_if_it_is_never_answered(
     with running(following(server.source()), position_at(place), receiver):
         wait_until(lambda: server.reads)
         stream.insert(2)
-        wait_until(lambda: receiver.envelopes)
+        wait_until(lambda: receiver.documents)
     assert receiver.heard == []
     again = Receiver()
     follow(following(server.source()), position_at(place), again.sink, StopRequest(), once=True)

@@ -16,7 +16,7 @@ from eventlog.sql import followed_set, open_writers
 from eventlog.sql.consumers import shown_ids
 from eventlog.sql.followed_set import FollowedSet
 from eventlog.sql.open_log import OpenLog
-from eventlog.sql.windows import ANY_LETTER, Window
+from eventlog.sql.windows import ANY_STATUS, Window
 
 WRITERS = 6
 HAPPENS = {"draw": 10, "commit": 4, "let go": 8, "roll back": 1, "back to savepoint": 1}
@@ -107,8 +107,8 @@ def poll(
     taken.
     """
     log = cast(OpenLog, database)
-    followed.look(log)
-    window = replace(ANY_LETTER, limit=limit).outside(followed.passed, database.last_record_id)
+    followed.poll(log)
+    window = replace(ANY_STATUS, limit=limit).outside(followed.passed, database.last_record_id)
     ids = shown_ids(log, window)
     visible = sorted(database.rows - taken)[:limit]
     if followed.writers and not database.are_open(followed.writers):
@@ -124,7 +124,7 @@ def test_each_row_is_read_once_when_it_can_be_seen(
     monkeypatch: pytest.MonkeyPatch, most_looks: int, most_shown: int, limit: int | None
 ) -> None:
     monkeypatch.setattr(followed_set, "OLD", 0.0)
-    monkeypatch.setattr(open_writers, "_MOST_LOOKS", most_looks)
+    monkeypatch.setattr(open_writers, "_MOST_MOMENTS", most_looks)
     monkeypatch.setattr(followed_set, "_MOST_SHOWN", most_shown)
     for seed in range(150):
         chance = random.Random(seed)

@@ -41,9 +41,9 @@ SWITCHES = [
 ]
 
 
-def read(pieces: Iterator[bytes], **options: Any) -> list[Change]:
+def read(fragments: Iterator[bytes], **options: Any) -> list[Change]:
     reader = StreamReader(ReadOptions(labels=LABELS, **options))
-    changes = [change for piece in pieces for change in reader.feed(piece)]
+    changes = [change for fragment in fragments for change in reader.feed(fragment)]
     reader.finish()
     return changes
 
@@ -130,7 +130,7 @@ def test_a_long_transaction_is_read_whole_after_a_restart() -> None:
     expected = read(iter(whole))
     for stop in range(len(whole)):
         reader = StreamReader(ReadOptions(labels=LABELS))
-        first = [change for piece in whole[:stop] for change in reader.feed(piece)]
+        first = [change for fragment in whole[:stop] for change in reader.feed(fragment)]
         token = reader.token
         if token.restart is None:
             continue
@@ -298,4 +298,4 @@ def test_the_example_of_the_documentation_runs() -> None:
     names: dict[str, Any] = {}
     exec(example, names)
     assert names["server"].tables
-    assert names["piece"]
+    assert names["fragment"]

@@ -27,7 +27,7 @@ def frames(data: bytes, size: int, framer: Framer | None = None) -> list[Frame]:
 
 
 @pytest.mark.parametrize("size", [1, 7, 244])
-def test_the_capture_in_pieces_is_the_same_six_records(size: int) -> None:
+def test_the_capture_in_fragments_is_the_same_six_records(size: int) -> None:
     found = frames(CAPTURE, size)
     assert [RECORD_NAMES[number] for _, number, _, _ in found] == [
         "TABSCHEM", "TIMEOUT", "TIMEOUT", "BEGINTX", "INSERT", "COMMTX",
@@ -38,7 +38,7 @@ def test_the_capture_in_pieces_is_the_same_six_records(size: int) -> None:
 
 def test_what_lies_behind_the_bytes_read_is_ignored() -> None:
     framer, buffer, at, found = Framer(), bytearray(68), 0, []
-    for size in READS:  # one buffer, used again and again, as in the capture
+    for size in READS:  # one buffer, used repeatedly, as in the capture
         buffer[:size] = CAPTURE[at : at + size]
         at += size
         found += framer.feed(memoryview(buffer)[:size])

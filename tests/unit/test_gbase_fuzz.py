@@ -29,13 +29,13 @@ STREAMS = [play(name) for name in SCENARIOS] + [b"".join(stream(seed, 20_000)) f
 LIMITS = ReadOptions(max_record=1 << 16, max_open_bytes=1 << 16)
 
 
-def read(data: bytes, piece: int = 1 << 16) -> list[Change]:
+def read(data: bytes, fragment: int = 1 << 16) -> list[Change]:
     """The changes before the first error; an error that is not a FormatError fails the test."""
     reader = StreamReader(LIMITS)
     changes = []
     with contextlib.closing(reader), contextlib.suppress(FormatError):
-        for at in range(0, len(data), piece):
-            for change in reader.feed(data[at : at + piece]):
+        for at in range(0, len(data), fragment):
+            for change in reader.feed(data[at : at + fragment]):
                 changes.append(change)  # noqa: PERF402, RUF100
         reader.finish()
     return changes
@@ -44,11 +44,11 @@ def read(data: bytes, piece: int = 1 << 16) -> list[Change]:
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(range(len(STREAMS))), st.integers(0), st.integers(1, 300))
 def test_a_truncated_stream_gives_the_changes_in_front_of_the_cut(
-    number: int, cut: int, piece: int
+    number: int, cut: int, fragment: int
 ) -> None:
     data = STREAMS[number]
     whole = read(data)
-    found = read(data[: cut % (len(data) + 1)], piece)
+    found = read(data[: cut % (len(data) + 1)], fragment)
     assert found == whole[: len(found)]
 
 

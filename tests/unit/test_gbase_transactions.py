@@ -232,7 +232,7 @@ def test_any_transaction_gives_what_the_rules_say_in_memory_and_spilled(
         script.append((number, own, label))
         data.append(row(number, own, label=label))
     reader = StreamReader(ReadOptions(max_open_bytes=max_open_bytes))
-    changes = [change for piece in (*data, commit(99, 1)) for change in reader.feed(piece)]
+    changes = [change for fragment in (*data, commit(99, 1)) for change in reader.feed(fragment)]
     assert in_short(changes) == expected_of(script)
 
 

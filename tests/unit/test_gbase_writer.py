@@ -1,4 +1,6 @@
-"""Changes to a stream (spec/change-model.md 4, 5.1, column G), and the format ``gbase`` on files."""
+"""Changes to a stream (spec/change-model.md 4, 5.1, column G), and the format ``gbase`` on
+files.
+"""
 
 from __future__ import annotations
 
@@ -129,20 +131,20 @@ def test_a_transaction_is_written_when_its_last_change_is_known() -> None:
             taken.append(number)
             yield insert(number, transaction, last_in_transaction=last)
 
-    pieces = write_stream(coming(), WriteOptions(tables={"item": COLUMNS}), Report())
-    assert names(next(pieces)) == ["TABSCHEM"]
-    assert names(next(pieces)) == ["BEGINTX", "INSERT", "INSERT", "COMMTX"]
+    fragments = write_stream(coming(), WriteOptions(tables={"item": COLUMNS}), Report())
+    assert names(next(fragments)) == ["TABSCHEM"]
+    assert names(next(fragments)) == ["BEGINTX", "INSERT", "INSERT", "COMMTX"]
     assert taken == [0, 1, 2]  # the change behind the transaction shows its end
-    assert names(next(pieces)) == ["BEGINTX", "INSERT", "COMMTX"]
+    assert names(next(fragments)) == ["BEGINTX", "INSERT", "COMMTX"]
     assert taken == [
         0,
         1,
         2,
         3,
     ]  # behind the last flag a TRUNCATE of the same transaction may come, which none counts
-    assert names(next(pieces)) == ["BEGINTX", "INSERT", "COMMTX"]
+    assert names(next(fragments)) == ["BEGINTX", "INSERT", "COMMTX"]
     assert taken == [0, 1, 2, 3]  # without an id every change is a transaction
-    assert names(b"".join(pieces)) == ["BEGINTX", "INSERT", "COMMTX"]
+    assert names(b"".join(fragments)) == ["BEGINTX", "INSERT", "COMMTX"]
 
 
 @pytest.mark.parametrize("truncates", [1, 2])
@@ -163,14 +165,14 @@ def test_a_truncate_that_is_not_counted_ends_the_transaction_before_it(truncates
 
 
 def test_nothing_of_a_transaction_is_written_that_cannot_be_whole() -> None:
-    pieces = write_stream(
+    fragments = write_stream(
         [insert(1, "A", last_in_transaction=True), insert(2, "B"), insert(-(2**31), "B")],
         WriteOptions(tables={"item": COLUMNS}),
         report := Report(strict=True),
     )
-    assert names(next(pieces) + next(pieces)) == ["TABSCHEM", "BEGINTX", "INSERT", "COMMTX"]
+    assert names(next(fragments) + next(fragments)) == ["TABSCHEM", "BEGINTX", "INSERT", "COMMTX"]
     with refused("value_range", match=r"'id' of 'app\.item'"):
-        next(pieces)
+        next(fragments)
     assert report.written == 1
 
 

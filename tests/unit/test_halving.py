@@ -1,4 +1,4 @@
-"""An envelope that is refused without a word of which event it was is sent in halves
+"""A document that is refused without a word of which event it was is sent in halves
 (spec/event-log.md 8.4).
 """
 
@@ -20,7 +20,7 @@ from samples import row
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, Change, ChangeOp, Document, Event, EventResult, Level, LogRow
 from eventlog.publisher.context import Counters
-from eventlog.publisher.delivery import FlightResult, send_heartbeat
+from eventlog.publisher.sending import DeliveryResult, send_heartbeat
 from eventlog.publisher.stream import Mark, Read, SourceStep
 from eventlog.publisher.stream import Stream as OpenedStream
 from eventlog.publisher.stream.follow import follow
@@ -34,10 +34,10 @@ def deletes(count: int, objects: int = 1000) -> list[LogRow]:
 
 @dataclass
 class Whole(Receiver):
-    """Takes an envelope whole or not at all. ``refuses``: event-ids that it cannot take;
+    """Takes a document whole or not at all. ``refuses``: event-ids that it cannot take;
     ``requests``: all that came.
 
-    ``most``: events of the largest envelope that it takes.
+    ``most``: events of the largest document that it takes.
     """
 
     refuses: set[str] = field(default_factory=set)
@@ -53,7 +53,7 @@ class Whole(Receiver):
 
 
 def bound(events: int, culprits: int) -> int:
-    """The requests of an envelope of so many events, so many of which are refused."""
+    """The requests of a document of so many events, so many of which are refused."""
     return culprits * 2 * math.ceil(math.log2(events)) + 1
 
 
@@ -62,7 +62,7 @@ def test_one_bad_event_never_condemns_the_others(new_world: NewWorld, count: int
     for culprit in {1, 2, count // 2, count}:
         fake = new_world(deletes(count))
         receiver = Whole(refuses={str(culprit)})
-        assert fake.run(receiver).result is FlightResult.DONE
+        assert fake.run(receiver).result is DeliveryResult.DONE
         assert fake.statuses() == {i: "E" if i == culprit else "S" for i in range(1, count + 1)}
         assert fake.errors() == [(culprit, "receiver", "no")]
         assert len(receiver.requests) <= bound(count, 1)
@@ -89,7 +89,7 @@ def test_events_keep_their_order_and_their_ids_in_halves(new_world: NewWorld) ->
     assert taken == [str(i) for i in range(1, 17) if i != 6]
 
 
-def test_envelope_that_is_too_large_is_halved_until_it_is_taken(new_world: NewWorld) -> None:
+def test_document_that_is_too_large_is_halved_until_it_is_taken(new_world: NewWorld) -> None:
     fake = new_world(deletes(20))
     receiver = Whole(most=6)
     fake.run(receiver)
@@ -97,12 +97,13 @@ def test_envelope_that_is_too_large_is_halved_until_it_is_taken(new_world: NewWo
     assert set(fake.statuses().values()) == {"S"}
 
 
-def test_halves_go_under_the_numbers_of_their_envelope(new_world: NewWorld) -> None:
+def test_halves_go_under_the_numbers_of_their_document(new_world: NewWorld) -> None:
     fake = new_world(deletes(6), batch_size=3)
     receiver = Whole(refuses={"5"})
     fake.run(receiver)
     numbers = [
-        (document.flight, document.envelope, *document.event_ids) for document in receiver.documents
+        (document.delivery_no, document.document_no, *document.event_ids)
+        for document in receiver.documents
     ]
     assert numbers == [(1, 1, "1", "2", "3"), (1, 2, "4"), (1, 2, "6")]
 
@@ -125,8 +126,8 @@ def test_what_is_decided_is_struck_off_before_the_next_half_is_sent(new_world: N
         if name == "before send":
             left = [
                 event[0]
-                for envelopes in fake.in_flight().values()
-                for _, events in envelopes
+                for documents in fake.in_flight().values()
+                for _, events in documents
                 for event in events
             ]
             seen.append((receiver.requests[-1], left))
@@ -166,7 +167,7 @@ def test_a_kill_between_two_halves_repeats_only_what_is_undecided(new_world: New
 
 
 @pytest.mark.parametrize("trouble", ["away", "retry"])
-def test_a_receiver_that_goes_away_between_halves_gets_the_rest_later(
+def test_a_receiver_that_becomes_unavailable_between_halves_gets_the_rest_later(
     new_world: NewWorld, trouble: str
 ) -> None:
     class Tired(Whole):
@@ -181,7 +182,9 @@ def test_a_receiver_that_goes_away_between_halves_gets_the_rest_later(
     fake = new_world(deletes(8))
     receiver, state = Tired(refuses={"6"}), fake.start()
     ended = fake.cycle(state, receiver)
-    assert ended.result is (FlightResult.AWAY if trouble == "away" else FlightResult.RETRY)
+    assert ended.result is (
+        DeliveryResult.UNAVAILABLE if trouble == "away" else DeliveryResult.RETRY
+    )
     assert ended.retry_after == (None if trouble == "away" else 7)
     assert fake.statuses() == {i: "S" if i < 5 else "N" for i in range(1, 9)}
     fake.run(receiver, state)
@@ -200,7 +203,7 @@ def test_answers_to_a_half_that_the_sink_has_lost_mark_nothing(new_world: NewWor
 
     fake = new_world(deletes(8))
     receiver, state = Losing(refuses={"3"}), fake.start()
-    assert fake.cycle(state, receiver).result is FlightResult.AWAY
+    assert fake.cycle(state, receiver).result is DeliveryResult.UNAVAILABLE
     assert set(fake.statuses().values()) == {"N"}
     fake.run(receiver, state)
     assert [ids for ids in receiver.sent if "1" in ids] == [["1", "2"]] * 2
@@ -213,7 +216,7 @@ def test_a_publisher_that_is_told_to_stop_leaves_the_halves_that_are_left(
     fake = new_world(deletes(8))
     receiver = Whole(refuses={"6"})
     ended = fake.cycle(fake.start(), receiver, lambda: len(receiver.requests) == 2)
-    assert ended.result is FlightResult.STOPPED
+    assert ended.result is DeliveryResult.STOPPED
     assert fake.statuses() == {i: "S" if i < 5 else "N" for i in range(1, 9)}
 
 
@@ -238,11 +241,11 @@ def test_a_retry_in_a_half_holds_back_what_follows_of_its_object(
     fake = new_world(deletes(8, objects=4), park=park)
     receiver, state = Choosy(refuses={"8"}), fake.start()
     fake.cycle(state, receiver)
-    ((number, envelopes),) = fake.in_flight().items()
+    ((number, documents),) = fake.in_flight().items()
     assert number == 1
-    assert [event for _, events in envelopes for event in events][:1] == [["1", [[1, 1]]]]
-    assert ["5", [[5, 5]], [], 2] in [event for _, events in envelopes for event in events]
-    while fake.cycle(state, receiver).result is FlightResult.RETRY:
+    assert [event for _, events in documents for event in events][:1] == [["1", [[1, 1]]]]
+    assert ["5", [[5, 5]], [], 2] in [event for _, events in documents for event in events]
+    while fake.cycle(state, receiver).result is DeliveryResult.RETRY:
         pass
     fake.run(receiver, state)
     assert [ids for ids in receiver.requests if "5" in ids] == [receiver.requests[0]]
@@ -283,7 +286,7 @@ def test_with_concurrency_the_halves_of_an_object_overtake_nothing(new_world: Ne
                 return super().send(document)
 
     receiver = Locked(refuses=refused)
-    assert fake.run(receiver).result is FlightResult.DONE
+    assert fake.run(receiver).result is DeliveryResult.DONE
     taken = [int(name) for ids in receiver.sent for name in ids]
     assert sorted(taken) == [i for i in range(1, 241) if str(i) not in refused]
     for number in range(7):
@@ -323,14 +326,14 @@ def test_the_log_says_of_halves_what_status_came_and_quotes_nothing(
     with caplog.at_level("INFO", "eventlog"):
         new_world(deletes(4)).run(Answering(refuses={"2"}))
     lines = [record.getMessage() for record in caplog.records if "halves" in record.getMessage()]
-    assert lines == ["envelope 1 is sent in halves: the receiver answers 422"]
+    assert lines == ["document 1 is sent in halves: the receiver answers 422"]
 
 
 # --- streams --------------------------------------------------------------------------------------
 
 
 class Sink:
-    """Of a stream: refuses an envelope whole that holds one of these; ``before`` is called with
+    """Of a stream: refuses a document whole that holds one of these; ``before`` is called with
     each before that.
     """
 
@@ -406,7 +409,7 @@ def test_a_kill_between_halves_of_a_stream_repeats_only_what_is_undecided(tmp_pa
 
 
 @pytest.mark.parametrize("last", range(1, 14))
-def test_a_kill_between_halves_loses_nothing_of_the_envelopes_beside_them(
+def test_a_kill_between_halves_loses_nothing_of_the_documents_beside_them(
     tmp_path: Path, last: int
 ) -> None:
     place, sink, lock = tmp_path / "position", Sink("add 3 new", "add 10 new"), threading.Lock()
@@ -429,7 +432,7 @@ def test_a_kill_between_halves_loses_nothing_of_the_envelopes_beside_them(
     assert saved_at(place).token == 16
 
 
-def test_the_heartbeat_that_is_refused_is_no_envelope_to_halve() -> None:
+def test_the_heartbeat_that_is_refused_is_no_document_to_halve() -> None:
     class Refusing(Sink):
         def send(self, document: Document) -> Answer:
             return Answer(general=EventResult(Level.ERROR, "no"), culprit_unknown=True)

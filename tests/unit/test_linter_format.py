@@ -1,4 +1,6 @@
-"""The format ``linter`` of the converter: files, directories, databases; and inputs that are none."""
+"""The format ``linter`` of the converter: files, directories, databases; and inputs that are
+none.
+"""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ RETRY = EventResult(Level.RETRY)
 
 
 class Scripted(PlainSink):
-    """A receiver that answers as told, or is away."""
+    """A receiver that answers as told, or is unavailable."""
 
     def __init__(self, *answers: Answer | Exception) -> None:
         self.answers = list(answers)
@@ -99,7 +99,9 @@ def test_a_rest_is_announced(liveness: Liveness, clock: Clock) -> None:
     assert not liveness.is_alive
 
 
-def test_a_wait_for_a_receiver_that_is_away_is_announced(liveness: Liveness, clock: Clock) -> None:
+def test_a_wait_for_a_receiver_that_is_unavailable_is_announced(
+    liveness: Liveness, clock: Clock
+) -> None:
     liveness.waits(WaitFor.RECEIVER, "connection refused", until=clock.now + 500)
     clock.now += 559
     assert liveness.is_alive
@@ -254,7 +256,7 @@ def test_an_answer_is_progress_unless_all_of_it_is_retry(answer: Answer, beats: 
     assert counted.number == beats
 
 
-def test_a_receiver_that_is_away_is_no_progress() -> None:
+def test_a_receiver_that_is_unavailable_is_no_progress() -> None:
     counted = Beats()
     sink = ReportingSink(Scripted(ReceiverUnavailable("gone")), counted)
     with pytest.raises(ReceiverUnavailable):
@@ -307,7 +309,9 @@ def test_an_empty_queue_that_was_looked_at_is_progress(log: sa.Engine) -> None:
     assert run_until_beat(log, Scripted()) == 0
 
 
-def test_cycles_that_end_because_the_receiver_is_away_are_no_progress(log: sa.Engine) -> None:
+def test_cycles_that_end_because_the_receiver_is_unavailable_are_no_progress(
+    log: sa.Engine,
+) -> None:
     write(log)
     away = ReceiverUnavailable("gone")
     assert run_until_beat(log, Scripted(away, away, Answer(general=RETRY), Answer())) == 0

@@ -20,7 +20,7 @@ from eventlog.config.settings import MonitorSettings
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.context import Counters
-from eventlog.publisher.flight import FlightInfo
+from eventlog.publisher.delivery import DeliveryInfo
 from eventlog.publisher.liveness import Liveness
 from eventlog.publisher.monitor.activity import Activity, Histogram
 from eventlog.publisher.monitor.openmetrics import PublisherMetrics, exposition
@@ -276,7 +276,7 @@ def test_a_scrape_is_open_metrics_with_what_was_counted(activity: Activity, cloc
     activity.connected(again=True)
     activity.window_read(0.02, 1)
     activity.answered(Document(1, 1, ("1", "3", "5"), b"<nds/>"), Answer(), 0.3)
-    measured = Measured(100_000, 100_000, 12.5, 3.0, [parked("busy")], [FlightInfo(4, 10, 20)])
+    measured = Measured(100_000, 100_000, 12.5, 3.0, [parked("busy")], [DeliveryInfo(4, 10, 20)])
     activity.measured(measured)
     activity.compared(["hr.usr: column mail (text) is new to the watch, and not captured yet"])
     clock.now += 2
@@ -392,25 +392,27 @@ def test_values_keys_and_receivers_texts_are_hidden_unless_they_are_wanted(
     assert "idu=17" in shown
 
 
-def test_a_flight_is_seen_as_soon_as_it_begins_and_until_it_has_ended(
+def test_a_delivery_is_seen_as_soon_as_it_begins_and_until_it_has_ended(
     activity: Activity, clock: Clock
 ) -> None:
-    activity.measured(Measured(3, 100, flights=[FlightInfo(4, 1, 2)]))
-    activity.flight_begins(FlightInfo(5, 1, 3), {})
+    activity.measured(Measured(3, 100, deliveries=[DeliveryInfo(4, 1, 2)]))
+    activity.delivery_begins(DeliveryInfo(5, 1, 3), {})
     clock.now += 7
     assert scrape(activity)["eventlog_in_flight_rows",] == 5
     assert scrape(activity)["eventlog_oldest_delivery_age_seconds",] == 7
-    activity.flight_ended(5, "done")
+    activity.delivery_ended(5, "done")
     assert scrape(activity)["eventlog_in_flight_rows",] == 2
 
 
-def test_a_flight_that_is_sent_again_is_as_old_as_it_was(activity: Activity, clock: Clock) -> None:
+def test_a_delivery_that_is_sent_again_is_as_old_as_it_was(
+    activity: Activity, clock: Clock
+) -> None:
     for _ in range(4):
-        activity.flight_begins(FlightInfo(5, 2, 3), {})
+        activity.delivery_begins(DeliveryInfo(5, 2, 3), {})
         clock.now += 20
-        activity.flight_ended(5, "retry", FlightInfo(5, 1, 2))
+        activity.delivery_ended(5, "retry", DeliveryInfo(5, 1, 2))
         activity.measured(
-            Measured(2, 100, flights=[FlightInfo(5, 1, 2)], oldest_delivery_age_seconds=3.0)
+            Measured(2, 100, deliveries=[DeliveryInfo(5, 1, 2)], oldest_delivery_age_seconds=3.0)
         )
     values = scrape(activity)
     assert (
@@ -439,9 +441,9 @@ def test_the_oldest_row_grows_older_while_the_publisher_waits(
     assert activity.history[-1].oldest_seconds == 12
 
 
-def test_a_flight_that_was_there_before_is_as_old_as_its_line_says(activity: Activity) -> None:
-    flights = [FlightInfo(4, 1, 1), FlightInfo(5, 1, 1)]
-    activity.measured(Measured(2, 100, flights=flights, oldest_delivery_age_seconds=82.0))
+def test_a_delivery_that_was_there_before_is_as_old_as_its_line_says(activity: Activity) -> None:
+    deliveries = [DeliveryInfo(4, 1, 1), DeliveryInfo(5, 1, 1)]
+    activity.measured(Measured(2, 100, deliveries=deliveries, oldest_delivery_age_seconds=82.0))
     assert scrape(activity)["eventlog_oldest_delivery_age_seconds",] == 82
 
 
@@ -491,7 +493,7 @@ def test_the_delay_is_from_event_time_to_the_answer_by_the_logs_clock(
     assert delays(activity) == {}
     activity.measured(Measured(1, 100, clock=NOON))
     clock.now += 3
-    activity.flight_begins(FlightInfo(1, 2, 2), {"1": "2026-03-01 11:59:58.5", "7": None})
+    activity.delivery_begins(DeliveryInfo(1, 2, 2), {"1": "2026-03-01 11:59:58.5", "7": None})
     activity.answered(Document(1, 1, ("1", "2"), b""), Answer(), 0.1)  # at 12:00:03 by that clock
     activity.answered(
         Document(1, 2, ("4", "5"), b""), Answer(), 0.1
@@ -505,11 +507,11 @@ def test_an_event_that_is_to_be_sent_again_has_no_delay_yet(
     activity: Activity, clock: Clock
 ) -> None:
     activity.measured(Measured(1, 100, clock=NOON))
-    activity.flight_begins(FlightInfo(1, 2, 2), {"5": "2026-03-01 12:00:00"})
+    activity.delivery_begins(DeliveryInfo(1, 2, 2), {"5": "2026-03-01 12:00:00"})
     activity.answered(Document(1, 1, ("5",), b""), said("retry"), 0.1)
     assert delays(activity)["eventlog_delivery_latency_seconds_count",] == 0
     clock.now += 60
-    activity.flight_begins(FlightInfo(1, 2, 2), {"5": "2026-03-01 12:00:00"})
+    activity.delivery_begins(DeliveryInfo(1, 2, 2), {"5": "2026-03-01 12:00:00"})
     activity.answered(Document(1, 1, ("5",), b""), Answer(), 0.1)
     assert delays(activity)["eventlog_delivery_latency_seconds_sum",] == 60
 
@@ -518,7 +520,7 @@ def test_the_delay_of_a_sink_that_speaks_when_it_is_flushed_ends_there(
     activity: Activity, clock: Clock
 ) -> None:
     activity.measured(Measured(1, 100, clock=NOON))
-    activity.flight_begins(FlightInfo(1, 2, 2), {"5": "2026-03-01 12:00:00"})
+    activity.delivery_begins(DeliveryInfo(1, 2, 2), {"5": "2026-03-01 12:00:00"})
     activity.answered(Document(1, 1, ("5",), b""), Answer(is_pending=True), 0.1)
     assert delays(activity)["eventlog_delivery_latency_seconds_count",] == 0
     clock.now += 2
@@ -537,10 +539,12 @@ def test_what_the_receiver_said_of_an_event_is_known_for_a_while(activity: Activ
         (2, "warning", "done"), (1, "retry", "Alice is locked"),
     ]  # fmt: skip
     assert answers_data(activity, "4") == answers_data(activity, None) == []
-    for flight in range(10):
-        event_ids = tuple(str(flight * 10_000 + number) for number in range(10_000))
+    for delivery in range(10):
+        event_ids = tuple(str(delivery * 10_000 + number) for number in range(10_000))
         activity.answered(
-            Document(flight, 1, event_ids, b""), Answer(general=EventResult(Level.ERROR, "no")), 0.1
+            Document(delivery, 1, event_ids, b""),
+            Answer(general=EventResult(Level.ERROR, "no")),
+            0.1,
         )
     assert answers_data(activity, "5.2") == [], "old answers are forgotten"
 
@@ -553,7 +557,7 @@ def test_a_status_has_every_name_of_the_shape_and_no_other(activity: Activity) -
         shape(colour="red")
 
 
-def test_the_curves_hold_rates_and_the_middle_time_of_an_envelope(
+def test_the_curves_hold_rates_and_the_middle_time_of_a_document(
     activity: Activity, clock: Clock
 ) -> None:
     for seconds in (0.1, 0.2, 0.9):
@@ -619,7 +623,7 @@ def test_several_observers_are_told_everything() -> None:
     both.answered(document, Answer(), seconds=0.5)
     both.disconnected()
     assert told == [(one, document, 0.5), (other, document, 0.5), (one,), (other,)]
-    assert (both.measure_due(), both.wants_flights) == (3.0, False)
+    assert (both.measure_due(), both.wants_deliveries) == (3.0, False)
     assert join_observers(SILENT, SILENT) is SILENT
 
 

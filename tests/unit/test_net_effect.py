@@ -1,5 +1,5 @@
-"""The rows of a group as one change, whoever reads them: what a receiver has of each format after it
-is what the table has (spec/change-model.md 3.1).
+"""The rows of a group as one change, whoever reads them: what a receiver has of each format after
+it is what the table has (spec/change-model.md 3.1).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from eventlog.debezium.publish import DebeziumWriter
 from eventlog.debezium.writer import PublishOptions as DebeziumOptions
 from eventlog.log.reading import UNREAD, group_reader
 from eventlog.model import LogRow, Op, Origins
-from eventlog.publisher.flight import Flight
+from eventlog.publisher.delivery import Delivery
 from eventlog.qlik.message_tables import PublishOptions as QlikOptions
 from eventlog.qlik.publish import QlikWriter
 
@@ -39,8 +39,8 @@ Written: TypeAlias = dict[int, Value]
 
 VALUES: Sequence[Value] = (None, "a", "b", "c")
 GROUPS: Sequence[Rows] = list(product(product(VALUES, VALUES), repeat=3))
-"""All groups of three rows with four values. Where a row does not follow from the one before it, a row
-that was set apart has written the value that it takes."""
+"""All groups of three rows with four values. Where a row does not follow from the one before it, a
+row that was set apart has written the value that it takes."""
 NAMES = build_catalog(database(table("person", "id integer; name varchar(9)", "id")))
 WHEN = datetime(2024, 5, 10, 12, tzinfo=UTC)
 
@@ -69,21 +69,23 @@ def events_of(groups: Sequence[Rows], noop_updates: str) -> list[Outgoing]:
     return [event for event in built if event.operation is not None]
 
 
-def flight_of(events: Sequence[Outgoing]) -> Flight:
+def delivery_of(events: Sequence[Outgoing]) -> Delivery:
     first = "20240510120000000000000010000000002"
-    return Flight(1, {1: events}, first, Origins({}, {}))
+    return Delivery(1, {1: events}, first, Origins({}, {}))
 
 
 def by_cloudevents(events: Sequence[Outgoing]) -> Written:
     writer = CloudEventWriter(CloudEventsOptions("/log", mode="structured"), Publishing())
-    body = writer.document(NAMES, flight_of(events), 1, events).body
+    body = writer.document(NAMES, delivery_of(events), 1, events).body
     data = [json.loads(line)["data"] for line in body.splitlines()]
     return {one["key"]["id"]: one["columns"]["name"]["new"] for one in data}
 
 
 def by_debezium(events: Sequence[Outgoing]) -> Written:
     options = DebeziumOptions(missing_columns="error", schemas_enable=False)
-    body = DebeziumWriter(options, Publishing()).document(NAMES, flight_of(events), 1, events).body
+    body = (
+        DebeziumWriter(options, Publishing()).document(NAMES, delivery_of(events), 1, events).body
+    )
     return {one["after"]["id"]: one["after"]["name"] for one in map(json.loads, body.splitlines())}
 
 
@@ -92,7 +94,7 @@ def by_qlik_messages(events: Sequence[Outgoing]) -> Written:
         QlikOptions(metadata="none"), Publishing(ValueOptions("java"), utc_now=lambda: WHEN)
     )
     placed = [event._replace(place=place) for place, event in enumerate(events, 1)]
-    made = writer.document(NAMES, flight_of(placed), 1, placed)
+    made = writer.document(NAMES, delivery_of(placed), 1, placed)
     values = [json.loads(record.value) for records in made.records for record in records]
     for one in values:
         assert int(one["message"]["headers"]["changeMask"], 16) & 2  # it is said to be changed
@@ -100,7 +102,7 @@ def by_qlik_messages(events: Sequence[Outgoing]) -> Written:
 
 
 def by_stream(events: Sequence[Outgoing]) -> Written:
-    """As the stream in Spark makes its rows, and formats of other packages their pieces."""
+    """As the stream in Spark makes its rows, and formats of other packages their fragments."""
     read = outgoing_reader(NAMES, ValueOptions())
     written: Written = {}
     for event in events:
@@ -146,7 +148,7 @@ def test_ends_that_are_equal_are_sent_as_changed() -> None:
     """NULL to a by the application; a to b by the publisher's own user; b to NULL again."""
     (event,) = events_of([[(None, "a"), ("b", None)]], "drop")
     writer = CloudEventWriter(CloudEventsOptions("/log", mode="structured"), Publishing())
-    data = json.loads(writer.document(NAMES, flight_of([event]), 1, [event]).body)["data"]
+    data = json.loads(writer.document(NAMES, delivery_of([event]), 1, [event]).body)["data"]
     assert data["columns"] == {"name": {"old": None, "new": None}}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from fake_publisher import FakePublisher, Receiver, with_options
 from samples import row
-from test_delivery import deletes, judge
+from test_sending import deletes, judge
 
 from eventlog.config.load import load
 from eventlog.errors import (
@@ -50,7 +50,7 @@ def world_of(rows: list[Any], **options: Any) -> Iterator[FakePublisher]:
     )
     fake.log(rows)
     try:
-        with fake.numbering_flights():
+        with fake.numbering_deliveries():
             yield fake
     finally:
         fake.close()

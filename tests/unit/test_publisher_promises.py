@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from samples import row
 
 from eventlog.model import Event, LogRow
-from eventlog.publisher.delivery import FlightResult
+from eventlog.publisher.sending import DeliveryResult
 
 COLUMNS = ("fname", "lname")
 PHONE = "usr_phone.phoneno"
@@ -159,12 +159,16 @@ def publish(fake: FakePublisher, receiver: Receiver, history: list[Any], pace: i
             fake.connection.rollback()
             state = None
             continue
-        assert ended.result in (FlightResult.DONE, FlightResult.AWAY, FlightResult.RETRY)
+        assert ended.result in (
+            DeliveryResult.DONE,
+            DeliveryResult.UNAVAILABLE,
+            DeliveryResult.RETRY,
+        )
         if (
             not waiting
-            and ended.result is FlightResult.DONE
+            and ended.result is DeliveryResult.DONE
             and not ended.more
-            and not state.flights
+            and not state.deliveries
         ):
             return
     raise AssertionError("not done")

@@ -64,7 +64,9 @@ def test_event_ids_that_were_not_sent_are_named(returned: object) -> None:
         ({}, "hr:receive returned dict"),
     ],
 )
-def test_what_is_no_answer_means_that_the_receiver_is_away(returned: object, message: str) -> None:
+def test_what_is_no_answer_means_that_the_receiver_is_unavailable(
+    returned: object, message: str
+) -> None:
     with pytest.raises(ReceiverUnavailable) as caught:
         sink(lambda *_: returned).send(DOCUMENT)
     assert str(caught.value).startswith(message)
@@ -80,7 +82,7 @@ def test_what_is_no_answer_means_that_the_receiver_is_away(returned: object, mes
         (FatalAnswer("out"), "hr:receive raised FatalAnswer: out ("),
     ],
 )
-def test_exception_of_the_function_means_that_the_receiver_is_away(
+def test_exception_of_the_function_means_that_the_receiver_is_unavailable(
     error: Exception, message: str
 ) -> None:
     def receive(_body: bytes, _events: Sequence[Event]) -> None:
@@ -94,7 +96,7 @@ def test_exception_of_the_function_means_that_the_receiver_is_away(
     assert caught.value.is_suspicious
 
 
-def test_function_with_other_parameters_is_away() -> None:
+def test_function_with_other_parameters_is_unavailable() -> None:
     with pytest.raises(ReceiverUnavailable, match=r"raised TypeError: .* positional argument"):
         sink(lambda _text: None).send(DOCUMENT)  # type: ignore[arg-type, misc]
 

@@ -58,7 +58,7 @@ def test_one_file_is_a_table_and_rows_may_come_in_any_order(tmp_path: Path) -> N
         )
 
 
-def test_bad_rows_stop_the_strict_and_are_passed_over_by_others(tmp_path: Path) -> None:
+def test_invalid_rows_stop_the_strict_and_are_passed_over_by_others(tmp_path: Path) -> None:
     table_file(
         tmp_path,
         (1, "I", "18", 1, "a"),

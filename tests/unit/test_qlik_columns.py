@@ -143,4 +143,4 @@ def test_a_key_counts_though_a_change_before_knew_none() -> None:
     for key in (None, (("id", 1),)):
         seen.see(Change(None, "t", ChangeOp.INSERT, key, None, {"id": 1}))
     assert key_of(seen.columns()) == ("id",)
-    assert seen.columns() is seen.columns()  # made anew only where a change shows something new
+    assert seen.columns() is seen.columns()  # made again only where a change shows something new

@@ -212,18 +212,18 @@ def test_changes_of_a_change_table_get_event_counters(tmp_path: Path) -> None:
     assert counters(input_complete=False)[-1] == (1, None)
 
 
-# Numbers of flights.
+# Numbers of deliveries.
 
 
 @given(st.integers(0, 10**8), st.integers(1, 10**6), st.integers(0, 10**4))
-def test_flights_are_numbered_upwards_whatever_the_clock_says(
-    flight: int, places: int, back: int
+def test_deliveries_are_numbered_upwards_whatever_the_clock_says(
+    delivery_no: int, places: int, back: int
 ) -> None:
     from datetime import UTC, datetime, timedelta
 
     now = datetime(2024, 5, 10, 12, tzinfo=UTC)
-    first = first_sequence(flight, "", now)
+    first = first_sequence(delivery_no, "", now)
     last = check(sequence_at(first, places))
-    after = first_sequence(flight + 1, first, now - timedelta(seconds=back))
+    after = first_sequence(delivery_no + 1, first, now - timedelta(seconds=back))
     assert check(first) == sequence_at(first, 1)
     assert first <= last < after

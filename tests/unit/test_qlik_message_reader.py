@@ -1,4 +1,6 @@
-"""Reading Qlik messages in every shape that is met (spec/qlik.md 5.1, 5.7, spec/change-model.md 2)."""
+"""Reading Qlik messages in every shape that is met (spec/qlik.md 5.1, 5.7, spec/change-model.md
+2).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rows of an object may go once more, and how (spec/event-log.md 11)."""
+"""Which rows of an object may go again, and how (spec/event-log.md 11)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STANDINGS = {
 
 def judged(text: str) -> tuple[str, str]:
     """The stale rows and those that go in parts, as texts. A row is its type, letter and column;
-    ``*`` says that it is to go once more: ``"1Sa* 1Eb 2Na"``.
+    ``*`` says that it is to go again: ``"1Sa* 1Eb 2Na"``.
     """
     rows = []
     for number, one in enumerate(text.split(), 1):

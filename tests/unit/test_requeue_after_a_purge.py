@@ -1,4 +1,6 @@
-"""``requeue`` of rows whose objects may have had later rows that were removed (spec/event-log.md 11)."""
+"""``requeue`` of rows whose objects may have had later rows that were removed (spec/event-log.md
+11).
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ Run = Callable[..., tuple[int, Any, str]]
 
 @pytest.fixture
 def log(tmp_path: Path) -> sqlite3.Connection:
-    """A log of which ``purge`` has removed row 2: its object's row 1 was refused, and so were rows 3
-    and 4, the latter of the same object."""
+    """A log of which ``purge`` has removed row 2: its object's row 1 was refused, and so were rows
+    3 and 4, the latter of the same object."""
     path = tmp_path / "log.db"
     with sqlite3.connect(path) as conn:
         conn.execute("CREATE TABLE part (id integer PRIMARY KEY, name text)")

@@ -1,4 +1,6 @@
-"""``requeue`` while a finished directory of a backlog job holds rows (spec/event-log.md 8.6, 11)."""
+"""``requeue`` while a finished directory of a backlog job holds rows (spec/event-log.md 8.6,
+11).
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,9 @@ from typing import Any
 import pytest
 
 from eventlog import cli
-from eventlog.publisher.held_rows import Hold, encode_hold
+from eventlog.publisher.claimed_rows import BacklogClaim, encode_claim
 
-HOLD = Hold(
+HOLD = BacklogClaim(
     number=1,
     job="job",
     directory="documents",
@@ -21,7 +23,7 @@ HOLD = Hold(
     since="2026-11-23 10:00:00",
     last=2,
     rows=1,
-    flights=(),
+    deliveries=(),
     writers=frozenset(),
 )
 
@@ -30,7 +32,9 @@ Run = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def log(tmp_path: Path) -> sqlite3.Connection:
-    """A log whose row 1 was refused, whose row 2 stands in a directory, and whose row 3 was refused."""
+    """A log whose row 1 was refused, whose row 2 stands in a directory, and whose row 3 was
+    refused.
+    """
     path = tmp_path / "log.db"
     with sqlite3.connect(path) as conn:
         conn.execute("CREATE TABLE part (id integer PRIMARY KEY, name text)")
@@ -46,7 +50,7 @@ def log(tmp_path: Path) -> sqlite3.Connection:
     session.execute("UPDATE eventlog SET status = 'E' WHERE record_id <> 2")
     session.execute(
         "INSERT INTO eventlog_state (entry_no, kind, content) VALUES (1, 'claim', ?)",
-        (encode_hold(HOLD),),
+        (encode_claim(HOLD),),
     )
     return session
 
@@ -82,7 +86,7 @@ def test_it_goes_once_no_row_is_held_any_more(requeue: Run, log: sqlite3.Connect
     assert requeue()["letters"] == {1: "N", 2: "N", 3: "N"}
 
 
-def test_a_copy_goes_since_it_stands_behind_the_held_rows(
+def test_a_copy_goes_since_it_stands_behind_the_claimed_rows(
     requeue: Run, log: sqlite3.Connection
 ) -> None:
     log.execute("UPDATE eventlog SET status = 'S' WHERE record_id = 1")

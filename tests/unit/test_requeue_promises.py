@@ -1,5 +1,5 @@
-"""What `requeue` does not refuse leaves the receiver with what is in the tables, on random histories,
-answers and commands (spec/event-log.md 11), without a server.
+"""What `requeue` does not refuse leaves the receiver with what is in the tables, on random
+histories, answers and commands (spec/event-log.md 11), without a server.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from shared import opened_log
 from test_publisher_promises import Tables, changes, state_of
 
 from eventlog.model import LogRow
-from eventlog.publisher.held_rows import sent_ids
+from eventlog.publisher.claimed_rows import sent_ids
 from eventlog.sql.rows import requeue
 
 BAD = "\x01"
-"""What no document can hold: a row with it gets E until somebody mends the log."""
+"""What no document can hold: a row with it gets E until somebody fixes the log."""
 
 letters = st.sets(st.sampled_from("EFWS"), min_size=1)
 steps = st.lists(
@@ -79,7 +79,7 @@ class LogOfOne:
 
     def requeue(self, chosen: tuple[set[str], int]) -> None:
         statuses, one_in = chosen
-        self.mend()
+        self.fix()
         conn = self.fake.connection
         ids = None
         if one_in > 1:
@@ -89,7 +89,7 @@ class LogOfOne:
         requeue(opened_log(conn, LOG), statuses, ids, in_flight=sent_ids(opened_log(conn, LOG)))
         conn.commit()
 
-    def mend(self) -> None:
+    def fix(self) -> None:
         self.sql(
             "UPDATE eventlog SET new_value = REPLACE(new_value, CHAR(1), '') WHERE status = 'E'"
         )
@@ -115,7 +115,7 @@ def test_what_requeue_does_not_refuse_leaves_the_receiver_with_what_is_in_the_ta
 ) -> None:
     @settings(max_examples=examples, deadline=None)
     @given(steps, st.randoms(use_true_random=False))
-    def hold(history: list[Any], random: Any) -> None:
+    def claim(history: list[Any], random: Any) -> None:
         log = LogOfOne(random)
         try:
             for name, of in history:
@@ -128,4 +128,4 @@ def test_what_requeue_does_not_refuse_leaves_the_receiver_with_what_is_in_the_ta
         finally:
             log.fake.close()
 
-    hold()
+    claim()

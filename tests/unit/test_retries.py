@@ -17,7 +17,7 @@ from fake_publisher import (
     NewWorld,
     Receiver,
     deletes,
-    flights_of,
+    deliveries_of,
     judge,
 )
 from samples import row, usr
@@ -25,22 +25,22 @@ from shared import opened_log
 
 from eventlog.model import Answer, EventResult, Level
 from eventlog.publisher import queue
-from eventlog.publisher.delivery import FlightResult
-from eventlog.publisher.session import State
+from eventlog.publisher.sending import DeliveryResult
+from eventlog.publisher.session import PublisherState
 from eventlog.sql.rows import requeue
 
 
 def test_retry_parks_its_object_and_no_other(new_world: NewWorld) -> None:
     fake = new_world(deletes("1", "2", "1", "3"), batch_size=1, retry_initial=1000, retry_max=1000)
     receiver, state = Receiver(judge(e1="retry")), fake.start()
-    assert fake.cycle(state, receiver).result is FlightResult.DONE
+    assert fake.cycle(state, receiver).result is DeliveryResult.DONE
     assert receiver.sent == [["1"], ["2"], ["4"]]
     assert fake.statuses() == {1: "N", 2: "S", 3: "N", 4: "S"}
     # Later rows of the object do not overtake, those of others are not held up.
     fake.log([row(5, 4, "idu=1"), row(6, 4, "idu=4")])
     fake.cycle(state, receiver)
     assert receiver.sent[3:] == [["6"]]
-    assert sorted(flights_of(state)) == ["1", "3"]
+    assert sorted(deliveries_of(state)) == ["1", "3"]
     # After a restart what is parked comes first, as it was recorded.
     fake.run(receiver)
     assert receiver.sent[4:] == [["1"], ["3"], ["5"]]
@@ -62,7 +62,7 @@ def test_a_parked_object_is_sent_again_when_it_is_due_and_then_its_later_rows(
     assert set(fake.statuses().values()) == {"S"}
 
 
-def test_a_later_event_of_the_object_in_the_envelope_goes_out_again_under_a_new_id(
+def test_a_later_event_of_the_object_in_the_document_goes_out_again_under_a_new_id(
     new_world: NewWorld,
 ) -> None:
     fake = new_world(deletes("1", "1", "2", "1"))
@@ -123,7 +123,7 @@ def put_back(fake: FakePublisher) -> None:
     fake.connection.commit()
 
 
-def test_what_is_refused_under_a_later_number_goes_once_more_under_it_and_not_under_the_first(
+def test_what_is_refused_under_a_later_number_goes_again_under_it_and_not_under_the_first(
     new_world: NewWorld,
 ) -> None:
     # The receiver has applied 2 behind the retry, and would pass over it.
@@ -146,7 +146,7 @@ def test_it_gets_the_next_number_behind_another_retry(new_world: NewWorld) -> No
     assert receiver.sent[2:] == [["2.2", "3.2"], ["2.2", "3.3"]]
 
 
-def test_a_row_that_is_bad_when_its_event_is_sent_again_goes_once_more_under_the_next_number(
+def test_a_row_that_is_bad_when_its_event_is_sent_again_goes_again_under_the_next_number(
     new_world: NewWorld,
 ) -> None:
     # It is not known whether the receiver has applied the first sending.
@@ -166,11 +166,11 @@ def test_a_row_that_is_bad_when_its_event_is_sent_again_goes_once_more_under_the
 def test_fatal_behind_a_retry_is_f_and_stops(new_world: NewWorld) -> None:
     fake = new_world(deletes("1", "1"))
     receiver, state = Receiver(judge(e1="retry", e2="fatal")), fake.start()
-    assert fake.cycle(state, receiver).result is FlightResult.FATAL
+    assert fake.cycle(state, receiver).result is DeliveryResult.FATAL
     assert fake.statuses() == {1: "N", 2: "F"}
 
 
-def test_two_retries_of_one_object_in_an_envelope_are_one_attempt(new_world: NewWorld) -> None:
+def test_two_retries_of_one_object_in_a_document_are_one_attempt(new_world: NewWorld) -> None:
     fake = new_world(deletes("1", "1"), retry_initial=1000, retry_max=10**9)
     state = fake.start()
     fake.cycle(state, Receiver(judge(e1="retry", e2="retry")))
@@ -212,7 +212,7 @@ def test_a_dropped_row_of_an_event_that_is_sent_again_stays_new(new_world: NewWo
     fake.contents["idu=1"] = {"fname": ["x"]}
     fake.cycle(fake.start(), Receiver(judge(e1="retry")))
     assert fake.statuses() == {1: "N", 2: "N"}
-    # On rebuilding the decision stands, and the value is read anew.
+    # On rebuilding the decision stands, and the value is read again.
     fake.contents["idu=1"] = {"fname": ["y"]}
     receiver = Receiver()
     fake.run(receiver)
@@ -223,7 +223,7 @@ def test_a_dropped_row_of_an_event_that_is_sent_again_stays_new(new_world: NewWo
 def test_retry_without_event_id_stops_the_cycle_and_parks_nothing(new_world: NewWorld) -> None:
     fake = new_world(deletes("1", "2", "3"), batch_size=2)
     receiver, state = Answering(Answer({}, EventResult(Level.RETRY))), fake.start()
-    assert fake.cycle(state, receiver).result is FlightResult.RETRY
+    assert fake.cycle(state, receiver).result is DeliveryResult.RETRY
     assert (receiver.sent, len(state.parking)) == ([["1", "2"]], 0)
     assert set(fake.statuses().values()) == {"N"}
     fake.run(receiver, state)
@@ -234,7 +234,7 @@ def test_on_retry_stop_stops_the_cycle(new_world: NewWorld) -> None:
     fake = new_world(deletes("1", "1", "2", "3"), batch_size=3, park=False)
     receiver, state = Receiver(judge(e1="retry retry")), fake.start()
     for _ in range(2):
-        assert fake.cycle(state, receiver).result is FlightResult.RETRY
+        assert fake.cycle(state, receiver).result is DeliveryResult.RETRY
         assert fake.statuses() == {1: "N", 2: "N", 3: "S", 4: "N"}
     fake.run(receiver, state)
     assert receiver.sent == [["1", "2", "3"], ["1", "2.2"], ["1", "2.3"], ["4"]]
@@ -251,10 +251,10 @@ def test_more_than_max_parked_objects_stop_the_cycle(new_world: NewWorld) -> Non
         retry_max=1000,
     )
     receiver, state = Receiver(lambda event: "retry"), fake.start()
-    assert fake.cycle(state, receiver).result is FlightResult.RETRY
+    assert fake.cycle(state, receiver).result is DeliveryResult.RETRY
     assert receiver.sent == [["1"], ["2"], ["3"]]
     # As long as they are so many, nothing more is taken from the queue.
-    assert fake.cycle(state, receiver).result is FlightResult.RETRY
+    assert fake.cycle(state, receiver).result is DeliveryResult.RETRY
     assert (len(receiver.sent), len(state.parking)) == (3, 3)
 
 
@@ -268,7 +268,7 @@ def test_parked_rows_at_the_head_of_the_queue_do_not_use_up_the_window(new_world
     assert receiver.sent == [["1"], ["40"]]
 
 
-def test_every_parked_object_released_in_any_flight_keeps_its_order(new_world: NewWorld) -> None:
+def test_every_parked_object_released_in_any_delivery_keeps_its_order(new_world: NewWorld) -> None:
     fake = new_world(deletes("1", "2", "1", "2", "1"), batch_size=1, delivery_rows=1)
     receiver = Receiver(judge(e1="retry retry", e2="retry", e3="retry retry retry"))
     fake.run(receiver)
@@ -294,7 +294,7 @@ NEW = 100_000
 
 def many_parked(
     new_world: NewWorld, **options: Any
-) -> tuple[FakePublisher, State, Receiver, set[str]]:
+) -> tuple[FakePublisher, PublisherState, Receiver, set[str]]:
     """A publisher with many parked objects, the receiver that refuses them, and their event-ids,
     for it to forget.
     """
@@ -319,7 +319,7 @@ def many_parked(
 
 @pytest.fixture
 def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many rows each window has read, in pieces."""
+    """How many rows each window has read, in fragments."""
     read: list[int] = []
     original = queue.WindowReader.add
 
@@ -367,8 +367,8 @@ def test_an_object_with_more_recorded_events_than_a_cycle_tries_is_sent_whole(
 def test_of_objects_that_are_freed_one_after_the_other_no_more_is_read_past_than_taken(
     new_world: NewWorld, rows_read: list[int]
 ) -> None:
-    """A pass that began anew with each of them would read past all that still are parked, window by
-    window.
+    """A pass that began again with each of them would read past all that still are parked, window
+    by window.
     """
     fake, state, receiver, refused = many_parked(new_world, query_limit=200)
     later = [row(MANY + i, 4, f"idu={i - 1}") for i in range(1, MANY + 1)]

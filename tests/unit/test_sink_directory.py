@@ -17,7 +17,7 @@ OTHERS = Owner("others/7", "the log pay.eventlog")
 
 
 def never(_latest: int) -> int:
-    raise AssertionError("the newest flight is not to be asked for")
+    raise AssertionError("the newest delivery is not to be asked for")
 
 
 def names(directory: Path) -> list[str]:
@@ -65,7 +65,7 @@ def test_who_is_faster_has_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("document", ["000000000012-000001.xmll", "000000000012-000128.xml"])
 @pytest.mark.parametrize("marked", [False, True])
-def test_documents_of_flights_that_are_still_to_come_are_not_the_owners(
+def test_documents_of_deliveries_that_are_still_to_come_are_not_the_owners(
     tmp_path: Path, document: str, marked: bool
 ) -> None:
     if marked:
@@ -73,7 +73,7 @@ def test_documents_of_flights_that_are_still_to_come_are_not_the_owners(
     (tmp_path / "000000000003-000001.xml").touch()
     (tmp_path / document).touch()
     with pytest.raises(
-        ConfigError, match=r"documents of flight 12, but the log hr.eventlog has only come to 11"
+        ConfigError, match=r"documents of delivery 12, but the log hr.eventlog has only come to 11"
     ):
         claim(tmp_path, OURS, lambda _: 11)
     claim(tmp_path, OURS, lambda _: 12)
@@ -120,7 +120,7 @@ def test_a_directory_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> Non
             claim(place, OURS, never)
 
 
-# Sources that are not a log: their flights are numbered with their position.
+# Sources that are not a log: their deliveries are numbered with their position.
 
 
 @pytest.fixture
@@ -136,9 +136,9 @@ def follow(tmp_path: Path) -> Callable[[str], None]:
         }
         config = load(None, {}, flags)
         with position_of(config)() as held:
-            flight = held.load().flight + 1
-            held.save(held.load()._replace(flight=flight))
-            (tmp_path / "documents" / f"{flight:012d}-000001.xmll").touch()
+            delivery = held.load().delivery_no + 1
+            held.save(held.load()._replace(delivery_no=delivery))
+            (tmp_path / "documents" / f"{delivery:012d}-000001.xmll").touch()
 
     return live
 
@@ -154,16 +154,16 @@ def test_a_source_has_its_directory_alone(tmp_path: Path, follow: Callable[[str]
     follow("a.db")
     assert names(tmp_path / "documents") == [
         MARKER,
-        *(f"{flight:012d}-000001.xmll" for flight in (1, 2, 3)),
+        *(f"{delivery:012d}-000001.xmll" for delivery in (1, 2, 3)),
     ]
 
 
-def test_a_source_that_begins_anew_needs_a_new_directory(
+def test_a_source_that_begins_again_needs_a_new_directory(
     tmp_path: Path, follow: Callable[[str], None]
 ) -> None:
     follow("a.db")
     (tmp_path / "a.db").unlink()
-    with pytest.raises(ConfigError, match=r"documents of flight 1, but .* has only come to 0"):
+    with pytest.raises(ConfigError, match=r"documents of delivery 1, but .* has only come to 0"):
         follow("a.db")
     (tmp_path / "documents" / "000000000001-000001.xmll").unlink()
     follow("a.db")

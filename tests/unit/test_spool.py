@@ -19,7 +19,7 @@ def test_everything_is_given_again_in_its_order(number: int) -> None:
         assert list(again()) == list(range(number))
 
 
-def test_what_was_left_half_way_begins_anew() -> None:
+def test_what_was_left_half_way_begins_again() -> None:
     with spooled(["x" * 100_000] * 400) as again:  # 40 MB, which go to a file
         assert len(list(islice(again(), 3))) == 3
         assert sum(map(len, again())) == 40_000_000

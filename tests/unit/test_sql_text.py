@@ -50,11 +50,11 @@ def test_a_quote_or_comment_that_does_not_end_is_refused(sql: str) -> None:
         split_statements(sql)
 
 
-@pytest.mark.parametrize("piece", ["/*", "$x$", "$", "E'a'", "a$", "--\n", "\\"])
-def test_long_sql_is_split_in_time(piece: str) -> None:
+@pytest.mark.parametrize("fragment", ["/*", "$x$", "$", "E'a'", "a$", "--\n", "\\"])
+def test_long_sql_is_split_in_time(fragment: str) -> None:
     begun = process_time()
     with contextlib.suppress(ValueError):
-        split_statements("a;" + piece * 50_000)
+        split_statements("a;" + fragment * 50_000)
     assert process_time() - begun < 2
 
 
@@ -170,8 +170,8 @@ def test_without_a_known_schema_every_schema_may_be_that_of_the_table() -> None:
     assert changed("DELETE FROM other.process", None) == "process"
 
 
-@pytest.mark.parametrize("piece", ["/*", "DELETE ", "a, ", "UPDATE a, ", "(", "RENAME "])
-def test_long_sql_is_read_in_time(piece: str) -> None:
+@pytest.mark.parametrize("fragment", ["/*", "DELETE ", "a, ", "UPDATE a, ", "(", "RENAME "])
+def test_long_sql_is_read_in_time(fragment: str) -> None:
     begun = process_time()
-    changed("DELETE FROM " + piece * 20_000)
+    changed("DELETE FROM " + fragment * 20_000)
     assert process_time() - begun < 2

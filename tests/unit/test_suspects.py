@@ -9,13 +9,13 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 
 import pytest
-from fake_publisher import FakePublisher, NewWorld, Receiver, deletes, flights_of, judge
+from fake_publisher import FakePublisher, NewWorld, Receiver, deletes, deliveries_of, judge
 from samples import row
 
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, Document, EventResult, Level
-from eventlog.publisher.delivery import FlightResult
-from eventlog.publisher.session import State
+from eventlog.publisher.sending import DeliveryResult
+from eventlog.publisher.session import PublisherState
 
 
 @dataclass
@@ -40,11 +40,11 @@ class Failing(Receiver):
         return super().send(document)
 
 
-def isolate(fake: FakePublisher, state: State, receiver: Failing) -> None:
+def isolate(fake: FakePublisher, state: PublisherState, receiver: Failing) -> None:
     """Cycles until the first document is isolated."""
     for _ in range(10):
         fake.cycle(state, receiver)
-        if any(flight.suspects for flight in state.flights.values()):
+        if any(delivery.suspects for delivery in state.deliveries.values()):
             return
     raise AssertionError(receiver.tried)
 
@@ -54,11 +54,11 @@ def test_after_one_failure_another_document_is_sent_and_after_the_second_the_fir
 ) -> None:
     fake = new_world(deletes(*"12345678"), batch_size=4)
     receiver, state = Failing(culprits={"2"}), fake.start()
-    assert fake.cycle(state, receiver).result is FlightResult.DONE
+    assert fake.cycle(state, receiver).result is DeliveryResult.DONE
     assert receiver.tried == [["1", "2", "3", "4"]]
     assert receiver.sent == [["5", "6", "7", "8"]]
     fake.log([row(9, 4, "idu=3"), row(10, 4, "idu=9")])
-    assert fake.cycle(state, receiver).result is FlightResult.DONE
+    assert fake.cycle(state, receiver).result is DeliveryResult.DONE
     assert receiver.tried == [["1", "2", "3", "4"]] * 2
     # Its halves stand in the line as documents with new numbers.
     assert [[n, [one[0] for one in events]] for n, events in fake.in_flight()[1]] == [
@@ -86,7 +86,7 @@ def test_without_another_document_the_halves_are_the_probe_of_each_other(
     fake = new_world(deletes(*objects), batch_size=8)
     receiver, state = Failing(culprits={"2"}), fake.start()
     for _ in range(5):
-        assert fake.cycle(state, receiver).result is FlightResult.AWAY
+        assert fake.cycle(state, receiver).result is DeliveryResult.UNAVAILABLE
     assert not state.parking
     for _ in range(12):
         fake.cycle(state, receiver)
@@ -111,7 +111,7 @@ def test_a_receiver_that_is_unavailable_parks_nothing_and_gives_nothing_up(
     fake = new_world(deletes(*"12345678"), batch_size=batch_size, max_attempts=1)
     receiver, state = Failing(is_down=True), fake.start()
     for _ in range(40):
-        assert fake.cycle(state, receiver).result is FlightResult.AWAY
+        assert fake.cycle(state, receiver).result is DeliveryResult.UNAVAILABLE
     assert (receiver.sent, len(state.parking)) == ([], 0)
     # The first document alone is cut, until one event of it is alone.
     assert len(fake.in_flight()[1]) == 8 // batch_size + batch_size.bit_length() - 1
@@ -147,38 +147,38 @@ def test_one_failing_part_is_tried_in_a_cycle(new_world: NewWorld) -> None:
         assert len(receiver.tried) == cycle
 
 
-def test_receiver_that_answers_no_other_envelope_is_away(new_world: NewWorld) -> None:
+def test_receiver_that_answers_no_other_document_is_unavailable(new_world: NewWorld) -> None:
     fake = new_world(deletes(*"12345678"), batch_size=2, isolate_after=10)
     receiver, state = Failing(is_down=True), fake.start()
     for _ in range(6):
-        assert fake.cycle(state, receiver).result is FlightResult.AWAY
+        assert fake.cycle(state, receiver).result is DeliveryResult.UNAVAILABLE
     assert (receiver.sent, len(state.parking)) == ([], 0)
-    # Nobody knows which envelope another failure would have been of: each is a probe in its turn.
+    # Nobody knows which document another failure would have been of: each is a probe in its turn.
     probes = [ids for ids in receiver.tried if ids != ["1", "2"]]
     assert probes[:5] == [["3", "4"], ["5", "6"], ["7", "8"], ["3", "4"], ["5", "6"]]
 
 
-def test_an_envelope_without_another_one_is_not_parked(new_world: NewWorld) -> None:
+def test_a_document_without_another_one_is_not_parked(new_world: NewWorld) -> None:
     fake = new_world(deletes("1"))
     receiver, state = Failing(culprits={"1"}), fake.start()
     for _ in range(8):
-        assert fake.cycle(state, receiver).result is FlightResult.AWAY
+        assert fake.cycle(state, receiver).result is DeliveryResult.UNAVAILABLE
     assert not state.parking
     # One that comes into the queue later decides.
     fake.log([row(2, 4, "idu=1"), row(3, 4, "idu=3")])
-    assert fake.cycle(state, receiver).result is FlightResult.DONE
+    assert fake.cycle(state, receiver).result is DeliveryResult.DONE
     assert (receiver.sent, len(state.parking)) == ([["3"]], 1)
 
 
-def test_an_envelope_with_an_object_in_common_is_sent_without_it(new_world: NewWorld) -> None:
+def test_a_document_with_an_object_in_common_is_sent_without_it(new_world: NewWorld) -> None:
     fake = new_world(deletes("1", "2", "1", "3"), batch_size=2)
     receiver, state = Failing(culprits={"1"}), fake.start()
     isolate(fake, state, receiver)
     assert receiver.sent == [["4"]]
-    assert sorted(flights_of(state)) == ["1", "2", "3"]
+    assert sorted(deliveries_of(state)) == ["1", "2", "3"]
 
 
-def test_several_envelopes_with_culprits_are_parked_one_after_the_other(
+def test_several_documents_with_culprits_are_parked_one_after_the_other(
     new_world: NewWorld,
 ) -> None:
     fake = new_world(deletes(*map(str, range(1, 11))), batch_size=2, retry_initial=0)
@@ -232,7 +232,7 @@ class SlowFor(Failing):
     "delivery_rows",
     [
         pytest.param(100, id="the later one comes from the queue"),
-        pytest.param(6, id="the later one was recorded in the next flight"),
+        pytest.param(6, id="the later one was recorded in the next delivery"),
     ],
 )
 def test_a_later_event_does_not_overtake_one_that_was_passed_over_meanwhile(
@@ -253,7 +253,7 @@ def test_a_later_event_does_not_overtake_one_that_was_passed_over_meanwhile(
     assert [name for name in sent if name in {"1", "5", "7", "9"}] == ["1", "5", "7", "9"]
 
 
-def test_a_later_event_of_an_object_in_the_envelope_gets_a_new_id_when_it_is_sent_apart(
+def test_a_later_event_of_an_object_in_the_document_gets_a_new_id_when_it_is_sent_apart(
     new_world: NewWorld,
 ) -> None:
     """The receiver may have applied it, and not the earlier one."""
@@ -280,7 +280,7 @@ def test_a_restart_tries_the_parts_once_and_lets_the_others_go_on(new_world: New
     del receiver.tried[:], receiver.documents[:]
     fake.log([row(9, 4, "idu=3"), row(10, 4, "idu=9")])
     state = fake.start()
-    assert fake.cycle(state, receiver).result is FlightResult.DONE
+    assert fake.cycle(state, receiver).result is DeliveryResult.DONE
     assert (receiver.tried, receiver.sent) == ([["1", "2"]], [["10"]])
     receiver.culprits = ()
     fake.run(receiver, state)
@@ -309,8 +309,8 @@ def test_tries_alone_and_the_last_answer_outlive_a_restart(new_world: NewWorld) 
         fake.cycle(state, receiver)
     tries = len([ids for ids in receiver.tried if ids == ["2"]])
     state = fake.start()
-    (flight,) = state.flights.values()
-    assert list(flight.suspects.values()) == [(tries, "answers 500")]
+    (delivery,) = state.deliveries.values()
+    assert list(delivery.suspects.values()) == [(tries, "answers 500")]
     fake.log([row(5, 4, "idu=5")])
     for number in range(6, 12):
         fake.cycle(state, receiver)
@@ -330,15 +330,15 @@ def test_nothing_is_given_up_while_the_receiver_answers_nobody(new_world: NewWor
     assert fake.statuses() == {1: "N", 2: "N", 3: "S", 4: "S"}
 
 
-def test_on_retry_stop_means_that_the_receiver_is_away(new_world: NewWorld) -> None:
+def test_on_retry_stop_means_that_the_receiver_is_unavailable(new_world: NewWorld) -> None:
     fake = new_world(deletes(*"1234"), batch_size=2, park=False)
     receiver, state = Failing(culprits={"2"}), fake.start()
     for _ in range(10):
-        assert fake.cycle(state, receiver).result is FlightResult.AWAY
+        assert fake.cycle(state, receiver).result is DeliveryResult.UNAVAILABLE
     assert receiver.sent == []
 
 
-def test_any_other_failure_of_the_other_envelope_means_that_the_receiver_is_away(
+def test_any_other_failure_of_the_other_document_means_that_the_receiver_is_unavailable(
     new_world: NewWorld,
 ) -> None:
     fake = new_world(deletes(*"1234"), batch_size=2)
@@ -346,17 +346,17 @@ def test_any_other_failure_of_the_other_envelope_means_that_the_receiver_is_away
     receiver.judge = judge(e3="away")
     assert fake.cycle(state, receiver).reason == "away"
     assert not state.parking
-    assert fake.cycle(state, receiver).result is FlightResult.DONE
+    assert fake.cycle(state, receiver).result is DeliveryResult.DONE
     assert receiver.sent == [["3", "4"]]
 
 
-def test_retry_of_the_other_envelope_parks_nothing(new_world: NewWorld) -> None:
+def test_retry_of_the_other_document_parks_nothing(new_world: NewWorld) -> None:
     fake = new_world(deletes(*"1234"), batch_size=2)
     receiver, state = Failing(culprits={"2"}), fake.start()
     later = Answer({}, EventResult(Level.RETRY))
     send, receiver_send = Receiver.send, receiver.send
     receiver.send = lambda document: later if "3" in document.event_ids else receiver_send(document)  # type: ignore[method-assign]
-    assert fake.cycle(state, receiver).result is FlightResult.RETRY
+    assert fake.cycle(state, receiver).result is DeliveryResult.RETRY
     assert (send is Receiver.send, len(state.parking)) == (True, 0)
 
 
@@ -366,7 +366,7 @@ def test_an_isolated_document_and_each_part_of_it_count_as_one_parked_object(
     fake = new_world(deletes(*"123456789"), batch_size=3, max_parked=2)
     receiver, state = Failing(culprits={"2"}), fake.start()
     for _ in range(12):
-        assert fake.cycle(state, receiver).result is FlightResult.DONE
+        assert fake.cycle(state, receiver).result is DeliveryResult.DONE
     assert receiver.applied.keys() == set("13456789")
 
 
@@ -375,7 +375,7 @@ def test_more_culprits_than_max_parked_stop_the_cycle(new_world: NewWorld) -> No
     receiver, state = Failing(culprits={"2", "5"}), fake.start()
     for _ in range(20):
         ended = fake.cycle(state, receiver)
-    assert (ended.result, ended.reason) == (FlightResult.RETRY, "more than 1 object parked")
+    assert (ended.result, ended.reason) == (DeliveryResult.RETRY, "more than 1 object parked")
 
 
 def test_documents_of_one_event_are_judged_each_by_itself(new_world: NewWorld) -> None:

@@ -1,5 +1,5 @@
-"""What a test run that is killed leaves behind: no PostgreSQL, and no half-made suite of Debian that
-another run takes.
+"""What a test run that is killed leaves behind: no PostgreSQL, and no half-made suite of Debian
+that another run takes.
 """
 
 from __future__ import annotations

@@ -146,7 +146,9 @@ def test_neither_this_log_nor_another_one_is_matched() -> None:
         )
     ]
     others += [
-        table("theirs", "id status kind", "id"),  # somebody else's log, known by its companions
+        table(
+            "theirs", "id status kind", "id"
+        ),  # somebody else's log, known by its internal tables
         table("theirs_inflight", "entry_no owner kind started content", "entry_no"),
         table("eventlog_position", "source token delivery_no saved", "source"),
         table("eventlog_position_error", "source event_id error_time code message content"),

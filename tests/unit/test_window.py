@@ -124,7 +124,7 @@ def test_a_first_group_that_is_open_is_read_on_by_whole_windows() -> None:
     assert [(window.first, window.limit) for window in wide.reads] == [(1, 3), (1, None)]
 
 
-def test_rows_in_flight_and_rows_left_to_their_user_do_not_count() -> None:
+def test_rows_in_delivery_and_rows_left_to_their_user_do_not_count() -> None:
     """The publisher and Spark ask the same function."""
     rows = [
         (record_id, 4, user, "usr", "idu=1", None, None, None)
@@ -135,7 +135,7 @@ def test_rows_in_flight_and_rows_left_to_their_user_do_not_count() -> None:
     assert [row[0] for row in counted_rows(rows, frozenset({1}), "me")] == [3]
 
 
-def test_rows_in_flight_are_not_folded_again_and_do_not_use_up_the_window() -> None:
+def test_rows_in_delivery_are_not_folded_again_and_do_not_use_up_the_window() -> None:
     taken = queue("1: 2 A, 2: 2 A, 3: 2 A, 4: 4 B, 5: 4 C", query_limit=2).take(
         in_flight=frozenset({1, 2, 3})
     )
@@ -165,7 +165,7 @@ def test_bad_and_loopback_rows_come_out_beside_the_groups() -> None:
     )
 
 
-def test_a_window_of_bad_rows_only_is_given_out_by_itself() -> None:
+def test_a_window_of_invalid_rows_only_is_given_out_by_itself() -> None:
     rows = [row(i, 9) for i in range(1, 5)] + [row(5, 4)]
     windows = Queue(rows, PublisherOptions(query_limit=2)).one_pass()
     assert [[bad.record_id for bad in taken.bad] for taken in windows] == [[1, 2], [3, 4], []]
@@ -199,7 +199,7 @@ def test_at_the_end_of_a_pass_a_group_is_held_back_that_a_row_behind_it_may_join
         ([1, 5, 1], 3, [1, 1, 1]),
     ],
 )
-def test_groups_are_split_into_flights_by_their_rows(
+def test_groups_are_split_into_deliveries_by_their_rows(
     sizes: list[int], most: int, expected: list[int]
 ) -> None:
     groups: list[Group] = [cast(Any, [None] * size) for size in sizes]
@@ -213,7 +213,7 @@ def test_groups_are_split_into_flights_by_their_rows(
 steps = st.lists(
     st.tuples(
         st.integers(1, 9),
-        st.sampled_from([1, 2, 2, 2, 3, 4, 5, 6, 7, 8, 8, 9]),  # 9: a bad row
+        st.sampled_from([1, 2, 2, 2, 3, 4, 5, 6, 7, 8, 8, 9]),  # 9: an invalid row
         st.sampled_from("AAABBCDEP"),  # P is parked
         st.sampled_from(["app", "app", "app", "me"]),
         st.booleans(),

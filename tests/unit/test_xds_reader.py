@@ -16,14 +16,14 @@ from eventlog.xds.format import read_events
 PRODUCT = '<source><product version="1.0">eventlog</product></source>'
 
 
-def envelope(inside: str) -> str:
+def document_text(inside: str) -> str:
     return f'<nds dtdversion="2.0">{PRODUCT}<input>{inside}</input></nds>'
 
 
 def event(
     inside: str, operation: str = "modify", attributes: str = 'class-name="usr" event-id="4"'
 ) -> str:
-    return envelope(
+    return document_text(
         f"<{operation} "
         f"{attributes}><association>idu=1,table=usr</association>{inside}</{operation}>"
     )
@@ -102,7 +102,7 @@ def test_reference_is_read_from_its_association() -> None:
 
 
 def test_heartbeat_is_no_event() -> None:
-    document = read_events(envelope('<status level="success" type="heartbeat"/>'))
+    document = read_events(document_text('<status level="success" type="heartbeat"/>'))
     assert document.heartbeat
     assert not document.events
     assert not document.others
@@ -110,7 +110,7 @@ def test_heartbeat_is_no_event() -> None:
 
 def test_elements_that_are_no_changes_are_passed_over_and_named() -> None:
     document = read_events(
-        envelope(
+        document_text(
             '<status level="error">x</status><delete '
             'class-name="c"><association>a</association></delete>'
         )
@@ -149,13 +149,13 @@ VALUE = '<value type="string">x</value>'
         ("<nds><input/><input/></nds>", "2 input elements"),
         ("<nds><output/></nds>", "element output in nds"),
         (
-            envelope('<add event-id="1"><association>a</association></add>'),
+            document_text('<add event-id="1"><association>a</association></add>'),
             "add without class-name",
         ),
-        (envelope('<add class-name="c"/>'), "add needs one association"),
-        (envelope('<add class-name="c"><association/></add>'), "add needs one association"),
+        (document_text('<add class-name="c"/>'), "add needs one association"),
+        (document_text('<add class-name="c"><association/></add>'), "add needs one association"),
         (
-            envelope('<delete class-name="c"><association>a<b/></association></delete>'),
+            document_text('<delete class-name="c"><association>a<b/></association></delete>'),
             "element b in association",
         ),
         (event("<add-attr/>"), "element add-attr in modify"),
@@ -200,7 +200,9 @@ def test_document_that_is_not_of_the_vocabulary_is_refused(
 
 def test_errors_say_the_line() -> None:
     with pytest.raises(XdsError, match=r"^line 3: element b in association"):
-        read_events(envelope('\n<delete class-name="c"><association>\n<b/></association></delete>'))
+        read_events(
+            document_text('\n<delete class-name="c"><association>\n<b/></association></delete>')
+        )
     with pytest.raises(XdsError, match=r"^line 2: not well-formed"):
         read_events("<nds>\n</input></nds>")
 
@@ -262,7 +264,7 @@ def test_document_over_the_limit_is_refused() -> None:
 @pytest.mark.parametrize(
     "document",
     [
-        envelope('<status level="success" type="heartbeat"/>'),
+        document_text('<status level="success" type="heartbeat"/>'),
         event("", "delete"),
         event("", "add"),
         attribute('<value type="string"/><value type="string">  x </value>'),
@@ -286,7 +288,7 @@ def test_schema_knows_what_is_written(document: str) -> None:
 @pytest.mark.parametrize(
     "document",
     [
-        envelope(""),
+        document_text(""),
         event("", "modify"),
         event("", "rename"),
         event("", "delete", 'class-name="usr"'),
@@ -299,10 +301,10 @@ def test_schema_knows_what_is_written(document: str) -> None:
         event("", "delete").replace('dtdversion="2.0"', 'dtdversion="4.0"'),
         event("", "delete").replace("idu=1,table=usr", ""),
         event("", "delete").replace("<nds ", '<nds xmlns="urn:x" '),
-        envelope(
+        document_text(
             '<status level="success" type="heartbeat"/><status level="success" type="heartbeat"/>'
         ),
-        envelope('<status level="error" type="heartbeat"/>'),
+        document_text('<status level="error" type="heartbeat"/>'),
         attribute(""),
         attribute("<value>x</value>"),
         attribute('<value type="structured">x</value>'),

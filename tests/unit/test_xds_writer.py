@@ -70,12 +70,18 @@ LISTINGS = {
             photo(removed("qqo="), added("u7s=")),
         ),
         """<modify class-name="usr" event-id="1">A
-             <modify-attr attr-name="fname"><remove-value><value type="string">Jack</value></remove-value>
-                                            <add-value><value type="string">John</value></add-value></modify-attr>
-             <modify-attr attr-name="lname"><remove-value><value type="string">Frost</value></remove-value>
-                                            <add-value><value type="string">Doe</value></add-value></modify-attr>
-             <modify-attr attr-name="photo"><remove-value><value type="octet">qqo=</value></remove-value>
-                                            <add-value><value type="octet">u7s=</value></add-value></modify-attr>
+             <modify-attr attr-name="fname"><remove-value><value
+             type="string">Jack</value></remove-value>
+                                            <add-value><value
+                                            type="string">John</value></add-value></modify-attr>
+             <modify-attr attr-name="lname"><remove-value><value
+             type="string">Frost</value></remove-value>
+                                            <add-value><value
+                                            type="string">Doe</value></add-value></modify-attr>
+             <modify-attr attr-name="photo"><remove-value><value
+             type="octet">qqo=</value></remove-value>
+                                            <add-value><value
+                                            type="octet">u7s=</value></add-value></modify-attr>
            </modify>""",
     ),
     "L3, L5, L6": (
@@ -218,7 +224,7 @@ def test_characters_are_written_as_the_table_says(
 
 
 DELETE = usr("delete")
-ENVELOPE = (
+DOCUMENT = (
     '<nds dtdversion="2.0"><source><product version="1.0">eventlog</product></source>'
     f"<input>{write_event(DELETE)}</input></nds>"
 )
@@ -227,7 +233,7 @@ ENVELOPE = (
 def test_file_form_has_its_declaration_on_a_line_of_its_own() -> None:
     assert (
         file_form([write_event(DELETE)], HEADER)
-        == f'<?xml version="1.0" encoding="UTF-8"?>\n{ENVELOPE}'
+        == f'<?xml version="1.0" encoding="UTF-8"?>\n{DOCUMENT}'
     )
 
 
@@ -238,18 +244,18 @@ def test_line_form_is_one_line() -> None:
     assert "\r" not in line
     assert (
         line_form([write_event(DELETE)], HEADER)
-        == f'<?xml version="1.0" encoding="UTF-8"?>{ENVELOPE}\n'
+        == f'<?xml version="1.0" encoding="UTF-8"?>{DOCUMENT}\n'
     )
 
 
-def test_events_keep_their_order_in_the_envelope() -> None:
+def test_events_keep_their_order_in_the_document() -> None:
     events = [Event("delete", "usr", USR, str(number)) for number in (3, 1, 2)]
     document = read_events(line_form(map(write_event, events), HEADER))
     assert [event.event_id for event in document.events] == ["3", "1", "2"]
 
 
 @pytest.mark.parametrize("form", [line_form, file_form])
-def test_envelope_without_events_is_never_written(form: Callable[[list[str], Header], str]) -> None:
+def test_document_without_events_is_never_written(form: Callable[[list[str], Header], str]) -> None:
     with pytest.raises(ValueError, match="without events"):
         form([], HEADER)
 

@@ -67,7 +67,9 @@ IDS = ["csv", "json", "parquet", "messages", "avro", "gbase", "linter"]
 
 @pytest.fixture(params=PLACES, ids=IDS)
 def stored(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str, dict[str, Any]]:
-    """The change in a format without zones: the format, the place, and the options of its reader."""
+    """The change in a format without zones: the format, the place, and the options of its
+    reader.
+    """
     name, place, options = request.param
     path = tmp_path / place
     if name == "linter":

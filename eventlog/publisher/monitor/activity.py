@@ -20,7 +20,7 @@ from eventlog.core.clock import unix_time
 from eventlog.errors import number_of
 from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.context import Counters
-from eventlog.publisher.flight import FlightInfo
+from eventlog.publisher.delivery import DeliveryInfo
 from eventlog.publisher.liveness import LivenessClock
 from eventlog.publisher.observer import (
     QUEUE_CAP,
@@ -35,13 +35,13 @@ from eventlog.publisher.observer import (
 HISTORY_SECONDS: Final = 3600
 """The time that the curves of the status page cover."""
 _SENT_KEPT: Final = 200
-"""The envelopes that ``eventlog tail`` and the page can show."""
+"""The documents that ``eventlog tail`` and the page can show."""
 _NOTED_EVENTS: Final = 50_000
-"""The most events of the envelopes whose answers are kept because they are not success; the newest
+"""The most events of the documents whose answers are kept because they are not success; the newest
 stay.
 """
 _TIMES_KEPT: Final = 10_000
-"""The most times of envelopes between two samples, for their median; the newest stay."""
+"""The most times of documents between two samples, for their median; the newest stay."""
 _MEASURING_SHARE: Final = 100.0
 """The pause after a measurement is at least this many times its duration, so that slow measurements
 are rare.
@@ -50,7 +50,7 @@ _FIRST_CAP: Final = 10_000
 """The most rows N that the first measurement counts, since it comes before anything is sent."""
 
 
-class State(NamedTuple):
+class ActivityState(NamedTuple):
     """The state of the publisher."""
 
     doing: Doing
@@ -75,11 +75,11 @@ class Sample(NamedTuple):
     oldest_seconds: float | None = None
     send_duration_median: float | None = None
     send_duration_99: float | None = None
-    """The times of envelopes in seconds, None if no envelope was answered."""
+    """The times of documents in seconds, None if no document was answered."""
 
 
 class Sent(NamedTuple):
-    """An envelope that was answered."""
+    """A document that was answered."""
 
     at: float
     """The time in seconds since 1970."""
@@ -88,9 +88,9 @@ class Sent(NamedTuple):
     events: int
     first_id: str
     last_id: str
-    """The event-ids of the envelope's first and last event."""
+    """The event-ids of the document's first and last event."""
     seconds: float
-    """The time until the envelope's answer."""
+    """The time until the document's answer."""
     level: str
     """The worst level in the answer."""
     reason: str
@@ -215,24 +215,24 @@ class Activity(Monitored, Observer):
     ) -> None:
         super().__init__(interval, liveness, wall)
         self.counters = counters
-        self.state = State(Doing.CONNECTING, self.progress_time)
+        self.state = ActivityState(Doing.CONNECTING, self.progress_time)
         self.reconnects = 0
         self.backoffs: Mapping[str, int] = {who.value: 0 for who in WaitFor}
         self.measurement: Measured | None = None
         self.measured_time: float | None = None
         self._snapshot_seen: tuple[tuple[object, ...], float] = ((), 0.0)
-        self.flights: Mapping[int, tuple[FlightInfo, float]] = {}
-        """The flights and the times when each was first seen. The mapping is replaced as a whole,
-        since the server reads it at the same time.
+        self.deliveries: Mapping[int, tuple[DeliveryInfo, float]] = {}
+        """The deliveries and the times when each was first seen. The mapping is replaced as a
+        whole, since the server reads it at the same time.
         """
         self.uncaptured: Sequence[str] | None = None
         self._parked = 0
         self.windows = Histogram(_SHORT)
-        self.envelopes = Histogram(_SHORT)
+        self.document_seconds = Histogram(_SHORT)
         self.delays = Histogram(_LONG)
         self.sent: deque[Sent] = deque(maxlen=_SENT_KEPT)
         self._times: deque[float] = deque(maxlen=_TIMES_KEPT)
-        # the answers that are not success for every event, with the event-ids of their envelopes
+        # the answers that are not success for every event, with the event-ids of their documents
         self._noted: deque[tuple[Sent, Sequence[str], Answer]] = deque()
         self._noted_events = 0
         self._event_times: dict[str, str | None] = {}
@@ -247,20 +247,20 @@ class Activity(Monitored, Observer):
         if doing is Doing.PUBLISHING and self.state.doing is Doing.RESTING:
             return
         if doing is Doing.RESTING or self.state.doing is not Doing.WAITING:
-            self._enter(State(doing, self.clock(), reason, None, reason))
+            self._enter(ActivityState(doing, self.clock(), reason, None, reason))
 
     def _works(self) -> None:
         if self.state.doing is Doing.RESTING:
-            self._enter(State(Doing.PUBLISHING, self.clock()))
+            self._enter(ActivityState(Doing.PUBLISHING, self.clock()))
 
     def waits(self, who: WaitFor, reason: str, until: float, in_short: str = "") -> None:
         self.backoffs = {**self.backoffs, who.value: self.backoffs[who.value] + 1}
         whom = f"the {who.value}"
         in_short = f"{whom}: {in_short}" if in_short else whom
         reason = f"{whom}: {reason}" if reason else whom
-        self._enter(State(Doing.WAITING, self.clock(), reason, until, in_short))
+        self._enter(ActivityState(Doing.WAITING, self.clock(), reason, until, in_short))
 
-    def _enter(self, state: State) -> None:
+    def _enter(self, state: ActivityState) -> None:
         self.state = (
             state._replace(since=self.state.since) if self.state.doing is state.doing else state
         )
@@ -276,18 +276,20 @@ class Activity(Monitored, Observer):
     def progressed(self) -> None:
         self.progress_time = self.clock()
         if self.state.doing is Doing.WAITING:
-            self._enter(State(Doing.PUBLISHING, self.progress_time))
+            self._enter(ActivityState(Doing.PUBLISHING, self.progress_time))
 
     def window_read(self, seconds: float, groups: int) -> None:
         self.windows.observe(seconds)
         if groups:
             self._works()
 
-    def flight_begins(self, flight: FlightInfo, event_times: Mapping[str, str | None]) -> None:
-        # The next measurement is not enough: if this flight hangs, it comes only after it. A flight
-        # that is sent again keeps its age.
-        _, since = self.flights.get(flight.number, (flight, self.clock()))
-        self.flights = {**self.flights, flight.number: (flight, since)}
+    def delivery_begins(
+        self, delivery: DeliveryInfo, event_times: Mapping[str, str | None]
+    ) -> None:
+        # The next measurement is not enough: if this delivery hangs, it comes only after it. A
+        # delivery that is sent again keeps its age.
+        _, since = self.deliveries.get(delivery.number, (delivery, self.clock()))
+        self.deliveries = {**self.deliveries, delivery.number: (delivery, since)}
         self._works()
         self._event_times = dict(event_times)
         if event_times:
@@ -297,19 +299,26 @@ class Activity(Monitored, Observer):
     def wants_event_times(self) -> bool:
         return self.clock() >= self._event_times_due
 
-    def flight_ended(self, number: int, result: str, left: FlightInfo | None = None) -> None:
-        _, since = self.flights.get(number, (left, self.clock()))
-        others = {each: seen for each, seen in self.flights.items() if each != number}
-        self.flights = others if left is None else {**others, number: (left, since)}
+    def delivery_ended(self, number: int, result: str, left: DeliveryInfo | None = None) -> None:
+        _, since = self.deliveries.get(number, (left, self.clock()))
+        others = {each: seen for each, seen in self.deliveries.items() if each != number}
+        self.deliveries = others if left is None else {**others, number: (left, since)}
 
     def answered(self, document: Document, answer: Answer, seconds: float) -> None:
         self._works()
-        flight, envelope, event_ids = document[:3]
+        delivery, document_no, event_ids = document[:3]
         (level, message), first_id = answer.worst(event_ids), event_ids[0]
-        which = round(self.wall(), 3), flight, envelope, len(event_ids), first_id, event_ids[-1]
+        which = (
+            round(self.wall(), 3),
+            delivery,
+            document_no,
+            len(event_ids),
+            first_id,
+            event_ids[-1],
+        )
         sent = Sent(*which, seconds, level.name.lower(), message)
         with self._lock:
-            self.envelopes.observe(seconds)
+            self.document_seconds.observe(seconds)
             self._times.append(seconds)
             self.sent.append(sent)
             if level is not Level.SUCCESS:
@@ -358,21 +367,23 @@ class Activity(Monitored, Observer):
 
     @property
     def queue_cap(self) -> int:
-        # The first measurement is for flights and the clock:
+        # The first measurement is for deliveries and the clock:
         # a publisher with a short queue soon has its answer.
         return QUEUE_CAP if self.measurement is not None else _FIRST_CAP
 
     def measured(self, measured: Measured) -> None:
         now = self.clock()
-        # The line of the oldest flight has its age; this process may have started later.
-        oldest = min((flight.number for flight in measured.flights), default=None)
+        # The line of the oldest delivery has its age; this process may have started later.
+        oldest = min((delivery.number for delivery in measured.deliveries), default=None)
         begun = {oldest: now - (measured.oldest_delivery_age_seconds or 0.0)}
-        self.flights = {
-            flight.number: (
-                flight,
-                self.flights.get(flight.number, (flight, begun.get(flight.number, now)))[1],
+        self.deliveries = {
+            delivery.number: (
+                delivery,
+                self.deliveries.get(delivery.number, (delivery, begun.get(delivery.number, now)))[
+                    1
+                ],
             )
-            for flight in measured.flights
+            for delivery in measured.deliveries
         }
         if (held := measured.oldest_snapshot) is not None:
             seen = (held.kind, held.name, held.pid, held.xmin)
@@ -387,13 +398,13 @@ class Activity(Monitored, Observer):
         """The age of the first row N; None if the last measurement saw none, or there was none.
 
         The age grows after the last measurement as long as the row cannot have been answered: while
-        the publisher waits, or while a flight hangs that the measurement saw.
+        the publisher waits, or while a delivery hangs that the measurement saw.
         """
         measured, measured_time = self.measurement, self.measured_time
         if measured is None or measured.oldest_seconds is None or measured_time is None:
             return None
         is_held = self.state.doing is Doing.WAITING or any(
-            since <= measured_time for _, since in self.flights.values()
+            since <= measured_time for _, since in self.deliveries.values()
         )
         return measured.oldest_seconds + (self.clock() - measured_time if is_held else 0.0)
 
@@ -425,7 +436,7 @@ class Activity(Monitored, Observer):
         )
 
     def newest_sent(self) -> list[Sent]:
-        """Return the envelopes that were answered lately, the newest first."""
+        """Return the documents that were answered lately, the newest first."""
         with self._lock:
             return list(reversed(self.sent))
 

@@ -34,7 +34,7 @@ _COUNTERS: Final = (
     (
         "rows_requeued",
         "eventlog_rows_requeued",
-        "Rows that were put back after E or F, and are done once more.",
+        "Rows that were put back after E or F, and are done again.",
     ),
     (
         "rows_invalid",
@@ -180,12 +180,12 @@ class PublisherMetrics(Collector):
             for name, text, numbers in (
                 (
                     "eventlog_table_bytes",
-                    "Bytes of the log and of its companions on disk, with indexes.",
+                    "Bytes of the log and of its internal tables on disk, with indexes.",
                     activity.measurement.table_bytes,
                 ),
                 (
                     "eventlog_table_dead_rows",
-                    "Dead rows of the log and of its companions, by the database's statistics.",
+                    "Dead rows of the log and its internal tables, by the database's statistics.",
                     activity.measurement.dead_rows,
                 ),
             ):
@@ -201,10 +201,10 @@ class PublisherMetrics(Collector):
         )
         text = "Time to read and fold a window of the queue."
         yield self._histogram("eventlog_window_seconds", text, activity.windows)
-        text = "Time from sending an envelope to its answer."
-        yield self._histogram("eventlog_send_duration_seconds", text, activity.envelopes)
+        text = "Time from sending a document to its answer."
+        yield self._histogram("eventlog_send_duration_seconds", text, activity.document_seconds)
         if activity.measurement is not None and activity.measurement.clock is not None:
-            text = "Time from event_time to the answer, of the first row of each envelope."
+            text = "Time from event_time to the answer, of the first row of each document."
             yield self._histogram("eventlog_delivery_latency_seconds", text, activity.delays)
 
     def _gauges(self) -> Iterator[tuple[str, str, float]]:
@@ -258,12 +258,14 @@ class PublisherMetrics(Collector):
         yield (
             "eventlog_in_flight_rows",
             "Rows that are recorded in flight.",
-            sum(flight.rows for flight, _ in activity.flights.values()),
+            sum(delivery.rows for delivery, _ in activity.deliveries.values()),
         )
         yield (
             "eventlog_oldest_delivery_age_seconds",
-            "Age of the oldest flight that is not done; 0 if there is none.",
-            max((activity.clock() - since for _, since in activity.flights.values()), default=0.0),
+            "Age of the oldest delivery that is not done; 0 if there is none.",
+            max(
+                (activity.clock() - since for _, since in activity.deliveries.values()), default=0.0
+            ),
         )
         yield (
             "eventlog_oldest_open_transaction_age_seconds",

@@ -6,7 +6,7 @@ and ``/readyz`` answer without it.
 
 The page's questions to the database - a row explained, refused rows, rows by class, the findings of
 doctor - use a connection of their own that only reads, and each statement is limited to five
-seconds. So the page is answered while a flight hangs, and never delays a flight.
+seconds. So the page is answered while a delivery hangs, and never delays a delivery.
 """
 
 from __future__ import annotations
@@ -446,7 +446,7 @@ def _without_values(explanation: Mapping[str, Any]) -> dict[str, Any]:
                 **member,
                 "old": hide(member["old"]),
                 "new": hide(member["new"]),
-                "fate": _without_message(member["fate"]),
+                "outcome": _without_message(member["outcome"]),
             }
             for member in explanation["members"]
         ],

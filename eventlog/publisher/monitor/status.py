@@ -162,8 +162,8 @@ def process_status(
             for parked in measured.parked[:_MOST_LISTED]
         ],
         deliveries=[
-            {**flight._asdict(), "seconds": round(now - since, 3)}
-            for flight, since in activity.flights.values()
+            {**delivery._asdict(), "seconds": round(now - since, 3)}
+            for delivery, since in activity.deliveries.values()
         ],
         sent=[
             {

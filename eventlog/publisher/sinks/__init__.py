@@ -24,7 +24,7 @@ _log = logging.getLogger("eventlog.publisher")
 FILE_LAYOUT: Final = Option(
     "lines",
     choice("lines", "documents"),
-    "an envelope a line (a file a flight), or a file an envelope",
+    "one document per line (one file per delivery), or one file per document",
 )
 TIMEOUT: Final = Option(
     30.0, number(0.001, 3600),
@@ -36,7 +36,7 @@ TIMEOUT: Final = Option(
 class Owner(NamedTuple):
     """A log, or a source that is followed. ``name`` is for people.
 
-    ``identity`` is a text that belongs to this owner alone. An owner that is created anew has
+    ``identity`` is a text that belongs to this owner alone. An owner that is created again has
     another one, as far as that can be seen.
     """
 
@@ -125,12 +125,12 @@ class Sink(ABC):
 
     @classmethod  # noqa: B027 - most sinks keep nothing
     def claim(
-        cls, options: Any, owner: Callable[[], Owner], newest_flight: Callable[[int], int]
+        cls, options: Any, owner: Callable[[], Owner], newest_delivery: Callable[[int], int]
     ) -> None:
         """Make the place of the documents the owner's before anything is written there. Raises
         ConfigError.
 
-        ``newest_flight`` receives the latest flight whose documents are there, and returns the
+        ``newest_delivery`` receives the latest delivery whose documents are there, and returns the
         newest number that the owner has drawn. A receiver that keeps nothing under these numbers
         belongs to nobody.
         """
@@ -157,7 +157,7 @@ class Sink(ABC):
 
 
 @contextmanager
-def as_receiver_away(path: Path | str) -> Iterator[None]:
+def as_receiver_unavailable(path: Path | str) -> Iterator[None]:
     """Turn the OSError of a failed write into ReceiverUnavailable."""
     try:
         yield

@@ -18,11 +18,11 @@ from eventlog.core.options import PATH, option, shared
 from eventlog.errors import ConfigError, ReceiverUnavailable
 from eventlog.files.atomic import sync_file, sync_path
 from eventlog.model import Answer, Document
-from eventlog.publisher.sinks import FILE_LAYOUT, Opening, Owner, Sink, as_receiver_away
+from eventlog.publisher.sinks import FILE_LAYOUT, Opening, Owner, Sink, as_receiver_unavailable
 from eventlog.publisher.sinks.names import (
     OpenName,
     refuse_another_owner,
-    refuse_later_flights,
+    refuse_later_deliveries,
     stem,
 )
 
@@ -59,29 +59,31 @@ class FilesSink(Sink):
         if not directory.is_dir():
             return f"there is no directory {directory} yet: the publisher makes it"
         trial = directory / f".eventlog-trial-{os.getpid()}"
-        with as_receiver_away(directory):
+        with as_receiver_unavailable(directory):
             trial.write_bytes(b"trial\n")
             trial.unlink()
         return f"{directory} can be written"
 
     @classmethod
     def claim(
-        cls, options: FileOptions, owner: Callable[[], Owner], newest_flight: Callable[[int], int]
+        cls, options: FileOptions, owner: Callable[[], Owner], newest_delivery: Callable[[int], int]
     ) -> None:
         assert options.directory is not None
-        claim(options.directory, owner(), newest_flight)
+        claim(options.directory, owner(), newest_delivery)
 
 
 class DocumentFiles(FilesSink):
-    """A sink that writes each envelope to a file, ``<flight>-<envelope>`` and an ending."""
+    """A sink that writes each document to a file, ``<delivery>-<document>`` and an ending."""
 
     def __init__(self, directory: Path, ending: str = ".xml") -> None:
         self._directory, self._ending = _prepare(directory), ending
         self._dirty = False
 
     def send(self, document: Document) -> Answer:
-        target = self._directory / f"{stem(document.flight, document.envelope)}{self._ending}"
-        with as_receiver_away(target):
+        target = (
+            self._directory / f"{stem(document.delivery_no, document.document_no)}{self._ending}"
+        )
+        with as_receiver_unavailable(target):
             with _temporary(target).open("wb") as file:
                 file.write(document.body)
                 sync_file(file)
@@ -91,7 +93,7 @@ class DocumentFiles(FilesSink):
 
     def flush(self) -> None:
         if self._dirty:
-            with as_receiver_away(self._directory):
+            with as_receiver_unavailable(self._directory):
                 sync_path(self._directory)
             self._dirty = False
 
@@ -100,12 +102,12 @@ class DocumentFiles(FilesSink):
 
 
 class LineFiles(FilesSink):
-    """A sink that writes a line for each envelope and a file for each flight,
-    ``<flight>-<first envelope>`` and an ending.
+    """A sink that writes a line for each document and a file for each delivery,
+    ``<delivery>-<first document>`` and an ending.
 
-    A flight whose rows are marked in several parts has a file for each part. Each file is complete
-    before its rows are marked. A file that could not be written to its end is dropped, since its
-    last line may be torn. A name never gains events (``OpenName``).
+    A delivery whose rows are marked in several parts has a file for each part. Each file is
+    complete before its rows are marked. A file that could not be written to its end is dropped,
+    since its last line may be torn. A name never gains events (``OpenName``).
     """
 
     def __init__(self, directory: Path, ending: str = ".xmll") -> None:
@@ -118,12 +120,13 @@ class LineFiles(FilesSink):
     def send(self, document: Document) -> Answer:
         if self._file is not None and not self._open.takes(document):
             self.flush()
-        with as_receiver_away(self._directory):
+        with as_receiver_unavailable(self._directory):
             if self._file is None:
                 self._target = (
-                    self._directory / f"{stem(document.flight, document.envelope)}{self._ending}"
+                    self._directory
+                    / f"{stem(document.delivery_no, document.document_no)}{self._ending}"
                 )
-                self._open = OpenName(document.flight, self._target.exists())
+                self._open = OpenName(document.delivery_no, self._target.exists())
                 self._file = _temporary(self._target).open("wb")
             try:
                 self._file.write(document.body)
@@ -140,7 +143,7 @@ class LineFiles(FilesSink):
         if self._file is None:
             return
         file, self._file = self._file, None
-        with as_receiver_away(self._target), file:
+        with as_receiver_unavailable(self._target), file:
             sync_file(file)
             _temporary(self._target).replace(self._target)
             sync_path(self._directory)
@@ -178,24 +181,24 @@ _DOCUMENTS: Final = re.compile(r"(\d{12,})-\d{6,}\.(?:xmll?|jsonl?)")
 """The names of documents: ``stem`` and an ending."""
 
 
-def claim(directory: Path, owner: Owner, newest_flight: Callable[[int], int]) -> None:
+def claim(directory: Path, owner: Owner, newest_delivery: Callable[[int], int]) -> None:
     """Make the directory the owner's, durably, before anything is written there. A missing
     directory is created.
 
-    ``newest_flight`` is called only if the directory has documents. It receives the latest flight
-    of them and returns the newest number that the owner has drawn; a restored log draws numbers
-    until they are beyond it. A directory without a marker becomes the owner's, unless its documents
-    have flights that the owner has not drawn yet. Raises ConfigError for such a directory, for a
-    directory of another owner, and for one that cannot be written.
+    ``newest_delivery`` is called only if the directory has documents. It receives the latest
+    delivery of them and returns the newest number that the owner has drawn; a restored log draws
+    numbers until they are beyond it. A directory without a marker becomes the owner's, unless its
+    documents have deliveries that the owner has not drawn yet. Raises ConfigError for such a
+    directory, for a directory of another owner, and for one that cannot be written.
     """
     try:
         make_directory(directory)
         marked = _read(directory)
         if marked is None or marked.identity == owner.identity:
-            refuse_later_flights(
+            refuse_later_deliveries(
                 owner,
-                _latest_flight(directory),
-                newest_flight,
+                _latest_delivery(directory),
+                newest_delivery,
                 place=f"directory {directory}",
                 contents="documents",
                 fix=", or take them away",
@@ -214,7 +217,7 @@ def claim(directory: Path, owner: Owner, newest_flight: Callable[[int], int]) ->
     )
 
 
-def _latest_flight(directory: Path) -> int:
+def _latest_delivery(directory: Path) -> int:
     return max(
         (
             int(match[1])

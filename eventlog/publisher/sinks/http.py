@@ -1,11 +1,11 @@
 """Documents by HTTP POST, and the answers of the receiver (spec/event-log.md 8.4, spec/xds.md 7).
 
 The answer is read from an XDS document, from the status alone, or from JSON with a result for each
-event. Any other response means that the receiver is away: no connection, a time-out, a body that is
-cut off or too large, any status that is not a verdict on events (redirects are not followed). It is
-suspicious if the document may be the cause.
+event. Any other response means that the receiver is unavailable: no connection, a time-out, a body
+that is cut off or too large, any status that is not a verdict on events (redirects are not
+followed). It is suspicious if the document may be the cause.
 
-No ``Idempotency-Key`` is sent: an envelope is sent again under its old numbers with its remaining
+No ``Idempotency-Key`` is sent: a document is sent again under its old numbers with its remaining
 events, and a gateway that knows the key would repeat its old answer. The key is the event-id
 (spec/event-log.md 7.4).
 """
@@ -56,11 +56,11 @@ _log = logging.getLogger("eventlog.publisher")
 
 _BUSY: Final = (429, 503)
 """Statuses that ask for a retry with every kind of answer: the receiver has read nothing of the
-envelope.
+document.
 """
 
 _REFUSED: Final = (400, 409, 413, 422)
-"""Statuses that refuse a part of the envelope without naming it."""
+"""Statuses that refuse a part of the document without naming it."""
 
 _GONE: Final = 410
 
@@ -125,7 +125,7 @@ class HttpOptions:
     expected_content_type: str | None = option(
         None,
         OptionKind(_parse_media_type, "a media type such as application/xml"),
-        "media type of an answer 2xx; another one means that the receiver is away",
+        "media type of an answer 2xx; another one means that the receiver is unavailable",
         example="application/json",
     )
     compression: str = option("none", choice("none", "gzip"), "of the request")
@@ -231,8 +231,8 @@ class HttpSink(Sink):
         headers = {
             **self._headers,
             "Content-Type": document.media_type,
-            "Eventlog-Flight": str(document.flight),
-            "Eventlog-Envelope": str(document.envelope),
+            "Eventlog-Delivery": str(document.delivery_no),
+            "Eventlog-Document": str(document.document_no),
             **dict(document.headers),
         }
         if self._signing_keys:
@@ -283,13 +283,13 @@ class HttpSink(Sink):
                 return Answer()
             try:
                 return self._answer_form.read(body, event_ids, self._limit, self._client.clean)
-            except ReceiverUnavailable as away:
+            except ReceiverUnavailable as unavailable:
                 hint = (
                     "a receiver that answers by its status alone needs "
                     'sink.response_format = "status"'
                 )
                 raise ReceiverUnavailable(
-                    f"{away}; {hint}", f"{away.in_short}; {hint}", is_suspicious=True
+                    f"{unavailable}; {hint}", f"{unavailable.in_short}; {hint}", is_suspicious=True
                 ) from None
         from http.client import responses
 
@@ -488,10 +488,10 @@ def _signature(keys: Sequence[bytes], document: Document, body: bytes) -> dict[s
     ``{webhook-id}.{webhook-timestamp}.{body}``.
 
     The body is signed before compression, as the frameworks of receivers hand it over. The id
-    covers the event-ids and the body: the rest of an envelope is another message, since a receiver
+    covers the event-ids and the body: the rest of a document is another message, since a receiver
     may skip a message that it knows.
     """
-    whose = ",".join(document.event_ids) or str(document.flight)
+    whose = ",".join(document.event_ids) or str(document.delivery_no)
     digest = hashlib.sha256(f"{whose}\n".encode() + body).digest()
     identity = f"msg_{base64.urlsafe_b64encode(digest[:18]).decode('ascii')}"
     moment = str(int(unix_time()))

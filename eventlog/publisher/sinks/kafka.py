@@ -1,9 +1,9 @@
 """Documents to Kafka topics, acknowledged by the brokers before rows are marked (spec/event-log.md
 8.4).
 
-Each XDS event is a record: an envelope of its own, with the association as its key. Formats of
+Each XDS event is a record: a document of its own, with the association as its key. Formats of
 numbered records make their own records. A record that Kafka refuses for its content (it is too
-large) is an error of its event. Any other failure means that the receiver is away: rows of
+large) is an error of its event. Any other failure means that the receiver is unavailable: rows of
 unflushed records stay unmarked, and all of these records are sent again.
 """
 
@@ -100,8 +100,8 @@ class KafkaSink(Sink):
         with closing(cls.open(options, opening)) as sink:
             try:
                 brokers, partitions = sink._transmitter.ask(sink._topic)
-            except sink._kafka.KafkaUnavailable as away:
-                raise ReceiverUnavailable(str(away)) from None
+            except sink._kafka.KafkaUnavailable as unavailable:
+                raise ReceiverUnavailable(str(unavailable)) from None
         topic = (
             f"topic {sink._topic} has {number_of(partitions, 'partition')}"
             if partitions
@@ -129,7 +129,7 @@ class KafkaSink(Sink):
         # Pairs of event-id and record since the last flush, in order.
         self._sent: list[tuple[str, KafkaRecord]] = []
         self._has_answered = False  # True once ``send`` has answered since the last flush
-        self._away = (
+        self._unavailable = (
             ""  # the reason why records answered since the last flush are lost, "" = they are not
         )
 
@@ -140,8 +140,8 @@ class KafkaSink(Sink):
         Raises ReceiverUnavailable. Everything answered since the last flush is lost then, and the
         next flush raises it again.
         """
-        if self._away:
-            raise _lost(self._away)
+        if self._unavailable:
+            raise _lost(self._unavailable)
         refused: dict[str, EventResult] = {}
         for event_id, records in self._records(document):
             if isinstance(records, EventResult):
@@ -156,11 +156,11 @@ class KafkaSink(Sink):
                         Level.ERROR, f"Kafka refuses the record: {error}"
                     )
                     break
-                except self._kafka.KafkaUnavailable as away:
+                except self._kafka.KafkaUnavailable as unavailable:
                     self._sent = []
                     if self._has_answered:
-                        self._away = str(away)
-                    raise _lost(str(away)) from None
+                        self._unavailable = str(unavailable)
+                    raise _lost(str(unavailable)) from None
                 self._sent.append((event_id, record))
         self._has_answered = True
         return Answer(refused, is_pending=True)
@@ -171,14 +171,14 @@ class KafkaSink(Sink):
         Raises ReceiverUnavailable.
         """
         sent, self._sent = self._sent, []
-        away_since, self._away, self._has_answered = self._away, "", False
-        if away_since:
-            raise _lost(away_since)
+        unavailable_since, self._unavailable, self._has_answered = self._unavailable, "", False
+        if unavailable_since:
+            raise _lost(unavailable_since)
         try:
             refused = self._transmitter.flush()
             return self._one_by_one(sent[min(refused) :]) if refused else {}
-        except self._kafka.KafkaUnavailable as away:
-            raise _lost(str(away)) from None
+        except self._kafka.KafkaUnavailable as unavailable:
+            raise _lost(str(unavailable)) from None
 
     def close(self) -> None:
         """Drop unflushed records: their rows are not marked and their events are sent again."""

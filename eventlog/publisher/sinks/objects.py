@@ -1,11 +1,11 @@
-"""Documents to an object store, one object for each flight, by Apache Arrow (extra ``objects``): S3
-and compatible stores, Google Cloud Storage, Azure (spec/event-log.md 10).
+"""Documents to an object store, one object for each delivery, by Apache Arrow (extra ``objects``):
+S3 and compatible stores, Google Cloud Storage, Azure (spec/event-log.md 10).
 
-An object appears complete or not at all. Its name has its flight and its first envelope, as the
-name of a file has, so that an envelope which is sent again replaces itself. The documents of a
-flight stay in memory until they are put, since a store accepts no part of an object. A state object
-beside the documents names their owner, the newest flight, and the flight that began each day: a
-flight that is sent again on another day keeps its day.
+An object appears complete or not at all. Its name has its delivery and its first document, as the
+name of a file has, so that a document which is sent again replaces itself. The documents of a
+delivery stay in memory until they are put, since a store accepts no part of an object. A state
+object beside the documents names their owner, the newest delivery, and the delivery that began each
+day: a delivery that is sent again on another day keeps its day.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from eventlog.publisher.sinks import TIMEOUT, Opening, Owner, Sink
 from eventlog.publisher.sinks.names import (
     OpenName,
     refuse_another_owner,
-    refuse_later_flights,
+    refuse_later_deliveries,
     stem,
 )
 
@@ -38,7 +38,7 @@ STATE: Final = "_eventlog.json"
 """The name of the state object. Readers of tables skip names that begin with an underscore."""
 
 _AHEAD: Final = 100
-"""The number of flights that the state is ahead, so that most flights need no write of it."""
+"""The number of deliveries that the state is ahead, so that most deliveries need no write of it."""
 _DAYS_KEPT: Final = 30
 _BY: Final = ("class", "day")
 _HAS_KEYS: Final = re.compile(
@@ -102,7 +102,7 @@ class ObjectOptions:
 
 
 class ObjectsSink(Sink):
-    """A sink that puts the documents of a flight as one object, or as one for each class."""
+    """A sink that puts the documents of a delivery as one object, or as one for each class."""
 
     name = "objects"
     title = "objects of a store such as S3"
@@ -147,13 +147,16 @@ class ObjectsSink(Sink):
 
     @classmethod
     def claim(
-        cls, options: ObjectOptions, owner: Callable[[], Owner], newest_flight: Callable[[int], int]
+        cls,
+        options: ObjectOptions,
+        owner: Callable[[], Owner],
+        newest_delivery: Callable[[int], int],
     ) -> None:
         store, mine = _Store(options), owner()
         state = store.state()
         if state is None:
             store.write_state(
-                {"identity": mine.identity, "name": mine.name, "flight": 0, "days": []},
+                {"identity": mine.identity, "name": mine.name, "delivery": 0, "days": []},
                 at_start=True,
             )
             state = store.state() or {}  # another owner's, if that one was faster
@@ -165,37 +168,37 @@ class ObjectsSink(Sink):
             contents="objects",
             marker=f"{STATE} there",
         )
-        ahead = int(state["flight"])
-        refuse_later_flights(
-            mine, ahead - _AHEAD, newest_flight, place=place, contents="objects", beyond=ahead
+        ahead = int(state["delivery"])
+        refuse_later_deliveries(
+            mine, ahead - _AHEAD, newest_delivery, place=place, contents="objects", beyond=ahead
         )
 
     def __init__(self, store: _Store, partition_by: tuple[str, ...], ending: str) -> None:
         self._store, self._by, self._ending = store, partition_by, ending
         self._open = OpenName()
-        # By class: the first envelope, and the bodies.
+        # By class: the first document, and the bodies.
         self._parts: dict[str, tuple[int, list[bytes]]] = {}
         self._state: dict[str, Any] | None = None  # the state in the store, None = not read yet
-        self._newest = 0  # the newest flight that has been put since the sink was opened
-        self._may_be_there = 0  # the newest flight that may have objects
+        self._newest = 0  # the newest delivery that has been put since the sink was opened
+        self._may_be_there = 0  # the newest delivery that may have objects
 
     def send(self, document: Document) -> Answer:
-        """Buffer a document until its flight is put.
+        """Buffer a document until its delivery is put.
 
-        A name never gains events (``OpenName``). Raises ReceiverUnavailable for an earlier flight
+        A name never gains events (``OpenName``). Raises ReceiverUnavailable for an earlier delivery
         that is put now, and for a store that does not tell whether an object is there.
         """
         if self._parts and not self._open.takes(document):
             self.flush()
-        self._open.flight = document.flight
+        self._open.delivery_no = document.delivery_no
         bodies = list(self._bodies(document))
         self._open.was_there = self._open.was_there or any(
-            self._is_there(class_name, document.envelope)
+            self._is_there(class_name, document.document_no)
             for class_name, _ in bodies
             if class_name not in self._parts
         )
         for class_name, body in bodies:
-            self._parts.setdefault(class_name, (document.envelope, []))[1].append(body)
+            self._parts.setdefault(class_name, (document.document_no, []))[1].append(body)
         return Answer(is_pending=True)
 
     def flush(self) -> None:
@@ -205,11 +208,13 @@ class ObjectsSink(Sink):
         parts, self._parts, self._open.was_there = self._parts, {}, False
         if not parts:
             return
-        self._settle_state([(class_name, envelope) for class_name, (envelope, _) in parts.items()])
-        self._may_be_there = max(self._may_be_there, self._open.flight)
-        for class_name, (envelope, bodies) in parts.items():
-            self._store.put(self._name(class_name, envelope), b"".join(bodies))
-        self._newest = max(self._newest, self._open.flight)
+        self._settle_state(
+            [(class_name, document_no) for class_name, (document_no, _) in parts.items()]
+        )
+        self._may_be_there = max(self._may_be_there, self._open.delivery_no)
+        for class_name, (document_no, bodies) in parts.items():
+            self._store.put(self._name(class_name, document_no), b"".join(bodies))
+        self._newest = max(self._newest, self._open.delivery_no)
 
     def close(self) -> None:
         """Drop unflushed documents: their rows are not marked, and they are sent again."""
@@ -247,49 +252,51 @@ class ObjectsSink(Sink):
                 ),
             )
 
-    def _name(self, class_name: str, envelope: int) -> str:
-        """Return the name of an object: folders, flight, first envelope, ending."""
+    def _name(self, class_name: str, document_no: int) -> str:
+        """Return the name of an object: folders, delivery, first document, ending."""
         days = () if self._state is None else self._state["days"]
-        day = next((day for first, day in reversed(days) if first <= self._open.flight), "")
+        day = next((day for first, day in reversed(days) if first <= self._open.delivery_no), "")
         folders = {"class": f"class={quote(class_name, safe='')}/", "day": f"day={day}/"}
         folder = "".join(folders[name] for name in self._by)
-        return f"{folder}{stem(self._open.flight, envelope)}{self._ending}"
+        return f"{folder}{stem(self._open.delivery_no, document_no)}{self._ending}"
 
-    def _is_there(self, class_name: str, envelope: int) -> bool:
-        """Return True if this object of the present flight is there. Raises ReceiverUnavailable."""
+    def _is_there(self, class_name: str, document_no: int) -> bool:
+        """Return True if this object of the present delivery is there. Raises
+        ReceiverUnavailable.
+        """
         self._read_state()
-        return self._open.flight <= self._may_be_there and self._store.has(
-            self._name(class_name, envelope)
+        return self._open.delivery_no <= self._may_be_there and self._store.has(
+            self._name(class_name, document_no)
         )
 
     def _read_state(self) -> dict[str, Any]:
         """Return the state, read at first use. Raises ReceiverUnavailable."""
         if self._state is None:
-            self._state = self._store.state(is_open=True) or {"flight": 0, "days": []}
-            self._may_be_there = self._state["flight"]
+            self._state = self._store.state(is_open=True) or {"delivery": 0, "days": []}
+            self._may_be_there = self._state["delivery"]
         return self._state
 
     def _settle_state(self, parts: Iterable[tuple[str, int]]) -> None:
-        """Write the state ahead of flights, and for each day before the first flight that is put on
-        it.
+        """Write the state ahead of deliveries, and for each day before the first delivery that is
+        put on it.
 
-        ``parts`` has the class and the first envelope of each object that is about to be put. After
-        a start the last process may already have put the first flight. If an object of this flight
-        exists, the flight keeps its day. Raises ReceiverUnavailable.
+        ``parts`` has the class and the first document of each object that is about to be put. After
+        a start the last process may already have put the first delivery. If an object of this
+        delivery exists, the delivery keeps its day. Raises ReceiverUnavailable.
         """
         state = self._read_state()
         days = state["days"]
         today = utc_now().date().isoformat()
         is_new_day = "day" in self._by and (
-            not days or (days[-1][1] < today and self._open.flight > self._newest)
+            not days or (days[-1][1] < today and self._open.delivery_no > self._newest)
         )
         if is_new_day and days and not self._newest:
             is_new_day = not any(self._store.has(self._name(*part)) for part in parts)
         if is_new_day:
-            days = [*days, [self._open.flight, today]][-_DAYS_KEPT:]
-        if is_new_day or self._open.flight > state["flight"]:
-            ahead = max(state["flight"], self._open.flight + _AHEAD)
-            state = {**state, "flight": ahead, "days": days}
+            days = [*days, [self._open.delivery_no, today]][-_DAYS_KEPT:]
+        if is_new_day or self._open.delivery_no > state["delivery"]:
+            ahead = max(state["delivery"], self._open.delivery_no + _AHEAD)
+            state = {**state, "delivery": ahead, "days": days}
             self._store.write_state(state)
             self._state = state
 
@@ -370,7 +377,7 @@ class _Store:
                 return None
         try:
             state: dict[str, Any] = json.loads(content)
-            _ = int(state["flight"]), [(int(first), str(day)) for first, day in state["days"]]
+            _ = int(state["delivery"]), [(int(first), str(day)) for first, day in state["days"]]
         except (ValueError, TypeError, KeyError):
             raise ConfigError(
                 f"{self.bucket_url}/{STATE} does not say whose the objects are: was it changed by "

@@ -87,10 +87,10 @@ class CallableSink(Sink):
 
             try:
                 return read_answer(answer, event_ids)
-            except ReceiverUnavailable as away:
+            except ReceiverUnavailable as unavailable:
                 raise ReceiverUnavailable(
-                    f"{self.target}: {away}",
-                    f"{self.target}: {away.in_short}",
+                    f"{self.target}: {unavailable}",
+                    f"{self.target}: {unavailable.in_short}",
                     is_suspicious=True,
                 ) from None
         why = f"{self.target} returned {type(answer).__name__}: None, str, bytes or Answer needed"

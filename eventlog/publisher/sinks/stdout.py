@@ -7,7 +7,7 @@ from typing import TextIO
 
 from eventlog.core.options import shared
 from eventlog.model import Answer, Document
-from eventlog.publisher.sinks import FILE_LAYOUT, Opening, Sink, as_receiver_away
+from eventlog.publisher.sinks import FILE_LAYOUT, Opening, Sink, as_receiver_unavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class StreamSink(Sink):
         return cls(opening.stream)
 
     def send(self, document: Document) -> Answer:
-        with as_receiver_away("standard output"):
+        with as_receiver_unavailable("standard output"):
             # The body of file_layout "documents" has no end of line;
             # the next document must begin a line.
             body = document.body if document.body.endswith(b"\n") else document.body + b"\n"
@@ -49,5 +49,5 @@ class StreamSink(Sink):
         return Answer()
 
     def flush(self) -> None:
-        with as_receiver_away("standard output"):
+        with as_receiver_unavailable("standard output"):
             self._stream.flush()

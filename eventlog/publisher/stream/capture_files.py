@@ -45,7 +45,7 @@ moves all the same.
 """
 
 
-_Piece: TypeAlias = tuple["BytePosition", bytes, bytes]
+_Fragment: TypeAlias = tuple["BytePosition", bytes, bytes]
 """A position in a file, the bytes read from there (empty if there are no more for now), and the
 bytes before it.
 """
@@ -79,12 +79,12 @@ class CaptureFiles:
                 self._recognise(saved)
                 stream.reader.layouts.size_order = saved.size_order
                 yield from track.read((BytePosition("", 0), saved.tables, b""))
-            for piece in self._pieces(None if saved is None else saved.restart, once):
-                if not piece[1]:
+            for fragment in self._fragments(None if saved is None else saved.restart, once):
+                if not fragment[1]:
                     yield Mark(None, is_idle=True, rest=self.rest)
                     continue
                 try:
-                    yield from track.read(piece)
+                    yield from track.read(fragment)
                 except FormatError:
                     # so that earlier changes are not sent again at each start that ends here
                     yield track.mark()
@@ -134,7 +134,7 @@ class CaptureFiles:
     def _path_of(self, place: BytePosition) -> Path:
         return self.path / place.file if self.path.is_dir() else self.path
 
-    def _pieces(self, start: BytePosition | None, once: bool) -> Iterator[_Piece]:
+    def _fragments(self, start: BytePosition | None, once: bool) -> Iterator[_Fragment]:
         """Yield the contents of the files from a place on."""
         current: Path | None = None
         while True:
@@ -174,9 +174,9 @@ class CaptureFiles:
             self.path.stat()
             return [self.path]
 
-    def _read_growing(self, path: Path, offset: int, once: bool) -> Iterator[_Piece]:
-        """Yield a file from a byte to its end, until a next file exists and the end was read once
-        more after that.
+    def _read_growing(self, path: Path, offset: int, once: bool) -> Iterator[_Fragment]:
+        """Yield a file from a byte to its end, until a next file exists and the end was read again
+        after that.
 
         The file is opened at each look, since a longer one may have replaced it, as rsync does.
         """
@@ -225,9 +225,9 @@ class _Track:
         # The last marked token, and the length at that time.
         self._marked: tuple[Any, int] = (None, 0)
 
-    def read(self, piece: _Piece) -> Iterator[SourceStep]:
+    def read(self, fragment: _Fragment) -> Iterator[SourceStep]:
         """Yield the changes of the next bytes. Raises FormatError."""
-        position, data, before = piece
+        position, data, before = fragment
         if not self._starts or self._starts[-1][1].file != position.file:
             self._starts.append((self._length, position))
         self._known = before  # also for a mark if the first bytes of a file are not a record
@@ -392,8 +392,8 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def _last(before: bytes, data: bytes) -> bytes:
-    """Return the last bytes of a file, by which it is identified: from a piece and the bytes before
-    it.
+    """Return the last bytes of a file, by which it is identified: from a fragment and the bytes
+    before it.
     """
     return (before + data)[-_KNOWN:]
 
@@ -418,6 +418,6 @@ def _size(path: Path) -> int:
 def _lost(path: Path, why: str) -> SourceLost:
     return SourceLost(
         f"the capture {path} is not the one that was read up to the position: {why}. Put it back; "
-        "or, if what follows in the server's log from the position's restart on is captured anew, "
+        "or, if what follows in the server's log from the position's restart on is captured again, "
         "take the part capture out of the position"
     )

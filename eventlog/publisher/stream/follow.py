@@ -41,18 +41,18 @@ from eventlog.errors import (
 )
 from eventlog.model import Answer, Change, ChangeOp, Document, Event, EventResult, Level, differing
 from eventlog.publisher.context import Counters, PublisherOptions, Reports, stream_summary
-from eventlog.publisher.delivery import (
+from eventlog.publisher.liveness import ReportingSink
+from eventlog.publisher.observer import SILENT, Doing, Measured, Observer, ParkedObject, WaitFor
+from eventlog.publisher.parking import Parking
+from eventlog.publisher.sending import (
     Delivered,
-    FlightResult,
+    DeliveryResult,
     Judged,
     as_flushed,
     deliver,
     send_heartbeat,
     why_refused,
 )
-from eventlog.publisher.liveness import ReportingSink
-from eventlog.publisher.observer import SILENT, Doing, Measured, Observer, ParkedObject, WaitFor
-from eventlog.publisher.parking import Parking
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.stream import (
     Described,
@@ -134,10 +134,10 @@ def follow(
                         break
             run.finish()
 
-    away = () if once else (SourceUnavailable, DatabaseUnavailable)
+    failure = () if once else (SourceUnavailable, DatabaseUnavailable)
     stands_by_for = PublisherAlreadyRunning if standby and not once else ConsumerRuns
     retry = options.retry_initial, options.retry_max
-    keep_connected(follow_connected, stop, away, *retry, observer, stands_by_for)
+    keep_connected(follow_connected, stop, failure, *retry, observer, stands_by_for)
 
 
 # --- sending and saving ---------------------------------------------------------------------------
@@ -146,8 +146,8 @@ def follow(
 class Run:
     """One session of the connections: the unanswered events, and the values to save.
 
-    ``saved`` has the stored values; its flight is the present one, of which ``envelopes`` were
-    sent.
+    ``saved`` has the stored values; its delivery is the present one, of which ``last_document_no``
+    were sent.
     """
 
     def __init__(
@@ -160,12 +160,12 @@ class Run:
         once: bool,
         observer: Observer,
     ) -> None:
-        """Continue from the position, under a new flight number."""
+        """Continue from the position, under a new delivery number."""
         options = following.options
         self.following, self.options, self.counters = following, options, following.counters
         self.stop, self.once, self.observer = stop, once, observer
         saved = position.load()
-        self.saved = saved._replace(flight=saved.flight + 1)
+        self.saved = saved._replace(delivery_no=saved.delivery_no + 1)
         position.save(self.saved)
         self.writer = following.open_writer()
         self.writer.resume(saved.numbered)
@@ -173,27 +173,27 @@ class Run:
         self.parking: Parking[ObjectId] = Parking(options.retry_initial, options.retry_max)
         self.pending = Pending(self.parking)
         self.heartbeat = HeartbeatTimer(options.heartbeat_interval, monotonic())
-        self.envelopes = 0
+        self.last_document_no = 0
         self._position, self._sink, self._threads = position, sink, threads
         # To be saved: failures of changes that were never sent,
         # and of events that were answered fatal.
         self._unread: list[Failure] = []
         self._fatal: list[Failure] = []
         self._back_off = BackOff(options.retry_initial, options.retry_max, observer)
-        # True after the receiver was away: each answer is saved then, so that an envelope which
-        # fails again and again does not repeat the earlier ones.
+        # True after the receiver was unavailable: each answer is saved then, so that a document
+        # which fails repeatedly does not repeat the earlier ones.
         self._is_careful = False
         self._saved_at = monotonic()
         self._reports = Reports(self.counters)
 
     @property
-    def flight(self) -> int:
-        """The flight number of the envelopes."""
-        return self.saved.flight
+    def delivery_no(self) -> int:
+        """The delivery number of the documents."""
+        return self.saved.delivery_no
 
     @property
     def is_enough(self) -> bool:
-        """True if the ready events fill as many envelopes as may be sent at the same time."""
+        """True if the ready events fill as many documents as may be sent at the same time."""
         return self.pending.ready >= self.options.batch_size * self.options.concurrency
 
     def send_all(self) -> None:
@@ -211,27 +211,27 @@ class Run:
                 return
 
     def send_ready(self, *, everything: bool) -> None:
-        """Send full envelopes, or with ``everything`` all that is ready; wait while the receiver is
+        """Send full documents, or with ``everything`` all that is ready; wait while the receiver is
         away.
 
         Raises FatalAnswer, and with ``once`` ReceiverUnavailable.
         """
         while not self.stop.is_set() and (everything or self.is_enough):
             at_once = 1 if self._is_careful else self.options.concurrency
-            envelopes = self.pending.envelopes(self.options.batch_size, at_once, monotonic())
-            if not envelopes:
+            documents = self.pending.documents(self.options.batch_size, at_once, monotonic())
+            if not documents:
                 return
-            ended = self._deliver(envelopes)
+            ended = self._deliver(documents)
             result = ended.result
-            if result is FlightResult.FATAL:
+            if result is DeliveryResult.FATAL:
                 # a stream has no requeue: the position stays before the refused event
                 self.save_now()
                 raise FatalAnswer(f"the receiver answered fatal: {ended.reason}")
-            if result is FlightResult.AWAY:
+            if result is DeliveryResult.UNAVAILABLE:
                 # a sink that buffers documents until the flush may have lost them all
                 self._forget_answers()
                 self._is_careful = True
-            stops = result in (FlightResult.AWAY, FlightResult.RETRY)
+            stops = result in (DeliveryResult.UNAVAILABLE, DeliveryResult.RETRY)
             if stops or self._is_careful or self._is_due():
                 try:
                     self.save()
@@ -242,48 +242,55 @@ class Run:
             if stops:
                 self._wait(ReceiverUnavailable(ended.reason, ended.in_short), ended.retry_after)
 
-    def _deliver(self, envelopes: Sequence[Sequence[PendingEvent]]) -> Delivered:
-        """Send envelopes, several at once, and put back their unanswered events."""
-        before = self.envelopes
-        numbered = list(enumerate(envelopes, before + 1))
+    def _deliver(self, documents: Sequence[Sequence[PendingEvent]]) -> Delivered:
+        """Send documents, several at once, and put back their unanswered events."""
+        before = self.last_document_no
+        numbered = list(enumerate(documents, before + 1))
         try:
             several = self._threads if len(numbered) > 1 else None
             ended = deliver(numbered, self, self.stop.is_set, several)
         except ReceiverUnavailable as lost:
-            ended = Delivered.away(lost)
+            ended = Delivered.unavailable(lost)
         self.pending.put_back_unanswered()
-        if self.envelopes > before:
-            self.envelopes = before + len(envelopes)
+        if self.last_document_no > before:
+            self.last_document_no = before + len(documents)
         return ended
 
     @property
     def suspects(self) -> None:
-        """None: each failure of the receiver means that it is away."""
+        """None: each failure of the receiver means that it is unavailable."""
         return
 
-    def tried(self, envelope: int) -> None:
+    def tried(self, document_no: int) -> None:
         return
 
-    def send(self, envelope: int, events: Sequence[PendingEvent]) -> Answer:
-        return self._sink.send(self.document(envelope, events))
+    def send(self, document_no: int, events: Sequence[PendingEvent]) -> Answer:
+        return self._sink.send(self.document(document_no, events))
 
-    def document(self, envelope: int, events: Sequence[PendingEvent]) -> Document:
+    def document(self, document_no: int, events: Sequence[PendingEvent]) -> Document:
         """Return the document of events."""
         writer, ids = self.writer, [each.sent_id for each in events]
         make_events = partial(_public_events, self.following.catalog, events)
         if writer.in_records:
             catalog = self.following.catalog
             records = writer.records_of(
-                [each.piece for each in events],
+                [each.fragment for each in events],
                 lambda: [
                     _record_key(each, class_of_change(catalog, each.change)) for each in events
                 ],
             )
-            return Document(self.flight, envelope, ids, b"", records, make_events)
-        pieces = [each.piece for each in events]
-        media_type, headers = writer.media_type_of(pieces), writer.headers_of(pieces)
+            return Document(self.delivery_no, document_no, ids, b"", records, make_events)
+        fragments = [each.fragment for each in events]
+        media_type, headers = writer.media_type_of(fragments), writer.headers_of(fragments)
         return Document(
-            self.flight, envelope, ids, writer.body(pieces), (), make_events, media_type, headers
+            self.delivery_no,
+            document_no,
+            ids,
+            writer.body(fragments),
+            (),
+            make_events,
+            media_type,
+            headers,
         )
 
     def class_of(self, change: Change) -> ObjectClass | None:
@@ -302,12 +309,12 @@ class Run:
         self._described.update({(schema, one.name): one for one in classes})
 
     def settle(
-        self, envelope: int, events: Sequence[PendingEvent], judged: Judged[PendingEvent]
+        self, document_no: int, events: Sequence[PendingEvent], judged: Judged[PendingEvent]
     ) -> str:
-        """Settle the answers, as ``delivery.Sending`` defines it. Events answered fatal are sent
+        """Settle the answers, as ``sending.Sending`` defines it. Events answered fatal are sent
         again, and so is a retry that is not parked.
         """
-        self.envelopes = max(self.envelopes, envelope)
+        self.last_document_no = max(self.last_document_no, document_no)
         self.heartbeat.last = monotonic()
         for verdict, answered in judged.answered:
             if verdict.level is Level.FATAL:
@@ -319,8 +326,8 @@ class Run:
                 self.pending.park(event)
         return ""
 
-    def piece(self, change: Change, event_id: str, object_class: ObjectClass | None) -> Any:
-        """Return the format's piece of a change, None for nothing; wait for a registry that is
+    def fragment(self, change: Change, event_id: str, object_class: ObjectClass | None) -> Any:
+        """Return the format's fragment of a change, None for nothing; wait for a registry that is
         away.
 
         Raises FormatError, RowError; ReceiverUnavailable with ``once``, or when the publisher must
@@ -328,11 +335,11 @@ class Run:
         """
         while True:
             try:
-                return self.writer.piece_of(change, event_id, object_class)
-            except ReceiverUnavailable as away:
+                return self.writer.fragment_of(change, event_id, object_class)
+            except ReceiverUnavailable as failure:
                 if self.stop.is_set():
                     raise
-                self._wait(away)
+                self._wait(failure)
 
     def not_sent(self, failure: Failure) -> None:
         """Record a change that makes no event; it is saved with the position behind it."""
@@ -349,7 +356,7 @@ class Run:
         """
         self._saved_at = monotonic()
         answered = self.pending.answered
-        if self.envelopes:
+        if self.last_document_no:
             try:
                 answered = as_flushed(answered, self._sink.flush(), self.counters)
             except ReceiverUnavailable:
@@ -370,14 +377,14 @@ class Run:
             failure for verdict, events in answered for failure in self._failures(verdict, events)
         ]
         failures = [*self._unread, *refused, *self._fatal]
-        if place is None and not failures and not self.envelopes:
+        if place is None and not failures and not self.last_document_no:
             return
         token, numbered = (self.saved.token, self.saved.numbered) if place is None else place
-        saved = Saved(token, self.saved.flight + (1 if self.envelopes else 0), numbered)
+        saved = Saved(token, self.saved.delivery_no + (1 if self.last_document_no else 0), numbered)
         begun = monotonic()
         self._position.save(saved, failures)
         self.observer.marked(monotonic() - begun)
-        self.saved, self.envelopes = saved, 0
+        self.saved, self.last_document_no = saved, 0
         self._unread, self._fatal = [], []
 
     def save_now(self) -> None:
@@ -414,16 +421,18 @@ class Run:
         if not message:
             return []
         return [
-            Failure(each.sent_id, "receiver", message, self.writer.shown(each.piece))
+            Failure(each.sent_id, "receiver", message, self.writer.shown(each.fragment))
             for each in events
         ]
 
     def send_heartbeat(self) -> None:
         """Send the heartbeat. Raises FatalAnswer."""
         self.heartbeat.last = monotonic()
-        document = Document(self.saved.flight, self.envelopes + 1, (), self.writer.heartbeat)
+        document = Document(
+            self.saved.delivery_no, self.last_document_no + 1, (), self.writer.heartbeat
+        )
         if send_heartbeat(self._sink, document, self.counters):
-            self.envelopes += 1
+            self.last_document_no += 1
 
     def _wait(self, why: ReceiverUnavailable, retry_after: float | None = None) -> None:
         """Wait after a stop; with ``once`` raise ReceiverUnavailable instead.
@@ -451,7 +460,7 @@ class Run:
                 raise
 
     def apply(self, step: SourceStep) -> None:
-        """Apply one step, and send if it fills envelopes, or if no more changes come for now."""
+        """Apply one step, and send if it fills documents, or if no more changes come for now."""
         if isinstance(step, Mark):
             if step.token is not None and step.token != self.saved.token:
                 self.pending.mark(ReadPosition(step.token, self.writer.numbered))
@@ -501,9 +510,9 @@ class Run:
         try:
             written = []
             for event_id, objects, part in _parts(self.writer, change, read.event_id, object_class):
-                piece = self.piece(part, event_id, object_class)
-                if piece is not None:
-                    written.append((event_id, objects, part, piece))
+                fragment = self.fragment(part, event_id, object_class)
+                if fragment is not None:
+                    written.append((event_id, objects, part, fragment))
         except (FormatError, RowError) as error:
             self.not_sent(Failure(read.event_id, error.code, str(error), change_json.dumps(change)))
             return

@@ -198,7 +198,9 @@ def position_of(config: Config, *, is_dry: bool = False) -> OpenPosition:
                     f"{source}/{place}", f"the source {source} with its position in {place}"
                 )
                 sink = sink_named(config.sink.type)
-                sink.claim(config.sink.options, lambda: owner, lambda _: position.load().flight)
+                sink.claim(
+                    config.sink.options, lambda: owner, lambda _: position.load().delivery_no
+                )
                 yield position
         except BadToken as error:
             raise ConfigError(f"position_table {table}: {error}") from error

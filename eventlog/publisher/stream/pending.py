@@ -1,6 +1,6 @@
 """The events of a followed source between reading and answer.
 
-At most one event of an object is being sent, in whatever envelope, so that events of an object
+At most one event of an object is being sent, in whatever document, so that events of an object
 never overtake each other, and each event has one event-id. An event with a new key belongs to two
 objects. An event that concerns every object, such as a TRUNCATE, is sent alone.
 """
@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from eventlog.model import Change, EventResult
-from eventlog.publisher.delivery import Answered
 from eventlog.publisher.parking import Parking
+from eventlog.publisher.sending import Answered
 
 ObjectId: TypeAlias = tuple[Any, ...]
 """The object of an event: schema, table and key of a row."""
@@ -38,7 +38,7 @@ class PendingEvent(NamedTuple):
     objects: tuple[ObjectId, ...]
     """The objects of the event; empty = all objects."""
     change: Change
-    piece: Any
+    fragment: Any
     """The format's text or record of ``change``."""
 
     @property
@@ -53,7 +53,7 @@ class PendingEvent(NamedTuple):
 
 
 class Pending:
-    """The events on their way. They are added, chosen by ``envelopes``, and then answered, parked
+    """The events on their way. They are added, chosen by ``documents``, and then answered, parked
     or put back before more are chosen.
 
     ``answered`` has the events answered since the last flush; only a flush makes an answer count.
@@ -89,9 +89,11 @@ class Pending:
         """Return when the next event of a parked object may be sent; None if there is none."""
         return min((self._due(event) for event in self._heads()), default=None)
 
-    def add(self, event_id: str, objects: tuple[ObjectId, ...], change: Change, piece: Any) -> None:
+    def add(
+        self, event_id: str, objects: tuple[ObjectId, ...], change: Change, fragment: Any
+    ) -> None:
         """Add an event that was read."""
-        self._ready.append(PendingEvent(self._next, event_id, objects, change, piece))
+        self._ready.append(PendingEvent(self._next, event_id, objects, change, fragment))
         self._next += 1
 
     def mark(self, place: ReadPosition) -> None:
@@ -100,8 +102,8 @@ class Pending:
             self._marks.pop()
         self._marks.append((self._next, place))
 
-    def envelopes(self, size: int, most: int, now: float) -> list[list[PendingEvent]]:
-        """Return the next events to send, in their order, in at most ``most`` envelopes: events of
+    def documents(self, size: int, most: int, now: float) -> list[list[PendingEvent]]:
+        """Return the next events to send, in their order, in at most ``most`` documents: events of
         parked objects whose wait is over, and ready events.
 
         Events of parked objects come with the longest due first. If there are ready events, the
@@ -213,7 +215,7 @@ class Pending:
                 self._park_first(each)
             else:
                 ready.append(each)
-        if ready:  # several envelopes: others between them may have been put back earlier
+        if ready:  # several documents: others between them may have been put back earlier
             self._ready = deque(sorted([*ready, *self._ready]))
 
     def _due(self, event: PendingEvent) -> float:

@@ -40,8 +40,8 @@ class Saved(NamedTuple):
 
     token: Any = None
     """The place to read again from, in JSON's terms, None = the beginning."""
-    flight: int = 0
-    """The number of the newest flight that may have been sent, 0 = none."""
+    delivery_no: int = 0
+    """The number of the newest delivery that may have been sent, 0 = none."""
     numbered: str = ""
     """The newest number up to the token for a format that numbers changes, else empty."""
 
@@ -88,7 +88,7 @@ def _position_tables(name: str) -> _Tables:
             "delivery_no",
             sa.BigInteger,
             nullable=False,
-            comment="Newest flight that may have been sent",
+            comment="Newest delivery that may have been sent",
         ),
         sa.Column(
             "numbered",
@@ -175,7 +175,11 @@ class TablePosition:
     def _write(self, saved: Saved, failures: Sequence[Failure]) -> None:
         (table, failed), now = self._tables, utc_now().replace(tzinfo=None)
         token = None if saved.token is None else json.dumps(saved.token, separators=(",", ":"))
-        values = {"token": token, "delivery_no": saved.flight, "numbered": saved.numbered or None}
+        values = {
+            "token": token,
+            "delivery_no": saved.delivery_no,
+            "numbered": saved.numbered or None,
+        }
         changed = values if saved.token == self._token else {**values, "saved": now}
         execute = self._connection.execute
         if not execute(

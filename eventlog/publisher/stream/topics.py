@@ -187,7 +187,7 @@ def _next_offset(partition: Partition, span: range, token: Mapping[Partition, in
         raise SourceLost(
             f"the position in {topic}, partition {number}, is {offset}, and the brokers have the "
             f"messages from {span.start} to {span.stop}: some were removed before they were read, "
-            "or the topic was made anew"
+            "or the topic was made again"
         )
     return offset
 

@@ -115,17 +115,17 @@ def counts_of(events: Sequence[Outgoing]) -> tuple[Counter[str], list[BadLine]]:
     counts: Counter[str] = Counter(
         [event.operation for event in events if event.operation is not None]
     )
-    published = sum([len(event.ids) for event in events if event.fates is None])
+    published = sum([len(event.ids) for event in events if event.outcomes is None])
     bad: list[BadLine] = []
     for event in events:
-        fates = event.fates
-        if fates is not None:  # true for few groups
-            published += len(fates.contributed)
-            counts["rows_dropped"] += len(fates.dropped)
-            counts["rows_gone"] += len(fates.gone)
-            counts["rows_noop"] += len(fates.empty)
-            counts["sv_conflicts"] += fates.conflicts
-            bad += [(row.record_id, row.code, row.message) for row in fates.bad]
+        outcomes = event.outcomes
+        if outcomes is not None:  # true for few groups
+            published += len(outcomes.contributed)
+            counts["rows_dropped"] += len(outcomes.dropped)
+            counts["rows_gone"] += len(outcomes.gone)
+            counts["rows_noop"] += len(outcomes.noop)
+            counts["sv_conflicts"] += outcomes.conflicts
+            bad += [(row.record_id, row.code, row.message) for row in outcomes.invalid]
     counts["rows_published"] = published
     return counts, bad
 

@@ -1,8 +1,8 @@
 """Events as a format's own documents in files: the functions of the three stages for every
 published format.
 
-The format's ``EventWriter`` makes a piece from each event in the stages that fold, and bodies from
-pieces in the stage that writes, so the files have the bytes that a publisher would send.
+The format's ``EventWriter`` makes a fragment from each event in the stages that fold, and bodies
+from fragments in the stage that writes, so the files have the bytes that a publisher would send.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from eventlog.core.events import Decided, Outgoing, QueryBack, association_of, b
 from eventlog.core.options import parse_options
 from eventlog.errors import ConfigError
 from eventlog.model import EventResult, LogRow, origins_of
-from eventlog.publisher.flight import Flight
+from eventlog.publisher.delivery import Delivery
 from eventlog.registry import format_named
 from eventlog.spark.directory import Directory
 from eventlog.spark.job import NOTHING, BadLine, Columns, Counts, Job, Numbered, OutputFile, catalog
@@ -43,7 +43,7 @@ from eventlog.sql.connection import parse_url
 
 FILE_LAYOUTS: Final = ("lines", "documents", "parquet")
 
-_PIECE: Final = "piece"
+_FRAGMENT: Final = "fragment"
 _ABOUT: Final = ("event_id", "class", "operation", "association")
 """The columns of an event in Parquet, in addition to its document."""
 _GROUP_EVENTS: Final = 5_000
@@ -56,7 +56,7 @@ def output_of(format: Format) -> OutputFormat:
         partial(_read_options, format),
         _renderer,
         _write,
-        _pieces_writer,
+        _fragments_writer,
         _write_sent,
         _needs_log_rows,
     )
@@ -101,10 +101,11 @@ def _needs_log_rows(job: Job) -> bool:
     return Need.TIMES in writer_of(job).needs
 
 
-# --- first and second stage: pieces ---------------------------------------------------------------
+# --- first and second stage: fragments
+# ---------------------------------------------------------------
 
 
-def _pieces_writer(job: Job) -> RenderSent:
+def _fragments_writer(job: Job) -> RenderSent:
     """Return the function that makes the columns for events."""
     left_out: list[str] = []
     writer, classes = writer_of(job, left_out.append), catalog(job)
@@ -129,23 +130,23 @@ def _pieces_writer(job: Job) -> RenderSent:
             ]
         if not written:
             return None, bad, counts
-        flight = Flight(0, {}, origins=origins_of(log_rows.values()), current_rows=current_rows)
-        pieces = writer.write(classes, flight, written)
+        delivery = Delivery(0, {}, origins=origins_of(log_rows.values()), current_rows=current_rows)
+        fragments = writer.write(classes, delivery, written)
         for counter, number in by_reason(Counter(left_out)).items():
             counts[counter] = counts.get(counter, 0) + number
         left_out.clear()
-        if EventResult in set(map(type, pieces)):
-            several = list(zip(places, written, pieces, strict=True))
-            for _, event, piece in several:
-                if isinstance(piece, EventResult):
-                    refuse(event, piece.message, counts, bad)
+        if EventResult in set(map(type, fragments)):
+            several = list(zip(places, written, fragments, strict=True))
+            for _, event, fragment in several:
+                if isinstance(fragment, EventResult):
+                    refuse(event, fragment.message, counts, bad)
             several = [each for each in several if not isinstance(each[2], EventResult)]
             if not several:
                 return None, bad, counts
-            places, written, pieces = (list(column) for column in zip(*several, strict=True))
+            places, written, fragments = (list(column) for column in zip(*several, strict=True))
         if not writer.is_framed:
-            pieces = [writer.body([piece]) for piece in pieces]
-        blob: dict[str, Any] = {"place": places, _PIECE: pieces}
+            fragments = [writer.body([fragment]) for fragment in fragments]
+        blob: dict[str, Any] = {"place": places, _FRAGMENT: fragments}
         if is_parquet:
             blob |= zip(_ABOUT, zip(*map(_about_of, written), strict=True), strict=True)
         return blob, bad, counts
@@ -161,7 +162,7 @@ def _about_of(event: Outgoing) -> tuple[str, str, str, str]:
 
 def _renderer(job: Job) -> Render:
     """Return the function that makes the columns for the events of groups."""
-    options, write = job.options.events, _pieces_writer(job)
+    options, write = job.options.events, _fragments_writer(job)
 
     def render(
         decided: Sequence[Decided],
@@ -214,7 +215,7 @@ def _write_files(
 ) -> list[OutputFile]:
     """Write documents. Each has the indexes of its events among the events of all blobs."""
     output, writer, format = job.output, writer_of(job), format_named(job.output.format)
-    pieces: list[Any] = list(chain.from_iterable(blob[_PIECE] for blob in blobs))
+    fragments: list[Any] = list(chain.from_iterable(blob[_FRAGMENT] for blob in blobs))
     places: list[int] = list(chain.from_iterable(blob["place"] for blob in blobs))
     is_file_each = output.file_layout == "documents"
     ending = ".parquet" if output.file_layout == "parquet" else format.endings[output.file_layout]
@@ -223,17 +224,17 @@ def _write_files(
             described = (zip(*map(blob.__getitem__, _ABOUT), strict=True) for blob in blobs)
             about = list(chain.from_iterable(described))
             order = chain.from_iterable(documents)
-            _write_parquet(files, writer, [(places[i], pieces[i], about[i]) for i in order])
+            _write_parquet(files, writer, [(places[i], fragments[i], about[i]) for i in order])
         elif writer.is_framed or is_file_each:
             for document in documents:
-                own = [pieces[i] for i in document]
+                own = [fragments[i] for i in document]
                 body = writer.body(own) if writer.is_framed else b"".join(own)
                 files.add([body], len(own), 1, places[document[0]], places[document[-1]])
                 if is_file_each:
                     files.close()
         else:  # lines: a file may end after any of them
             for i in chain.from_iterable(documents):
-                files.add([pieces[i]], 1, pieces[i].count(b"\n"), places[i], places[i])
+                files.add([fragments[i]], 1, fragments[i].count(b"\n"), places[i], places[i])
     return files.files
 
 
@@ -248,8 +249,8 @@ def _write_parquet(
     while start < len(left):
         documents: list[bytes] = []
         size = 0
-        for _, piece, _ in left[start : start + _GROUP_EVENTS]:
-            body = writer.body([piece]) if writer.is_framed else piece
+        for _, fragment, _ in left[start : start + _GROUP_EVENTS]:
+            body = writer.body([fragment]) if writer.is_framed else fragment
             document = body.rstrip(b"\n") if writer.is_text else body
             size += len(document) + 200
             if documents and size > files.max_bytes - PARQUET_FOOTER:

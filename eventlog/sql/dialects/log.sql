@@ -4,7 +4,7 @@
 -- name: mark
 -- The rows of a range of record_ids that are still N; run by one array bind for all ranges.
 UPDATE {log}
-SET {status} = :letter
+SET {status} = :status
 WHERE {status} = 'N' AND {record_id} BETWEEN :first AND :last
 
 -- name: delete

@@ -25,7 +25,7 @@ from eventlog.sql.open_log import OpenLog
 from eventlog.sql.parts import LogPart, arrow_batch
 from eventlog.sql.statements import qualified, statements
 from eventlog.sql.triggers.marked import MarkedTriggers, StoredTrigger
-from eventlog.sql.windows import Batch, Walk
+from eventlog.sql.windows import ResyncBatch, Walk
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,7 +70,7 @@ class KeyedDialect(StepwiseDialect):
 
     @abstractmethod
     def key_chunks(self, keys: Sequence[tuple[Any, ...]]) -> Iterable[Sequence[tuple[Any, ...]]]:
-        """Yield the keys in pieces, one for each statement."""
+        """Yield the keys in fragments, one for each statement."""
 
 
 class StepwiseDatabase(OpenDatabase):
@@ -126,10 +126,10 @@ class StepwiseDatabase(OpenDatabase):
 class StepwiseLog(OpenLog):
     """A log whose objects are read by their keys before rows are written for them."""
 
-    def write_batch(self, walk: Walk, position: str | None, limit: int) -> Batch:
+    def write_batch(self, walk: Walk, position: str | None, limit: int) -> ResyncBatch:
         keys = self.keys_behind(walk, position, limit)
         self.write_keys(walk.selection, keys)
-        return Batch(
+        return ResyncBatch(
             rows=len(keys),
             missing=0,
             position=keys[-1] if keys else position,

@@ -92,7 +92,7 @@ class Limits:
     """The number of dead rows of the log, if they are also ``dead_share`` of the live ones."""
     dead_share: float = 0.2
     dead_beside: int = 20_000
-    """The number of dead rows of a companion."""
+    """The number of dead rows of an internal table."""
 
 
 def age(seconds: float) -> str:
@@ -193,7 +193,7 @@ class TableStorage(NamedTuple):
     """A table of the log."""
 
     part: str
-    """``log`` or the ending of a companion's name."""
+    """``log`` or the ending of an internal table's name."""
     name: str
     """The name as SQL."""
     live: int | None
@@ -294,7 +294,7 @@ def _names(dialect: Dialect, log: LogTable) -> dict[str, str]:
         "error": dialect.qualified(log.schema, log.error_table),
         "inflight": dialect.qualified(log.schema, log.inflight_table),
         "state": dialect.qualified(log.schema, log.state_table),
-        "flights": dialect.qualified(log.schema, log.flight_sequence),
+        "deliveries": dialect.qualified(log.schema, log.number_sequence),
         "epoch": dialect.qualified(log.schema, log.epoch_table),
         "consumer": dialect.qualified(log.schema, log.consumer_table),
         "captured": dialect.qualified(log.schema, log.captured_table),

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from eventlog.core.catalog import Catalog, Database, ObjectClass, Table, match_name
 from eventlog.core.catalog_builder import key_columns
-from eventlog.core.checks import BadRow
+from eventlog.core.checks import InvalidRow
 from eventlog.core.options import toml
 from eventlog.errors import RowError, first_of, number_of
 from eventlog.model import EventType, Status, unpadded
@@ -175,7 +175,7 @@ def judge_numberings(
 def judge_storage(
     tables: Iterable[TableStorage], snapshots: Sequence[HeldSnapshot], limits: Limits
 ) -> Iterator[Finding]:
-    """Judge the dead rows of the log and of its companions by the database's own statistics.
+    """Judge the dead rows of the log and of its internal tables by the database's own statistics.
 
     ``snapshots`` are what may keep them from being removed, the oldest first.
     """
@@ -234,7 +234,7 @@ def judge_classes(
     """Judge unavailable classes, and tables without a key.
 
     ``listed`` are the configured classes, None = all tables with a key. ``ignore`` are the log and
-    its companions. ``catalog`` are the classes, None if they could not be read.
+    its internal tables. ``catalog`` are the classes, None if they could not be read.
     """
     schema = quote(database.schema or "")
     present = {table.name: table for table in database.tables if table.name not in ignore}
@@ -482,11 +482,11 @@ def judge_untouched(tables: Iterable[str], listed: bool) -> Iterator[Finding]:
 
 # --- the rows -------------------------------------------------------------------------------------
 
-_LETTERS: Final = tuple(Status)
+_STATUSES: Final = tuple(Status)
 
 
 def judge_statuses(statuses: Answer, log: str, column: str, limits: Limits) -> Iterator[Finding]:
-    """Judge reserved letters, and rows that failed (spec/event-log.md 2).
+    """Judge reserved statuses, and rows that failed (spec/event-log.md 2).
 
     ``log`` and ``column`` (of the status) are SQL names. A status is None for NULL, and keeps its
     trailing blanks.
@@ -499,20 +499,20 @@ def judge_statuses(statuses: Answer, log: str, column: str, limits: Limits) -> I
         else ""
     )
     for status, rows, first, last in statuses:
-        letter = None if status is None else unpadded(status)
+        bare_status = None if status is None else unpadded(status)
         span = (
             "no record_id"
             if first is None
             else f"record_id {first}" + ("" if first == last else f" to {last}")
         )
-        if letter in _LETTERS and (letter == status or letter != Status.NEW):
-            if letter in (Status.ERROR, Status.FATAL):
+        if bare_status in _STATUSES and (bare_status == status or bare_status != Status.NEW):
+            if bare_status in (Status.ERROR, Status.FATAL):
                 yield warning(
                     "rows_failed",
-                    f"{number_of(rows, 'row')} of status {letter} ({span}){scope}: not tried "
+                    f"{number_of(rows, 'row')} of status {bare_status} ({span}){scope}: not tried "
                     "again until requeued",
                     f"eventlog explain {last}",
-                    f"eventlog requeue --status {letter}",
+                    f"eventlog requeue --status {bare_status}",
                 )
         elif status is None:
             yield warning(
@@ -524,7 +524,7 @@ def judge_statuses(statuses: Answer, log: str, column: str, limits: Limits) -> I
             yield warning(
                 "status_reserved",
                 f"{number_of(rows, 'row')} of status {status!r} ({span}){scope}: not looked at, "
-                "since only N is new and every other letter but S, W, E and F is reserved",
+                "since only N is new and every other status but S, W, E and F is reserved",
                 f"UPDATE {log} SET {column} = 'N' WHERE {column} = {literal(status)}",  # noqa: S608 - shown, not run
             )
 
@@ -557,7 +557,7 @@ def judge_consumer(
     """Judge a consumer that has rows to do and has not moved for so many seconds."""
     if rows and seconds > limits.in_flight:
         why = (
-            "it runs: its receiver is away, or refuses; see its log"
+            "it runs: its receiver is unavailable, or refuses; see its log"
             if runs
             else "no process runs it"
         )
@@ -622,7 +622,7 @@ def judge_own_consumer(name: str, known: tuple[int, bool] | None) -> Iterator[Fi
 def judge_in_flight(
     events: int, rows: int, seconds: float | None, publisher_runs: bool, limits: Limits
 ) -> Iterator[Finding]:
-    """Judge the in-flight lines: of a flight, of parked objects, or left over (spec/event-log.md
+    """Judge the in-flight lines: of a delivery, of parked objects, or left over (spec/event-log.md
     8.1, 10).
     """
     if not events:
@@ -638,7 +638,8 @@ def judge_in_flight(
     elif seconds is not None and seconds > limits.in_flight:
         yield warning(
             "in_flight",
-            f"{what}: their objects are parked since the receiver answers retry, or it is away; "
+            f"{what}: their objects are parked since the receiver answers retry, or it is "
+            "unavailable; "
             "their rows stay N and later rows of their objects wait behind them",
             "eventlog status",
             "look at the receiver's log and at the publisher's",
@@ -697,7 +698,7 @@ def judge_due(waiting: NotDue, limits: Limits) -> Iterator[Finding]:
         )
 
 
-_BAD_MENDS: Final[Mapping[str, str]] = {
+_BAD_FIXES: Final[Mapping[str, str]] = {
     "bad_event_type": "correct what writes event_type, and the rows",
     "missing_table": "correct what writes table_name, and the rows",
     "unknown_table": (
@@ -715,7 +716,7 @@ _BAD_MENDS: Final[Mapping[str, str]] = {
 
 
 def judge_bad(
-    bad: Sequence[BadRow], checked: int, cut: bool, limits: Limits, consumer: str = ""
+    bad: Sequence[InvalidRow], checked: int, cut: bool, limits: Limits, consumer: str = ""
 ) -> Iterator[Finding]:
     """Judge rows N that the next cycle would mark E (spec/event-log.md 5). Each code has one
     finding.
@@ -723,8 +724,8 @@ def judge_bad(
     With ``consumer`` the rows are those that this consumer has to do.
     """
     which = f"for consumer {consumer} to do" if consumer else "of status N"
-    fate = "they would get error lines" if consumer else "they would become E"
-    by_code: defaultdict[str, list[BadRow]] = defaultdict(list)
+    outcome = "they would get error lines" if consumer else "they would become E"
+    by_code: defaultdict[str, list[InvalidRow]] = defaultdict(list)
     for row in bad:
         by_code[row.code].append(row)
     scope = (
@@ -737,10 +738,11 @@ def judge_bad(
         ids = first_of([str(row.record_id) for row in rows], limits.shown)
         yield warning(
             "bad_rows",
-            f"{number_of(len(rows), 'row')} {which} bad ({code}){scope}: record_id {ids}; {fate}. "
+            f"{number_of(len(rows), 'row')} {which} bad ({code}){scope}: record_id {ids}; "
+            f"{outcome}. "
             f"The first one: {first.message}",
             f"eventlog explain {first.record_id}",
-            _BAD_MENDS.get(code, "correct the rows"),
+            _BAD_FIXES.get(code, "correct the rows"),
         )
 
 

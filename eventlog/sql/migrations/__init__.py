@@ -53,7 +53,7 @@ def upgrade(
     dialect_name: str | None = None,
     storage: Storage = _NO_STORAGE,
 ) -> None:
-    """Make the log and its companions, or bring them up to ``revision`` (one, or one for each
+    """Make the log and its internal tables, or bring them up to ``revision`` (one, or one for each
     branch). Existing parts stay as they are.
 
     ``log_table`` may be ``schema.table``. Otherwise the log is made in ``schema``, by default the
@@ -93,7 +93,7 @@ def downgrade(
     reached: Sequence[str] = (),
 ) -> None:
     """Remove the objects that the migrations after ``revision`` made: with ``base`` the log, its
-    rows and its companions.
+    rows and its internal tables.
 
     A log that another program made stays. ``existing_log`` and ``reached``, the revisions of the
     log (none = the newest), matter only with ``sql``, where no database shows the upgrade. The
@@ -140,7 +140,7 @@ def heads() -> tuple[str, ...]:
 
 def upgrade_command(reached: Sequence[str]) -> str:
     """Return the command that brings a log with these revisions up to the newest ones: one that
-    somebody else made has those of its companions alone.
+    somebody else made has those of its internal tables alone.
     """
     directory = ScriptDirectory(_SCRIPTS)
     known = set(reached).difference(unknown(reached))
@@ -256,17 +256,19 @@ def _check_before_upgrade(conn: Connection, log: LogTable, existing_log: bool) -
     # The version table is the first one made, so without it none of the others is ours.
     is_begun = inspector.has_table(quoted(log.version_table), log.schema)
     if not is_begun:
-        companions = [name for name in log.own_tables if name not in (log.name, log.version_table)]
-        for companion in companions:
-            if inspector.has_table(quoted(companion), log.schema):
+        internal_tables = [
+            name for name in log.own_tables if name not in (log.name, log.version_table)
+        ]
+        for internal_table in internal_tables:
+            if inspector.has_table(quoted(internal_table), log.schema):
                 raise LogTableError(
-                    f"the table {companion} is there already and was not made by `eventlog db "
+                    f"the table {internal_table} is there already and was not made by `eventlog db "
                     "upgrade`: rename it, or choose another log_table"
                 )
     if existing_log:
         if not exists:
             raise LogTableError(
-                f"there is no log {log} that companions could be made for: correct log_table"
+                f"there is no log {log} that internal tables could be made for: correct log_table"
             )
         return
     is_ours = _is_ours(_heads(conn, log))
@@ -277,13 +279,13 @@ def _check_before_upgrade(conn: Connection, log: LogTable, existing_log: bool) -
     ):
         raise LogTableError(
             f"the table {log} is there already and was not made by `eventlog db upgrade`: "
-            "give it its companions with --existing-log, or choose another log_table"
+            "give it its internal tables with --existing-log, or choose another log_table"
         )
     if is_ours and not exists:
         raise LogTableError(
             f"the log {log} is gone, and {log.version_table} says that it was made: a downgrade "
             "broke off, or somebody dropped it; `eventlog db downgrade base` takes away what is "
-            "left, then it can be made anew"
+            "left, then it can be made again"
         )
 
 

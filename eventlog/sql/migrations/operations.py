@@ -306,7 +306,7 @@ class _WatchOperation(MigrateOperation):
 
 @Operations.register_operation("create_event_log")
 class CreateEventLogOp(_LogOperation):
-    """The creation of the log with its companions, up to ``revisions``."""
+    """The creation of the log with its internal tables, up to ``revisions``."""
 
     name = "create_event_log"
 
@@ -320,7 +320,7 @@ class CreateEventLogOp(_LogOperation):
         revisions: Sequence[str] = (),
         before: Sequence[str] = (),
     ) -> None:
-        """Make the log and its companion tables (spec/event-log.md 1, 10), or bring them up to
+        """Make the log and its internal tables (spec/event-log.md 1, 10), or bring them up to
         ``revisions``.
 
         ``schema`` None is the connection's current one. ``revisions`` belong to eventlog's own
@@ -350,8 +350,8 @@ class DropEventLogOp(_LogOperation):
         revisions: Sequence[str] = (),
         before: Sequence[str] = (),
     ) -> None:
-        """Drop the log with its rows and companions; with ``before`` only downgrade it to these
-        revisions.
+        """Drop the log with its rows and internal tables; with ``before`` only downgrade it to
+        these revisions.
 
         Unwatch its tables first: triggers without a log make the application's statements fail. The
         arguments are as in ``create_event_log``.

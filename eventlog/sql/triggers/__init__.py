@@ -523,8 +523,9 @@ def missing_log(log: LogTable) -> LogTableError:
 
 
 def made_for(log: str, *, fails: bool = True) -> str:
-    """Return the reason why triggers are made anew whose log has another name now, or is in another
-    schema. ``log`` is the former name, as SQL; ``fails`` says that the triggers still write it.
+    """Return the reason why triggers are made again whose log has another name now, or is in
+    another schema. ``log`` is the former name, as SQL; ``fails`` says that the triggers still write
+    it.
     """
     meanwhile = ": writes to the table fail until they are applied" if fails else ""
     return f"its triggers were made for {log}, which is gone{meanwhile}"
@@ -553,7 +554,7 @@ def of_lost_logs(lost: Mapping[TableName, Iterable[str]]) -> Iterator[str]:
 
 
 def of_the_log(table: str) -> TriggerError:
-    """Return the error for a declared table that is the log or one of its companions."""
+    """Return the error for a declared table that is the log or one of its internal tables."""
     what = "triggers on it would log their own rows without end"
     return TriggerError(f"{table} is the log, or belongs to it: {what}")
 

@@ -57,7 +57,7 @@ class SqliteSink(Sink):
         return cls(options.file)
 
     def send(self, document: Document) -> Answer:
-        with self._away():
+        with self._unavailable():
             for event in document.events:
                 if self._db.execute(
                     "INSERT OR IGNORE INTO applied VALUES (?)", (event.event_id,)
@@ -66,7 +66,7 @@ class SqliteSink(Sink):
         return Answer()
 
     def flush(self) -> None:
-        with self._away():
+        with self._unavailable():
             self._db.commit()
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ class SqliteSink(Sink):
         )
 
     @contextmanager
-    def _away(self) -> Iterator[None]:
+    def _unavailable(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:

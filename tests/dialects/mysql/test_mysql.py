@@ -164,7 +164,7 @@ def test_a_session_that_applies_has_its_mode_and_no_lock_afterwards(mysql: Platf
         assert conn.exec_driver_sql("SELECT COUNT(*) FROM u").scalar() == 0
 
 
-def test_flights_go_on_after_a_crash_although_their_table_is_empty(
+def test_deliveries_go_on_after_a_crash_although_their_table_is_empty(
     mysql: Platform, mysql_server: mysql_servers.Server
 ) -> None:
     mysql_server.run("SET GLOBAL innodb_flush_log_at_trx_commit = 1")

@@ -287,7 +287,7 @@ def test_a_user_without_a_right_on_the_log_writes_and_is_logged(
         "ALTER TABLE t DROP PARTITION p",
     ],
 )
-def test_what_fires_no_trigger_is_mended_by_resync(
+def test_what_fires_no_trigger_is_fixed_by_resync(
     family: Platform, run: Run, statement: str
 ) -> None:
     family.run(
@@ -347,8 +347,8 @@ def under_lock_tables(family: Platform, *statements: str) -> int | None:
 
 
 def test_a_write_under_lock_tables_is_logged_or_refused_as_the_plan_says(family: Platform) -> None:
-    """MariaDB takes tables from its cache as their last user has left them, and refuses a write by a
-    trigger when a second one of the log looks as if it were in use.
+    """MariaDB takes tables from its cache as their last user has left them, and refuses a write by
+    a trigger when a second one of the log looks as if it were in use.
     """
     family.run("CREATE TABLE t (k int PRIMARY KEY, v int)")
     plan = family.watch("t")
@@ -370,7 +370,9 @@ def test_a_write_under_lock_tables_is_logged_or_refused_as_the_plan_says(family:
 
 
 def test_a_dump_is_loaded_into_a_watched_table_without_locks(family: Platform) -> None:
-    """As the text of ``mysqldump --no-create-info`` has it, with and without ``--skip-add-locks``."""
+    """As the text of ``mysqldump --no-create-info`` has it, with and without
+    ``--skip-add-locks``.
+    """
     family.run("CREATE TABLE t (k int PRIMARY KEY, v int)")
     family.watch("t")
     insert = "INSERT INTO t VALUES (1, 1), (2, 2)"

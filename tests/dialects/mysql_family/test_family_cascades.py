@@ -75,7 +75,7 @@ def test_the_value_of_a_child_row_that_goes_with_what_it_names_is_read_back(
 def test_a_replaced_parent_takes_its_rows_along(staff: Platform) -> None:
     """MySQL keeps them, and they come back."""
     kept = [(5, "id=12", None, None, None)] if staff.name == "mysql" else []
-    assert staff.logged("REPLACE INTO dept VALUES (2, NULL, 'anew')") == [gone("id=12"), *kept]
+    assert staff.logged("REPLACE INTO dept VALUES (2, NULL, 'again')") == [gone("id=12"), *kept]
 
 
 def test_what_is_rolled_back_with_the_parent_is_not_logged(staff: Platform) -> None:

@@ -324,7 +324,7 @@ def test_names_in_lower_case_are_those_of_the_log(tmp_path: Path, run: Run, name
         assert 'class-name="usr"' in out
 
 
-def test_a_definer_that_is_dropped_fails_every_write_and_applying_anew_mends_it(
+def test_a_definer_that_is_dropped_fails_every_write_and_applying_again_fixes_it(
     family: Platform, family_server: mysql_servers.Server
 ) -> None:
     family.run(*TABLES)

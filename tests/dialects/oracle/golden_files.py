@@ -6,7 +6,7 @@ hold only lines of their own, and ``-- lines 3 to 27 of FILE`` for a run that st
 file. In a script a block follows each trigger that drops it if it does not compile; ``check.sql``
 holds that block once, for all files of triggers.
 
-    python tests/dialects/oracle/golden_files.py               writes all files anew
+    python tests/dialects/oracle/golden_files.py               writes all files again
     python tests/dialects/oracle/golden_files.py trigger_view  prints the whole text of one
 """
 
@@ -104,7 +104,8 @@ def _read(name: str) -> list[str]:
     return (GOLDEN / f"{name}.sql").read_text(encoding="utf-8").removesuffix("\n").split("\n")
 
 
-# --- written anew ---------------------------------------------------------------------------------
+# --- written again
+# ---------------------------------------------------------------------------------
 
 
 def write_all() -> None:

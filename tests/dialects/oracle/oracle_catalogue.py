@@ -280,7 +280,7 @@ def cases() -> Cases:
         "functions": (*DIALECT.after_log(LOG), *DIALECT.drop_after_log(ODD_LOG)),
         "sequences": (
             *DIALECT.before_log(LOG),
-            *DIALECT.after_companions(LOG),
+            *DIALECT.after_internal_tables(LOG),
             *DIALECT.drop_before_log(LOG),
         ),
         "log_statements": tuple(_log_statements()),

@@ -35,7 +35,7 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rights import Addition, Purpose, demanded, rights_for
 from eventlog.sql.statements import statements
-from eventlog.sql.windows import Batch, Selection
+from eventlog.sql.windows import ResyncBatch, Selection
 
 _ALL = [(1, 9), (20, 20)]
 _MOMENT = datetime(2026, 5, 6, 7, 8, 9)
@@ -55,7 +55,7 @@ NUMBERED = replace(LOG, sequence=("APP", "SEQ_LOG"))
 _ROW = LogRow(1, "N", 2, "2026-05-06 07:08:09.000000", "U", "USR", "IDU=1", "FNAME", "a", "b")
 _KNOWN = Selection("USR", EventType.INSERT_ROW_QUERY_BACK)
 
-_FLIGHTS = itertools.count(1)
+_NUMBERS = itertools.count(1)
 
 Run = Callable[[sa.Connection], object]
 
@@ -87,7 +87,7 @@ def _rows() -> Mapping[str, Run]:
         "copy": lambda conn: rows._copy(
             DIALECT.open(conn).log(NUMBERED), [1, 2, 4], {4}, {"status": rows._NEW}
         ),
-        "read_objects": lambda conn: list(rows.read_objects(_log(conn), _is("E"), "ANN")),
+        "read_objects": lambda conn: list(rows.read_logged_objects(_log(conn), _is("E"), "ANN")),
         "write_keys": lambda conn: (
             DIALECT.open(conn)
             .log(NUMBERED)
@@ -101,7 +101,7 @@ def _rows() -> Mapping[str, Run]:
         "add_object_errors": lambda conn: rows.add_object_errors(
             _log(conn), [("snapshot.1", "receiver", "no")], "search"
         ),
-        "read_sendings": lambda conn: rows.read_sendings(_log(conn), "search"),
+        "read_attempts": lambda conn: rows.read_attempts(_log(conn), "search"),
         "request_requeued": lambda conn: rows.request_requeued(_log(conn), [1, 2, 4]),
         "take_requests": lambda conn: rows.take_requests(_log(conn)),
         "next_number": lambda conn: internal_tables.next_number(_log(conn)),
@@ -150,9 +150,9 @@ def _purges() -> Mapping[str, Run]:
             purge.purge_errors(_log(conn), None, 1000, _MOMENT, _MOMENT, dry=False),
             purge.purge_errors(_log(conn), 7, 1000, _MOMENT, _MOMENT, dry=True),
         ],
-        "read_noted": lambda conn: purge.read_noted(_log(conn)),
-        "write_noted": lambda conn: purge.write_noted(
-            _log(conn), purge.Noted(RecordSet(9, [(20, 20)]), _MOMENT)
+        "read_purged": lambda conn: purge.read_purged(_log(conn)),
+        "write_purged": lambda conn: purge.write_purged(
+            _log(conn), purge.PurgedRows(RecordSet(9, [(20, 20)]), _MOMENT)
         ),
         "utc_now": lambda conn: purge.utc_now(conn, DIALECT),
         "highest_id": lambda conn: purge.highest_id(_log(conn)),
@@ -169,13 +169,15 @@ def _resyncs() -> Mapping[str, Run]:
         "run": lambda conn: [
             list(
                 resync.run(
-                    _log(conn), _KNOWN, lambda _conn, _place, last=last: Batch(1, 0, "IDU=1", last)
+                    _log(conn),
+                    _KNOWN,
+                    lambda _conn, _place, last=last: ResyncBatch(1, 0, "IDU=1", last),
                 )
             )
             for last in (True,)
         ],
         "run_on": lambda conn: next(
-            resync.run(_log(conn), _KNOWN, lambda _conn, _place: Batch(1, 0, "IDU=1", False))
+            resync.run(_log(conn), _KNOWN, lambda _conn, _place: ResyncBatch(1, 0, "IDU=1", False))
         ),
         "existing": lambda conn: resync.existing(conn, DIALECT, "APP", cls, ["IDU=1"]),
         "history": lambda conn: resync.history(_log(conn), CATALOG, cls),
@@ -235,13 +237,13 @@ def _epochs() -> Mapping[str, Run]:
 
 def _doctor() -> Mapping[str, Run]:
     """The questions of ``doctor`` that are SQL, the functions that answer the others, and what it
-    shows as a mend.
+    shows as a fix.
     """
     texts = statements("eventlog.sql.dialects.oracle", "doctor.sql")
     limits = {
         "sample": 1000,
         "limit": 100,
-        "flight": 7,
+        "delivery": 7,
         "now": "2026-05-06 07:08:09",
         "perpetrator": "ANN",
     }
@@ -349,7 +351,7 @@ def _answer(statement: str) -> Sequence[Sequence[Any]] | None:
     if "EVENTLOG_EPOCH" in statement:
         return [(None, "{}")]
     if "EVENTLOG_FLIGHT" in statement:
-        return [(next(_FLIGHTS),)]
+        return [(next(_NUMBERS),)]
     if "EVENTLOG_INFLIGHT" in statement or "EVENTLOG_STATE" in statement:
         if " NOT IN " in statement:
             return []

@@ -3,7 +3,7 @@
 sqlfluff's is always asked about some cases of every kind, in a soak about all; ANTLR's takes most
 of a minute to get warm. So the hashes of the statements that both have taken stand in
 accepted.json, and only other ones are parsed: what changes, is parsed. EVENTLOG_UPDATE_GOLDEN=1
-writes the file anew after that; without the file all statements are parsed.
+writes the file again after that; without the file all statements are parsed.
 """
 
 from __future__ import annotations

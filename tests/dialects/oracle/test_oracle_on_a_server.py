@@ -405,9 +405,9 @@ def test_a_call_that_takes_too_long_ends_as_an_error_that_passes(oracle: Platfor
             conn.exec_driver_sql("BEGIN SYS.DBMS_LOCK.SLEEP(20); END;")
 
 
-def test_what_a_statement_begun_anew_logged_before_counts_once(oracle: Platform) -> None:
+def test_what_a_statement_begun_again_logged_before_counts_once(oracle: Platform) -> None:
     """A row that another session changes while an UPDATE waits for it makes the server begin the
-    statement anew.
+    statement again.
     """
     oracle.run(
         "CREATE TABLE t (id NUMBER(10) PRIMARY KEY, v NUMBER(10))", "INSERT INTO t VALUES (1, 1)"

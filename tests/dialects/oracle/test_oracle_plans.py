@@ -89,7 +89,7 @@ def test_what_is_there_as_declared_is_left_alone() -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_difference_is_named_and_mended(change: Any, reason: str) -> None:
+def test_a_difference_is_named_and_fixed(change: Any, reason: str) -> None:
     compiled = compiled_link()
     action = compared(compiled, installed(*change(compiled)))
     assert action.kind == "replace"
@@ -97,7 +97,7 @@ def test_a_difference_is_named_and_mended(change: Any, reason: str) -> None:
     assert len(action.statements) >= 3
 
 
-def test_a_disabled_trigger_is_enabled_after_it_is_made_anew() -> None:
+def test_a_disabled_trigger_is_enabled_after_it_is_made_again() -> None:
     compiled = compiled_link()
     action = compared(compiled, installed(*all_there(compiled, is_enabled=False)))
     assert action.statements[3:] == tuple(

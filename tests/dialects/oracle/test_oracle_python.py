@@ -41,7 +41,7 @@ from eventlog.sql.dialects.oracle.text import (
 from eventlog.sql.log_table import LogTable, named_after
 from eventlog.sql.parts import arrow_schema
 from eventlog.sql.statements import statements
-from eventlog.sql.windows import Batch, Selection, Walk, Window
+from eventlog.sql.windows import ResyncBatch, Selection, Walk, Window
 
 # --- names ----------------------------------------------------------------------------------------
 
@@ -310,7 +310,7 @@ def test_a_publisher_does_not_wait_for_ever_for_an_answer() -> None:
             "DPY-3001: Native Network Encryption is only supported in python-oracledb thick mode",
             "CRYPTO_CHECKSUM",
         ),
-        ("DPY-3015: password verifier type 0x939 is not supported", "have the password set anew"),
+        ("DPY-3015: password verifier type 0x939 is not supported", "have the password set again"),
         (
             "DPY-6000: Listener refused connection. (Similar to ORA-12660)",
             "native network encryption",
@@ -350,11 +350,11 @@ def test_the_lock_of_a_log_has_a_number_of_its_own_that_programs_may_use() -> No
 
 
 @given(st.integers(0, 2500))
-def test_keys_are_bound_in_pieces_of_few_sizes_and_none_is_lost(count: int) -> None:
+def test_keys_are_bound_in_fragments_of_few_sizes_and_none_is_lost(count: int) -> None:
     keys = [(n,) for n in range(count)]
-    pieces = list(chunks(keys))
-    assert all(len(piece) in CHUNKS and len(piece) < 1000 for piece in pieces)
-    assert list(dict.fromkeys(key for piece in pieces for key in piece)) == keys
+    fragments = list(chunks(keys))
+    assert all(len(fragment) in CHUNKS and len(fragment) < 1000 for fragment in fragments)
+    assert list(dict.fromkeys(key for fragment in fragments for key in fragment)) == keys
 
 
 def test_a_row_is_found_by_every_spelling_of_its_key_and_a_gone_one_is_left_out() -> None:
@@ -586,7 +586,7 @@ def test_a_resync_reads_keys_and_writes_them_by_an_array() -> None:
 
 def test_the_last_batch_of_a_resync_is_known_by_its_size() -> None:
     walk = Walk(LOG, "APP", class_of("USR"), Selection("USR", EventType.UPDATE_ROW_QUERY_BACK))
-    assert DIALECT.open(conn([])).log(walk.log).write_batch(walk, None, 2) == Batch(
+    assert DIALECT.open(conn([])).log(walk.log).write_batch(walk, None, 2) == ResyncBatch(
         0, 0, None, True
     )
 

@@ -1,6 +1,6 @@
 """Every statement for Oracle is a golden file, passes two grammars, and what no grammar sees.
 
-EVENTLOG_UPDATE_GOLDEN=1 writes the golden files anew, as ``golden_files.py`` does.
+EVENTLOG_UPDATE_GOLDEN=1 writes the golden files again, as ``golden_files.py`` does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What the tests of `eventlog resync` share: a schema with classes, the log in it, and a receiver."""
+"""What the tests of `eventlog resync` share: a schema with classes, the log in it, and a
+receiver.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from eventlog.sql import resync as batches
 from eventlog.sql.connection import connect
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.windows import Batch, Selection
+from eventlog.sql.windows import ResyncBatch, Selection
 from eventlog.xds.format import read_events
 
 SCHEMA = """
@@ -106,10 +108,10 @@ def stopped(
         else:
             lines = Path(keys_file).read_text().splitlines()
 
-            def write(conn: sa.Connection, position: str | None) -> Batch:
+            def write(conn: sa.Connection, position: str | None) -> ResyncBatch:
                 done = int(position or 0)
                 DIALECT.open(conn).log(LOG).write_keys(selection, lines[done : done + size])
-                return Batch(size, 0, str(done + size), is_last=False)
+                return ResyncBatch(size, 0, str(done + size), is_last=False)
 
             steps = batches.run(opened_log(conn, LOG), selection, write)
         for _ in range(after):

@@ -24,7 +24,7 @@ def test_a_healthy_log_has_no_finding_that_counts(doctor: Doctor) -> None:
     assert code == 0
 
 
-def test_every_finding_says_what_mends_it_and_changes_nothing(
+def test_every_finding_says_what_fixes_it_and_changes_nothing(
     examined: sa.Engine, doctor: Doctor
 ) -> None:
     rows(examined, GOOD, "'n', 9, 'usr', 'x', NULL, NULL, NULL, now()".replace("9", "1"))
@@ -158,7 +158,7 @@ def test_without_a_log_it_says_how_to_make_one(examined: sa.Engine, doctor: Doct
     assert (code, found["log_table"][0]["fix"][0]) == (1, "eventlog db upgrade")
 
 
-def test_a_missing_companion_is_a_finding(examined: sa.Engine, doctor: Doctor) -> None:
+def test_a_missing_internal_table_is_a_finding(examined: sa.Engine, doctor: Doctor) -> None:
     execute(examined, "DROP TABLE hr.eventlog_error")
     assert "hr.eventlog_error" in doctor()[1]["log_table"][0]["text"]
 
@@ -172,7 +172,7 @@ def test_a_revision_of_another_eventlog_is_named(examined: sa.Engine, doctor: Do
     assert "install that one" in found["fix"][0]
 
 
-def test_a_log_of_somebody_else_is_upgraded_by_its_companions() -> None:
+def test_a_log_of_somebody_else_is_upgraded_by_its_internal_tables() -> None:
     assert migrations.upgrade_command(["internal_1"]).endswith(" --existing-log")
     assert migrations.upgrade_command(["internal_1", "log_1"]) == "eventlog db upgrade"
 
@@ -265,8 +265,8 @@ def test_whether_a_publisher_runs_is_asked_without_being_in_its_way(examined: sa
 def test_a_log_with_names_of_its_own_is_examined(examined: sa.Engine, doctor: Doctor) -> None:
     execute(
         examined,
-        """ALTER TABLE hr.eventlog RENAME record_id TO "Id: 100%"; ALTER TABLE hr.eventlog RENAME status TO ":st{at}us";
-        ALTER TABLE hr.eventlog RENAME event_time TO "when?" """,
+        """ALTER TABLE hr.eventlog RENAME record_id TO "Id: 100%"; ALTER TABLE hr.eventlog RENAME
+        status TO ":st{at}us"; ALTER TABLE hr.eventlog RENAME event_time TO "when?" """,
     )
     rows_of = 'INSERT INTO hr.eventlog (":st{at}us", event_type, table_name, table_key) VALUES '
     execute(examined, rows_of + "('x', 4, 'usr', 'idu=1'), ('N', 4, 'usr', 'idu=01')")

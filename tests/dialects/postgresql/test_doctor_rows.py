@@ -18,7 +18,7 @@ from eventlog.sql.dialects.postgresql import DIALECT
 # --- rows N that are not picked up ----------------------------------------------------------------
 
 
-def test_reserved_letters_are_named_with_their_rows(examined: sa.Engine, doctor: Doctor) -> None:
+def test_reserved_statuses_are_named_with_their_rows(examined: sa.Engine, doctor: Doctor) -> None:
     rows(
         examined, GOOD.replace("'N'", "'n'"), GOOD.replace("'N'", "'x'"), GOOD.replace("'N'", "'S'")
     )
@@ -105,14 +105,15 @@ def test_rows_without_a_positive_record_id_are_named(examined: sa.Engine, doctor
     assert "record_id" not in doctor()[1]
 
 
-def test_what_is_in_flight_is_no_fault_while_a_publisher_runs(
+def test_what_is_in_delivery_is_no_fault_while_a_publisher_runs(
     examined: sa.Engine, doctor: Doctor
 ) -> None:
     rows(examined, GOOD, GOOD)
     execute(
         examined,
         """INSERT INTO hr.eventlog_inflight (entry_no, kind, content)
-        VALUES (7, 'delivery', '{"line_format":1,"envelopes":[{"number":1,"rows":[[1,2]],"counts":[2]}]}')""",
+        VALUES (7, 'delivery',
+        '{"line_format":1,"documents":[{"number":1,"rows":[[1,2]],"counts":[2]}]}')""",
     )
     _, found = doctor()
     assert found["in_flight_left"][0]["text"].startswith("1 event of 2 rows in flight")

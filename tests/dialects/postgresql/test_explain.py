@@ -81,7 +81,7 @@ def log(database: sa.Engine, *rows: tuple[object, ...]) -> None:
 
 
 def members(found: dict[str, Any]) -> dict[int, str]:
-    return {member["record_id"]: member["fate"] for member in found["members"]}
+    return {member["record_id"]: member["outcome"] for member in found["members"]}
 
 
 def test_a_row_that_waits_is_shown_with_its_group_and_its_document(
@@ -172,7 +172,7 @@ def test_where_a_group_begins_depends_on_all_before_it(home: sa.Engine, show: Sh
     ]
 
 
-def test_a_bad_row_is_shown_with_the_check_that_fails(home: sa.Engine, show: Show) -> None:
+def test_an_invalid_row_is_shown_with_the_check_that_fails(home: sa.Engine, show: Show) -> None:
     log(home, (1, 2, "fname", "Ada", "Eva", "N", "app", "idu=x"))
     found = show(1)
     assert found["problem"]["code"] == "bad_table_key"
@@ -180,7 +180,7 @@ def test_a_bad_row_is_shown_with_the_check_that_fails(home: sa.Engine, show: Sho
     assert (found["source"], found["members"]) == (None, [])
 
 
-def test_a_row_in_flight_is_shown_as_it_was_recorded(home: sa.Engine, show: Show) -> None:
+def test_a_row_in_delivery_is_shown_as_it_was_recorded(home: sa.Engine, show: Show) -> None:
     execute(home, "INSERT INTO hr.usr VALUES (1, 'Now', 'Frost')")
     log(
         home,
@@ -188,9 +188,9 @@ def test_a_row_in_flight_is_shown_as_it_was_recorded(home: sa.Engine, show: Show
         (2, 8, "fname", None, None),
         (3, 2, "lname", None, "Later"),
     )
-    events = '{"0":{"dropped":[[1,1]],"sendings":3}}'
-    envelope = f'{{"number":4,"rows":[[1,2]],"counts":[2],"events":{events}}}'
-    line = f'{{"line_format":1,"envelopes":[{envelope}]}}'
+    events = '{"0":{"dropped":[[1,1]],"attempts":3}}'
+    document_no = f'{{"number":4,"rows":[[1,2]],"counts":[2],"events":{events}}}'
+    line = f'{{"line_format":1,"documents":[{document_no}]}}'
     execute(
         home,
         "INSERT INTO hr.eventlog_inflight (entry_no, kind, content) "

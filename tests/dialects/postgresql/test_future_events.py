@@ -18,7 +18,7 @@ from eventlog.model import Answer, Document, Event, EventResult, Level
 from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import dry_run
 from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.flight import decode
+from eventlog.publisher.delivery import decode
 from eventlog.publisher.open_context import open_context, open_unlocked
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
@@ -64,7 +64,9 @@ def log(filled_database: Any) -> Iterator[sa.Engine]:
 
 
 def write(engine: sa.Engine, *rows: tuple[int, str | None, int], **more: object) -> None:
-    """Rows of type 1 as (record_id, event_time, object), each with its record_id as the new value."""
+    """Rows of type 1 as (record_id, event_time, object), each with its record_id as the new
+    value.
+    """
     same = {"event_type": 1, "table_name": "usr", "column_name": "fname", **more}
     names = ["record_id", "event_time", "table_key", "new_value", *same]
     statement = (
@@ -282,7 +284,7 @@ def test_loopback_rows_that_are_left_do_not_use_up_the_window(
     assert left(log) == remaining
 
 
-def test_bad_rows_and_rows_without_positive_id_do_not_stop_the_queue(log: sa.Engine) -> None:
+def test_invalid_rows_and_rows_without_positive_id_do_not_stop_the_queue(log: sa.Engine) -> None:
     write(log, (-1, PAST[0], 1), (0, PAST[0], 1))
     write(log, (1, PAST[1], 1), table_name="nobody")
     write(log, (2, PAST[2], 2))

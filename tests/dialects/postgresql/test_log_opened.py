@@ -116,11 +116,11 @@ def test_every_right_that_is_missing_is_named_until_there_is_none(conn: Connecti
     conn.execute(sa.text("SET ROLE pg_monitor"))
     opened = locate_with_rights(conn)
     # and they are enough
-    flight = next_number(opened_log(conn, opened))
-    add_entry(opened_log(conn, opened), EntryKind.DELIVERY, flight, "{}")
-    replace_content(opened_log(conn, opened), EntryKind.DELIVERY, flight, "[]")
-    assert _in_flight(opened_log(conn, opened)) == [(flight, "[]")]
-    delete_entry(opened_log(conn, opened), EntryKind.DELIVERY, flight)
+    delivery = next_number(opened_log(conn, opened))
+    add_entry(opened_log(conn, opened), EntryKind.DELIVERY, delivery, "{}")
+    replace_content(opened_log(conn, opened), EntryKind.DELIVERY, delivery, "[]")
+    assert _in_flight(opened_log(conn, opened)) == [(delivery, "[]")]
+    delete_entry(opened_log(conn, opened), EntryKind.DELIVERY, delivery)
     add_errors(opened_log(conn, opened), [(1, "receiver", "no")])
     assert DIALECT.open(conn).log(opened).read_window(EVERYTHING) == []
     assert (

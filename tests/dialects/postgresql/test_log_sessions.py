@@ -103,7 +103,7 @@ def test_an_unknown_database_is_refused_with_advice(database: Engine) -> None:
     assert "hunter2" not in str(refused.value)
 
 
-def test_a_server_that_is_not_there_is_away() -> None:
+def test_a_server_that_is_not_there_is_unavailable() -> None:
     engine = connect("postgresql://publisher:hunter2@127.0.0.1:1/hr", connect_timeout=2)
     with pytest.raises(ServerUnavailable) as refused:
         engine.connect()
@@ -112,7 +112,7 @@ def test_a_server_that_is_not_there_is_away() -> None:
     assert "hunter2" not in str(refused.value)
 
 
-def test_a_server_that_is_starting_up_is_away() -> None:
+def test_a_server_that_is_starting_up_is_unavailable() -> None:
     fields = b"SFATAL\0C57P03\0Mthe database system is starting up\0\0"
     message = b"E" + (4 + len(fields)).to_bytes(4, "big") + fields
     with socket.create_server(("127.0.0.1", 0)) as listening:

@@ -1,4 +1,6 @@
-"""The event log on a real server: read, marked, queued again (spec/event-log.md 1, 5, 8, 10, 11)."""
+"""The event log on a real server: read, marked, queued again (spec/event-log.md 1, 5, 8, 10,
+11).
+"""
 
 from __future__ import annotations
 
@@ -186,10 +188,10 @@ def test_a_row_that_another_session_took_meanwhile_is_not_marked(
         assert DIALECT.open(other).log(opened).mark("S", [(1, 2)]) == 1
 
 
-# Companions
+# Internal tables
 
 
-def test_flights_are_numbered_without_going_back(conn: Connection, opened: LogTable) -> None:
+def test_deliveries_are_numbered_without_going_back(conn: Connection, opened: LogTable) -> None:
     first = next_number(opened_log(conn, opened))
     conn.rollback()
     assert next_number(opened_log(conn, opened)) > first
@@ -231,7 +233,7 @@ def test_e_and_f_go_back_to_their_old_place(conn: Connection, opened: LogTable) 
     assert statuses(conn) == {1: "N", 2: "N", 3: "S", 4: "N", 5: "X"}
 
 
-def test_w_and_s_are_logged_anew_in_their_order(conn: Connection, opened: LogTable) -> None:
+def test_w_and_s_are_logged_again_in_their_order(conn: Connection, opened: LogTable) -> None:
     conn.execute(sa.text("ALTER TABLE eventlog ALTER COLUMN record_id RESTART WITH 100"))
     write(
         conn, (2, "S"), (3, "W"), event_type=4, perpetrator="app", event_time="2024-05-06 07:08:09"

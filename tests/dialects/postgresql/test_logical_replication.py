@@ -80,7 +80,9 @@ class Replication:
     target: Watched
 
     def watch(self, watch: WatchedTable) -> TriggerPlan:
-        """Apply a plan on the subscriber: in a transaction, which CREATE SUBSCRIPTION cannot be in."""
+        """Apply a plan on the subscriber: in a transaction, which CREATE SUBSCRIPTION cannot be
+        in.
+        """
         with self.target.conn.engine.execution_options(
             isolation_level="READ COMMITTED"
         ).begin() as conn:

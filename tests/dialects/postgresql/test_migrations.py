@@ -1,5 +1,5 @@
-"""`eventlog db`: the log and its companions are made, brought up to date and taken away without a
-trace.
+"""`eventlog db`: the log and its internal tables are made, brought up to date and taken away
+without a trace.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def test_a_status_that_is_no_letter_is_refused_and_named(database: Engine) -> No
     with database.connect() as conn:
         conn.execute(
             sa.text(ROW.format(more=", status", type=1, value=", 'x'"))
-        )  # any letter is one
+        )  # any status is one
         conn.commit()
         for letter in ("", "7"):
             refused = r"the status of a row of eventlog must be a letter[\s\S]*It is '7?'\."
@@ -258,7 +258,7 @@ def test_a_connections_transaction_is_its_callers(database: Engine) -> None:
         assert not sa.inspect(conn).has_table("eventlog")
 
 
-def test_a_log_of_somebody_else_gets_its_companions_alone(database: Engine) -> None:
+def test_a_log_of_somebody_else_gets_its_internal_tables_alone(database: Engine) -> None:
     with database.connect() as conn:
         conn.execute(sa.text("CREATE TABLE theirs (LIKE pg_class)"))
         before = catalogue(conn)
@@ -267,7 +267,7 @@ def test_a_log_of_somebody_else_gets_its_companions_alone(database: Engine) -> N
         assert new >= {
             "public.theirs_error r",
             "public.theirs_inflight r",
-            "public.theirs_flight S",
+            "public.theirs_delivery S",
         }
         (reached,) = migrations.current(conn, log_table="theirs")
         assert reached in migrations.heads()

@@ -116,12 +116,12 @@ def test_each_batch_is_a_transaction_of_its_own(
         assert seen == "".join(kept) + rest
 
 
-def test_rows_in_flight_stay_whatever_their_letter(home: sa.Engine, purge: Purge) -> None:
+def test_rows_in_delivery_stay_whatever_their_status(home: sa.Engine, purge: Purge) -> None:
     execute(
         home,
         """INSERT INTO hr.eventlog_inflight (entry_no, kind, content)
         VALUES (1, 'delivery', '{"line_format":1,
-            "envelopes":[{"number":1,"rows":[[1,1],[7,8]],"counts":[3]}]}')""",
+            "documents":[{"number":1,"rows":[[1,1],[7,8]],"counts":[3]}]}')""",
     )
     assert purge("--older-than", "30d")["rows"] == 1
     assert statuses(home) == "SNEFxSSSN"

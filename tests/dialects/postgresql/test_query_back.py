@@ -134,11 +134,13 @@ def test_key_columns_can_be_read(conn: Connection) -> None:
 def test_composite_keys_are_read_whole(conn: Connection) -> None:
     run(
         conn,
-        """CREATE TABLE acc (branch varchar(30), num integer, owner text, PRIMARY KEY (branch, num));
+        """CREATE TABLE acc (branch varchar(30), num integer, owner text, PRIMARY KEY (branch,
+        num));
            CREATE TABLE acc_note (num integer, branch varchar(30), note text,
                                   FOREIGN KEY (num, branch) REFERENCES acc (num, branch));
-           INSERT INTO acc VALUES ('North West', 7, 'a'), ('North West', 8, 'b'), ('S', 7, 'c'), ('O''B"\\', 1, 'd');
-           INSERT INTO acc_note VALUES (7, 'North West', 'n1'), (7, 'S', 'n2'), (1, 'O''B"\\', 'n3')""",
+           INSERT INTO acc VALUES ('North West', 7, 'a'), ('North West', 8, 'b'), ('S', 7, 'c'),
+           ('O''B"\\', 1, 'd'); INSERT INTO acc_note VALUES (7, 'North West', 'n1'), (7, 'S', 'n2'),
+           (1, 'O''B"\\', 'n3')""",
     )
     keys = [
         key_text([("branch", branch), ("num", num)])
@@ -256,8 +258,10 @@ def test_case_insensitive_keys_are_compared_exactly(conn: Connection) -> None:
         pytest.skip("this server has no citext")
     run(
         conn,
-        """CREATE TABLE t (k "Ext".citext PRIMARY KEY, v text); INSERT INTO t VALUES ('Ab', 'found');
-           CREATE TABLE t_c (k "Ext".citext REFERENCES t, c text); INSERT INTO t_c VALUES ('ab', 'x'), ('AB', 'y')""",
+        """CREATE TABLE t (k "Ext".citext PRIMARY KEY, v text); INSERT INTO t VALUES ('Ab',
+        'found');
+           CREATE TABLE t_c (k "Ext".citext REFERENCES t, c text); INSERT INTO t_c VALUES ('ab',
+           'x'), ('AB', 'y')""",
     )
     found = read(conn, "t", ["k=Ab", "k=ab"], "v", "t_c.c")
     # The foreign key takes ab for Ab, so its rows are Ab's; the object ab is none
@@ -270,12 +274,14 @@ def test_case_insensitive_keys_are_compared_exactly(conn: Connection) -> None:
 def test_a_childs_key_may_be_of_another_type(conn: Connection) -> None:
     run(
         conn,
-        """CREATE TABLE a (k bigint PRIMARY KEY, v text); INSERT INTO a VALUES (1, 'v'), (5000000000, 'w');
+        """CREATE TABLE a (k bigint PRIMARY KEY, v text); INSERT INTO a VALUES (1, 'v'),
+        (5000000000, 'w');
            CREATE TABLE a_c (k smallint REFERENCES a, c text); INSERT INTO a_c VALUES (1, 'x');
            CREATE TABLE b (k varchar(9) PRIMARY KEY, v text); INSERT INTO b VALUES ('AB', 'v');
            CREATE TABLE b_c (k text REFERENCES b, c text); INSERT INTO b_c VALUES ('AB', 'x');
-           CREATE TABLE d (k text COLLATE "C" PRIMARY KEY, v text); INSERT INTO d VALUES ('AB', 'v');
-           CREATE TABLE d_c (k text COLLATE "POSIX" REFERENCES d, c text); INSERT INTO d_c VALUES ('AB', 'x')""",
+           CREATE TABLE d (k text COLLATE "C" PRIMARY KEY, v text); INSERT INTO d VALUES ('AB',
+           'v'); CREATE TABLE d_c (k text COLLATE "POSIX" REFERENCES d, c text); INSERT INTO d_c
+           VALUES ('AB', 'x')""",
     )
     assert read(conn, "a", ["k=1", "k=5000000000"]) == {
         "k=1": {"k": ["1"], "v": ["v"], "a_c.c": ["x"]},
@@ -365,7 +371,8 @@ def test_tables_that_inherit_and_partitions(conn: Connection) -> None:
 def test_many_keys_are_onestatement_that_reads_each_table_once(own: Connection) -> None:
     run(
         own,
-        """CREATE TABLE t (k integer PRIMARY KEY, v text); INSERT INTO t SELECT n, 'v' FROM generate_series(1, 20000) n;
+        """CREATE TABLE t (k integer PRIMARY KEY, v text); INSERT INTO t SELECT n, 'v' FROM
+        generate_series(1, 20000) n;
            CREATE TABLE t_c (k integer REFERENCES t, c integer); -- and no index on k
            INSERT INTO t_c SELECT n, m FROM generate_series(1, 20000) n, generate_series(1, 3) m""",
     )

@@ -377,8 +377,9 @@ class TestLogs:
             hr,
             """CREATE SEQUENCE hr.theirs_ids;
             CREATE TABLE hr.theirs (
-                rid numeric(20) DEFAULT nextval('hr.theirs_ids'), tkey varchar(200), st char(1), typ numeric(2),
-                tim timestamptz, who varchar(30), tab varchar(60), col varchar(60), o text, n text);
+                rid numeric(20) DEFAULT nextval('hr.theirs_ids'), tkey varchar(200), st char(1), typ
+                numeric(2), tim timestamptz, who varchar(30), tab varchar(60), col varchar(60), o
+                text, n text);
             INSERT INTO hr.desk VALUES ('a+b', 1, 'x'), ('c', 2, 'y')""",
         )
         Path("eventlog.toml").write_text(

@@ -136,7 +136,7 @@ def test_every_special_value_that_is_stored_is_sent(watched: sa.Engine, time_syn
     assert {attribute.value_type for attribute in removed} == {"string"}
 
 
-def test_special_times_that_are_not_wanted_are_bad_rows(watched: sa.Engine) -> None:
+def test_special_times_that_are_not_wanted_are_invalid_rows(watched: sa.Engine) -> None:
     run(
         watched,
         "INSERT INTO price (id, day) VALUES (1, 'infinity')",

@@ -293,18 +293,18 @@ def test_the_log_itself_is_not_watched(empty: Watched) -> None:
 
 
 def test_what_the_publisher_itself_writes_feeds_no_view(empty: Watched) -> None:
-    flights = (
+    deliveries = (
         "CREATE TABLE IF NOT EXISTS eventlog_inflight (entry_no bigint PRIMARY KEY, started "
         "timestamp)"
     )
     view = (
-        "CREATE VIEW flights AS SELECT entry_no AS pk_entry_no, started AS sv_started FROM "
+        "CREATE VIEW deliveries AS SELECT entry_no AS pk_entry_no, started AS sv_started FROM "
         "eventlog_inflight"
     )
-    run(empty.conn, "SET search_path = log", flights, view)
+    run(empty.conn, "SET search_path = log", deliveries, view)
     base = {"eventlog_inflight": {"entry_no": "pk_entry_no", "started": "sv_started"}}
     with pytest.raises(TriggerError, match="eventlog_inflight is the log, or belongs to it"):
-        empty.plan(WatchedTable("flights", base=base))
+        empty.plan(WatchedTable("deliveries", base=base))
 
 
 def test_a_log_that_is_missing_is_named(usr: Watched) -> None:

@@ -1,4 +1,6 @@
-"""Values of every type of PostgreSQL as text, and which columns are logged (spec/triggers.md 1, 6)."""
+"""Values of every type of PostgreSQL as text, and which columns are logged (spec/triggers.md 1,
+6).
+"""
 
 from __future__ import annotations
 

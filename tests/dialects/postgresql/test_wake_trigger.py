@@ -230,7 +230,7 @@ def role(theirs: Engine) -> Iterator[str]:
         conn.execute(sa.text(f"DROP ROLE {name}"))
 
 
-def test_its_owner_gets_the_trigger_with_the_companions(theirs: Engine) -> None:
+def test_its_owner_gets_the_trigger_with_the_internal_tables(theirs: Engine) -> None:
     with theirs.connect() as conn:
         migrations.upgrade(conn, log_table="theirs", existing_log=True)
         log = locate_log(DIALECT.open(conn), name="theirs")
@@ -239,7 +239,9 @@ def test_its_owner_gets_the_trigger_with_the_companions(theirs: Engine) -> None:
         assert "no trigger that notifies" in (WAKE.missing(conn, log) or "")
 
 
-def test_without_the_owners_rights_there_are_only_companions(theirs: Engine, role: str) -> None:
+def test_without_the_owners_rights_there_are_only_internal_tables(
+    theirs: Engine, role: str
+) -> None:
     with theirs.connect() as conn:
         conn.execute(sa.text(f"SET ROLE {role}"))
         migrations.upgrade(conn, log_table="theirs", existing_log=True)

@@ -132,7 +132,7 @@ def raises(caplog: pytest.LogCaptureFixture) -> list[str]:
     ]
 
 
-def test_a_file_that_is_replaced_is_opened_anew_under_a_new_epoch(
+def test_a_file_that_is_replaced_is_opened_again_under_a_new_epoch(
     file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -172,7 +172,7 @@ def test_a_publisher_waits_for_a_file_that_is_gone_for_a_moment(file: Path, mode
     receiver = Mover()
     with publishing(file, receiver):
         insert(file, 1)
-        wait_until(lambda: not file.exists(), "the file is away")
+        wait_until(lambda: not file.exists(), "the file is unavailable")
         threading.Event().wait(0.5)
         replace(file, other)
         insert(file, 11)
@@ -266,7 +266,7 @@ def test_a_log_without_the_table_is_refused(file: Path) -> None:
         pass
 
 
-def test_a_directory_of_documents_goes_on_behind_its_highest_flight(
+def test_a_directory_of_documents_goes_on_behind_its_highest_delivery(
     file: Path, tmp_path: Path
 ) -> None:
     older, documents = copy(file, "older.db"), tmp_path / "documents"

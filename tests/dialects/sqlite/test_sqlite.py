@@ -106,12 +106,12 @@ def test_a_binary_column_is_read_back_whatever_it_holds(file: Platform) -> None:
 
 def test_what_the_publisher_itself_writes_feeds_no_view(file: Platform) -> None:
     file.run(
-        "CREATE VIEW flights AS SELECT entry_no AS pk_entry_no, started AS sv_started FROM "
+        "CREATE VIEW deliveries AS SELECT entry_no AS pk_entry_no, started AS sv_started FROM "
         "eventlog_inflight"
     )
     base = {"eventlog_inflight": {"entry_no": "pk_entry_no", "started": "sv_started"}}
     with pytest.raises(TriggerError, match="eventlog_inflight is the log, or belongs to it"):
-        file.plan({"view": "flights", "base": base})
+        file.plan({"view": "deliveries", "base": base})
 
 
 def test_a_row_that_replace_takes_away_is_logged_with_recursive_triggers(file: Platform) -> None:
@@ -197,7 +197,7 @@ def test_values_of_other_types_than_their_columns(file: Platform) -> None:
     ]
 
 
-def test_a_text_that_is_no_utf_8_is_one_bad_row_and_no_more(
+def test_a_text_that_is_no_utf_8_is_one_invalid_row_and_no_more(
     file: Platform, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file.run("CREATE TABLE t (k INTEGER PRIMARY KEY, v TEXT)")
@@ -555,7 +555,8 @@ def test_a_refused_trigger_is_told_with_its_table_and_nothing_is_changed(file: P
     assert file.logged("INSERT INTO t VALUES (1, 'x')") == []
 
 
-# --- tables that are made anew --------------------------------------------------------------------
+# --- tables that are made again
+# --------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
-"""The auditor: what was committed, what each reader has sent, and what the database says at the end.
+"""The auditor: what was committed, what each reader has sent, and what the database says at the
+end.
 
-It reads the log, the in-flight lines and the consumer's set with its own statements and its own code.
+It reads the log, the in-flight lines and the consumer's set with its own statements and its own
+code.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 PUBLISHER = "publisher"
 _LOG = "SELECT record_id, status, table_key, new_value FROM eventlog ORDER BY record_id"
-_FLIGHTS = """
+_NUMBERS = """
     SELECT content FROM eventlog_inflight WHERE kind = 'delivery'"""
 _SETS = """
     SELECT content::json ->> 'rows' FROM eventlog_inflight WHERE kind = 'done'
@@ -200,8 +202,8 @@ class Audit:
         if told != expected:
             yield f"the log has {told}, committed were {expected}"
             return
-        if flights := self._world.control.execute(_FLIGHTS).fetchall():
-            yield f"a delivery stays in flight: {flights[0][0][:200]}"
+        if deliveries := self._world.control.execute(_NUMBERS).fetchall():
+            yield f"a delivery stays in flight: {deliveries[0][0][:200]}"
         for name in self._world.readers:
             yield from self._unsent(name)
         if PUBLISHER in self._world.readers:
@@ -212,7 +214,7 @@ class Audit:
     def _publisher_complaints(self, rows: Sequence[Row]) -> Iterator[str]:
         for row in rows:
             if row.status == "N" or (
-                row.status != self._letter_of(row) and not self._copies[row.change]
+                row.status != self._status_of(row) and not self._copies[row.change]
             ):
                 yield f"a row has another status than its answer: {row}"
         followed = self._world.readers[PUBLISHER].followed
@@ -244,7 +246,7 @@ class Audit:
             ):
                 yield f"the receiver of {name} ends with {change}, and had {newer} before"
 
-    def _letter_of(self, row: Row) -> str:
+    def _status_of(self, row: Row) -> str:
         sent = self.readers[PUBLISHER].sent.get(row.change)
         return "N" if sent is None else "E" if sent.level is Level.ERROR else "S"
 

@@ -1,7 +1,7 @@
 """Faults that are put into the product, to test the tester: each replaces functions of the product.
 
-They were written from the specification (event-log 8.1, 11, 13.1, 13.2, 13.4) and know nothing of the
-schedules.
+They were written from the specification (event-log 8.1, 11, 13.1, 13.2, 13.4) and know nothing of
+the schedules.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from eventlog.sql import consumers, followed_set, rows
 from eventlog.sql.dialects.postgresql.database import PostgresDatabase
 from eventlog.sql.dialects.postgresql.log import PostgresLog
 from eventlog.sql.followed_set import FollowedSet
-from eventlog.sql.open_writers import Look, Looks
+from eventlog.sql.open_writers import OpenWriters, WriterHistory
 from eventlog.sql.statements import fetch
 
 Replacements = Mapping[tuple[Any, str], Any]
@@ -38,21 +38,21 @@ def faulty(name: str) -> Iterator[None]:
 
 
 def _writers_are_not_forgotten() -> Replacements:
-    def take(self: Looks, log: Any, last: int) -> list[Any]:
-        self._add(Look(last, log.open_writers(), monotonic()))
+    def take(self: WriterHistory, log: Any, last: int) -> list[Any]:
+        self._add(OpenWriters(last, log.open_writers(), monotonic()))
         return []
 
-    return {(Looks, "take"): take}
+    return {(WriterHistory, "take"): take}
 
 
 def _gaps_of_ended_writers_stay_skipped() -> Replacements:
-    take = Looks.take
+    take = WriterHistory.take
 
-    def taken(self: Looks, log: Any, last: int) -> list[Any]:
+    def taken(self: WriterHistory, log: Any, last: int) -> list[Any]:
         take(self, log, last)
         return []
 
-    return {(Looks, "take"): taken}
+    return {(WriterHistory, "take"): taken}
 
 
 def _prepared_transactions_do_not_count() -> Replacements:
@@ -90,38 +90,38 @@ def _beginning_ignores_writers() -> Replacements:
 
 
 def _gaps_close_once_they_were_seen_empty() -> Replacements:
-    def pop_ended(self: Looks) -> int:
-        return max((look.last for look in self.looks), default=0)
+    def pop_ended(self: WriterHistory) -> int:
+        return max((look.last for look in self.moments), default=0)
 
-    return {(Looks, "pop_ended"): pop_ended}
+    return {(WriterHistory, "pop_ended"): pop_ended}
 
 
 def _gaps_close_with_the_first_writer_that_ends() -> Replacements:
-    take = Looks.take
+    take = WriterHistory.take
 
-    def taken(self: Looks, log: Any, last: int) -> list[Any]:
-        before = {look.last: look.writers for look in self.looks}
+    def taken(self: WriterHistory, log: Any, last: int) -> list[Any]:
+        before = {look.last: look.writers for look in self.moments}
         ranges = take(self, log, last)
-        self.looks = [
+        self.moments = [
             look
             if before.get(look.last, look.writers) == look.writers
             else look._replace(writers=frozenset())
-            for look in self.looks
+            for look in self.moments
         ]
         return ranges
 
-    return {(Looks, "take"): taken}
+    return {(WriterHistory, "take"): taken}
 
 
 def _look_reads_the_writers_before_the_highest_row() -> Replacements:
-    def take(self: Looks, log: Any, last: int) -> list[Any]:
+    def take(self: WriterHistory, log: Any, last: int) -> list[Any]:
         writers = log.open_writers()
         ranges = self._follow(writers)
         highest = consumers.highest_row(log) or 0
-        self._add(Look(max(last, highest), writers, monotonic()))
+        self._add(OpenWriters(max(last, highest), writers, monotonic()))
         return ranges
 
-    return {(Looks, "take"): take}
+    return {(WriterHistory, "take"): take}
 
 
 def _writers_are_read_in_the_statement_of_the_gaps() -> Replacements:
@@ -203,7 +203,7 @@ def _requests_of_a_consumer_are_not_taken_up() -> Replacements:
 
     def popped(log: Any, name: str) -> Any:
         pop_requeued(log, name)
-        return consumers.Again()
+        return consumers.ResendRequest()
 
     return {(consumers, "pop_requeued"): popped}
 
@@ -216,7 +216,7 @@ def _request_made_meanwhile_is_cleared() -> Replacements:
     def popped(log: Any, name: str) -> Any:
         asked = consumers.read_consumer(log, name)
         assert asked is not None
-        if asked.requeued != consumers.Again():
+        if asked.requeued != consumers.ResendRequest():
             log.connection.exec_driver_sql("UPDATE eventlog_consumer SET requeued = NULL")
         return asked.requeued
 

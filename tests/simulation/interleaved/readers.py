@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from eventlog.core.ranges import RecordSet, to_ranges
 from eventlog.errors import DatabaseError
 from eventlog.model import Answer, Document, Event, EventResult, Level, Op
+from eventlog.publisher.claimed_rows import sent_ids
 from eventlog.publisher.context import Context, Counters, Used
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.explain import refused
-from eventlog.publisher.held_rows import sent_ids
 from eventlog.publisher.ledger import SetLedger, StatusLedger, ledger_of
 from eventlog.publisher.open_context import under_epoch
-from eventlog.publisher.session import Session
+from eventlog.publisher.session import PublisherSession
 from eventlog.publisher.sinks import Sink
 from eventlog.sql.consumers import read_consumer, requeue_for
 from eventlog.sql.rows import requeue
@@ -156,7 +156,7 @@ class Reader(Process):
         context = replace(kept, ledger=ledger, counters=Counters(), used=Used(), options=options)
         context = under_epoch(context, "")
         receiver = Receiver(self)
-        session = Session(context, recover(context), receiver)
+        session = PublisherSession(context, recover(context), receiver)
         while True:
             if not run_cycle(session).more:
                 self.world.stepper.point(REST)

@@ -24,7 +24,7 @@ _BLOCKED = "SELECT cardinality(pg_blocking_pids(%s)) > 0"
 _WRITES = re.compile(
     r'\s*(?:INSERT INTO|UPDATE|DELETE FROM)\s+(?:"?public"?\.)?"?(?:eventlog_(\w+)|(eventlog)\b)'
 )
-_PASSED_OVER = ("fetch", "fetch_pieces", "fetch_chunks", "fetchall", "wrapped")
+_PASSED_OVER = ("fetch", "fetch_fragments", "fetch_chunks", "fetchall", "wrapped")
 
 
 class Killed(BaseException):

@@ -209,8 +209,8 @@ function showStatus(status) {
   if (failed !== failedSeen && status.queue_rows !== null) askErrors(failed);
   if (status.oldest_open_transaction_age_seconds !== null) tiles.push([`oldest open writer${status.oldest_open_transaction ? `, ${status.oldest_open_transaction}` : ""}`, seconds(status.oldest_open_transaction_age_seconds)]);
   if (status.oldest_snapshot !== null) tiles.push([`oldest snapshot, ${status.oldest_snapshot}`, seconds(status.oldest_snapshot_age_seconds)]);
-  if (status.dead_rows !== null) tiles.push(["dead rows of the log and its companions", count(sum(status.dead_rows))]);
-  if (status.table_bytes !== null) tiles.push(["bytes of the log and its companions", count(sum(status.table_bytes))]);
+  if (status.dead_rows !== null) tiles.push(["dead rows of the log and its internal tables", count(sum(status.dead_rows))]);
+  if (status.table_bytes !== null) tiles.push(["bytes of the log and its internal tables", count(sum(status.table_bytes))]);
   if (isConsumer) tiles.push(["ranges in the consumer's set", count(status.ranges)]);
   if (status.snapshot !== null && status.snapshot.class !== null)
     tiles.push([`objects of ${status.snapshot.class} read, of about ${count(status.snapshot.expected)}`, count(status.snapshot.objects)]);
@@ -233,7 +233,7 @@ function showStatus(status) {
   ], status.sent.slice(0, 12), "Nothing has been sent yet.");
 }
 
-// A backlog job has a stage and an end; it has no queue of its own, no flights and no answers.
+// A backlog job has a stage and an end; it has no queue of its own, no deliveries and no answers.
 function showJob(status, newest) {
   const job = status.job;
   const tiles = [
@@ -359,12 +359,12 @@ onAsk($("row-form").querySelector("button"), $("row"), () => `/rows/${encodeURIC
   }
   if (found.problem) card.append(element("p", `It fails a check: ${found.problem.code}: ${found.problem.message}`, "level-error"));
   for (const line of found.errors) card.append(element("p", `Error line of ${line.error_time} UTC: ${line.code}: ${line.message}`, "level-error"));
-  for (const told of found.answers) card.append(element("p", `At ${clock(told.at)} the receiver answered ${told.level}${told.message ? `: ${told.message}` : ""} (flight ${told.flight}, envelope ${told.envelope})`, `level-${told.level}`));
+  for (const told of found.answers) card.append(element("p", `At ${clock(told.at)} the receiver answered ${told.level}${told.message ? `: ${told.message}` : ""} (delivery ${told.delivery}, document ${told.document})`, `level-${told.level}`));
   for (const note of found.notes) card.append(element("p", note, "hint"));
   const members = element("div", null, "table");
   table(members, [
     ["record_id", (one) => one.record_id], ["status", (one) => one.status], ["type", (one) => one.event_type], ["column", (one) => one.column_name],
-    ["old", (one) => one.old, "text"], ["new", (one) => one.new, "text"], ["what happens to it", (one) => one.fate, "text"],
+    ["old", (one) => one.old, "text"], ["new", (one) => one.new, "text"], ["what happens to it", (one) => one.outcome, "text"],
   ], found.members, "It is in no group.");
   card.append(members);
   if (found.document) card.append(element("pre", found.document));
@@ -374,6 +374,6 @@ onAsk($("row-form").querySelector("button"), $("row"), () => `/rows/${encodeURIC
 makeChart("Rows a second", count, "rows_per_second");
 makeChart("Rows that wait", count, "queue_rows");
 makeChart("Age of the oldest row", seconds, "oldest_seconds", null, true);
-makeChart("Time of an envelope: median", seconds, "send_duration_median", "send_duration_99", true);
+makeChart("Time of a document: median", seconds, "send_duration_median", "send_duration_99", true);
 window.addEventListener("resize", () => charts.forEach(draw));
 look();

@@ -1,6 +1,6 @@
 """MariaDB, 10.11 and later, through PyMySQL: what it does in another way than MySQL.
 
-A sequence numbers flights (spec/triggers.md 7.4, spec/event-log.md 10).
+A sequence numbers deliveries (spec/triggers.md 7.4, spec/event-log.md 10).
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ class MariaDB(Family):
             raise ConfigError(f"the server is MySQL {version}: write mysql:// in the URL")
         check_release(self.title, version, _LEAST_VERSION, _RUN)
 
-    def after_companions(self, log: LogTable) -> list[str]:
+    def after_internal_tables(self, log: LogTable) -> list[str]:
         # The server draws the comment, so that a script gives each log its own.
-        create = f"CREATE SEQUENCE IF NOT EXISTS {self.quote(log.flight_sequence)} COMMENT = "
+        create = f"CREATE SEQUENCE IF NOT EXISTS {self.quote(log.number_sequence)} COMMENT = "
         return [f"EXECUTE IMMEDIATE CONCAT({text.literal(create)}, QUOTE(UUID()))"]
 
-    def drop_after_companions(self, log: LogTable) -> list[str]:
-        return [f"DROP SEQUENCE IF EXISTS {self.quote(log.flight_sequence)}"]
+    def drop_after_internal_tables(self, log: LogTable) -> list[str]:
+        return [f"DROP SEQUENCE IF EXISTS {self.quote(log.number_sequence)}"]
 
     def next_number(self, schema: str | None, sequence: str) -> str:
         return f"NEXTVAL({self.qualified(schema, sequence)})"

@@ -64,7 +64,7 @@ class MariaDBLog(MySQLFamilyLog):
 
     def lacking_to_draw(self) -> list[str]:
         # A right on a sequence shows in the grants alone: no harmless statement needs it.
-        name = self.table.flight_sequence
+        name = self.table.number_sequence
         granted = rights_on(self.connection, name)[name]
         return [
             f"{right} on sequence {name}"
@@ -72,6 +72,6 @@ class MariaDBLog(MySQLFamilyLog):
             if right not in granted
         ]
 
-    def next_flight(self) -> int:
-        number = f"NEXTVAL({text.bindable(self.dialect.quote(self.table.flight_sequence))})"
+    def next_number(self) -> int:
+        number = f"NEXTVAL({text.bindable(self.dialect.quote(self.table.number_sequence))})"
         return int(fetch(self.connection, f"SELECT {number}", {})[0][0])

@@ -1,6 +1,6 @@
 """MySQL, 8.4 and later, through PyMySQL: what it does in another way than MariaDB.
 
-A table with AUTO_INCREMENT numbers flights, since there are no sequences (spec/triggers.md 7.4,
+A table with AUTO_INCREMENT numbers deliveries, since there are no sequences (spec/triggers.md 7.4,
 spec/event-log.md 10).
 """
 
@@ -71,10 +71,10 @@ class MySQL(Family):
             raise ConfigError(f"the server is MariaDB {version}: write mariadb:// in the URL")
         check_release(self.title, version, _LEAST_VERSION, _RUN)
 
-    def after_companions(self, log: LogTable) -> list[str]:
+    def after_internal_tables(self, log: LogTable) -> list[str]:
         # The server draws the comment, so that a script gives each log its own.
         create = (
-            f"CREATE TABLE IF NOT EXISTS {self.quote(log.flight_sequence)} "
+            f"CREATE TABLE IF NOT EXISTS {self.quote(log.number_sequence)} "
             "(delivery_no bigint AUTO_INCREMENT PRIMARY KEY) ENGINE = InnoDB COMMENT = "
         )
         return [
@@ -84,8 +84,8 @@ class MySQL(Family):
             "DEALLOCATE PREPARE eventlog_flights",
         ]
 
-    def drop_after_companions(self, log: LogTable) -> list[str]:
-        return [f"DROP TABLE IF EXISTS {self.quote(log.flight_sequence)}"]
+    def drop_after_internal_tables(self, log: LogTable) -> list[str]:
+        return [f"DROP TABLE IF EXISTS {self.quote(log.number_sequence)}"]
 
 
 DIALECT: Final = MySQL()

@@ -65,8 +65,8 @@ class MySQLLog(MySQLFamilyLog):
         rights = (Right(right) for right in self.dialect.drawing.split(", "))
         return self.rights_by_trying((Part.NUMBERS, right) for right in rights)
 
-    def next_flight(self) -> int:
-        table = text.bindable(self.dialect.quote(self.table.flight_sequence))
+    def next_number(self) -> int:
+        table = text.bindable(self.dialect.quote(self.table.number_sequence))
         number = self.connection.exec_driver_sql(f"INSERT INTO {table} () VALUES ()").lastrowid  # noqa: S608 - quoted names
         self.connection.exec_driver_sql(f"DELETE FROM {table} WHERE delivery_no < %s", (number,))  # noqa: S608 - quoted names
         return int(number)

@@ -1,4 +1,4 @@
-"""Triggers on MySQL: they are dropped and made anew while their table is locked (spec/triggers.md
+"""Triggers on MySQL: they are dropped and made again while their table is locked (spec/triggers.md
 7.4).
 """
 

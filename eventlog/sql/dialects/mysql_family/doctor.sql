@@ -52,7 +52,7 @@ CREATE UNIQUE INDEX {row_index} ON {log} ({record_id});
 GRANT SELECT ON {tables} TO {user};
 
 -- name: inflight
-SELECT TIMESTAMPDIFF(MICROSECOND, started, UTC_TIMESTAMP(6)) / 1000000 FROM {inflight} WHERE entry_no = :flight;
+SELECT TIMESTAMPDIFF(MICROSECOND, started, UTC_TIMESTAMP(6)) / 1000000 FROM {inflight} WHERE entry_no = :delivery;
 
 -- name: tables
 SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE();

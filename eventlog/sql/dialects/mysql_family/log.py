@@ -46,7 +46,7 @@ class MySQLFamilyLog(StepwiseLog):
             "SELECT DATABASE(), table_comment FROM information_schema.tables"
             " WHERE table_schema = DATABASE() AND BINARY table_name = BINARY %(name)s"
         )
-        rows = fetch(self.connection, statement, {"name": self.table.flight_sequence})
+        rows = fetch(self.connection, statement, {"name": self.table.number_sequence})
         return "/".join(
             [self.dialect.name, *(str(part) for row in rows for part in row), self.table.name]
         )
@@ -128,8 +128,8 @@ class MySQLFamilyLog(StepwiseLog):
             rows += self.db.fetch(statement, {})
         return sorted(rows, key=itemgetter(0))
 
-    def mark(self, letter: str, ranges: Ranges) -> int:
-        return self._change("mark", ranges, {"letter": letter})
+    def mark(self, status: str, ranges: Ranges) -> int:
+        return self._change("mark", ranges, {"status": status})
 
     def delete(self, ranges: Ranges) -> int:
         return self._change("delete", ranges, {})

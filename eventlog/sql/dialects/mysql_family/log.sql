@@ -29,7 +29,7 @@ ORDER BY {record_id}
 -- name: mark
 -- The rows of ranges of record_ids that are still N.
 UPDATE {log}
-SET {status} = %(letter)s
+SET {status} = %(status)s
 WHERE {status} = 'N' AND BINARY {status} = 'N' AND ({ranges})
 
 -- name: delete

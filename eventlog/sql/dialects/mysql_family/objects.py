@@ -55,7 +55,7 @@ _KEYS: Final = 500
 
 
 def _chunks(keys: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yield the keys in pieces, one for each statement."""
+    """Yield the keys in fragments, one for each statement."""
     for start in range(0, len(keys), _KEYS):
         yield keys[start : start + _KEYS]
 

@@ -1,4 +1,4 @@
-"""Pieces of the SQL of MariaDB and MySQL: names, literals, values as log text, change test, keys
+"""Fragments of the SQL of MariaDB and MySQL: names, literals, values as log text, change test, keys
 (spec/triggers.md 4, 5, 6).
 
 The SQL is independent of ``sql_mode``: names are in backticks, texts are joined by CONCAT, and no

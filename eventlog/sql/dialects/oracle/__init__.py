@@ -1,6 +1,6 @@
 """Oracle, 12.2 and later, through python-oracledb in its thin mode: its capabilities and its log.
 
-Sequences number record_ids and flights, and the triggers of a log call functions of this log
+Sequences number record_ids and deliveries, and the triggers of a log call functions of this log
 (spec/triggers.md 7, spec/event-log.md 10). The snapshot of a bulk job is a system change number:
 every session reads AS OF it, as long as the database keeps the undo (spec/event-log.md 12).
 """
@@ -167,11 +167,11 @@ class Oracle(OracleSessions, OracleObjects):
         functions = (text.quote_function(log), text.base64_function(log))
         return [script.unless(f"DROP FUNCTION {name}", _NO_OBJECT) for name in functions]
 
-    def after_companions(self, log: LogTable) -> list[str]:
-        return [_create_sequence(text.qualified(log.schema, log.flight_sequence))]
+    def after_internal_tables(self, log: LogTable) -> list[str]:
+        return [_create_sequence(text.qualified(log.schema, log.number_sequence))]
 
-    def drop_after_companions(self, log: LogTable) -> list[str]:
-        return [_drop_sequence(text.qualified(log.schema, log.flight_sequence))]
+    def drop_after_internal_tables(self, log: LogTable) -> list[str]:
+        return [_drop_sequence(text.qualified(log.schema, log.number_sequence))]
 
     def next_number(self, schema: str | None, sequence: str) -> str:
         return f"{text.qualified(schema, sequence)}.NEXTVAL"

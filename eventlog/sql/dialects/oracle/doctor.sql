@@ -82,7 +82,7 @@ WHERE sequence_owner = :owner AND sequence_name = :name AND scale_flag = 'Y'
 -- name: inflight
 SELECT (CAST(SYS_EXTRACT_UTC(SYSTIMESTAMP) AS DATE) - CAST(started AS DATE)) * 86400
 FROM {inflight}
-WHERE entry_no = :flight
+WHERE entry_no = :delivery
 
 -- name: rights
 SELECT privilege

@@ -46,7 +46,7 @@ IDENTITY: Final = """SELECT SYS_CONTEXT('USERENV', 'DB_NAME') || '/'
     || OBJECT_ID || '/' || TO_CHAR(CREATED, 'YYYY-MM-DD HH24:MI:SS')
 FROM ALL_OBJECTS
 WHERE OWNER = NVL(:owner, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA'))
-  AND OBJECT_NAME = :flights AND OBJECT_TYPE = 'SEQUENCE'"""
+  AND OBJECT_NAME = :deliveries AND OBJECT_TYPE = 'SEQUENCE'"""
 _INCARNATION: Final = "SELECT DBID, RESETLOGS_CHANGE# FROM V$DATABASE"
 # Return codes of DBMS_LOCK.REQUEST; 1 is a time-out: another session has the lock.
 _SUCCESS, _OWNED = 0, 4
@@ -76,7 +76,7 @@ class OracleLog(StepwiseLog):
         rows = fetch(
             self.connection,
             IDENTITY,
-            {"owner": self.table.schema, "flights": self.table.flight_sequence},
+            {"owner": self.table.schema, "deliveries": self.table.number_sequence},
         )
         return "/".join(["oracle", *(str(text) for (text,) in rows)])
 
@@ -132,9 +132,9 @@ class OracleLog(StepwiseLog):
         missing = RIGHTS.lacking(self.connection, self.table, tables, self.dialect)
         if len(tables) < len(needed) and not may_run(
             self.connection,
-            f"SELECT {self._flights}.NEXTVAL FROM DUAL WHERE 1 = 0",  # noqa: S608 - quoted names
+            f"SELECT {self._deliveries}.NEXTVAL FROM DUAL WHERE 1 = 0",  # noqa: S608 - quoted names
         ):
-            missing.append(f"SELECT on sequence {self.table.flight_sequence}")
+            missing.append(f"SELECT on sequence {self.table.number_sequence}")
         return missing
 
     def grants(self, rights: Rights, user: str) -> list[str]:
@@ -181,13 +181,13 @@ class OracleLog(StepwiseLog):
             rows += self.log_rows(statement, binds)
         return sorted(rows, key=itemgetter(0))
 
-    def next_flight(self) -> int:
-        draw = f"SELECT {self._flights}.NEXTVAL FROM DUAL"  # noqa: S608 - quoted names
+    def next_number(self) -> int:
+        draw = f"SELECT {self._deliveries}.NEXTVAL FROM DUAL"  # noqa: S608 - quoted names
         return int(self.connection.exec_driver_sql(draw).scalar_one())
 
     @property
-    def _flights(self) -> str:
-        return qualified(self.table.schema, self.table.flight_sequence)
+    def _deliveries(self) -> str:
+        return qualified(self.table.schema, self.table.number_sequence)
 
     def half_made(self) -> bool:
         # The sequence of record_ids exists, too.

@@ -101,7 +101,7 @@ ORDER BY 1
 -- name: mark
 -- The rows of a range of record_ids that are still N; run by one array bind for all ranges.
 UPDATE {log}
-SET {status} = :letter
+SET {status} = :status
 WHERE CASE {status} WHEN 'N' THEN {record_id} END BETWEEN :first AND :last
 
 -- name: delete

@@ -60,7 +60,7 @@ _CONNECT_ADVICE: Final = {
     ),
     "DPY-3015": (
         "the password is kept in a form from before 11g: have SQLNET.ALLOWED_LOGON_VERSION_SERVER "
-        "set to 11 or 12 at the server, then have the password set anew"
+        "set to 11 or 12 at the server, then have the password set again"
     ),
     "ORA-12660": (
         "the server demands native network encryption, which the driver does not "
@@ -74,7 +74,7 @@ _CONNECT_ADVICE: Final = {
     ),
     "ORA-28040": (
         "SQLNET.ALLOWED_LOGON_VERSION_SERVER of the server asks for another way of logging in "
-        "than the driver has: have it set to 12 or 11, then have the password set anew"
+        "than the driver has: have it set to 12 or 11, then have the password set again"
     ),
 }
 _PASSING: Final = frozenset(
@@ -99,7 +99,7 @@ _PASSING: Final = frozenset(
         ),  # no room
         *(4030, 4031, 4036),  # no memory
         *(1555, 8103, 8176, 8177),  # the rows to read have been changed too often
-        *(4061, 4065, 4068),  # an object was compiled anew
+        *(4061, 4065, 4068),  # an object was compiled again
         *(
             1109,
             16000,
@@ -185,14 +185,14 @@ T = TypeVar("T")
 
 
 def chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yield the values in pieces of the sizes ``CHUNKS``.
+    """Yield the values in fragments of the sizes ``CHUNKS``.
 
-    The last piece is filled up with its last value.
+    The last fragment is filled up with its last value.
     """
     for start in range(0, len(values), CHUNKS[-1]):
-        piece = list(values[start : start + CHUNKS[-1]])
-        size = next(size for size in CHUNKS if size >= len(piece))
-        yield piece + piece[-1:] * (size - len(piece))
+        fragment = list(values[start : start + CHUNKS[-1]])
+        size = next(size for size in CHUNKS if size >= len(fragment))
+        yield fragment + fragment[-1:] * (size - len(fragment))
 
 
 def error_code(error: DBAPIError) -> int:

@@ -278,7 +278,7 @@ def value_text(column: Column, ref: str, base64: str | None = None) -> str:
     PL/SQL alike.
 
     ``ref`` is SQL of the column reference, ``base64`` the SQL name of the function for binary
-    values. Without it binary values may have at most 1440 bytes, which SQL takes in one piece.
+    values. Without it binary values may have at most 1440 bytes, which SQL takes in one fragment.
     """
     match column.type.kind:
         case Kind.INTEGER | Kind.EXACT | Kind.APPROXIMATE:

@@ -67,23 +67,23 @@ _LOG: Final = {
     "autovacuum_analyze_scale_factor": "0.02",
     # Ten times the default: a vacuum that is slower than the publisher never comes to its end.
     "autovacuum_vacuum_cost_limit": "2000",
-    # With delete_from_log the end of the table empties again and again. Returning the pages to the
+    # With delete_from_log the end of the table empties repeatedly. Returning the pages to the
     # disk takes a lock that blocks every writer, and the next rows need the pages again.
     "vacuum_truncate": "false",
 }
 _INFLIGHT: Final = {
-    # A few lines, written anew every second. By default autovacuum would wait for fifty dead lines,
-    # and their texts (in TOAST) are large.
+    # A few lines, written again every second. By default autovacuum would wait for fifty dead
+    # lines, and their texts (in TOAST) are large.
     "autovacuum_vacuum_scale_factor": "0",
     "toast.autovacuum_vacuum_scale_factor": "0",
 }
 _RESYNC: Final = {
-    # One line, written anew with every batch.
+    # One line, written again with every batch.
     "autovacuum_vacuum_scale_factor": "0",
     "fillfactor": "50",
 }
 _CONSUMERS: Final = {
-    # A few lines, each written anew with every flight.
+    # A few lines, each written again with every delivery.
     "autovacuum_vacuum_scale_factor": "0",
     "fillfactor": "50",
     "toast.autovacuum_vacuum_scale_factor": "0",
@@ -176,9 +176,9 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
     def drop_after_log(self, log: LogTable) -> list[str]:
         return [f"DROP FUNCTION IF EXISTS {quote_function(log)}(text)"]
 
-    def after_companions(self, log: LogTable) -> list[str]:
+    def after_internal_tables(self, log: LogTable) -> list[str]:
         # A sequence of its own, not an identity: the number is needed before its line is written.
-        sequence = qualified(log.schema, log.flight_sequence)
+        sequence = qualified(log.schema, log.number_sequence)
         return [
             _set(log, log.inflight_table, _INFLIGHT),
             f"CREATE SEQUENCE {sequence} AS BIGINT CACHE 1",

@@ -89,7 +89,7 @@ ORDER BY 1;
 -- name: inflight
 -- The age of an entry in flight; started is UTC.
 SELECT extract(epoch FROM (clock_timestamp() AT TIME ZONE 'UTC') - started)::float8 AS seconds FROM {inflight}
-WHERE entry_no = :flight;
+WHERE entry_no = :delivery;
 
 -- name: transactions
 -- Open transactions of other sessions. Rows that they wrote to the log are seen when they commit.
@@ -151,7 +151,7 @@ FROM (
 ORDER BY h.transactions DESC, h.seconds DESC NULLS LAST LIMIT :limit;
 
 -- name: storage
--- The log and its companions, each with its partitions: rows by the statistics, bytes with indexes and large values.
+-- The log and its internal tables, each with its partitions: rows by the statistics, bytes with indexes and large values.
 SELECT t.part, t.name, sum(s.n_live_tup) AS live, sum(s.n_dead_tup) AS dead,
        to_char(max(greatest(s.last_vacuum, s.last_autovacuum)), 'YYYY-MM-DD HH24:MI') AS vacuumed,
        current_setting('autovacuum')::boolean AND NOT coalesce(

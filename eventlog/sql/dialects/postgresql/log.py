@@ -36,8 +36,8 @@ from eventlog.sql.statements import (
     qualified,
     run_as_it_stands,
 )
-from eventlog.sql.statements import fetch_chunks as fetch_pieces
-from eventlog.sql.windows import Batch, Selection, Walk, Window
+from eventlog.sql.statements import fetch_chunks as fetch_fragments
+from eventlog.sql.windows import ResyncBatch, Selection, Walk, Window
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.postgresql import PostgreSQL
@@ -47,8 +47,8 @@ _AT_ONCE: Final = 1000
 """The number of rows of a window that are made, checked and released together."""
 _CHEAP: Final = 1_000.0
 """The planner's cost below which rows are counted: a thousand pages, or 40,000 rows."""
-_DATABASE_AND_FLIGHTS: Final = """
-    SELECT concat_ws('/', d.oid, to_regclass(%(flights)s)::oid)
+_DATABASE_AND_NUMBERS: Final = """
+    SELECT concat_ws('/', d.oid, to_regclass(%(deliveries)s)::oid)
     FROM pg_catalog.pg_database AS d
     WHERE d.datname = current_database()"""
 _IS_IDENTITY: Final = """
@@ -244,7 +244,7 @@ class PostgresLog(OpenLog):
             run_as_it_stands(self.connection, render_quote_function(home))
         return Walk(self.table, schema, cls, selection, quote_function(home))
 
-    def write_batch(self, walk: Walk, position: str | None, limit: int) -> Batch:
+    def write_batch(self, walk: Walk, position: str | None, limit: int) -> ResyncBatch:
         statement = self.dialect.batch_statement(walk, goes_on=position is not None)
         parameters = {
             "limit": limit,
@@ -253,7 +253,7 @@ class PostgresLog(OpenLog):
         }
         rows = fetch(self.connection, statement, parameters)
         written, last = rows[0] if rows else (0, position)
-        return Batch(rows=written, missing=0, position=last, is_last=written < limit)
+        return ResyncBatch(rows=written, missing=0, position=last, is_last=written < limit)
 
     def keys_behind(self, walk: Walk, position: str | None, limit: int) -> list[str]:
         statement = self.dialect.batch_statement(walk, goes_on=position is not None, writes=False)
@@ -303,7 +303,7 @@ class PostgresLog(OpenLog):
         # Rows as the driver makes them, and at one time no more than the cache holds.
         self.db.choose_plans()
         statement = self.dialect.window_statement(self.table, window, fields)
-        return fetch_pieces(
+        return fetch_fragments(
             self.connection, statement, self.dialect.window_parameters(window), _AT_ONCE
         )
 
@@ -333,30 +333,30 @@ class PostgresLog(OpenLog):
         }
         return None if None in names else frozenset(names)
 
-    def next_flight(self) -> int:
-        name = {"name": qualified(self.table.schema, self.table.flight_sequence)}
+    def next_number(self) -> int:
+        name = {"name": qualified(self.table.schema, self.table.number_sequence)}
         return int(
             self.connection.execute(
                 sa.text("SELECT nextval(CAST(CAST(:name AS text) AS regclass))"), name
             ).scalar_one()
         )
 
-    def draw_flights(self, number: int) -> int:
+    def draw_numbers(self, number: int) -> int:
         statement = (
             "SELECT max(nextval(CAST(CAST(:name AS text) AS regclass))) FROM generate_series(1, "
             ":number)"
         )
-        binds = {"name": qualified(self.table.schema, self.table.flight_sequence), "number": number}
+        binds = {"name": qualified(self.table.schema, self.table.number_sequence), "number": number}
         return int(self.connection.execute(sa.text(statement), binds).scalar_one())
 
     def _identity_parts(self) -> dict[str, str]:
         """Return the facts that identify the database and its log: ``database``, and ``cluster`` if
         the role may ask for it.
         """
-        flights = {"flights": qualified(self.table.schema, self.table.flight_sequence)}
+        deliveries = {"deliveries": qualified(self.table.schema, self.table.number_sequence)}
         parts = {
             "database": str(
-                self.connection.exec_driver_sql(_DATABASE_AND_FLIGHTS, flights).scalar_one()
+                self.connection.exec_driver_sql(_DATABASE_AND_NUMBERS, deliveries).scalar_one()
             )
         }
         if self.connection.exec_driver_sql(MAY_ASK).scalar_one():

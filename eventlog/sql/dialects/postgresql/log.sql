@@ -32,7 +32,7 @@ FROM (
          CROSS JOIN LATERAL (
              SELECT *
              FROM {log}
-             WHERE {record_id} BETWEEN g.lo AND g.hi AND {letters}
+             WHERE {record_id} BETWEEN g.lo AND g.hi AND {statuses}
              ORDER BY {record_id}
              LIMIT %(limit)s::bigint
          ) AS r
@@ -42,15 +42,15 @@ FROM (
     UNION ALL
     (SELECT {fields}
      FROM {log}
-     WHERE {record_id} BETWEEN (SELECT %(first)s::bigint) AND (SELECT %(last)s::bigint) AND {letters}
+     WHERE {record_id} BETWEEN (SELECT %(first)s::bigint) AND (SELECT %(last)s::bigint) AND {statuses}
      ORDER BY {record_id}
      LIMIT %(limit)s::bigint)
 ) AS undone
 ORDER BY 1
 LIMIT %(limit)s::bigint
 
--- name: of_any_letter
--- The rows of gaps, {letters}: of every letter that is not reserved.
+-- name: of_any_status
+-- The rows of gaps, {statuses}: of every status that is not reserved.
 {status} IN ('N', 'S', 'W', 'E', 'F')
 
 -- name: of_new
@@ -95,7 +95,7 @@ ORDER BY {record_id}
 -- name: mark
 -- Rows by their record_ids, if they are still N. A row that waits for another session's change is looked at again.
 UPDATE {log}
-SET {status} = %(letter)s
+SET {status} = %(status)s
 WHERE {status} = 'N'
   AND {record_id} = ANY (ARRAY (
         SELECT generate_series(r.lo, r.hi) FROM unnest(%(lo)s::bigint[], %(hi)s::bigint[]) AS r (lo, hi)))

@@ -82,7 +82,7 @@ class PostgresObjects(Dialect):
             case _:
                 return str
 
-    # Resync: objects written into the log once more
+    # Resync: objects written into the log again
 
     def batch_statement(self, walk: Walk, *, goes_on: bool, writes: bool = True) -> str:
         """Return the statement of ``write_batch``; without ``writes`` that of ``keys_behind``."""

@@ -1,8 +1,8 @@
 """Triggers on PostgreSQL: planned, applied and dropped (spec/triggers.md 7.1, 9, 10).
 
 ``compile`` makes their SQL, ``installed`` reads the installed ones. The comments contain the hash
-of the compiled text, so that a changed declaration shows. A comparison of each installed piece with
-the compiled one shows changes made by hand.
+of the compiled text, so that a changed declaration shows. A comparison of each installed fragment
+with the compiled one shows changes made by hand.
 """
 
 from __future__ import annotations

@@ -96,16 +96,16 @@ class SQLite(SQLiteSessions, SQLiteObjects):
     def log_checks(self) -> Sequence[str]:
         return (f"{self.quote('status')} GLOB '[A-Za-z]'", "event_type BETWEEN 1 AND 8")
 
-    # Flights are numbered by a table that never gives a number twice, in place of a sequence.
+    # Deliveries are numbered by a table that never gives a number twice, in place of a sequence.
 
-    def after_companions(self, log: LogTable) -> list[str]:
+    def after_internal_tables(self, log: LogTable) -> list[str]:
         return [
-            f"CREATE TABLE {self.quote(log.flight_sequence)} (delivery_no INTEGER PRIMARY KEY "
+            f"CREATE TABLE {self.quote(log.number_sequence)} (delivery_no INTEGER PRIMARY KEY "
             "AUTOINCREMENT)"
         ]
 
-    def drop_after_companions(self, log: LogTable) -> list[str]:
-        return [f"DROP TABLE {self.quote(log.flight_sequence)}"]
+    def drop_after_internal_tables(self, log: LogTable) -> list[str]:
+        return [f"DROP TABLE {self.quote(log.number_sequence)}"]
 
 
 DIALECT: Final = SQLite()

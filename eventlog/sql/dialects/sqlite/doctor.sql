@@ -57,7 +57,7 @@ CREATE UNIQUE INDEX {row_index} ON {log} ({record_id});
 
 -- name: inflight
 SELECT (julianday(strftime('%Y-%m-%d %H:%M:%f', 'now')) - julianday(started)) * 86400.0 AS seconds
-FROM {inflight} WHERE entry_no = :flight;
+FROM {inflight} WHERE entry_no = :delivery;
 
 -- name: tables
 SELECT name FROM main.sqlite_schema WHERE type IN ('table', 'view');

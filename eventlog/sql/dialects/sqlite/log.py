@@ -189,18 +189,18 @@ class SQLiteLog(StepwiseLog):
             int(self.connection.exec_driver_sql(_LAST_NUMBER, (self.table.name,)).scalar() or 0) + 1
         )
 
-    def next_flight(self) -> int:
-        table = self.dialect.quote(self.table.flight_sequence)
+    def next_number(self) -> int:
+        table = self.dialect.quote(self.table.number_sequence)
         number = self.connection.exec_driver_sql(
             f"INSERT INTO {table} DEFAULT VALUES RETURNING delivery_no"  # noqa: S608 - quoted names
         ).scalar_one()
         self.connection.exec_driver_sql(f"DELETE FROM {table}")  # noqa: S608 - quoted names
         return int(number)
 
-    def draw_flights(self, number: int) -> int:
-        last = self.next_flight() + number - 1
+    def draw_numbers(self, number: int) -> int:
+        last = self.next_number() + number - 1
         self.connection.exec_driver_sql(
-            "UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (last, self.table.flight_sequence)
+            "UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (last, self.table.number_sequence)
         )
         return last
 

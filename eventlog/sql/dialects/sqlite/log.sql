@@ -24,16 +24,16 @@ LIMIT :limit
 SELECT {fields}
 FROM json_each(:gaps) AS r
 CROSS JOIN {log}
-WHERE {record_id} BETWEEN r.value ->> 0 AND r.value ->> 1 AND {letters}
+WHERE {record_id} BETWEEN r.value ->> 0 AND r.value ->> 1 AND {statuses}
 UNION ALL
 SELECT {fields}
 FROM {log}
-WHERE {record_id} BETWEEN :first AND :last AND {letters}
+WHERE {record_id} BETWEEN :first AND :last AND {statuses}
 ORDER BY 1
 LIMIT :limit
 
--- name: of_any_letter
--- The rows of gaps, {letters}: of every letter that is not reserved.
+-- name: of_any_status
+-- The rows of gaps, {statuses}: of every status that is not reserved.
 {status} IN ('N', 'S', 'W', 'E', 'F')
 
 -- name: of_new

@@ -47,10 +47,10 @@ may not write any more. The next connection finds what is at the path then.
 """
 
 
-class Session(sqlite3.Connection):
+class SqliteSession(sqlite3.Connection):
     """A connection that reads every text, also text that is not UTF-8.
 
-    Text that cannot be written then makes one bad row.
+    Text that cannot be written then makes one invalid row.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -86,7 +86,7 @@ class SQLiteSessions(Dialect):
         return {
             "timeout": timeout,
             "isolation_level": None,
-            "factory": Session,
+            "factory": SqliteSession,
             "check_same_thread": False,
         }
 
@@ -135,7 +135,7 @@ def opened_file(conn: Connection) -> os.stat_result | None:
     another maker it is the file at the session's path.
     """
     session = conn.connection.dbapi_connection
-    if isinstance(session, Session):
+    if isinstance(session, SqliteSession):
         return session.file
     path = file_of(conn)
     return None if path is None else stat_of(path)

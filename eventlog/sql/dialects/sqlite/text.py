@@ -1,4 +1,6 @@
-"""Pieces of SQLite SQL: times, values as log text, change test, keys (spec/triggers.md 4, 5, 6)."""
+"""Fragments of SQLite SQL: times, values as log text, change test, keys (spec/triggers.md 4, 5,
+6).
+"""
 
 from __future__ import annotations
 

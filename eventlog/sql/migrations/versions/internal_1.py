@@ -69,7 +69,7 @@ def upgrade() -> None:
         comment=f"What the readers of {log.name} have sent and not yet marked, and what its "
         "consumers have done",
     )
-    execute(dialect.after_companions(log))
+    execute(dialect.after_internal_tables(log))
     _create_state(log, dialect)
     _create_resync(log, dialect)
     _create_epoch(log, dialect)
@@ -88,7 +88,7 @@ def downgrade() -> None:
     op.drop_table(quoted(log.epoch_table), schema=schema_of(log))
     op.drop_table(quoted(log.resync_table), schema=schema_of(log))
     op.drop_table(quoted(log.state_table), schema=schema_of(log))
-    execute(dialect.drop_after_companions(log))
+    execute(dialect.drop_after_internal_tables(log))
     op.drop_table(quoted(log.inflight_table), schema=schema_of(log))
     op.drop_table(quoted(log.error_table), schema=schema_of(log))
 

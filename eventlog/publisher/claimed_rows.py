@@ -5,9 +5,9 @@ A claim names rows that a backlog job has converted into a finished directory an
 marked yet. The publisher passes over them and over all later rows of their objects. So nothing is
 sent twice and nothing overtakes the documents of the directory.
 
-A claim may also name recorded flights whose documents are in the directory. The job does not write
-``<log>_inflight``: it marks the rows of these flights, then the claim itself. The next publisher
-removes a marked claim together with the entries of its flights.
+A claim may also name recorded deliveries whose documents are in the directory. The job does not
+write ``<log>_inflight``: it marks the rows of these deliveries, then the claim itself. The next
+publisher removes a marked claim together with the entries of its deliveries.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from eventlog.core.catalog import ObjectId
 from eventlog.core.ranges import RecordSet, to_ranges
 from eventlog.errors import number_of
-from eventlog.publisher.flight import LINE_FORMAT, Flight, decode, refuse_newer
+from eventlog.publisher.delivery import LINE_FORMAT, Delivery, decode, refuse_newer
 from eventlog.publisher.ledger import Writers
 from eventlog.sql.internal_tables import (
     Entry,
@@ -33,14 +33,14 @@ from eventlog.sql.open_log import OpenLog
 
 _log = logging.getLogger("eventlog.publisher")
 
-HOLD_WAYS_OUT: Final = (
+CLAIM_WAYS_OUT: Final = (
     "eventlog backlog mark --out DIR, when the receiver has the documents",
     "or eventlog backlog release --out DIR: the publisher sends the rows, and the documents "
     "count no more",
 )
 
 
-class Hold(NamedTuple):
+class BacklogClaim(NamedTuple):
     """A claim: one entry of kind ``claim``."""
 
     number: int
@@ -55,20 +55,20 @@ class Hold(NamedTuple):
     """The record_id up to which rows N are held."""
     rows: int
     """The number of rows that the job has read."""
-    flights: tuple[int, ...]
-    """The recorded flights whose documents are in the directory, too."""
+    deliveries: tuple[int, ...]
+    """The recorded deliveries whose documents are in the directory, too."""
     writers: Writers
     """The transactions that had written the log and were open at the job's snapshot."""
     is_marking: bool = False
     """True if marking has begun."""
     is_marked: bool = False
-    """True if all rows are marked: the claim and the entries of its flights wait for the next
+    """True if all rows are marked: the claim and the entries of its deliveries wait for the next
     publisher to delete them.
     """
 
     @property
     def in_words(self) -> str:
-        """The held rows as the beginning of a sentence."""
+        """The claimed rows as the beginning of a sentence."""
         begun = "; marking has begun" if self.is_marking else ""
         return (
             f"{number_of(self.rows, 'row')} up to record_id {self.last} held in {self.directory} "
@@ -77,50 +77,52 @@ class Hold(NamedTuple):
         )
 
 
-def encode_hold(hold: Hold) -> str:
+def encode_claim(claim: BacklogClaim) -> str:
     """Return the content of the entry."""
-    content = hold._asdict() | {"writers": None if hold.writers is None else sorted(hold.writers)}
+    content = claim._asdict() | {
+        "writers": None if claim.writers is None else sorted(claim.writers)
+    }
     del content["number"]
     return json.dumps({"line_format": LINE_FORMAT, **content}, separators=(",", ":"))
 
 
-def read_claims(log: OpenLog) -> list[Hold]:
+def read_claims(log: OpenLog) -> list[BacklogClaim]:
     """Return all claims of a log, oldest first, those that are marked too.
 
     Raises DatabaseError for an entry that this version cannot read.
     """
     refuse_unknown_kinds(log, EntryKind.CLAIM)
-    return [_decode_hold(log, entry) for entry in read_entries(log, EntryKind.CLAIM)]
+    return [_decode_claim(log, entry) for entry in read_entries(log, EntryKind.CLAIM)]
 
 
-def read_recorded(log: OpenLog, consumer: str = "") -> tuple[list[Flight], Hold | None]:
+def read_recorded(log: OpenLog, consumer: str = "") -> tuple[list[Delivery], BacklogClaim | None]:
     """Return what is in flight for the publisher, oldest first, and the claim on rows.
 
-    ``consumer`` selects its own flights, for which there is no claim; empty = the publisher's.
+    ``consumer`` selects its own deliveries, for which there is no claim; empty = the publisher's.
     Raises DatabaseError for an entry that this version cannot read.
     """
     refuse_unknown_kinds(log, EntryKind.DELIVERY)
-    # The claims are read first: who deletes a marked one deletes the entries of its flights with
+    # The claims are read first: who deletes a marked one deletes the entries of its deliveries with
     # it, so an entry that is read afterwards is still to be sent.
     claims = [] if consumer else read_claims(log)
-    converted = {flight for claim in claims for flight in claim.flights}
-    flights = [
+    converted = {delivery for claim in claims for delivery in claim.deliveries}
+    deliveries = [
         decode(entry.number, entry.content)
         for entry in read_entries(log, EntryKind.DELIVERY, consumer)
         if entry.number not in converted
     ]
-    return flights, next((claim for claim in claims if not claim.is_marked), None)
+    return deliveries, next((claim for claim in claims if not claim.is_marked), None)
 
 
 def remove_marked_claims(log: OpenLog) -> None:
-    """Delete the claims whose rows are all marked, and the entries of their flights.
+    """Delete the claims whose rows are all marked, and the entries of their deliveries.
 
-    The caller holds the lock of the log, so that no flight of them is sent meanwhile.
+    The caller holds the lock of the log, so that no delivery of them is sent meanwhile.
     """
     for claim in read_claims(log):
         if claim.is_marked:
-            for flight in claim.flights:
-                delete_entry(log, EntryKind.DELIVERY, flight)
+            for delivery in claim.deliveries:
+                delete_entry(log, EntryKind.DELIVERY, delivery)
             delete_entry(log, EntryKind.CLAIM, claim.number)
 
 
@@ -130,22 +132,25 @@ def sent_ids(log: OpenLog, consumer: str = "") -> RecordSet:
 
     ``consumer`` as in ``read_recorded``.
     """
-    flights, hold = read_recorded(log, consumer)
+    deliveries, claim = read_recorded(log, consumer)
     ids = sorted(
-        record_id for flight in flights for event in flight.events() for record_id in event.ids
+        record_id
+        for delivery in deliveries
+        for event in delivery.events()
+        for record_id in event.ids
     )
-    return RecordSet(0 if hold is None else hold.last, to_ranges(ids))
+    return RecordSet(0 if claim is None else claim.last, to_ranges(ids))
 
 
-def _decode_hold(log: OpenLog, entry: Entry) -> Hold:
+def _decode_claim(log: OpenLog, entry: Entry) -> BacklogClaim:
     try:
         content: dict[str, Any] = json.loads(entry.content)
         refuse_newer(entry.number, content)
         del content["line_format"]
-        writers, flights = content.pop("writers"), tuple(content.pop("flights"))
-        return Hold(
+        writers, deliveries = content.pop("writers"), tuple(content.pop("deliveries"))
+        return BacklogClaim(
             entry.number,
-            flights=flights,
+            deliveries=deliveries,
             writers=None if writers is None else frozenset(writers),
             **content,
         )
@@ -156,13 +161,13 @@ def _decode_hold(log: OpenLog, entry: Entry) -> Hold:
 _BITS: Final = 2**27
 """16 MiB.
 
-With a million held objects one in 130 others waits without need, with ten million one in 14.
+With a million claimed objects one in 130 others waits without need, with ten million one in 14.
 """
 
 
-class HeldObjects:
-    """The objects of held rows: a bit for each, which few other objects share. Such an object waits
-    without need.
+class ClaimedObjects:
+    """The objects of claimed rows: a bit for each, which few other objects share. Such an object
+    waits without need.
 
     ``writers`` are transactions that may still add rows to be held. The set is complete while all
     of them are open.
@@ -187,7 +192,7 @@ def _bit_of(object_id: ObjectId) -> int:
     return hash((object_class.name, key)) % _BITS
 
 
-def warn_of(hold: Hold | None) -> None:
+def warn_of(claim: BacklogClaim | None) -> None:
     """Warn in the log that rows are held."""
-    if hold is not None:
-        _log.warning("%s: %s", hold.in_words, ", ".join(HOLD_WAYS_OUT))
+    if claim is not None:
+        _log.warning("%s: %s", claim.in_words, ", ".join(CLAIM_WAYS_OUT))

@@ -1,4 +1,4 @@
-"""Why the change of an object is not out: what ``eventlog explain --key`` says
+"""KeyExplanation the change of an object is not out: what ``eventlog explain --key`` says
 (spec/event-log.md 11).
 """
 
@@ -16,7 +16,7 @@ from eventlog.model import LogRow, Status, queue_rows
 from eventlog.publisher.context import Context, Counters, unavailable_in_words
 from eventlog.publisher.doctor import Compare
 from eventlog.publisher.explain import explain_as_read
-from eventlog.publisher.ledger import letter_of
+from eventlog.publisher.ledger import status_of
 from eventlog.publisher.open_context import open_unlocked
 from eventlog.sql import doctor
 from eventlog.sql.connection import as_database_errors
@@ -31,7 +31,7 @@ _TRANSACTIONS: Final = 100
 _FIELDS: Final = ("record_id", "status", "table_name", "table_key")
 
 
-class Why(NamedTuple):
+class KeyExplanation(NamedTuple):
     """The answer for an object: ``record_id`` is the row that ``sentences`` begin with, None if the
     log has none.
     """
@@ -42,7 +42,7 @@ class Why(NamedTuple):
     sentences: Sequence[str]
 
 
-def why(config: Config, text: str, compare: Compare) -> list[Why]:
+def explain_key(config: Config, text: str, compare: Compare) -> list[KeyExplanation]:
     """Return why the changes of the objects with a key are not out.
 
     ``text`` is a key as the log has it (``idu=7``), of any class, or with its class before it
@@ -58,7 +58,7 @@ def why(config: Config, text: str, compare: Compare) -> list[Why]:
             row = _row_that_tells(context, object_id)
             sentences = [*_sentences(context, config, object_id, row, compare)]
             record_id = None if row is None else row.record_id
-            answers.append(Why(object_id[0].name, object_id[1], record_id, sentences))
+            answers.append(KeyExplanation(object_id[0].name, object_id[1], record_id, sentences))
     # One key of several classes: those that the log has rows of.
     found = [one for one in answers if one.record_id is not None]
     return found or answers
@@ -97,10 +97,10 @@ def _row_that_tells(context: Context, object_id: ObjectId) -> LogRow | None:
         rows = log.read_columns(ranges, _FIELDS) if ranges else []
         for record_id, status, table_name, table_key in rows:
             if _is_of(context.catalog, object_id, table_name, table_key):
-                found[record_id] = letter_of(ledger, record_id, status)
+                found[record_id] = status_of(ledger, record_id, status)
     if not found:
         return None
-    undone = [record_id for record_id, letter in found.items() if letter == Status.NEW]
+    undone = [record_id for record_id, status in found.items() if status == Status.NEW]
     told = min(undone) if undone else max(found)
     return next(iter(log.read_rows([(told, told)])), None)
 

@@ -1,8 +1,8 @@
 """Commands that look: ``status``, ``errors``, ``consumers list``, ``explain`` and ``doctor``.
 
-They write nothing, end by an exit code that their pages name, and say what the database has. Half of them
-run alone, as all other processes would be if they were slow for a moment: then what they say can be
-compared.
+They write nothing, end by an exit code that their pages name, and say what the database has. Half
+of them run alone, as all other processes would be if they were slow for a moment: then what they
+say can be compared.
 """
 
 from __future__ import annotations

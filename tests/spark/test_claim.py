@@ -19,22 +19,22 @@ from backlog_job import (
     fetch,
     files_of,
     leave_in_flight,
-    letters_of,
     log_rows,
     publish,
     random_rows,
     statuses,
+    statuses_of,
 )
 
 from eventlog import cli
 from eventlog.errors import ConfigError, DatabaseError
+from eventlog.publisher.claimed_rows import read_recorded
 from eventlog.publisher.context import Counters
 from eventlog.publisher.doctor import examine
-from eventlog.publisher.held_rows import read_recorded
 from eventlog.publisher.open_context import open_unlocked
-from eventlog.spark import hold
+from eventlog.spark import claim
+from eventlog.spark.claim import differences, release
 from eventlog.spark.directory import Directory, masked
-from eventlog.spark.hold import differences, release
 from eventlog.spark.preflight import estimate
 
 
@@ -85,7 +85,7 @@ def test_a_row_that_commits_late_among_claimed_rows_waits_with_the_rows_after_it
         )
         behind = add_row(log, "idu=2")  # so that the late one is among those of the snapshot
         convert(config_of(log), out)
-        assert publish(config_of(log)) == []  # the late one may still come, and hold its object
+        assert publish(config_of(log)) == []  # the late one may still come, and claim its object
         late.commit()
     behind_late, of_another = add_row(log, "idu=900"), add_row(log, "idu=2001")
     assert ids_in(publish(config_of(log))) == {str(of_another)}
@@ -137,7 +137,7 @@ def test_marks_that_have_begun_are_not_abandoned_by_accident(
     log_rows(log, random_rows(300, seed=73))
     out, config = tmp_path / "out", config_of(log)
     with monkeypatch.context() as patch:
-        patch.setattr(hold, "_mark_rows", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(claim, "_mark_rows", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             convert(config, out, mark=True)
     assert publish(config) == []
@@ -216,7 +216,7 @@ def test_rows_are_converted_for_one_directory_at_a_time_but_copied_at_any_time(
     assert copy(config_of(log), tmp_path / "second").manifest.totals == first.manifest.totals
     with pytest.raises(ConfigError, match="does not claim its rows: it is a copy"):
         convert(config_of(log), tmp_path / "second", mark=True)
-    assert statuses(log).keys() == letters_of(tmp_path / "first", first).keys()
+    assert statuses(log).keys() == statuses_of(tmp_path / "first", first).keys()
 
 
 def test_a_job_that_dies_between_claim_and_success_starts_over(
@@ -320,17 +320,17 @@ def test_the_command_may_change_whether_rows_are_marked_or_deleted(
     out = tmp_path / "out"
     report = convert(config_of(log, publisher__loopback_action="mark"), out)
     convert(config_of(log, publisher__loopback_action="mark"), out, mark=True, acknowledge="delete")
-    bad = {i for i, letter in letters_of(out, report).items() if letter == "E"}
+    bad = {i for i, letter in statuses_of(out, report).items() if letter == "E"}
     assert statuses(log) == dict.fromkeys(bad, "E")
 
 
 def test_an_estimate_counts_and_changes_nothing(log: sa.Engine, tmp_path: Path) -> None:
     log_rows(log, random_rows(3_000, seed=81))
     plan = estimate(config_of(log), "local[2]", 1_000)
-    assert (plan.rows, plan.cores, plan.held) == (3_000, 2, False)
+    assert (plan.rows, plan.cores, plan.claimed) == (3_000, 2, False)
     assert plan.mark_seconds > plan.delete_seconds
     report = convert(config_of(log), tmp_path / "out")
     assert plan.bytes == pytest.approx(report.manifest.totals["bytes"], rel=0.3)
     assert plan.events == pytest.approx(report.manifest.totals["events"], rel=0.1)
-    assert estimate(config_of(log), "local[2]", 1_000).held
+    assert estimate(config_of(log), "local[2]", 1_000).claimed
     assert set(statuses(log).values()) == {"N"}

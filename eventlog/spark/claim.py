@@ -29,8 +29,13 @@ from eventlog.core.options import toml
 from eventlog.core.ranges import to_ranges
 from eventlog.errors import ConfigError, DatabaseUnavailable, number_of
 from eventlog.model import Status, unpadded
+from eventlog.publisher.claimed_rows import (
+    CLAIM_WAYS_OUT,
+    BacklogClaim,
+    encode_claim,
+    read_recorded,
+)
 from eventlog.publisher.context import Context, Counters, PublisherOptions
-from eventlog.publisher.held_rows import HOLD_WAYS_OUT, Hold, encode_hold, read_recorded
 from eventlog.publisher.ledger import Writers, are_registered
 from eventlog.publisher.observer import JobProgress
 from eventlog.publisher.open_context import open_context
@@ -86,7 +91,7 @@ class Manifest:
     @property
     def checksums(self) -> dict[str, str]:
         """The SHA-256 of every file that is verified, by name."""
-        ids = {flight.ids: flight.ids_sha256 for flight in self.in_flight}
+        ids = {delivery.ids: delivery.ids_sha256 for delivery in self.in_flight}
         ids |= {part.ids: part.ids_sha256 for part in self.parts}
         return {**ids, **self.others, **{file.name: file.sha256 for file in self.files}}
 
@@ -94,7 +99,7 @@ class Manifest:
 def manifest_of(value: Mapping[str, Any]) -> Manifest:
     """Return a manifest from its JSON form. Raises KeyError, TypeError for other values."""
     known = {one.name: value[one.name] for one in fields(Manifest)}
-    known["in_flight"] = tuple(DeliveryReport(**flight) for flight in known["in_flight"])
+    known["in_flight"] = tuple(DeliveryReport(**delivery) for delivery in known["in_flight"])
     known["in_flight_files"] = tuple(OutputFile(**file) for file in known["in_flight_files"])
     known["parts"] = tuple(map(part_report, known["parts"]))
     return Manifest(**known)
@@ -208,8 +213,8 @@ def claim_rows(
     rows since then.
     """
     last, writers = extent
-    flights = tuple(report.flight for report in manifest.in_flight)
-    if not last and not flights:
+    deliveries = tuple(report.delivery_no for report in manifest.in_flight)
+    if not last and not deliveries:
         return
     log = context.log
     with _committed(context):
@@ -221,10 +226,10 @@ def claim_rows(
         now = utc_now().isoformat(sep=" ", timespec="seconds")
         rows = manifest.totals.get("rows_read", 0) + manifest.totals.get("rows_in_flight", 0)
         number = next_number(log)
-        hold = Hold(
-            number, manifest.job, _name_of(directory), sha256, now, last, rows, flights, writers
+        claim = BacklogClaim(
+            number, manifest.job, _name_of(directory), sha256, now, last, rows, deliveries, writers
         )
-        add_entry(log, EntryKind.CLAIM, number, encode_hold(hold))
+        add_entry(log, EntryKind.CLAIM, number, encode_claim(claim))
 
 
 def _name_of(directory: Directory) -> str:
@@ -232,11 +237,11 @@ def _name_of(directory: Directory) -> str:
     return directory.path if directory.is_local else directory.location
 
 
-def _claimed_rows(context: Context) -> Hold | None:
+def _claimed_rows(context: Context) -> BacklogClaim | None:
     """Return the claim on rows of the log, None if there is none."""
     with _committed(context):
-        _, hold = read_recorded(context.log)
-    return hold
+        _, claim = read_recorded(context.log)
+    return claim
 
 
 def refuse_if_claimed(context: Context, directory: Directory) -> None:
@@ -244,28 +249,28 @@ def refuse_if_claimed(context: Context, directory: Directory) -> None:
 
     Raises ConfigError if another directory claims rows, or if rows are being marked.
     """
-    hold = _claimed_rows(context)
-    if hold is None:
+    claim = _claimed_rows(context)
+    if claim is None:
         return
-    if hold.job != job_in(directory) or hold.is_marking:
+    if claim.job != job_in(directory) or claim.is_marking:
         raise ConfigError(
-            f"{hold.in_words}. Before you convert rows again: {', '.join(HOLD_WAYS_OUT)}"
+            f"{claim.in_words}. Before you convert rows again: {', '.join(CLAIM_WAYS_OUT)}"
         )
-    _release(context, hold)
+    _release(context, claim)
 
 
-def _release(context: Context, hold: Hold) -> None:
+def _release(context: Context, claim: BacklogClaim) -> None:
     """Delete the claim; call it once the rows are marked or given back to the publisher."""
     with _committed(context):
-        delete_entry(context.log, EntryKind.CLAIM, hold.number)
+        delete_entry(context.log, EntryKind.CLAIM, claim.number)
 
 
-def _write_claim(context: Context, hold: Hold) -> None:
+def _write_claim(context: Context, claim: BacklogClaim) -> None:
     with _committed(context):
-        replace_content(context.log, EntryKind.CLAIM, hold.number, encode_hold(hold))
+        replace_content(context.log, EntryKind.CLAIM, claim.number, encode_claim(claim))
 
 
-def release(config: Config, out: str, *, force: bool = False) -> Hold:
+def release(config: Config, out: str, *, force: bool = False) -> BacklogClaim:
     """Give the rows that a directory claims back to the publisher; its documents are then obsolete.
 
     Raises ConfigError if it claims none, and, unless ``force``, if marking has begun: rows that are
@@ -273,24 +278,24 @@ def release(config: Config, out: str, *, force: bool = False) -> Hold:
     """
     directory = Directory(out)
     with open_context(config, Counters(), purpose=Purpose.BACKLOG) as context:
-        hold = _claimed_rows(context)
-        if hold is None:
+        claim = _claimed_rows(context)
+        if claim is None:
             raise ConfigError(
                 f"no backlog job claims rows of the log {context.log}; there is nothing to release"
             )
-        if hold.directory != _name_of(directory):
-            raise ConfigError(f"{hold.in_words}. Give --out {hold.directory}")
-        if hold.is_marking and not force:
+        if claim.directory != _name_of(directory):
+            raise ConfigError(f"{claim.in_words}. Give --out {claim.directory}")
+        if claim.is_marking and not force:
             raise ConfigError(
-                f"{hold.in_words}. Complete the marks with `eventlog backlog mark`. `release "
+                f"{claim.in_words}. Complete the marks with `eventlog backlog mark`. `release "
                 "--force` "
                 "gives back only the rows that are not marked yet; the changes of the other rows "
                 "exist only in this directory"
             )
-        if directory.exists(SUCCESS) and job_in(directory) == hold.job:
+        if directory.exists(SUCCESS) and job_in(directory) == claim.job:
             directory.delete(SUCCESS)
-        _release(context, hold)
-    return hold
+        _release(context, claim)
+    return claim
 
 
 # --- marks ----------------------------------------------------------------------------------------
@@ -318,8 +323,8 @@ def mark(
     0 = as many as are useful. Raises ConfigError if the rows are neither claimed nor marked, or if
     a file has changed; DatabaseError.
     """
-    hold = _claimed_rows(context)
-    if hold is None or hold.job != manifest.job:
+    claim = _claimed_rows(context)
+    if claim is None or claim.job != manifest.job:
         if all(directory.exists(_done(part.part)) for part in manifest.parts):
             return 0
         raise ConfigError(
@@ -328,9 +333,9 @@ def mark(
             "another directory"
         )
     threads = connections or min(4, os.cpu_count() or 1)
-    _verify(directory, manifest, hold, threads)
-    hold = hold._replace(is_marking=True)
-    _write_claim(context, hold)
+    _verify(directory, manifest, claim, threads)
+    claim = claim._replace(is_marking=True)
+    _write_claim(context, claim)
     seen = [0]
     total = manifest.totals.get("rows_read", 0)
 
@@ -350,16 +355,18 @@ def mark(
                 "marking has begun; run the same command again to mark the remaining rows"
             )
             raise
-    if hold.flights:  # the next publisher deletes the claim with the entries of these deliveries
-        _write_claim(context, hold._replace(is_marked=True))
+    if (
+        claim.deliveries
+    ):  # the next publisher deletes the claim with the entries of these deliveries
+        _write_claim(context, claim._replace(is_marked=True))
     else:
-        _release(context, hold)
+        _release(context, claim)
     return marked
 
 
-def _verify(directory: Directory, manifest: Manifest, hold: Hold, threads: int) -> None:
+def _verify(directory: Directory, manifest: Manifest, claim: BacklogClaim, threads: int) -> None:
     """Raise ConfigError if the manifest or a file in it has changed since the job wrote it."""
-    expected = {MANIFEST: hold.manifest, **manifest.checksums}
+    expected = {MANIFEST: claim.manifest, **manifest.checksums}
 
     def is_damaged(name: str) -> str | None:
         try:
@@ -438,12 +445,12 @@ def _mark_deliveries(context: Context, directory: Directory, manifest: Manifest)
     rows. An earlier run marked the deliveries that are listed in ``_marked``.
     """
     changed = 0
-    for flight in manifest.in_flight:
-        listed = f"{MARKED}/flight-{flight.flight}"
+    for delivery in manifest.in_flight:
+        listed = f"{MARKED}/delivery-{delivery.delivery_no}"
         if directory.exists(listed):
             continue
         with _committed(context):
-            for good, bad, _ in _batches(directory, flight.ids):
+            for good, bad, _ in _batches(directory, delivery.ids):
                 changed += _write(context.log, context.options, good, bad)
         directory.write(listed, b"")
     return changed

@@ -1,6 +1,6 @@
 """A conversion that stands still in its second capture if HELD_CONVERSION_TARGET is set.
 
-As a program: ``held_conversion.py SOURCE TARGET``, for a test that kills it.
+As a program: ``claimed_conversion.py SOURCE TARGET``, for a test that kills it.
 """
 
 from __future__ import annotations

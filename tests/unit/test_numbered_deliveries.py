@@ -36,7 +36,7 @@ from eventlog.model import (
     origins_of,
     queue_rows,
 )
-from eventlog.publisher.flight import Flight, decode, encode, numbered
+from eventlog.publisher.delivery import Delivery, decode, encode, numbered
 from eventlog.qlik.message_tables import WriteOptions
 from eventlog.qlik.message_writer import MessageWriter
 from eventlog.qlik.publish import QlikWriter, class_columns
@@ -51,9 +51,9 @@ EVENT = Outgoing("12", [12], OBJECT, Operation.MODIFY, [(12, 2, OBJECT, FNAME, "
 ROW = LogRow(12, "N", 2, "2024-05-10 11:59:59.123456", "app", "usr", "idu=7", "fname", "a", "b")
 
 
-def flight(*sizes: int) -> Flight:
+def delivery(*sizes: int) -> Delivery:
     numbers = iter(range(1, 1000))
-    return Flight(
+    return Delivery(
         3,
         {
             number: [Outgoing(str(n := next(numbers)), [n], None, None, None) for _ in range(size)]
@@ -62,38 +62,40 @@ def flight(*sizes: int) -> Flight:
     )
 
 
-def places(of: Flight) -> list[int]:
+def places(of: Delivery) -> list[int]:
     return [event.place for event in of.events()]
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.data())
-def test_what_is_left_of_a_flight_keeps_its_numbers(sizes: list[int], data: st.DataObject) -> None:
-    whole = numbered(flight(*sizes), FIRST)
+def test_what_is_left_of_a_delivery_keeps_its_numbers(
+    sizes: list[int], data: st.DataObject
+) -> None:
+    whole = numbered(delivery(*sizes), FIRST)
     assert places(whole) == list(range(1, sum(sizes) + 1))
     kept = data.draw(st.sets(st.sampled_from(places(whole)), min_size=1))
     left = {
         number: [event for event in events if event.place in kept]
-        for number, events in whole.envelopes.items()
+        for number, events in whole.documents.items()
     }
-    rest = whole._replace(envelopes={number: events for number, events in left.items() if events})
+    rest = whole._replace(documents={number: events for number, events in left.items() if events})
     again = decode(3, encode(rest))
-    assert (list(again.envelopes), again.first, places(again)) == (
-        list(rest.envelopes),
+    assert (list(again.documents), again.first, places(again)) == (
+        list(rest.documents),
         FIRST,
         sorted(kept),
     )
 
 
 def test_lines_of_other_formats_have_no_number() -> None:
-    assert '"first"' not in encode(flight(1, 1))
-    assert decode(3, encode(flight(2))).first == ""
+    assert '"first"' not in encode(delivery(1, 1))
+    assert decode(3, encode(delivery(2))).first == ""
 
 
 @pytest.mark.parametrize(
     "line",
     [
         '{"first":"1"}',
-        '{"envelopes":[]}',
+        '{"documents":[]}',
         '{"line_format":1,"kind":"publisher","first":"1"}',
         '{"first":1',
     ],
@@ -110,7 +112,7 @@ def messages(**options: Any) -> QlikWriter:
 
 
 def document(format: QlikWriter, *events: Outgoing, of: Catalog = CATALOG) -> Document:
-    return format.document(of, Flight(3, (), FIRST, origins_of([ROW])), 1, events)
+    return format.document(of, Delivery(3, (), FIRST, origins_of([ROW])), 1, events)
 
 
 def payloads(records: Any) -> list[dict[str, Any]]:
@@ -290,7 +292,7 @@ def test_an_event_that_a_message_cannot_hold_is_an_error() -> None:
 def test_a_preview_shows_records_as_lines() -> None:
     lines = [
         json.loads(line)
-        for line in messages().preview(CATALOG, Flight(1, {}), [EVENT]).splitlines()
+        for line in messages().preview(CATALOG, Delivery(1, {}), [EVENT]).splitlines()
     ]
     assert [line["topic"] for line in lines] == ["eventlog.metadata", "indirect.usr"]
 
@@ -358,7 +360,7 @@ def test_a_message_has_the_fraction_of_a_time_of_day() -> None:
     assert message["message"]["data"]["at"] == "10:00:00.500000"
 
 
-def test_a_flight_of_an_epoch_begins_not_before_the_raise_also_where_the_clock_has_gone_back() -> (
+def test_a_delivery_of_an_epoch_begins_not_before_the_raise_also_where_the_clock_has_gone_back() -> (
     None
 ):
     output = QlikWriter(

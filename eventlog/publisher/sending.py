@@ -1,0 +1,560 @@
+"""Send documents, judge the answers, park objects whose events are sent again later
+(spec/event-log.md 8.4), for logs and streams.
+
+A ``DocumentSender`` sends the documents and records the answers: the in-flight line of a log, or
+the position of a stream.
+
+This is a hot path: every event passes through ``_judge``. A silent answer, the most frequent one,
+is one verdict for a whole list of events, and events are counted by the length of such lists. So an
+event is looked at only if its answer says something. In return answers travel as ``Answered``,
+pairs of a verdict and its events, and every reader of them has two loops.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from contextlib import closing, nullcontext
+from enum import Enum
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from eventlog.core.clock import executor, first_done, monotonic, wait_for_all
+from eventlog.errors import FatalAnswer, ReceiverUnavailable
+from eventlog.model import SUCCESS, Answer, Document, EventResult, Level
+from eventlog.publisher.context import Context, Counters, PublisherOptions
+from eventlog.publisher.delivery import Tried
+from eventlog.publisher.parking import Parking
+from eventlog.publisher.sinks import Sink
+from eventlog.publisher.suspects import Suspects
+
+_log = logging.getLogger("eventlog.publisher")
+
+
+class DeliveryResult(Enum):
+    DONE = "every event was answered, or is parked"
+    RETRY = "the cycle stops: the receiver asked for a retry, or too many objects wait for one"
+    UNAVAILABLE = "the cycle stops: the receiver is unavailable"
+    FATAL = "the publisher stops: the receiver answered fatal"
+    STOPPED = "the publisher was told to stop"
+
+
+class Delivered(NamedTuple):
+    """The end of an attempt of documents, or of a whole cycle."""
+
+    result: DeliveryResult
+    reason: str = ""
+    """The explanation of a stop, for people."""
+    retry_after: float | None = None
+    """The seconds that the receiver asks to be left alone, None if it names none."""
+    more: bool = False
+    """True if there is something to do at once."""
+    in_short: str = ""
+    """The explanation without the receiver's words, empty if there is no such text."""
+    is_suspicious: bool = False
+    """True if the receiver is unavailable by a failure whose cause may be the document."""
+
+    @classmethod
+    def unavailable(cls, lost: ReceiverUnavailable) -> Delivered:
+        """Return the end of an attempt whose receiver is unavailable."""
+        return cls(DeliveryResult.UNAVAILABLE, str(lost), in_short=lost.in_short)
+
+
+class Sendable(Protocol):
+    """An event that a document can carry."""
+
+    @property
+    def sent_id(self) -> str:
+        """The event-id in the document."""
+        ...
+
+    @property
+    def object_id(self) -> Hashable: ...
+
+
+E = TypeVar("E", bound=Sendable)
+
+NumberedEvents = tuple[int, Sequence[E]]
+"""A number, and the events that are sent under it."""
+
+Answered = list[tuple[EventResult, Sequence[E]]]
+"""The events that are answered for good, by their verdicts."""
+
+
+class Judged(NamedTuple, Generic[E]):
+    """The meaning of an answer."""
+
+    answered: Answered[E]
+    retried: Sequence[E] = ()
+    """The events that got retry."""
+    behind: Sequence[tuple[EventResult, E]] = ()
+    """The events behind a retry of their own object, with their verdicts. They are sent again, too,
+    under a new event-id.
+    """
+    given_up: Sequence[tuple[EventResult, E]] = ()
+    """The events without an answer that are not sent again. The receiver may have applied them."""
+
+
+class DocumentSender(Protocol[E]):
+    """The sender of documents of events, which also records the answers.
+
+    ``delivery_no`` is the number of the delivery of the documents, for log lines. Other threads
+    call ``send``; all other members are used by the one delivering thread.
+    """
+
+    @property
+    def options(self) -> PublisherOptions: ...
+
+    @property
+    def counters(self) -> Counters: ...
+
+    @property
+    def parking(self) -> Parking[Any]: ...
+
+    @property
+    def suspects(self) -> Suspects | None:
+        """The documents that the receiver fails for; None = each failure means that it is
+        unavailable.
+        """
+        ...
+
+    @property
+    def delivery_no(self) -> int: ...
+
+    def tried(self, document_no: int) -> Tried | None:
+        """Return the recorded tries of a document that is a part of one that the receiver has
+        failed for; None for any other document.
+        """
+        ...
+
+    def send(self, document_no: int, events: Sequence[E]) -> Answer:
+        """Send the document of events under its number. Raises
+        ReceiverUnavailable.
+        """
+        ...
+
+    def settle(self, document_no: int, events: Sequence[E], judged: Judged[E]) -> str:
+        """Settle the results of a document's events that were sent. Return why sending must stop,
+        empty = it may go on.
+
+        Raises ReceiverUnavailable if answers were to be saved and the sink has lost them.
+        """
+        ...
+
+    def save(self) -> None:
+        """Make the results so far durable. Raises ReceiverUnavailable if the sink has lost
+        answers.
+        """
+        ...
+
+
+# --- sending --------------------------------------------------------------------------------------
+
+
+def send_delivery(
+    context: Context,
+    documents: Iterable[NumberedEvents[E]],
+    document_count: int,
+    sender: DocumentSender[E],
+    stopping: Callable[[], bool],
+) -> Delivered:
+    """Send the ``document_count`` documents of a delivery, as many at a time as
+    ``concurrency`` allows, and save the results. Return how the sending ended.
+    """
+    most = min(context.options.concurrency, document_count)
+    with executor(most, "eventlog-send") if most > 1 else nullcontext() as threads:
+        try:
+            ended = deliver(documents, sender, stopping, threads)
+            sender.save()
+        except ReceiverUnavailable as lost:
+            ended = Delivered.unavailable(lost)
+    if ended.result is DeliveryResult.UNAVAILABLE:
+        context.output.forget()
+    return ended
+
+
+def deliver(
+    documents: Iterable[NumberedEvents[E]],
+    sender: DocumentSender[E],
+    stopping: Callable[[], bool],
+    threads: Executor | None = None,
+) -> Delivered:
+    """Send documents, let ``sending`` settle the results, and return how the sending ended.
+
+    Events of waiting objects are left out; they may not have been built. Each document is asked for
+    at its turn, after a call of ``stopping``. With ``threads`` up to ``concurrency`` documents are
+    sent at the same time; None = each one follows the answer to the previous one. Raises
+    ReceiverUnavailable if the sink has lost answers: no result can be saved any more.
+    """
+    ended = Delivered(DeliveryResult.DONE)
+
+    def halted() -> bool:
+        return ended.result is not DeliveryResult.DONE or stopping()
+
+    def settle(
+        document_no: int, events: Sequence[E], answer: Answer | ReceiverUnavailable
+    ) -> set[Hashable]:
+        """Settle an answer; return the objects of events that are sent again later."""
+        nonlocal ended
+        if isinstance(answer, ReceiverUnavailable):
+            if _goes_on_without(document_no, events, answer, sender):
+                if why := sender.parking.too_many(sender.options.max_parked):
+                    ended = Delivered(DeliveryResult.RETRY, why, in_short=why)
+                return {event.object_id for event in events}
+            if ended.result is not DeliveryResult.FATAL:
+                ended = ended._replace(
+                    result=DeliveryResult.UNAVAILABLE,
+                    reason=str(answer),
+                    in_short=answer.in_short,
+                    is_suspicious=_is_suspicious(answer, sender),
+                )
+            return set()
+        judged = _judge(events, answer)
+        if sender.suspects is not None and not _is_retry_of_all(answer):
+            sender.suspects.answered(events)
+        settled = _settle(document_no, judged, answer, sender)
+        if (
+            why := sender.settle(document_no, events, judged)
+        ) and settled.result is DeliveryResult.DONE:
+            settled = settled._replace(result=DeliveryResult.RETRY, reason=why, in_short=why)
+        if settled.result is DeliveryResult.FATAL or ended.result is DeliveryResult.DONE:
+            ended = settled
+        return {event.object_id for event in judged.retried} if answer.verdicts else set()
+
+    with closing(_returned(documents, sender, halted, threads)) as returned:
+        for document_no, events, answer in returned:
+            _count_sent(sender.counters, answer)
+            if (why := _refusal(events, answer)) is None:
+                settle(document_no, events, answer)
+                continue
+            where = {"delivery": sender.delivery_no, "document": document_no}
+            _log.info("document %d is sent in halves: %s", document_no, why, extra=where)
+            _send_halves(document_no, events, sender, settle, halted)
+    if ended.result is DeliveryResult.DONE and stopping():
+        return Delivered(DeliveryResult.STOPPED, "told to stop")
+    return ended
+
+
+def _send_halves(
+    document_no: int,
+    events: Sequence[E],
+    sender: DocumentSender[E],
+    settle: Callable[[int, Sequence[E], Answer | ReceiverUnavailable], set[Hashable]],
+    halted: Callable[[], bool],
+) -> None:
+    """Send the halves of a document that got an error for an unnamed event, until such an event is
+    alone: one culprit among n events costs at most 2 log2 n further requests.
+
+    A half is sent under the number of its document once the earlier results are in the line, so
+    that a crash repeats only the rest. The first half is settled before the second is sent: the
+    events of an object keep their order.
+    """
+    parts = _halves(events)
+    while parts and not halted():
+        part = _to_send_now(sender, document_no, parts.pop(0))
+        if not part:
+            continue
+        answer = _send(sender, document_no, part)
+        _count_sent(sender.counters, answer)
+        if _refusal(part, answer) is not None:
+            parts[:0] = _halves(part)
+            continue
+        retried = settle(document_no, part, answer)
+        # These events were in the document,
+        # and the receiver may have applied them before it refused it.
+        behind = [
+            (SUCCESS, event) for left in parts for event in left if event.object_id in retried
+        ]
+        if behind:
+            sender.settle(document_no, [event for _, event in behind], Judged([], (), behind))
+            parts = [
+                rest
+                for left in parts
+                if (rest := [event for event in left if event.object_id not in retried])
+            ]
+        if parts and not halted():
+            sender.save()
+
+
+_Returned = tuple[int, Sequence[E], Answer | ReceiverUnavailable]
+"""The number of a document, its events that were sent, and the result: an answer, or the error
+without one.
+"""
+
+
+def _returned(
+    documents: Iterable[NumberedEvents[E]],
+    sender: DocumentSender[E],
+    halted: Callable[[], bool],
+    threads: Executor | None,
+) -> Generator[_Returned[E]]:
+    """Yield each document with its answer before the next is sent; with ``threads`` up to
+    ``concurrency`` are sent at the same time, begun in order, and two with a common object never
+    overlap.
+    """
+    most = sender.options.concurrency
+    in_air: dict[Future[Answer | ReceiverUnavailable], NumberedEvents[E]] = {}
+    try:
+        for number, events in documents:
+            if in_air:
+                objects = {event.object_id for event in events}
+                while (
+                    len(in_air) >= most
+                    or any(
+                        event.object_id in objects for _, sent in in_air.values() for event in sent
+                    )
+                    or (in_air and _is_probing(sender))
+                ):
+                    yield from _landed(in_air)
+            if halted():
+                break
+            events = _to_send_now(sender, number, events)
+            if not events:
+                continue
+            if threads is None:
+                yield number, events, _send(sender, number, events)
+            else:
+                in_air[threads.submit(_send, sender, number, events)] = number, events
+        while in_air:
+            yield from _landed(in_air)
+    finally:
+        wait_for_all(in_air)
+
+
+def _is_probing(sender: DocumentSender[E]) -> bool:
+    return sender.suspects is not None and sender.suspects.is_probing
+
+
+def _to_send_now(sender: DocumentSender[E], number: int, events: Sequence[E]) -> Sequence[E]:
+    """Return those events whose objects do not wait; none if the document itself has to. No event
+    of these objects is in the air: an object that begins to wait here waits for all its events.
+    """
+    parking, suspects = sender.parking, sender.suspects
+    if parking:
+        events = [event for event in events if not parking.is_waiting(event.object_id)]
+    if not events or suspects is None:
+        return events
+    tried = sender.tried(number) if sender.options.park else None
+    if tried is not None and not suspects.may_try:
+        suspects.put_off(events, *tried)
+        return ()
+    return events if suspects.chosen(events) else ()
+
+
+def _landed(
+    in_air: dict[Future[Answer | ReceiverUnavailable], NumberedEvents[E]],
+) -> Iterator[_Returned[E]]:
+    for future in first_done(in_air):
+        yield *in_air.pop(future), future.result()
+
+
+def _send(
+    sender: DocumentSender[E], number: int, events: Sequence[E]
+) -> Answer | ReceiverUnavailable:
+    begun = monotonic()
+    try:
+        answer = sender.send(number, events)
+    except ReceiverUnavailable as failure:
+        failure.seconds = monotonic() - begun
+        return failure
+    if answer.unknown_ids:
+        _log.warning(
+            "the answer names event-ids that are not in the document: %s",
+            ", ".join(map(ascii, answer.unknown_ids[:10])),
+            extra={"document": number},
+        )
+    return answer
+
+
+def _count_sent(counters: Counters, answer: Answer | ReceiverUnavailable) -> None:
+    """Count a document that got any answer. Only the delivering thread calls this."""
+    if not isinstance(answer, ReceiverUnavailable) and answer.is_sent:
+        counters.documents_sent += 1
+
+
+def _refusal(events: Sequence[E], answer: Answer | ReceiverUnavailable) -> str | None:
+    """Return why a document of several events was refused without naming one; None if it was not.
+
+    The receiver's own words, which may quote values, appear only with the rows that are refused in
+    the end.
+    """
+    if (
+        isinstance(answer, ReceiverUnavailable)
+        or not answer.culprit_unknown
+        or answer.general is None
+        or len(events) == 1
+    ):
+        return None
+    return answer.in_short or "the receiver refuses it"
+
+
+def _halves(events: Sequence[E]) -> list[Sequence[E]]:
+    middle = len(events) // 2
+    return [events[:middle], events[middle:]]
+
+
+def send_heartbeat(sink: Sink, document: Document, counters: Counters) -> bool:
+    """Send the heartbeat (spec/xds.md 7), and return True if it was received. It is never sent
+    again.
+
+    Raises FatalAnswer; any other answer has no effect, and neither has a missing one.
+    """
+    try:
+        answer = sink.send(document)
+        sink.flush()
+    except ReceiverUnavailable as failure:
+        _log.warning("heartbeat: %s", failure, extra={"code": failure.code})
+        return False
+    counters.heartbeats_sent += 1
+    if answer.general is not None and answer.general.level is Level.FATAL:
+        raise FatalAnswer(
+            f"the receiver answered fatal to a heartbeat: {answer.general.message or 'no message'}"
+        )
+    return True
+
+
+# --- answers --------------------------------------------------------------------------------------
+
+
+def why_refused(verdict: EventResult) -> str:
+    """Return what the receiver said where it refused events for good, empty if it did not."""
+    if verdict.level not in (Level.ERROR, Level.FATAL):
+        return ""
+    return verdict.message or f"the receiver answered {verdict.level.name.lower()}"
+
+
+def _judge(events: Sequence[E], answer: Answer) -> Judged[E]:
+    """Return the verdict on each event, or that it is sent again.
+
+    An event behind a retry of its own object is sent again, too, since it must not be answered for
+    good before that one. The receiver may have applied it, so it gets a new event-id (7.4).
+    """
+    if not answer.verdicts and answer.general is None:  # a silent answer is one verdict for all
+        return Judged([(SUCCESS, events)])
+    answered: dict[EventResult, list[E]] = {}
+    retried: list[E] = []
+    behind: list[tuple[EventResult, E]] = []
+    objects: set[Hashable] = set()
+    for event in events:
+        verdict = answer.verdict(event.sent_id)
+        if verdict.level is Level.RETRY:
+            objects.add(event.object_id)
+            retried.append(event)
+        elif event.object_id in objects and verdict.level is not Level.FATAL:
+            behind.append((verdict, event))
+        else:
+            answered.setdefault(verdict, []).append(event)
+    return Judged(list(answered.items()), retried, behind)
+
+
+def _settle(
+    document_no: int, judged: Judged[E], answer: Answer, sender: DocumentSender[E]
+) -> Delivered:
+    """Count the answers to one document, park the objects of events that got retry, and return how
+    to go on.
+    """
+    counters, parking = sender.counters, sender.parking
+    ended = Delivered(DeliveryResult.DONE, "", answer.retry_after)
+    for verdict, events in judged.answered:
+        counters.count_answers(verdict.level, len(events))
+        counters.events_sent += len(events)
+        if parking:
+            for event in events:
+                parking.release(event.object_id)
+        if verdict.level is Level.FATAL:
+            ended = ended._replace(
+                result=DeliveryResult.FATAL, reason=verdict.message or "no message"
+            )
+    counters.count_answers(Level.RETRY, len(judged.retried))
+    counters.events_sent += len(judged.retried) + len(judged.behind)
+    for verdict, _ in judged.behind:
+        counters.count_answers(verdict.level, 1)
+    if ended.result is DeliveryResult.FATAL or not judged.retried:
+        return ended
+    if sender.options.park and not _is_retry_of_all(answer):
+        _park(document_no, judged.retried, answer, sender)
+        return ended
+    sent_id = judged.retried[0].sent_id
+    message = answer.verdict(sent_id).message
+    again = f"event {sent_id} must be sent again later"
+    return ended._replace(
+        result=DeliveryResult.RETRY,
+        reason=f"{again} ({message})" if message else again,
+        in_short=f"{again} ({answer.in_short})" if answer.in_short else again,
+    )
+
+
+def _goes_on_without(
+    document_no: int, events: Sequence[E], failure: ReceiverUnavailable, sender: DocumentSender[E]
+) -> bool:
+    """Return True if sending goes on although the receiver has failed for these events: their
+    objects wait, or the only event is given up. False if the receiver is unavailable.
+    """
+    suspects, options = sender.suspects, sender.options
+    if suspects is None or not _is_suspicious(failure, sender):
+        return False
+    tried = sender.tried(document_no)
+    if tried is None:
+        return suspects.failed(events, failure)
+    if why := suspects.tried(events, failure, options.max_attempts, tried.tries):
+        _log.error("event %s: %s", events[0].sent_id, why, extra={"code": "receiver"})
+        sender.parking.release(events[0].object_id)
+        given_up = [(EventResult(Level.ERROR, why), event) for event in events]
+        sender.settle(document_no, events, Judged([], given_up=given_up))
+    return True
+
+
+def _is_suspicious(failure: ReceiverUnavailable, sender: DocumentSender[E]) -> bool:
+    return sender.suspects is not None and sender.options.park and failure.is_suspicious
+
+
+def _is_retry_of_all(answer: Answer) -> bool:
+    return answer.general is not None and answer.general.level is Level.RETRY
+
+
+def _park(
+    document_no: int, retried: Sequence[E], answer: Answer, sender: DocumentSender[E]
+) -> None:
+    """Park the objects of the events that got retry, each with the reason of its first event."""
+    now = monotonic()
+    first: dict[Hashable, E] = {}
+    for event in retried:
+        first.setdefault(event.object_id, event)
+    for object_id, event in first.items():
+        reason = answer.verdict(event.sent_id).message
+        sender.parking.park(object_id, now, reason, event.sent_id)
+        _log.info(
+            "event %s got retry: its object is parked%s",
+            event.sent_id,
+            f" ({reason})" if reason else "",
+            extra={
+                "delivery": sender.delivery_no,
+                "document": document_no,
+                "event_id": event.sent_id,
+            },
+        )
+
+
+def as_flushed(
+    answered: Answered[E], refused: Mapping[str, EventResult] | None, counters: Counters
+) -> Answered[E]:
+    """Return the answers after a flush.
+
+    ``refused`` has verdicts of the flush that replace answers.
+    """
+    if not refused:
+        return answered
+    flushed: Answered[E] = []
+    for verdict, events in answered:
+        late = [event for event in events if event.sent_id in refused]
+        for event in late:
+            counters.count_answers(verdict.level, -1)
+            counters.count_answers(refused[event.sent_id].level, 1)
+            flushed.append((refused[event.sent_id], [event]))
+        flushed.append(
+            (
+                verdict,
+                [event for event in events if event.sent_id not in refused] if late else events,
+            )
+        )
+    return flushed
