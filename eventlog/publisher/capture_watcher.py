@@ -2,7 +2,7 @@
 (spec/triggers.md 9.1).
 
 A column that is added while no publisher runs is in the catalogue of the next one, and in no
-trigger: nothing but a comparison of the triggers tells of it.
+trigger: only a comparison of the triggers finds it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ rare.
 
 
 class CaptureWatcher:
-    """What was said of tables whose triggers are not as declared. It outlives the connection."""
+    """The warnings about tables whose triggers are not as declared. It outlives the connection."""
 
     __slots__ = ("_next", "_said", "_uncaptured")
 

@@ -46,7 +46,8 @@ class CatalogWatcher:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        # Of the tables before the catalogue was last read from them; None = it is not known.
+        # The state of the tables before the catalogue was last read from them; None = it is not
+        # known.
         self._fingerprint: str | None = None
         self._next_refresh = 0.0
         self._last_warning = ""
@@ -61,7 +62,7 @@ class CatalogWatcher:
         now. Ends a transaction.
 
         Changes are logged as a warning, once. If the catalogue cannot be read, the old one stays in
-        force, and a warning says so once.
+        force, and a warning reports it once.
         """
         self._next_refresh = monotonic() + CATALOG_INTERVAL
         if self._is_current():
@@ -94,8 +95,7 @@ class CatalogWatcher:
             self._fingerprint = None
             if str(error) != self._last_warning:
                 what = (
-                    "the tables have changed, and the publisher goes on with what "
-                    "it knows of them: %s"
+                    "the tables have changed; the publisher goes on with the tables it has read: %s"
                 )
                 _log.warning(what, error, extra={"code": error.code})
             self._last_warning = str(error)
@@ -126,7 +126,7 @@ class CatalogWatcher:
             raise CatalogDrifted
 
     def explains(self, error: CatalogDrifted | DBAPIError) -> bool:
-        """Return True if the cycle that an error ended is to be run again: an old catalogue caused
+        """Return True if the cycle that an error ended must run again: an old catalogue caused
         the error, and ``context`` has a new one now; or a table may have been unavailable for the
         moment of a statement, and is there again. Nobody can see that afterwards, so one cycle is
         run again whichever statement the database has refused, and none that follows it.

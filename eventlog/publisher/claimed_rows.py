@@ -73,7 +73,7 @@ class BacklogClaim(NamedTuple):
         return (
             f"{number_of(self.rows, 'row')} up to record_id {self.last} held in {self.directory} "
             f"since {self.since} (backlog job {self.job}{begun}); later rows of their objects "
-            "wait behind them"
+            "wait for them"
         )
 
 

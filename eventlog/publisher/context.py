@@ -274,8 +274,8 @@ def closing_summary(counters: Counters, parked: int) -> tuple[str, bool]:
     parts = [
         f"{number_of(counters.rows_read, 'row')} read",
         summary(Counters(), counters, None, parked),
-        "`eventlog errors` tells the reasons" if failed else "",
-        "`eventlog status` tells what is parked" if parked else "",
+        "`eventlog errors` shows the reasons" if failed else "",
+        "`eventlog status` shows what is parked" if parked else "",
     ]
     return "; ".join(filter(None, parts)), bool(failed or parked)
 
@@ -390,7 +390,7 @@ UNCHECKED: Final[CatalogCheck] = _Unchecked()
 # --- warnings at the start ------------------------------------------------------------------------
 
 LOOPBACK_WAYS_OUT: Final = (
-    "give the publisher a database user of its own",
+    "give the publisher its own database user",
     "or allow_loopback = true in [publisher], to publish its changes too",
     'or loopback_action = "mark" in [publisher], if that is meant',
 )

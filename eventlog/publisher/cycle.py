@@ -219,7 +219,7 @@ def _send_window(session: PublisherSession, window: WindowResult) -> Delivered:
     for built in built_deliveries(context, window, state.row_sizes, session.check):
         if session.is_stopping():
             state.scan = None
-            return Delivered(DeliveryResult.STOPPED, "told to stop")
+            return Delivered(DeliveryResult.STOPPED, "asked to stop")
         if context.ledger.is_requested():
             # The requested rows may be earlier ones of objects of the next delivery.
             state.scan = None
@@ -415,7 +415,7 @@ def _deliver(session: PublisherSession, delivery: Delivery, line: InflightLine) 
 
 
 def _isolate_parts(context: Context, state: PublisherState) -> None:
-    """Record the halves of documents that were parked as documents of their own, and the tries of
+    """Record the halves of documents that were parked as separate documents, and the tries of
     events that are alone, and commit.
     """
     isolated = state.suspects.isolated
@@ -435,7 +435,7 @@ def _isolate_parts(context: Context, state: PublisherState) -> None:
 
 
 def _cut(context: Context, state: PublisherState, sent_ids: frozenset[str]) -> None:
-    """Record the halves of a suspected document as documents of their own, and commit."""
+    """Record the halves of a suspected document as separate documents, and commit."""
     for delivery in list(state.deliveries.values()):
         if any(event.sent_id in sent_ids for event in delivery.events()):
             _record(context, state, isolate(delivery, sent_ids, None))
@@ -669,11 +669,11 @@ def _windows(context: Context, state: PublisherState) -> Iterator[WindowResult]:
         context.counters.rows_loopback += len(window.loopback)
         yield window
         if isinstance(scan, QueueScan):
-            # Nothing is marked here, so a window behind a deferred row shows its rows again.
+            # Nothing is marked here, so a window after a deferred row shows its rows again.
             bad = (row.record_id for row in window.bad)
             shown = sorted(chain(bad, window.loopback, window.passed, *map(ids_of, window.groups)))
             in_flight |= context.ledger.leave_out(scan, shown)
-        else:  # a window has rows of inserts that lie behind its end
+        else:  # a window has rows of inserts that come after its end
             in_flight |= frozenset(chain.from_iterable(map(ids_of, window.groups)))
 
 

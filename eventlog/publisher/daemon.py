@@ -287,7 +287,7 @@ def _heartbeat_timer(context: Context) -> HeartbeatTimer:
 
 
 def _beat(context: Context, sink: Sink) -> None:
-    """Send a heartbeat. It has a delivery number of its own, and no in-flight line, since it is
+    """Send a heartbeat. It has its own delivery number, and no in-flight line, since it is
     never sent again.
     """
     number = context.used.delivery_no = draw_delivery_no(context)
@@ -324,8 +324,8 @@ def _wait_for_receiver(
 def _cycle(
     run: Callable[[PublisherSession], Delivered], session: PublisherSession, watcher: CatalogWatcher
 ) -> Delivered | None:
-    """Run a cycle, and the post-poll statements if it sent documents; return None if it is to
-    be run again, since changed tables have ended it.
+    """Run a cycle, and the post-poll statements if it sent documents; return None if it must run
+    again, since changed tables have ended it.
     """
     context = session.context
     context.log.db.refuse_replaced()
@@ -375,7 +375,7 @@ def _seconds_left(
 
 
 def run_post_poll(context: Context) -> None:
-    """Run ``post_poll_statements`` in a transaction of their own. A failing one undoes them all and
+    """Run ``post_poll_statements`` in their own transaction. A failing one undoes them all and
     is logged; the rows of the cycle are marked already, and the queue goes on. A lost connection is
     raised.
     """

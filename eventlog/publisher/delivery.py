@@ -1,7 +1,7 @@
 """A delivery: documents that are sent together, and the line that records them (spec/event-log.md
 8.4, 10).
 
-The line is written and committed before the first document is sent. After a crash it tells which
+The line is written and committed before the first document is sent. After a crash it shows which
 rows made which event, so that an event-id never means two sets of rows.
 
 This is a hot path: every event gets its delivery here. An event is made by ``tuple.__new__``, so
@@ -135,7 +135,7 @@ def rest_of(delivery: Delivery, left: Mapping[int, Sequence[Outgoing]]) -> Deliv
     """Return a delivery with the events that are ``left`` of its documents, by their numbers.
 
     The rest of a document gets a new number once a part of it is answered, and so does each
-    document behind it. Sinks name files by the number: under the old one the rest would replace
+    document after it. Sinks name files by the number: under the old one the rest would replace
     what was sent (spec/event-log.md 10). New numbers are greater than every earlier one of the
     delivery.
     """
@@ -158,12 +158,12 @@ def rest_of(delivery: Delivery, left: Mapping[int, Sequence[Outgoing]]) -> Deliv
 
 def isolate(delivery: Delivery, sent_ids: Container[str], tried: Tried | None) -> Delivery:
     """Return a delivery in which the halves of these events, by their event-ids in the document,
-    are documents of their own, with these tries; None = they are documents as all others. An event
+    are separate documents, with these tries; None = they are documents as all others. An event
     that is alone stays one document.
 
-    The receiver may have applied any of them. An event behind another one of its object gets a new
+    The receiver may have applied any of them. An event after another one of its object gets a new
     event-id, since it is sent apart from that one now (spec/event-log.md 7.4). The halves and all
-    documents behind them get new numbers, as in ``rest_of``.
+    documents after them get new numbers, as in ``rest_of``.
     """
     last_number = before = max((delivery.last_number, *delivery.documents))
     documents: dict[int, Sequence[Outgoing]] = {}
@@ -205,7 +205,7 @@ def _halves(events: Sequence[Outgoing]) -> list[Sequence[Outgoing]]:
 
 
 def _renumbered(events: Sequence[Outgoing]) -> list[Outgoing]:
-    """Return events with a new event-id for each that stands behind another one of its object."""
+    """Return events with a new event-id for each that stands after another one of its object."""
     objects: set[ObjectId | None] = set()
     renumbered = []
     for event in events:
@@ -269,7 +269,7 @@ def encode(delivery: Delivery, *, is_plain: bool = False) -> str:
     the event's index: an ``id`` other than the first record_id and the epoch, rows that precedence
     ``dropped``, the number of ``attempts``, a ``place`` that does not follow the previous one. A
     document of ``suspects`` has ``"suspect": {"tries": 2, "answer": "..."}``.
-    ``is_plain`` says that no event
+    ``is_plain`` means that no event
     has an exception, as in nearly all new deliveries, and skips the search.
     """
     line: dict[str, object] = {"line_format": LINE_FORMAT}

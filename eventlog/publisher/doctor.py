@@ -232,7 +232,7 @@ def _find_log(case: Case) -> bool:
         _, name = split_name(config.database.log_table)
         log_name = dialect.quote(dialect.spelled(name))
         _rights_on_unseen(case)
-        # Without USAGE nobody knows whether there is a log: the grants alone are the fix.
+        # Without USAGE it is unknown whether there is a log: the grants alone are the fix.
         is_hidden = any(right.startswith("USAGE on schema") for right in case.missing_rights)
         if not is_hidden and not any(
             log == log_name or log.endswith(f".{log_name}") for log in case.orphaned_logs
@@ -392,7 +392,7 @@ def _columns_read_back(case: Case, cls: ObjectClass, whole_rows: bool) -> Iterat
     """Yield the table and the name of each column of a class that the publisher reads
     (spec/event-log.md 7.1).
 
-    ``whole_rows`` says that the format sends the object's row even if the log has the values
+    ``whole_rows`` means that the format sends the object's row even if the log has the values
     (spec/debezium.md 4).
     """
     watches = [
@@ -621,7 +621,7 @@ def _loopback(case: Case) -> Iterator[Finding]:
             "info" if case.options.loopback_is_meant else "warning",
             f"{text}they will be marked S without being published",
             (
-                "allow_loopback = true in [publisher], if they are to be published",
+                "allow_loopback = true in [publisher], to publish them",
                 *LOOPBACK_WAYS_OUT[::2],
             ),
         )

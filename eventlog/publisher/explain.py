@@ -245,7 +245,7 @@ def explain_object(context: Context, event_id: str, seconds: int = _SECONDS) -> 
     if not context.ledger.consumer or not is_of_snapshot(event_id):
         raise LogTableError(
             f"{event_id} is not an event-id of an object in the snapshot of a consumer: these "
-            "begin with 'snapshot.', and --consumer says whose it is"
+            "begin with 'snapshot.', and --consumer shows whose it is"
         )
     notes: list[str] = []
     errors = _errors(context, event_id, notes)
@@ -352,7 +352,7 @@ def _is_due(context: Context, row: LogRow) -> bool:
 
 def _due_ids(context: Context, first: int, last: int) -> list[int]:
     """Return the record_ids of the rows that are due now, in the order in which they are read: the
-    database knows.
+    database has.
     """
     log = context.log
     now = log.due_until(context.options.event_time_zone)
@@ -437,7 +437,7 @@ def _state_of_new(context: Context, known: _Known) -> str:
         else _event_ahead(context, known.object_id, known.deliveries)
     )
     if ahead is not None:
-        return f"waits behind event {ahead} of its object, which is in flight or parked"
+        return f"waits for event {ahead} of its object, which is in flight or parked"
     return "waits to be published" if runs else "waits to be published; no publisher runs"
 
 

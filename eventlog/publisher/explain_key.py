@@ -1,4 +1,4 @@
-"""KeyExplanation the change of an object is not out: what ``eventlog explain --key`` says
+"""KeyExplanation the change of an object is not published: what ``eventlog explain --key`` shows
 (spec/event-log.md 11).
 """
 
@@ -82,7 +82,7 @@ def _objects(catalog: Catalog, text: str) -> list[ObjectId]:
 
 
 def _row_that_tells(context: Context, object_id: ObjectId) -> LogRow | None:
-    """Return the first row of the object that is to be published, else its newest one, whether it
+    """Return the first unpublished row of the object, else its newest one, whether it
     passes the checks or not.
     """
     log, ledger = context.log, context.ledger
@@ -125,7 +125,7 @@ def _sentences(
         yield f"the consumer passes over class {cls.name}, which is not among its classes"
     if row is None:
         yield (
-            f"no row of the log tells of {key} of class {cls.name}, of the newest {_ROWS:,} and of "
+            f"the log has no row of {key} of class {cls.name}, of the newest {_ROWS:,} and of "
             "those that wait"
         )
         yield from _without_row(context, config, object_id, compare)

@@ -112,6 +112,6 @@ def read_health(path: Path, now: float) -> Health:
     if touched == 0:
         return Health(False, "the publisher has started and is not connected yet", None, due)
     age = now - touched
-    # A time in the future comes from a clock that was set back, and says nothing of the present.
+    # A time in the future comes from a clock that was set back, and shows nothing of the present.
     reason = f"last sign of life {age:.0f} s ago, one is due within {due:.0f} s"
     return Health(abs(age) <= due, reason, age, due)

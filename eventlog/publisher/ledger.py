@@ -116,7 +116,7 @@ class Ledger(Protocol):
         ...
 
     def is_requested(self) -> bool:
-        """Return True if rows are to be sent again before the rest of the present window. No other
+        """Return True if rows must be sent again before the rest of the present window. No other
         session requests this until the transaction ends.
         """
         ...
@@ -125,7 +125,7 @@ class Ledger(Protocol):
         """Return a scan from the head on; None if there is nothing to do, or if a snapshot
         (``loading``) comes first.
 
-        ``is_long`` says that it needs more than one window.
+        ``is_long`` means that it needs more than one window.
         """
         ...
 
@@ -454,7 +454,7 @@ class SetLedger:
     def begin_scan(self, *, is_long: bool) -> QueueScan | None:
         again = consumers.pop_requeued(self.log, self.consumer)
         if again.rows:
-            # In the transaction that clears the request: a crash behind it would lose the rows, and
+            # In the transaction that clears the request: a crash after it would lose the rows, and
             # a purge would remove them.
             self.followed.discard(again.rows)
             self.is_changed = True
@@ -535,7 +535,7 @@ def ledger_of(
     return StatusLedger(log, by_number, leave_user)
 
 
-# --- what is told of a ledger ---------------------------------------------------------------------
+# --- reports about a ledger ---------------------------------------------------------------------
 
 
 def is_at_work(log: OpenLog, consumer: str) -> bool:
@@ -546,7 +546,7 @@ def is_at_work(log: OpenLog, consumer: str) -> bool:
 
 
 def status_of(ledger: Ledger, record_id: int, status: str) -> str:
-    """Return N if the row is not done, else its result as far as the ledger knows it."""
+    """Return N if the row is not done, else its result as far as the ledger has it."""
     status = unpadded(status)
     if not isinstance(ledger, SetLedger) or status not in ledger.statuses:
         return status

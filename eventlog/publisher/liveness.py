@@ -4,7 +4,7 @@ A publisher is alive as long as its next sign is not overdue. A sign is any call
 rest and a wait are announced, so a publisher that is idle, or whose receiver or database is
 unavailable, is alive. One that hangs in a statement or in a receiver is not.
 
-Each supervisor has one way to read the clock: systemd gets ``WATCHDOG=1`` while it says alive
+Each supervisor has one way to read the clock: systemd gets ``WATCHDOG=1`` while it reports alive
 (``watched_over``), a probe of a container looks at a file that is touched meanwhile
 (``health_file``), and Kubernetes asks ``/livez`` of the monitor.
 """
@@ -35,12 +35,12 @@ _REST: Final = 1.0
 """The longest rest in seconds of a followed source without an interval."""
 
 _WORK: Final = 60.0
-"""Seconds that a busy database may take between two signs, beside the receiver."""
+"""Seconds that a busy database may take between two signs, besides the receiver."""
 
 
 class LivenessClock:
-    """The time until which a process counts as alive: ``patience`` seconds behind its last sign,
-    and behind a pause that it has announced with it.
+    """The time until which a process counts as alive: ``patience`` seconds after its last sign,
+    and after a pause that it has announced with it.
     """
 
     def __init__(self, patience: float, clock: Callable[[], float] = monotonic) -> None:
@@ -209,7 +209,7 @@ class ServiceManager:
         except OSError as error:
             if not self._has_failed:
                 _log.error(
-                    "the service manager cannot be told of the publisher: %s",
+                    "the service manager does not receive the state of the publisher: %s",
                     error.strerror or error,
                 )
             self._has_failed = True
@@ -218,7 +218,7 @@ class ServiceManager:
 
 
 class _Status(Observer):
-    """An observer that tells the service manager the state of a publisher."""
+    """An observer that reports to the service manager the state of a publisher."""
 
     def __init__(self, manager: ServiceManager) -> None:
         self._manager, self._state, self._is_started = manager, "", False
@@ -231,7 +231,7 @@ class _Status(Observer):
     def waits(self, who: WaitFor, reason: str, until: float, in_short: str = "") -> None:
         # The reason may quote a receiver and is left out:
         # everybody on the machine can read a status.
-        self._show(f"waiting for the {who.value}; the log says why")
+        self._show(f"waiting for the {who.value}; the log shows why")
         if not self._is_started:  # or TimeoutStartSec would end it, and start it to wait again
             microseconds = int((until - monotonic() + _WORK) * 1e6)
             self._manager.tell(f"EXTEND_TIMEOUT_USEC={microseconds}")
@@ -253,8 +253,8 @@ class _Status(Observer):
 def watched_over(
     liveness: Liveness, environ: Mapping[str, str] | None = None
 ) -> Iterator[Observer]:
-    """Yield the observer that tells the service manager the state of the publisher while the block
-    runs; ``SILENT`` without a service manager. Its watchdog hears ``WATCHDOG=1`` while the
+    """Yield the observer that reports to the service manager the state of the publisher while the
+    block runs; ``SILENT`` without a service manager. Its watchdog receives ``WATCHDOG=1`` while the
     publisher is alive.
 
     ``environ`` has ``NOTIFY_SOCKET``, and with a watchdog ``WATCHDOG_USEC`` (microseconds) and

@@ -172,9 +172,10 @@ class InflightLine:
     """The progress of a delivery whose in-flight line is committed. ``recorded`` is the present
     content of the line.
 
-    Rows are marked and the line is shortened every ``mark_interval``, and at once when an event is
-    to be sent under a new event-id: until the line has it, a crash repeats the event under the old
-    id, which the receiver may know. Events of waiting objects and unbuilt events stay in the line.
+    Rows are marked and the line is shortened every ``mark_interval``, and at once when an event
+    must be sent under a new event-id: until the line has it, a crash repeats the event under the
+    old id, which the receiver may know. Events of waiting objects and unbuilt events stay in the
+    line.
 
     ``build`` builds a part of a recorded delivery, which has one document; None = the delivery is
     new, and built. ``suspects`` None = each failure of the receiver means that it is unavailable.

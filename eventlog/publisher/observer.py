@@ -144,7 +144,7 @@ class Measured:
     snapshot: SnapshotProgress | None = None
     """The progress of the consumer's first load, None = it has none, or none any more."""
     behind: int | None = None
-    """The number of ``behind_unit``s in a followed source behind its position, None for a log or if
+    """The number of ``behind_unit``s in a followed source after its position, None for a log or if
     it is unknown.
     """
     behind_unit: str | None = None
@@ -234,14 +234,14 @@ class Observer:
 
     @property
     def wants_deliveries(self) -> bool:
-        """True if ``delivery_begins`` is to be called: counting the rows of a delivery takes
+        """True if ``delivery_begins`` must be called: counting the rows of a delivery takes
         time.
         """
         return type(self).delivery_begins is not Observer.delivery_begins
 
     @property
     def wants_event_times(self) -> bool:
-        """True if event_time is to be read for ``delivery_begins`` where it is not known."""
+        """True if event_time must be read for ``delivery_begins`` where it is not known."""
         return False
 
     def does(self, doing: Doing, reason: str = "") -> None:
@@ -285,7 +285,7 @@ class Observer:
         """Note the progress of a consumer's snapshot, None = it has ended."""
 
     def marked(self, seconds: float) -> None:
-        """Note that answered events are marked, or that the position has moved behind them."""
+        """Note that answered events are marked, or that the position has moved after them."""
 
     def answered(self, document: Document, answer: Answer, seconds: float) -> None:
         """Note the answer to a document after so many seconds."""
@@ -343,7 +343,7 @@ def _told_to_each(note: str) -> Callable[..., None]:
     return tell
 
 
-# Every method of an observer that returns nothing is told to each of several observers.
+# Every method of an observer that returns nothing is called for each of several observers.
 for _note, _method in vars(Observer).items():
     if isfunction(_method) and _note not in vars(_Several):
         setattr(_Several, _note, _told_to_each(_note))

@@ -69,8 +69,7 @@ def open_context(
     used: Used | None = None,
     purpose: Purpose | None = None,
 ) -> Iterator[Context]:
-    """Open a context that holds the lock of the log until the block ends, under an epoch of its
-    own.
+    """Open a context that holds the lock of the log until the block ends, under its own epoch.
 
     ``used`` has the numbers that this process has used of the log before, None = none. The session
     needs the rights of ``purpose``, None = those of the publisher or the consumer. Raises
@@ -217,7 +216,7 @@ def _numbers_that_come_again(log: OpenLog, used: Used, following: int | None) ->
     """
     found = []
     if used.delivery_no and (delivery := next_number(log)) <= used.delivery_no:
-        found.append(f"delivery {delivery} lies behind {used.delivery_no}, which was used before")
+        found.append(f"delivery {delivery} is lower than {used.delivery_no}, which was used before")
     if used.given_again is not None:
         found.append(used.given_again)
     elif following is not None and following <= used.published.highest:
@@ -230,7 +229,7 @@ def _numbers_that_come_again(log: OpenLog, used: Used, following: int | None) ->
 
 
 def advice_for_consumers(log: OpenLog) -> str:
-    """Return what to do about the consumers of a log that was put back, as a sentence behind
+    """Return what to do about the consumers of a log that was put back, as a sentence after
     another; empty if it has none.
     """
     if not (names := consumer_names(log)):
@@ -307,7 +306,7 @@ def publisher_options(
     """
     settings = config.publisher
     user = own_user(config, current_user, fold_name)
-    # A consumer has no changes of its own: every perpetrator is sent unless it names one
+    # A consumer has no own changes: every perpetrator is sent unless it names one
     # (spec/event-log.md 13.5).
     has_loopback = not settings.allow_loopback and (
         config.of_log.consumer is None or settings.driver_user is not None

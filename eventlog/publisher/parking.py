@@ -77,8 +77,8 @@ class Parking(dict[K, Parked]):
     def due(self, now: float) -> list[K]:
         """Return the objects whose back-off has passed, the longest due first.
 
-        Of those that the receiver failed for only the longest due are among them, which were parked
-        together, and none before ``rests_until``.
+        Among them are only the longest due of those that the receiver failed for, which were
+        parked together, and none before ``rests_until``.
         """
         due = sorted(
             ((parked.due, object_id) for object_id, parked in self.items() if parked.due <= now),
@@ -112,8 +112,8 @@ class Parking(dict[K, Parked]):
         return max(min(due), self.rests_until) if due else None
 
     def too_many(self, most: int) -> str:
-        """Return a sentence if more objects are parked than ``most``, else an empty one. Of a
-        document or a part of one that the receiver failed for one object counts, the culprit's.
+        """Return a sentence if more objects are parked than ``most``, else an empty one. For a
+        document, or a part of one, that the receiver failed for, one object counts: the culprit's.
         """
         if len(self) <= most:
             return ""

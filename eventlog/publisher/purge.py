@@ -26,7 +26,7 @@ from eventlog.sql.purge import (
 from eventlog.sql.rows import extent
 
 _YOUNG: Final = 10_000
-"""The number of rows in a row, all younger than asked for, behind which a purge ends."""
+"""The number of rows in a row, all younger than asked for, after which a purge ends."""
 _APART: Final = 300
 """The number of record_ids between two gaps that are read as one, as by a publisher."""
 _WHOLE: Final = timedelta(days=7)

@@ -2,11 +2,11 @@
 (spec/event-log.md 8.1, 8.2, where a scan is called a pass).
 
 A window that begins at the head of the queue is one snapshot: it has all rows of an object, or the
-first ones. A later window begins behind the rows that its scan has read, which saves the walk over
+first ones. A later window begins after the rows that its scan has read, which saves the walk over
 rows just marked. A transaction may commit between the two windows with rows on both sides: the
 later rows would overtake the earlier ones. So a scan ends when any transaction ends that had
 written the log at its beginning, and at the highest row N of that time. Rows of later transactions
-lie behind that row.
+come after that row.
 
 With ``handle_future_events`` the order is by event_time, and only due rows are read.
 
@@ -68,7 +68,7 @@ BoundedRow: TypeAlias = tuple[Any, ...]
 
 
 def begin_scan(context: Context, is_long: bool) -> QueueScan | None:
-    """Return a scan from the head of the queue on, None if the queue is empty. ``is_long`` says
+    """Return a scan from the head of the queue on, None if the queue is empty. ``is_long`` shows
     that it needs more than one window.
     """
     return context.ledger.begin_scan(is_long=is_long)
@@ -209,14 +209,14 @@ class WindowReader:
         self.used += len(good) + len(bad) + len(loopback)
 
     def examine(self, chunk: list[BoundedRow]) -> list[CheckedRow]:
-        """Return the good rows of a chunk behind the window, without adding them to it."""
+        """Return the good rows of a chunk after the window, without adding them to it."""
         good: list[CheckedRow] = []
         for run in _whole_rows(self.context, self._free(chunk), {}):
             good += check_rows(run, self.context.catalog, self.context.options.driver_user).good
         return good
 
     def take(self, row: CheckedRow) -> None:
-        """Add a row from behind the window."""
+        """Add a row from after the window."""
         self.folder.rows.append(row)
         self.read += 1
         self.used += 1
@@ -265,7 +265,7 @@ def read_window(
 
     Rows in flight and rows of parked objects are passed over: they do not count against the
     window's limit. Reading goes on while the very first group is open. ``last`` is the end of the
-    scan. Groups are deferred there, too, since a row behind it may belong to the same transaction.
+    scan. Groups are deferred there, too, since a row after it may belong to the same transaction.
     None = the tail of the queue, where no group is deferred.
     """
     options = context.options
@@ -365,7 +365,7 @@ def split_groups(
     most_bytes: int,
     sizes: Mapping[int, int] = MappingProxyType({}),
 ) -> Iterator[list[Group]]:
-    """Yield runs of groups with at most so many rows and bytes; a larger group is a run of its own.
+    """Yield runs of groups with at most so many rows and bytes; a larger group is its own run.
 
     ``sizes`` has the bytes of large rows by record_id; other rows count as none.
     """
@@ -431,7 +431,7 @@ class DueScan(NamedTuple):
     writers: Writers
     """The writers as in ``QueueScan``."""
     after: DuePlace | None = None
-    """The row that the rest lies behind (event_time, record_id)."""
+    """The row that the rest comes after (event_time, record_id)."""
     past: int = 0
     """The number of rows passed over minus the number of rows used, as in ``QueueScan``."""
 
@@ -462,8 +462,8 @@ def read_due_window(
     """Read a window of a scan in one snapshot, and fold it; return it with the rest of the scan,
     None at its end.
 
-    Groups are cut at the window's end and none is deferred; the rest of an insert behind the end is
-    read, since as an add of its own it would replace the object. Rows in flight and rows of parked
+    Groups are cut at the window's end and none is deferred; the rest of an insert after the end is
+    read, since as its own add it would replace the object. Rows in flight and rows of parked
     objects are passed over: they do not count against the window's limit.
     """
     options = context.options

@@ -6,7 +6,7 @@ the position of a stream.
 
 This is a hot path: every event passes through ``_judge``. A silent answer, the most frequent one,
 is one verdict for a whole list of events, and events are counted by the length of such lists. So an
-event is looked at only if its answer says something. In return answers travel as ``Answered``,
+event is looked at only if its answer has a verdict. In return answers travel as ``Answered``,
 pairs of a verdict and its events, and every reader of them has two loops.
 """
 
@@ -36,7 +36,7 @@ class DeliveryResult(Enum):
     RETRY = "the cycle stops: the receiver asked for a retry, or too many objects wait for one"
     UNAVAILABLE = "the cycle stops: the receiver is unavailable"
     FATAL = "the publisher stops: the receiver answered fatal"
-    STOPPED = "the publisher was told to stop"
+    STOPPED = "the publisher was asked to stop"
 
 
 class Delivered(NamedTuple):
@@ -88,7 +88,7 @@ class Judged(NamedTuple, Generic[E]):
     retried: Sequence[E] = ()
     """The events that got retry."""
     behind: Sequence[tuple[EventResult, E]] = ()
-    """The events behind a retry of their own object, with their verdicts. They are sent again, too,
+    """The events after a retry of their object, with their verdicts. They are sent again, too,
     under a new event-id.
     """
     given_up: Sequence[tuple[EventResult, E]] = ()
@@ -137,7 +137,7 @@ class DocumentSender(Protocol[E]):
         """Settle the results of a document's events that were sent. Return why sending must stop,
         empty = it may go on.
 
-        Raises ReceiverUnavailable if answers were to be saved and the sink has lost them.
+        Raises ReceiverUnavailable if answers must be saved and the sink has lost them.
         """
         ...
 
@@ -231,7 +231,7 @@ def deliver(
             _log.info("document %d is sent in halves: %s", document_no, why, extra=where)
             _send_halves(document_no, events, sender, settle, halted)
     if ended.result is DeliveryResult.DONE and stopping():
-        return Delivered(DeliveryResult.STOPPED, "told to stop")
+        return Delivered(DeliveryResult.STOPPED, "asked to stop")
     return ended
 
 
@@ -417,7 +417,7 @@ def send_heartbeat(sink: Sink, document: Document, counters: Counters) -> bool:
 
 
 def why_refused(verdict: EventResult) -> str:
-    """Return what the receiver said where it refused events for good, empty if it did not."""
+    """Return the receiver's answer where it refused events for good, empty if it did not."""
     if verdict.level not in (Level.ERROR, Level.FATAL):
         return ""
     return verdict.message or f"the receiver answered {verdict.level.name.lower()}"
@@ -426,7 +426,7 @@ def why_refused(verdict: EventResult) -> str:
 def _judge(events: Sequence[E], answer: Answer) -> Judged[E]:
     """Return the verdict on each event, or that it is sent again.
 
-    An event behind a retry of its own object is sent again, too, since it must not be answered for
+    An event after a retry of its object is sent again, too, since it must not be answered for
     good before that one. The receiver may have applied it, so it gets a new event-id (7.4).
     """
     if not answer.verdicts and answer.general is None:  # a silent answer is one verdict for all

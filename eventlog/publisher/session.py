@@ -63,7 +63,7 @@ class PublisherSession:
     state: PublisherState
     sink: Sink
     is_stopping: Callable[[], bool] = lambda: False
-    """A function that tells whether the publisher was told to stop."""
+    """A function that shows whether the publisher was asked to stop."""
     before_delivery: Callable[[], None] = lambda: None
     """A function that is called, outside of a transaction, before a delivery's documents are
     sent.
@@ -92,7 +92,7 @@ def draw_delivery_no(context: Context) -> int:
     number = next_number(context.log)
     if number <= context.used.delivery_no:
         raise DatabaseUnavailable(
-            f"delivery {number} of the log {context.log} lies behind {context.used.delivery_no}, "
+            f"delivery {number} of the log {context.log} is lower than {context.used.delivery_no}, "
             "which was used before: the database was put back to an earlier state"
         )
     return number

@@ -30,12 +30,12 @@ class Skipped(NamedTuple):
 
 
 def skip(log: OpenLog, ledger: Ledger, event_id: str, why: str) -> Skipped:
-    """Give up an event that is in flight: its rows become E, each with an error line that tells
+    """Give up an event that is in flight: its rows become E, each with an error line that shows
     ``why``. The caller commits.
 
     A publisher takes note when it tries the event the next time. A consumer must not run: the
     caller has its lock. Whether the receiver has applied the event is not known, so what goes again
-    gets the number behind the last sending (7.4). Raises ConfigError if no such event is in flight.
+    gets the number after the last sending (7.4). Raises ConfigError if no such event is in flight.
     """
     deliveries, _ = read_recorded(log, ledger.consumer)
     delivery, document_no, event = _found(deliveries, event_id)
@@ -52,7 +52,7 @@ def skip(log: OpenLog, ledger: Ledger, event_id: str, why: str) -> Skipped:
     next_ids = {record_id_of(event.event_id): f"{event.event_id}.{event.attempts + 1}"}
     lines = [(record_id, CODE, message) for record_id in refused]
     add_errors(log, lines, ledger.consumer, next_ids)
-    if ledger.consumer:  # no letter tells a consumer that a row is done
+    if ledger.consumer:  # no status shows a consumer that a row is done
         _strike(log, delivery, event)
     return Skipped(event.sent_id, len(refused), 0 if tried is None else tried.tries, answer)
 

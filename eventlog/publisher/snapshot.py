@@ -1,9 +1,9 @@
 """The snapshot at the beginning of a consumer: the objects of its classes in chunks by key
 (spec/event-log.md 13.3).
 
-A chunk is the next keys of a class and the present values of its objects, each read by statements
-of their own. It is sent until all of its events are answered for good, and then the position moves
-behind it. A chunk that a crash interrupts is sent again with the same event-ids and the values of
+A chunk is the next keys of a class and the present values of its objects, each read by separate
+statements. It is sent until all of its events are answered for good, and then the position moves
+after it. A chunk that a crash interrupts is sent again with the same event-ids and the values of
 that time. So are refused objects, when ``eventlog requeue`` asks for them.
 """
 

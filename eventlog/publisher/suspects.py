@@ -56,7 +56,7 @@ class Suspects:
     """The suspicious failures of a receiver, and what follows from them.
 
     ``apart`` are the documents, or parts of one, that have been isolated since they were last
-    recorded: the owner of the in-flight lines records the halves of each as documents of their own,
+    recorded: the owner of the in-flight lines records the halves of each as separate documents,
     and a try of an event that is alone.
     """
 

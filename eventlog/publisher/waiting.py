@@ -71,8 +71,8 @@ class Stop(Protocol):
 
 
 class StopRequest:
-    """A request that a signal handler or another thread sets once. It can be waited for beside a
-    socket, without polling.
+    """A request that a signal handler or another thread sets once. It can be waited for together
+    with a socket, without polling.
 
     It has no lock, unlike ``threading.Event``, whose ``set`` may wait forever for the code that a
     signal interrupts.
@@ -136,7 +136,7 @@ class Idle:
 
         A rest without notifications is as long as all rests since the last sending, so that a row
         waits no longer than the queue was empty before it. Where the database notifies, only the
-        first rests are such. The call behind them may return at once: rows written before the lock
+        first rests are such. The call after them may return at once: rows written before the lock
         was taken have no notification, so the queue must be read again.
         """
         context, connection = self._context, self._context.log.connection

@@ -272,7 +272,7 @@ def _connect_by(
     arguments.
 
     ``translated`` makes the error to raise in place of a socket error. Some drivers pass these
-    through, and SQLAlchemy knows only the drivers' own errors. ``made`` is called with each
+    through, and SQLAlchemy recognizes only the drivers' own errors. ``made`` is called with each
     connection before SQLAlchemy uses it.
     """
 

@@ -1,8 +1,8 @@
 """The consumers of a log: their lines in ``<log>_consumer``, their sets in ``<log>_inflight``, and
 the beginning of a new one (spec/event-log.md 13).
 
-A set that has grown stands in a line of a new number, and the line before is deleted: beside an old
-snapshot the dead versions of a line that is changed in place would be walked at every look.
+A set that has grown stands in a line of a new number, and the line before is deleted: with an
+old snapshot the dead versions of a line that is changed in place would be walked at every look.
 
 No function commits: the caller decides what belongs to one transaction.
 """
@@ -141,7 +141,7 @@ def has_table(log: OpenLog) -> bool:
 
 def is_followable(log: OpenLog) -> bool:
     """Return True if a reader of the log can know a set of decided record_ids (spec/event-log.md
-    13.5): its numbers are drawn one by one, and the database tells who has written it.
+    13.5): its numbers are drawn one by one, and the database shows who has written it.
     """
     try:
         check_numbering(log)
@@ -166,13 +166,13 @@ def check_numbering(log: OpenLog) -> None:
     if "consumers" not in log.dialect.capabilities:
         raise LogTableError(
             f"the log {log} can have no consumers: {log.dialect.name} does not tell which "
-            "transactions have written it and are open, so that nobody knows when a gap in its "
-            "numbers stays one; give this receiver a log of its own"
+            "transactions have written it and are open, so that it is unknown when a gap in its "
+            "numbers stays one; give this receiver its own log"
         )
     numberings = ask_log(log, "numberings", Numbering)
     if not numberings and "concurrent_writers" in log.dialect.capabilities:
         raise LogTableError(
-            f"the log {log} can have no consumers as long as nobody knows what numbers its rows: "
+            f"the log {log} can have no consumers as long as it is unknown what numbers its rows: "
             f"its column {log.table.column('record_id')} has no default, so its triggers do. Name "
             "their sequence by record_id_sequence in [database]: it is then looked at whether it "
             "gives its numbers one by one"
@@ -240,7 +240,7 @@ def _line(row: Sequence[Any]) -> ConsumerLine:
 
 
 def _with_set(line: ConsumerLine, sets: Sequence[SetLine]) -> ConsumerLine:
-    """Return a line with the set that stands in lines of its own, if there is one."""
+    """Return a line with the set that stands in separate lines, if there is one."""
     own = [one for one in sets if one.consumer == line.name]
     whole = max((one for one in own if one.is_whole), default=None, key=attrgetter("number"))
     if whole is None:
@@ -372,7 +372,7 @@ def _check_begin(log: OpenLog, first: int) -> None:
         raise ConfigError(
             f"start_from = {first}: rows up to record_id {removed} were removed from the log "
             f"{log}, so "
-            'that a consumer that begins there would miss some; begin behind it, or with "first" '
+            'that a consumer that begins there would miss some; begin after it, or with "first" '
             '(what the log still holds), or with "snapshot"'
         )
     following = next_unused(log)
@@ -556,7 +556,7 @@ def _gone(log: LogTable, name: str) -> DatabaseError:
 
 
 PUT_BACK: Final = "requeued"
-"""The code of an error line which says that its row or object is no longer refused."""
+"""The code of an error line which means that its row or object is no longer refused."""
 _AGAIN: Final = "to be sent again"
 
 

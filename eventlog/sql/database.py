@@ -64,8 +64,8 @@ CAPABILITIES: Final[Mapping[str, str]] = {
     "single_precision": "a type of approximate numbers of 32 bits",
     "exact_decimals": "exact numbers keep all their digits",
     "time_types": "types of dates and times",
-    "time_zones": "a timestamp type that knows its zone",
-    "empty_text": "'' is a value of its own, not NULL",
+    "time_zones": "a timestamp type that has its zone",
+    "empty_text": "'' is its own value, not NULL",
     "nul_characters": "text holds U+0000",
     "binary_values": "binary columns are logged by value (spec/triggers.md 6.1)",
     "owner_look_up": (
@@ -82,7 +82,7 @@ CAPABILITIES: Final[Mapping[str, str]] = {
     "wake": "a writer wakes a publisher that sleeps (spec/triggers.md 8)",
     "grants_together": "a GRANT names several tables",
     "consumers": (
-        "consumers read the log beside its publisher: who has written it and is open can be told"
+        "consumers read the log, too: the database shows the open transactions that wrote it"
     ),
 }
 """The capabilities of databases: names for ``SqlDatabase.capabilities``, and their meanings."""
@@ -112,7 +112,7 @@ class LockHolder(NamedTuple):
     """The session that has locked a log, as far as the database shows it: its number, its user,
     application and address, each empty if it is not shown, and the time when the session began.
 
-    ``is_other`` says that its application is neither eventlog nor that of this session.
+    ``is_other`` means that its application is neither eventlog nor that of this session.
     """
 
     session: int
@@ -222,7 +222,7 @@ class SqlDatabase(ABC):
     max_identifier: int
     """The length of the longest identifier in bytes."""
     numbers_columns: bool = True
-    """True if the columns of a table have an order of their own (spec/event-log.md 1.3)."""
+    """True if the columns of a table have their own order (spec/event-log.md 1.3)."""
     lacks: frozenset[Kind] = frozenset()
     """The classes of column types that no version of the database has."""
     local_now: str
@@ -343,7 +343,7 @@ class SqlDatabase(ABC):
         return ", ".join(words.values())
 
     # The parts of a log's tables (spec/triggers.md 7, spec/event-log.md 10). The statements of
-    # ``before_...`` and ``after_...`` run beside Alembic's own; the statements of ``drop_...``
+    # ``before_...`` and ``after_...`` run next to Alembic's own; the statements of ``drop_...``
     # drop objects that dropping a table leaves.
 
     column_types: ClassVar[Mapping[str, TypeEngine[Any]]]

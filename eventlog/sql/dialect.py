@@ -97,7 +97,7 @@ class Dialect(SqlDatabase):
         ``is_due`` is the one condition for a row that is due at the bind ``until``, and
         ``due_order`` puts due rows in order, those without a time first (spec/event-log.md 8.1). If
         ``time`` is made of a text, ``after`` is a bind of ``due_chunks`` in the same form.
-        ``is_zoned`` says that the column has a zone, and holds the moment itself.
+        ``is_zoned`` means that the column has a zone, and holds the moment itself.
         """
 
     def next_number(self, schema: str | None, sequence: str) -> str:
@@ -134,7 +134,7 @@ class Dialect(SqlDatabase):
 
     def bounded_fields(self, log: LogTable, fields: Sequence[str], value_bytes: int | None) -> str:
         """Return the word ``{fields}`` for rows with values bounded by ``Window.value_bytes``, and
-        behind it, if there is a bound, the bytes of the values that a row comes without.
+        after it, if there is a bound, the bytes of the values that a row comes without.
         """
         if value_bytes is None:
             return self.log_fields(log, fields)
@@ -205,11 +205,11 @@ class Dialect(SqlDatabase):
     def walk_condition(self, walk: Walk, *, goes_on: bool) -> str:
         """Return SQL that selects the rows still to be written.
 
-        ``goes_on`` says that a position is bound.
+        ``goes_on`` means that a position is bound.
         """
         conditions = []
         if walk.selection.where is not None:
-            # The predicate stands on lines of its own, since it may end in a comment.
+            # The predicate stands on separate lines, since it may end in a comment.
             conditions.append(f"(\n{self.bindable(walk.selection.where)}\n)")
         if walk.cls.is_view or self.keys_may_be_null:
             conditions += [f"{ref} {self.is_not_null}" for ref in self.walk_key(walk)]
@@ -283,7 +283,7 @@ class Dialect(SqlDatabase):
         """Return the statement that reads these fields of the rows of a status, from ``:first`` to
         ``:last``, in their order.
 
-        ``as_of`` is SQL behind the name of the log that names the moment to read.
+        ``as_of`` is SQL after the name of the log that names the moment to read.
         """
         selected = ", ".join(
             f"{self.part_field(log, field)} AS {self.quote(field)}" for field in fields
@@ -312,8 +312,8 @@ class Dialect(SqlDatabase):
         part: LogPart,
         fields: Sequence[str],
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a part as Arrow batches with these fields, in record_id order, by a
-        connection of its own.
+        """Yield the rows of a part as Arrow batches with these fields, in record_id order, by its
+        own connection.
 
         The first field is record_id. ``snapshot`` None = the present log. Raises DatabaseError, and
         ConfigError if a library is not installed.
@@ -345,7 +345,7 @@ def log_words(dialect: Dialect, log: LogTable, event_time_zone: str) -> Mapping[
 
 def _number_words(dialect: Dialect, log: LogTable, record_id: str) -> Mapping[str, str]:
     """Return the words ``number_column`` and ``number`` of an INSERT: record_id and its value, with
-    commas behind them; empty if the column numbers itself.
+    commas after them; empty if the column numbers itself.
     """
     if log.sequence is None:
         return {"number_column": "", "number": ""}

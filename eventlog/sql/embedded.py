@@ -1,7 +1,7 @@
 """A PostgreSQL with its data in a directory: for the demo, tutorials, and tests without a given
 server.
 
-``python -m eventlog.sql.embedded DIRECTORY`` prints the URL for programs beside it, and runs until
+``python -m eventlog.sql.embedded DIRECTORY`` prints the URL for programs next to it, and runs until
 it is stopped.
 """
 

@@ -29,13 +29,13 @@ _MOST_SHOWN: Final = 10_000
 
 @dataclass(slots=True)
 class FollowedSet:
-    """The done rows of a log, and those that need not be read, as one session knows them."""
+    """The done rows of a log, and those that need not be read, as one session sees them."""
 
     done: RecordSet = field(default_factory=RecordSet)
     top: int = 0
     """The record_id up to which gaps are looked into at least, if the set ends below it."""
     rows: Window = ANY_STATUS
-    """The window that says which rows of a gap are not done."""
+    """The window that shows which rows of a gap are not done."""
     passed: RecordSet = field(init=False)
     """The done rows and the skipped gaps, in which only rows of ``writers`` may appear."""
     writers: frozenset[str] = frozenset()
@@ -90,7 +90,7 @@ class FollowedSet:
         # A gap that is full of rows has no room for one that was not seen; a row may be done by
         # another hand.
         if gaps != to_ranges(shown) or since <= monotonic() - OLD:
-            # A statement of its own: its snapshot is taken after the end of the transactions that
+            # Its own statement: its snapshot is taken after the end of the transactions that
             # are missing among the writers.
             window = replace(self.rows, limit=_MOST_SHOWN).outside(self.passed, last)
             shown = shown_ids(log, window) if window.gaps else []

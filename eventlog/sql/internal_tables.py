@@ -130,8 +130,8 @@ def read_entries(log: OpenLog, kind: EntryKind, owner: str | None = "") -> list[
 
 
 def refuse_unknown_kinds(log: OpenLog, like: EntryKind) -> None:
-    """Raise DatabaseError if the table that has entries of the kind ``like`` has one of a kind that
-    this version does not know.
+    """Raise DatabaseError if the table that has entries of the kind ``like`` has an entry of a kind
+    that this version does not know.
     """
     table = _table(log.table, like)
     others = sa.select(table.c.entry_no, table.c.kind).where(table.c.kind.not_in([*EntryKind]))

@@ -36,7 +36,7 @@ class LogTable:
     """
     sequence: tuple[str | None, str] | None = None
     """The schema and name of the sequence that the triggers of somebody else draw record_ids from,
-    None = the column numbers itself, or nobody knows.
+    None = the column numbers itself, or it is unknown.
     """
 
     def column(self, field: str) -> str:

@@ -51,7 +51,7 @@ class WriterHistory:
         writers = log.open_writers()
         if writers is None:
             raise LogTableError(
-                f"the database does not tell any more who has written the log {log}"
+                f"the database does not show any more who has written the log {log}"
             )
         ranges = self._follow(writers)
         self._add(OpenWriters(last, writers, monotonic()))
@@ -59,7 +59,7 @@ class WriterHistory:
 
     def pop_ended(self) -> int:
         """Return the record_id up to which no row can appear any more, 0 = none is known, and
-        forget the looks that told it.
+        forget the moments that showed it.
         """
         ended = max((seen.last for seen in self.moments if not seen.writers), default=0)
         self.moments = [seen for seen in self.moments if seen.writers]
@@ -84,7 +84,7 @@ class WriterHistory:
         if all(one.last < seen.last for one in self.moments):
             self.moments.append(seen)
         if len(self.moments) > _MOST_MOMENTS:
-            # The looks behind one know all of its writers. The first look stays,
+            # The looks after one know all of its writers. The first look stays,
             # so that it comes to its end.
             del self.moments[1:-1:2]
 
@@ -106,7 +106,7 @@ def writers_to_await(log: OpenLog) -> frozenset[str] | None:
 def wait_for(log: OpenLog, writers: frozenset[str], why: str) -> None:
     """Wait until none of these transactions is open.
 
-    ``why`` says what may come of them, and what to do once they have ended. Raises DatabaseError
+    ``why`` shows what may come of them, and what to do once they have ended. Raises DatabaseError
     after ``PATIENCE`` seconds.
     """
     until, rest = monotonic() + PATIENCE, 0.01

@@ -187,7 +187,7 @@ def purge_errors(
     *,
     dry: bool,
 ) -> Purged | None:
-    """Purge one batch of the error table behind record_id ``after``; return None at its end.
+    """Purge one batch of the error table after record_id ``after``; return None at its end.
 
     It removes lines older than ``error_time`` whose rows are gone, or are removed since they are
     older than ``event_time``.

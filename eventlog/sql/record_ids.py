@@ -11,7 +11,7 @@ from eventlog.sql.rows import extent
 
 def next_unused(log: OpenLog) -> int | None:
     """Return the lowest record_id that the log has certainly not given yet; None if neither its
-    sequence nor a row tells it.
+    sequence nor a row shows it.
     """
     following = _of_sequence(log) or 0
     given = _highest_given(log)
@@ -20,7 +20,7 @@ def next_unused(log: OpenLog) -> int | None:
 
 def next_given(log: OpenLog) -> int | None:
     """Return the record_id that the next row gets: that of the sequence, or, where this role cannot
-    read it, the number behind all rows. None if nothing tells it.
+    read it, the number after all rows. None if nothing shows it.
     """
     following = _of_sequence(log)
     if following is not None:

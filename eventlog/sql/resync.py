@@ -51,7 +51,7 @@ class Unfinished(NamedTuple):
 
 
 WriteBatch = Callable[[Connection, str | None], ResyncBatch]
-"""A function that writes the rows of one batch behind a position, None = from the beginning."""
+"""A function that writes the rows of one batch after a position, None = from the beginning."""
 
 
 def check_table(log: OpenLog) -> None:
@@ -142,7 +142,7 @@ def _place(position: str | None) -> str:
 
 
 def run(log: OpenLog, selection: Selection, write_batch: WriteBatch) -> Iterator[ResyncBatch]:
-    """Write batch after batch, each in a transaction of its own, until the last one, and yield the
+    """Write batch after batch, each in its own transaction, until the last one, and yield the
     results.
 
     ``conn`` is in no transaction. It ends early if another process has finished the same resync.
@@ -284,7 +284,7 @@ def settle_lost(log: OpenLog, catalog: Catalog) -> None:
     """Delete the due resyncs of classes and columns that are gone, and carry those of a class to
     the name that it has now. Those of a class that is unavailable stay.
 
-    A renamed column has a due resync of its own (spec/triggers.md 9.1).
+    A renamed column has its own due resync (spec/triggers.md 9.1).
     """
     table = _table(log.table)
     carried = []
@@ -367,7 +367,7 @@ def known(log: OpenLog, names: Sequence[str], after: int) -> Iterator[tuple[int,
     """Yield the keys of rows with these table_names, each with the record_id of its last row, in
     the order of that number.
 
-    Only keys whose last row is not a delete and lies behind ``after`` are included. A delete that
+    Only keys whose last row is not a delete and comes after ``after`` are included. A delete that
     is E or F, or that was refused for a consumer, is none: a receiver has not got it. The log is
     read once, whatever the number of keys.
     """

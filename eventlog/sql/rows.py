@@ -185,7 +185,7 @@ class Requeued(NamedTuple):
     """The result of ``requeue``: rows set back to N, rows logged again, and refused rows.
 
     ``removed`` is the highest record_id that was removed from the log, 0 = none: of a refused row
-    below it nobody knows whether its object had later rows.
+    below it, it is unknown whether its object had later rows.
     """
 
     set_back: int
@@ -304,7 +304,7 @@ def is_in(log: LogTable, ids: Ranges) -> sa.ColumnElement[bool]:
 class ObjectRow(NamedTuple):
     """A row of the log, as far as queueing it again asks.
 
-    ``is_chosen`` says that it is to go, ``is_own`` that it is of the publisher's own user.
+    ``is_chosen`` means that it must go, ``is_own`` that it is of the publisher's own user.
     """
 
     record_id: int
@@ -448,8 +448,8 @@ def runs_of_ranges(ids: Sequence[int]) -> Iterator[list[tuple[int, int]]]:
 
 
 def _as_modify(log: LogTable) -> dict[str, sa.ColumnElement[Any]]:
-    """Return what makes a row of an insert one of an update: type 2 in place of 1, 8 in place of 7,
-    and no old value, which an insert does not use.
+    """Return what makes an insert's row into a row of an update: type 2 in place of 1, 8 in place
+    of 7, and no old value, which an insert does not use.
     """
     event_type = column_of(log, "event_type")
     by_value, read_back = (

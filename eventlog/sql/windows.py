@@ -42,7 +42,7 @@ class Window:
     def outside(self, passed: RecordSet, last: int) -> Window:
         """Return the window of the rows from its ``first`` to ``last`` that are not in a set.
 
-        Rows N have an index of their own, so that a short range of rows which are not N costs less
+        Rows N have their own index, so that a short range of rows which are not N costs less
         than one more search in it.
         """
         gaps = passed.gaps(last, max(self.first, 1) - 1) if last >= self.first else []
@@ -52,7 +52,7 @@ class Window:
         """Return the binds of a window's statement: ``first`` (at least 1), ``last``, ``limit``,
         and ``perpetrator`` if one is left out.
 
-        ``greatest`` is the greatest possible record_id. Of ``gaps`` these are the bounds of the
+        ``greatest`` is the greatest possible record_id. For ``gaps`` these are the bounds of the
         last one; the dialect binds the others as it binds ranges.
         """
         if self.gaps is not None:
@@ -127,7 +127,7 @@ class Queue(NamedTuple):
 
 class NotDue(NamedTuple):
     """The rows whose time has not come, among the first ``looked_at`` rows N: their number, the
-    first of their times as text, and how far it is away; both None if there is none.
+    first of their times as text, and how long it is until then; both None if there is none.
     """
 
     rows: int
@@ -164,7 +164,7 @@ class Selection:
 
 
 class ResyncBatch(NamedTuple):
-    """The result of one batch: rows written, keys without an object, and the position behind it.
+    """The result of one batch: rows written, keys without an object, and the position after it.
 
     ``position`` is the last key as canonical table_key text, for a file of keys the number of its
     last line, and for deleted objects the record_id of the last row by which one is known.

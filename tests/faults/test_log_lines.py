@@ -103,7 +103,7 @@ def test_the_line_of_a_parked_object_and_the_closing_line_say_what_is_left(
     assert (closing["level"], closing["message"]) == (
         "warning",
         "2 rows read; 0 rows published; 2 events in 2 documents; 1 row refused; 1 object parked; "
-        "`eventlog errors` tells the reasons; `eventlog status` tells what is parked",
+        "`eventlog errors` shows the reasons; `eventlog status` shows what is parked",
     )
 
 

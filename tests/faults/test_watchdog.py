@@ -111,7 +111,7 @@ def test_a_publisher_whose_receiver_is_unavailable_is_not_dead(
         log, tmp_path, **QUICK, sink__type="http", sink__url=url, retry_initial=LONG, retry_max=LONG
     ):
         wait_until(
-            lambda: manager.hears("STATUS=waiting for the receiver; the log says why"), "it waits"
+            lambda: manager.hears("STATUS=waiting for the receiver; the log shows why"), "it waits"
         )
         manager.hear(2)
         assert SIGN in manager.hear(1)
@@ -172,7 +172,7 @@ def test_a_socket_that_is_gone_is_said_once_and_disturbs_nobody(
     manager.tell("READY=1")
     manager.tell("WATCHDOG=1")
     assert [record.message for record in caplog.records] == [
-        "the service manager cannot be told of the publisher: No such file or directory"
+        "the service manager does not receive the state of the publisher: No such file or directory"
     ]
 
 

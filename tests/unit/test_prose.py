@@ -51,6 +51,7 @@ def test_a_sentence_that_breaks_a_rule_is_found(
         "One row per table.",
         "A consumer is 20 rows behind.",
         "The server stands behind a proxy.",
+        "Run it with --existing-log, or without.",
         "Rows in flight stand in an in-flight line.",
         "```sh\nthe driver knows\n```\nThe rest is prose.",
     ],

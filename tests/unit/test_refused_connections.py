@@ -15,7 +15,7 @@ AT = 'connection failed: connection to server at "127.0.0.1", port 5432 failed: 
 FATAL = AT + "FATAL:  "
 BAD = "connection is bad: "
 HBA = "let this user in"
-OPTION = "correct the options behind ?"
+OPTION = "correct the options after ?"
 
 
 def several(*attempts: tuple[str, str]) -> str:

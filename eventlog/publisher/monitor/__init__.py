@@ -33,7 +33,7 @@ def monitoring(
     config: Config, listen: str, counters: Counters, liveness: LivenessClock, compare: Compare
 ) -> Iterator[Observer]:
     """Serve the monitor at ``listen`` while the block runs, and yield the observer of the
-    publisher's work. ``liveness`` says whether it is alive.
+    publisher's work. ``liveness`` shows whether it is alive.
 
     ``compare`` as in ``Questions``. Raises ConfigError if the extra is missing, or if other
     machines could look without a token.

@@ -144,7 +144,7 @@ _LONG: Final = (
 class Monitored(ABC):
     """A process that the monitor watches: a publisher, or a job.
 
-    ``interval`` is the seconds between the samples in ``history``. ``liveness`` says whether the
+    ``interval`` is the seconds between the samples in ``history``. ``liveness`` shows whether the
     process is alive, and has the monotonic clock; ``wall`` is the time since 1970. ``is_ready`` is
     True once the process has the log, the source or Spark that it works on.
     """
@@ -413,7 +413,7 @@ class Activity(Monitored, Observer):
         """The age of the oldest snapshot that holds back dead rows, at the last measurement, None
         if it saw none.
 
-        Where the database tells no age, it is the time from the first measurement that saw it.
+        Where the database shows no age, it is the time from the first measurement that saw it.
         """
         measured, measured_time = self.measurement, self.measured_time
         if measured is None or measured.oldest_snapshot is None or measured_time is None:

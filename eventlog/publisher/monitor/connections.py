@@ -54,7 +54,7 @@ class Connections:
 
 class _Connection(H11Protocol):
     """A connection that is closed if a request does not arrive, or an answer is not taken, in time,
-    and behind the answer to a client that pipelines.
+    and after the answer to a client that pipelines.
     """
 
     def __init__(self, connections: Connections, *arguments: Any, **named: Any) -> None:

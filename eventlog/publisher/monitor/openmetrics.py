@@ -57,12 +57,12 @@ _COUNTERS: Final = (
     (
         "events_sent",
         "eventlog_events_sent",
-        "Events that got an answer of their own, one that is sent again later each time.",
+        "Events that got their own answer, one that is sent again later each time.",
     ),
     (
         "documents_sent",
         "eventlog_documents_sent",
-        "Documents that got an answer, whatever it says; no heartbeats.",
+        "Documents that got an answer, whatever it is; no heartbeats.",
     ),
     ("heartbeats_sent", "eventlog_heartbeats_sent", "Heartbeats sent."),
 )

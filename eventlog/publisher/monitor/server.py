@@ -5,7 +5,7 @@ The server runs in a thread of the publisher's process, reads the publisher's re
 and ``/readyz`` answer without it.
 
 The page's questions to the database - a row explained, refused rows, rows by class, the findings of
-doctor - use a connection of their own that only reads, and each statement is limited to five
+doctor - use their own connection that only reads, and each statement is limited to five
 seconds. So the page is answered while a delivery hangs, and never delays a delivery.
 """
 
@@ -264,7 +264,7 @@ def application(monitor: Monitor, host: str) -> ASGIApp:
         try:
             if monitor.questions is None:
                 raise ConfigError(
-                    "a source is followed in place of a log: `eventlog status --from` tells of it"
+                    "a source is followed in place of a log: `eventlog status --from` shows it"
                 )
             return JSONResponse(ask(monitor.questions), 200, _HEADERS)
         except EventlogError as error:
@@ -341,7 +341,7 @@ _PRIVATE_OF_ROW: Final = ("table_key", "old_value", "new_value")
 class Questions:
     """Questions about the log of a configuration. All raise EventlogError.
 
-    ``compare`` tells doctor how triggers differ from the declared ones. ``answers_to`` returns the
+    ``compare`` shows doctor how triggers differ from the declared ones. ``answers_to`` returns the
     receiver's latest answers to an event. Values, keys and a receiver's texts are hidden unless the
     configuration shows them.
     """
@@ -468,7 +468,7 @@ def _without_key(refusals: Refusals) -> Refusals:
 
 
 def _without_message(sentence: str) -> str:
-    """Return a sentence without the message behind its colon, which may contain values."""
+    """Return a sentence without the message after its colon, which may contain values."""
     return sentence.partition(": ")[0]
 
 

@@ -1,7 +1,7 @@
 """The content of ``/status.json`` and ``eventlog status --json``: one documented, versioned shape
 (docs/monitor.md).
 
-A publisher knows itself, and the queue at its last measurement; the command knows the database
+A publisher has its own state, and the queue at its last measurement; the command has the database
 alone. Values that one of the two cannot know are null. New names keep the version; a name that
 changes its meaning or is removed raises it.
 """

@@ -1,6 +1,6 @@
 """The receivers of documents. A sink takes a document and answers for its events.
 
-Each type of sink is a class in a module of its own here, known by its name to
+Each type of sink is a class in its own module here, known by its name to
 ``eventlog.registry``; packages bring further ones by the entry point ``eventlog.sinks``.
 """
 
@@ -45,7 +45,7 @@ class Owner(NamedTuple):
 
 
 class Opening(NamedTuple):
-    """The surroundings that a sink is opened with beside its options: the format of its documents,
+    """The surroundings that a sink is opened with besides its options: the format of its documents,
     and standard output.
     """
 
@@ -67,7 +67,7 @@ class Sink(ABC):
     title: ClassVar[str]
     """The name in help and pages."""
     options: ClassVar[type]
-    """The dataclass that declares the options in ``[sink]`` beside ``type``. An option
+    """The dataclass that declares the options in ``[sink]`` besides ``type``. An option
     ``file_layout`` selects the layout of documents; an option ``topic`` names the topic of records
     that name none.
     """
@@ -118,7 +118,7 @@ class Sink(ABC):
     @classmethod
     def try_out(cls, options: Any, opening: Opening) -> str | None:
         """Try whether the receiver is there, by name, port, TLS and credentials, without a document
-        and beside a publisher that runs. Return what answered, in words; None if there is nothing
+        and while a publisher runs. Return what answered, in words; None if there is nothing
         to try. Raises ReceiverUnavailable and ConfigError.
         """
         return None

@@ -32,7 +32,7 @@ class FileOptions:
     """Options of ``[sink]`` of type ``files``."""
 
     directory: Path | None = option(
-        None, PATH, "the directory, beside this file unless absolute", example="documents"
+        None, PATH, "the directory, relative to this file unless absolute", example="documents"
     )
     file_layout: str = shared(FILE_LAYOUT)
 

@@ -6,7 +6,7 @@ that is cut off or too large, any status that is not a verdict on events (redire
 followed). It is suspicious if the document may be the cause.
 
 No ``Idempotency-Key`` is sent: a document is sent again under its old numbers with its remaining
-events, and a gateway that knows the key would repeat its old answer. The key is the event-id
+events, and a gateway that has seen the key would repeat its old answer. The key is the event-id
 (spec/event-log.md 7.4).
 """
 
@@ -111,7 +111,7 @@ class HttpOptions:
     response_format: str | None = option(
         None,
         choice("xds", "status", "json"),
-        "where the answer stands: in XDS, in the status alone, in JSON with a result an "
+        "where the answer stands: in XDS, in the status alone, in JSON with one result per "
         "event; default: xds for the format xds, status for others",
         example="status",
     )
@@ -184,7 +184,7 @@ class HttpSink(Sink):
 
     @classmethod
     def try_out(cls, options: HttpOptions, opening: Opening) -> str:
-        """Ask for the OPTIONS of the place: its answer tells nothing of a POST but that somebody is
+        """Ask for the OPTIONS of the place: its answer shows nothing of a POST but that a server is
         there and lets this client in.
         """
         with closing(cls.open(options, opening)) as sink:
@@ -489,7 +489,7 @@ def _signature(keys: Sequence[bytes], document: Document, body: bytes) -> dict[s
 
     The body is signed before compression, as the frameworks of receivers hand it over. The id
     covers the event-ids and the body: the rest of a document is another message, since a receiver
-    may skip a message that it knows.
+    may skip a message that it has seen.
     """
     whose = ",".join(document.event_ids) or str(document.delivery_no)
     digest = hashlib.sha256(f"{whose}\n".encode() + body).digest()

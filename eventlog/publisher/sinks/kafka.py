@@ -1,7 +1,7 @@
 """Documents to Kafka topics, acknowledged by the brokers before rows are marked (spec/event-log.md
 8.4).
 
-Each XDS event is a record: a document of its own, with the association as its key. Formats of
+Each XDS event is a record: its own document, with the association as its key. Formats of
 numbered records make their own records. A record that Kafka refuses for its content (it is too
 large) is an error of its event. Any other failure means that the receiver is unavailable: rows of
 unflushed records stay unmarked, and all of these records are sent again.
@@ -189,7 +189,7 @@ class KafkaSink(Sink):
         """Send records again, one at a time, from the first refused one on: brokers refuse a whole
         batch.
 
-        Records behind it that the brokers accepted are sent again, so that the earlier ones do not
+        Records after it that the brokers accepted are sent again, so that the earlier ones do not
         overtake them.
         """
         verdicts: dict[str, EventResult] = {}

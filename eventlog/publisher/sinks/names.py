@@ -34,7 +34,7 @@ class OpenName:
     was_there: bool = False
 
     def takes(self, document: Document) -> bool:
-        """Return True if the document goes under this name, behind what is gathered."""
+        """Return True if the document goes under this name, after what is gathered."""
         return document.delivery_no == self.delivery_no and not self.was_there
 
 

@@ -4,8 +4,8 @@ S3 and compatible stores, Google Cloud Storage, Azure (spec/event-log.md 10).
 An object appears complete or not at all. Its name has its delivery and its first document, as the
 name of a file has, so that a document which is sent again replaces itself. The documents of a
 delivery stay in memory until they are put, since a store accepts no part of an object. A state
-object beside the documents names their owner, the newest delivery, and the delivery that began each
-day: a delivery that is sent again on another day keeps its day.
+object next to the documents names their owner, the newest delivery, and the delivery that began
+each day: a delivery that is sent again on another day keeps its day.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ def _import(what: str, name: str, directory: Path | None) -> object:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         # The missing name decides: the module itself, or a package that contains it, is an error of
-        # the option; a module that it imports is an error of its own.
+        # the option; a module that it imports is its own error.
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             places = "installed" if directory is None else f"installed nor in {directory}"
             negation = "not" if directory is None else "neither"

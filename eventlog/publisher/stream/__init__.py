@@ -87,7 +87,7 @@ class Described(NamedTuple):
 
 
 SourceStep: TypeAlias = Read | Failure | Mark | Described
-"""A step of a stream. A failure is a change that cannot be read; the stream goes on behind it."""
+"""A step of a stream. A failure is a change that cannot be read; the stream goes on after it."""
 
 
 class Backlog(NamedTuple):
@@ -102,7 +102,7 @@ class Backlog(NamedTuple):
 class Stream(Protocol):
     """An opened source of changes.
 
-    ``steps`` reads from behind ``token``, None = from the beginning of the source, until it is
+    ``steps`` reads from after ``token``, None = from the beginning of the source, until it is
     closed; with ``once`` it ends at the present end of the source. It blocks for a few seconds at
     most without a step. The next step is asked for when the previous one was received, which may be
     before its answer. Raises SourceUnavailable and DatabaseUnavailable, after which it may be
@@ -113,7 +113,7 @@ class Stream(Protocol):
     def steps(self, token: Any, *, once: bool) -> Generator[SourceStep, None, None]: ...
 
     def backlog(self, token: Any) -> Backlog | None:
-        """Return the amount behind ``token`` now, None if the source cannot know it.
+        """Return the amount after ``token`` now, None if the source cannot know it.
 
         Raises the errors of ``steps``.
         """
@@ -124,7 +124,7 @@ class Stream(Protocol):
 
 
 class Gives(Enum):
-    """A fact that a source knows of its changes beside the values; a format may need it
+    """A fact that a source has of its changes besides the values; a format may need it
     (spec/change-model.md 6.1).
     """
 
@@ -164,7 +164,7 @@ class Source(ABC):
     reader_format: ClassVar[str | None] = None
     """The format whose reader's options are in ``[source.reader]``, None if the source has none."""
     gives: ClassVar[frozenset[Gives]] = frozenset()
-    """The facts that the source knows of every change."""
+    """The facts that the source has of every change."""
     is_log: ClassVar[bool] = False
     """True if the source is the event log, which has a queue and marks in place of a position, and
     its options in ``[database]``.
@@ -190,7 +190,7 @@ class Source(ABC):
         return self.title
 
     def unused(self, options: Any) -> frozenset[str]:
-        """Return the names of the options that have no meaning beside the others."""
+        """Return the names of the options that have no meaning besides the others."""
         return frozenset()
 
     def in_words(self, token: Any) -> str:

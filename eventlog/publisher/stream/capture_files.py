@@ -94,7 +94,7 @@ class CaptureFiles:
             stream.reader.close()
 
     def backlog(self, token: Any) -> Backlog:
-        """Return the number of unread bytes behind ``token``.
+        """Return the number of unread bytes after ``token``.
 
         Raises SourceUnavailable, SourceLost, BadToken.
         """
@@ -253,7 +253,7 @@ class _Track:
                 self._tables.append((offset, label, record))
 
     def mark(self) -> Mark:
-        """Return the mark behind all bytes read so far, without a token if the progress is too
+        """Return the mark after all bytes read so far, without a token if the progress is too
         small for a write.
         """
         stream = self._stream

@@ -37,16 +37,16 @@ _CHUNK: Final = 1 << 16
 _PATIENCE: Final = 0.2
 """The seconds to wait for more standard input before the changes so far are sent."""
 _TIMEOUT: Final = 1
-"""The seconds until a TIMEOUT record of a session says that there is nothing more."""
+"""The seconds until a TIMEOUT record of a session means that there is nothing more."""
 
 
 class CdcStream:
-    """A stream that continues behind a position, and whether it is idle. ``where`` returns the
+    """A stream that continues after a position, and whether it is idle. ``where`` returns the
     place of a byte for people.
     """
 
     def __init__(self, options: ReadOptions, token: Any) -> None:
-        """Prepare to read behind ``token``: its restart and commit count. Raises BadToken."""
+        """Prepare to read after ``token``: its restart and commit count. Raises BadToken."""
         if token is not None:
             try:
                 options = replace(
@@ -100,7 +100,7 @@ class CdcStream:
                 yield Described(layout.schema, catalog_table(layout))
 
     def reached(self) -> dict[str, str | None] | None:
-        """Return the token behind all bytes read so far, None if it is before the last one, since
+        """Return the token after all bytes read so far, None if it is before the last one, since
         delivered changes are read again then. Within a run of transactions the token would be ahead
         of them, so it must not be called there.
         """

@@ -3,8 +3,8 @@
 The token names a COMMIT and its source database, since its place is in that database's log. A new
 start skips the transactions up to it, and reads rows of transactions that were open then again. Two
 kinds of rows are lost: rows that the replication server removes before they are read, and rows that
-were read but not yet answered when the publisher is killed. So the queue needs a replication rule
-of its own.
+were read but not yet answered when the publisher is killed. So the queue needs its
+own replication rule.
 """
 
 from __future__ import annotations

@@ -21,7 +21,10 @@ class EventLogOptions(CheckedOptions):
     """
 
     consumer: str | None = option(
-        None, CONSUMER, "name of this consumer of the log, beside its publisher", example="search"
+        None,
+        CONSUMER,
+        "name of this consumer of the log, in addition to its publisher",
+        example="search",
     )
     start_from: str = option("latest", BEGIN, "where a new consumer begins")
     classes: tuple[str, ...] | None = option(

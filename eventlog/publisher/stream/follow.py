@@ -3,7 +3,7 @@ answers (spec/change-model.md 6).
 
 The promises are the ones of a log (spec/event-log.md 12): at least once, the events of an object in
 their order, an event-id with one meaning, no loss by a kill at any moment. The position belongs to
-the source alone and moves when everything before it is answered and flushed. Events sent behind it
+the source alone and moves when everything before it is answered and flushed. Events sent after it
 are sent again after a crash, with the same event-ids.
 """
 
@@ -212,7 +212,7 @@ class Run:
 
     def send_ready(self, *, everything: bool) -> None:
         """Send full documents, or with ``everything`` all that is ready; wait while the receiver is
-        away.
+        unavailable.
 
         Raises FatalAnswer, and with ``once`` ReceiverUnavailable.
         """
@@ -328,7 +328,7 @@ class Run:
 
     def fragment(self, change: Change, event_id: str, object_class: ObjectClass | None) -> Any:
         """Return the format's fragment of a change, None for nothing; wait for a registry that is
-        away.
+        unavailable.
 
         Raises FormatError, RowError; ReceiverUnavailable with ``once``, or when the publisher must
         stop.
@@ -342,7 +342,7 @@ class Run:
                 self._wait(failure)
 
     def not_sent(self, failure: Failure) -> None:
-        """Record a change that makes no event; it is saved with the position behind it."""
+        """Record a change that makes no event; it is saved with the position after it."""
         self.counters.rows_invalid += 1
         self._unread.append(failure)
         where = {"event_id": failure.event_id, "code": failure.code}
@@ -532,7 +532,7 @@ class Run:
             self.pending.add(*event)
 
     def _is_too_far(self) -> bool:
-        """Return True if so many events, which a crash would repeat, are behind parked ones that
+        """Return True if so many events, which a crash would repeat, are after parked ones that
         they must be waited for.
         """
         pending = self.pending

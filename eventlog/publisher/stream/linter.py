@@ -66,5 +66,5 @@ class Linter(Source):
 
     def in_words(self, token: Any) -> str:
         return (
-            f"behind the COMMIT at {token.get('restart') if isinstance(token, Mapping) else token}"
+            f"after the COMMIT at {token.get('restart') if isinstance(token, Mapping) else token}"
         )

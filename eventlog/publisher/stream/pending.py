@@ -48,7 +48,7 @@ class PendingEvent(NamedTuple):
 
     @property
     def queues(self) -> tuple[ObjectId, ...]:
-        """The objects whose later events wait behind this one."""
+        """The objects whose later events wait for this one."""
         return self.objects or (_EVERY,)
 
 
@@ -77,7 +77,7 @@ class Pending:
 
     @property
     def parked(self) -> int:
-        """The number of objects that are parked, or have events that wait behind a parked one."""
+        """The number of objects that are parked, or have events that wait for a parked one."""
         return len(self._parked)
 
     @property
@@ -157,7 +157,7 @@ class Pending:
                     del self._parked[queue]
 
     def park(self, event: PendingEvent) -> None:
-        """Put an event into its parked objects' queues; their later events wait behind it."""
+        """Put an event into its parked objects' queues; their later events wait for it."""
         del self._in_air[event.number]
         self._park_first(event)
 

@@ -2,8 +2,8 @@
 (spec/change-model.md 6.4).
 
 The tables belong to the publisher alone and have plain types, so they are created on first use in
-the named database: it need not contain a log, and no migration knows them. A SQLite file will do,
-and is created if it is missing. A user who may not create tables has them created with
+the named database: it need not contain a log, and no migration includes them. A SQLite file will
+do, and is created if it is missing. A user who may not create tables has them created with
 ``position_ddl``.
 """
 
@@ -269,7 +269,7 @@ class SourceStatus:
     newest: Sequence[tuple[datetime, Failure]] = ()
     """The last of the failures with their times, the newest last."""
     behind: Backlog | None = None
-    """The amount in the source behind the position, answered or not; None if it is unknown."""
+    """The amount in the source after the position, answered or not; None if it is unknown."""
     unknown: str | None = None
     """The error that made ``behind`` unknown."""
 

@@ -52,8 +52,8 @@ _NEW_METADATA: Final = 1.0
 """The same pause while a message waits for its metadata, whose topic may be new."""
 
 _MOST_HELD: Final = 1000
-"""The most messages of a topic that are held while none of them has a known schema. That many are
-not an accident: the options are wrong.
+"""The most messages of a topic that are held while none of them has a known schema. So many are not
+an accident: the options are wrong.
 """
 
 
@@ -76,7 +76,7 @@ class Topics:
     def steps(self, token: Any, *, once: bool) -> Generator[SourceStep, None, None]:
         """Yield the steps of the topics; without a token from the oldest message on.
 
-        Raises SourceUnavailable, SourceLost for removed messages behind the token, UnknownSchema,
+        Raises SourceUnavailable, SourceLost for removed messages after the token, UnknownSchema,
         ConfigError, BadToken.
         """
         offsets = self._offsets(token)
@@ -84,7 +84,7 @@ class Topics:
             yield from self._consume(reader, offsets, once)
 
     def backlog(self, token: Any) -> Backlog:
-        """Return the number of messages behind ``token`` in the topics.
+        """Return the number of messages after ``token`` in the topics.
 
         Raises the errors of ``steps``.
         """
@@ -263,7 +263,7 @@ class _MessageSteps:
             yield from self._read(self._behind.popleft())
 
     def overdue(self) -> Iterator[SourceStep]:
-        """Skip a message that has waited too long, and read the ones behind it.
+        """Skip a message that has waited too long, and read the ones after it.
 
         Raises the errors of ``take``.
         """
@@ -354,7 +354,7 @@ def _unread(message: kafka.Record, code: str, why: str) -> Failure:
 
 
 def _position_of(message: kafka.Record) -> str:
-    """Return the name of a message, for people and for events without a position of their own."""
+    """Return the name of a message, for people and for events without their own position."""
     return f"{message.topic}:{message.partition}:{message.offset}"
 
 

@@ -202,7 +202,7 @@ class _Unreadable(list[str | None]):
 def log_text(value: Any) -> str | None:
     """Convert a value from the driver to log text.
 
-    Bytes become base64, also those behind a locator.
+    Bytes become base64, also those after a locator.
     """
     if value is None or isinstance(value, str):
         return value

@@ -138,12 +138,12 @@ def judge_numberings(
     """Judge the sequence of record_id, the name of a column: it has to ascend in the order of the
     requests (spec/triggers.md 7).
 
-    ``must_be_known`` says that several transactions draw numbers at the same time.
+    ``must_be_known`` means that several transactions draw numbers at the same time.
     """
     if must_be_known and not numberings:
         yield warning(
             "sequence_unknown",
-            f"nobody knows what numbers the rows: the column {record_id} has no default, so the "
+            f"it is unknown what numbers the rows: the column {record_id} has no default, so the "
             "triggers of somebody else do. A sequence with a cache sends changes of one row in the "
             "wrong order, consumers and streams are refused, and resync and requeue cannot insert",
             'record_id_sequence = "..." in [database], the sequence that the triggers draw from',
@@ -184,7 +184,7 @@ def judge_storage(
         if is_log and has_autovacuum is False:
             yield warning(
                 "autovacuum_off",
-                "autovacuum is off for the log: every mark leaves a dead row behind, and the log "
+                "autovacuum is off for the log: every mark leaves a dead row, and the log "
                 "slows down without end",
                 f"ALTER TABLE {name} SET (autovacuum_enabled = true)",
             )
@@ -199,7 +199,7 @@ def judge_storage(
             held = "".join(f"; {one.who} keeps them from being removed" for one in holders)
             yield warning(
                 "dead_rows",
-                f"{'the log' if is_log else name} has {dead:,} dead rows beside {live:,} live ones "
+                f"{'the log' if is_log else name} has {dead:,} dead rows and {live:,} live ones "
                 f"({last}): {slow}{held}",
                 *(one.fix for one in holders),
                 f"VACUUM (ANALYZE) {name}",
@@ -337,7 +337,7 @@ def judge_resyncs(due: Iterable[Due]) -> Iterator[Finding]:
 
 
 def judge_plan(plan: TriggerPlan, installed: Iterable[LogTrigger]) -> Iterator[Finding]:
-    """Judge triggers against the declared ones; a disabled trigger is a finding of its own."""
+    """Judge triggers against the declared ones; a disabled trigger is its own finding."""
     disabled: defaultdict[str, list[str]] = defaultdict(list)
     for trigger in installed:
         if not trigger.enabled:
@@ -430,7 +430,7 @@ def judge_orphans(orphans: Answer) -> Iterator[Finding]:
         yield error(
             "trigger_orphaned",
             f"the log {log} is gone, and {many} it: every change of {', '.join(tables)} fails",
-            "eventlog db upgrade, which makes the log again (it says what to do first where the "
+            "eventlog db upgrade, which makes the log again (it shows what to do first where the "
             "log was dropped by hand)",
             *(
                 f"{'or ' if number == 0 else ''}{'; '.join(fixes)}"
@@ -640,7 +640,7 @@ def judge_in_flight(
             "in_flight",
             f"{what}: their objects are parked since the receiver answers retry, or it is "
             "unavailable; "
-            "their rows stay N and later rows of their objects wait behind them",
+            "their rows stay N and later rows of their objects wait for them",
             "eventlog status",
             "look at the receiver's log and at the publisher's",
         )
@@ -694,7 +694,7 @@ def judge_due(waiting: NotDue, limits: Limits) -> Iterator[Finding]:
             "not_due",
             f"{at_least(waiting.rows, waiting.looked_at, limits)} of status N not due yet, since "
             f"handle_future_events is set{when}{away}",
-            "handle_future_events = false in [publisher], if they are to be published now",
+            "handle_future_events = false in [publisher], to publish them now",
         )
 
 
@@ -755,16 +755,16 @@ _TELLS: Final = frozenset(
     }
 )
 """The types by which a receiver has an object, whatever it had before: those that are sent although
-the object is gone when they are published. A change of another session behind the DELETE_ROW of a
+the object is gone when they are published. A change of another session after the DELETE_ROW of a
 cascade is such a row (spec/triggers.md 7.4). INSERT_ROW_QUERY_BACK is none of them: ``resync
---deletes`` writes it behind its DELETE_ROW, since the object may have come back meanwhile.
+--deletes`` writes it after its DELETE_ROW, since the object may have come back meanwhile.
 """
 
 
 def objects_told(
     rows: Iterable[Sequence[Any]], catalog: Catalog
 ) -> dict[ObjectClass, tuple[list[str], list[str]]]:
-    """Return the keys of objects of tables that are there by what the log tells, and those of
+    """Return the keys of objects of tables that exist by the rows of the log, and those of
     objects whose last row is a DELETE_ROW.
 
     Each of ``rows`` holds record_id, event_type, table_name and table_key, in the order of the log.
@@ -798,12 +798,12 @@ def objects_told(
 
 
 def judge_gone(class_name: str, keys: Sequence[str], limits: Limits) -> Iterator[Finding]:
-    """Objects that the log tells to be there, and that are not."""
+    """Objects that exist by the log, but not in the table."""
     if keys:
         yield warning(
             "missed_delete",
             f"{number_of(len(keys), 'object')} of class {class_name}, of those in the newest "
-            f"{limits.rows:,} rows, are gone and no row tells it: "
+            f"{limits.rows:,} rows, were deleted, but the log has no row of it: "
             f"{first_of(list(keys), limits.shown, 'key')}; a statement that fires no trigger took "
             "them, such as TRUNCATE",
             f"eventlog resync {class_name} --deletes",
@@ -811,7 +811,7 @@ def judge_gone(class_name: str, keys: Sequence[str], limits: Limits) -> Iterator
 
 
 def judge_kept(class_name: str, keys: Sequence[str], limits: Limits) -> Iterator[Finding]:
-    """Objects that the log tells to be gone, and that are there."""
+    """Objects that are deleted by the log, but exist in the table."""
     if keys:
         yield warning(
             "false_delete",

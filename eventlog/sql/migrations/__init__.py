@@ -3,7 +3,7 @@
 There are two branches, each with its own objects: ``internal`` (the tables of
 spec/event-log.md 10) and ``log`` (the table itself, its trigger and the key quoting function).
 ``--existing-log`` runs the first alone, for a log that another program made. A downgrade removes
-the objects of the upgrade and nothing else. The table ``<log>_version`` beside the log holds the
+the objects of the upgrade and nothing else. The table ``<log>_version`` next to the log holds the
 revisions that it has reached. ``operations`` and ``autogenerate`` do the same in a user's own
 migrations.
 """
@@ -283,7 +283,7 @@ def _check_before_upgrade(conn: Connection, log: LogTable, existing_log: bool) -
         )
     if is_ours and not exists:
         raise LogTableError(
-            f"the log {log} is gone, and {log.version_table} says that it was made: a downgrade "
+            f"the log {log} is gone, and {log.version_table} shows that it was made: a downgrade "
             "broke off, or somebody dropped it; `eventlog db downgrade base` takes away what is "
             "left, then it can be made again"
         )
@@ -308,7 +308,7 @@ def _heads(conn: Connection, log: LogTable) -> tuple[str, ...]:
 
 
 def _drop_at_the_end(printed: io.StringIO, table: str) -> None:
-    """Drop the version table once, at the end of the script: Alembic before 1.20 does it behind
+    """Drop the version table once, at the end of the script: Alembic before 1.20 does it after
     each branch.
     """
     text = re.sub(

@@ -352,7 +352,7 @@ def _guessed(case: _Case, wanted: Sequence[_Compiled], tables: Collection[str]) 
 
 # --- the watches that the migrations of a tree have made ------------------------------------------
 
-# The database knows only the hash of the compiled watch. The declaration stands in the migrations
+# The database has only the hash of the compiled watch. The declaration stands in the migrations
 # as literals, and is read from their text; no migration is run.
 
 _CALLS: Final = ("watch_table", "unwatch_table")

@@ -2,7 +2,7 @@
 ``op.unwatch_table``: how they run, and how they are written.
 
 They are for users' own Alembic trees, which import ``eventlog.alembic``. A migration does the same
-at any later time: beside its declaration a watch holds the tables as they were when the migration
+at any later time: besides its declaration a watch holds the tables as they were when the migration
 was written, all of it as Python literals. The same statements are run and, with ``alembic upgrade
 --sql``, printed. A function is made before the triggers that call it, and removed after them; the
 log exists before all of them.
@@ -148,7 +148,7 @@ def with_tables(definition: WatchDefinition, database: Database) -> WatchDefinit
 # --- definitions as literals ----------------------------------------------------------------------
 
 WATCH_OPTIONS: Final = tuple(one.name for one in fields(WatchedTable) if one.name != "table")
-"""The options of a watch beside its table."""
+"""The options of a watch besides its table."""
 
 
 def from_literals(table: str, arguments: _Literals) -> WatchDefinition:

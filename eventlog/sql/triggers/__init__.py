@@ -57,7 +57,7 @@ from eventlog.sql.triggers.watch import WatchedTable
 LOCK_TIMEOUT: Final = 5.0
 """The number of seconds that applying waits for a table.
 
-Other writers of the table queue behind it meanwhile.
+Other writers of the table wait for it meanwhile.
 """
 NO_LONGER_WATCHED: Final = "no longer watched"
 """The reason why the triggers of a table that no watch names are dropped."""
@@ -429,7 +429,7 @@ class Triggers(ABC):
 
         If it is, every change between an old trigger and a new one is logged. ``lock_timeout`` is
         the number of seconds to wait for a table, 0 = without end; other writers of the table queue
-        behind us meanwhile. Raises DatabaseError if the database refuses a statement, if a trigger
+        after us meanwhile. Raises DatabaseError if the database refuses a statement, if a trigger
         does not compile, or if a table stays locked for too long; TriggerError for triggers that
         could not run.
         """
@@ -470,7 +470,7 @@ class Triggers(ABC):
             return "-- Nothing to do: the triggers are as declared.\n"
         lines = [*self.script_head, *(f"{setting};" for setting in self.settings(lock_timeout)), ""]
         for action in plan.changes:
-            # A name may contain a line break, and the text behind it would be SQL.
+            # A name may contain a line break, and the text after it would be SQL.
             lines.append(f"-- {action.kind} {one_line(action.table)}: {one_line(action.reason)}")
             lines += [*self.ended(action.statements), ""]
         return "\n".join([*lines, *self.script_end])
@@ -524,8 +524,8 @@ def missing_log(log: LogTable) -> LogTableError:
 
 def made_for(log: str, *, fails: bool = True) -> str:
     """Return the reason why triggers are made again whose log has another name now, or is in
-    another schema. ``log`` is the former name, as SQL; ``fails`` says that the triggers still write
-    it.
+    another schema. ``log`` is the former name, as SQL; ``fails`` means that the triggers still
+    write it.
     """
     meanwhile = ": writes to the table fail until they are applied" if fails else ""
     return f"its triggers were made for {log}, which is gone{meanwhile}"

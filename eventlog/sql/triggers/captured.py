@@ -32,7 +32,7 @@ _GONE: Final = "it had no triggers for a while"
 class Partition(NamedTuple):
     """A partition of a table. ``where`` is SQL that selects its rows of the table's.
 
-    ``was_attached`` says that it was made as a table of its own, so that it may have had rows
+    ``was_attached`` means that it was made as its own table, so that it may have had rows
     before it was a partition.
     """
 
@@ -299,7 +299,7 @@ def _is_same_table(before: CapturedTable, now: CapturedTable) -> bool:
 
 
 def _gaps(before: CapturedTable, now: CapturedTable, *, is_another: bool) -> Iterator[Gap]:
-    """Yield what no trigger has logged of a table since its line was written. ``is_another`` says
+    """Yield what no trigger has logged of a table since its line was written. ``is_another`` shows
     that the table of another line has the name now.
     """
     is_another |= _is_same_database(before, now) and not _is_same_table(before, now)

@@ -51,7 +51,7 @@ def column_changes(
 
     ``new`` is the text for a column that was not there before; ``unwatched`` are columns that no
     watch names any longer. A missing column counts as renamed if a column of its type has come in
-    its place, behind the same column: a catalogue does not distinguish that from a dropped column
+    its place, after the same column: a catalogue does not distinguish that from a dropped column
     and an added one.
     """
     renamed = _renamed(before, now)
@@ -127,12 +127,12 @@ def gaps_of_columns(triggers: TableTriggers, before: Columns, now: Columns) -> I
 def gap_of_column(class_name: str, table: str, name: str, *, selects: bool) -> Gap:
     """Return the gap of a column, by its name in the log, whose values the triggers did not know.
 
-    ``selects`` says that the objects with a value are selected: the column is the class's own, and
+    ``selects`` means that the objects with a value are selected: the column is the class's own, and
     the receiver has no value under its name.
     """
     return Gap(
         class_name,
-        f"column {name} of {table} held values before the triggers knew of it",
+        f"column {name} of {table} held values before the triggers captured it",
         f"{quote_identifier(name)} IS NOT NULL" if selects else None,
         name if selects else None,
     )

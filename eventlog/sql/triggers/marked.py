@@ -1,4 +1,4 @@
-"""Triggers that contain, in a comment of their own text, the hash of what they were compiled from:
+"""Triggers that contain, in a comment of their text, the hash of what they were compiled from:
 how they are compiled, compared and made.
 
 This comment is the only record: it is what installed triggers are compared by with declared ones.
@@ -163,13 +163,13 @@ class Installed:
 
 
 def behind_marker(text: str) -> str:
-    """Return the text behind the marker of one of our triggers."""
+    """Return the text after the marker of one of our triggers."""
     marker = MARKER.search(text)
     return "" if marker is None else text[marker.end() :].rstrip()
 
 
 class MarkedTriggers(Triggers):
-    """Triggers that contain, in a comment of their own text, the hash of the compiled
+    """Triggers that contain, in a comment of their text, the hash of the compiled
     text (``MARKER``).
 
     Their names belong to a schema, and they stay with their table when it is renamed. A database of
@@ -226,7 +226,7 @@ class MarkedTriggers(Triggers):
                 raise of_the_log(triggers.table.name)
 
     def first_actions(self, conn: Connection, log: LogTable) -> list[Action]:
-        """Return the actions for missing objects that the triggers of a log need beside it."""
+        """Return the actions for missing objects that the triggers of a log need next to it."""
         return []
 
     def warnings(
@@ -294,7 +294,7 @@ class MarkedTriggers(Triggers):
     ) -> Installed:
         """Return the triggers of a log, and foreign triggers on their tables and on ``tables``.
 
-        ``takes`` says of which tables triggers are taken over that were made for a log which is
+        ``takes`` shows of which tables triggers are taken over that were made for a log which is
         gone (spec/triggers.md 9.3).
         """
         found: defaultdict[TableName, list[StoredTrigger]] = defaultdict(list)
@@ -410,7 +410,7 @@ class MarkedTriggers(Triggers):
 
     def plan_drop(self, conn: Connection, log: LogTable) -> TriggerPlan:
         log = self.find_log(conn, log)
-        # No declaration says which tables are meant, so it is those beside the log.
+        # No declaration shows which tables are meant, so it is those next to the log.
         installed = self.read_installed(
             conn, log, takes=lambda table: table[0] == (log.schema or "")
         )

@@ -304,7 +304,7 @@ def _matching(
             named.add(exact)
         elif exact is not None and not may_miss:
             what = (
-                "a view: it needs a [[watch]] of its own, view = ... with base"
+                "a view: it needs its own [[watch]], view = ... with base"
                 if kinds[exact] == "view"
                 else ("a table that eventlog or a migration tool keeps for itself")
             )

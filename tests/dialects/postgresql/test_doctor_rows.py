@@ -223,7 +223,7 @@ def test_why_an_objects_change_is_not_out_is_said_in_sentences(
     gets("usr.idu=2", "row 2 of ", "to become E (unknown_column)")
     gets("idu=3", "status E", "failed (E); why is not recorded")
     gets("idu=4", "row 4 of ", "the publisher's own user")
-    gets("idu=9", "no row of the log tells of idu=9", "the table has no such object now")
+    gets("idu=9", "the log has no row of idu=9", "the table has no such object now")
     execute(examined, "INSERT INTO hr.usr VALUES (9, 'Ada', NULL)")
     with examined.connect() as writing:
         writing.execute(sa.text("UPDATE hr.usr SET fname = 'Eva' WHERE idu = 9"))

@@ -205,7 +205,7 @@ def test_a_row_in_delivery_is_shown_as_it_was_recorded(home: sa.Engine, show: Sh
     }
     assert "sent first when a publisher starts" in found["state"]
     assert "Later" not in found["document"]
-    assert show(3)["state"] == "waits behind event 1.3 of its object, which is in flight or parked"
+    assert show(3)["state"] == "waits for event 1.3 of its object, which is in flight or parked"
     with home.connect() as publisher:
         assert DIALECT.open(publisher).log(LOG).try_lock()
         assert "sent and not answered for good, or parked" in show(1)["state"]

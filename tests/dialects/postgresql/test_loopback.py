@@ -126,7 +126,7 @@ def test_publish_once_ends_with_a_warning_of_user_count_and_ways_out(
         "changes"
     ) in line
     for way in (
-        "a database user of its own",
+        "its own database user",
         "allow_loopback = true",
         "loopback_action = ",
         "requeue --loopback",

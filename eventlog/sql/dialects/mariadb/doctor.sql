@@ -1,4 +1,4 @@
--- What doctor asks of a MariaDB beside the questions that MySQL has too.
+-- What doctor asks of a MariaDB besides the questions that MySQL has too.
 
 -- name: history
 -- The transactions whose old versions of rows wait for the purge.

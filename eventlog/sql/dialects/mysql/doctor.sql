@@ -1,4 +1,4 @@
--- What doctor asks of a MySQL beside the questions that MariaDB has too.
+-- What doctor asks of a MySQL besides the questions that MariaDB has too.
 
 -- name: history
 -- The transactions whose old versions of rows wait for the purge.

@@ -2,7 +2,7 @@
 
 record_ids are AUTO_INCREMENT: each row draws one when it is logged, and a restart keeps the
 counter. The comment of the source of delivery numbers distinguishes this log from all others
-(spec/triggers.md 7.4, spec/event-log.md 10). This package is not a database of its own: ``mariadb``
+(spec/triggers.md 7.4, spec/event-log.md 10). This package is not a separate database: ``mariadb``
 and ``mysql`` extend its classes.
 """
 

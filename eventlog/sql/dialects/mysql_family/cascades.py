@@ -503,7 +503,7 @@ def _flat(one: TableTriggers, effect: Effect, select: str, joined: str) -> str:
 
 
 def _deep(one: TableTriggers, effect: Effect, select: str, joined: str) -> str:
-    """Return SQL that selects the rows if deleted rows take other rows of their own table along:
+    """Return SQL that selects the rows if deleted rows take other rows of their table along:
     level by level, from the end of the way.
 
     A level of the watched table, or of a table between, holds the rows that are deleted; the level

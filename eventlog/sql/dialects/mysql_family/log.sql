@@ -47,7 +47,7 @@ WHERE {status} = 'N' AND BINARY {status} = 'N'
 SELECT CAST({now} AS CHAR)
 
 -- name: read_due
--- The rows N whose time has come, behind a place in their order. A row without time is due, and first.
+-- The rows N whose time has come, after a place in their order. A row without time is due, and first.
 SELECT {fields}
 FROM {log}
 WHERE {status} = 'N' AND BINARY {status} = 'N' AND {record_id} > 0
@@ -70,7 +70,7 @@ WHERE {record_id} BETWEEN %(first)s AND %(last)s AND {is_due}
 ORDER BY {due_order}, {record_id}
 
 -- name: not_due
--- How many of the first rows N wait for their time, the first of these times, how far it is away, and how many were
+-- How many of the first rows N wait for their time, the first of these times, how long it is until then, and how many were
 -- looked at.
 SELECT COUNT(CASE WHEN NOT is_due THEN 1 END), CAST(MIN(CASE WHEN NOT is_due THEN t END) AS CHAR),
        TIMESTAMPDIFF(MICROSECOND, CAST(%(until)s AS DATETIME(6)), MIN(CASE WHEN NOT is_due THEN t END)) / 1000000,

@@ -1,5 +1,5 @@
 """The application's tables on MariaDB and MySQL: the catalogue of a database, objects by their
-keys, keys behind a position.
+keys, keys after a position.
 
 The catalogue is read in three statements, whatever the number of tables (spec/xds.md 5, 6.2).
 Current rows (spec/event-log.md 7.2, spec/xds.md 4.3) are read by a statement for the class and one
@@ -71,7 +71,7 @@ class FamilyObjects(KeyedDialect):
     byte_collation: ClassVar[str]
     """The collation of utf8mb4 that compares bytes, trailing blanks too."""
 
-    # Objects by their keys, and keys behind a position
+    # Objects by their keys, and keys after a position
 
     def key_chunks(self, keys: Sequence[tuple[Any, ...]]) -> Iterable[Sequence[tuple[Any, ...]]]:
         return _chunks(keys)
@@ -149,8 +149,7 @@ _KINDS: Final[Mapping[str, tuple[Kind, int, int]]] = {
     "timestamp": (Kind.TIMESTAMPTZ, 0, 0),
     "uuid": (Kind.UUID, 0, 0),
 }
-"""The kind of a type, with the bits of its signed and its unsigned form; 0 bits mean no range of
-its own.
+"""The kind of a type, with the bits of its signed and its unsigned form; 0 bits mean no own range.
 """
 
 

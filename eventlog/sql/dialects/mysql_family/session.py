@@ -324,7 +324,7 @@ def _means(written: str, database: str) -> bool:
     return re.fullmatch(pattern, database, re.DOTALL) is not None
 
 
-# --- what doctor asks beside doctor.sql -----------------------------------------------------------
+# --- what doctor asks besides doctor.sql ----------------------------------------------------------
 
 _SQL: Final = statements(__package__, "doctor.sql")
 
@@ -374,7 +374,7 @@ def _snapshots(conn: Connection, limit: int, **_: object) -> Iterator[Sequence[o
 
 
 def _storage(conn: Connection, log: LogTable) -> Iterator[Sequence[object]]:
-    """Yield the tables of a log. InnoDB tells no dead rows of a table."""
+    """Yield the tables of a log. InnoDB shows no dead rows of a table."""
     parts = {
         log.name: "log",
         log.error_table: "error",

@@ -1,7 +1,7 @@
 """Triggers on MariaDB and MySQL: the changes that they log, as SQL, and how they are compared
 (spec/triggers.md 2, 4, 5, 6, 7.4, 9, 10).
 
-The texts are in the .sql.j2 files beside this module; how a trigger begins and how it walks the
+The texts are in the .sql.j2 files next to this module; how a trigger begins and how it walks the
 rows that go with others is in those of the database's own package. A table has one trigger for each
 operation. Its body contains the hash of the compiled text, as a text that is never read. The server
 commits every statement by itself.
@@ -419,14 +419,14 @@ def _engines(conn: Connection, log: LogTable, declared: Sequence[TableTriggers])
     engines = {str(table): str(engine) for table, engine in fetch(conn, _SQL["engines"], {})}
     if log.name in engines:
         yield (
-            f"the log {log.name} is kept by {engines[log.name]}, which knows no transactions: what "
+            f"the log {log.name} is kept by {engines[log.name]}, which has no transactions: what "
             "was rolled back is published; ALTER TABLE "
             f"{quote_identifier(log.name)} ENGINE = InnoDB"
         )
     for table in dict.fromkeys(one.table.name for one in declared):
         if table in engines:
             yield (
-                f"{table} is kept by {engines[table]}, which knows no transactions: what a "
+                f"{table} is kept by {engines[table]}, which has no transactions: what a "
                 "transaction wrote that is rolled back stays there and is not logged; ALTER TABLE "
                 f"{quote_identifier(table)} ENGINE = InnoDB"
             )

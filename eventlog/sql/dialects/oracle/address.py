@@ -75,7 +75,7 @@ def arguments_of(url: URL) -> dict[str, Any]:
     if url.database:
         if "service_name" in given or "sid" in given:
             raise ConfigError(
-                "the database URL names a SID behind the host and a service or SID behind the "
+                "the database URL names a SID after the host and a service or SID after the "
                 f"question mark: leave one out, as in {_EXAMPLE}"
             )
         arguments["sid"] = url.database
@@ -85,14 +85,14 @@ def arguments_of(url: URL) -> dict[str, Any]:
         if name in given or (name == "port" and url.port is not None):
             raise ConfigError(
                 f"the database URL names neither service_name nor SID, so {url.host!r} is an "
-                f"alias of tnsnames.ora, whose descriptor says where the server is, and {name} "
+                f"alias of tnsnames.ora, whose descriptor shows where the server is, and {name} "
                 f"would have no effect: write the service, as in {_EXAMPLE}, or leave {name} out"
             )
     return {**arguments, "dsn": url.host}
 
 
 def _given(url: URL) -> dict[str, Any]:
-    """Return the arguments behind the question mark. Raises ConfigError for an unknown one."""
+    """Return the arguments after the question mark. Raises ConfigError for an unknown one."""
     given: dict[str, Any] = {}
     for name, value in url.query.items():
         if name not in _ALL:

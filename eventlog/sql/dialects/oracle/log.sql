@@ -49,7 +49,7 @@ WHERE CASE {status} WHEN 'N' THEN {record_id} END IS NOT NULL
 SELECT LTRIM(TO_CHAR({now}, 'SYYYY-MM-DD HH24:MI:SS.FF9')) FROM DUAL
 
 -- name: read_due
--- The rows N whose time has come, behind a place in their order. A row without time is due, and first.
+-- The rows N whose time has come, after a place in their order. A row without time is due, and first.
 SELECT {fields}
 FROM (
     SELECT *
@@ -76,7 +76,7 @@ WHERE {record_id} BETWEEN :first AND :last AND {is_due}
 ORDER BY {due_order}, {record_id}
 
 -- name: not_due
--- How many of the first rows N wait for their time, the first of these times, how far it is away, and how many were
+-- How many of the first rows N wait for their time, the first of these times, how long it is until then, and how many were
 -- looked at.
 SELECT COUNT(waits_until), LTRIM(TO_CHAR(MIN(waits_until), 'SYYYY-MM-DD HH24:MI:SS.FF9')),
        (CAST(MIN(waits_until) AS DATE) - CAST(TO_TIMESTAMP(:until, 'SYYYY-MM-DD HH24:MI:SS.FF9') AS DATE)) * 86400,

@@ -1,5 +1,5 @@
 """The application's tables on Oracle: the catalogue of a schema, objects by their keys, the keys
-behind a position.
+after a position.
 
 The catalogue is read in five statements, whatever the number of tables (spec/xds.md 5, 6.2).
 Current rows (spec/event-log.md 7.2, spec/xds.md 4.3) are read by one statement for the class and
@@ -65,7 +65,7 @@ class OracleObjects(KeyedDialect):
     def is_read_back(self, column: Column) -> bool:
         return not is_loggable(column, lob_values=False)
 
-    # Objects by their keys, and keys behind a position
+    # Objects by their keys, and keys after a position
 
     def key_chunks(self, keys: Sequence[tuple[Any, ...]]) -> Iterable[Sequence[tuple[Any, ...]]]:
         return chunks(keys)

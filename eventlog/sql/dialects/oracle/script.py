@@ -1,7 +1,7 @@
 """Scripts that SQL*Plus and SQLcl run as they are, and run again (spec/triggers.md 10).
 
 Oracle commits with every CREATE and DROP, so a migration that breaks off leaves some objects
-behind, and Alembic's statements work for one run only. Here each statement is in a block that
+after, and Alembic's statements work for one run only. Here each statement is in a block that
 treats "exists already" (or "does not exist", on the way down) as success. A script writes the lines
 of the version table only if they say something new.
 """
@@ -87,7 +87,7 @@ def ddl_lock_timeout(seconds: float) -> str:
 
 
 def terminated(statements: Iterable[str]) -> list[str]:
-    """Return statements with the lines that end them in SQL*Plus. A block behind each compiled
+    """Return statements with the lines that end them in SQL*Plus. A block after each compiled
     object fails if the object has errors.
 
     SQL*Plus treats a trigger with errors as a success, and the trigger would fail the application's

@@ -68,7 +68,7 @@ _CONNECT_ADVICE: Final = {
     )
     + _ENCRYPTION,
     "DPY-6000": (
-        "the listener is there and has no place for this session: `lsnrctl services` tells "
+        "the listener is there and has no place for this session: `lsnrctl services` shows "
         "whether the service is blocked or its sessions and processes are used up, the "
         "listener's log which error it was"
     ),
@@ -114,7 +114,7 @@ class OracleSessions(Dialect):
     """Sessions, and the lock of the one publisher of a log (spec/event-log.md 12).
 
     The lock is taken by ``DBMS_LOCK`` if the user may execute it; such a lock belongs to the
-    session, whatever is committed. Without that grant a second session beside this one locks the
+    session, whatever is committed. Without that grant a second session next to this one locks the
     rows of ``<log>_version`` in a transaction that it never ends. Either way the lock ends with the
     publisher.
     """
@@ -266,7 +266,7 @@ def call(conn: Connection, block: str) -> int:
         cursor.close()
 
 
-# --- what doctor asks beside doctor.sql -----------------------------------------------------------
+# --- what doctor asks besides doctor.sql ----------------------------------------------------------
 
 # Facts in V$ views alone, such as the open transactions of other sessions, are left out: an
 # application's user does not see these views.

@@ -1,6 +1,6 @@
 """Triggers on Oracle: the changes that they log, as SQL, and how they are compared and applied.
 
-See spec/triggers.md 2, 4, 5, 6, 7.2, 9, 10. The texts are in the .sql.j2 files beside this module.
+See spec/triggers.md 2, 4, 5, 6, 7.2, 9, 10. The texts are in the .sql.j2 files next to this module.
 A table has one trigger for each operation, since the source of a trigger is limited to 32 KiB.
 Oracle keeps no comment on a trigger, so its source contains the hash of the compiled text. A
 comparison of the rest of the source shows changes made by hand.
@@ -84,7 +84,7 @@ _OPERATIONS: Final[Mapping[str, str]] = {"i": "INSERT", "u": "UPDATE", "d": "DEL
 _MAX_SOURCE: Final = 32 * 1024
 """The bytes of a trigger's source that Oracle takes."""
 _MAX_CHILD_VALUE: Final = 12_000
-"""The bytes of a child's value that a trigger can find again by its hexadecimal digits, beside the
+"""The bytes of a child's value that a trigger can find again by its hexadecimal digits, next to the
 digits of its owner's key.
 """
 _FLUSH: Final = 1000

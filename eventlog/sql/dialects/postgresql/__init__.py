@@ -5,7 +5,7 @@ of it is long done, and its few rows N come and go faster than ANALYZE. So the p
 index and no other choice (spec/event-log.md 8.1, 8.4).
 
 A row whose status is not a letter would never be read. The queue's index refuses such a row
-(spec/triggers.md 7): beside the rows N it checks the status of every other row. A CHECK would be
+(spec/triggers.md 7): besides the rows N it checks the status of every other row. A CHECK would be
 read from the catalogue and compiled for each statement that writes the log, which costs the writer
 3 to 4 us. Each statement maintains the index anyway, and a row N costs it nothing more.
 
@@ -177,7 +177,7 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         return [f"DROP FUNCTION IF EXISTS {quote_function(log)}(text)"]
 
     def after_internal_tables(self, log: LogTable) -> list[str]:
-        # A sequence of its own, not an identity: the number is needed before its line is written.
+        # Its own sequence, not an identity: the number is needed before its line is written.
         sequence = qualified(log.schema, log.number_sequence)
         return [
             _set(log, log.inflight_table, _INFLIGHT),

@@ -116,7 +116,7 @@ class CompiledFunction:
     by_statement: frozenset[str]
     """The operations (i, u, d) that are logged by statement, not by row."""
     is_replicated: bool
-    """True if the function logs replicated changes row by row, beside another function that logs
+    """True if the function logs replicated changes row by row, besides another function that logs
     statements.
     """
     partitions: Mapping[TableName, FunctionTrigger | None]
@@ -454,7 +454,7 @@ def _guard(
     is found if they have changed.
 
     ``own`` are the columns of the table, ``key`` the columns that make the key of an object.
-    ``others`` are further tables that the function reads, with their columns. ``reads_rows`` says
+    ``others`` are further tables that the function reads, with their columns. ``reads_rows`` shows
     that the function reads fields of OLD and NEW.
     """
     place = facts.place_of(triggers)
@@ -497,7 +497,7 @@ def _guard(
         ),
         "fits_function": literal(call + FITS_ARGUMENTS),
         # A partition has the trigger of its root. So the check also gets the trigger function,
-        # since the name of the root alone says nothing about a partition.
+        # since the name of the root alone shows nothing about a partition.
         "fits": fits(constant(place), own, caller if triggers.table.partitioned else "NULL"),
         "types_at_first": f"{call}(NULL, {table}, {names_of(own)}, NULL, {caller})"
         if reads_rows

@@ -214,7 +214,7 @@ def read_installed(
 ) -> InstalledFunctions:
     """Return the triggers and functions of a log, and the triggers of others on the same tables.
 
-    ``takes`` says of which tables triggers are taken over that write a log which is gone.
+    ``takes`` shows of which tables triggers are taken over that write a log which is gone.
     """
     rows = {row.oid: row for row in conn.execute(sql("functions"))}
     written = {oid: name for oid, row in rows.items() if (name := log_of(row.marker))}

@@ -54,7 +54,7 @@ JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
 WHERE n.nspname = ANY(CAST(:schemas AS text[])) AND p.pronargs = 0 AND p.proname LIKE 'proc\_%';
 
 -- name: foreign_keys
--- The operators by which foreign keys compare, pair by pair; the type of a key may have an = of its own.
+-- The operators by which foreign keys compare, pair by pair; the type of a key may have its own =.
 SELECT n.nspname AS schema, c.relname AS table_name, a.attname AS column_name,
        rn.nspname AS ref_schema, r.relname AS ref_table, ra.attname AS ref_column,
        format('OPERATOR(%I.%s)', pn.nspname, o.oprname) AS operator

@@ -4,7 +4,7 @@
 
 -- name: read_window
 -- The rows N from one record_id to another, in order. Walks the partial index and stops at the limit.
--- The planner is not told the bounds: it would look for the ends of the log's numbers at each poll.
+-- The planner does not have the bounds: it would look for the ends of the log's numbers at each poll.
 SELECT {fields}
 FROM {log}
 WHERE {status} = 'N' AND {record_id} BETWEEN (SELECT %(first)s::bigint) AND (SELECT %(last)s::bigint)
@@ -73,8 +73,8 @@ WHERE pg_catalog.pg_is_in_recovery()
 
 -- name: are_open
 -- Which of these transactions this statement cannot see, so that none before it could. By their numbers, of which
--- pg_locks has the lower half: locks are given back a moment after the changes can be seen. Who has no number yet has
--- written nothing yet, or has ended.
+-- pg_locks has the lower half: locks are given back a moment after the changes can be seen. A transaction
+-- without a number has written nothing yet, or has ended.
 SELECT l.virtualtransaction
 FROM pg_catalog.pg_locks AS l
 CROSS JOIN (SELECT txid_current_snapshot() AS now) AS s
@@ -117,7 +117,7 @@ WHERE {status} = 'N'
 SELECT {now}::text
 
 -- name: read_due
--- The rows N whose time has come, behind a place in their order. A row without time is due, and first.
+-- The rows N whose time has come, after a place in their order. A row without time is due, and first.
 SELECT {fields}
 FROM {log}
 WHERE {status} = 'N' AND {record_id} > 0
@@ -137,7 +137,7 @@ WHERE {record_id} BETWEEN %(first)s::bigint AND %(last)s::bigint AND {is_due}
 ORDER BY {due_order}, {record_id}
 
 -- name: not_due
--- How many of the first rows N wait for their time, the first of these times, how far it is away, and how many were
+-- How many of the first rows N wait for their time, the first of these times, how long it is until then, and how many were
 -- looked at.
 SELECT count(*) FILTER (WHERE NOT is_due),
        (min(time) FILTER (WHERE NOT is_due))::text,

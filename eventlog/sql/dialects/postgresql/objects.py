@@ -17,7 +17,7 @@ The keys are bound as texts and converted here, so that the key's index serves, 
 type cannot take never reaches a cast. A child table is read once for all keys, since it may
 have no index on its foreign key.
 
-A resync walks a class by keyset (spec/event-log.md 11): each batch begins behind the last key of
+A resync walks a class by keyset (spec/event-log.md 11): each batch begins after the last key of
 the one before, which is kept as canonical table_key text, and turned back into values here. The
 statement is resync.sql.j2.
 """

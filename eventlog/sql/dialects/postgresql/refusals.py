@@ -14,7 +14,7 @@ from eventlog.sql.database import Refusal
 
 _USER: Final = "check the user in the URL, and {secret}"
 _LET_IN: Final = "let this user in by a line in the server's pg_hba.conf, or correct the URL"
-_OPTIONS: Final = "correct the options behind ? in the URL"
+_OPTIONS: Final = "correct the options after ? in the URL"
 _SLOTS: Final = "end sessions that nobody needs, or raise max_connections of the server"
 
 _LASTING: Final = {

@@ -2,7 +2,7 @@
 4, 6).
 
 All names are qualified with ``pg_catalog``, so that no function or operator of another schema can
-replace them, whatever the ``search_path``. Of the types that have a line in section 6, only
+replace them, whatever the ``search_path``. Among the types that have a line in section 6, only
 approximate numbers depend on a session's settings. ``session_settings`` lists the settings on which
 the others depend.
 """
@@ -138,7 +138,7 @@ def _within_calendar(value: str, type_name: str, stamp: str, pattern: str, zone:
     # to_char hides the values that XDS cannot hold: infinite values become NULL, "BC" is dropped.
     # JSON's form of such values is ISO 8601; but for its T, it is the text that ::text gives with
     # DateStyle ISO, whatever the session's DateStyle. The zone follows the last digit: before BC,
-    # and not behind infinity.
+    # and not after infinity.
     outside = (
         f"pg_catalog.replace(pg_catalog.to_json({value}) OPERATOR(pg_catalog.#>>) '{{}}', 'T', ' ')"
     )

@@ -94,7 +94,7 @@ _NAMED: Final = 5
 
 
 class PostgresTriggers(Triggers):
-    """PostgreSQL's triggers. The triggers of each table call a function of their own, and their
+    """PostgreSQL's triggers. The triggers of each table call their own function, and their
     comments contain the hash of the compiled text.
 
     The tables of a plan are locked against writes until it is committed.
@@ -142,7 +142,7 @@ class PostgresTriggers(Triggers):
 
     def plan_drop(self, conn: Connection, log: LogTable) -> TriggerPlan:
         log = self.find_log(conn, log)
-        # No declaration says which tables are meant, so it is those beside the log.
+        # No declaration shows which tables are meant, so it is those next to the log.
         installed = read_installed(conn, log, lambda place: place[0] == log.schema)
         quoting = _compare_quoting(log, installed, is_needed=False, is_there=True)
         return TriggerPlan((*_drop_all(installed, staying=(), reason=ALL_GO), *quoting))
@@ -751,7 +751,7 @@ def _order(compiled: CompiledFunction, installed: InstalledFunctions) -> Iterabl
         elif row.name.encode() < first and (is_row or by_statement) and meets:
             yield (
                 f"trigger {row.name} of {compiled.place[1]} fires before ours: what it writes is "
-                "logged before the change it answers; give it a name that sorts behind _tgr_"
+                "logged before the change it answers; give it a name that sorts after _tgr_"
             )
 
 

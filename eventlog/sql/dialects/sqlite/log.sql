@@ -61,7 +61,7 @@ WHERE {status} = 'N'
 SELECT {now}
 
 -- name: read_due
--- The rows N whose time has come, behind a place in their order. A row without time is due, and first.
+-- The rows N whose time has come, after a place in their order. A row without time is due, and first.
 SELECT {fields}
 FROM {log}
 WHERE {status} = 'N' AND {record_id} > 0
@@ -79,7 +79,7 @@ WHERE {record_id} BETWEEN :first AND :last AND {is_due}
 ORDER BY {due_order}, {record_id}
 
 -- name: not_due
--- How many of the first rows N wait for their time, the first of these times, how far it is away, and how many were
+-- How many of the first rows N wait for their time, the first of these times, how long it is until then, and how many were
 -- looked at.
 SELECT count(*) FILTER (WHERE NOT is_due), min(time) FILTER (WHERE NOT is_due),
        (julianday(min(time) FILTER (WHERE NOT is_due)) - julianday(:until)) * 86400.0, count(*)

@@ -1,4 +1,4 @@
-"""The application's tables in a SQLite file: the catalogue, objects by their keys, the keys behind
+"""The application's tables in a SQLite file: the catalogue, objects by their keys, the keys after
 a position.
 
 The catalogue is read in three statements, whatever the number of tables (spec/xds.md 5, 6.2).
@@ -51,7 +51,7 @@ class SQLiteObjects(StepwiseDialect):
     walked by the canonical text.
     """
 
-    # Objects by their keys, and keys behind a position
+    # Objects by their keys, and keys after a position
 
     def key_column_reader(self, column: Column) -> Callable[[str], object]:
         match column.type.kind:

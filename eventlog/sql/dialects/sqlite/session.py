@@ -1,7 +1,7 @@
 """Sessions of a SQLite file: how they begin and decode text, their lock on a log, and the answers
 for ``doctor``.
 
-Each log has one publisher. Its session holds a lock file beside the database with flock
+Each log has one publisher. Its session holds a lock file next to the database with flock
 (spec/event-log.md 12).
 """
 
@@ -154,12 +154,12 @@ def _path(url: URL) -> Path:
     return Path(url.database)
 
 
-# A moved file takes its log along and leaves its lock behind. So the lock file names the database
-# file that is published, and the log names its lock file: a session that opens the file under
-# another name looks there, too.
+# A moved file takes its log along and leaves its lock at the old place. So the lock file names the
+# database file that is published, and the log names its lock file: a session that opens the file
+# under another name looks there, too.
 
 
-# --- what doctor asks beside doctor.sql -----------------------------------------------------------
+# --- what doctor asks besides doctor.sql ----------------------------------------------------------
 
 _SQL: Final = statements(__package__, "doctor.sql")
 

@@ -1,7 +1,7 @@
 """Triggers on SQLite: the changes that they log, as SQL, and how they are compared
 (spec/triggers.md 2, 4, 5, 6, 7.5, 9, 10).
 
-The texts are in the .sql.j2 files beside this module. A trigger of SQLite has no function and no
+The texts are in the .sql.j2 files next to this module. A trigger of SQLite has no function and no
 comment, so its own text holds the hash of the compiled text, too. SQLite keeps that text as it was
 written, and rewrites it when a table or column is renamed: so whole texts are compared. A
 transaction has the whole file for itself.
