@@ -303,9 +303,9 @@ def build_event(
     operation, steps, all_rows = _content(group, None, options)
     outcomes = None if operation is not None else RowOutcomes(noop=ids)
     event_id = event_id or str(ids[0]) + options.id_suffix
-    attempts = attempts.get(ids[0], 1) if attempts else 1
+    attempt = attempts.get(ids[0], 1) if attempts else 1
     return _new(
-        Outgoing, (event_id, ids, object_id, operation, steps, outcomes, (), attempts, 0, all_rows)
+        Outgoing, (event_id, ids, object_id, operation, steps, outcomes, (), attempt, 0, all_rows)
     )
 
 
@@ -334,12 +334,12 @@ def _build_decided(
             rows, bad = _without_unreadable(rows, failed)
     operation, steps, all_rows = _content(rows, values, options)
     ids = ids_of(group)
-    attempts = 1
+    attempt = 1
     if event_id is None:
         failed_ids = {row.record_id for row in bad}
         first = next((record_id for record_id in ids if record_id not in failed_ids), ids[0])
         event_id = str(first) + options.id_suffix
-        attempts = attempts.get(first, 1)
+        attempt = attempts.get(first, 1)
     dropped, kept = ids_of(dropped_rows), ids_of(rows)
     contributed, empty = ((), kept) if operation is None else (kept, ())
     is_plain = conflicts == 0 and len(contributed) == len(ids)
@@ -352,7 +352,7 @@ def _build_decided(
         steps,
         outcomes,
         dropped,
-        attempts,
+        attempt,
         rows=all_rows,
     )
 

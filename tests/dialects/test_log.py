@@ -77,7 +77,7 @@ def log(platform: Platform) -> Iterator[Log]:
         yield Log(conn, platform.dialect, table)
 
 
-def test_a_driver_binds_a_status_as_its_letter(log: Log) -> None:
+def test_a_driver_binds_a_status_as_one_character(log: Log) -> None:
     first = log.ids()[0]
     for place, letter in enumerate(Status):
         log.dialect.open(log.conn).log(log.table).mark(letter, [(first + place, first + place)])

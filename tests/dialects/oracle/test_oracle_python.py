@@ -116,7 +116,7 @@ def test_marks_are_one_array_bind_of_ranges() -> None:
     assert DIALECT.open(recorder).log(LOG).mark("S", [(1, 3), (7, 7)]) == 2
     ((statement, binds),) = recorder.run
     assert statement.startswith("UPDATE")
-    assert binds == [{"letter": "S", "first": 1, "last": 3}, {"letter": "S", "first": 7, "last": 7}]
+    assert binds == [{"status": "S", "first": 1, "last": 3}, {"status": "S", "first": 7, "last": 7}]
 
 
 def test_rows_are_read_by_long_ranges_and_by_lists_of_single_ids() -> None:

@@ -145,8 +145,8 @@ def test_the_hot_statements_walk_an_index_whatever_the_statistics(
         ("read_window", window),
         ("read_window", window | {"limit": 2**62}),
         ("read_window_left", window | {"perpetrator": "eventlog"}),
-        ("mark", ten_thousand | {"letter": "S"}),
-        ("mark", one | {"letter": "S"}),
+        ("mark", ten_thousand | {"status": "S"}),
+        ("mark", one | {"status": "S"}),
         ("delete", ten_thousand),
         ("read_rows", ten_thousand),
         ("read_rows", one),
@@ -163,4 +163,4 @@ def test_an_empty_log_is_read_by_index_too(conn: Connection, opened: LogTable) -
     assert "idx_eventlog_1" in plan(
         conn, opened, "read_window", {"first": 1, "last": 9, "limit": 5}
     )
-    assert "Seq Scan" not in plan(conn, opened, "mark", {"lo": [1], "hi": [9], "letter": "S"})
+    assert "Seq Scan" not in plan(conn, opened, "mark", {"lo": [1], "hi": [9], "status": "S"})
