@@ -7,7 +7,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON hr.eventlog_inflight TO publisher;
 GRANT SELECT, DELETE ON hr.eventlog_state TO publisher;
 GRANT SELECT, INSERT, UPDATE ON hr.eventlog_epoch TO publisher;
 GRANT SELECT ON hr.eventlog_consumer, hr.eventlog_captured TO publisher;
-GRANT USAGE ON SEQUENCE hr.eventlog_flight TO publisher;
+GRANT USAGE ON SEQUENCE hr.eventlog_delivery TO publisher;
 GRANT SELECT ON SEQUENCE hr.eventlog_record_id_seq TO publisher;
 
 -- The watched tables and their child tables, for what is read back.

@@ -7,7 +7,7 @@ GRANT SELECT, DELETE ON eventlog_state TO publisher;
 GRANT SELECT, INSERT, UPDATE ON eventlog_epoch TO publisher;
 GRANT SELECT ON eventlog_consumer TO publisher;
 GRANT SELECT ON eventlog_captured TO publisher;
-GRANT SELECT ON eventlog_flight TO publisher;
+GRANT SELECT ON eventlog_delivery TO publisher;
 GRANT SELECT ON seq_eventlog_1 TO publisher;
 GRANT SELECT ON eventlog_version TO publisher;
 EXIT

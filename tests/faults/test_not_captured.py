@@ -48,7 +48,7 @@ def config_of_publisher(database: sa.Engine, empty_home: Path, run: Run) -> Iter
         f"GRANT SELECT, INSERT, UPDATE, DELETE ON eventlog_inflight, eventlog_state TO {role}",
         f"GRANT SELECT, INSERT, UPDATE ON eventlog_epoch TO {role}",
         f"GRANT SELECT ON eventlog_captured, eventlog_consumer, usr TO {role}",
-        f"GRANT USAGE ON SEQUENCE eventlog_flight TO {role}",
+        f"GRANT USAGE ON SEQUENCE eventlog_delivery TO {role}",
     )
     yield write_config(
         empty_home,

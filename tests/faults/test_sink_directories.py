@@ -92,7 +92,7 @@ def test_a_log_whose_numbers_went_back_goes_on_behind_what_stands_there(
     migrations.upgrade(database, log_table="eventlog")
     assert [command(key=key) for key in (1, 2, 3)] == [0, 0, 0]
     before = documents(tmp_path)
-    execute(database, "ALTER SEQUENCE eventlog_flight RESTART")
+    execute(database, "ALTER SEQUENCE eventlog_delivery RESTART")
     assert command(key=4) == 0
     after = documents(tmp_path)
     assert after[:-1] == before
@@ -118,7 +118,7 @@ def test_a_role_that_may_do_little_tells_its_log_from_others_too(database: sa.En
     with database.connect() as conn:
         whole = [DIALECT.open(conn).log(log).identity() for log in logs]
         conn.exec_driver_sql(f"CREATE ROLE {role}")
-        conn.exec_driver_sql(f"GRANT USAGE ON SEQUENCE eventlog_flight, other_flight TO {role}")
+        conn.exec_driver_sql(f"GRANT USAGE ON SEQUENCE eventlog_delivery, other_delivery TO {role}")
         conn.exec_driver_sql(f"SET ROLE {role}")
         assert [DIALECT.open(conn).log(log).identity() for log in logs] == whole
         conn.rollback()

@@ -713,7 +713,7 @@ class Application:
     def newest_delivery(self) -> int:
         """Return the highest number of a delivery that was ever drawn."""
         found = self.session.execute(
-            "SELECT max(seq) FROM sqlite_sequence WHERE name = 'eventlog_flight'"
+            "SELECT max(seq) FROM sqlite_sequence WHERE name = 'eventlog_delivery'"
         )
         return found.fetchone()[0] or 0
 

@@ -88,9 +88,9 @@ class Directory:
             run = self.world.application.session.execute
             run("BEGIN IMMEDIATE")
             self.number = run(
-                "INSERT INTO eventlog_flight DEFAULT VALUES RETURNING delivery_no"
+                "INSERT INTO eventlog_delivery DEFAULT VALUES RETURNING delivery_no"
             ).fetchone()[0]
-            run("DELETE FROM eventlog_flight")
+            run("DELETE FROM eventlog_delivery")
             run(
                 "INSERT INTO eventlog_state (entry_no, kind, content) VALUES (?, 'claim', ?)",
                 (self.number, json.dumps(line, separators=(",", ":"))),

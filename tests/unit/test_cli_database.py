@@ -23,7 +23,7 @@ CREATE TABLE eventlog (
     table_key text, column_name text, old_value text, new_value text);
 CREATE TABLE eventlog_error (record_id bigint, error_time timestamp, code text, message text, consumer text,
     event_id text);
-CREATE SEQUENCE eventlog_flight;
+CREATE SEQUENCE eventlog_delivery;
 CREATE TABLE eventlog_inflight (entry_no bigint, owner text, kind text, started timestamp, content text);
 CREATE TABLE eventlog_state (entry_no bigint, owner text, kind text, started timestamp DEFAULT now(), content text);
 CREATE TABLE eventlog_epoch (epoch text, server text, raised timestamp, removed bigint);

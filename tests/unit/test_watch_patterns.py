@@ -140,7 +140,7 @@ def test_neither_this_log_nor_another_one_is_matched() -> None:
             (f"{log}_error", "record_id error_time code message"),
             (f"{log}_inflight", "entry_no owner kind started content"),
             (f"{log}_state", "entry_no owner kind started content"),
-            (f"{log}_flight", "delivery_no"),
+            (f"{log}_delivery", "delivery_no"),
             (f"{log}_resync", "digest class_name selection started position rows_written"),
             (f"{log}_version", "version_num"),
         )

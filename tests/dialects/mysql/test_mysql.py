@@ -171,7 +171,7 @@ def test_deliveries_go_on_after_a_crash_although_their_table_is_empty(
     with mysql.session() as (conn, log):
         first = [next_number(opened_log(conn, log)) for _ in range(3)][-1]
         conn.commit()
-        conn.exec_driver_sql("DELETE FROM eventlog_flight")
+        conn.exec_driver_sql("DELETE FROM eventlog_delivery")
         conn.commit()
     mysql.ours.dispose()
     mysql_server.stop(kill=True)

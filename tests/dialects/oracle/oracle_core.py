@@ -350,7 +350,7 @@ def _answer(statement: str) -> Sequence[Sequence[Any]] | None:
         return [("USR", 'due: {"type": 6, "where": null, "reason": "column NICK is new"}')]
     if "EVENTLOG_EPOCH" in statement:
         return [(None, "{}")]
-    if "EVENTLOG_FLIGHT" in statement:
+    if "EVENTLOG_DELIVERY" in statement:
         return [(next(_NUMBERS),)]
     if "EVENTLOG_INFLIGHT" in statement or "EVENTLOG_STATE" in statement:
         if " NOT IN " in statement:

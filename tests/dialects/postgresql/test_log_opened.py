@@ -93,7 +93,7 @@ GRANTS = {
     "DELETE on table eventlog_state": "GRANT SELECT, DELETE ON eventlog_state TO PUBLIC",
     "UPDATE on table eventlog_epoch": "GRANT SELECT, INSERT, UPDATE ON eventlog_epoch TO PUBLIC",
     "SELECT on table eventlog_consumer": "GRANT SELECT ON eventlog_consumer TO PUBLIC",
-    "USAGE on sequence eventlog_flight": "GRANT USAGE ON SEQUENCE eventlog_flight TO PUBLIC",
+    "USAGE on sequence eventlog_delivery": "GRANT USAGE ON SEQUENCE eventlog_delivery TO PUBLIC",
 }
 
 

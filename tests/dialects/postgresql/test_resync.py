@@ -419,7 +419,7 @@ class TestLogs:
                 TO {user};
             GRANT SELECT, INSERT, UPDATE ON hr.eventlog_epoch TO {user};
             GRANT SELECT ON hr.eventlog_consumer TO {user};
-            GRANT USAGE ON SEQUENCE hr.eventlog_flight TO {user}""",
+            GRANT USAGE ON SEQUENCE hr.eventlog_delivery TO {user}""",
         )
         try:
             with hr.connect() as conn:

@@ -50,7 +50,7 @@ _EMPTY = f"""
     {"".join(f"DELETE FROM {table};" for table in _TABLES)}
     UPDATE part SET v = '';
     SELECT setval(pg_get_serial_sequence('eventlog', 'record_id'), 1, false);
-    SELECT setval('eventlog_flight', 1, false);
+    SELECT setval('eventlog_delivery', 1, false);
 """
 _PREPARED = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
 _SCHEDULES_OF_A_FILE = 100

@@ -78,10 +78,10 @@ class MySQL(Family):
             "(delivery_no bigint AUTO_INCREMENT PRIMARY KEY) ENGINE = InnoDB COMMENT = "
         )
         return [
-            f"SET @eventlog_flights = CONCAT({text.literal(create)}, QUOTE(UUID()))",
-            "PREPARE eventlog_flights FROM @eventlog_flights",
-            "EXECUTE eventlog_flights",
-            "DEALLOCATE PREPARE eventlog_flights",
+            f"SET @eventlog_deliveries = CONCAT({text.literal(create)}, QUOTE(UUID()))",
+            "PREPARE eventlog_deliveries FROM @eventlog_deliveries",
+            "EXECUTE eventlog_deliveries",
+            "DEALLOCATE PREPARE eventlog_deliveries",
         ]
 
     def drop_after_internal_tables(self, log: LogTable) -> list[str]:

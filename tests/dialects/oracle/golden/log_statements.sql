@@ -1,5 +1,5 @@
 UPDATE "LOGS"."EVENTLOG"
-SET "STATUS" = :letter
+SET "STATUS" = :status
 WHERE CASE "STATUS" WHEN 'N' THEN "RECORD_ID" END BETWEEN :first AND :last;
 DELETE FROM "LOGS"."EVENTLOG"
 WHERE CASE "STATUS" WHEN 'N' THEN "RECORD_ID" END BETWEEN :first AND :last;
@@ -75,7 +75,7 @@ FROM (
 WHERE MOD(n - 1, :part_size) = 0
 ORDER BY 1;
 UPDATE "Logs"."Ereignisse 'neu'"
-SET "c2" = :letter
+SET "c2" = :status
 WHERE CASE "c2" WHEN 'N' THEN "c1" END BETWEEN :first AND :last;
 DELETE FROM "Logs"."Ereignisse 'neu'"
 WHERE CASE "c2" WHEN 'N' THEN "c1" END BETWEEN :first AND :last;

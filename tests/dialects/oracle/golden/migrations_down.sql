@@ -41,7 +41,7 @@ BEGIN
 -- lines 12 to 13 of migrations
         IF SQLCODE <> -942 THEN
 -- lines 26 to 31 of migrations
-    EXECUTE IMMEDIATE 'DROP SEQUENCE "LOGS"."EVENTLOG_FLIGHT"';
+    EXECUTE IMMEDIATE 'DROP SEQUENCE "LOGS"."EVENTLOG_DELIVERY"';
 -- lines 21 to 27 of sequences
 -- lines 53 to 54 of trigger_field
     EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG_INFLIGHT"';
