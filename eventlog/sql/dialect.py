@@ -164,7 +164,7 @@ class Dialect(SqlDatabase):
         """Return the statement that reads these fields of the rows of a window."""
         words = {"fields": self.bounded_fields(log, fields, window.value_bytes)}
         if window.statement == "read_gaps":
-            words["letters"] = self.log_statement(log, window.statuses)
+            words["statuses"] = self.log_statement(log, window.statuses)
         return self.log_statement(log, window.statement, **words)
 
     def due_time(self, event_time: str) -> str:

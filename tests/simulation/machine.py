@@ -497,7 +497,7 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
     def outcomes(self: Any, several: Any) -> None:
         several = list(several)
         for one in several:
-            needs_no_event([*one.dropped, *one.gone, *one.empty])
+            needs_no_event([*one.dropped, *one.gone, *one.noop])
         add_outcomes(self, several)
 
     def idle(line: Any, number: int, events: Any) -> None:

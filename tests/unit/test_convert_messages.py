@@ -352,9 +352,15 @@ def test_a_directory_of_captures_names_the_file_of_the_record_and_the_place_in_i
     assert "skipped: captures/2.cdc, offset 54: at offset 204 (0xcc) of the stream: column" in err
     Path("none").mkdir()
     code, _, err = run("convert", "--from", "gbase", "--to", "jsonl", "none", "out.jsonl")
-    assert (code, err) == (1, "eventlog: the directory none holds no file of a capture [format]\n")
+    assert (code, err) == (
+        1,
+        "eventlog: the directory none holds no file of a capture [invalid_format]\n",
+    )
     code, _, err = run("convert", "--from", "qlik-messages", "--to", "jsonl", "none", "out.jsonl")
-    assert (code, err) == (1, "eventlog: the directory none holds no file of messages [format]\n")
+    assert (code, err) == (
+        1,
+        "eventlog: the directory none holds no file of messages [invalid_format]\n",
+    )
 
 
 @pytest.mark.parametrize(

@@ -79,8 +79,8 @@ def outcomes(outgoing: Outgoing) -> dict[str, list[int]]:
         "contributed": list(own.contributed),
         "dropped": list(own.dropped),
         "gone": list(own.gone),
-        "empty": list(own.empty),
-        "bad": [one.record_id for one in own.bad],
+        "empty": list(own.noop),
+        "bad": [one.record_id for one in own.invalid],
     }
     return {name: ids for name, ids in named.items() if ids}
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fuzzing import CASES, ODD, OF_A_FILE, damaged, dumped, read, replaced
-from message_samples import BEFORE, COLUMNS, DATA, HEADERS, UPDATE, document_no, write
+from message_samples import BEFORE, COLUMNS, DATA, HEADERS, UPDATE, envelope, write
 
 from eventlog.changes.format import Format
 from eventlog.qlik import change_table_format, message_format
@@ -67,7 +67,7 @@ def run(
 # --- messages -------------------------------------------------------------------------------------
 
 PLAIN = [
-    dumped(document_no({"data": DATA, "beforeData": BEFORE, "headers": HEADERS})),
+    dumped(envelope({"data": DATA, "beforeData": BEFORE, "headers": HEADERS})),
     dumped(
         {
             "data": DATA,

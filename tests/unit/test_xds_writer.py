@@ -70,18 +70,12 @@ LISTINGS = {
             photo(removed("qqo="), added("u7s=")),
         ),
         """<modify class-name="usr" event-id="1">A
-             <modify-attr attr-name="fname"><remove-value><value
-             type="string">Jack</value></remove-value>
-                                            <add-value><value
-                                            type="string">John</value></add-value></modify-attr>
-             <modify-attr attr-name="lname"><remove-value><value
-             type="string">Frost</value></remove-value>
-                                            <add-value><value
-                                            type="string">Doe</value></add-value></modify-attr>
-             <modify-attr attr-name="photo"><remove-value><value
-             type="octet">qqo=</value></remove-value>
-                                            <add-value><value
-                                            type="octet">u7s=</value></add-value></modify-attr>
+             <modify-attr attr-name="fname"><remove-value><value type="string">Jack</value></remove-value>
+                                            <add-value><value type="string">John</value></add-value></modify-attr>
+             <modify-attr attr-name="lname"><remove-value><value type="string">Frost</value></remove-value>
+                                            <add-value><value type="string">Doe</value></add-value></modify-attr>
+             <modify-attr attr-name="photo"><remove-value><value type="octet">qqo=</value></remove-value>
+                                            <add-value><value type="octet">u7s=</value></add-value></modify-attr>
            </modify>""",
     ),
     "L3, L5, L6": (
