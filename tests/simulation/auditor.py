@@ -22,10 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from application import KEYS, OWN_USER
-from lines import Request, Rows
-from replicas import Key, Replica, class_of, object_of
-from scheduler import BEGIN
-
 from eventlog.errors import (
     ConfigError,
     DatabaseError,
@@ -34,6 +30,9 @@ from eventlog.errors import (
     PublisherAlreadyRunning,
 )
 from eventlog.model import Event, EventResult, Level
+from lines import Request, Rows
+from replicas import Key, Replica, class_of, object_of
+from scheduler import BEGIN
 
 if TYPE_CHECKING:
     from scheduler import Process
@@ -82,6 +81,11 @@ class Auditor:
         """The objects of which an event was given up, by max_attempts or by hand, each with the
         receiver.
         """
+        self._outdated: set[tuple[str, Key]] = set()
+        """The objects of which a receiver had refused an event, and has applied it after later
+        ones, since nobody had recorded the refusal. Each has the receiver."""
+        self._refused_rows = Counter[tuple[str, int]]()
+        """How often a receiver has refused each row, also in answers that were lost."""
         self._skipped: set[tuple[str, int]] = set()
         """The rows that were given up, each with its consumer."""
         self._sent_at: dict[tuple[str, int], float] = {}
@@ -190,6 +194,9 @@ class Auditor:
     def is_applied(self, receiver: str, event: Event, is_strict: bool) -> None:
         """Note an event that a receiver has applied for the first time."""
         key = object_of(event)
+        classes = self._world.classes_of(receiver)
+        if classes is not None and key[0] not in classes:
+            self._world.fail(f"{receiver} has the classes {sorted(classes)}, and gets {key}")
         rows = self._rows.get((_consumer(receiver), event.event_id))
         if rows is None:  # of a snapshot
             return
@@ -244,13 +251,36 @@ class Auditor:
                 chain(*(self._brought[receiver, key, one] for one in outdating)), default=0
             )
             self.checks += 1
-            if row < newest:
+            if row < newest and self._is_unrecorded(receiver, rows):
+                self._outdated.add((receiver, key))
+            elif row < newest:
                 self._world.fail(
                     f"{receiver}: {event_id} of {key} brings row {row} ({column}) behind row {newest}"
                 )
         for column, row in brought:
             which = receiver, key, column
             self._brought[which] = self._brought.get(which, frozenset()) | {row}
+
+    def refuses(self, receiver: str, event_ids: Iterable[str]) -> None:
+        """Note events that a receiver refuses for good; the publisher may never get the answer."""
+        consumer = _consumer(receiver)
+        for event_id in event_ids:
+            rows = self._rows.get((consumer, event_id), ())
+            self._refused_rows.update((consumer, row) for row in rows)
+
+    def _is_unrecorded(self, receiver: str, rows: Sequence[int]) -> bool:
+        """Return True if the receiver has refused an event of these rows, and nobody has recorded
+        it: the event comes again, and the receiver may take it after later ones
+        (docs/receivers.md).
+        """
+        consumer = _consumer(receiver)
+        whose = f"= '{consumer}'" if consumer else "IS NULL"
+        lines = self._ask(
+            "SELECT record_id FROM eventlog_error WHERE code <> 'requeued' "
+            f"AND consumer {whose} AND record_id IN ({','.join(map(str, rows))})"
+        )
+        recorded = Counter(row for (row,) in lines)
+        return any(self._refused_rows[consumer, row] > recorded[row] for row in rows)
 
     def is_answered(
         self,
@@ -365,6 +395,15 @@ class Auditor:
                 return process.has_failed or self._is_restored or is_locked
         return False
 
+    def is_repaired(self) -> None:
+        """Note that all classes were sent again: what receivers have of no object is excused any
+        more.
+        """
+        self.given_up.clear()
+        self._outdated.clear()
+        there = self._world.application.objects()
+        self.unsure = {key for key in self.unsure if key not in there}
+
     def refusals_end(self, receiver: str, stale: Sequence[Mapping[str, Any]]) -> None:
         """Note that all that a receiver refused was asked for again: from now on it may differ only
         in the objects that ``requeue`` has named as stale, and in those whose refused rows were
@@ -434,6 +473,7 @@ class Auditor:
         docs/consumers.md asks."""
         self.given_up = {(whose, key) for whose, key in self.given_up if whose != consumer}
         self._skipped = {(whose, row) for whose, row in self._skipped if whose != consumer}
+        self._outdated = {(whose, key) for whose, key in self._outdated if whose != consumer}
         self._lacks_reset.discard(consumer)
         self._began_at[consumer] = (
             self._world.scheduler.now + 1
@@ -717,18 +757,44 @@ class Auditor:
         }
         refused |= self._given_up_rows(name)
         self.checks += len(rows)
+        passed_over = self._passed_over(name)
         lost = [
             row
-            for row in sorted(rows - gone - refused)
+            for row in sorted(rows - gone - refused - passed_over)
             if row not in done
             and (name, row) not in self._applied
             and (name, row) not in self._idle
         ]
         if lost:
             self._world.fail(f"{name} never applied rows {lost[:10]}")
-        self._audit_requests(name)
+        own = sorted(row for row in self._rows_of_own_user(name) if (name, row) in self._applied)
+        if own and not self._is_restored:  # a number may have been another row's before
+            self._world.fail(f"{name} has sent rows {own[:10]} of the publisher's own user")
+        self._audit_requests(name, passed_over)
 
-    def _audit_requests(self, name: str) -> None:
+    def _passed_over(self, consumer: str) -> set[int]:
+        """Return the rows that are done for a consumer without being sent: of other classes than it
+        is limited to, and of the publisher's user if it passes over them."""
+        found = self._rows_of_own_user(consumer)
+        if (classes := self._world.classes_of(consumer)) is not None:
+            several = self._ask(
+                "SELECT record_id, table_name FROM eventlog "
+                "UNION ALL SELECT record_id, table_name FROM removed_rows"
+            )
+            found |= {row for row, table in several if class_of(table) not in classes}
+        self.looked_at["rows that a consumer passes over"] += len(found)
+        return found
+
+    def _rows_of_own_user(self, consumer: str) -> set[int]:
+        if not self._world.passes_over_own(consumer):
+            return set()
+        several = self._ask(
+            f"SELECT record_id FROM eventlog WHERE perpetrator = '{OWN_USER}' "
+            f"UNION ALL SELECT record_id FROM removed_rows WHERE perpetrator = '{OWN_USER}'"
+        )
+        return {row for (row,) in several}
+
+    def _audit_requests(self, name: str, passed_over: set[int]) -> None:
         """Check that a consumer sent again what it was asked for, found that it needs no event, or
         has a line since then that says why not."""
         begun_at = self._began_at.get(name, 0.0)
@@ -746,7 +812,7 @@ class Auditor:
             second = float(at) - BEGIN
             if second < begun_at:
                 continue
-            rows = [row for row in Request.of(told).rows if row in there]
+            rows = [row for row in Request.of(told).rows if row in there - passed_over]
             self.looked_at["rows asked for"] += len(rows)
             unsent = [
                 row
@@ -790,7 +856,12 @@ class Auditor:
         application = self._world.application
         unheeded = {_MULTIPLE, "mark"} if self._world.refuses_values else set()
         is_away = application.hidden
-        wanted = {key: _values(values, unheeded) for key, values in application.objects().items()}
+        classes = self._world.classes_of(receiver)
+        wanted = {
+            key: _values(values, unheeded)
+            for key, values in application.objects().items()
+            if classes is None or key[0] in classes
+        }
         # A receiver keeps what it has of a column that is gone: DDL is not an event.
         there = {
             key: {
@@ -828,6 +899,7 @@ class Auditor:
             "refused": replica.refused,
             "refused by the format": self._refused_objects(),
             "given up": {key for whose, key in self.given_up if whose == receiver},
+            "refused, then taken": {key for whose, key in self._outdated if whose == receiver},
         }
         if self._world.has_removed:  # a delete that no trigger saw, and that the log knows no more
             excuses["not logged"] = self._world.application.unlogged

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import read_commands
 from application import KEYS, VIEW
 from backlog import Directory
+from plans import CONSUMERS
 from replicas import MOODS, Replica, class_of
 from scheduler import Failing
 
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
     from world import World
 
 _replace = os.replace
+
+
+def _free(world: World) -> list[str]:
+    """Return the names of consumers that nobody has."""
+    return sorted(set(CONSUMERS) - set(world.receivers))
 
 
 def _running(world: World, prefix: str) -> list[Process]:
@@ -567,7 +573,7 @@ def _purge(world: World, chance: Random) -> None:
 
 
 def _consumer(world: World, chance: Random, start_from: str = "") -> None:
-    if free := sorted({"cons1", "cons2"} - set(world.receivers)):
+    if free := _free(world):
         start_from = start_from or chance.choices(["snapshot", "earliest", "latest"], [5, 4, 1])[0]
         if start_from == "earliest" and world.has_removed:
             start_from = "snapshot"
@@ -585,7 +591,7 @@ def _consumer_at(world: World, chance: Random) -> None:
         "SELECT coalesce(max(removed), 0) FROM eventlog_epoch"
     ).fetchone()
     top = world.application.top()
-    if free := sorted({"cons1", "cons2"} - set(world.receivers)):
+    if free := _free(world):
         world.start(
             free[0], chance, start_from=str(chance.randint(removed + 1, max(removed + 1, top)))
         )
@@ -609,7 +615,7 @@ def _consumer_at(world: World, chance: Random) -> None:
 def _refused_snapshot(world: World, chance: Random) -> None:
     """The receiver of a consumer refuses objects of its snapshot, and gets them again; a class may
     be unavailable meanwhile."""
-    if not (free := sorted({"cons1", "cons2"} - set(world.receivers))):
+    if not (free := _free(world)):
         return
     name = free[0]
     world.start(name, chance, start_from="snapshot")
@@ -839,13 +845,17 @@ STEPS: Mapping[str, Callable[..., None]] = {
 }
 
 
+IN_VAIN = " did nothing"
+"""A step that found nothing to do is counted under its kind and this text."""
+
+
 def take(world: World, kind: str, chance: Random, given: Mapping[str, Any]) -> None:
-    """Take a step, and count it: again under "KIND did nothing" if it found nothing to do."""
+    """Take a step, and count it: again under its kind and ``IN_VAIN`` if it found nothing to do."""
     before = _traces(world)
     STEPS[kind](world, chance, **given)
     world.stats[kind] += 1
     if _traces(world) == before:
-        world.stats[f"{kind} did nothing"] += 1
+        world.stats[f"{kind}{IN_VAIN}"] += 1
 
 
 def _traces(world: World) -> tuple[Any, ...]:

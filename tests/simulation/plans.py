@@ -24,10 +24,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
+from application import KEYS
 from core import DEAD
-from replicas import MOODS
-
 from eventlog.model import LogRow
+from replicas import MOODS
 
 Plan = dict[str, Any]
 
@@ -101,6 +101,8 @@ _FACTORS = (0.0, 0.5, 1.0, 1.0, 2.0, 3.0)
 _OF_COMMITS = (0.5, 1.0, 1.0, 2.0)
 """What the weight of a kind is multiplied by in a run."""
 
+CONSUMERS = ("cons1", "cons2")
+"""The names of the consumers of a run."""
 _OF_CI = 1000
 """The highest seed whose plan may run in CI."""
 PLACES = (
@@ -143,6 +145,7 @@ def plan_of(seed: int) -> Plan:
         "moods": sorted(name for name in MOODS if chance(f"mood {name}").random() < 0.6)
         or ["good"],
         "dead": _draw_dead(chance("dead")),
+        "consumers": {name: _draw_consumer(chance(name)) for name in CONSUMERS},
         "first": chance("first").randrange(2**31),
         "features": sorted(features),
         "steps": _draw_steps(seed, features, is_to_python=sink == "python"),
@@ -188,6 +191,14 @@ def _steps_of(seed: int, kind: str, expected: float) -> Iterator[tuple[float, li
 def _draw_dead(chance: Random) -> list[str]:
     """Return who is dead before the end, in some of the plans."""
     return [one for one in DEAD if chance.random() < 0.4] if chance.random() < 0.2 else []
+
+
+def _draw_consumer(chance: Random) -> Mapping[str, Any]:
+    """Return what a consumer has at every start: the classes that it is limited to, and whether
+    rows of the publisher's own user are its own, too."""
+    is_limited, count = chance.random() < 0.25, chance.choice([1, 2, 4])
+    classes = sorted(chance.sample(sorted(KEYS), k=count))
+    return {"classes": classes if is_limited else None, "has_driver": chance.random() < 0.5}
 
 
 def _draw_burst(chance: Random, seed: int) -> int:

@@ -165,6 +165,14 @@ class Receiver:
             named = (f"{one}={verdict.level.name.lower()}" for one, verdict in verdicts.items())
             tell(f"  {self.name} answers {' '.join(named)}")
         self._note_overtaking(events, verdicts)
+        self._world.auditor.refuses(
+            self.name,
+            [
+                one
+                for one, verdict in verdicts.items()
+                if verdict.level in (Level.ERROR, Level.FATAL)
+            ],
+        )
         point(f"answers {self.name} {first}")
         if self._draws("lost", first):
             self._lose_overtaking(verdicts)

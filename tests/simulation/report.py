@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import quantiles
 from typing import TYPE_CHECKING
 
+from operators import IN_VAIN, STEPS
 from plans import FEATURES
 
 import eventlog
@@ -41,9 +42,21 @@ class Report:
         self._looked_at = Counter[str]()
         self._counts, self._met = Counter[str](), Counter[tuple[str, ...]]()
         self._steps: list[int] = []
+        self._taken = Counter[str]()
+        """The steps of each kind, and those that found nothing to do."""
+        self._seconds: list[tuple[float, int]] = []
+        """The CPU seconds of each schedule, with its seed."""
 
-    def note(self, world: World) -> None:
-        """Count a schedule that has ended."""
+    def note(self, world: World, seconds: float) -> None:
+        """Count a schedule that has ended, after so many CPU seconds."""
+        self._seconds.append((seconds, world.plan["seed"]))
+        self._taken.update(
+            {
+                kind: count
+                for kind, count in world.stats.items()
+                if kind in STEPS or kind.endswith(IN_VAIN)
+            }
+        )
         self._counts.update(
             schedules=1,
             failed=bool(world.failures),
@@ -79,7 +92,26 @@ class Report:
         if len(self._steps) > 1:
             middle = ", ".join(f"{step:.0f}" for step in quantiles(self._steps))
             told.append(f"steps by quartile {min(self._steps)}, {middle}, {max(self._steps)}")
-        return ", ".join(told)
+        seconds, (most, seed) = (
+            sum(one for one, _ in self._seconds),
+            max(self._seconds, default=(0.0, 0)),
+        )
+        told.append(f"{len(self._seconds) / max(seconds, 0.001):.1f} schedules per CPU second")
+        return f"{', '.join(told)}, the longest is seed {seed} with {most:.1f} s"
+
+    def in_vain(self) -> Iterator[str]:
+        """Yield which steps found nothing to do, those with the greatest share first."""
+        shares = {
+            kind: self._taken[f"{kind}{IN_VAIN}"] / count
+            for kind, count in self._taken.items()
+            if kind in STEPS and count
+        }
+        told = (
+            f"{kind} {self._taken[f'{kind}{IN_VAIN}']} of {self._taken[kind]}"
+            for kind in sorted(shares, key=lambda one: (-shares[one], one))
+            if shares[kind]
+        )
+        yield f"steps that did nothing: {', '.join(told) or 'none'}"
 
     def looked_at(self) -> Iterator[str]:
         """Yield what the checks of the end have looked at, and the share of objects that they

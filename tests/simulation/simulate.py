@@ -71,8 +71,9 @@ def run_many(
     for plan in plans:
         if time.monotonic() > until or failed >= most:
             break
+        used = time.process_time()
         world = _run(plan)
-        report.note(world)
+        report.note(world, time.process_time() - used)
         if world.failures:
             failed += 1
             print(f"seed {plan['seed']} failed: {world.failures[0][:600]}", flush=True)
@@ -138,7 +139,7 @@ def main(words: list[str] | None = None) -> int:
     with counting_branches() if given.report else contextlib.nullcontext() as counted:
         report = run_many(plans, given.seconds or float("inf"), given.most, kept)
     print(f"{time.monotonic() - began:.0f} s: {report.numbers()}")
-    print("\n".join(report.looked_at()))
+    print("\n".join([*report.looked_at(), *report.in_vain()]))
     if counted is not None:
         print("\n".join([*report.pairs(), *branches(counted)]))
     return int(report.has_failed)

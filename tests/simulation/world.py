@@ -32,6 +32,13 @@ from auditor import Auditor
 from backlog import Directory
 from core import live_with_a_core
 from disk import Disk
+from eventlog.cli.context import transaction
+from eventlog.cli.db import names
+from eventlog.config.load import load
+from eventlog.core.options import toml
+from eventlog.errors import FatalAnswer, ReceiverUnavailable
+from eventlog.model import Answer, Event, EventType
+from eventlog.publisher.daemon import Publisher
 from lines import Rows, sets_of
 from machine import Stop, Watching, installed
 from operators import STEPS, take
@@ -40,13 +47,6 @@ from replicas import Readers, Receiver, Replica
 from scheduler import BusyLoop, Deadlock, Process, Scheduler
 
 from eventlog import cli
-from eventlog.cli.context import transaction
-from eventlog.cli.db import names
-from eventlog.config.load import load
-from eventlog.core.options import toml
-from eventlog.errors import FatalAnswer, ReceiverUnavailable
-from eventlog.model import Answer, Event, EventType
-from eventlog.publisher.daemon import Publisher
 from eventlog.sql import migrations
 from eventlog.sql.resync import Due
 from eventlog.sql.windows import Selection
@@ -145,6 +145,28 @@ class World:
         self.tell(f"FAILURE: {why}")
         self.failures.append(why)
 
+    def classes_of(self, consumer: str) -> frozenset[str] | None:
+        """Return the classes that a consumer is limited to, by their first names; None = it has
+        all.
+        """
+        classes = self._given_to(consumer).get("classes")
+        return None if classes is None else frozenset(classes)
+
+    def passes_over_own(self, consumer: str) -> bool:
+        """Return True if rows of the publisher's own user are no changes for a consumer."""
+        return "loopback" in self.plan["features"] and self._given_to(consumer).get(
+            "has_driver", False
+        )
+
+    def _own_user_of(self, consumer: str) -> Mapping[str, Any]:
+        """Return the options that make changes of the publisher's own user those of a consumer."""
+        is_own = self.passes_over_own(consumer)
+        return {"driver_user": OWN_USER, "allow_loopback": False} if is_own else {}
+
+    def _given_to(self, consumer: str) -> Mapping[str, Any]:
+        given: Mapping[str, Any] = self.plan.get("consumers", {}).get(consumer, {})
+        return given
+
     def replica_of(self, receiver: str) -> Replica:
         return (
             self.readers.remembering if receiver == "reader" else self.receivers[receiver].replica
@@ -185,6 +207,7 @@ class World:
             "concurrency": 1,
             **options,
             **({"driver_user": OWN_USER} if has_own else {}),
+            **self._own_user_of(name),
             **given,
         }
         if self.plan.get("burst", 0) > _MANY:  # small windows over a long queue take hours
@@ -277,7 +300,7 @@ class World:
 
     def start_standby(self, name: str, chance: Random) -> None:
         """Start a second process of a consumer, let it wait for a while, and end it."""
-        config = self.config_of(dict(_PLAIN), "python", name)
+        config = self.config_of({**_PLAIN, **self._own_user_of(name)}, "python", name)
         process = Process(f"{name}'s standby", {"bounds": {}})
         if process.name in self.scheduler.processes:
             return
@@ -368,6 +391,9 @@ class World:
             config["source"] = {
                 "type": "eventlog", "consumer": consumer, "start_from": self.begins[consumer],
             }  # fmt: skip
+            if (classes := self.classes_of(consumer)) is not None:
+                shape = self.application.configured
+                config["source"]["classes"] = sorted(map(shape.table, classes))
         if self.plan["format"] != "xds":
             of_format["type"] = self.plan["format"]
         if of_format:
@@ -579,9 +605,7 @@ class World:
             self.readers.remembering,
         ):
             replica.refused.clear()
-        self.auditor.given_up.clear()
-        there = self.application.objects()
-        self.auditor.unsure = {key for key in self.auditor.unsure if key not in there}
+        self.auditor.is_repaired()
 
     def _do(self, *words: str) -> Process:
         process = self.command(*words)
