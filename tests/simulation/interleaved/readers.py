@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from eventlog.core.ranges import RecordSet, to_ranges
@@ -17,7 +19,7 @@ from eventlog.publisher.ledger import SetLedger, StatusLedger, ledger_of
 from eventlog.publisher.open_context import under_epoch
 from eventlog.publisher.session import PublisherSession
 from eventlog.publisher.sinks import Sink
-from eventlog.sql.consumers import read_consumer, requeue_for
+from eventlog.sql.consumers import lock_line, read_consumer, requeue_for
 from eventlog.sql.rows import requeue
 from interleaved.server import CONSUMER
 from interleaved.stepping import Task
@@ -31,6 +33,8 @@ REST = "rest"
 _RESTING = (REST, "sleep")
 _SETTLED = "interleaved"
 _IS_THERE = "SELECT FROM pg_stat_activity WHERE pid = %s"
+_RARELY = 2
+"""The visits up to which a place is rare."""
 _MOST_POINTS = 500
 """The most statements of a reader between two rests: more are a busy loop."""
 
@@ -44,6 +48,8 @@ class Process:
         self.name, self.kept, self.world = name, kept, world
         self.task: Task | None = None
         self._pid = 0
+        self._visits = Counter[str]()
+        """How often it has stood at each place."""
 
     def _start(self, run: Callable[[], None]) -> None:
         driver: Any = self.kept.log.connection.connection.driver_connection
@@ -67,6 +73,7 @@ class Process:
             before = self.task.at
             self.task.resume()
             self.world.tell(f"{self.name}: {before}")
+            self._visits[self.place] += 1
             if self.name == "publisher" and before.startswith("COMMIT error"):
                 self.world.audit.marks()
             self._ended()
@@ -81,6 +88,18 @@ class Process:
         self.run(_MOST_POINTS)
         if self.task and self.task.at not in _RESTING and not self.task.is_blocked:
             self.world.fail(f"{self.name} does not come to rest: it is at {self.task.at}")
+
+    def run_to_rare(self, number: int) -> None:
+        """Run until it stands for the ``number``-th time at a place where it has hardly ever been,
+        or comes to rest: a poll that finds nothing special has only common ones.
+        """
+        for _ in range(_MOST_POINTS):
+            self.run(1)
+            if self.task is None or self.task.at in _RESTING or self.task.is_blocked:
+                return
+            number -= self._visits[self.task.at] <= _RARELY
+            if number <= 0:
+                return
 
     def go_on(self) -> None:
         """Let a statement end that has waited."""
@@ -201,6 +220,8 @@ def _told(changes: Sequence[Change]) -> str:
 
 
 COPIES = "copies"
+FIRST_OF_CONSUMER = "first of cons"
+"""A request of ``requeue --consumer`` for the first of the refused rows alone."""
 
 
 class Operator(Process):
@@ -211,7 +232,11 @@ class Operator(Process):
     def start(self, what: str) -> None:
         if not self.is_running:
             self.world.audit.requeue_begins()
-            acts = {CONSUMER: self._for_consumer, COPIES: self._copies}
+            acts = {
+                CONSUMER: self._for_consumer,
+                FIRST_OF_CONSUMER: partial(self._for_consumer, is_first=True),
+                COPIES: self._copies,
+            }
             self._start(acts.get(what, self._for_publisher))
 
     def _for_publisher(self) -> None:
@@ -221,12 +246,14 @@ class Operator(Process):
         self.world.tell(f"requeue: {done.set_back} rows")
         self.world.audit.requeued("publisher")
 
-    def _for_consumer(self) -> None:
+    def _for_consumer(self, *, is_first: bool = False) -> None:
         log = self.kept.log
+        lock_line(log, CONSUMER)
+        failed, _ = refused(log, consumer=CONSUMER)
+        in_flight = sent_ids(log, CONSUMER)
         if (line := read_consumer(log, CONSUMER)) is not None:
-            failed, _ = refused(log, consumer=CONSUMER)
-            asked = to_ranges(sorted(failed))
-            requeue_for(log, line, asked, failed=failed, in_flight=sent_ids(log, CONSUMER))
+            asked = to_ranges(sorted(failed)[: 1 if is_first else None])
+            requeue_for(log, line, asked, failed=failed, in_flight=in_flight)
         log.commit()
         self.world.tell("requeue --consumer")
         self.world.audit.requeued(CONSUMER)

@@ -62,6 +62,8 @@ class _Drawing:
         """The readers that stand in the middle of a poll."""
         self._has_committed = self._requeues = False
         self._requests = [*readers] if "errors" in features else []
+        if "cons" in self._requests:
+            self._requests.append("first of cons")
         if "copies" in features and "publisher" in readers:
             self._requests.append("copies")
         writers = [f"w{number}" for number in range(1, chance.choice([2, 3, 3]) + 1)]
@@ -73,7 +75,31 @@ class _Drawing:
         }
 
     def steps(self) -> list[Step]:
-        return [self._step() for _ in range(self._chance.randint(10, _MOST_STEPS))]
+        steps: list[Step] = []
+        most = self._chance.randint(10, _MOST_STEPS)
+        while len(steps) < most:
+            steps += self._steps()
+        return steps
+
+    def _steps(self) -> list[Step]:
+        """Draw a step, or two of which the second passes the first: a transaction draws a number
+        and stays open, and another one draws the next number and commits.
+        """
+        if self._midway and self._chance.random() < 0.15 and (both := self._two_writers()):
+            return both
+        return [self._step()]
+
+    def _two_writers(self) -> list[Step]:
+        writers = [name for name in self._haste if name not in self._locked]
+        if len(writers) < 2 or not (keys := self._free_keys(writers[0])):
+            return []
+        first, second = self._chance.sample(writers, k=2)
+        key = self._chance.choice(keys)
+        self._locked[first] = [key]
+        others = [one for one in self._free_keys(second) if one != key]
+        self._has_committed |= bool(others)
+        written = [[second, "write", self._chance.choice(others)]] if others else []
+        return [[first, "update", key], *written]
 
     def _step(self) -> Step:
         weights = {**self._weights, "prepared": 0.7 * len(self._prepared)}
@@ -93,9 +119,14 @@ class _Drawing:
         return self._of_reader(who) if who in self._readers else self._of_writer(who)
 
     def _amount(self) -> Step:
-        """Draw how many times a process comes to rest, or how many statements it runs."""
-        if self._chance.random() < 0.4:
+        """Draw how many times a process comes to rest, how many statements it runs, or at which of
+        the places it stops where it has hardly ever been.
+        """
+        kind = self._chance.random()
+        if kind < 0.4:
             return ["poll", self._chance.choice([1, 1, 2, 3])]
+        if kind < 0.6:
+            return ["rare", self._chance.choice([1, 1, 2, 3, 5, 8])]
         return ["run", self._chance.randint(1, 9)]
 
     def _of_reader(self, who: str) -> Step:
@@ -106,7 +137,7 @@ class _Drawing:
             self._late.add(who)
             return [who, "kill"]
         amount = self._amount()
-        if amount[0] == "run":
+        if amount[0] != "poll":
             self._midway.add(who)
         else:
             self._midway.discard(who)

@@ -128,7 +128,7 @@ class World(clock.Machine):
                         break
             case "requeue", "start":
                 self.operator.start(*given)
-            case ("requeue", _) | (_, "run" | "poll" | "start" | "kill"):
+            case ("requeue", _) | (_, "run" | "rare" | "poll" | "start" | "kill"):
                 self._run(self.readers.get(who, self.operator), what, *given)
             case _:
                 self.writers[who].act(what, *given)
@@ -141,6 +141,8 @@ class World(clock.Machine):
             process.kill()
         elif what == "run":
             process.run(*given)
+        elif what == "rare":
+            process.run_to_rare(*given)
         else:
             for _ in range(*given):
                 process.run_to_rest()
