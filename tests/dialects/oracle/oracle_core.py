@@ -15,10 +15,8 @@ from functools import cache, partial
 from typing import Any
 
 import sqlalchemy as sa
-from oracle_catalogue import CATALOG, LOG, Cases, class_of
-from oracle_driver import URL, Server, session_on
-
 from eventlog.core.ranges import RecordSet
+from eventlog.core.requeue import LoggedRow, RowState
 from eventlog.core.values import ColumnType, Kind
 from eventlog.log.storage import LiveDatabase
 from eventlog.log.storage import _LogOptions as LogOptions
@@ -26,7 +24,6 @@ from eventlog.model import EventType, LogRow
 from eventlog.publisher.stream import Failure
 from eventlog.publisher.stream import position as positions
 from eventlog.publisher.stream.position import Saved, TablePosition, _position_tables, position_ddl
-from eventlog.sql import epoch, internal_tables, purge, resync, rows
 from eventlog.sql.dialects.oracle import DIALECT
 from eventlog.sql.dialects.oracle.session import has_log
 from eventlog.sql.doctor import ask, repairs
@@ -35,6 +32,10 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rights import Addition, Purpose, demanded, rights_for
 from eventlog.sql.statements import statements
+from oracle_catalogue import CATALOG, LOG, Cases, class_of
+from oracle_driver import URL, Server, session_on
+
+from eventlog.sql import epoch, internal_tables, purge, resync, rows
 from eventlog.sql.windows import ResyncBatch, Selection
 
 _ALL = [(1, 9), (20, 20)]
@@ -88,6 +89,7 @@ def _rows() -> Mapping[str, Run]:
             DIALECT.open(conn).log(NUMBERED), [1, 2, 4], {4}, {"status": rows._NEW}
         ),
         "read_objects": lambda conn: list(rows.read_logged_objects(_log(conn), _is("E"), "ANN")),
+        "judge_all": lambda conn: rows.judge_all(_log(conn), _is("E"), _waits),
         "write_keys": lambda conn: (
             DIALECT.open(conn)
             .log(NUMBERED)
@@ -124,6 +126,11 @@ def _rows() -> Mapping[str, Run]:
         "read_errors": lambda conn: rows.read_errors(_log(conn), 1),
         "newest_errors": lambda conn: rows.newest_errors(_log(conn), 20),
     }
+
+
+def _waits(row: rows.ObjectRow) -> LoggedRow:
+    """The judgement that a row waits to be published."""
+    return LoggedRow(row.record_id, row.event_type, row.column_name, RowState.WAITS, None)
 
 
 def _lacking(conn: sa.Connection, purpose: Purpose) -> object:

@@ -58,6 +58,11 @@ FROM (SELECT "LOGS"."EVENTLOG"."RECORD_ID" AS record_id, "LOGS"."EVENTLOG"."EVEN
 FROM "LOGS"."EVENTLOG" 
 WHERE "LOGS"."EVENTLOG"."RECORD_ID" > :RECORD_ID_1) logged 
 WHERE logged.is_wanted = 1 ORDER BY logged.place, logged.record_id;
+SELECT logged.place, logged.record_id, logged.event_type, logged.table_name, logged.table_key, logged.column_name, logged.status, logged.is_chosen, logged.is_own 
+FROM (SELECT "LOGS"."EVENTLOG"."RECORD_ID" AS record_id, "LOGS"."EVENTLOG"."EVENT_TYPE" AS event_type, "LOGS"."EVENTLOG"."TABLE_NAME" AS table_name, "LOGS"."EVENTLOG"."TABLE_KEY" AS table_key, "LOGS"."EVENTLOG"."COLUMN_NAME" AS column_name, "LOGS"."EVENTLOG"."STATUS" AS status, CASE WHEN ("LOGS"."EVENTLOG"."STATUS" = :STATUS_1) THEN 1 ELSE 0 END AS is_chosen, 0 AS is_own, max(CASE WHEN ("LOGS"."EVENTLOG"."STATUS" = :STATUS_1) THEN 1 ELSE 0 END) OVER (PARTITION BY "LOGS"."EVENTLOG"."TABLE_NAME", "LOGS"."EVENTLOG"."TABLE_KEY") AS is_wanted, min("LOGS"."EVENTLOG"."RECORD_ID") OVER (PARTITION BY "LOGS"."EVENTLOG"."TABLE_NAME", "LOGS"."EVENTLOG"."TABLE_KEY") AS place 
+FROM "LOGS"."EVENTLOG" 
+WHERE "LOGS"."EVENTLOG"."RECORD_ID" > :RECORD_ID_1) logged 
+WHERE logged.is_wanted = 1 ORDER BY logged.place, logged.record_id;
 INSERT INTO "LOGS"."EVENTLOG" ("RECORD_ID", "STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY")
 VALUES ("APP"."SEQ_LOG".NEXTVAL, 'N', :event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), NULL, :class_name, :table_key);
 SELECT logged.place, logged.record_id, logged.event_type, logged.table_name, logged.table_key, logged.column_name, logged.status, logged.is_chosen, logged.is_own 
