@@ -13,6 +13,8 @@ from eventlog.publisher.claimed_rows import read_recorded
 from eventlog.publisher.cycle import recorded_ids
 from eventlog.sql.consumers import done_by_consumers
 from eventlog.sql.open_log import OpenLog
+from eventlog.sql.rows import extent
+
 from eventlog.sql.purge import (
     Purged,
     PurgedRows,
@@ -23,7 +25,6 @@ from eventlog.sql.purge import (
     utc_now,
     write_purged,
 )
-from eventlog.sql.rows import extent
 
 _YOUNG: Final = 10_000
 """The number of rows in a row, all younger than asked for, after which a purge ends."""
@@ -109,7 +110,14 @@ def purge_error_lines(
     """Remove error lines in batches as ``purge_errors`` does. Yield each batch before it is
     committed.
     """
+    deliveries, _ = read_recorded(log)
+    in_flight, done = recorded_ids(deliveries), done_by_consumers(log)
+
+    def is_needed(record_id: int) -> bool:
+        is_undone = record_id > 0 and any(record_id not in one for one in done.values())
+        return is_undone or record_id in in_flight
+
     after = None
-    while batch := purge_errors(log, after, size, event_time, error_time, dry=dry):
+    while batch := purge_errors(log, after, size, event_time, error_time, is_needed, dry=dry):
         after = batch.last
         yield batch

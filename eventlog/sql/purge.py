@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
-
 from eventlog.core.ranges import Range, RecordSet, decode
 from eventlog.errors import DatabaseError
 from eventlog.sql.connection import TO_THE_PRIMARY, is_refused
@@ -37,12 +34,13 @@ from eventlog.sql.rights import Purpose
 from eventlog.sql.rows import (
     APPLIED,
     column_of,
-    count,
     errors_of,
     is_in,
     rows_of,
     runs_of_ranges,
 )
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
 _ONE, _ZERO = (sa.literal_column(number, sa.Integer()) for number in ("1", "0"))
 _MOST_PURGED: Final = 1000
@@ -184,13 +182,15 @@ def purge_errors(
     size: int,
     event_time: datetime,
     error_time: datetime,
+    is_needed: Callable[[int], bool] = lambda _: False,
     *,
     dry: bool,
 ) -> Purged | None:
     """Purge one batch of the error table after record_id ``after``; return None at its end.
 
-    It removes lines older than ``error_time`` whose rows are gone, or are removed since they are
-    older than ``event_time``.
+    It removes lines older than ``error_time`` whose rows are gone. With ``dry`` it only counts
+    them, with the lines of the rows that a purge would remove before: rows S and W older than
+    ``event_time`` whose record_ids nobody needs.
     """
     errors = errors_of(log.table)
     record_id = errors.c.record_id
@@ -203,12 +203,17 @@ def purge_errors(
     if not number:
         return None
     row_id = column_of(log.table, "record_id")
+    row = sa.select(sa.literal(1)).select_from(rows_of(log.table)).where(row_id == record_id)
+    old = [*behind, record_id <= last, errors.c.error_time < error_time]
+    if not dry:
+        # A row that is done stays as long as a consumer needs it, and its lines with it: another
+        # consumer may have refused it, and be asked to send it again.
+        removed = _deleted(log.connection, errors, [*old, ~sa.exists(row)])
+        return Purged(int(last), int(number), removed)
     is_done = column_of(log.table, "status").in_(APPLIED)
     stays = sa.not_(sa.and_(is_done, column_of(log.table, "event_time") < event_time))
-    row = sa.select(sa.literal(1)).select_from(rows_of(log.table)).where(row_id == record_id, stays)
-    old = [*behind, record_id <= last, errors.c.error_time < error_time, ~sa.exists(row)]
-    removed = count(log.connection, errors, old) if dry else _deleted(log.connection, errors, old)
-    return Purged(int(last), int(number), removed)
+    read = log.connection.execute(sa.select(record_id).where(*old, ~sa.exists(row.where(stays))))
+    return Purged(int(last), int(number), sum(not is_needed(int(one)) for (one,) in read))
 
 
 def _deleted(

@@ -17,6 +17,27 @@ from typing import Any, cast
 import psycopg
 import pytest
 import sqlalchemy as sa
+from eventlog.config.load import Config, load
+from eventlog.core import clock
+from eventlog.core.ranges import RecordSet
+from eventlog.errors import ConfigError, ConsumerRuns, LogTableError, ReceiverUnavailable
+from eventlog.model import Answer, EventResult, Level, LogRow
+from eventlog.publisher.context import Context, Counters, Used
+from eventlog.publisher.cycle import dry_run, recover, run_cycle
+from eventlog.publisher.daemon import publish_once
+from eventlog.publisher.ledger import SetLedger, are_registered, count_undone
+from eventlog.publisher.liveness import liveness_of
+from eventlog.publisher.observer import Measured, Observer
+from eventlog.publisher.open_context import open_context, open_unlocked
+from eventlog.publisher.queue import WindowReader
+from eventlog.publisher.session import PublisherSession
+from eventlog.publisher.sinks import Document
+from eventlog.publisher.waiting import StopRequest
+from eventlog.sql.connection import load_dialect
+from eventlog.sql.epoch import note_removed
+from eventlog.sql.followed_set import FollowedSet
+from eventlog.sql.locate import new_log
+from eventlog.sql.log_table import LogTable
 from publishers import (
     LONG,
     Collecting,
@@ -31,29 +52,8 @@ from publishers import (
 from shared import PATIENCE, Run, execute, fetch, opened_log, statuses, url_of, wait_until
 
 from eventlog import publisher
-from eventlog.config.load import Config, load
-from eventlog.core import clock
-from eventlog.core.ranges import RecordSet
-from eventlog.errors import ConfigError, ConsumerRuns, LogTableError, ReceiverUnavailable
-from eventlog.model import Answer, EventResult, Level, LogRow
 from eventlog.publisher import daemon
-from eventlog.publisher.context import Context, Counters, Used
-from eventlog.publisher.cycle import dry_run, recover, run_cycle
-from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.ledger import SetLedger, are_registered, count_undone
-from eventlog.publisher.liveness import liveness_of
-from eventlog.publisher.observer import Measured, Observer
-from eventlog.publisher.open_context import open_context, open_unlocked
-from eventlog.publisher.queue import WindowReader
-from eventlog.publisher.session import PublisherSession
-from eventlog.publisher.sinks import Document
-from eventlog.publisher.waiting import StopRequest
 from eventlog.sql import consumers, followed_set, migrations
-from eventlog.sql.connection import load_dialect
-from eventlog.sql.epoch import note_removed
-from eventlog.sql.followed_set import FollowedSet
-from eventlog.sql.locate import new_log
-from eventlog.sql.log_table import LogTable
 
 
 @pytest.fixture(params=["postgresql", "sqlite"])
@@ -896,6 +896,20 @@ def test_purge_keeps_what_a_consumer_has_not_done_and_says_for_whom(
     command("purge", "--older-than", "1d", "--yes")
     assert statuses(log) == {}
     assert fetch(log, "SELECT removed FROM eventlog_epoch") == [(3,)]
+
+
+def test_purge_keeps_the_error_of_a_row_that_stays_for_another_consumer(
+    log: sa.Engine, command: Run
+) -> None:
+    consume(consumer(log, "audit", start_from="earliest"))
+    write(log, 1)
+    consume(consumer(log), lambda document: Answer(verdicts={"1": EventResult(Level.ERROR, "no")}))
+    consume(configuration(log))
+    execute(log, "UPDATE eventlog SET event_time = '2020-01-01 00:00:00'")
+    for options in (["--dry-run"], ["--yes"]):
+        assert "0 error lines" in command("purge", "--older-than", "0s", *options)[1]
+    assert "1 row sent again to consumer search" in command("requeue", "--consumer", "search")[1]
+    assert consume(consumer(log)) == ["1"]
 
 
 def test_a_publisher_that_deletes_marks_while_there_are_consumers(

@@ -120,6 +120,11 @@ def _has_findings(ended: Ended) -> bool:
     return bool(told["errors"] or told["warnings"])
 
 
+def _has_removed(ended: Ended) -> bool:
+    sql = "SELECT count(*) FROM removed_rows"
+    return bool(ended.world.application.session.execute(sql).fetchone()[0])
+
+
 def _has_backlog(ended: Ended) -> bool:
     return ended.world.backlog is not None
 
@@ -139,6 +144,7 @@ REASONS = (
     Reason("", 1, r"disk I/O error", _has_failed),
     Reason("", 1, r"database is locked", _always),
     Reason("requeue", 1, r"restore old values", _always),
+    Reason("requeue", 1, r"below that is refused, because the log does not show", _has_removed),
     Reason("requeue", 1, r"is open for more than", _has_late),
     Reason("requeue", 1, r"A row E or F up to that record_id is refused", _has_backlog),
     Reason("doctor", 1, r"", _has_findings),

@@ -484,6 +484,56 @@ def _requeue_done(world: World, chance: Random) -> None:
     world.command("requeue", "--status", chance.choice(["S", "W"]), "--ids", ids)
 
 
+def _requeue_parked(world: World, chance: Random) -> None:
+    """Objects have changed several times, and their last changes wait, since the receiver asks for
+    later of some of them. An operator has rows sent again: published ones of objects of which a row
+    waits, or refused ones."""
+    if world.plan["sink"] != "python" or not _running(world, "publisher"):
+        return
+    receiver = world.receivers["receiver"]
+    receiver.mood = {}
+    world.application.burst_of(4)
+    world.scheduler.run_on(60)
+    receiver.mood, receiver.seed = {"retry one": 1.0, "error": 0.2}, chance.randrange(2**31)
+    for _ in range(2):
+        world.application.burst_of(4)
+        world.application.commit(chance)
+    world.scheduler.run_on(chance.choice([30, 60]))
+    status = chance.choice(["S", "S", "E,F", "S,E,F"])
+    ids = [
+        row
+        for (row,) in world.application.session.execute(
+            "SELECT record_id FROM eventlog AS done WHERE EXISTS (SELECT 1 FROM eventlog AS waiting "
+            "WHERE waiting.status = 'N' AND waiting.table_name = done.table_name "
+            "AND waiting.table_key = done.table_key AND waiting.record_id > done.record_id)"
+        )
+    ]
+    several = chance.sample(ids, k=min(len(ids), chance.choice([1, 3, 20])))
+    which = ["--ids", ",".join(map(str, sorted(several)))] if several else []
+    if which or "S" not in status:
+        world.command("requeue", "--status", status, *which)
+    world.scheduler.run_on(chance.choice([0, 40]))
+    receiver.mood = {}
+
+
+def _requeue_of_consumer(world: World, chance: Random) -> None:
+    """An operator has one of the refused rows sent to a consumer again, and then another one."""
+    if not (running := _running(world, "cons")):
+        return
+    name = chance.choice(running).name
+    rows = [
+        row
+        for (row,) in world.application.session.execute(
+            "SELECT DISTINCT record_id FROM eventlog_error WHERE consumer = ? AND record_id > 0 "
+            "AND code = 'receiver' ORDER BY 1",
+            (name,),
+        )
+    ]
+    for row in chance.sample(rows, k=min(2, len(rows))):
+        world.command("requeue", "--consumer", name, "--ids", str(row))
+        world.scheduler.run(chance.choice([0, 0, 5]))
+
+
 def _requeue_consumer(world: World, chance: Random) -> None:
     if running := _running(world, "cons"):
         world.command("requeue", "--consumer", chance.choice(running).name)
@@ -821,6 +871,8 @@ STEPS: Mapping[str, Callable[..., None]] = {
     "requeue": _requeue,
     "requeue_done": _requeue_done,
     "requeue_loopback": _requeue_loopback,
+    "requeue_parked": _requeue_parked,
+    "requeue_of_consumer": _requeue_of_consumer,
     "skip": _skip,
     "skip_parked": _skip_parked,
     "dry_run": _dry_run,

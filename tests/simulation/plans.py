@@ -66,6 +66,7 @@ FEATURES: Mapping[str, Mapping[str, float]] = {
         "restart_parked": 0.3,
         "refuse_deletes": 0.2,
         "requeue_by_time": 0.1,
+        "requeue_parked": 0.3,
     },
     "consumers": {
         "consumer": 0.9,
@@ -76,6 +77,7 @@ FEATURES: Mapping[str, Mapping[str, float]] = {
         "second_consumer": 0.1,
         "kill_gapped_consumer": 0.2,
         "requeue_refused": 0.2,
+        "requeue_of_consumer": 0.3,
         "refused_snapshot": 0.4,
     },
     "backlog": {"hold": 0.5, "hand_over": 0.6},

@@ -12,14 +12,14 @@ FROM "LOGS"."EVENTLOG_ERROR" ORDER BY "LOGS"."EVENTLOG_ERROR".record_id) anon_2
 WHERE ROWNUM <= 1000) anon_1;
 DELETE FROM "LOGS"."EVENTLOG_ERROR" WHERE "LOGS"."EVENTLOG_ERROR".record_id <= :record_id_1 AND "LOGS"."EVENTLOG_ERROR".error_time < :error_time_1 AND NOT (EXISTS (SELECT :param_1 AS anon_1 
 FROM "LOGS"."EVENTLOG" 
-WHERE "LOGS"."EVENTLOG"."RECORD_ID" = "LOGS"."EVENTLOG_ERROR".record_id AND NOT ("LOGS"."EVENTLOG"."STATUS" IN (:STATUS_1_1, :STATUS_1_2) AND "LOGS"."EVENTLOG"."EVENT_TIME" < :EVENT_TIME_1)));
+WHERE "LOGS"."EVENTLOG"."RECORD_ID" = "LOGS"."EVENTLOG_ERROR".record_id));
 SELECT count(*) AS count_1, max(anon_1.record_id) AS max_1 
 FROM (SELECT anon_2.record_id AS record_id 
 FROM (SELECT "LOGS"."EVENTLOG_ERROR".record_id AS record_id 
 FROM "LOGS"."EVENTLOG_ERROR" 
 WHERE "LOGS"."EVENTLOG_ERROR".record_id > :record_id_1 ORDER BY "LOGS"."EVENTLOG_ERROR".record_id) anon_2 
 WHERE ROWNUM <= 1000) anon_1;
-SELECT count(*) AS count_1 
+SELECT "LOGS"."EVENTLOG_ERROR".record_id 
 FROM "LOGS"."EVENTLOG_ERROR" 
 WHERE "LOGS"."EVENTLOG_ERROR".record_id > :record_id_1 AND "LOGS"."EVENTLOG_ERROR".record_id <= :record_id_2 AND "LOGS"."EVENTLOG_ERROR".error_time < :error_time_1 AND NOT (EXISTS (SELECT :param_1 AS anon_1 
 FROM "LOGS"."EVENTLOG" 
