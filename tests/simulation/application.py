@@ -336,6 +336,8 @@ _HELD = BURST - 1
 _CHANGE_HELD = Statement(
     "UPDATE part SET weight = weight + 1 WHERE id = ?", (_HELD,), _touches("part", [_HELD])
 )
+_MOST_BURST_ROWS = 4000
+"""The changes by bursts from which on they are small: a schedule takes a minute otherwise."""
 _FURTHER = 100_000
 """The keys of objects that are written once begin behind it."""
 
@@ -362,7 +364,7 @@ class Application:
         """The objects that were deleted while their table had no triggers."""
         self.own: set[int] = set()
         """Those of them that are the publisher's own changes."""
-        self._lates = self._columns = self._further = 0
+        self._lates = self._columns = self._further = self._burst_rows = 0
 
     def connect(self) -> None:
         """Open the session. It waits for nobody: the scheduler does."""
@@ -388,12 +390,16 @@ class Application:
         if "part" in self.hidden:
             return
         most = self._world.plan.get("burst", 60)
-        last = BURST + chance.choice([10, most // 2, most])
+        count = chance.choice([10, most // 2, most])
+        if self._burst_rows > _MOST_BURST_ROWS:
+            count = 10
+        last = BURST + count
         insert = _insert_parts(BURST, last)
         update = _update_parts(BURST, last)
         delete = _delete_parts(BURST, last)
         # Twice: while an object is parked, windows with its later rows are read.
         several = chance.choice([[insert], [insert, update], [update], [update, update], [delete]])
+        self._burst_rows += count * len(several)
         self._transact(several, "COMMIT")
 
     def burst_of(self, count: int) -> None:

@@ -423,9 +423,37 @@ class Auditor:
             f"SELECT table_name, table_key FROM removed_rows WHERE record_id IN ({told})"
         )
         replica = self._world.replica_of(receiver)
-        replica.refused = {*named, *((class_of(table), key) for table, key in gone)}
+        forgotten = self._forgotten_objects(consumer)
+        if forgotten and not self._world.has_removed and not self._is_restored:
+            self._world.fail(
+                f"{consumer} refused {sorted(forgotten)[:3]}, which have no error line"
+            )
+        replica.refused = {
+            *named,
+            *forgotten,
+            *((class_of(table), key) for table, key in gone),
+        }
         self.given_up = {(whose, key) for whose, key in self.given_up if whose != receiver}
         self.looked_at["refused rows asked for again"] += len(refused)
+
+    def _forgotten_objects(self, consumer: str) -> set[Key]:
+        """Return the objects of the snapshot of a consumer that it has refused, and whose error
+        lines a purge has removed by their age: ``requeue`` does not know of them any more."""
+        recorded = {
+            event_id
+            for (event_id,) in self._ask(
+                f"SELECT event_id FROM eventlog_error WHERE record_id = 0 AND consumer = '{consumer}'"
+            )
+        }
+        refused = [
+            event_id.split(".", 3)
+            for (whose, event_id), level in self._answered.items()
+            if whose == consumer
+            and event_id.startswith("snapshot.")
+            and level in (Level.ERROR, Level.FATAL)
+            and event_id not in recorded
+        ]
+        return {(class_of(name), key) for _, _, name, key in refused}
 
     def _is_stale(self, row: Mapping[str, Any], done: str) -> bool:
         """Return True if a row that ``requeue`` refuses has a later one of its object with a status

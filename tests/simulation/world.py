@@ -65,7 +65,8 @@ _SETS = "SELECT owner, content FROM eventlog_inflight WHERE kind = 'done'"
 _PLAIN = {"allow_loopback": True}
 _PUBLISHERS = ("publisher", "second")
 _MANY = 200
-"""The objects of a burst beyond which windows and deliveries have as many rows at least."""
+"""The objects of a burst beyond which windows and deliveries have as many rows at least, and
+documents a tenth as many events."""
 
 
 class Output(io.StringIO):
@@ -211,10 +212,9 @@ class World:
             **given,
         }
         if self.plan.get("burst", 0) > _MANY:  # small windows over a long queue take hours
+            least = {"query_limit": _MANY, "delivery_rows": _MANY, "batch_size": _MANY // 10}
             options |= {
-                name: max(options[name], _MANY)
-                for name in ("query_limit", "delivery_rows")
-                if name in options
+                name: max(options[name], value) for name, value in least.items() if name in options
             }
             bounds = {}
         if self.has_gone_back and "handle_future_events" in options:
