@@ -226,7 +226,9 @@ class Auditor:
             self._world.fail(
                 f"{receiver}: {event.event_id} of {key} comes after row {newest} of the object"
             )
-        if is_strict and is_first and key not in self.unsure:
+        # A reader may find files of before a restore only now, and what was sent again after it.
+        is_read_late = receiver == "reader" and self._is_restored
+        if is_strict and is_first and key not in self.unsure and not is_read_late:
             self._refuse_stale(receiver, event.event_id, key, rows)
         # Rows of requeue and resync hold no lock of their object: what is open may commit behind
         # them.
