@@ -11,9 +11,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import click
-from sqlalchemy import Connection
-
-from eventlog.cli import Command
 from eventlog.cli.context import (
     FILE,
     CommandContext,
@@ -38,11 +35,14 @@ from eventlog.files.text import spooled
 from eventlog.model import EventType
 from eventlog.publisher.configured_classes import read_catalog
 from eventlog.publisher.open_context import find_log
-from eventlog.sql import resync as batches
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.open_log import OpenLog
-from eventlog.sql.resync import Unfinished, WriteBatch
 from eventlog.sql.rights import Addition, Purpose
+from sqlalchemy import Connection
+
+from eventlog.cli import Command
+from eventlog.sql import resync as batches
+from eventlog.sql.resync import Unfinished, WriteBatch
 from eventlog.sql.windows import ResyncBatch, Selection
 
 SHOWN: Final = 20
@@ -391,7 +391,15 @@ def _deleted_writer(
             gone = batches.write_deleted(opened.log, schema, cls, asked)
         last = str(chunk[-1][0]) if chunk else position
         rows = len(gone) + len(of_former_key)
-        return ResyncBatch(rows, 0, last, is_last=len(chunk) < size, present=len(asked) - len(gone))
+        # An unreadable key may belong to a deleted object, so the due resync has not been done.
+        return ResyncBatch(
+            rows,
+            0,
+            last,
+            is_last=len(chunk) < size,
+            present=len(asked) - len(gone),
+            is_complete=not report.bad_lines,
+        )
 
     return write, total
 

@@ -176,6 +176,8 @@ class ResyncBatch(NamedTuple):
     position: str | None
     is_last: bool
     present: int = 0
+    is_complete: bool = True
+    """False if a key of this run could not be read: what was due is not done."""
 
 
 @dataclass(frozen=True, slots=True)
