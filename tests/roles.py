@@ -18,10 +18,11 @@ from typing import Any, Final, NamedTuple
 
 import mysql_servers
 import sqlalchemy as sa
+from eventlog.sql.connection import connect, load_dialect
 from shared import Run, execute, fetch, url_of
 
 from eventlog import cli
-from eventlog.sql.connection import connect, load_dialect
+from eventlog.sql.dialects.mysql_family import Family, writers
 from eventlog.sql.rights import Purpose
 
 TABLES: Final = (
@@ -61,13 +62,13 @@ def _revoked(*rights: str) -> frozenset[str]:
 _FAMILY: Final = Words(
     schema="",
     no_right=frozenset({1044, 1045, 1142, 1143, 1227, 1370}),
-    probes=re.compile(r"EXPLAIN |.*\bFROM information_schema\.innodb_trx\b"),
+    probes=re.compile(r"EXPLAIN |DESCRIBE |.*\bFROM information_schema\.innodb_trx\b"),
     owning=tuple(
         f"GRANT SELECT, INSERT, UPDATE, DELETE, TRIGGER ON {table} TO {{role}}"
         for table in ("usr", "usr_phone")
     ),
-    # There are no consumers, and a role without TRIGGER on the database sees no triggers, which
-    # `doctor` and `triggers plan` would compare with what is recorded.
+    # A role without TRIGGER on the database sees no triggers, which `doctor` and `triggers plan`
+    # would compare with what is recorded.
     only_elsewhere={
         Purpose.PUBLISHER: _revoked("SELECT ON `eventlog_captured`"),
         Purpose.MONITOR: _revoked(
@@ -75,25 +76,6 @@ _FAMILY: Final = Words(
             "SELECT ON `eventlog_resync`",
             "SELECT ON `usr`",
             "SELECT ON `usr_phone`",
-        ),
-        Purpose.REQUEUE: _revoked(
-            "SELECT ON `eventlog_error`",
-            "INSERT ON `eventlog_error`",
-            "INSERT ON `eventlog_state`",
-            "SELECT ON `eventlog_consumer`",
-            "UPDATE ON `eventlog_consumer`",
-            "SELECT ON `eventlog_delivery`",
-            "INSERT ON `eventlog_delivery`",
-            "DELETE ON `eventlog_delivery`",
-        ),
-        Purpose.SKIP: _revoked(
-            "INSERT ON `eventlog_inflight`",
-            "UPDATE ON `eventlog_inflight`",
-            "DELETE ON `eventlog_inflight`",
-            "SELECT ON `eventlog_consumer`",
-            "SELECT ON `eventlog_delivery`",
-            "INSERT ON `eventlog_delivery`",
-            "DELETE ON `eventlog_delivery`",
         ),
     },
 )
@@ -250,9 +232,11 @@ class Worker:
 
 
 def _code(error: sa.exc.DBAPIError) -> object:
-    """Return the code of a database's error."""
-    state = getattr(error.orig, "sqlstate", None)
-    return state or (error.orig.args[0] if error.orig is not None else None)
+    """Return the code of a database's error: PyMySQL gives a number, and newer ones the state
+    too.
+    """
+    first = error.orig.args[0] if error.orig is not None and error.orig.args else None
+    return first if isinstance(first, int) else getattr(error.orig, "sqlstate", None)
 
 
 def command(owner: sa.Engine, *arguments: str) -> None:
@@ -297,6 +281,10 @@ def role_of_family(server: mysql_servers.Server) -> Iterator[Worker]:
         owner = sa.create_engine(url, poolclass=sa.NullPool)
         admin = sa.create_engine(server.url.set(database=url.database), poolclass=sa.NullPool)
         fill(owner)
+        # The owner runs consumers, too. No user has these rights on single databases.
+        dialect = load_dialect(owner.dialect.name)
+        assert isinstance(dialect, Family)
+        execute(admin, *writers.grants(dialect, "app@localhost"))
         execute(admin, "CREATE USER worker IDENTIFIED BY 'worker'")
         try:
             yield Worker(owner, admin, url.set(username="worker", password="worker"))

@@ -8,6 +8,7 @@ it. No method but ``lock`` ends a transaction.
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,16 +20,20 @@ from eventlog.core.clock import monotonic
 from eventlog.core.ranges import Ranges, RecordSet, length, to_ranges
 from eventlog.errors import ConsumerRuns, LostSession, PublisherAlreadyRunning
 from eventlog.model import Status, unpadded
-from eventlog.sql import consumers
 from eventlog.sql.database import LockHolder
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.epoch import note_removed
 from eventlog.sql.followed_set import FollowedSet
 from eventlog.sql.internal_tables import EntryKind, delete_entry
-from eventlog.sql.open_log import OpenLog
-from eventlog.sql.rights import Purpose
 from eventlog.sql.rows import count_queue, tail, take_requests
 from eventlog.sql.windows import Window
+
+from eventlog.sql import consumers
+from eventlog.sql.open_log import OpenLog
+from eventlog.sql.open_writers import WritersHidden
+from eventlog.sql.rights import Purpose
+
+_log = logging.getLogger("eventlog.publisher")
 
 Writers = frozenset[str] | None
 """Open transactions of others that have written the log; None = unknown, and no window may be
@@ -282,7 +287,13 @@ class StatusLedger:
             return None if last is None else QueueScan(1, last, self.writers)
         followed.discard(take_requests(self.log))
         last = consumers.highest_row(self.log) if is_long else followed.done.top
-        followed.poll(self.log)
+        try:
+            followed.poll(self.log)
+        except WritersHidden as error:
+            # The statuses show which rows are done, so that the set only saves time.
+            _log.warning("the publisher reads the queue from its head from now on: %s", error)
+            self.followed = None
+            return self.begin_scan(is_long=is_long)
         self.writers = self.log.open_writers() if is_long else None
         return QueueScan(1, last, followed.writers, passes=True)
 

@@ -18,7 +18,6 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
-
 from eventlog.core.ranges import Ranges, RecordSet, decode, to_ranges
 from eventlog.core.requeue import LoggedRow, RowState, Way
 from eventlog.errors import ConfigError, DatabaseError, LogTableError
@@ -34,7 +33,6 @@ from eventlog.sql.internal_tables import (
     unreadable,
 )
 from eventlog.sql.log_table import LogTable, quoted, schema_of
-from eventlog.sql.open_log import OpenLog
 from eventlog.sql.record_ids import next_unused
 from eventlog.sql.rows import (
     MOST_RANGES,
@@ -50,6 +48,8 @@ from eventlog.sql.rows import (
     runs_of_ranges,
 )
 from eventlog.sql.windows import Window
+
+from eventlog.sql.open_log import OpenLog
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -169,6 +169,8 @@ def check_numbering(log: OpenLog) -> None:
             "transactions have written it and are open, so that it is unknown when a gap in its "
             "numbers stays one; give this receiver its own log"
         )
+    if reason := log.hidden_writers():
+        raise LogTableError(f"the log {log} can have no consumers: {reason}")
     numberings = ask_log(log, "numberings", Numbering)
     if not numberings and "concurrent_writers" in log.dialect.capabilities:
         raise LogTableError(
@@ -356,7 +358,7 @@ def first_set(log: OpenLog, begins: str) -> RecordSet:
         highest = _highest(log)
         # The writers are read after the highest number: a transaction that drew a number below it
         # is among them, or its rows are visible by now.
-        if log.open_writers():
+        if log.open_writers() != frozenset():
             return RecordSet(0, _visible(log))
         return RecordSet(highest)
     first = int(begins)

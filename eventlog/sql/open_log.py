@@ -16,8 +16,6 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any, Final
 
-from sqlalchemy import Connection
-
 from eventlog.core.catalog import ObjectClass
 from eventlog.core.ranges import Ranges
 from eventlog.errors import LogTableError
@@ -27,9 +25,11 @@ from eventlog.sql.dialect import Dialect, RowChunks
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.parts import LogPart, part_size, parts_of
-from eventlog.sql.rights import Addition, Part, Purpose, Right, Rights, demanded, name_of
 from eventlog.sql.statements import run_many, without_collector
 from eventlog.sql.windows import DuePlace, NotDue, Queue, ResyncBatch, Selection, Walk, Window
+from sqlalchemy import Connection
+
+from eventlog.sql.rights import Addition, Part, Purpose, Right, Rights, demanded, name_of
 
 _LATER: Final = frozenset({Part.CONSUMER, Part.CAPTURED, Part.RESYNC, Part.VERSION})
 """The parts that a log may lack: who needs one asks for it first."""
@@ -155,7 +155,7 @@ class OpenLog(ABC):
 
     def _granted_on(self, part: Part) -> Sequence[str]:
         """Return how a GRANT names a part of a log; empty if there is nothing to grant."""
-        if part in (Part.CLASSES, Part.TABLES, Part.RECORD_IDS):
+        if part in (Part.CLASSES, Part.TABLES, Part.RECORD_IDS, Part.WRITERS):
             return ()
         return (self.dialect.qualified(self.table.schema, name_of(self.table, part)),)
 
@@ -333,6 +333,13 @@ class OpenLog(ABC):
     def open_writers(self) -> frozenset[str] | None:
         """Return the names of the other sessions' open transactions that have written the log; None
         = the database cannot tell.
+        """
+        return None
+
+    def hidden_writers(self) -> str | None:
+        """Return why this session cannot see which transactions have written the log and are open,
+        and what to do about it; None if it sees them. For a database of the capability
+        ``consumers``.
         """
         return None
 

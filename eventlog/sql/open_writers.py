@@ -13,12 +13,17 @@ from typing import Final, NamedTuple
 from eventlog.core.clock import monotonic, sleep
 from eventlog.core.ranges import Range
 from eventlog.errors import DatabaseError, LogTableError
+
 from eventlog.sql.open_log import OpenLog
 
 PATIENCE: Final = 60.0
 """The number of seconds that a command waits for the transactions that had written the log before.
 """
 _MOST_MOMENTS: Final = 64
+
+
+class WritersHidden(LogTableError):
+    """The database no longer shows which transactions have written a log."""
 
 
 class OpenWriters(NamedTuple):
@@ -46,12 +51,16 @@ class WriterHistory:
         """Look at the writers. Return the ranges in which writers that have ended since the look
         before may have brought rows. ``last`` is the highest record_id, read before.
 
-        Raises LogTableError if the database does not tell the writers any more.
+        Raises WritersHidden if the database does not show the writers any more.
         """
         writers = log.open_writers()
         if writers is None:
-            raise LogTableError(
-                f"the database does not show any more who has written the log {log}"
+            # The names of the next check may be others.
+            self.moments = []
+            reason = log.hidden_writers()
+            raise WritersHidden(
+                "the database no longer shows which transactions have written the log "
+                f"{log}{f': {reason}' if reason else ''}"
             )
         ranges = self._follow(writers)
         self._add(OpenWriters(last, writers, monotonic()))

@@ -30,6 +30,10 @@ class Part(StrEnum):
     VERSION = "version"
     NUMBERS = "numbers"
     """The sequence, or table, that numbers deliveries."""
+    WRITERS = "writers"
+    """What shows the open writers of the log: the metadata locks and the transactions of a MariaDB
+    or MySQL; other databases show them to each session.
+    """
     RECORD_IDS = "record_ids"
     """The sequence that numbers the rows of the log, if there is one."""
     CLASSES = "classes"
@@ -140,21 +144,25 @@ RIGHTS: Final[Mapping[Purpose, Rights]] = MappingProxyType(
             log="SELECT MARK LOCK", error="SELECT INSERT", inflight=_ALL, state="SELECT DELETE",
             epoch="SELECT INSERT UPDATE", consumer="SELECT", captured="SELECT",
             numbers="DRAW", record_ids="SELECT", tables="SELECT",
+            writers="SELECT",
         ),
         Purpose.CONSUMER: _rights(
             log="SELECT", error="SELECT INSERT", inflight=_ALL, epoch="SELECT INSERT UPDATE",
             consumer="SELECT INSERT UPDATE", captured="SELECT", numbers="DRAW",
             record_ids="SELECT", tables="SELECT",
+            writers="SELECT",
         ),
-        Purpose.STREAM: _rights(log="SELECT", epoch="SELECT", tables="SELECT"),
+        Purpose.STREAM: _rights(log="SELECT", epoch="SELECT", tables="SELECT", writers="SELECT"),
         Purpose.MONITOR: _rights(
             log="SELECT", error="SELECT", inflight="SELECT", state="SELECT", epoch="SELECT",
             consumer="SELECT", captured="SELECT", resync="SELECT", version="SELECT",
             record_ids="SELECT", tables="SELECT",
+            writers="SELECT",
         ),
         Purpose.BACKLOG: _rights(
             log="SELECT MARK LOCK", error="SELECT INSERT", inflight="SELECT", state=_ALL,
             epoch="SELECT INSERT UPDATE", numbers="DRAW", record_ids="SELECT", tables="SELECT",
+            writers="SELECT",
         ),
         Purpose.REQUEUE: _rights(
             log="SELECT INSERT MARK REWRITE", error="SELECT INSERT", inflight="SELECT",
@@ -166,7 +174,8 @@ RIGHTS: Final[Mapping[Purpose, Rights]] = MappingProxyType(
             numbers="DRAW",
         ),
         Purpose.RESYNC: _rights(
-            log="SELECT INSERT", error="SELECT", record_ids="DRAW", classes="SELECT"
+            log="SELECT INSERT", error="SELECT", record_ids="DRAW", classes="SELECT",
+            writers="SELECT",
         ),
         Purpose.PURGE: _rights(
             log="SELECT DELETE", error="SELECT DELETE", inflight="SELECT",
@@ -175,6 +184,7 @@ RIGHTS: Final[Mapping[Purpose, Rights]] = MappingProxyType(
         Purpose.RESET: _rights(
             log="SELECT", inflight="SELECT DELETE", consumer="SELECT INSERT DELETE",
             epoch="SELECT", record_ids="SELECT",
+            writers="SELECT",
         ),
         Purpose.EPOCH: _rights(
             log="SELECT LOCK", epoch="SELECT INSERT UPDATE", consumer="SELECT",
@@ -198,6 +208,10 @@ OPTIONAL: Final[Mapping[tuple[Part, Right], str]] = MappingProxyType(
     {
         (Part.CAPTURED, Right.SELECT): "tables that no trigger has captured are not reported",
         (Part.VERSION, Right.SELECT): "the revision of the log is not shown",
+        (Part.WRITERS, Right.SELECT): (
+            "consumers and streams check them with the settings of the server (13.5); others wait "
+            "for no writer without them"
+        ),
         (Part.RECORD_IDS, Right.SELECT): "a sequence that was set back is seen later, by its rows",
         (Part.RECORD_IDS, Right.DRAW): "the database itself refuses a row without it",
         (Part.LOG, Right.LOCK): "the log is locked in another way",

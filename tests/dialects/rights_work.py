@@ -95,6 +95,8 @@ def monitor(worker: Worker) -> None:
     ):  # fmt: skip
         worker.run_alike(*command)
     worker.run("explain", "--key", f"usr.idu={key}")
+    if worker.has_consumers:
+        worker.run_alike(*OF_CONSUMER, "doctor")
 
 
 def requeue(worker: Worker) -> None:
@@ -137,6 +139,10 @@ def resync(worker: Worker) -> None:
     worker.write(3)
     worker.run("resync", "usr")
     worker.run("resync", "usr", "--key", "idu=1")
+    worker.execute(
+        "INSERT INTO eventlog (event_type, table_name, table_key, column_name, new_value)"
+        " VALUES (1, 'usr', 'idu=990', 'fname', 'an object that is gone')"
+    )
     worker.run("resync", "usr", "--deletes")
     worker.run("resync", "usr", "--batch", "1", "--max-rows-per-second", "1000")
 

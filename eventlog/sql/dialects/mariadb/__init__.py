@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from sqlalchemy import Connection
-
 from eventlog.errors import ConfigError
 from eventlog.sql.dialects.mariadb.log import MariaDBDatabase
 from eventlog.sql.dialects.mariadb.triggers import TRIGGERS
+from eventlog.sql.dialects.stepwise import trigger_answers
+from eventlog.sql.log_table import LogTable
+from sqlalchemy import Connection
+
 from eventlog.sql.dialects.mysql_family import Family, text
 from eventlog.sql.dialects.mysql_family.session import (
     ANSWERS,
@@ -20,8 +22,7 @@ from eventlog.sql.dialects.mysql_family.session import (
     has_log,
     is_mariadb,
 )
-from eventlog.sql.dialects.stepwise import trigger_answers
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.dialects.mysql_family.writers import transactions
 
 _LEAST_VERSION: Final = (10, 11)
 """The oldest release that is still maintained. It keeps AUTO_INCREMENT over a restart."""
@@ -44,8 +45,17 @@ class MariaDB(Family):
     reading_limit = "SET SESSION max_statement_time = {seconds}"
     transaction_read_only = "@@SESSION.tx_read_only"
     drawing = "SELECT, INSERT"
+    shared_lock = "LOCK IN SHARE MODE"
+    xa_recover = "XA RECOVER FORMAT='SQL'"
+    global_status = "information_schema.global_status"
+    redo_log_positions = ("Innodb_lsn_current", "Innodb_lsn_flushed")
+    rights_to_see_transactions = ("PROCESS",)
     byte_collation = "utf8mb4_nopad_bin"
-    answers: ClassVar = {**ANSWERS, **trigger_answers(TRIGGERS, has_log)}
+    answers: ClassVar = {
+        **ANSWERS,
+        **trigger_answers(TRIGGERS, has_log),
+        "transactions": transactions,
+    }
     prologue = (
         "-- mariadb DATABASE < this script",
         "SET NAMES utf8mb4;",

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
+from eventlog.errors import ConfigError
+from eventlog.sql.dialects.mysql.triggers import TRIGGERS
+from eventlog.sql.dialects.stepwise import trigger_answers
+from eventlog.sql.log_table import LogTable
 from sqlalchemy import Connection
 
-from eventlog.errors import ConfigError
 from eventlog.sql.dialects.mysql.log import MySQLDatabase
-from eventlog.sql.dialects.mysql.triggers import TRIGGERS
 from eventlog.sql.dialects.mysql_family import Family, text
 from eventlog.sql.dialects.mysql_family.session import (
     ANSWERS,
@@ -22,8 +24,7 @@ from eventlog.sql.dialects.mysql_family.session import (
     has_log,
     is_mariadb,
 )
-from eventlog.sql.dialects.stepwise import trigger_answers
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.dialects.mysql_family.writers import transactions
 
 _LEAST_VERSION: Final = (8, 4)
 """The oldest release with maintenance."""
@@ -54,8 +55,20 @@ class MySQL(Family):
     shows_grants_of_roles = False
     transaction_read_only = "@@SESSION.transaction_read_only"
     drawing = "SELECT, INSERT, DELETE"
+    shared_lock = "FOR SHARE"
+    xa_recover = "XA RECOVER CONVERT XID"
+    global_status = "performance_schema.global_status"
+    redo_log_positions = (
+        "Innodb_redo_log_current_lsn",
+        "Innodb_redo_log_flushed_to_disk_lsn",
+    )
+    rights_to_see_transactions = ("PROCESS", "XA_RECOVER_ADMIN")
     byte_collation = "utf8mb4_0900_bin"
-    answers: ClassVar = {**ANSWERS, **trigger_answers(TRIGGERS, has_log)}
+    answers: ClassVar = {
+        **ANSWERS,
+        **trigger_answers(TRIGGERS, has_log),
+        "transactions": transactions,
+    }
     prologue = (
         "-- mysql DATABASE < this script",
         "SET NAMES utf8mb4;",

@@ -8,25 +8,41 @@ and ``mysql`` extend its classes.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import mysql
-
 from eventlog.core.catalog import Column
+from eventlog.core.ranges import Ranges
 from eventlog.core.values import ColumnType, Kind
-from eventlog.sql.dialects.mysql_family import text
 from eventlog.sql.dialects.mysql_family.objects import FamilyObjects
-from eventlog.sql.dialects.mysql_family.session import FamilySessions
 from eventlog.sql.dialects.stepwise import LOG_SQL
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
+from eventlog.sql.windows import Window
+from sqlalchemy.dialects import mysql
+
+from eventlog.sql.dialects.mysql_family import text
+from eventlog.sql.dialects.mysql_family.session import FamilySessions
 
 
 def _text(length: int) -> sa.types.TypeEngine[str]:
     return mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
+
+
+_WIDE: Final = 1_000
+"""The number of record_ids from which on a gap is read up to the window's limit alone."""
+_MOST_WIDE: Final = 20
+"""The most gaps that are read so, as each makes the statement longer."""
+
+
+def _split(window: Window) -> tuple[Ranges, Ranges]:
+    """Return the gaps of a window but for the last one: the first wide ones, and all others."""
+    gaps = (window.gaps or ())[:-1]
+    wide = [gap for gap in gaps if gap[1] - gap[0] >= _WIDE][:_MOST_WIDE]
+    return wide, [gap for gap in gaps if gap not in wide]
 
 
 class Family(FamilySessions, FamilyObjects):
@@ -46,6 +62,7 @@ class Family(FamilySessions, FamilyObjects):
             "binary_values",
             "owner_look_up",
             "upsert_captured",
+            "consumers",
         }
     )
     max_identifier = text.MAX_IDENTIFIER
@@ -79,6 +96,25 @@ class Family(FamilySessions, FamilyObjects):
 
     def fold_name(self, name: str) -> str:
         return name.partition("@")[0]
+
+    def window_statement(self, log: LogTable, window: Window, fields: Sequence[str]) -> str:
+        if window.statement != "read_gaps":
+            return super().window_statement(log, window, fields)
+        words = {
+            "fields": self.bounded_fields(log, fields, window.value_bytes),
+            "letters": self.log_statement(log, window.letters),
+        }
+        wide = [
+            self.log_statement(log, "wide_gap", first=str(first), last=str(last), **words)
+            for first, last in _split(window)[0]
+        ]
+        return self.log_statement(log, "read_gaps", wide="\n".join(wide), **words)
+
+    def window_parameters(self, window: Window) -> Mapping[str, object]:
+        bounds = super().window_parameters(window)
+        if window.statement != "read_gaps":
+            return bounds
+        return {**bounds, "gaps": json.dumps(_split(window)[1])}
 
     def value_size(self, text: str) -> str:
         return f"OCTET_LENGTH({text})"

@@ -7,8 +7,6 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy.exc import DBAPIError
-
 from eventlog.core.catalog import (
     Catalog,
     ChildTable,
@@ -16,24 +14,33 @@ from eventlog.core.catalog import (
     Database,
     ObjectClass,
 )
+from eventlog.core.clock import monotonic, sleep
+from eventlog.errors import DatabaseError
 from eventlog.sql.dialects.mysql_family.objects import table_of, values_statement
-from eventlog.sql.dialects.mysql_family.session import (
-    NO_RIGHT_ON_TABLE,
-    begin_snapshot,
-    error_code,
-    sees_triggers,
-)
 from eventlog.sql.dialects.mysql_family.text import (
     USER,
     bindable,
 )
 from eventlog.sql.dialects.stepwise import KeyedDatabase
 from eventlog.sql.statements import by_relation, fetch, statements
+from sqlalchemy.exc import DBAPIError
+
+from eventlog.sql.dialects.mysql_family import writers as open_writers
+from eventlog.sql.dialects.mysql_family.session import (
+    NO_RIGHT_ON_TABLE,
+    begin_snapshot,
+    error_code,
+    sees_triggers,
+)
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.mysql_family import Family
 
 _SQL: Final = statements(__package__, "reflect.sql")
+_FLUSHED_WITHIN: Final = 60.0
+"""The number of seconds in which the server writes its redo log to the disk; it tries to do so each
+second.
+"""
 
 
 class MySQLFamilyDatabase(KeyedDatabase):
@@ -48,6 +55,37 @@ class MySQLFamilyDatabase(KeyedDatabase):
     def begin_reading(self, seconds: int) -> None:
         self.connection.exec_driver_sql(self.dialect.reading_limit.format(seconds=int(seconds)))
         begin_snapshot(self.connection)
+
+    def make_durable(self) -> None:
+        # A row can be seen a moment before it is on the disk of the server, and with
+        # innodb_flush_log_at_trx_commit = 0 or 2 up to a second before.
+        reached, flushed = self._log_positions()
+        until = monotonic() + _FLUSHED_WITHIN
+        while flushed < reached:
+            if monotonic() > until:
+                raise DatabaseError(
+                    f"the server has not written its redo log to the disk for {_FLUSHED_WITHIN:g} "
+                    "s, so that a crash may undo what was read. Set "
+                    "innodb_flush_log_at_trx_commit = 1"
+                )
+            sleep(0.01)
+            _, flushed = self._log_positions()
+
+    def _log_positions(self) -> tuple[int, int]:
+        """Return the positions up to which the redo log is written, and is on the disk."""
+        names = self.dialect.redo_log_positions
+        found = {
+            str(name).lower(): int(value)
+            for name, value in fetch(
+                self.connection,
+                f"SHOW GLOBAL STATUS WHERE variable_name IN ('{names[0]}', '{names[1]}')",
+                {},
+            )
+        }
+        return found[names[0].lower()], found[names[1].lower()]
+
+    def are_open(self, writers: frozenset[str]) -> bool:
+        return open_writers.are_open(self.connection, writers)
 
     def read_only(self) -> str | None:
         ((is_read_only, is_tx_read_only),) = fetch(

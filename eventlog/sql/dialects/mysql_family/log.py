@@ -8,19 +8,19 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
-
 from eventlog.core.ranges import Ranges
 from eventlog.model import LogRow
 from eventlog.sql.database import LockHolder
-from eventlog.sql.dialects.mysql_family import text
+from eventlog.sql.dialects.stepwise import StepwiseLog
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.statements import fetch
+from eventlog.sql.windows import Selection, Walk
+
+from eventlog.sql.dialects.mysql_family import text, writers
 from eventlog.sql.dialects.mysql_family.session import (
     RIGHTS,
 )
-from eventlog.sql.dialects.stepwise import StepwiseLog
-from eventlog.sql.log_table import LogTable
-from eventlog.sql.rights import Part, Right
-from eventlog.sql.statements import fetch
-from eventlog.sql.windows import Selection, Walk
+from eventlog.sql.rights import Part, Right, Rights
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.mysql_family import Family
@@ -31,6 +31,10 @@ _RANGES: Final = 500
 _KEYS: Final = 500
 """The number of rows in one INSERT of a resync."""
 _LOCK: Final = "CONCAT('eventlog ', LEFT(SHA2(CONCAT(DATABASE(), '.', %(log)s), 256), 40))"
+_CONSUMER_LOCK: Final = (
+    "CONCAT('eventlog consumer ', LEFT(SHA2(CONCAT(DATABASE(), '.', %(log)s, '.', %(consumer)s), "
+    "256), 40))"
+)
 
 
 class MySQLFamilyLog(StepwiseLog):
@@ -62,7 +66,9 @@ class MySQLFamilyLog(StepwiseLog):
         return self._ask_lock("IS_USED_LOCK({name})") is not None
 
     def lock_holder(self) -> LockHolder | None:
-        session = self._ask_lock("IS_USED_LOCK({name})")
+        return self._holder(self._ask_lock("IS_USED_LOCK({name})"))
+
+    def _holder(self, session: int | None) -> LockHolder | None:
         if session is None:
             return None
         # Without the right PROCESS the sessions of other users are not seen.
@@ -72,6 +78,50 @@ class MySQLFamilyLog(StepwiseLog):
 
     def unlock(self) -> None:
         self._ask_lock("RELEASE_LOCK({name})")
+
+    def try_consumer_lock(self, consumer: str) -> bool:
+        taken = "IS_USED_LOCK({name}) <=> CONNECTION_ID() OR GET_LOCK({name}, 0)"
+        return bool(self._ask_consumer_lock(taken, consumer))
+
+    def is_consumer_locked(self, consumer: str) -> bool:
+        return self._ask_consumer_lock("IS_USED_LOCK({name})", consumer) is not None
+
+    def consumer_holder(self, consumer: str) -> LockHolder | None:
+        return self._holder(self._ask_consumer_lock("IS_USED_LOCK({name})", consumer))
+
+    # A line of <log>_epoch is the lock between registering and removing, since locks by name
+    # outlast a transaction. A role that registers need not have the right to change it.
+
+    def lock_registering(self) -> None:
+        self.connection.exec_driver_sql(
+            self.dialect.log_statement(
+                self.table,
+                "lock_registering",
+                epoch=self._epoch_table,
+                shared=self.dialect.shared_lock,
+            )
+        ).close()
+
+    def lock_removing(self) -> None:
+        self.connection.exec_driver_sql(
+            self.dialect.log_statement(self.table, "lock_removing", epoch=self._epoch_table)
+        ).close()
+
+    @property
+    def _epoch_table(self) -> str:
+        return text.bindable(self.dialect.quote(self.table.epoch_table))
+
+    # The open writers (spec/event-log.md 13.6)
+
+    def open_writers(self) -> frozenset[str] | None:
+        return writers.open_writers(self.connection, self.dialect, self.table)
+
+    def hidden_writers(self) -> str | None:
+        return writers.hidden_writers(self.connection, self.dialect, self.table)
+
+    def grants(self, rights: Rights, user: str) -> list[str]:
+        seeing = writers.grants(self.dialect, user) if Part.WRITERS in rights else ()
+        return [*super().grants(rights, user), *seeing]
 
     def lacking(self, needed: Iterable[tuple[Part, Right]]) -> list[str]:
         needed = list(needed)
@@ -168,6 +218,10 @@ class MySQLFamilyLog(StepwiseLog):
         return fetch(
             self.connection, f"SELECT {question.format(name=_LOCK)}", {"log": self.table.name}
         )[0][0]
+
+    def _ask_consumer_lock(self, question: str, consumer: str) -> Any:
+        names = {"log": self.table.name, "consumer": consumer}
+        return fetch(self.connection, f"SELECT {question.format(name=_CONSUMER_LOCK)}", names)[0][0]
 
 
 def _conditions(log: LogTable, ranges: Ranges) -> list[str]:

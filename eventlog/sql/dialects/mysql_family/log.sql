@@ -19,6 +19,52 @@ WHERE {status} = 'N' AND BINARY {status} = 'N' AND {record_id} BETWEEN %(first)s
 ORDER BY {record_id}
 LIMIT %(limit)s
 
+-- name: read_gaps
+-- Rows in ranges of record_ids, in order: the gaps range by range, then what is in the last one. One statement, hence
+-- one snapshot. {wide}: the gaps that may hold more rows than are wanted, each read up to the limit. A gap is read by
+-- the key: the statuses are compared by a CASE, since the planner may otherwise read all rows of a status for each gap.
+{wide}
+(SELECT {fields}
+FROM JSON_TABLE(%(gaps)s, '$[*]' COLUMNS (lo BIGINT PATH '$[0]', hi BIGINT PATH '$[1]')) AS r
+STRAIGHT_JOIN {log} ON {record_id} BETWEEN r.lo AND r.hi
+WHERE CASE WHEN {statuses} THEN 1 ELSE 0 END = 1
+ORDER BY {record_id}
+LIMIT %(limit)s)
+UNION ALL
+(SELECT {fields}
+FROM {log}
+WHERE {record_id} BETWEEN %(first)s AND %(last)s AND {statuses}
+ORDER BY {record_id}
+LIMIT %(limit)s)
+ORDER BY 1
+LIMIT %(limit)s
+
+-- name: wide_gap
+(SELECT {fields}
+FROM {log}
+WHERE {record_id} BETWEEN {first} AND {last} AND {statuses}
+ORDER BY {record_id}
+LIMIT %(limit)s)
+UNION ALL
+
+-- name: of_any_status
+-- The rows of gaps, {statuses}: of every status that is not reserved. No index serves them but the key.
+BINARY {status} IN ('N', 'S', 'W', 'E', 'F')
+
+-- name: of_new
+{status} = 'N' AND BINARY {status} = 'N'
+
+-- name: of_new_left
+{status} = 'N' AND BINARY {status} = 'N'
+  AND ({perpetrator} IS NULL OR NOT (BINARY RTRIM({perpetrator}) <=> BINARY CONVERT(%(perpetrator)s USING utf8mb4)))
+
+-- name: lock_registering
+-- Shared by those who register consumers.
+SELECT 1 FROM {epoch} {shared}
+
+-- name: lock_removing
+SELECT 1 FROM {epoch} FOR UPDATE
+
 -- name: read_rows
 -- Rows by ranges of record_ids, whatever their status.
 SELECT {fields}

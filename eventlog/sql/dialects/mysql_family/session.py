@@ -16,9 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar, Final
 
-from sqlalchemy import URL, Connection
-from sqlalchemy.exc import DBAPIError
-
 from eventlog.errors import ConfigError
 from eventlog.sql.connection import load_dialect
 from eventlog.sql.database import KEEPALIVE, Answer, AnswerFunction
@@ -28,6 +25,8 @@ from eventlog.sql.dialects.tried_rights import TriedRights
 from eventlog.sql.doctor import Numbering
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import fetch, qualified, statements
+from sqlalchemy import URL, Connection
+from sqlalchemy.exc import DBAPIError
 
 _logger = logging.getLogger(__name__)
 
@@ -108,6 +107,18 @@ class FamilySessions(Dialect):
     """SQL that is 1 if the session's transactions may write nothing."""
     shows_grants_of_roles: ClassVar[bool] = True
     """True if SHOW GRANTS has what the current role gives."""
+    shared_lock: ClassVar[str]
+    """The end of a SELECT that locks its rows against changes, and needs no other right for it."""
+    xa_recover: ClassVar[str]
+    """The statement that lists the prepared transactions, their names as ASCII."""
+    global_status: ClassVar[str]
+    """The table of the server's status variables."""
+    redo_log_positions: ClassVar[tuple[str, str]]
+    """The status variables of the position up to which InnoDB has written its redo log, and up to
+    which the log is on the disk.
+    """
+    rights_to_see_transactions: ClassVar[tuple[str, ...]]
+    """The rights by which a user sees the open and the prepared transactions of others."""
     byte_collation: ClassVar[str]
     """The collation of utf8mb4 that compares bytes, trailing blanks too."""
 
@@ -261,7 +272,7 @@ RIGHTS: Final = TriedRights(
 may_run: Final = RIGHTS.may_run
 
 
-def _family(conn: Connection) -> FamilySessions:
+def family_of(conn: Connection) -> FamilySessions:
     """Return the dialect of a session."""
     dialect = load_dialect(conn.dialect.name)
     assert isinstance(dialect, FamilySessions)
@@ -271,7 +282,7 @@ def _family(conn: Connection) -> FamilySessions:
 def grants_of(conn: Connection) -> list[str]:
     """Return the grants of a session's user as SQL, also the grants of its current role."""
     asked = "SHOW GRANTS"
-    if not _family(conn).shows_grants_of_roles:
+    if not family_of(conn).shows_grants_of_roles:
         ((roles,),) = fetch(conn, "SELECT CURRENT_ROLE()", {})
         if roles != "NONE":
             asked = f"SHOW GRANTS FOR CURRENT_USER() USING {bindable(str(roles))}"
@@ -365,7 +376,7 @@ def _snapshots(conn: Connection, limit: int, **_: object) -> Iterator[Sequence[o
     """
     if not may_run(conn, "SELECT 1 FROM information_schema.innodb_trx LIMIT 1"):
         return
-    ((history,),) = fetch(conn, _family(conn).doctor_sql["history"], {}) or ((0,),)
+    ((history,),) = fetch(conn, family_of(conn).doctor_sql["history"], {}) or ((0,),)
     for pid, user, program, host, state, seconds, started in fetch(
         conn, bindable(_SQL["readers"]).replace(":limit", "%(limit)s"), {"limit": limit}
     ):

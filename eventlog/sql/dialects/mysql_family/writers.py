@@ -1,0 +1,323 @@
+"""The open writers of a log on MariaDB and MySQL: who holds a metadata lock on it, and which
+transactions are prepared (spec/event-log.md 13.6).
+
+A statement takes the lock of every table that its triggers write before it executes, hence before
+it draws a number, and the lock is released after the commit can be seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final
+
+from eventlog.core.clock import random_hex, sleep
+from eventlog.sql.dialects.mysql_family.text import bindable, quote_identifier
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.statements import fetch, statements
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from eventlog.sql.dialects.mysql_family.session import (
+    FamilySessions,
+    error_code,
+    family_of,
+    may_run,
+)
+
+_SQL: Final = statements(__package__, "writers.sql")
+TABLES: Final = tuple(
+    f"performance_schema.{name}"
+    for name in ("metadata_locks", "threads", "setup_instruments", "setup_consumers")
+)
+"""The tables of the server that a role reads to see the open writers."""
+_READING: Final = frozenset({"SHARED", "SHARED_HIGH_PRIO", "SHARED_READ", "SHARED_READ_ONLY"})
+"""The metadata locks under which nobody writes the table."""
+PREPARED: Final = "xa:"
+"""The beginning of the names of transactions that another session may commit."""
+_COPIED_LOCK: Final = "mdl.cc:"
+"""The beginning of the source of a lock that MySQL has copied for a prepared transaction, which
+belongs to no session any more.
+"""
+_XA_REFUSED: Final = 1401
+"""The error of XA RECOVER on MySQL without the right XA_RECOVER_ADMIN."""
+_KEY: Final = "eventlog_writers"
+"""The key in ``Connection.info`` of the ``KnownWriters`` of each log."""
+_MOST_TRIES: Final = 20
+_SETTINGS: Final = (
+    "set performance_schema = ON and performance-schema-instrument = "
+    "'wait/lock/metadata/sql/mdl=ON' in the server's configuration, and restart it"
+)
+
+
+@dataclass(slots=True)
+class KnownWriters:
+    """The writers of a log that a session has seen.
+
+    A transaction that is prepared loses the lock by which it was known, and is known by its XID
+    from then on. So a lock that is gone counts as held while any transaction is prepared that may
+    be the same one.
+    """
+
+    thread: int
+    """The thread of the session itself."""
+    checks: int = 0
+    since: dict[str, int] = field(default_factory=dict)
+    """The number of the check that first showed each writer which the last check has shown."""
+    became: dict[str, frozenset[str]] = field(default_factory=dict)
+    """The prepared transactions that each former holder of a lock may be."""
+
+    def follow(self, shown: frozenset[str]) -> frozenset[str]:
+        """Return the writers by all names that this session has for them, from those that are shown
+        now.
+        """
+        self.checks += 1
+        prepared = {name for name in shown if name.startswith(PREPARED)}
+        for name in prepared | shown:
+            self.since.setdefault(name, self.checks)
+        for name in self.since.keys() - shown:
+            # The locks are read before the prepared transactions: a transaction may be seen
+            # prepared one check before its lock is.
+            first = self.since.pop(name)
+            self.became[name] = frozenset(one for one in prepared if self.since[one] >= first - 1)
+        self.became = {
+            name: still for name, others in self.became.items() if (still := others & prepared)
+        }
+        return shown | self.became.keys()
+
+
+def open_writers(conn: Connection, dialect: FamilySessions, log: LogTable) -> frozenset[str] | None:
+    """Return the names of the open transactions of other sessions that have written the log, None
+    if the server hides any.
+    """
+    known: dict[LogTable, KnownWriters] = conn.info.setdefault(_KEY, {})
+    if log not in known and hidden_writers(conn, dialect, log) is not None:
+        return None
+    of_log = known[log]
+    # The order counts: a transaction that loses its lock because it is prepared is listed by then.
+    # What hides a lock is read last: it has not hidden one before.
+    locks = _locks(conn, log)
+    prepared = _prepared(conn, dialect)
+    if all(thread != of_log.thread for thread, *_ in locks) or _what_hides(conn, dialect):
+        del known[log]
+        return None
+    holders = {
+        _name_of(thread, event, instance, source)
+        for thread, event, instance, kind, source in locks
+        if thread != of_log.thread and kind not in _READING
+    }
+    return of_log.follow(frozenset({*holders, *prepared}))
+
+
+def are_open(conn: Connection, writers: frozenset[str]) -> bool:
+    """Return True if all of these writers were certainly open when the previous statement began.
+
+    Locks are released a moment after the changes can be seen. So each writer must also run no
+    statement, neither its COMMIT. A prepared transaction is committed by another session.
+    """
+    if not writers:
+        return True
+    if any(name.startswith(PREPARED) for name in writers):
+        return False
+    threads = {int(name.partition(".")[0]) for name in writers}
+    listed = ", ".join(map(str, threads))
+    # The order counts: who sleeps first and has the same lock afterwards has had it meanwhile.
+    asleep = {thread for (thread,) in fetch(conn, _SQL["sleeping"].format(threads=listed), {})}
+    if asleep != threads:
+        return False
+    held = fetch(conn, _SQL["locks_of"].format(threads=listed), {})
+    return writers <= {_name_of(*lock) for lock in held}
+
+
+def hidden_writers(conn: Connection, dialect: FamilySessions, log: LogTable) -> str | None:
+    """Return why this session cannot see the open writers of a log, and what to do; None if it sees
+    them.
+    """
+    known: dict[LogTable, KnownWriters] = conn.info.setdefault(_KEY, {})
+    reason = _unfit(conn) or _lacking(conn, dialect) or _what_hides(conn, dialect)
+    if reason is None and log in known:
+        return None
+    known.pop(log, None)
+    if reason is not None:
+        return reason
+    ((thread,),) = fetch(conn, _SQL["thread"], {}) or ((None,),)
+    if thread is None or all(owner != thread for owner, *_ in _locks(conn, log)):
+        return f"the server does not show the metadata locks of this session; {_SETTINGS}"
+    if reason := _begun_before(conn, log):
+        return reason
+    known[log] = KnownWriters(int(thread))
+    return None
+
+
+def transactions(
+    conn: Connection, log: LogTable, limit: int, **_: object
+) -> Iterator[Sequence[object]]:
+    """Yield the open writers of a log as ``OpenTransaction`` has them, at most ``limit``; nothing
+    if the server hides them.
+    """
+    yield from islice(_open_transactions(conn, log), limit)
+
+
+def _open_transactions(conn: Connection, log: LogTable) -> Iterator[Sequence[object]]:
+    dialect = family_of(conn)
+    if hidden_writers(conn, dialect, log) is not None:
+        return
+    threads = {
+        thread
+        for thread, _, _, kind, source in _locks(conn, log)
+        if kind not in _READING and not str(source or "").startswith(_COPIED_LOCK)
+    }
+    if threads:
+        listed = ", ".join(map(str, threads))
+        for session, user, state, seconds in fetch(
+            conn, _SQL["sessions"].format(threads=listed), {}
+        ):
+            yield session, user, None, state, float(seconds), True, True, None
+    for name in _prepared(conn, dialect):
+        # It may have written the log; the server does not show since when it is open.
+        yield None, None, None, "prepared", None, True, True, name.removeprefix(PREPARED)
+
+
+def grants(dialect: FamilySessions, user: str) -> Iterator[str]:
+    """Yield the statements that let a quoted user see the open writers of all logs."""
+    for table in TABLES:
+        yield f"GRANT SELECT ON {table} TO {user}"
+    yield f"GRANT {', '.join(dialect.rights_to_see_transactions)} ON *.* TO {user}"
+
+
+# --- what the server shows ------------------------------------------------------------------------
+
+
+def _locks(conn: Connection, log: LogTable) -> list[tuple[Any, ...]]:
+    ((schema,),) = fetch(conn, "SELECT DATABASE()", {})
+    statement = _SQL["locks"].format(log=bindable(quote_identifier(log.name)))
+    return fetch(conn, statement, {"schema": schema, "table": log.name})
+
+
+def _name_of(thread: object, event: object, instance: object, source: object) -> str:
+    copied = PREPARED if str(source or "").startswith(_COPIED_LOCK) else ""
+    return f"{copied}{thread}.{event}.{instance}"
+
+
+def _prepared(conn: Connection, dialect: FamilySessions) -> Iterable[str]:
+    """Return the names of the prepared transactions of the server."""
+    return [
+        PREPARED + ".".join(map(str, transaction))
+        for transaction in fetch(conn, dialect.xa_recover, {})
+    ]
+
+
+def _what_hides(conn: Connection, dialect: FamilySessions) -> str | None:
+    """Return what may hide metadata locks now, None if nothing does."""
+    statement = _SQL["state"].format(global_status=dialect.global_status)
+    ((instrument, consumer, lost, replica),) = fetch(conn, statement, {})
+    if not instrument or not consumer:
+        what = "instrument wait/lock/metadata/sql/mdl" if consumer else "global_instrumentation"
+        return f"the server does not show metadata locks, since {what} is off; {_SETTINGS}"
+    if int(float(lost or 0)):
+        return (
+            "the server has had no room for all metadata locks or threads "
+            "(Performance_schema_metadata_lock_lost, Performance_schema_thread_instances_lost). "
+            "Raise performance_schema_max_metadata_locks and "
+            "performance_schema_max_thread_instances, and restart it"
+        )
+    if replica:
+        return (
+            "the server is a replica: what it applies has numbers that the primary drew long ago. "
+            "Use the primary"
+        )
+    return None
+
+
+def _unfit(conn: Connection) -> str | None:
+    """Return which kind of server hides the writers of a log, None if this one does not."""
+    settings = {str(name).lower(): str(value) for name, value in fetch(conn, _SQL["settings"], {})}
+
+    def is_on(name: str) -> bool:
+        return settings.get(name, "OFF").upper() not in ("OFF", "0", "")
+
+    if is_on("wsrep_on"):
+        return "a node of a Galera cluster does not show who writes on the other nodes"
+    if settings.get("group_replication_group_name"):
+        return "a member of a replication group does not show who writes on the other members"
+    if is_on("read_only"):
+        return "the server is read_only, as a replica is. Use the primary"
+    if not is_on("performance_schema"):
+        return f"the server runs without performance_schema; {_SETTINGS}"
+    return None
+
+
+def _lacking(conn: Connection, dialect: FamilySessions) -> str | None:
+    """Return the rights that this session lacks to see the open writers, in words."""
+    missing = [
+        f"SELECT on {table}"
+        for table in TABLES
+        if not may_run(conn, f"SELECT 1 FROM {table} LIMIT 1")  # noqa: S608 - a constant
+    ]
+    if not may_run(conn, "SELECT 1 FROM information_schema.innodb_trx LIMIT 1"):
+        missing.append("PROCESS")
+    try:
+        fetch(conn, dialect.xa_recover, {})
+    except DBAPIError as error:
+        if error_code(error) != _XA_REFUSED:
+            raise
+        missing.append("XA_RECOVER_ADMIN")
+    if not missing:
+        return None
+    return (
+        f"the user lacks {'; '.join(missing)}. Let an administrator grant them, as `eventlog "
+        "grants --purpose consumer` prints them"
+    )
+
+
+def _begun_before(conn: Connection, log: LogTable) -> str | None:
+    """Return which transaction may have written the log while the server hid its lock; None if
+    there is none.
+
+    The instrument may have been switched on while the server ran: locks that were held by then are
+    never shown.
+    """
+    suspect: set[tuple[str, int]] | None = None
+    for _ in range(_MOST_TRIES):
+        transactions = _transactions(conn, log)
+        if transactions is not None:
+            hidden = _without_lock(conn, transactions)
+            suspect = hidden if suspect is None else suspect & hidden
+            if not suspect:
+                return None
+        sleep(0.11)  # the server renews the list after a tenth of a second
+    if suspect is None:
+        return "other sessions read information_schema.innodb_trx without a pause. Try again"
+    sessions = ", ".join(sorted({str(session) for _, session in suspect}))
+    return (
+        f"the server does not show the metadata locks of session {sessions}, whose transaction is "
+        "open since before they were switched on. Try again when it has ended"
+    )
+
+
+def _transactions(conn: Connection, log: LogTable) -> set[tuple[str, int]] | None:
+    """Return the open transactions of other sessions that may have written a table, by number and
+    session; None if the list is not of this moment.
+    """
+    mark = f"eventlog {random_hex(16)}"
+    fetch(conn, _SQL["touch"].format(log=bindable(quote_identifier(log.name))), {})
+    ((own,),) = fetch(conn, "SELECT CONNECTION_ID()", {})
+    rows: Sequence[tuple[Any, ...]] = fetch(conn, _SQL["transactions"].format(mark=mark), {})
+    if not any(session == own and mark in str(query) for _, session, query, _ in rows):
+        return None
+    return {
+        (str(number), int(session))
+        for number, session, _, worked in rows
+        if session not in (0, own) and worked
+    }
+
+
+def _without_lock(conn: Connection, transactions: set[tuple[str, int]]) -> set[tuple[str, int]]:
+    if not transactions:
+        return set()
+    listed = ", ".join(str(session) for _, session in transactions)
+    found = {
+        int(session) for (session,) in fetch(conn, _SQL["without_lock"].format(sessions=listed), {})
+    }
+    return {one for one in transactions if one[1] in found}
