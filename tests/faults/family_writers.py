@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import contextlib
 import random
+import socket
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 import mysql_servers
@@ -30,7 +32,7 @@ NUMBERS = (
     f"INSERT INTO numbers VALUES {', '.join(f'({n})' for n in range(20))}",
 )
 OBJECTS = f"INSERT INTO usr VALUES {', '.join(f'({n}, NULL, 0)' for n in range(1, KEYS + 1))}"
-_EXPECTED = {1020, 1205, 1213, 1317, 1397, 1401, 1927, 2006, 2013}
+_EXPECTED = {1020, 1205, 1213, 1317, 1397, 1401, 1927, 2003, 2006, 2013}
 """What the server answers for what others do at the same time: locks, and sessions that were
 ended.
 """
@@ -38,6 +40,10 @@ ended.
 
 def session(server: mysql_servers.Server, database: str = "app", **more: Any) -> Session[Any]:
     """A session of an application, by the bare driver; each statement is a transaction."""
+    # PyMySQL leaves a socket open that nobody listens at.
+    with socket.socket(socket.AF_UNIX) as asked:
+        if asked.connect_ex(str(server.socket)):
+            raise pymysql.err.OperationalError(2003, "the server is down")
     return pymysql.connect(
         unix_socket=str(server.socket),
         user="root",
@@ -55,6 +61,23 @@ def run(session: Session[Any], *statements: str) -> list[tuple[Any, ...]]:
         for statement in statements:
             cursor.execute(statement)
         return list(cursor.fetchall() if cursor.description else ())
+
+
+@contextlib.contextmanager
+def closed(session: Session[Any]) -> Iterator[Session[Any]]:
+    """Close a session at the end, which the server may have ended."""
+    try:
+        yield session
+    finally:
+        close(session)
+
+
+def close(session: Session[Any] | None) -> None:
+    """Close a session, which the server may have ended."""
+    if session is not None:
+        with contextlib.suppress(pymysql.err.MySQLError):
+            session.close()
+        session._force_close()
 
 
 class Writers:
@@ -92,13 +115,12 @@ class Writers:
                 self._transaction(mine, chance, f"{self.seed}-{number}-{count}")
             except pymysql.err.MySQLError as error:
                 code = error.args[0] if error.args else 0
-                if code not in _EXPECTED and not self.stop.is_set() and code != 0:
+                if code not in {0, *_EXPECTED} and not self.stop.is_set():
                     self.errors.append(repr(error))
-                with contextlib.suppress(pymysql.err.MySQLError):
-                    if mine is not None:
-                        mine.close()
+                close(mine)
                 mine = None
                 time.sleep(0.05)  # the server may be down
+        close(mine)
 
     def _transaction(self, mine: Session[Any], chance: random.Random, name: str) -> None:
         key = chance.randint(1, KEYS)
@@ -117,16 +139,15 @@ class Writers:
             run(mine, f"XA {'COMMIT' if chance.random() < 0.8 else 'ROLLBACK'} '{name}'")
         elif kind < 0.47:
             # Prepared by a session that has gone: another one ends the transaction.
-            other = session(self.server)
-            self._prepare(other, chance, name, insert)
-            other.close()
+            with closed(session(self.server)) as other:
+                self._prepare(other, chance, name, insert)
             time.sleep(0.02 + chance.random() * 0.2)
             run(mine, f"XA {'COMMIT' if chance.random() < 0.8 else 'ROLLBACK'} '{name}'")
         elif kind < 0.48:
             # A session that is ended in the midst of its transaction.
-            other = session(self.server)
-            run(other, "BEGIN", insert)
-            run(mine, f"KILL {other.thread_id()}")
+            with closed(session(self.server)) as other:
+                run(other, "BEGIN", insert)
+                run(mine, f"KILL {other.thread_id()}")
         else:
             run(mine, "BEGIN", *[chance.choice((insert, update))] * chance.randint(1, 3))
             if chance.random() < 0.2:

@@ -1,0 +1,256 @@
+"""Promise test of readers on MariaDB and MySQL: writers of all kinds; a publisher, two consumers
+and a stream, all killed at random; sessions that are ended, a server that is killed
+(spec/event-log.md 13.6).
+
+For each reader: each committed row is in exactly one event-id's set, and so all readers have the
+same rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import family_writers
+import mysql_servers
+import pytest
+import sqlalchemy as sa
+from documents import ROOT
+from eventlog.config.load import load
+from eventlog.publisher.daemon import publish_once
+from family_writers import Writers, end_prepared, rows
+from publishers import Collecting, install, opened, write_config
+from shared import PATIENCE, execute, fetch, url_of
+
+from eventlog.sql.consumers import decode
+
+DRIVER = Path(__file__).with_name("consumer_driver.py")
+WATCHES = [{"table": "usr"}]
+INSERT = "INSERT INTO usr (name) VALUES ('x')"
+DURABLE = ("--innodb-flush-log-at-trx-commit=1",)
+"""What a server that is killed must not lose."""
+
+
+@contextmanager
+def filled(server: mysql_servers.Server, directory: Path) -> Iterator[sa.Engine]:
+    with server.database() as url:
+        root = sa.create_engine(server.url.set(database=url.database), poolclass=sa.NullPool)
+        execute(root, family_writers.TABLE, *family_writers.NUMBERS)
+        install(load(write_config(directory, url_of(root), WATCHES), {}, {}))
+        execute(root, family_writers.OBJECTS)
+        try:
+            yield root
+        finally:
+            end_prepared(server)
+
+
+@pytest.fixture
+def log(family_server: mysql_servers.Server, tmp_path: Path) -> Iterator[sa.Engine]:
+    with filled(family_server, tmp_path) as root:
+        yield root
+
+
+def consumer(log: sa.Engine, directory: Path, begin: str = "first", name: str = "search") -> Any:
+    return load(
+        write_config(
+            directory,
+            url_of(log),
+            WATCHES,
+            source={"type": "eventlog", "consumer": name, "start_from": begin},
+            publisher={"allow_loopback": True},
+        ),
+        {},
+        {},
+    )
+
+
+def test_a_consumer_sends_a_row_that_commits_late_and_leaves_the_rows_to_the_publisher(
+    log: sa.Engine, family_server: mysql_servers.Server, tmp_path: Path
+) -> None:
+    with contextlib.closing(family_writers.session(family_server)) as late:
+        family_writers.run(late, "BEGIN", INSERT)
+        execute(log, INSERT)
+        sink = Collecting()
+        with opened(consumer(log, tmp_path)) as context:
+            publish_once(context, sink)
+        before = fetch(log, "SELECT COUNT(*) FROM eventlog")[0][0]
+        family_writers.run(late, "COMMIT")
+    again = Collecting()
+    with opened(consumer(log, tmp_path)) as context:
+        publish_once(context, again)
+    assert sum(len(one.events) for one in sink.documents) > 0
+    assert len(again.documents) == 1
+    assert fetch(log, "SELECT COUNT(*) FROM eventlog")[0][0] > before
+    assert fetch(log, "SELECT DISTINCT status FROM eventlog") == [("N",)]
+
+
+@pytest.mark.parametrize("begin", ["now", "snapshot"])
+def test_a_consumer_that_begins_while_a_writer_is_open_gets_its_rows(
+    log: sa.Engine, family_server: mysql_servers.Server, tmp_path: Path, begin: str
+) -> None:
+    with contextlib.closing(family_writers.session(family_server)) as late:
+        family_writers.run(late, "BEGIN", "UPDATE usr SET name = 'late' WHERE id = 3")
+        execute(log, INSERT)
+        first = Collecting()
+        with opened(consumer(log, tmp_path, begin)) as context:
+            publish_once(context, first)
+        family_writers.run(late, "COMMIT")
+    sink = Collecting()
+    with opened(consumer(log, tmp_path, begin)) as context:
+        publish_once(context, sink)
+    assert sum(len(one.events) for one in first.documents) == (
+        0 if begin == "now" else family_writers.KEYS + 1
+    )
+    (event,) = [event for one in sink.documents for event in one.events]
+    assert "id=3" in event.association
+
+
+class Reader:
+    """A publisher, a consumer or a stream in its own process, which writes the rows of its
+    events to files.
+    """
+
+    def __init__(self, name: str, url: str, directory: Path) -> None:
+        self.name, self.place = name, directory / name
+        self.place.mkdir()
+        sections: dict[str, dict[str, Any]] = {
+            "sink": {"type": "stdout"},
+            "publisher": {"allow_loopback": True, "polling_interval": 1, "delivery_rows": 200},
+        }
+        if name != "publisher":
+            sections["source"] = {"type": "eventlog", "consumer": name, "start_from": "earliest"}
+        if name == "lake":
+            sections = {}
+        config = write_config(self.place, url, WATCHES, **sections)
+        self.out = self.place / "out"
+        self.command = [sys.executable, str(DRIVER), str(config), str(self.out)]
+        if name == "lake":
+            options = [f"config={config}", "consumer=lake", "maxRowsPerBatch=2000"]
+            stream = str(ROOT / "tests" / "spark" / "changes_driver.py")
+            self.command = [sys.executable, stream, str(self.out), "1", "0.002", *options]
+        paths = [ROOT, ROOT / "tests", ROOT / "tests" / "spark"]
+        self.environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
+        self.errors = (self.place / "errors").open("ab")
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the process unless it runs."""
+        if self.process is None or self.process.poll() is not None:
+            self.process = subprocess.Popen(
+                self.command,
+                stdout=subprocess.DEVNULL,
+                stderr=self.errors,
+                env=self.environment,
+            )
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(PATIENCE)
+
+    def ids(self) -> list[int]:
+        """The rows of all events, each event once; an event-id means one set of rows."""
+        events: dict[str, list[int]] = {}
+        for event_id, ids in self._events():
+            assert events.setdefault(event_id, ids) == ids, f"{event_id} means two sets of rows"
+        return sorted(record_id for ids in events.values() for record_id in ids)
+
+    def _events(self) -> Iterator[tuple[str, list[int]]]:
+        files = sorted(self.out.glob("batch-*")) if self.out.is_dir() else [self.out]
+        for file in files:
+            for line in file.read_text().splitlines(keepends=True) if file.exists() else ():
+                if line.endswith("\n"):
+                    event = json.loads(line)
+                    is_batch = isinstance(event, dict)
+                    yield (
+                        (event["event_id"], event["record_ids"]) if is_batch else tuple(event[:2])
+                    )
+
+
+def wait_long(holds: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + 1_500
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+def has_done_all(log: sa.Engine, name: str, last: int) -> bool:
+    if name == "publisher":
+        return fetch(log, "SELECT COUNT(*) FROM eventlog WHERE status = 'N'") == [(0,)]
+    lines = fetch(
+        log,
+        "SELECT content FROM eventlog_inflight WHERE kind = 'done' "
+        f"AND owner = '{name}' AND content LIKE '%whole%'",
+    )
+    sets = [decode(str(json.loads(text)["rows"])) for (text,) in lines]
+    return any(one.floor >= last and not one.ranges for one in sets)
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    ("transactions", "kills", "crashes"),
+    [(300, 2, 1), pytest.param(100_000, 40, 3, marks=pytest.mark.soak)],
+)
+@pytest.mark.parametrize("build", mysql_servers.params())
+def test_each_committed_row_is_in_one_event_of_each_reader_whatever_is_killed(
+    tmp_path: Path, build: str, transactions: int, kills: int, crashes: int
+) -> None:
+    pytest.importorskip("pyspark", reason="the extra spark is not installed")
+    chance = random.Random(transactions)
+    with (
+        mysql_servers.server(*DURABLE, build=mysql_servers.BUILDS[build]) as server,
+        filled(server, tmp_path) as log,
+    ):
+        readers = [
+            Reader(name, url_of(log), tmp_path) for name in ("publisher", "search", "audit", "lake")
+        ]
+        writers = Writers(server, transactions)
+        try:
+            for reader in readers:
+                reader.start()
+            if transactions < 1_000:
+                time.sleep(3)  # so that they read while the writers write
+            writers.start()
+            steps = [*["reader"] * kills, *["server"] * crashes]
+            chance.shuffle(steps)
+            for step, done in enumerate(steps):
+                left = transactions * (1 - (step + 1) / (len(steps) + 1))
+                wait_long(lambda left=left: writers.left <= left, "some transactions")
+                if done == "server":
+                    server.stop(kill=True)
+                    server.start(*DURABLE)
+                else:
+                    chance.choice(readers).kill()
+                for reader in readers:
+                    reader.start()
+            writers.join()
+            end_prepared(server)
+            with log.connect() as conn:
+                there = [record_id for record_id, _ in rows(conn)]
+            for reader in readers[:3]:
+                name = reader.name
+                wait_long(lambda name=name: has_done_all(log, name, there[-1]), name)
+            readers[3].out.mkdir(exist_ok=True)
+            (readers[3].out / "stop").write_text("")
+            while True:
+                readers[3].start()
+                assert readers[3].process is not None
+                if readers[3].process.wait(300) == 0:
+                    break
+        finally:
+            writers.stop.set()
+            for reader in readers:
+                reader.kill()
+                reader.errors.close()
+        assert not writers.errors
+        for reader in readers:
+            assert reader.ids() == there, reader.name
