@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ import sqlalchemy as sa
 from documents import ROOT
 from eventlog.config.load import load
 from eventlog.publisher.daemon import publish_once
+from eventlog.publisher.open_context import find_log
+from eventlog.sql.connection import connect, load_dialect
 from family_writers import Writers, end_prepared, rows
 from publishers import Collecting, install, opened, write_config
 from shared import PATIENCE, execute, fetch, url_of
@@ -112,6 +114,32 @@ def test_a_consumer_that_begins_while_a_writer_is_open_gets_its_rows(
     )
     (event,) = [event for one in sink.documents for event in one.events]
     assert "id=3" in event.association
+
+
+def test_readers_that_draw_numbers_of_deliveries_at_once_never_wait_for_one_another(
+    log: sa.Engine, tmp_path: Path
+) -> None:
+    config = consumer(log, tmp_path)
+    with ExitStack() as stack:
+        logs = [
+            find_log(
+                load_dialect(log.dialect.name).open(
+                    stack.enter_context(connect(log.url).connect())
+                ),
+                config,
+            )
+            for _ in range(3)
+        ]
+        for one in logs:
+            one.connection.exec_driver_sql("SET SESSION innodb_lock_wait_timeout = 1")
+        drawn = [one.next_number() for _ in range(3) for one in logs]
+        assert drawn == sorted(set(drawn))
+        for one in logs:
+            one.commit()
+            assert one.next_number() not in drawn
+            one.commit()
+        if log.dialect.name == "mysql":  # a table numbers deliveries, and keeps the last number
+            assert fetch(log, "SELECT COUNT(*) FROM eventlog_flight") == [(1,)]
 
 
 class Reader:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.statements import fetch
+
 from eventlog.sql.dialects.mysql_family import text
 from eventlog.sql.dialects.mysql_family.database import MySQLFamilyDatabase
 from eventlog.sql.dialects.mysql_family.log import MySQLFamilyLog
 from eventlog.sql.dialects.mysql_family.session import grants_of
-from eventlog.sql.log_table import LogTable
 from eventlog.sql.rights import Part, Right
-from eventlog.sql.statements import fetch
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.mysql import MySQL
@@ -68,7 +69,16 @@ class MySQLLog(MySQLFamilyLog):
     def next_number(self) -> int:
         table = text.bindable(self.dialect.quote(self.table.number_sequence))
         number = self.connection.exec_driver_sql(f"INSERT INTO {table} () VALUES ()").lastrowid  # noqa: S608 - quoted names
-        self.connection.exec_driver_sql(f"DELETE FROM {table} WHERE delivery_no < %s", (number,))  # noqa: S608 - quoted names
+        # Other readers of the log draw numbers, too: a row that one of them holds is left for
+        # later, since two sessions that wait for rows of each other would deadlock.
+        former = fetch(
+            self.connection,
+            f"SELECT delivery_no FROM {table} WHERE delivery_no < %(number)s FOR UPDATE SKIP LOCKED",  # noqa: S608 - quoted names
+            {"number": number},
+        )
+        if former:
+            listed = ", ".join(str(int(one)) for (one,) in former)
+            self.connection.exec_driver_sql(f"DELETE FROM {table} WHERE delivery_no IN ({listed})")  # noqa: S608 - quoted names
         return int(number)
 
 
