@@ -26,13 +26,16 @@ import pytest
 import sqlalchemy as sa
 from documents import ROOT
 from eventlog.config.load import load
+from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_context import find_log
+from eventlog.publisher.session import PublisherSession
 from eventlog.sql.connection import connect, load_dialect
 from family_writers import Writers, end_prepared, rows
 from publishers import Collecting, install, opened, write_config
 from shared import PATIENCE, execute, fetch, url_of
 
+from eventlog.publisher.ledger import StatusLedger
 from eventlog.sql.consumers import decode
 
 DRIVER = Path(__file__).with_name("consumer_driver.py")
@@ -140,6 +143,44 @@ def test_readers_that_draw_numbers_of_deliveries_at_once_never_wait_for_one_anot
             one.commit()
         if log.dialect.name == "mysql":  # a table numbers deliveries, and keeps the last number
             assert fetch(log, "SELECT COUNT(*) FROM eventlog_flight") == [(1,)]
+
+
+def test_a_publisher_remembers_what_is_done_and_goes_on_when_the_server_hides_writers(
+    log: sa.Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sections = {"publisher": {"allow_loopback": True}}
+    config = load(write_config(tmp_path, url_of(log), WATCHES, **sections), {}, {})
+    switch = (
+        "UPDATE performance_schema.setup_instruments SET enabled = '{}' "
+        "WHERE name = 'wait/lock/metadata/sql/mdl'"
+    )
+    sink = Collecting()
+    with opened(config) as context:
+        state = recover(context)
+        ledger = context.ledger
+        assert isinstance(ledger, StatusLedger)
+
+        def drain() -> None:
+            while run_cycle(PublisherSession(context, state, sink)).more:
+                pass
+            context.log.connection.commit()
+
+        drain()
+        assert ledger.followed is not None
+        last = fetch(log, "SELECT MAX(record_id) FROM eventlog")[0][0]
+        assert ledger.followed.done.top == last
+        execute(log, switch.format("NO"))
+        try:
+            with log.connect() as conn:  # whose numbers nobody gets
+                conn.exec_driver_sql(INSERT)
+            execute(log, INSERT)
+            drain()
+            drain()
+        finally:
+            execute(log, switch.format("YES"))
+        assert ledger.followed is None
+    assert fetch(log, "SELECT COUNT(*) FROM eventlog WHERE status = 'N'") == [(0,)]
+    assert "from its head" in caplog.text
 
 
 class Reader:
