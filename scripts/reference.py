@@ -37,9 +37,7 @@ from prometheus_client.core import Metric
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-import eventlog  # noqa: E402
 import eventlog.spark  # noqa: E402
-from eventlog import cli  # noqa: E402
 from eventlog.cli import examples_of, grouped_options  # noqa: E402
 from eventlog.cli.settings import SELF_EXPLAINING  # noqa: E402
 from eventlog.config.settings import (  # noqa: E402
@@ -61,6 +59,9 @@ from eventlog.publisher.observer import QUEUE_CAP, Measured  # noqa: E402
 from eventlog.publisher.stream.open_source import refusal_of  # noqa: E402
 from eventlog.registry import FORMATS, SINKS, SOURCES, format_named, names, source_named  # noqa: E402
 from eventlog.sql.doctor import TableStorage  # noqa: E402
+
+import eventlog  # noqa: E402
+from eventlog import cli  # noqa: E402
 from eventlog.sql.rights import Addition, Part, Purpose, Right, rights_for  # noqa: E402
 
 _LONG: Final = 80
@@ -588,6 +589,7 @@ _RIGHTS_OF: Final = {
     Part.RESYNC: "`_resync`",
     Part.VERSION: "`_version`",
     Part.NUMBERS: "delivery numbers",
+    Part.WRITERS: "open writers",
     Part.RECORD_IDS: "record_ids",
     Part.CLASSES: "tables",
     Part.TABLES: "tables with child tables",

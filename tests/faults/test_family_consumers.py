@@ -26,6 +26,7 @@ import pytest
 import sqlalchemy as sa
 from documents import ROOT
 from eventlog.config.load import load
+from eventlog.errors import ConsumerRuns
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_context import find_log
@@ -36,7 +37,7 @@ from publishers import Collecting, install, opened, write_config
 from shared import PATIENCE, execute, fetch, url_of
 
 from eventlog.publisher.ledger import StatusLedger
-from eventlog.sql.consumers import decode
+from eventlog.sql.consumers import decode, done_by_consumers, register
 
 DRIVER = Path(__file__).with_name("consumer_driver.py")
 WATCHES = [{"table": "usr"}]
@@ -143,6 +144,46 @@ def test_readers_that_draw_numbers_of_deliveries_at_once_never_wait_for_one_anot
             one.commit()
         if log.dialect.name == "mysql":  # a table numbers deliveries, and keeps the last number
             assert fetch(log, "SELECT COUNT(*) FROM eventlog_flight") == [(1,)]
+
+
+def test_rows_are_not_removed_while_a_consumer_is_registered(
+    log: sa.Engine, tmp_path: Path
+) -> None:
+    config = consumer(log, tmp_path)
+    with opened(config) as context:
+        publish_once(context, Collecting())
+    with connect(log.url).connect() as one, connect(log.url).connect() as other:
+        of_one, of_other = (
+            find_log(load_dialect(log.dialect.name).open(conn), config) for conn in (one, other)
+        )
+        other.exec_driver_sql("SET SESSION innodb_lock_wait_timeout = 1")
+        register(of_one, "late", "3")
+        with pytest.raises(sa.exc.OperationalError, match="1205"):
+            done_by_consumers(of_other)
+        other.rollback()
+        register(of_other, "as well", "first")  # others may register
+        other.rollback()
+        one.commit()
+        assert sorted(done_by_consumers(of_other)) == ["late", "search"]
+        one.exec_driver_sql("SET SESSION innodb_lock_wait_timeout = 1")
+        with pytest.raises(sa.exc.OperationalError, match="1205"):
+            register(of_one, "too late", "3")
+        one.rollback()
+        other.rollback()
+
+
+def test_a_second_process_of_a_consumer_is_refused_and_named(
+    log: sa.Engine, tmp_path: Path
+) -> None:
+    config = consumer(log, tmp_path)
+    with opened(config) as context:
+        first = context.log.db.session_id()
+        with pytest.raises(ConsumerRuns, match=f"session {first}|{first}"), opened(config):
+            pass
+        with opened(consumer(log, tmp_path, name="audit")):
+            pass
+    with opened(config):
+        pass
 
 
 def test_a_publisher_remembers_what_is_done_and_goes_on_when_the_server_hides_writers(
