@@ -21,26 +21,13 @@ from typing import NamedTuple
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import InvalidRow, Remark, check_rows
 from eventlog.core.clock import monotonic
-from eventlog.core.event_ids import raised_at, record_id_of
 from eventlog.core.events import Decided, Outgoing, RowOutcomes, build_event, decide, ids_of
 from eventlog.core.ranges import to_ranges
 from eventlog.errors import DatabaseUnavailable, number_of
 from eventlog.model import LogRow, Origins, Status, origins_of, queue_rows, unpadded
 from eventlog.publisher.claimed_rows import read_recorded, warn_of
 from eventlog.publisher.context import Context, report_missing
-from eventlog.publisher.delivery import (
-    Delivery,
-    Tried,
-    encode,
-    isolate,
-    note_try,
-    numbered,
-    pack,
-    unbuilt,
-)
 from eventlog.publisher.ledger import QueueScan
-from eventlog.publisher.marks import InflightLine, Marks, all_wait, keep_next_attempts
-from eventlog.publisher.parking import Parking
 from eventlog.publisher.queue import (
     DueScan,
     Either,
@@ -54,11 +41,26 @@ from eventlog.publisher.queue import (
     read_window,
 )
 from eventlog.publisher.read_back import Built, built_deliveries, with_current_rows
+from eventlog.sql.internal_tables import EntryKind, add_entry, replace_content
+from eventlog.sql.rows import read_attempts
+
+from eventlog.core.event_ids import raised_at, record_id_of
+from eventlog.publisher.database_clock import DatabaseClock
+from eventlog.publisher.delivery import (
+    Delivery,
+    Tried,
+    encode,
+    isolate,
+    numbered,
+    pack,
+    unbuilt,
+    with_attempts,
+)
+from eventlog.publisher.marks import InflightLine, Marks, all_wait, keep_next_attempts
+from eventlog.publisher.parking import Parked, Parking
 from eventlog.publisher.sending import Delivered, DeliveryResult, send_delivery
 from eventlog.publisher.session import PublisherSession, PublisherState, begin_delivery
 from eventlog.publisher.snapshot import UnfinishedSnapshot, load_chunk
-from eventlog.sql.internal_tables import EntryKind, add_entry, replace_content
-from eventlog.sql.rows import read_attempts
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -72,10 +74,65 @@ def recover(context: Context) -> PublisherState:
     loading = _loading(context)
     context.log.commit()
     warn_of(claim)
-    deliveries = {delivery.number: delivery for delivery in recorded}
-    newest = max((delivery.first for delivery in recorded), default="")
     parking: Parking[ObjectId] = Parking(context.options.retry_initial, context.options.retry_max)
-    return PublisherState(parking, deliveries, newest, claim=claim, loading=loading)
+    clock = DatabaseClock(context.log)
+    deliveries = {
+        delivery.number: _parked_again(context, delivery, parking, clock) for delivery in recorded
+    }
+    context.log.commit()
+    newest = max((delivery.first for delivery in recorded), default="")
+    return PublisherState(parking, clock, deliveries, newest, claim=claim, loading=loading)
+
+
+def _parked_again(
+    context: Context, delivery: Delivery, parking: Parking[ObjectId], clock: DatabaseClock
+) -> Delivery:
+    """Park the objects of recorded events that were parked before a restart, and return the
+    delivery with these objects. An event without a valid row is sent first, as all others.
+    """
+    purged: dict[str, tuple[Tried, int | None]] = {
+        event_id: (tried, None) for event_id, tried in delivery.parked.items()
+    }
+    for number, tried in delivery.suspects.items():
+        events = delivery.documents[number]
+        of_part = (tried, tried.tries if len(events) == 1 else 0)
+        purged.update({event.event_id: of_part for event in events})
+    if not purged:
+        return delivery
+    wanted = [event for event in delivery.events() if event.event_id in purged]
+    objects = _objects_of(context, wanted)
+    longest = monotonic() + parking.longest_pause
+    for event in reversed(wanted):  # the first event of an object names it
+        object_id = objects.get(event.event_id)
+        if object_id is not None:
+            tried, alone = purged[event.event_id]
+            due = min(clock.moment_of(tried.due), longest) if tried.due else monotonic()
+            answers = None if alone is None else 0
+            parking.put(
+                object_id,
+                Parked(tried.tries, due, tried.answer, event.sent_id, alone or 0, answers),
+            )
+    documents = {
+        number: [
+            event._replace(object_id=objects.get(event.event_id, event.object_id))
+            for event in events
+        ]
+        for number, events in delivery.documents.items()
+    }
+    return delivery._replace(documents=documents)
+
+
+def _objects_of(context: Context, recorded: Sequence[Outgoing]) -> dict[str, ObjectId]:
+    """Return the objects of recorded events by event-id, of those with a valid row."""
+    rows = context.log.read_rows(sorted(chain(*(to_ranges(event.ids) for event in recorded))))
+    good = check_rows(queue_rows(rows), context.catalog, None).good
+    objects = dict(zip(ids_of(good), map(itemgetter(2), good), strict=True))
+    found: dict[str, ObjectId] = {}
+    for event in recorded:
+        object_id = next((objects[one] for one in event.ids if one in objects), None)
+        if object_id is not None:
+            found[event.event_id] = object_id
+    return found
 
 
 def _loading(context: Context) -> UnfinishedSnapshot | None:
@@ -106,7 +163,6 @@ def _run_cycle(session: PublisherSession) -> Delivered:
         state.loading = None if is_loaded else state.loading
         if context.counters.documents_sent > sent_before:
             state.suspects.answered(())
-            _isolate_parts(context, state)
         return delivered
     scan = _scan_to_read(context, state)
     if scan is None:
@@ -144,9 +200,13 @@ def _ended(session: PublisherSession, cycle: Delivered) -> Delivered:
     if not suspected or not cycle.is_suspicious:
         return cycle
     sent_ids = state.suspects.to_cut(suspected, context.options.isolate_after)
+    tried = Tried(state.suspects.in_vain, str(suspected[0].failure))
     if sent_ids:
-        _cut(context, state, sent_ids)
+        _record_failures(context, state, sent_ids, tried, is_cut=True)
         return cycle._replace(retry_after=0.0)  # the halves are documents that have not failed yet
+    if sent_ids is not None and tried.tries > 1 and state.parking.is_recorded(tried.tries):
+        failed = frozenset(event.sent_id for event in suspected[0].events)
+        _record_failures(context, state, failed, tried, is_cut=False)
     return cycle._replace(is_suspicious=sent_ids is not None)
 
 
@@ -318,7 +378,9 @@ def _send_new(session: PublisherSession, delivery: Delivery) -> Delivered:
     state.deliveries[delivery.number] = delivery
     session.before_delivery()
     _announce(context, delivery, delivery.origins.event_times)
-    line = InflightLine(context, delivery, session.sink, state.parking, None, state.suspects)
+    line = InflightLine(
+        context, delivery, session.sink, state.parking, None, state.suspects, state.clock
+    )
     return _deliver(session, delivery, line)
 
 
@@ -345,7 +407,9 @@ def _send_again(session: PublisherSession, delivery: Delivery) -> Delivered:
 
         return rebuild(context, part, state.parking, save_first)
 
-    line = InflightLine(context, delivery, session.sink, state.parking, build, state.suspects)
+    line = InflightLine(
+        context, delivery, session.sink, state.parking, build, state.suspects, state.clock
+    )
     return _deliver(session, delivery, line)
 
 
@@ -400,7 +464,6 @@ def _deliver(session: PublisherSession, delivery: Delivery, line: InflightLine) 
         state.deliveries[delivery.number] = unbuilt(line.recorded)
     else:
         del state.deliveries[delivery.number]
-    _isolate_parts(context, state)
     left = line.recorded.info() if line.recorded.documents else None
     context.observer.delivery_ended(delivery.number, delivered.result.value, left)
     _log.debug(
@@ -414,31 +477,20 @@ def _deliver(session: PublisherSession, delivery: Delivery, line: InflightLine) 
     return delivered
 
 
-def _isolate_parts(context: Context, state: PublisherState) -> None:
-    """Record the halves of documents that were parked as separate documents, and the tries of
-    events that are alone, and commit.
+def _record_failures(
+    context: Context, state: PublisherState, sent_ids: frozenset[str], tried: Tried, *, is_cut: bool
+) -> None:
+    """Record the cycles without an answer with a suspect document, or with its halves, which are
+    documents as all others then, and commit.
     """
-    isolated = state.suspects.isolated
-    if not isolated:
-        return
-    for before in list(state.deliveries.values()):
-        delivery = before
-        for one in isolated:
-            if one.is_tried:
-                delivery = note_try(delivery, next(iter(one.sent_ids)), one.answer)
-            elif any(event.sent_id in one.sent_ids for event in delivery.events()):
-                delivery = isolate(delivery, one.sent_ids, Tried(0, one.answer))
-        if delivery is not before:
-            _record(context, state, delivery)
-    isolated.clear()
-    context.log.commit()
-
-
-def _cut(context: Context, state: PublisherState, sent_ids: frozenset[str]) -> None:
-    """Record the halves of a suspected document as separate documents, and commit."""
     for delivery in list(state.deliveries.values()):
         if any(event.sent_id in sent_ids for event in delivery.events()):
-            _record(context, state, isolate(delivery, sent_ids, None))
+            purged = (
+                isolate(delivery, sent_ids, tried, is_suspect=False)
+                if is_cut
+                else with_attempts(delivery, sent_ids, tried)
+            )
+            _record(context, state, purged)
     context.log.commit()
 
 
@@ -636,6 +688,7 @@ def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:
 def dry_run(context: Context) -> Iterator[str]:
     """Yield the documents of one scan: first the recorded deliveries, then the queue."""
     state = recover(context)
+    state.parking.clear()
     for number in sorted(state.deliveries):
         delivery = _numbered(context, state.deliveries[number])
         for document_no, recorded in delivery.documents.items():

@@ -18,11 +18,12 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from eventlog.core.catalog import ObjectId
-from eventlog.core.event_ids import epoch_suffix
 from eventlog.core.events import CurrentRow, Outgoing
 from eventlog.core.ranges import ids_of, to_ranges
 from eventlog.errors import DatabaseError
 from eventlog.model import Origins
+
+from eventlog.core.event_ids import epoch_suffix
 
 _new: Final = tuple.__new__  # makes a NamedTuple from its fields; _replace takes four times as long
 
@@ -47,12 +48,19 @@ class DeliveryInfo(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """The tries of a part of a document that the receiver has failed for: their number since it
-    was cut, and the last answer.
+    """The attempts that the line records: their number, the last answer, and when the next one is
+    due.
     """
 
     tries: int = 0
     answer: str = ""
+    due: str = ""
+    """The database's time in UTC (ISO 8601); empty = the next attempt is due at the start."""
+
+    def as_data(self) -> dict[str, object]:
+        """Return the record as the line has it."""
+        data = {"tries": self.tries, "answer": self.answer[:_MOST_CHARACTERS]}
+        return {**data, "due": self.due} if self.due else data
 
 
 class Delivery(NamedTuple):
@@ -81,6 +89,12 @@ class Delivery(NamedTuple):
     """The tries of documents that are parts of one that the receiver has failed for, by their
     numbers (spec/event-log.md 8.4).
     """
+    failures: Mapping[int, Tried] = MappingProxyType({})
+    """The cycles in a row in which the receiver has failed for a document and answered no other
+    one, by the numbers of the documents.
+    """
+    parked: Mapping[str, Tried] = MappingProxyType({})
+    """The attempts of events that got retry, by event-id."""
 
     def events(self) -> Iterator[Outgoing]:
         """Return the events of all documents in order."""
@@ -121,13 +135,8 @@ def unbuilt(delivery: Delivery) -> Delivery:
         ]
         for number, events in delivery.documents.items()
     }
-    return Delivery(
-        delivery.number,
-        documents,
-        delivery.first,
-        epoch=delivery.epoch,
-        last_number=delivery.last_number,
-        suspects=delivery.suspects,
+    return delivery._replace(
+        documents=documents, origins=NO_ORIGINS, current_rows={}, waiting=frozenset()
     )
 
 
@@ -142,6 +151,7 @@ def rest_of(delivery: Delivery, left: Mapping[int, Sequence[Outgoing]]) -> Deliv
     last_number = max((delivery.last_number, *delivery.documents))
     documents: dict[int, Sequence[Outgoing]] = {}
     suspects: dict[int, Tried] = {}
+    failures: dict[int, Tried] = {}
     is_sent_in_part = False
     for number, events in left.items():
         if not events:
@@ -153,13 +163,25 @@ def rest_of(delivery: Delivery, left: Mapping[int, Sequence[Outgoing]]) -> Deliv
         documents[new_number] = events
         if number in delivery.suspects:
             suspects[new_number] = delivery.suspects[number]
-    return delivery._replace(documents=documents, last_number=last_number, suspects=suspects)
+        if number in delivery.failures:
+            failures[new_number] = delivery.failures[number]
+    rest = delivery._replace(
+        documents=documents, last_number=last_number, suspects=suspects, failures=failures
+    )
+    if delivery.parked:
+        names = {event.event_id for event in rest.events()}
+        rest = rest._replace(
+            parked={name: one for name, one in delivery.parked.items() if name in names}
+        )
+    return rest
 
 
-def isolate(delivery: Delivery, sent_ids: Container[str], tried: Tried | None) -> Delivery:
+def isolate(
+    delivery: Delivery, sent_ids: Container[str], tried: Tried, *, is_suspect: bool
+) -> Delivery:
     """Return a delivery in which the halves of these events, by their event-ids in the document,
-    are separate documents, with these tries; None = they are documents as all others. An event
-    that is alone stays one document.
+    are documents of their own, with these tries: ``suspects`` with ``is_suspect``, else documents
+    as all others, with these ``failures``. An event that is alone stays one document.
 
     The receiver may have applied any of them. An event after another one of its object gets a new
     event-id, since it is sent apart from that one now (spec/event-log.md 7.4). The halves and all
@@ -168,14 +190,15 @@ def isolate(delivery: Delivery, sent_ids: Container[str], tried: Tried | None) -
     last_number = before = max((delivery.last_number, *delivery.documents))
     documents: dict[int, Sequence[Outgoing]] = {}
     suspects: dict[int, Tried] = {}
+    failures: dict[int, Tried] = {}
+    purged = suspects if is_suspect else failures
     for number, events in delivery.documents.items():
         chosen = [event for event in events if event.sent_id in sent_ids]
         rest = [event for event in events if event.sent_id not in sent_ids] if chosen else events
         for half in _halves(_renumbered(chosen)):
             last_number += 1
             documents[last_number] = half
-            if tried is not None:
-                suspects[last_number] = tried._replace(answer=tried.answer[:_MOST_CHARACTERS])
+            purged[last_number] = tried
         if not rest:
             continue
         new_number = number
@@ -184,18 +207,22 @@ def isolate(delivery: Delivery, sent_ids: Container[str], tried: Tried | None) -
         documents[new_number] = rest
         if number in delivery.suspects:
             suspects[new_number] = delivery.suspects[number]
-    return delivery._replace(documents=documents, last_number=last_number, suspects=suspects)
+        if number in delivery.failures:
+            failures[new_number] = delivery.failures[number]
+    return delivery._replace(
+        documents=documents, last_number=last_number, suspects=suspects, failures=failures
+    )
 
 
-def note_try(delivery: Delivery, sent_id: str, answer: str) -> Delivery:
-    """Return a delivery that has one try more of the part with this event."""
-    for number, tried in delivery.suspects.items():
-        if any(event.sent_id == sent_id for event in delivery.documents.get(number, ())):
-            suspects = {
-                **delivery.suspects,
-                number: Tried(tried.tries + 1, answer[:_MOST_CHARACTERS]),
-            }
-            return delivery._replace(suspects=suspects)
+def with_attempts(delivery: Delivery, sent_ids: Container[str], tried: Tried) -> Delivery:
+    """Return a delivery with these tries of the document that has these events, by their event-ids
+    in the document: of a suspect part that is one event, or the failures of any other document.
+    """
+    for number, events in delivery.documents.items():
+        if any(event.sent_id in sent_ids for event in events):
+            if number in delivery.suspects:
+                return delivery._replace(suspects={**delivery.suspects, number: tried})
+            return delivery._replace(failures={**delivery.failures, number: tried})
     return delivery
 
 
@@ -267,9 +294,11 @@ def encode(delivery: Delivery, *, is_plain: bool = False) -> str:
     events one after the other as ranges (``rows``), the number of ids of each event (``counts``),
     and in a numbered delivery the ``place`` of its first event. ``events`` has the exceptions by
     the event's index: an ``id`` other than the first record_id and the epoch, rows that precedence
-    ``dropped``, the number of ``attempts``, a ``place`` that does not follow the previous one. A
-    document of ``suspects`` has ``"suspect": {"tries": 2, "answer": "..."}``.
-    ``is_plain`` means that no event
+    ``dropped``, the number of ``attempts``, a ``place`` that does not follow the previous one, the
+    attempts of one that is ``parked``. A document of ``suspects`` has
+    ``"suspect": {"tries": 2, "answer": "...", "due": "..."}``, one of ``failures`` has
+    ``"failures"`` in the same form.
+    ``is_plain`` says that no event
     has an exception, as in nearly all new deliveries, and skips the search.
     """
     line: dict[str, object] = {"line_format": LINE_FORMAT}
@@ -288,15 +317,19 @@ def encode(delivery: Delivery, *, is_plain: bool = False) -> str:
         if delivery.first:
             document["place"] = events[0].place
         if number in delivery.suspects:
-            document["suspect"] = delivery.suspects[number]._asdict()
-        if not is_plain and (special := _special(events, bool(delivery.first), suffix)):
+            document["suspect"] = delivery.suspects[number].as_data()
+        if number in delivery.failures:
+            document["failures"] = delivery.failures[number].as_data()
+        if not is_plain and (
+            special := _special(events, bool(delivery.first), suffix, delivery.parked)
+        ):
             document["events"] = special
         documents.append(document)
     return json.dumps(line | {"documents": documents}, separators=(",", ":"))
 
 
 def _special(
-    events: Sequence[Outgoing], is_numbered: bool, suffix: str
+    events: Sequence[Outgoing], is_numbered: bool, suffix: str, parked: Mapping[str, Tried]
 ) -> dict[str, dict[str, object]]:
     special: dict[str, dict[str, object]] = {}
     place = events[0].place
@@ -310,6 +343,8 @@ def _special(
             what["attempts"] = attempts
         if is_numbered and own_place != place:
             what["place"] = own_place
+        if event_id in parked:
+            what["parked"] = parked[event_id].as_data()
         place = own_place + 1
         if what:
             special[str(index)] = what
@@ -346,16 +381,28 @@ def decode(number: int, content: str) -> Delivery:
             str(line.get("first", "")),
             epoch=epoch,
             last_number=int(line.get("last_number", 0)),
-            suspects={
-                int(document["number"]): Tried(**document["suspect"])
+            suspects=_tried(line, "suspect"),
+            failures=_tried(line, "failures"),
+            parked={
+                documents[int(document["number"])][int(index)].event_id: Tried(**what["parked"])
                 for document in line["documents"]
-                if "suspect" in document
+                for index, what in document.get("events", {}).items()
+                if "parked" in what
             },
         )
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise DatabaseError(
             f"in-flight line {number} cannot be read ({error}); was it changed by hand?"
         ) from None
+
+
+def _tried(line: Mapping[str, Any], kind: str) -> dict[int, Tried]:
+    """Return the attempts of this kind that a line records, by the numbers of the documents."""
+    return {
+        int(document["number"]): Tried(**document[kind])
+        for document in line["documents"]
+        if kind in document
+    }
 
 
 def _read(document: Mapping[str, Any], suffix: str) -> list[Outgoing]:

@@ -17,17 +17,27 @@ from typing import Final
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import InvalidRow
 from eventlog.core.clock import monotonic
-from eventlog.core.event_ids import attempt_of, record_id_of
 from eventlog.core.events import Outgoing, RowOutcomes
 from eventlog.model import SUCCESS, Answer, EventResult, Status
 from eventlog.publisher.context import Context, Counters, report_missing
-from eventlog.publisher.delivery import NO_ORIGINS, Delivery, Tried, encode, rest_of
-from eventlog.publisher.parking import Parking
-from eventlog.publisher.sending import Answered, Judged, as_flushed, why_refused
 from eventlog.publisher.sinks import Sink
-from eventlog.publisher.suspects import Suspects
 from eventlog.sql.internal_tables import EntryKind, replace_content
 from eventlog.sql.rows import add_errors
+
+from eventlog.core.event_ids import attempt_of, record_id_of
+from eventlog.publisher.database_clock import DatabaseClock
+from eventlog.publisher.delivery import (
+    NO_ORIGINS,
+    Delivery,
+    Tried,
+    encode,
+    isolate,
+    rest_of,
+    with_attempts,
+)
+from eventlog.publisher.parking import Parked, Parking
+from eventlog.publisher.sending import Answered, Judged, as_flushed, why_refused
+from eventlog.publisher.suspects import Suspects
 
 _ids_of: Final = itemgetter(Outgoing._fields.index("ids"))
 _outcomes_of: Final = itemgetter(Outgoing._fields.index("outcomes"))
@@ -170,12 +180,13 @@ def all_wait(
 
 class InflightLine:
     """The progress of a delivery whose in-flight line is committed. ``recorded`` is the present
-    content of the line.
+    content of the line, which nobody else writes meanwhile.
 
-    Rows are marked and the line is shortened every ``mark_interval``, and at once when an event
-    must be sent under a new event-id: until the line has it, a crash repeats the event under the
-    old id, which the receiver may know. Events of waiting objects and unbuilt events stay in the
-    line.
+    Rows are marked and the line is shortened every ``mark_interval``, and at once when an event is
+    to be sent under a new event-id: until the line has it, a crash repeats the event under the old
+    id, which the receiver may know. Events of waiting objects and unbuilt events stay in the line.
+    What the receiver failed for is recorded with the marks: the halves of an isolated document,
+    and the attempts of parts and of parked events.
 
     ``build`` builds a part of a recorded delivery, which has one document; None = the delivery is
     new, and built. ``suspects`` None = each failure of the receiver means that it is unavailable.
@@ -189,14 +200,19 @@ class InflightLine:
         parking: Parking[ObjectId],
         build: Callable[[Delivery], Delivery] | None = None,
         suspects: Suspects | None = None,
+        clock: DatabaseClock | None = None,
     ) -> None:
         self.suspects = suspects
+        self._clock = DatabaseClock(context.log) if clock is None else clock
         self.options, self.counters, self.parking = context.options, context.counters, parking
         self.delivery_no, self.recorded = delivery.number, delivery
         self._context, self._sink, self._whole, self._build = context, sink, delivery, build
         self._built: dict[int, Delivery] = {}
         self._left = dict(delivery.documents)
         self._waiting = frozenset(delivery.waiting)
+        self._parked = dict(delivery.parked)
+        self._failed: list[tuple[frozenset[str], Tried]] = []
+        self._is_changed = False  # True if the line differs from what is recorded
         self._unmarked: Answered[Outgoing] = []
         self._marked_at = monotonic()
 
@@ -226,18 +242,28 @@ class InflightLine:
         return self._whole.suspects.get(document_no)
 
     def _rebuilt(self, number: int, build: Callable[[Delivery], Delivery]) -> Sequence[Outgoing]:
-        """Build a document of the recorded delivery, and return its events of available classes."""
+        """Build a document of the recorded delivery, and return its events of available classes
+        whose objects do not wait.
+        """
         part = build(self._whole._replace(documents={number: self._left[number]}))
         self._built[number] = part
         self._left[number] = part.documents[number]
         self._waiting |= part.waiting
-        return [event for event in self._left[number] if event.event_id not in part.waiting]
+        return [
+            event
+            for event in self._left[number]
+            if event.event_id not in part.waiting and not self._is_waiting(event)
+        ]
+
+    def _is_waiting(self, event: Outgoing) -> bool:
+        return self.parking.is_waiting(event.object_id)
 
     def _answer_idle(self, number: int, idle: Sequence[Outgoing]) -> None:
         """Settle the events of a document whose rows have no effect: they need no answer."""
         done = {event.event_id for event in idle}
         self._left[number] = [event for event in self._left[number] if event.event_id not in done]
         self._unmarked.append((SUCCESS, idle))
+        self._is_changed = True
         for event in idle:
             if event.object_id is not None:
                 self.parking.release(event.object_id)
@@ -256,12 +282,46 @@ class InflightLine:
         for verdict, event in judged.given_up:
             # What goes again must not meet an id that the receiver may know.
             self._unmarked.append((verdict, [event._replace(attempts=event.attempts + 1)]))
-        self._left[document_no] = left = _left_of(self._left[document_no], events, judged)
-        if not left:
-            self._built.pop(document_no, None)
+        if judged.failed is not None:
+            self._note_failure(events, judged.failed)
+        else:
+            if judged.retried:
+                self._note_parked(judged.retried)
+            before = self._left[document_no]
+            self._left[document_no] = left = _left_of(before, events, judged)
+            self._is_changed |= bool(judged.behind) or len(left) < len(before)
+            if not left:
+                self._built.pop(document_no, None)
         if judged.behind or monotonic() - self._marked_at >= self.options.mark_interval:
             self.save()
         return self.parking.too_many(self.options.max_parked)
+
+    def _note_failure(self, events: Sequence[Outgoing], failed: Tried) -> None:
+        """Note that the receiver has failed for a document that is isolated, or for a part."""
+        parked = self._parked_of(events[0])
+        if parked is not None and (len(events) > 1 or self.parking.is_recorded(failed.tries)):
+            sent = frozenset(event.sent_id for event in events)
+            due = self._clock.text_of(parked.due)
+            self._failed.append((sent, failed._replace(due=due)))
+            self._is_changed = True
+
+    def _note_parked(self, retried: Sequence[Outgoing]) -> None:
+        """Note the attempts of events that got retry, from the second one on."""
+        for event in retried:
+            parked = self._parked_of(event)
+            if (
+                parked is not None
+                and parked.event_id == event.sent_id
+                and parked.attempts > 1
+                and self.parking.is_recorded(parked.attempts)
+            ):
+                due = self._clock.text_of(parked.due)
+                self._parked[event.event_id] = Tried(parked.attempts, parked.reason, due)
+                self._is_changed = True
+
+    def _parked_of(self, event: Outgoing) -> Parked | None:
+        """Return how the object of an event is parked, None if it is not."""
+        return None if event.object_id is None else self.parking.get(event.object_id)
 
     def save(self) -> None:
         """Make the answers count, and mark their rows.
@@ -281,17 +341,29 @@ class InflightLine:
         """Write the marks and the rest of the delivery in one transaction."""
         # The log's rows are dropped: they are read again when the delivery is sent again,
         # which may be late.
-        rest = rest_of(self._whole, self._left)._replace(
+        whole = self._whole._replace(parked=self._parked) if self._parked else self._whole
+        rest = rest_of(whole, self._left)._replace(
             origins=NO_ORIGINS, current_rows={}, waiting=self._waiting
         )
+        for sent_ids, tried in self._failed:
+            rest = _with_failure(rest, sent_ids, tried)
         log = self._context.log
         # Once: the line of a delivery that has ended may be a set's.
         is_over = not rest.documents and bool(self.recorded.documents)
         marks.write(self._context, self.delivery_no if is_over else None)
-        if rest.documents and (marks.statuses or encode(rest) != encode(self.recorded)):
+        if rest.documents and self._is_changed:
             replace_content(log, EntryKind.DELIVERY, self.delivery_no, encode(rest))
         log.commit()
-        self.recorded = rest
+        self.recorded, self._is_changed = rest, False
+
+
+def _with_failure(delivery: Delivery, sent_ids: frozenset[str], tried: Tried) -> Delivery:
+    """Return a delivery with the halves of a document or part that the receiver has failed for, or
+    with the attempts of an event that was alone before.
+    """
+    if tried.tries:
+        return with_attempts(delivery, sent_ids, tried)
+    return isolate(delivery, sent_ids, tried, is_suspect=True)
 
 
 def _left_of(

@@ -33,7 +33,8 @@ class Parked(NamedTuple):
 
 
 class Parking(dict[K, Parked]):
-    """The parked objects, in memory only: after a restart their events are sent first.
+    """The parked objects. Their attempts are recorded (``is_recorded``), so that they go on waiting
+    after a restart.
 
     An object waits until its back-off has passed and it is woken, and is released by an answer
     without retry. Objects are woken only between cycles, and begin to wait only by the answer to
@@ -46,7 +47,8 @@ class Parking(dict[K, Parked]):
 
     def __init__(self, retry_initial: float, retry_max: float, random: Random = chance) -> None:
         super().__init__()
-        self._back_off = retry_initial, retry_max, random
+        self._pauses = retry_initial, retry_max
+        self._random = random
         self._awake: set[K] = set()
         self.rests_until = 0.0
 
@@ -64,7 +66,20 @@ class Parking(dict[K, Parked]):
 
     def due_after(self, attempts: int, now: float) -> float:
         """Return when an object is due whose event was tried so many times."""
-        return now + back_off(attempts, *self._back_off)
+        return now + back_off(attempts, *self._pauses, self._random)
+
+    def is_recorded(self, attempts: int) -> bool:
+        """Return True if the line records an object after so many attempts: where the pause before
+        the next one gets longer, and at the powers of two. So a receiver that refuses an event for
+        days costs few writes.
+        """
+        is_power = attempts & (attempts - 1) == 0
+        return is_power or back_off(attempts, *self._pauses) > back_off(attempts - 1, *self._pauses)
+
+    @property
+    def longest_pause(self) -> float:
+        """The longest pause before the next attempt, in seconds."""
+        return self._pauses[1]
 
     def release(self, object_id: K) -> None:
         """Release an object that was answered without retry."""

@@ -23,10 +23,11 @@ from eventlog.core.clock import executor, first_done, monotonic, wait_for_all
 from eventlog.errors import FatalAnswer, ReceiverUnavailable
 from eventlog.model import SUCCESS, Answer, Document, EventResult, Level
 from eventlog.publisher.context import Context, Counters, PublisherOptions
+from eventlog.publisher.sinks import Sink
+
 from eventlog.publisher.delivery import Tried
 from eventlog.publisher.parking import Parking
-from eventlog.publisher.sinks import Sink
-from eventlog.publisher.suspects import Suspects
+from eventlog.publisher.suspects import Doubt, Suspects
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -93,6 +94,10 @@ class Judged(NamedTuple, Generic[E]):
     """
     given_up: Sequence[tuple[EventResult, E]] = ()
     """The events without an answer that are not sent again. The receiver may have applied them."""
+    failed: Tried | None = None
+    """The attempts at the document, if the receiver has failed for it and is available: it is
+    isolated, or it is a part of such a document. None of its events is answered.
+    """
 
 
 class DocumentSender(Protocol[E]):
@@ -336,7 +341,7 @@ def _to_send_now(sender: DocumentSender[E], number: int, events: Sequence[E]) ->
         return events
     tried = sender.tried(number) if sender.options.park else None
     if tried is not None and not suspects.may_try:
-        suspects.put_off(events, *tried)
+        suspects.put_off(events, tried.tries, tried.answer)
         return ()
     return events if suspects.chosen(events) else ()
 
@@ -495,12 +500,18 @@ def _goes_on_without(
         return False
     tried = sender.tried(document_no)
     if tried is None:
-        return suspects.failed(events, failure)
+        doubt = suspects.failed(events, failure)
+        if doubt is Doubt.ISOLATED:
+            sender.settle(document_no, events, Judged([], failed=Tried(0, str(failure))))
+        return doubt is not Doubt.UNAVAILABLE
     if why := suspects.tried(events, failure, options.max_attempts, tried.tries):
         _log.error("event %s: %s", events[0].sent_id, why, extra={"code": "receiver"})
         sender.parking.release(events[0].object_id)
         given_up = [(EventResult(Level.ERROR, why), event) for event in events]
         sender.settle(document_no, events, Judged([], given_up=given_up))
+        return True
+    tries = sender.parking[events[0].object_id].alone
+    sender.settle(document_no, events, Judged([], failed=Tried(tries, str(failure))))
     return True
 
 

@@ -9,17 +9,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from eventlog.core.catalog import ObjectId
-from eventlog.core.event_ids import raised_at
 from eventlog.errors import DatabaseUnavailable
 from eventlog.publisher.claimed_rows import BacklogClaim, ClaimedObjects
 from eventlog.publisher.context import UNCHECKED, CatalogCheck, Context
-from eventlog.publisher.delivery import Delivery
 from eventlog.publisher.ledger import QueueScan
-from eventlog.publisher.parking import Parking
 from eventlog.publisher.queue import DueScan
 from eventlog.publisher.sinks import Sink
-from eventlog.publisher.suspects import Suspects
 from eventlog.sql.internal_tables import next_number
+
+from eventlog.core.event_ids import raised_at
+from eventlog.publisher.database_clock import DatabaseClock
+from eventlog.publisher.delivery import Delivery
+from eventlog.publisher.parking import Parking
+from eventlog.publisher.suspects import Suspects
 
 if TYPE_CHECKING:
     from eventlog.publisher.snapshot import UnfinishedSnapshot
@@ -27,9 +29,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class PublisherState:
-    """The memory of a publisher between cycles; the database has all of it, too."""
+    """The memory of a publisher between cycles. The database has all of it that a restart needs."""
 
     parking: Parking[ObjectId]
+    clock: DatabaseClock
     deliveries: dict[int, Delivery] = field(default_factory=dict)
     """The deliveries in the in-flight lines, by number."""
     newest: str = ""
@@ -52,7 +55,10 @@ class PublisherState:
     """The documents that the receiver fails for."""
 
     def __post_init__(self) -> None:
-        self.suspects = Suspects(self.parking)
+        failures = (
+            one for delivery in self.deliveries.values() for one in delivery.failures.values()
+        )
+        self.suspects = Suspects(self.parking, max((one.tries for one in failures), default=0))
 
 
 @dataclass(slots=True)

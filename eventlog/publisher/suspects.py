@@ -8,18 +8,21 @@ its halves are tried by themselves. If the probe is not answered, or there is no
 unavailable. After ``isolate_after`` such failures in a row the suspected document is cut in halves,
 which are each other's probe.
 
-All of it is in memory. What a restart has to know, which documents are such parts, is in the
-in-flight line.
+The in-flight line records what a restart has to know: the parts of isolated documents with their
+attempts, and the cycles without an answer from the second one on. The owner of the line writes it
+with the marks; nothing is recorded for a receiver that cannot be reached.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Hashable, Iterable, Sequence
+from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
 from eventlog.core.clock import monotonic
 from eventlog.errors import ReceiverUnavailable, number_of
+
 from eventlog.publisher.parking import Parked, Parking
 
 _log = logging.getLogger("eventlog.publisher")
@@ -35,14 +38,12 @@ class Sent(Protocol):
     def object_id(self) -> Hashable: ...
 
 
-class IsolatedEvents(NamedTuple):
-    """The event-ids of a document that the receiver has failed for, and its last answer.
-    ``is_tried`` is True for one event that was tried alone.
-    """
+class Doubt(Enum):
+    """What a suspicious failure of a document means."""
 
-    sent_ids: frozenset[str]
-    answer: str
-    is_tried: bool = False
+    WAITS = "its objects wait, and sending goes on without them"
+    ISOLATED = "its objects are parked, and its halves are tried by themselves"
+    UNAVAILABLE = "it was the probe: the receiver is unavailable"
 
 
 class Suspect(NamedTuple):
@@ -55,19 +56,16 @@ class Suspect(NamedTuple):
 class Suspects:
     """The suspicious failures of a receiver, and what follows from them.
 
-    ``apart`` are the documents, or parts of one, that have been isolated since they were last
-    recorded: the owner of the in-flight lines records the halves of each as separate documents,
-    and a try of an event that is alone.
+    ``in_vain`` is the number of cycles in a row, each with such a failure and without an answer.
     """
 
-    def __init__(self, parking: Parking[Any]) -> None:
-        self.isolated: list[IsolatedEvents] = []
+    def __init__(self, parking: Parking[Any], in_vain: int = 0) -> None:
+        self.in_vain = in_vain
         self._parking = parking
         # How many documents were answered before the first failure, by the event-id in the
         # document.
         self._failed: dict[str, int] = {}
         self._answers = 0  # the number of documents that were answered
-        self._in_vain = 0  # the number of cycles since, each with a failure and without an answer
         self._suspected: list[Suspect] = []
         self._probe: Sequence[Sent] = ()
         self._has_tried = False  # a part has failed in this cycle
@@ -107,7 +105,7 @@ class Suspects:
         waits for its second attempt.
         """
         self._answers += 1
-        self._in_vain = 0
+        self.in_vain = 0
         if self._failed:
             self._forget(event.sent_id for event in events)
         for suspected in self._suspected:
@@ -117,20 +115,18 @@ class Suspects:
             self._park(*suspected, 1, self._answers)
         self._suspected, self._probe = [], ()
 
-    def failed(self, events: Sequence[Sent], failure: ReceiverUnavailable) -> bool:
-        """Note a suspicious failure of a document. Return True if sending goes on without its
-        objects, False if it was the probe.
-        """
+    def failed(self, events: Sequence[Sent], failure: ReceiverUnavailable) -> Doubt:
+        """Note a suspicious failure of a document, and return what it means."""
         first = [self._failed.setdefault(event.sent_id, self._answers) for event in events]
         if self._suspected and events is self._probe:
-            return False
+            return Doubt.UNAVAILABLE
         suspected = Suspect(events, failure)
         if all(answers < self._answers for answers in first):
             self._isolate(suspected)  # another one was answered since its first failure: it decides
-        else:
-            self._suspected.append(suspected)
-            self._set_aside(events, str(failure))
-        return True
+            return Doubt.ISOLATED
+        self._suspected.append(suspected)
+        self._set_aside(events, str(failure))
+        return Doubt.WAITS
 
     def tried(
         self, events: Sequence[Sent], failure: ReceiverUnavailable, max_attempts: int, before: int
@@ -154,8 +150,6 @@ class Suspects:
             if 0 < max_attempts <= tries and answers is not None and self._answers > answers:
                 return f"given up after {tries} {'try' if tries == 1 else 'tries'} alone: {failure}"
             self._park(events, failure, 1, self._answers if answers is None else answers, tries)
-        sent = frozenset(event.sent_id for event in events)
-        self.isolated.append(IsolatedEvents(sent, str(failure), is_tried=len(events) == 1))
         return ""
 
     def put_off(self, events: Sequence[Sent], tries: int, answer: str) -> None:
@@ -195,8 +189,8 @@ class Suspects:
         document to be cut in halves, none if it is too early; None if each is a single event, so
         that further tries decide nothing.
         """
-        self._in_vain += 1
-        if self._in_vain < isolate_after:
+        self.in_vain += 1
+        if self.in_vain < isolate_after:
             return frozenset()
         for events, _ in suspected:
             if len(events) > 1:
@@ -221,9 +215,7 @@ class Suspects:
         )
         # A single event is the culprit by this answer; of several any of them may be.
         self._park(events, failure, 1, self._answers - (len(events) == 1))
-        sent = frozenset(event.sent_id for event in events)
-        self.isolated.append(IsolatedEvents(sent, str(failure)))
-        self._forget(sent)
+        self._forget(event.sent_id for event in events)
 
     def _forget(self, sent_ids: Iterable[str]) -> None:
         for sent_id in sent_ids:

@@ -6,14 +6,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Container
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
+from eventlog.core.clock import monotonic
+from eventlog.errors import ReceiverUnavailable
+from eventlog.model import Answer, Document, EventResult, Level
 from fake_publisher import FakePublisher, NewWorld, Receiver, deletes, deliveries_of, judge
 from samples import row
 
-from eventlog.errors import ReceiverUnavailable
-from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.sending import DeliveryResult
 from eventlog.publisher.session import PublisherState
 
@@ -310,14 +311,97 @@ def test_tries_alone_and_the_last_answer_outlive_a_restart(new_world: NewWorld) 
     tries = len([ids for ids in receiver.tried if ids == ["2"]])
     state = fake.start()
     (delivery,) = state.deliveries.values()
-    assert list(delivery.suspects.values()) == [(tries, "answers 500")]
+    # The line is written at the powers of two, since the pause is always the same here.
+    assert [(one.tries, one.answer) for one in delivery.suspects.values()] == [(2, "answers 500")]
+    assert [(one.alone, one.reason) for one in state.parking.values()] == [(2, "answers 500")]
     fake.log([row(5, 4, "idu=5")])
     for number in range(6, 12):
         fake.cycle(state, receiver)
         fake.log([row(number, 4, f"idu={number}")])
     assert fake.statuses()[2] == "E"
-    # What was answered before the restart proves nothing after it: one try more.
+    # What was answered before the restart proves nothing after it.
     assert receiver.tried.count(["2"]) == tries + 2 == 5
+
+
+def test_a_part_waits_until_it_is_due_after_a_restart(new_world: NewWorld) -> None:
+    fake = new_world(deletes(*"12345678"), batch_size=4)
+    receiver, state = Failing(culprits={"2"}), fake.start()
+    isolate(fake, state, receiver)
+    fake.options = replace(fake.options, retry_initial=3600, retry_max=3600)
+    state = fake.start()
+    tries = [*receiver.tried]
+    fake.log([row(9, 4, "idu=3"), row(10, 4, "idu=9")])
+    # The parts were due at once when they were recorded; the first of them fails.
+    for _ in range(3):
+        fake.cycle(state, receiver)
+    assert receiver.tried == [*tries, ["1", "2"]]
+    for _ in range(3):
+        state = fake.start()
+        fake.cycle(state, receiver)
+    assert receiver.tried == [*tries, ["1", "2"]]
+    assert receiver.sent == [["5", "6", "7", "8"], ["10"], ["3", "4"], ["9"]]
+    # Chance takes away up to a half of the pause.
+    assert all(1700 < one.due - monotonic() <= 3600 for one in state.parking.values())
+
+
+@pytest.mark.parametrize("failures", [2, 3, 4])
+def test_a_publisher_that_is_killed_after_a_few_failures_finds_the_culprit_of_a_quiet_log(
+    new_world: NewWorld, failures: int
+) -> None:
+    """The cycles without an answer are counted over restarts."""
+    fake = new_world(deletes(*"12345678"), batch_size=8)
+    receiver = Failing(culprits={"2"})
+    for _ in range(16 // failures):
+        state = fake.start()
+        for _ in range(failures):
+            fake.cycle(state, receiver)
+    assert receiver.applied.keys() == set("1345678")
+
+
+def test_an_object_that_got_retry_goes_on_waiting_after_a_restart(new_world: NewWorld) -> None:
+    fake = new_world(deletes(*"1234"), batch_size=4)
+    receiver = Receiver(judge=lambda event: "retry" if event.event_id == "2" else "success")
+    state = fake.start()
+    fake.cycle(state, receiver)
+    # The first attempt is not recorded.
+    assert not fake.start().parking
+    fake.cycle(state, receiver)
+    fake.options = replace(fake.options, retry_initial=3600, retry_max=3600)
+    (parked,) = fake.start().parking.values()
+    assert (parked.event_id, parked.attempts, parked.reason) == ("2", 2, "retry of 2")
+    state = fake.start()
+    fake.cycle(state, receiver)
+    (parked,) = state.parking.values()
+    assert parked.attempts == 3
+    # What is recorded is the second attempt, which is due.
+    fake.log([row(5, 4, "idu=2"), row(6, 4, "idu=6")])
+    before = len(receiver.documents)
+    for _ in range(3):
+        fake.cycle(state, receiver)
+    assert receiver.sent[before:] == [["6"]]
+
+
+def test_nothing_is_recorded_for_a_receiver_that_cannot_be_reached(new_world: NewWorld) -> None:
+    fake = new_world(deletes(*"1234"), batch_size=2)
+    receiver = Receiver(judge=lambda event: "away")
+    state = fake.start()
+    fake.cycle(state, receiver)
+    line = fake.contents_of_lines()
+    for _ in range(10):
+        assert fake.cycle(state, receiver).result is DeliveryResult.UNAVAILABLE
+    assert fake.contents_of_lines() == line
+
+
+def test_a_receiver_that_fails_for_days_costs_few_writes(new_world: NewWorld) -> None:
+    fake = new_world(deletes(*"12"), batch_size=1)
+    receiver, state = Failing(culprits={"1"}), fake.start()
+    written = set()
+    for _ in range(100):
+        fake.cycle(state, receiver)
+        written.update(fake.contents_of_lines())
+    assert len(receiver.tried) == 100
+    # At first, when it is isolated, and at 1, 2, 4, 8, 16, 32 and 64 attempts.
+    assert len(written) == 9
 
 
 def test_nothing_is_given_up_while_the_receiver_answers_nobody(new_world: NewWorld) -> None:
