@@ -18,10 +18,10 @@ from typing import Any, Final, NamedTuple
 
 import mysql_servers
 import sqlalchemy as sa
-from eventlog.sql.connection import connect, load_dialect
 from shared import Run, execute, fetch, url_of
 
 from eventlog import cli
+from eventlog.sql.connection import connect, load_dialect
 from eventlog.sql.dialects.mysql_family import Family, writers
 from eventlog.sql.rights import Purpose
 

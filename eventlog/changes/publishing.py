@@ -287,9 +287,9 @@ class NoWriter(EventWriter[None]):
 
 def of_first_row(event: Outgoing, texts: Mapping[int, str | None]) -> str | None:
     """Return the text of an event's first row. If the event is built again, that is its first row
-    that still has status N.
+    that still has status N. An object of a snapshot has no rows; its text is that of row 0.
     """
-    first = event.ids[0]
+    first = event.ids[0] if event.ids else 0
     if first in texts:
         return texts[first]
     return next((texts[record_id] for record_id in event.ids if record_id in texts), None)

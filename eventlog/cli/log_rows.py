@@ -324,7 +324,8 @@ def skip(
     if as_json:
         print_json(skipped._asdict())
     else:
-        result(f"event {skipped.event_id} is given up: {number_of(skipped.rows, 'row')} set to E")
+        rows = f": {number_of(skipped.rows, 'row')} set to E" if skipped.rows else ""
+        result(f"event {skipped.event_id} is given up{rows}")
 
 
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}

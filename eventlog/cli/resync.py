@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import click
+from sqlalchemy import Connection
+
+from eventlog.cli import Command
 from eventlog.cli.context import (
     FILE,
     CommandContext,
@@ -35,14 +38,11 @@ from eventlog.files.text import spooled
 from eventlog.model import EventType
 from eventlog.publisher.configured_classes import read_catalog
 from eventlog.publisher.open_context import find_log
+from eventlog.sql import resync as batches
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.open_log import OpenLog
-from eventlog.sql.rights import Addition, Purpose
-from sqlalchemy import Connection
-
-from eventlog.cli import Command
-from eventlog.sql import resync as batches
 from eventlog.sql.resync import Unfinished, WriteBatch
+from eventlog.sql.rights import Addition, Purpose
 from eventlog.sql.windows import ResyncBatch, Selection
 
 SHOWN: Final = 20

@@ -29,6 +29,7 @@ from eventlog.cli.settings import print_settings
 from eventlog.config.effective import Effective, effective
 from eventlog.config.load import Config
 from eventlog.core.clock import sleep, utc_now
+from eventlog.core.event_ids import object_text
 from eventlog.errors import ConfigError, DatabaseError, ReceiverUnavailable, number_of, visible
 from eventlog.model import Status
 from eventlog.publisher.claimed_rows import CLAIM_WAYS_OUT, read_recorded
@@ -172,12 +173,13 @@ def _events_in_delivery(log: OpenLog, deliveries: Iterable[Delivery]) -> list[di
         for document, events in delivery.documents.items()
         for event in events
     ]
-    firsts = sorted({event.ids[0] for _, _, event, _ in recorded})
+    firsts = sorted({event.ids[0] for _, _, event, _ in recorded if event.ids})
     read = log.read_rows([(first, first) for first in firsts])
     rows = {row.record_id: row for row in read}
     in_flight = []
     for delivery_number, document_number, event, tried in recorded:
-        row = rows.get(event.ids[0])
+        row = rows.get(event.ids[0]) if event.ids else None
+        of_snapshot = None if event.ids else object_text(event.event_id)
         in_flight.append(
             {
                 "delivery": delivery_number,
@@ -186,7 +188,7 @@ def _events_in_delivery(log: OpenLog, deliveries: Iterable[Delivery]) -> list[di
                 "rows": len(event.ids),
                 "event_ids": event.attempts,
                 "table_name": None if row is None else row.table_name,
-                "table_key": None if row is None else row.table_key,
+                "table_key": of_snapshot if row is None else row.table_key,
                 "attempts": None if tried is None else tried.tries,
                 "answer": None if tried is None else tried.answer,
             }

@@ -49,6 +49,18 @@ def snapshot_id(begun: datetime, class_name: str, key: str) -> str:
     return f"{_SNAPSHOT}{begun.strftime(_SECOND)}.{class_name}.{key}"
 
 
+def object_id_of(begun: str, text: str) -> str:
+    """Return the event-id of the object that ``object_text`` gives, in the snapshot of ``begun``:
+    the time as it stands in event-ids.
+    """
+    return f"{_SNAPSHOT}{begun}.{text}"
+
+
+def begun_of(event_id: str) -> str:
+    """Return the time of the registration as it stands in a snapshot's event-id."""
+    return event_id.removeprefix(_SNAPSHOT).partition(".")[0]
+
+
 def is_of_snapshot(event_id: str) -> bool:
     """Return True if an event belongs to a snapshot."""
     return event_id.startswith(_SNAPSHOT)

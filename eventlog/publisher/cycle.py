@@ -21,13 +21,27 @@ from typing import NamedTuple
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import InvalidRow, Remark, check_rows
 from eventlog.core.clock import monotonic
+from eventlog.core.event_ids import raised_at, record_id_of
 from eventlog.core.events import Decided, Outgoing, RowOutcomes, build_event, decide, ids_of
 from eventlog.core.ranges import to_ranges
 from eventlog.errors import DatabaseUnavailable, number_of
 from eventlog.model import LogRow, Origins, Status, origins_of, queue_rows, unpadded
 from eventlog.publisher.claimed_rows import read_recorded, warn_of
 from eventlog.publisher.context import Context, report_missing
+from eventlog.publisher.database_clock import DatabaseClock
+from eventlog.publisher.delivery import (
+    Delivery,
+    Tried,
+    encode,
+    isolate,
+    numbered,
+    pack,
+    unbuilt,
+    with_attempts,
+)
 from eventlog.publisher.ledger import QueueScan
+from eventlog.publisher.marks import InflightLine, Marks, all_wait, keep_next_attempts
+from eventlog.publisher.parking import Parked, Parking
 from eventlog.publisher.queue import (
     DueScan,
     Either,
@@ -41,26 +55,17 @@ from eventlog.publisher.queue import (
     read_window,
 )
 from eventlog.publisher.read_back import Built, built_deliveries, with_current_rows
-from eventlog.sql.internal_tables import EntryKind, add_entry, replace_content
-from eventlog.sql.rows import read_attempts
-
-from eventlog.core.event_ids import raised_at, record_id_of
-from eventlog.publisher.database_clock import DatabaseClock
-from eventlog.publisher.delivery import (
-    Delivery,
-    Tried,
-    encode,
-    isolate,
-    numbered,
-    pack,
-    unbuilt,
-    with_attempts,
-)
-from eventlog.publisher.marks import InflightLine, Marks, all_wait, keep_next_attempts
-from eventlog.publisher.parking import Parked, Parking
 from eventlog.publisher.sending import Delivered, DeliveryResult, send_delivery
 from eventlog.publisher.session import PublisherSession, PublisherState, begin_delivery
-from eventlog.publisher.snapshot import UnfinishedSnapshot, load_chunk
+from eventlog.publisher.snapshot import (
+    UnfinishedSnapshot,
+    build_objects,
+    object_of,
+    origins_of_objects,
+    record_chunk,
+)
+from eventlog.sql.internal_tables import EntryKind, add_entry, replace_content
+from eventlog.sql.rows import read_attempts
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -100,7 +105,11 @@ def _parked_again(
     if not purged:
         return delivery
     wanted = [event for event in delivery.events() if event.event_id in purged]
-    objects = _objects_of(context, wanted)
+    objects = (
+        {event.event_id: object_of(context, event.event_id) for event in wanted}
+        if delivery.is_of_snapshot
+        else _objects_of(context, wanted)
+    )
     longest = monotonic() + parking.longest_pause
     for event in reversed(wanted):  # the first event of an object names it
         object_id = objects.get(event.event_id)
@@ -122,17 +131,15 @@ def _parked_again(
     return delivery._replace(documents=documents)
 
 
-def _objects_of(context: Context, recorded: Sequence[Outgoing]) -> dict[str, ObjectId]:
+def _objects_of(context: Context, recorded: Sequence[Outgoing]) -> dict[str, ObjectId | None]:
     """Return the objects of recorded events by event-id, of those with a valid row."""
     rows = context.log.read_rows(sorted(chain(*(to_ranges(event.ids) for event in recorded))))
     good = check_rows(queue_rows(rows), context.catalog, None).good
     objects = dict(zip(ids_of(good), map(itemgetter(2), good), strict=True))
-    found: dict[str, ObjectId] = {}
-    for event in recorded:
-        object_id = next((objects[one] for one in event.ids if one in objects), None)
-        if object_id is not None:
-            found[event.event_id] = object_id
-    return found
+    return {
+        event.event_id: next((objects[one] for one in event.ids if one in objects), None)
+        for event in recorded
+    }
 
 
 def _loading(context: Context) -> UnfinishedSnapshot | None:
@@ -158,12 +165,12 @@ def _run_cycle(session: PublisherSession) -> Delivered:
     if cycle.result is not DeliveryResult.DONE:
         return cycle
     if state.loading is not None:
-        sent_before = context.counters.documents_sent
-        delivered, is_loaded = load_chunk(session, state.loading)
-        state.loading = None if is_loaded else state.loading
-        if context.counters.documents_sent > sent_before:
-            state.suspects.answered(())
-        return delivered
+        chunk = record_chunk(session, state.loading)
+        state.loading = None if chunk.is_loaded else state.loading
+        if chunk.delivery is None:
+            return chunk.ended
+        delivered = _send_new(session, chunk.delivery)
+        return delivered if delivered.result is not DeliveryResult.DONE else chunk.ended
     scan = _scan_to_read(context, state)
     if scan is None:
         state.loading = _loading(context)
@@ -394,7 +401,8 @@ def _send_again(session: PublisherSession, delivery: Delivery) -> Delivered:
     context.log.commit()
     session.before_delivery()
     times = delivery.origins.event_times
-    if context.observer.wants_deliveries and context.observer.wants_event_times:
+    wants_times = context.observer.wants_deliveries and context.observer.wants_event_times
+    if wants_times and not delivery.is_of_snapshot:
         firsts = sorted(events[0].ids[0] for events in delivery.documents.values())
         times = _event_times(context, firsts)
         context.log.commit()
@@ -442,7 +450,9 @@ def _announce(context: Context, delivery: Delivery, times: Mapping[int, str | No
     if context.observer.wants_deliveries:
         firsts = [events[0] for events in delivery.documents.values()]
         event_times = {
-            event.sent_id: times[event.ids[0]] for event in firsts if event.ids[0] in times
+            event.sent_id: times[event.ids[0]]
+            for event in firsts
+            if event.ids and event.ids[0] in times
         }
         context.observer.delivery_begins(delivery.info(), event_times)
 
@@ -451,7 +461,8 @@ def _deliver(session: PublisherSession, delivery: Delivery, line: InflightLine) 
     """Send the documents of a delivery, and keep what is left of it."""
     context, state = session.context, session.state
     begun = monotonic()
-    context.used.published.add(max(max(event.ids) for event in delivery.events()))
+    if not delivery.is_of_snapshot:
+        context.used.published.add(max(max(event.ids) for event in delivery.events()))
     document_count = (
         sum(map(len, delivery.documents.values()))
         if context.output.is_single
@@ -595,13 +606,19 @@ def rebuild(
     """
     delivery = _numbered(context, delivery)
     wanted = [event for event in delivery.events() if not parking.is_waiting(event.object_id)]
-    rebuilt = build_recorded(context, wanted)
-    if gone := context.counters.note_missing(rebuilt.missing):
-        report_missing(context, len(gone), gone[0], gone[-1])
-    waiting = frozenset(
-        event.event_id for event in wanted if not rebuilt.waiting.isdisjoint(event.ids)
-    )
-    events_now, current_rows = with_current_rows(context, rebuilt.events)
+    events_now: Sequence[Outgoing]
+    if delivery.is_of_snapshot:
+        events_now, waiting = build_objects(context, wanted)
+        origins = origins_of_objects(context)
+    else:
+        rebuilt = build_recorded(context, wanted)
+        if gone := context.counters.note_missing(rebuilt.missing):
+            report_missing(context, len(gone), gone[0], gone[-1])
+        events_now, origins = rebuilt.events, origins_of(rebuilt.log_rows.values())
+        waiting = frozenset(
+            event.event_id for event in wanted if not rebuilt.waiting.isdisjoint(event.ids)
+        )
+    events_now, current_rows = with_current_rows(context, events_now)
     if any(event.outcomes is not None and event.outcomes.invalid for event in events_now):
         before_bad()
     context.log.commit()
@@ -610,7 +627,6 @@ def rebuild(
         number: [event if parking.is_waiting(event.object_id) else next(built) for event in events]
         for number, events in delivery.documents.items()
     }
-    origins = origins_of(rebuilt.log_rows.values())
     return delivery._replace(
         documents=documents, origins=origins, current_rows=current_rows, waiting=waiting
     )

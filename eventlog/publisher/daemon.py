@@ -162,7 +162,13 @@ def publish_once(
 
 def _publish_once(context: Context, sink: Sink, stop: Stop) -> None:
     watcher = CatalogWatcher(context)
-    session = _begin_session(watcher, sink, stop)
+
+    def begin_session() -> PublisherSession:
+        begun = _begin_session(watcher, sink, stop)
+        begun.state.parking.clear()  # each parked event is tried now, whether it is due or not
+        return begun
+
+    session = begin_session()
     last = context.ledger.tail()
     options = context.options
     failures = BackOff(options.retry_initial, options.retry_max, context.observer)
@@ -172,7 +178,7 @@ def _publish_once(context: Context, sink: Sink, stop: Stop) -> None:
         settled_before = _settled(context.counters)
         cycle = _cycle(run_cycle, session, watcher)
         if cycle is None:
-            session = _begin_session(watcher, sink, stop)
+            session = begin_session()
             continue
         if cycle.is_suspicious and not stop.is_set():
             # The cause may be one document: whether it is, further tries tell.

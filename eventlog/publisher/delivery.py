@@ -18,12 +18,11 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from eventlog.core.catalog import ObjectId
+from eventlog.core.event_ids import begun_of, epoch_suffix, object_id_of, object_text
 from eventlog.core.events import CurrentRow, Outgoing
 from eventlog.core.ranges import ids_of, to_ranges
 from eventlog.errors import DatabaseError
 from eventlog.model import Origins
-
-from eventlog.core.event_ids import epoch_suffix
 
 _new: Final = tuple.__new__  # makes a NamedTuple from its fields; _replace takes four times as long
 
@@ -99,6 +98,13 @@ class Delivery(NamedTuple):
     def events(self) -> Iterator[Outgoing]:
         """Return the events of all documents in order."""
         return chain.from_iterable(self.documents.values())
+
+    @property
+    def is_of_snapshot(self) -> bool:
+        """True if the events are objects of a consumer's snapshot (spec/event-log.md 13.3), which
+        have no rows.
+        """
+        return any(not event.ids for event in islice(self.events(), 1))
 
     def info(self) -> DeliveryInfo:
         """Return the facts of the delivery for an observer."""
@@ -295,9 +301,10 @@ def encode(delivery: Delivery, *, is_plain: bool = False) -> str:
     and in a numbered delivery the ``place`` of its first event. ``events`` has the exceptions by
     the event's index: an ``id`` other than the first record_id and the epoch, rows that precedence
     ``dropped``, the number of ``attempts``, a ``place`` that does not follow the previous one, the
-    attempts of one that is ``parked``. A document of ``suspects`` has
-    ``"suspect": {"tries": 2, "answer": "...", "due": "..."}``, one of ``failures`` has
-    ``"failures"`` in the same form.
+    attempts of one that is ``parked``. A delivery of a snapshot has ``"snapshot"``, when it was
+    begun, and each document its ``objects`` in place of rows and counts. A document of
+    ``suspects`` has ``"suspect": {"tries": 2, "answer": "...", "due": "..."}``, one of
+    ``failures`` has ``"failures"`` in the same form.
     ``is_plain`` says that no event
     has an exception, as in nearly all new deliveries, and skips the search.
     """
@@ -309,11 +316,18 @@ def encode(delivery: Delivery, *, is_plain: bool = False) -> str:
     if delivery.last_number > max(delivery.documents, default=0):
         line["last_number"] = delivery.last_number
     suffix = epoch_suffix(delivery.epoch)
+    is_of_snapshot = delivery.is_of_snapshot
+    if is_of_snapshot:
+        line["snapshot"] = begun_of(next(delivery.events()).event_id)
     documents = []
     for number, events in delivery.documents.items():
-        all_ids = [event.ids for event in events]
-        rows, counts = to_ranges(list(chain.from_iterable(all_ids))), list(map(len, all_ids))
-        document: dict[str, object] = {"number": number, "rows": rows, "counts": counts}
+        document: dict[str, object] = {"number": number}
+        if is_of_snapshot:
+            document["objects"] = [object_text(event.event_id) for event in events]
+        else:
+            all_ids = [event.ids for event in events]
+            document["rows"] = to_ranges(list(chain.from_iterable(all_ids)))
+            document["counts"] = list(map(len, all_ids))
         if delivery.first:
             document["place"] = events[0].place
         if number in delivery.suspects:
@@ -335,7 +349,7 @@ def _special(
     place = events[0].place
     for index, (event_id, ids, _, _, _, _, dropped, attempts, own_place, _) in enumerate(events):
         what: dict[str, object] = {}
-        if event_id != f"{ids[0]}{suffix}":
+        if ids and event_id != f"{ids[0]}{suffix}":
             what["id"] = event_id
         if dropped:
             what["dropped"] = to_ranges(dropped)
@@ -372,8 +386,12 @@ def decode(number: int, content: str) -> Delivery:
         refuse_newer(number, line)
         epoch = str(line.get("epoch", ""))
         suffix = epoch_suffix(epoch)
+        begun = line.get("snapshot")
         documents = {
-            int(document["number"]): _read(document, suffix) for document in line["documents"]
+            int(document["number"]): _read(document, suffix)
+            if begun is None
+            else _read_objects(document, str(begun))
+            for document in line["documents"]
         }
         return Delivery(
             number,
@@ -425,9 +443,22 @@ def _read(document: Mapping[str, Any], suffix: str) -> list[Outgoing]:
     return events
 
 
+def _read_objects(document: Mapping[str, Any], begun: str) -> list[Outgoing]:
+    special = document.get("events", {})
+    place = document.get("place", 0)
+    events = []
+    for index, text in enumerate(document["objects"]):
+        what = special.get(str(index), {})
+        place = what.get("place", place)
+        event_id = object_id_of(begun, str(text))
+        events.append(_recorded(event_id, (), (), what.get("attempts", 1), place))
+        place += "place" in document
+    return events
+
+
 def _recorded(
     event_id: Any,
-    ids: list[int],
+    ids: Sequence[int],
     dropped: Iterable[Sequence[int]] = (),
     attempts: int = 1,
     place: int = 0,

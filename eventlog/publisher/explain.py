@@ -445,7 +445,9 @@ def _event_ahead(
     context: Context, object_id: ObjectId, deliveries: Iterable[Delivery]
 ) -> str | None:
     """Return the event in flight for the same object, None if there is none."""
-    by_first = {event.ids[0]: event for delivery in deliveries for event in delivery.events()}
+    by_first = {
+        event.ids[0]: event for delivery in deliveries for event in delivery.events() if event.ids
+    }
     rows = context.log.read_rows([(first, first) for first in sorted(by_first)])
     for record_id, _, other, _, _, _ in check_rows(queue_rows(rows), context.catalog, None).good:
         if other == object_id:

@@ -20,18 +20,17 @@ from eventlog.core.clock import monotonic
 from eventlog.core.ranges import Ranges, RecordSet, length, to_ranges
 from eventlog.errors import ConsumerRuns, LostSession, PublisherAlreadyRunning
 from eventlog.model import Status, unpadded
+from eventlog.sql import consumers
 from eventlog.sql.database import LockHolder
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.epoch import note_removed
 from eventlog.sql.followed_set import FollowedSet
 from eventlog.sql.internal_tables import EntryKind, delete_entry
-from eventlog.sql.rows import count_queue, tail, take_requests
-from eventlog.sql.windows import Window
-
-from eventlog.sql import consumers
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.open_writers import WritersHidden
 from eventlog.sql.rights import Purpose
+from eventlog.sql.rows import count_queue, tail, take_requests
+from eventlog.sql.windows import Window
 
 _log = logging.getLogger("eventlog.publisher")
 

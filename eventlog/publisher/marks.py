@@ -17,14 +17,10 @@ from typing import Final
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import InvalidRow
 from eventlog.core.clock import monotonic
+from eventlog.core.event_ids import attempt_of, record_id_of
 from eventlog.core.events import Outgoing, RowOutcomes
 from eventlog.model import SUCCESS, Answer, EventResult, Status
 from eventlog.publisher.context import Context, Counters, report_missing
-from eventlog.publisher.sinks import Sink
-from eventlog.sql.internal_tables import EntryKind, replace_content
-from eventlog.sql.rows import add_errors
-
-from eventlog.core.event_ids import attempt_of, record_id_of
 from eventlog.publisher.database_clock import DatabaseClock
 from eventlog.publisher.delivery import (
     NO_ORIGINS,
@@ -37,7 +33,10 @@ from eventlog.publisher.delivery import (
 )
 from eventlog.publisher.parking import Parked, Parking
 from eventlog.publisher.sending import Answered, Judged, as_flushed, why_refused
+from eventlog.publisher.sinks import Sink
 from eventlog.publisher.suspects import Suspects
+from eventlog.sql.internal_tables import EntryKind, replace_content
+from eventlog.sql.rows import add_errors, add_object_errors
 
 _ids_of: Final = itemgetter(Outgoing._fields.index("ids"))
 _outcomes_of: Final = itemgetter(Outgoing._fields.index("outcomes"))
@@ -59,6 +58,8 @@ class Marks:
     """The event-ids under which refused events go again, by the record_id that names them,
     where they are not the first ones.
     """
+    object_errors: list[tuple[str, str, str]] = field(default_factory=list)
+    """The error lines of objects of a snapshot: event-id, code and message."""
     answered: list[Sequence[Outgoing]] = field(default_factory=list)
     """The events that were answered."""
 
@@ -80,8 +81,12 @@ class Marks:
     def add_answered(self, events: Sequence[Outgoing], verdict: EventResult) -> None:
         """Add the rows of events that got an answer other than retry.
 
-        Rows that precedence dropped are S with any answer.
+        Rows that precedence dropped are S with any answer. Objects of a snapshot have no rows:
+        those that are refused get error lines.
         """
+        if events and not events[0].ids:
+            self._add_objects(events, verdict)
+            return
         self.answered.append(events)
         special = [outcomes for outcomes in map(_outcomes_of, events) if outcomes is not None]
         contributed = [event.contributed for event in events] if special else map(_ids_of, events)
@@ -101,6 +106,18 @@ class Marks:
             self._keep_attempts(
                 event for event in events if event.outcomes and event.outcomes.invalid
             )
+
+    def _add_objects(self, events: Sequence[Outgoing], verdict: EventResult) -> None:
+        if message := why_refused(verdict):
+            self.object_errors += [(event.event_id, "receiver", message) for event in events]
+        for event in events:
+            if event.outcomes is not None:
+                self.add_bad_object(event.event_id, event.outcomes.invalid)
+
+    def add_bad_object(self, event_id: str, bad: Sequence[InvalidRow]) -> None:
+        """Add an object of a snapshot whose values or key cannot be written."""
+        self.counters.rows_invalid += len(bad)
+        self.object_errors += [(event_id, one.code, one.message) for one in bad]
 
     def _keep_attempts(self, events: Iterable[Outgoing]) -> None:
         """Keep the number under which the first row of a refused event goes again
@@ -136,6 +153,7 @@ class Marks:
         if unmarked.taken:
             # Given up by hand while they were in the air: the receiver may know this sending.
             keep_next_attempts(context, chain.from_iterable(self.answered), unmarked.taken)
+        add_object_errors(context.log, self.object_errors, context.ledger.consumer)
         if self.errors:
             add_errors(context.log, self.errors, context.ledger.consumer, self.next_ids)
             known = context.attempts

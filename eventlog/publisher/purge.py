@@ -13,8 +13,6 @@ from eventlog.publisher.claimed_rows import read_recorded
 from eventlog.publisher.cycle import recorded_ids
 from eventlog.sql.consumers import done_by_consumers
 from eventlog.sql.open_log import OpenLog
-from eventlog.sql.rows import extent
-
 from eventlog.sql.purge import (
     Purged,
     PurgedRows,
@@ -25,6 +23,7 @@ from eventlog.sql.purge import (
     utc_now,
     write_purged,
 )
+from eventlog.sql.rows import extent
 
 _YOUNG: Final = 10_000
 """The number of rows in a row, all younger than asked for, after which a purge ends."""

@@ -23,10 +23,9 @@ from eventlog.core.clock import executor, first_done, monotonic, wait_for_all
 from eventlog.errors import FatalAnswer, ReceiverUnavailable
 from eventlog.model import SUCCESS, Answer, Document, EventResult, Level
 from eventlog.publisher.context import Context, Counters, PublisherOptions
-from eventlog.publisher.sinks import Sink
-
 from eventlog.publisher.delivery import Tried
 from eventlog.publisher.parking import Parking
+from eventlog.publisher.sinks import Sink
 from eventlog.publisher.suspects import Doubt, Suspects
 
 _log = logging.getLogger("eventlog.publisher")

@@ -9,19 +9,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from eventlog.core.catalog import ObjectId
+from eventlog.core.event_ids import raised_at
 from eventlog.errors import DatabaseUnavailable
 from eventlog.publisher.claimed_rows import BacklogClaim, ClaimedObjects
 from eventlog.publisher.context import UNCHECKED, CatalogCheck, Context
-from eventlog.publisher.ledger import QueueScan
-from eventlog.publisher.queue import DueScan
-from eventlog.publisher.sinks import Sink
-from eventlog.sql.internal_tables import next_number
-
-from eventlog.core.event_ids import raised_at
 from eventlog.publisher.database_clock import DatabaseClock
 from eventlog.publisher.delivery import Delivery
+from eventlog.publisher.ledger import QueueScan
 from eventlog.publisher.parking import Parking
+from eventlog.publisher.queue import DueScan
+from eventlog.publisher.sinks import Sink
 from eventlog.publisher.suspects import Suspects
+from eventlog.sql.internal_tables import next_number
 
 if TYPE_CHECKING:
     from eventlog.publisher.snapshot import UnfinishedSnapshot

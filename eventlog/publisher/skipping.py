@@ -14,14 +14,16 @@ from eventlog.publisher.delivery import Delivery, encode, rest_of
 from eventlog.publisher.ledger import Ledger
 from eventlog.sql.internal_tables import EntryKind, delete_entry, replace_content
 from eventlog.sql.open_log import OpenLog
-from eventlog.sql.rows import add_errors
+from eventlog.sql.rows import add_errors, add_object_errors
 
 CODE = "skipped"
 """The code of the error lines."""
 
 
 class Skipped(NamedTuple):
-    """An event that was given up. ``answer`` is the receiver's last one, empty if none is known."""
+    """An event that was given up. ``answer`` is the receiver's last one, empty if none is known.
+    An object of a snapshot has no ``rows``.
+    """
 
     event_id: str
     rows: int
@@ -39,22 +41,27 @@ def skip(log: OpenLog, ledger: Ledger, event_id: str, why: str) -> Skipped:
     """
     deliveries, _ = read_recorded(log, ledger.consumer)
     delivery, document_no, event = _found(deliveries, event_id)
+    tried = delivery.suspects.get(document_no)
+    answer = "" if tried is None else tried.answer
+    message = f"{why}; the last answer: {answer}" if answer else why
+    skipped = Skipped(event.sent_id, 0, 0 if tried is None else tried.tries, answer)
+    if delivery.is_of_snapshot:
+        add_object_errors(log, [(event.event_id, CODE, message)], ledger.consumer)
+        _strike(log, delivery, event)
+        return skipped
     present = log.read_columns(to_ranges(event.ids), ("record_id", "status"))
     waiting = {int(number) for number, status in present if unpadded(status) in ledger.statuses}
     dropped = [record_id for record_id in event.dropped if record_id in waiting]
     refused = sorted(waiting.difference(dropped))
     if not refused:
         raise ConfigError(f"event {event_id}: its rows are done already, or gone")
-    tried = delivery.suspects.get(document_no)
-    answer = "" if tried is None else tried.answer
-    message = f"{why}; the last answer: {answer}" if answer else why
     ledger.write({Status.ERROR: refused, Status.SUCCESS: dropped})
     next_ids = {record_id_of(event.event_id): f"{event.event_id}.{event.attempts + 1}"}
     lines = [(record_id, CODE, message) for record_id in refused]
     add_errors(log, lines, ledger.consumer, next_ids)
     if ledger.consumer:  # no status shows a consumer that a row is done
         _strike(log, delivery, event)
-    return Skipped(event.sent_id, len(refused), 0 if tried is None else tried.tries, answer)
+    return skipped._replace(rows=len(refused))
 
 
 def _found(deliveries: list[Delivery], event_id: str) -> tuple[Delivery, int, Outgoing]:

@@ -2,9 +2,10 @@
 (spec/event-log.md 13.3).
 
 A chunk is the next keys of a class and the present values of its objects, each read by separate
-statements. It is sent until all of its events are answered for good, and then the position moves
-after it. A chunk that a crash interrupts is sent again with the same event-ids and the values of
-that time. So are refused objects, when ``eventlog requeue`` asks for them.
+statements. It is a delivery as those of the log: it is recorded before it is sent, and its events
+name objects instead of rows. The position moves past it in the same transaction. After a crash the
+recorded events are sent again, with the same event-ids and numbers and the present values. Refused
+objects are sent again in the same way, when ``eventlog requeue`` asks for them.
 """
 
 from __future__ import annotations
@@ -16,37 +17,22 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from eventlog.core.catalog import ObjectClass, ObjectId
-from eventlog.core.checks import INSERT_ROW_QUERY_BACK
+from eventlog.core.checks import INSERT_ROW_QUERY_BACK, InvalidRow
 from eventlog.core.event_ids import object_text, raised_at, snapshot_id
-from eventlog.core.events import EventOptions, Outgoing
+from eventlog.core.events import CurrentRow, EventOptions, Outgoing, RowOutcomes
 from eventlog.core.fold import Group
 from eventlog.errors import BadTableKey, number_of
-from eventlog.model import Answer, EventType, Origins
-from eventlog.publisher.context import (
-    UNCHECKED,
-    CatalogCheck,
-    Context,
-    Counters,
-    PublisherOptions,
-)
-from eventlog.publisher.delivery import Delivery, DeliveryInfo, pack, rest_of
-from eventlog.publisher.marks import send_document
+from eventlog.model import EventType, Origins
+from eventlog.publisher.context import UNCHECKED, CatalogCheck, Context
+from eventlog.publisher.delivery import Delivery, encode, pack
+from eventlog.publisher.marks import Marks
 from eventlog.publisher.observer import SnapshotProgress
-from eventlog.publisher.parking import Parking
-from eventlog.publisher.queue import WindowResult
+from eventlog.publisher.queue import WindowResult, build_events
 from eventlog.publisher.read_back import Built, built_deliveries
-from eventlog.publisher.sending import (
-    Answered,
-    Delivered,
-    DeliveryResult,
-    Judged,
-    as_flushed,
-    send_delivery,
-    why_refused,
-)
+from eventlog.publisher.sending import Delivered, DeliveryResult
 from eventlog.publisher.session import PublisherSession, begin_delivery
-from eventlog.publisher.sinks import Sink
 from eventlog.sql.consumers import write_loaded
+from eventlog.sql.internal_tables import EntryKind, add_entry
 from eventlog.sql.rows import add_object_errors
 from eventlog.sql.triggers import triggers_of
 from eventlog.sql.windows import Selection
@@ -71,15 +57,11 @@ class UnfinishedSnapshot:
     position: str | None = None
     """The key up to which the class is read, None = from its beginning."""
     objects: int = 0
-    """The number of objects that were answered."""
+    """The number of objects that were recorded to be sent."""
     expected: int = 0
-    """The approximate number of objects to be answered in all."""
+    """The approximate number of objects of the class."""
     again: list[str] | None = None
     """The event-ids of objects to send again, in place of a snapshot."""
-    keys: Sequence[str] = ()
-    """The keys of the last chunk."""
-    left: Delivery | None = None
-    """The events of the last chunk to send again."""
 
     @classmethod
     def of_line(cls, begun: datetime, told: dict[str, Any]) -> UnfinishedSnapshot:
@@ -114,38 +96,49 @@ class UnfinishedSnapshot:
         )
 
 
-def load_chunk(session: PublisherSession, loading: UnfinishedSnapshot) -> tuple[Delivered, bool]:
-    """Send the next chunk, or the rest of the last one; return the end of the sending, and True if
-    the snapshot has ended.
+class Chunk(NamedTuple):
+    """What comes next of a snapshot."""
+
+    delivery: Delivery | None
+    """A recorded delivery to be sent, None = there is nothing to send now."""
+    ended: Delivered
+    """The end of the cycle if there is nothing to send."""
+    is_loaded: bool = False
+    """True if the snapshot has ended."""
+
+
+def record_chunk(session: PublisherSession, loading: UnfinishedSnapshot) -> Chunk:
+    """Record the next chunk, and move the position past it.
 
     Ends the transaction. Errors as for ``run_cycle``.
     """
     context = session.context
-    if loading.left is None:
-        other_keys = _keys_of_other_names(context, loading)
-        object_class = _class_to_read(context, loading, other_keys)
-        if loading.class_name in other_keys:
-            return _wait(context, loading, other_keys[loading.class_name])
-        if object_class is None:
-            return _without_class(context, loading)
-        keys = _keys(context, loading, object_class)
-        if not keys:
-            loading.done.append(object_class.name)
-            loading.class_name = loading.position = None
-            _save(context, loading)
-            return _MORE, False
-        _build(session, loading, object_class, keys)
-    if loading.left is not None:
-        context.log.commit()
-        ended = _send(session, loading)
-        if ended.result is not DeliveryResult.DONE:
-            return ended, False
-    loading.position, loading.objects = loading.keys[-1], loading.objects + len(loading.keys)
+    other_keys = _keys_of_other_names(context, loading)
+    object_class = _class_to_read(context, loading, other_keys)
+    if loading.class_name in other_keys:
+        return _wait(context, loading, other_keys[loading.class_name])
+    if object_class is None:
+        return _without_class(context, loading)
+    keys = _keys(context, loading, object_class)
+    if not keys:
+        loading.done.append(object_class.name)
+        loading.class_name = loading.position = None
+        _save(context, loading)
+        return Chunk(None, _MORE)
+    marks = Marks(context.counters)
+    keys, delivery = _build(session, loading, object_class, keys, marks)
+    loading.position, loading.objects = keys[-1], loading.objects + len(keys)
     if loading.again is not None:
-        sent = {f"{loading.class_name}.{key}" for key in loading.keys}
+        sent = {f"{loading.class_name}.{key}" for key in keys}
         loading.again = [one for one in loading.again if object_text(one) not in sent]
+    if delivery is not None:
+        consumer, content = context.ledger.consumer, encode(delivery)
+        add_entry(context.log, EntryKind.DELIVERY, delivery.number, content, consumer)
+    marks.write(context)
     _save(context, loading)
-    return _MORE, False
+    if delivery is not None:
+        context.used.delivery_no = delivery.number
+    return Chunk(delivery, _MORE)
 
 
 def _save(context: Context, loading: UnfinishedSnapshot) -> None:
@@ -206,7 +199,7 @@ def _class_to_read(
     return next((cls for cls in context.catalog.classes if cls.name == loading.class_name), None)
 
 
-def _without_class(context: Context, loading: UnfinishedSnapshot) -> tuple[Delivered, bool]:
+def _without_class(context: Context, loading: UnfinishedSnapshot) -> Chunk:
     """Wait for an unavailable class, or end the snapshot."""
     if loading.class_name is not None:
         return _wait(context, loading, str(context.catalog.unavailable[loading.class_name]))
@@ -215,35 +208,28 @@ def _without_class(context: Context, loading: UnfinishedSnapshot) -> tuple[Deliv
     write_loaded(context.log, context.ledger.consumer, None)
     context.log.commit()
     context.observer.loads(None)
-    return _MORE, True
+    return Chunk(None, _MORE, is_loaded=True)
 
 
-def _wait(context: Context, loading: UnfinishedSnapshot, reason: str) -> tuple[Delivered, bool]:
+def _wait(context: Context, loading: UnfinishedSnapshot, reason: str) -> Chunk:
     """Wait for a class that cannot be read yet."""
     context.log.commit()
     why = f"the snapshot waits for class {loading.class_name}: {reason}"
-    return Delivered(DeliveryResult.RETRY, why, in_short=why), False
+    return Chunk(None, Delivered(DeliveryResult.RETRY, why, in_short=why))
 
 
 def _refuse_unknown(context: Context, again: list[str]) -> None:
     """Remove objects without a class or a key from ``again``; each gets an error line, so that no
     other object waits.
     """
-    classes = {cls.name: cls for cls in context.catalog.classes}
     unavailable: Mapping[str, object] = context.catalog.unavailable
+    names = [*(cls.name for cls in context.catalog.classes), *unavailable]
     refused: dict[str, tuple[str, str]] = {}
     for event_id in again:
-        name = _class_of(event_id, (*classes, *unavailable))
-        if name in classes:
-            try:
-                classes[name].canonical_key(_key_of(event_id, name))
-            except BadTableKey as error:
-                refused[event_id] = error.code, str(error)
-        else:
-            refused[event_id] = (
-                "unknown_table",
-                str(unavailable.get(name, "this object is of no class any more")),
-            )
+        if reason := _why_unreadable(context, event_id):
+            refused[event_id] = reason
+        elif (name := _class_of(event_id, names)) in unavailable:
+            refused[event_id] = "unknown_table", str(unavailable[name])
     if refused:
         again[:] = [one for one in again if one not in refused]
         context.counters.rows_invalid += len(refused)
@@ -289,30 +275,40 @@ def _build(
     loading: UnfinishedSnapshot,
     object_class: ObjectClass,
     keys: Sequence[str],
-) -> None:
-    """Build the events of a chunk, for as many keys as a delivery has room for.
-
-    An object without an event is done.
+    marks: Marks,
+) -> tuple[Sequence[str], Delivery | None]:
+    """Build the events of a chunk, for as many keys as a delivery has room for. Return these keys,
+    and the delivery, None if no object is left.
     """
     context, state = session.context, session.state
     built = _build_now(context, object_class, keys, state.row_sizes, session.check)
-    loading.keys = keys[: len(built.groups)]
     if any(event.outcomes is not None and event.outcomes.invalid for event in built.events):
         session.check.before_bad()
     events = []
     for event, key in zip(built.events, keys, strict=False):
         event_id = snapshot_id(loading.begun, object_class.name, key)
-        if event.outcomes is not None and event.outcomes.invalid:
-            context.counters.rows_invalid += len(event.outcomes.invalid)
-            lines = [(event_id, one.code, one.message) for one in event.outcomes.invalid]
-            add_object_errors(context.log, lines, context.ledger.consumer)
-        if event.operation is not None:
-            events.append(event._replace(event_id=event_id, outcomes=None))
-    if not events:
-        return
-    number, first = begin_delivery(context, state)
-    context.used.delivery_no = number
-    loading.left = _packed(context, number, first, events, built)
+        of_object = _of_object(event, event._replace(event_id=event_id, ids=()))
+        if of_object.operation is not None:
+            events.append(of_object)
+        elif of_object.outcomes is not None:
+            marks.add_bad_object(event_id, of_object.outcomes.invalid)
+    delivery = None
+    if events:
+        number, first = begin_delivery(context, state)
+        delivery = _packed(context, number, first, events, built.current_rows)
+    return keys[: len(built.groups)], delivery
+
+
+def _of_object(built: Outgoing, event: Outgoing) -> Outgoing:
+    """Return an event of a snapshot as it was built. Only its bad values count as outcomes."""
+    bad = [] if built.outcomes is None else built.outcomes.invalid
+    return event._replace(
+        object_id=built.object_id,
+        operation=built.operation,
+        steps=built.steps,
+        rows=built.rows,
+        outcomes=RowOutcomes(invalid=bad) if bad else None,
+    )
 
 
 def _build_now(
@@ -327,31 +323,104 @@ def _build_now(
     The adds come from rows of type 5 that exist in no log: the number of such a row is its object's
     place in the chunk.
     """
-    groups: list[Group] = [
-        [(number, INSERT_ROW_QUERY_BACK, (object_class, key), None, None, None)]
-        for number, key in enumerate(keys, 1)
-    ]
-    options = replace(
-        context.options, events=EventOptions(insert_query_back="add"), delivery_rows=len(groups)
-    )
+    groups = _groups((object_class, key) for key in keys)
     return next(
         built_deliveries(
-            replace(context, options=options, attempts={}),
-            WindowResult(groups, [], [], None),
-            row_sizes,
-            check,
+            _of_adds(context, len(groups)), WindowResult(groups, [], [], None), row_sizes, check
         )
     )
 
 
+def _groups(objects: Iterable[ObjectId]) -> list[Group]:
+    """Return a row of type 5 for each object."""
+    return [
+        [(number, INSERT_ROW_QUERY_BACK, object_id, None, None, None)]
+        for number, object_id in enumerate(objects, 1)
+    ]
+
+
+def _of_adds(context: Context, rows: int) -> Context:
+    """Return a context in which such rows are adds, and so many fit in a delivery."""
+    events = EventOptions(insert_query_back="add")
+    return replace(context, options=replace(context.options, events=events, delivery_rows=rows))
+
+
+def object_of(context: Context, event_id: str) -> ObjectId | None:
+    """Return the object of a snapshot's event-id, None if it is of no class that can be read, or
+    has no key of its class.
+    """
+    classes = {cls.name: cls for cls in context.catalog.classes}
+    name = _class_of(event_id, (*classes, *context.catalog.unavailable))
+    if name not in classes:
+        return None
+    key = _key_of(event_id, name)
+    try:
+        classes[name].canonical_key(key)
+    except BadTableKey:
+        return None
+    return classes[name], key
+
+
+def build_objects(
+    context: Context, recorded: Sequence[Outgoing]
+) -> tuple[list[Outgoing], frozenset[str]]:
+    """Build recorded events of a snapshot with the present values of their objects. Return also the
+    event-ids of those whose class is unavailable.
+    """
+    objects = {event.event_id: object_of(context, event.event_id) for event in recorded}
+    present = [one for one in objects.values() if one is not None]
+    built = iter(
+        build_events(_of_adds(context, len(present)), _groups(present), context.query_back)
+    )
+    events, waiting = [], set()
+    for event in recorded:
+        if objects[event.event_id] is not None:
+            events.append(_of_object(next(built), event))
+            continue
+        reason = _why_unreadable(context, event.event_id)
+        if reason is None:
+            waiting.add(event.event_id)
+            events.append(event)
+        else:
+            bad = [InvalidRow(0, *reason)]
+            events.append(
+                event._replace(operation=None, steps=(), outcomes=RowOutcomes(invalid=bad))
+            )
+    return events, frozenset(waiting)
+
+
+def _why_unreadable(context: Context, event_id: str) -> tuple[str, str] | None:
+    """Return the code and the message of an object without a class or a key, None if its class can
+    be read, or is unavailable.
+    """
+    classes = {cls.name: cls for cls in context.catalog.classes}
+    name = _class_of(event_id, (*classes, *context.catalog.unavailable))
+    if not name:
+        return "unknown_table", "this object is of no class any more"
+    if name in classes:
+        try:
+            classes[name].canonical_key(_key_of(event_id, name))
+        except BadTableKey as error:
+            return error.code, str(error)
+    return None
+
+
 def _packed(
-    context: Context, number: int, first: str, events: Sequence[Outgoing], built: Built
+    context: Context,
+    number: int,
+    first: str,
+    events: Sequence[Outgoing],
+    current_rows: Mapping[ObjectId, CurrentRow],
 ) -> Delivery:
     """Return the delivery of the events of a chunk; ``first`` is the number of its first event."""
-    clock = context.log.due_until(context.options.event_time_zone)
-    origins = Origins(dict.fromkeys((event.ids[0] for event in events), clock), {})
+    origins = origins_of_objects(context)
     delivery = pack(number, events, context.options.batch_size, first, origins)
-    return delivery._replace(current_rows=built.current_rows)
+    return delivery._replace(current_rows=current_rows)
+
+
+def origins_of_objects(context: Context) -> Origins:
+    """Return the origins of objects of a snapshot: they are as of now."""
+    return Origins({0: context.log.due_until(context.options.event_time_zone)}, {})
 
 
 class Present(NamedTuple):
@@ -373,81 +442,8 @@ def read_object(context: Context, event_id: str) -> Present | None:
         return None
     key = _key_of(event_id, name)
     built = _build_now(context, classes[name], [key], {})
-    event = built.events[0]._replace(event_id=event_id)
+    event = built.events[0]._replace(event_id=event_id, ids=())
     first = context.output.first(0, "", raised_at(context.epoch))
-    return Present((classes[name], key), event, _packed(context, 0, first, [event], built))
-
-
-class _ChunkSender:
-    """The sending of a chunk's events. It remembers those answered for good."""
-
-    def __init__(self, context: Context, delivery: Delivery, sink: Sink) -> None:
-        self.options: PublisherOptions = context.options
-        self.counters: Counters = context.counters
-        self.parking: Parking[ObjectId] = Parking(
-            context.options.retry_initial, context.options.retry_max
-        )
-        self.delivery_no: int = delivery.number
-        self.done: set[str] = set()
-        self._context, self._delivery, self._sink = context, delivery, sink
-        self._answered: Answered[Outgoing] = []
-
-    @property
-    def suspects(self) -> None:
-        """None: each failure of the receiver means that it is unavailable."""
-        return
-
-    def tried(self, document_no: int) -> None:
-        return
-
-    def send(self, document_no: int, events: Sequence[Outgoing]) -> Answer:
-        return send_document(self._context, self._sink, self._delivery, document_no, events)
-
-    def settle(self, document_no: int, events: Sequence[Outgoing], judged: Judged[Outgoing]) -> str:
-        self._answered += judged.answered
-        return ""
-
-    def save(self) -> None:
-        """Make the answers count; errors get lines."""
-        refused = self._sink.flush()
-        log = self._context.log
-        consumer = self._context.ledger.consumer
-        for verdict, events in as_flushed(self._answered, refused, self.counters):
-            self.done.update(event.event_id for event in events)
-            if why := why_refused(verdict):
-                add_object_errors(
-                    log, [(event.event_id, "receiver", why) for event in events], consumer
-                )
-                log.commit()
-        self._answered = []
-
-
-def _send(session: PublisherSession, loading: UnfinishedSnapshot) -> Delivered:
-    """Send the rest of a chunk; events to send again stay in ``left``."""
-    context, delivery = session.context, loading.left
-    assert delivery is not None
-    session.before_delivery()
-    context.observer.delivery_begins(
-        DeliveryInfo(delivery.number, sum(map(len, delivery.documents.values())), 0), {}
+    return Present(
+        (classes[name], key), event, _packed(context, 0, first, [event], built.current_rows)
     )
-    sender = _ChunkSender(context, delivery, session.sink)
-    documents = [
-        (number, part)
-        for number, events in delivery.documents.items()
-        for part in ([[event] for event in events] if context.output.is_single else [events])
-    ]
-    ended = send_delivery(context, documents, len(documents), sender, session.is_stopping)
-    left = {
-        number: rest
-        for number, events in delivery.documents.items()
-        if (rest := [event for event in events if event.event_id not in sender.done])
-    }
-    loading.left = rest_of(delivery, left) if left else None
-    info = DeliveryInfo(delivery.number, sum(map(len, left.values())), 0) if left else None
-    context.observer.delivery_ended(delivery.number, ended.result.value, info)
-    if left and ended.result is DeliveryResult.DONE:
-        why = (
-            f"{number_of(sum(map(len, left.values())), 'object')} of the snapshot to be sent again"
-        )
-        return Delivered(DeliveryResult.RETRY, why, ended.retry_after, in_short=why)
-    return ended

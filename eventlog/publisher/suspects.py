@@ -22,7 +22,6 @@ from typing import Any, NamedTuple, Protocol
 
 from eventlog.core.clock import monotonic
 from eventlog.errors import ReceiverUnavailable, number_of
-
 from eventlog.publisher.parking import Parked, Parking
 
 _log = logging.getLogger("eventlog.publisher")

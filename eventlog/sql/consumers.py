@@ -18,6 +18,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
+
 from eventlog.core.ranges import Ranges, RecordSet, decode, to_ranges
 from eventlog.core.requeue import LoggedRow, RowState, Way
 from eventlog.errors import ConfigError, DatabaseError, LogTableError
@@ -33,6 +34,7 @@ from eventlog.sql.internal_tables import (
     unreadable,
 )
 from eventlog.sql.log_table import LogTable, quoted, schema_of
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.record_ids import next_unused
 from eventlog.sql.rows import (
     MOST_RANGES,
@@ -48,8 +50,6 @@ from eventlog.sql.rows import (
     runs_of_ranges,
 )
 from eventlog.sql.windows import Window
-
-from eventlog.sql.open_log import OpenLog
 
 _log = logging.getLogger("eventlog.publisher")
 

@@ -16,6 +16,8 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any, Final
 
+from sqlalchemy import Connection
+
 from eventlog.core.catalog import ObjectClass
 from eventlog.core.ranges import Ranges
 from eventlog.errors import LogTableError
@@ -25,11 +27,9 @@ from eventlog.sql.dialect import Dialect, RowChunks
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.parts import LogPart, part_size, parts_of
+from eventlog.sql.rights import Addition, Part, Purpose, Right, Rights, demanded, name_of
 from eventlog.sql.statements import run_many, without_collector
 from eventlog.sql.windows import DuePlace, NotDue, Queue, ResyncBatch, Selection, Walk, Window
-from sqlalchemy import Connection
-
-from eventlog.sql.rights import Addition, Part, Purpose, Right, Rights, demanded, name_of
 
 _LATER: Final = frozenset({Part.CONSUMER, Part.CAPTURED, Part.RESYNC, Part.VERSION})
 """The parts that a log may lack: who needs one asks for it first."""

@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 from eventlog.core.clock import monotonic, sleep
 from eventlog.core.ranges import Range
 from eventlog.errors import DatabaseError, LogTableError
-
 from eventlog.sql.open_log import OpenLog
 
 PATIENCE: Final = 60.0

@@ -16,6 +16,9 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import sqlalchemy as sa
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
 from eventlog.core.ranges import Range, RecordSet, decode
 from eventlog.errors import DatabaseError
 from eventlog.sql.connection import TO_THE_PRIMARY, is_refused
@@ -39,8 +42,6 @@ from eventlog.sql.rows import (
     rows_of,
     runs_of_ranges,
 )
-from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
 
 _ONE, _ZERO = (sa.literal_column(number, sa.Integer()) for number in ("1", "0"))
 _MOST_PURGED: Final = 1000

@@ -21,6 +21,8 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 import sqlalchemy as sa
+from sqlalchemy import Connection
+
 from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.errors import ConfigError, LogTableError, number_of
 from eventlog.model import EventType, Status
@@ -30,8 +32,6 @@ from eventlog.sql.open_log import OpenLog
 from eventlog.sql.open_writers import wait_for, writers_to_await
 from eventlog.sql.rows import column_of, errors_of
 from eventlog.sql.triggers.gaps import Gap
-from sqlalchemy import Connection
-
 from eventlog.sql.windows import ResyncBatch, Selection
 
 COLUMNS: Final = ("digest", "class_name", "selection", "started", "position", "rows_written")

@@ -16,13 +16,13 @@ from typing import Any
 import mysql_servers
 import pymysql
 import sqlalchemy as sa
-from eventlog.core.ranges import to_ranges
-from eventlog.sql.followed_set import FollowedSet
-from eventlog.sql.windows import ANY_STATUS
 from pymysql.connections import Connection as Session
 
+from eventlog.core.ranges import to_ranges
 from eventlog.sql.consumers import shown_ids
+from eventlog.sql.followed_set import FollowedSet
 from eventlog.sql.open_log import OpenLog
+from eventlog.sql.windows import ANY_STATUS
 
 KEYS = 40
 """The number of objects that exist all the time, and are changed by several writers."""

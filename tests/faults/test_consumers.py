@@ -17,27 +17,6 @@ from typing import Any, cast
 import psycopg
 import pytest
 import sqlalchemy as sa
-from eventlog.config.load import Config, load
-from eventlog.core import clock
-from eventlog.core.ranges import RecordSet
-from eventlog.errors import ConfigError, ConsumerRuns, LogTableError, ReceiverUnavailable
-from eventlog.model import Answer, EventResult, Level, LogRow
-from eventlog.publisher.context import Context, Counters, Used
-from eventlog.publisher.cycle import dry_run, recover, run_cycle
-from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.ledger import SetLedger, are_registered, count_undone
-from eventlog.publisher.liveness import liveness_of
-from eventlog.publisher.observer import Measured, Observer
-from eventlog.publisher.open_context import open_context, open_unlocked
-from eventlog.publisher.queue import WindowReader
-from eventlog.publisher.session import PublisherSession
-from eventlog.publisher.sinks import Document
-from eventlog.publisher.waiting import StopRequest
-from eventlog.sql.connection import load_dialect
-from eventlog.sql.epoch import note_removed
-from eventlog.sql.followed_set import FollowedSet
-from eventlog.sql.locate import new_log
-from eventlog.sql.log_table import LogTable
 from publishers import (
     LONG,
     Collecting,
@@ -52,8 +31,30 @@ from publishers import (
 from shared import PATIENCE, Run, execute, fetch, opened_log, statuses, url_of, wait_until
 
 from eventlog import publisher
+from eventlog.config.load import Config, load
+from eventlog.core import clock
+from eventlog.core.ranges import RecordSet
+from eventlog.errors import ConfigError, ConsumerRuns, LogTableError, ReceiverUnavailable
+from eventlog.model import Answer, EventResult, Level, LogRow
 from eventlog.publisher import daemon
+from eventlog.publisher.context import Context, Counters, Used
+from eventlog.publisher.cycle import dry_run, recover, run_cycle
+from eventlog.publisher.daemon import publish_once
+from eventlog.publisher.ledger import SetLedger, are_registered, count_undone
+from eventlog.publisher.liveness import liveness_of
+from eventlog.publisher.observer import Measured, Observer
+from eventlog.publisher.open_context import open_context, open_unlocked
+from eventlog.publisher.queue import WindowReader
+from eventlog.publisher.session import PublisherSession
+from eventlog.publisher.sinks import Document
+from eventlog.publisher.skipping import skip
+from eventlog.publisher.waiting import StopRequest
 from eventlog.sql import consumers, followed_set, migrations
+from eventlog.sql.connection import load_dialect
+from eventlog.sql.epoch import note_removed
+from eventlog.sql.followed_set import FollowedSet
+from eventlog.sql.locate import new_log
+from eventlog.sql.log_table import LogTable
 
 
 @pytest.fixture(params=["postgresql", "sqlite"])
@@ -1208,35 +1209,109 @@ def test_a_snapshot_whose_class_has_got_another_key_begins_the_class_again(
     assert without_begun(consume(config)) == ["usr.id=1", "usr.id=2", "usr.id=3"]
 
 
-def test_an_object_of_a_snapshot_that_gets_retry_is_sent_again_before_the_next_chunk(
+def test_an_object_of_a_snapshot_that_gets_retry_waits_alone_and_its_changes_wait_for_it(
     log: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("eventlog.publisher.snapshot._MOST_KEYS", 2)
     fill(log, 3)
     tries: list[str] = []
+    refuses = True
 
     def later(document: Document) -> Answer | None:
         ids = [event.event_id for event in document.events]
         tries.extend(ids)
-        if tries.count(ids[0]) == 1 and ids[0].endswith("idu=1"):
+        if refuses and ids[0].endswith("idu=1"):
             return Answer(
-                verdicts={
-                    ids[0]: EventResult(Level.RETRY, "later"),
-                    ids[1]: EventResult(Level.ERROR, "no"),
-                }
+                {ids[0]: EventResult(Level.RETRY, "later"), ids[1]: EventResult(Level.ERROR, "no")}
             )
         return None
 
-    with opened(consumer(log, start_from="snapshot")) as context:
+    config = consumer(log, start_from="snapshot")
+    with opened(config, retry_initial=3600, retry_max=3600) as context:
         state, sink = recover(context), Collecting(later)
-        assert run_cycle(PublisherSession(context, state, sink)).result.name == "RETRY"
+        write(log, 1)
+        write(log, 3)
         while run_cycle(PublisherSession(context, state, sink)).more:
             pass
-    assert without_begun(tries) == ["usr.idu=1", "usr.idu=2", "usr.idu=1", "usr.idu=3"]
+    assert without_begun(tries) == ["usr.idu=1", "usr.idu=2", "usr.idu=3", "2"]
+    refuses = False
+    assert without_begun(consume(config, later)) == ["usr.idu=1", "1"]
     lines = fetch(
         log, "SELECT record_id, event_id, message FROM eventlog_error WHERE consumer = 'search'"
     )
     assert lines == [(0, tries[1], "no")]
+
+
+@pytest.mark.parametrize("max_attempts", [0, 2])
+def test_an_object_that_the_receiver_fails_for_does_not_hold_a_snapshot(
+    log: sa.Engine, monkeypatch: pytest.MonkeyPatch, max_attempts: int
+) -> None:
+    """Also where the consumer is killed all the time."""
+    monkeypatch.setattr("eventlog.publisher.snapshot._MOST_KEYS", 8)
+    fill(log, 24)
+    arrived: dict[str, str] = {}
+    culprit = ""
+
+    def fail(document: Document) -> None:
+        nonlocal culprit
+        ids = [event.event_id for event in document.events]
+        if found := [one for one in ids if one.endswith(".usr.idu=11")]:
+            culprit = found[0]
+            raise ReceiverUnavailable("answers 500", is_suspicious=True)
+        arrived.update(dict.fromkeys(ids, ""))
+
+    config = consumer(log, start_from="snapshot")
+    no_wait = {"retry_initial": 0, "retry_max": 0, "batch_size": 4, "max_attempts": max_attempts}
+    for number in range(1, 31):
+        write(log, number)  # without another document nobody is given up
+        with opened(config, **no_wait) as context:
+            state = recover(context)
+            for _ in range(3):
+                state.parking.rests_until = 0.0
+                run_cycle(PublisherSession(context, state, Collecting(fail)))
+    assert sum(one.startswith("snapshot.") for one in arrived) == 23
+    lines = fetch(log, "SELECT code, event_id FROM eventlog_error WHERE consumer = 'search'")
+    assert lines == ([("receiver", culprit)] if max_attempts else [])
+    if not max_attempts:
+        with opened(config) as context:
+            skip(context.log, context.ledger, culprit, "the mailbox is gone")
+            context.log.commit()
+        assert fetch(log, "SELECT code, event_id, message FROM eventlog_error") == [
+            ("skipped", culprit, "the mailbox is gone; the last answer: answers 500")
+        ]
+    assert fetch(log, "SELECT loaded FROM eventlog_consumer") == [(None,)]
+    assert fetch(log, "SELECT count(*) FROM eventlog_inflight WHERE kind = 'delivery'") == [(0,)]
+
+
+def test_an_object_of_a_snapshot_that_is_repeated_after_a_kill_has_the_same_number(
+    log: sa.Engine,
+) -> None:
+    fill(log, 3)
+    numbers: list[list[tuple[str, str]]] = []
+
+    class Killed(BaseException):
+        pass
+
+    def note(document: Document) -> None:
+        seen = []
+        for event_id, records in zip(document.event_ids, document.records, strict=True):
+            assert not isinstance(records, EventResult)
+            messages = [json.loads(record.value or b"")["message"] for record in records]
+            seen += [
+                (event_id, one["headers"]["changeSequence"]) for one in messages if "headers" in one
+            ]
+        numbers.append(seen)
+        if len(numbers) == 1:
+            raise Killed
+
+    sink = {"sink__type": "kafka", "sink__brokers": "localhost:1"}
+    config = consumer(log, start_from="snapshot", format__type="qlik-messages", **sink)
+    with pytest.raises(Killed):
+        consume(config, note)
+    execute(log, "UPDATE usr SET fname = 'new' WHERE idu = 2")
+    consume(config, note)
+    assert len(numbers[0]) == 3
+    assert numbers[1] == numbers[0]
 
 
 @pytest.fixture

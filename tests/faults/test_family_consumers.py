@@ -25,18 +25,18 @@ import mysql_servers
 import pytest
 import sqlalchemy as sa
 from documents import ROOT
-from eventlog.config.load import load
-from eventlog.errors import ConsumerRuns
-from eventlog.publisher.cycle import recover, run_cycle
-from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open_context import find_log
-from eventlog.publisher.session import PublisherSession
-from eventlog.sql.connection import connect, load_dialect
 from family_writers import Writers, end_prepared, rows
 from publishers import Collecting, install, opened, write_config
 from shared import PATIENCE, execute, fetch, url_of
 
+from eventlog.config.load import load
+from eventlog.errors import ConsumerRuns
+from eventlog.publisher.cycle import recover, run_cycle
+from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.ledger import StatusLedger
+from eventlog.publisher.open_context import find_log
+from eventlog.publisher.session import PublisherSession
+from eventlog.sql.connection import connect, load_dialect
 from eventlog.sql.consumers import decode, done_by_consumers, register
 
 DRIVER = Path(__file__).with_name("consumer_driver.py")

@@ -14,16 +14,16 @@ import family_writers
 import mysql_servers
 import pytest
 import sqlalchemy as sa
-from eventlog.config.load import Config, load
-from eventlog.core.ranges import to_ranges
-from eventlog.errors import LogTableError
-from eventlog.publisher.open_context import find_log
-from eventlog.sql.connection import connect, load_dialect
 from family_writers import Follower, Writers, end_prepared, out_of_order, rows, run, session
 from publishers import install, write_config
 from shared import execute, fetch, url_of
 
+from eventlog.config.load import Config, load
+from eventlog.core.ranges import to_ranges
+from eventlog.errors import LogTableError
+from eventlog.publisher.open_context import find_log
 from eventlog.sql import consumers, followed_set
+from eventlog.sql.connection import connect, load_dialect
 from eventlog.sql.dialects.mysql_family import writers as of_family
 from eventlog.sql.dialects.mysql_family.log import MySQLFamilyLog
 from eventlog.sql.open_log import OpenLog

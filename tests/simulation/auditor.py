@@ -22,6 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from application import KEYS, OWN_USER
+from lines import Request, Rows
+from replicas import Key, Replica, class_of, object_of
+from scheduler import BEGIN
+
 from eventlog.errors import (
     ConfigError,
     DatabaseError,
@@ -30,9 +34,6 @@ from eventlog.errors import (
     PublisherAlreadyRunning,
 )
 from eventlog.model import Event, EventResult, Level
-from lines import Request, Rows
-from replicas import Key, Replica, class_of, object_of
-from scheduler import BEGIN
 
 if TYPE_CHECKING:
     from scheduler import Process
@@ -155,8 +156,8 @@ class Auditor:
 
     def numbers(self, process: str, event_id: str, numbers: Sequence[str]) -> None:
         """Note the numbers of an event in a format that has them: an event that comes again has its
-        own, and no other event ever has them. An object of a snapshot that is read again has values
-        of a later moment, and greater numbers (docs/spec/event-log.md 13.3)."""
+        own, and no other event ever has them. Only an object of a snapshot that was refused or
+        given up comes with greater numbers (docs/spec/event-log.md 13.3)."""
         consumer, meaning = _consumer(process), _meaning(event_id)
         for number in numbers:
             self.checks += 1
@@ -165,8 +166,10 @@ class Auditor:
                 self._world.fail(f"number {number} was that of {other}, and is that of {event_id}")
         which = consumer, event_id
         before = self._numbered.setdefault(which, tuple(numbers))
-        is_read_again = event_id.startswith("snapshot.") and min(numbers) > max(before)
-        is_other = before != tuple(numbers) and not is_read_again
+        is_given_up = any(
+            event_id.endswith(f".{name}.{key}") for _, (name, key) in self.given_up
+        ) and event_id.startswith("snapshot.")
+        is_other = before != tuple(numbers) and not (is_given_up and min(numbers) > max(before))
         if is_other and self._answered.get(which) not in _NOT_FOR_GOOD:
             self._world.fail(f"{event_id} had the numbers {before}, and has {tuple(numbers)}")
         self._numbered[which] = tuple(numbers)
@@ -308,8 +311,12 @@ class Auditor:
     def gives_up(self, consumer: str, events: Iterable[Any]) -> None:
         """Note events that a publisher or an operator gives up although no answer refuses them."""
         for event in events:
-            rows = self._rows.get((consumer, event.sent_id), tuple(event.ids))
-            self.skips(consumer, rows)
+            if event.ids:
+                rows = self._rows.get((consumer, event.sent_id), tuple(event.ids))
+                self.skips(consumer, rows)
+            else:  # an object of a snapshot
+                object_class, key = event.object_id
+                self.given_up.add((consumer or self.reader, (object_class.name, key)))
 
     def skips(self, consumer: str, rows: Sequence[int]) -> None:
         """Note rows that are given up. A receiver may have applied them without an answer that

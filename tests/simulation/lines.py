@@ -67,4 +67,4 @@ def sets_of(
 def rows_in_flight(content: str) -> Rows:
     """Return the rows that an entry in flight names."""
     documents = json.loads(content).get("documents", ())
-    return Rows((first, last) for one in documents for first, last in one["rows"])
+    return Rows((first, last) for one in documents for first, last in one.get("rows", ()))

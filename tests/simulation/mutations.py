@@ -123,7 +123,7 @@ def _rest_keeps_its_number() -> Mapping[tuple[Any, str], Any]:
             documents={number: events for number, events in left.items() if events}
         )
 
-    return {(marks, "rest_of"): rest_of, (snapshot, "rest_of"): rest_of}
+    return {(marks, "rest_of"): rest_of}
 
 
 def _behind_a_retry_is_done() -> Mapping[tuple[Any, str], Any]:
@@ -266,30 +266,17 @@ def _delete_asks_no_consumer() -> Mapping[tuple[Any, str], Any]:
 
 
 def _chunk_is_done_before_it_is_sent() -> Mapping[tuple[Any, str], Any]:
-    send = snapshot._send
-
-    def send_late(context: Any, loading: Any, *given: Any) -> Any:
-        before = loading.position
-        if loading.again is None:
-            loading.position = loading.keys[-1]
-            snapshot._save(context, loading)
-        loading.position = before
-        return send(context, loading, *given)
-
-    return {(snapshot, "_send"): send_late}
+    return {(snapshot, "add_entry"): lambda *_: None}
 
 
 def _retried_objects_are_passed_over() -> Mapping[tuple[Any, str], Any]:
-    send = snapshot._send
+    build = cycle.build_objects
 
-    def send_once(context: Any, loading: Any, *given: Any) -> Any:
-        ended = send(context, loading, *given)
-        if ended.result is snapshot.DeliveryResult.RETRY:
-            loading.left = None
-            return snapshot._MORE
-        return ended
+    def build_nothing(context: Any, recorded: Any) -> Any:
+        events, waiting = build(context, recorded)
+        return [event._replace(operation=None, steps=()) for event in events], waiting
 
-    return {(snapshot, "_send"): send_once}
+    return {(cycle, "build_objects"): build_nothing}
 
 
 def _changes_during_a_snapshot_are_passed_over() -> Mapping[tuple[Any, str], Any]:

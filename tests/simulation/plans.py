@@ -26,8 +26,9 @@ from typing import Any
 
 from application import KEYS
 from core import DEAD
-from eventlog.model import LogRow
 from replicas import MOODS
+
+from eventlog.model import LogRow
 
 Plan = dict[str, Any]
 

@@ -32,13 +32,6 @@ from auditor import Auditor
 from backlog import Directory
 from core import live_with_a_core
 from disk import Disk
-from eventlog.cli.context import transaction
-from eventlog.cli.db import names
-from eventlog.config.load import load
-from eventlog.core.options import toml
-from eventlog.errors import FatalAnswer, ReceiverUnavailable
-from eventlog.model import Answer, Event, EventType
-from eventlog.publisher.daemon import Publisher
 from lines import Rows, sets_of
 from machine import Stop, Watching, installed
 from operators import STEPS, take
@@ -47,6 +40,13 @@ from replicas import Readers, Receiver, Replica
 from scheduler import BusyLoop, Deadlock, Process, Scheduler
 
 from eventlog import cli
+from eventlog.cli.context import transaction
+from eventlog.cli.db import names
+from eventlog.config.load import load
+from eventlog.core.options import toml
+from eventlog.errors import FatalAnswer, ReceiverUnavailable
+from eventlog.model import Answer, Event, EventType
+from eventlog.publisher.daemon import Publisher
 from eventlog.sql import migrations
 from eventlog.sql.resync import Due
 from eventlog.sql.windows import Selection
@@ -531,8 +531,7 @@ class World:
         self._give_up_if_failed()
 
     def _starve(self) -> None:
-        """Let receivers never take some objects: all others have to arrive soon. A snapshot, whose
-        chunks wait for such objects (docs/spec/event-log.md 13.3), is complete before."""
+        """Let receivers never take some objects: all others have to arrive soon."""
         self._deliver()
         self.tell("--- receivers ask for later of some objects for ever")
         for name in ("publisher", *sorted(self.receivers.keys() - {"receiver"})):

@@ -18,10 +18,11 @@ pytest.importorskip(
 import mysql_servers
 import sqlalchemy as sa
 from deltalake import DeltaTable
-from eventlog.spark.change_log import close_cached_connection
 from shared import execute
 from stream_engine import Engine, reader_of, watched
 from test_live_copy_log import copied
+
+from eventlog.spark.change_log import close_cached_connection
 
 ACCOUNTS = (
     "CREATE TABLE acct (id int PRIMARY KEY, owner varchar(40), amount decimal(10, 2))",

@@ -13,13 +13,22 @@ from itertools import count
 from typing import Any
 
 import sqlalchemy as sa
+from fake_log import FakeDatabase
+from samples import CATALOG, row
+from shared import Objects, PlainSink, apply_event
+
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.events import Outgoing
 from eventlog.core.ranges import Ranges, to_ranges
 from eventlog.model import Answer, Document, Event, EventResult, Level, LogRow
+from eventlog.publisher import session
 from eventlog.publisher.context import Context, Counters, PublisherOptions
+from eventlog.publisher.cycle import recover, run_cycle
+from eventlog.publisher.delivery import decode
 from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.open_context import under_epoch
+from eventlog.publisher.sending import Delivered, DeliveryResult
+from eventlog.publisher.session import PublisherSession, PublisherState
 from eventlog.sql.dialect import CurrentRow
 from eventlog.sql.dialects.sqlite import DIALECT
 from eventlog.sql.dialects.sqlite.log import SQLiteLog
@@ -27,15 +36,6 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import Window
 from eventlog.xds.publish import XdsWriter
 from eventlog.xds.writer import Header
-from fake_log import FakeDatabase
-from samples import CATALOG, row
-from shared import Objects, PlainSink, apply_event
-
-from eventlog.publisher import session
-from eventlog.publisher.cycle import recover, run_cycle
-from eventlog.publisher.delivery import decode
-from eventlog.publisher.sending import Delivered, DeliveryResult
-from eventlog.publisher.session import PublisherSession, PublisherState
 
 LOG = LogTable(None, "eventlog", LogRow._fields)
 NO_WAIT = PublisherOptions(retry_initial=0, retry_max=0)

@@ -17,7 +17,7 @@ from eventlog.core.events import EventOptions, Outgoing, apply_precedence, build
 from eventlog.core.fold import fold
 from eventlog.core.ranges import to_ranges
 from eventlog.errors import DatabaseError
-from eventlog.publisher.delivery import Delivery, decode, encode, numbered, pack, rest_of
+from eventlog.publisher.delivery import Delivery, Tried, decode, encode, numbered, pack, rest_of
 
 
 def recorded(
@@ -42,6 +42,39 @@ def documents_of(*documents: dict[str, Any], first: str = "") -> str:
         "documents": list(documents),
     }
     return json.dumps(line, separators=(",", ":"))
+
+
+def test_the_line_of_a_chunk_of_a_snapshot_gives_back_its_objects_and_their_numbers() -> None:
+    names = [f"snapshot.20261124210929.usr.idu={key}" for key in range(1, 6)]
+    events = [recorded(name, []) for name in names]
+    delivery = pack(3, events, 2, "20261124210929000")
+    content = encode(delivery)
+    assert json.loads(content)["documents"][1] == {
+        "number": 2,
+        "objects": ["usr.idu=3", "usr.idu=4"],
+        "place": 3,
+    }
+    assert [event.place for event in decode(3, content).events()] == [1, 2, 3, 4, 5]
+    rest = rest_of(delivery, {2: delivery.documents[2][1:], 3: delivery.documents[3]})
+    read = decode(3, encode(rest))
+    assert [(number, [one.event_id for one in own]) for number, own in read.documents.items()] == [
+        (4, names[3:4]),
+        (5, names[4:]),
+    ]
+    assert [event.place for event in read.events()] == [4, 5]
+    assert read.is_of_snapshot
+
+
+def test_attempts_in_the_line_are_read_as_they_were_written() -> None:
+    due = "2026-11-24T21:09:29.123"
+    delivery = pack(3, [simple(1), simple(2), simple(3)], 1)._replace(
+        suspects={1: Tried(4, "answers 500", due)},
+        failures={2: Tried(2, "x" * 400)},
+        parked={"3": Tried(8, "later", due)},
+    )
+    read = decode(3, encode(delivery))
+    assert (read.suspects, read.parked) == (delivery.suspects, delivery.parked)
+    assert read.failures == {2: Tried(2, "x" * 300)}
 
 
 def test_the_line_of_a_new_event_gives_back_its_rows_and_what_precedence_dropped() -> None:

@@ -9,8 +9,6 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from eventlog.model import Answer, EventResult, Level
-from eventlog.sql.rows import requeue
 from fake_publisher import (
     LOG,
     Answering,
@@ -25,9 +23,11 @@ from fake_publisher import (
 from samples import row, usr
 from shared import opened_log
 
+from eventlog.model import Answer, EventResult, Level
 from eventlog.publisher import queue
 from eventlog.publisher.sending import DeliveryResult
 from eventlog.publisher.session import PublisherState
+from eventlog.sql.rows import requeue
 
 
 def test_retry_parks_its_object_and_no_other(new_world: NewWorld) -> None:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass, field, replace
 
 import pytest
-from eventlog.core.clock import monotonic
-from eventlog.errors import ReceiverUnavailable
-from eventlog.model import Answer, Document, EventResult, Level
 from fake_publisher import FakePublisher, NewWorld, Receiver, deletes, deliveries_of, judge
 from samples import row
 
+from eventlog.core.clock import monotonic
+from eventlog.errors import ReceiverUnavailable
+from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.sending import DeliveryResult
 from eventlog.publisher.session import PublisherState
 

@@ -15,6 +15,9 @@ from functools import cache, partial
 from typing import Any
 
 import sqlalchemy as sa
+from oracle_catalogue import CATALOG, LOG, Cases, class_of
+from oracle_driver import URL, Server, session_on
+
 from eventlog.core.ranges import RecordSet
 from eventlog.core.requeue import LoggedRow, RowState
 from eventlog.core.values import ColumnType, Kind
@@ -24,6 +27,7 @@ from eventlog.model import EventType, LogRow
 from eventlog.publisher.stream import Failure
 from eventlog.publisher.stream import position as positions
 from eventlog.publisher.stream.position import Saved, TablePosition, _position_tables, position_ddl
+from eventlog.sql import epoch, internal_tables, purge, resync, rows
 from eventlog.sql.dialects.oracle import DIALECT
 from eventlog.sql.dialects.oracle.session import has_log
 from eventlog.sql.doctor import ask, repairs
@@ -32,10 +36,6 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rights import Addition, Purpose, demanded, rights_for
 from eventlog.sql.statements import statements
-from oracle_catalogue import CATALOG, LOG, Cases, class_of
-from oracle_driver import URL, Server, session_on
-
-from eventlog.sql import epoch, internal_tables, purge, resync, rows
 from eventlog.sql.windows import ResyncBatch, Selection
 
 _ALL = [(1, 9), (20, 20)]

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
+from sqlalchemy import Connection
+
 from eventlog.errors import ConfigError
 from eventlog.sql.dialects.mariadb.log import MariaDBDatabase
 from eventlog.sql.dialects.mariadb.triggers import TRIGGERS
-from eventlog.sql.dialects.stepwise import trigger_answers
-from eventlog.sql.log_table import LogTable
-from sqlalchemy import Connection
-
 from eventlog.sql.dialects.mysql_family import Family, text
 from eventlog.sql.dialects.mysql_family.session import (
     ANSWERS,
@@ -23,6 +21,8 @@ from eventlog.sql.dialects.mysql_family.session import (
     is_mariadb,
 )
 from eventlog.sql.dialects.mysql_family.writers import transactions
+from eventlog.sql.dialects.stepwise import trigger_answers
+from eventlog.sql.log_table import LogTable
 
 _LEAST_VERSION: Final = (10, 11)
 """The oldest release that is still maintained. It keeps AUTO_INCREMENT over a restart."""

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from eventlog.errors import ConfigError
-from eventlog.sql.dialects.mysql.triggers import TRIGGERS
-from eventlog.sql.dialects.stepwise import trigger_answers
-from eventlog.sql.log_table import LogTable
 from sqlalchemy import Connection
 
+from eventlog.errors import ConfigError
 from eventlog.sql.dialects.mysql.log import MySQLDatabase
+from eventlog.sql.dialects.mysql.triggers import TRIGGERS
 from eventlog.sql.dialects.mysql_family import Family, text
 from eventlog.sql.dialects.mysql_family.session import (
     ANSWERS,
@@ -25,6 +23,8 @@ from eventlog.sql.dialects.mysql_family.session import (
     is_mariadb,
 )
 from eventlog.sql.dialects.mysql_family.writers import transactions
+from eventlog.sql.dialects.stepwise import trigger_answers
+from eventlog.sql.log_table import LogTable
 
 _LEAST_VERSION: Final = (8, 4)
 """The oldest release with maintenance."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import fetch
-
 from eventlog.sql.dialects.mysql_family import text
 from eventlog.sql.dialects.mysql_family.database import MySQLFamilyDatabase
 from eventlog.sql.dialects.mysql_family.log import MySQLFamilyLog
 from eventlog.sql.dialects.mysql_family.session import grants_of
+from eventlog.sql.log_table import LogTable
 from eventlog.sql.rights import Part, Right
+from eventlog.sql.statements import fetch
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.mysql import MySQL

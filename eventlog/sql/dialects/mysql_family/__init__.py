@@ -14,18 +14,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+
 from eventlog.core.catalog import Column
 from eventlog.core.ranges import Ranges
 from eventlog.core.values import ColumnType, Kind
+from eventlog.sql.dialects.mysql_family import text
 from eventlog.sql.dialects.mysql_family.objects import FamilyObjects
+from eventlog.sql.dialects.mysql_family.session import FamilySessions
 from eventlog.sql.dialects.stepwise import LOG_SQL
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
 from eventlog.sql.windows import Window
-from sqlalchemy.dialects import mysql
-
-from eventlog.sql.dialects.mysql_family import text
-from eventlog.sql.dialects.mysql_family.session import FamilySessions
 
 
 def _text(length: int) -> sa.types.TypeEngine[str]:

@@ -7,6 +7,8 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from sqlalchemy.exc import DBAPIError
+
 from eventlog.core.catalog import (
     Catalog,
     ChildTable,
@@ -16,22 +18,20 @@ from eventlog.core.catalog import (
 )
 from eventlog.core.clock import monotonic, sleep
 from eventlog.errors import DatabaseError
-from eventlog.sql.dialects.mysql_family.objects import table_of, values_statement
-from eventlog.sql.dialects.mysql_family.text import (
-    USER,
-    bindable,
-)
-from eventlog.sql.dialects.stepwise import KeyedDatabase
-from eventlog.sql.statements import by_relation, fetch, statements
-from sqlalchemy.exc import DBAPIError
-
 from eventlog.sql.dialects.mysql_family import writers as open_writers
+from eventlog.sql.dialects.mysql_family.objects import table_of, values_statement
 from eventlog.sql.dialects.mysql_family.session import (
     NO_RIGHT_ON_TABLE,
     begin_snapshot,
     error_code,
     sees_triggers,
 )
+from eventlog.sql.dialects.mysql_family.text import (
+    USER,
+    bindable,
+)
+from eventlog.sql.dialects.stepwise import KeyedDatabase
+from eventlog.sql.statements import by_relation, fetch, statements
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.mysql_family import Family

@@ -8,19 +8,19 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
+
 from eventlog.core.ranges import Ranges
 from eventlog.model import LogRow
 from eventlog.sql.database import LockHolder
-from eventlog.sql.dialects.stepwise import StepwiseLog
-from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import fetch
-from eventlog.sql.windows import Selection, Walk
-
 from eventlog.sql.dialects.mysql_family import text, writers
 from eventlog.sql.dialects.mysql_family.session import (
     RIGHTS,
 )
+from eventlog.sql.dialects.stepwise import StepwiseLog
+from eventlog.sql.log_table import LogTable
 from eventlog.sql.rights import Part, Right, Rights
+from eventlog.sql.statements import fetch
+from eventlog.sql.windows import Selection, Walk
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.mysql_family import Family

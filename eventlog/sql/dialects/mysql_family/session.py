@@ -16,6 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar, Final
 
+from sqlalchemy import URL, Connection
+from sqlalchemy.exc import DBAPIError
+
 from eventlog.errors import ConfigError
 from eventlog.sql.connection import load_dialect
 from eventlog.sql.database import KEEPALIVE, Answer, AnswerFunction
@@ -25,8 +28,6 @@ from eventlog.sql.dialects.tried_rights import TriedRights
 from eventlog.sql.doctor import Numbering
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import fetch, qualified, statements
-from sqlalchemy import URL, Connection
-from sqlalchemy.exc import DBAPIError
 
 _logger = logging.getLogger(__name__)
 

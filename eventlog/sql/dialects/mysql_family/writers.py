@@ -12,19 +12,19 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from eventlog.core.clock import random_hex, sleep
-from eventlog.sql.dialects.mysql_family.text import bindable, quote_identifier
-from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import fetch, statements
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
+from eventlog.core.clock import random_hex, sleep
 from eventlog.sql.dialects.mysql_family.session import (
     FamilySessions,
     error_code,
     family_of,
     may_run,
 )
+from eventlog.sql.dialects.mysql_family.text import bindable, quote_identifier
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.statements import fetch, statements
 
 _SQL: Final = statements(__package__, "writers.sql")
 TABLES: Final = tuple(
