@@ -15,7 +15,7 @@ import json
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count, islice
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from eventlog.core.catalog import ObjectId
 from eventlog.core.event_ids import begun_of, epoch_suffix, object_id_of, object_text
@@ -201,7 +201,7 @@ def isolate(
     for number, events in delivery.documents.items():
         chosen = [event for event in events if event.sent_id in sent_ids]
         rest = [event for event in events if event.sent_id not in sent_ids] if chosen else events
-        for half in _halves(_renumbered(chosen)):
+        for half in halves(_renumbered(chosen)):
             last_number += 1
             documents[last_number] = half
             purged[last_number] = tried
@@ -232,7 +232,13 @@ def with_attempts(delivery: Delivery, sent_ids: Container[str], tried: Tried) ->
     return delivery
 
 
-def _halves(events: Sequence[Outgoing]) -> list[Sequence[Outgoing]]:
+E = TypeVar("E")
+
+
+def halves(events: Sequence[E]) -> list[Sequence[E]]:
+    """Return the halves of a document that the receiver has refused or failed for, the larger one
+    first; one event stays alone.
+    """
     middle = (len(events) + 1) // 2
     return [half for half in (events[:middle], events[middle:]) if half]
 

@@ -23,7 +23,7 @@ from eventlog.core.clock import executor, first_done, monotonic, wait_for_all
 from eventlog.errors import FatalAnswer, ReceiverUnavailable
 from eventlog.model import SUCCESS, Answer, Document, EventResult, Level
 from eventlog.publisher.context import Context, Counters, PublisherOptions
-from eventlog.publisher.delivery import Tried
+from eventlog.publisher.delivery import Tried, halves
 from eventlog.publisher.parking import Parking
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.suspects import Doubt, Suspects
@@ -253,7 +253,7 @@ def _send_halves(
     that a crash repeats only the rest. The first half is settled before the second is sent: the
     events of an object keep their order.
     """
-    parts = _halves(events)
+    parts = halves(events)
     while parts and not halted():
         part = _to_send_now(sender, document_no, parts.pop(0))
         if not part:
@@ -261,7 +261,7 @@ def _send_halves(
         answer = _send(sender, document_no, part)
         _count_sent(sender.counters, answer)
         if _refusal(part, answer) is not None:
-            parts[:0] = _halves(part)
+            parts[:0] = halves(part)
             continue
         retried = settle(document_no, part, answer)
         # These events were in the document,
@@ -390,11 +390,6 @@ def _refusal(events: Sequence[E], answer: Answer | ReceiverUnavailable) -> str |
     ):
         return None
     return answer.in_short or "the receiver refuses it"
-
-
-def _halves(events: Sequence[E]) -> list[Sequence[E]]:
-    middle = len(events) // 2
-    return [events[:middle], events[middle:]]
 
 
 def send_heartbeat(sink: Sink, document: Document, counters: Counters) -> bool:

@@ -342,7 +342,8 @@ def _groups(objects: Iterable[ObjectId]) -> list[Group]:
 def _of_adds(context: Context, rows: int) -> Context:
     """Return a context in which such rows are adds, and so many fit in a delivery."""
     events = EventOptions(insert_query_back="add")
-    return replace(context, options=replace(context.options, events=events, delivery_rows=rows))
+    options = replace(context.options, events=events, delivery_rows=rows)
+    return replace(context, options=options, attempts={})
 
 
 def object_of(context: Context, event_id: str) -> ObjectId | None:

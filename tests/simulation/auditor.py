@@ -87,6 +87,8 @@ class Auditor:
         ones, since nobody had recorded the refusal. Each has the receiver."""
         self._refused_rows = Counter[tuple[str, int]]()
         """How often a receiver has refused each row, also in answers that were lost."""
+        self.asked_again: set[str] = set()
+        """The consumers for which an operator has given ``requeue``."""
         self._skipped: set[tuple[str, int]] = set()
         """The rows that were given up, each with its consumer."""
         self._sent_at: dict[tuple[str, int], float] = {}
@@ -156,8 +158,8 @@ class Auditor:
 
     def numbers(self, process: str, event_id: str, numbers: Sequence[str]) -> None:
         """Note the numbers of an event in a format that has them: an event that comes again has its
-        own, and no other event ever has them. Only an object of a snapshot that was refused or
-        given up comes with greater numbers (docs/spec/event-log.md 13.3)."""
+        own, and no other event ever has them. Only an object of a snapshot that an operator asks
+        for comes with greater numbers (docs/spec/event-log.md 13.3)."""
         consumer, meaning = _consumer(process), _meaning(event_id)
         for number in numbers:
             self.checks += 1
@@ -166,10 +168,8 @@ class Auditor:
                 self._world.fail(f"number {number} was that of {other}, and is that of {event_id}")
         which = consumer, event_id
         before = self._numbered.setdefault(which, tuple(numbers))
-        is_given_up = any(
-            event_id.endswith(f".{name}.{key}") for _, (name, key) in self.given_up
-        ) and event_id.startswith("snapshot.")
-        is_other = before != tuple(numbers) and not (is_given_up and min(numbers) > max(before))
+        is_asked_for = consumer in self.asked_again and event_id.startswith("snapshot.")
+        is_other = before != tuple(numbers) and not (is_asked_for and min(numbers) > max(before))
         if is_other and self._answered.get(which) not in _NOT_FOR_GOOD:
             self._world.fail(f"{event_id} had the numbers {before}, and has {tuple(numbers)}")
         self._numbered[which] = tuple(numbers)

@@ -281,6 +281,8 @@ class World:
         path.write_text(_toml(config))
         self.tell(f"eventlog {' '.join(words)}")
         self.stats[f"eventlog {words[0]}"] += 1
+        if words[0] == "requeue" and "--consumer" in words:
+            self.auditor.asked_again.add(words[words.index("--consumer") + 1])
 
         def run() -> None:
             process.exit_code = cli.run(["--config", str(path), *words])
