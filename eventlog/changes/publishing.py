@@ -260,6 +260,11 @@ class EventWriter(ABC, Generic[P]):
         """
         return ""
 
+    @property
+    def is_numbered(self) -> bool:
+        """True if the format has such a numbering: it needs the delivery's number."""
+        return type(self).first is not EventWriter.first
+
     def forget(self) -> None:
         """Record that fragments since the last flush may not have reached the receiver."""
 

@@ -173,6 +173,12 @@ class PublisherSettings:
         "maximum bytes of values that a window keeps, and that a delivery has",
     )
     mark_interval: float = option(1.0, number(0, 3600), "seconds between marks within a delivery")
+    durable_marks: bool = option(
+        False,
+        BOOLEAN,
+        "have the marks that end a delivery wait for the disk (PostgreSQL): a crash of the server "
+        "then repeats fewer deliveries",
+    )
     standby: bool = option(
         False,
         BOOLEAN,

@@ -50,13 +50,14 @@ from eventlog.publisher.queue import (
     begin_scan,
     is_still_valid,
     most_retries,
+    poll,
     read_claimed_objects,
     read_due_window,
     read_window,
 )
 from eventlog.publisher.read_back import Built, built_deliveries, with_current_rows
 from eventlog.publisher.sending import Delivered, DeliveryResult, send_delivery
-from eventlog.publisher.session import PublisherSession, PublisherState, begin_delivery
+from eventlog.publisher.session import PublisherSession, PublisherState, begin_delivery, lies_behind
 from eventlog.publisher.snapshot import (
     UnfinishedSnapshot,
     build_objects,
@@ -64,7 +65,7 @@ from eventlog.publisher.snapshot import (
     origins_of_objects,
     record_chunk,
 )
-from eventlog.sql.internal_tables import EntryKind, add_entry, replace_content
+from eventlog.sql.internal_tables import EntryKind, replace_content
 from eventlog.sql.rows import read_attempts
 
 _log = logging.getLogger("eventlog.publisher")
@@ -230,7 +231,8 @@ def _scan_to_read(context: Context, state: PublisherState) -> QueueScan | DueSca
         or not is_still_valid(context, scan.writers)
     ):
         begin = begin_due_scan if context.options.handle_future_events else begin_scan
-        scan = state.scan = begin(context, is_long=scan is not None)
+        polled = poll(context) if scan is None and state.claim is None else None
+        scan = state.scan = polled or begin(context, is_long=scan is not None)
         state.freed.clear()
     if state.claim is not None and state.claimed is None:
         state.claimed = read_claimed_objects(context, state.claim)
@@ -287,18 +289,18 @@ def _send_window(session: PublisherSession, window: WindowResult) -> Delivered:
         if session.is_stopping():
             state.scan = None
             return Delivered(DeliveryResult.STOPPED, "asked to stop")
-        if context.ledger.is_requested():
+        prepared = _prepare(session, built, window.origins, marks)
+        if prepared is None:
             # The requested rows may be earlier ones of objects of the next delivery.
             state.scan = None
             more = True
             break
-        prepared = _prepare(session, built, window.origins, marks)
         # Counted here and not where they are read:
         # a row that is deferred or not sent in the end is read again.
         context.counters.rows_read += sum(map(len, built.groups))
         marks = Marks(context.counters)
-        if prepared is not None:
-            delivered = _send_new(session, prepared)
+        if prepared.delivery is not None:
+            delivered = _send_new(session, prepared.delivery)
             if delivered.result is not DeliveryResult.DONE:
                 return delivered
     marks.write(context)
@@ -323,7 +325,7 @@ def _next_window(
         return window, None if rest is None else rest._replace(past=scan.past + window.past)
     # A window from the head of the queue has all visible rows, or the first of them.
     last = scan.last if scan.is_begun else None
-    window = read_window(context, max(scan.first, first), last, left_out, waiting)
+    window = read_window(context, max(scan.first, first), last, left_out, waiting, scan.rows)
     if window.next_first is None:
         return window, None
     return window, context.ledger.rest(scan, window.next_first, window.past)
@@ -533,45 +535,76 @@ def _marks_without_group(
     return marks
 
 
+class Prepared(NamedTuple):
+    """Events that may be sent: their delivery is recorded, None = there is no event."""
+
+    delivery: Delivery | None
+
+
 def _prepare(
     session: PublisherSession, built: Built, origins: Origins, marks: Marks
-) -> Delivery | None:
+) -> Prepared | None:
     """Record a delivery of events, and write the marks of rows that make no event in the same
-    transaction.
+    transaction. None = nothing is recorded or marked, since rows are requested.
     """
-    context, state = session.context, session.state
+    context = session.context
     _, events, current_rows = built
     special = [(event.operation, event.outcomes) for event in events if event.outcomes is not None]
+    without_event: list[RowOutcomes] = []
     if special:
         if any(outcomes.invalid for _, outcomes in special):
             session.check.before_bad()
-        marks.add_outcomes([outcomes for operation, outcomes in special if operation is None])
+        without_event = [outcomes for operation, outcomes in special if operation is None]
         events = [event for event in events if event.operation is not None]
     delivery = None
     if events:
-        number, first = begin_delivery(context, state)
-        size = context.options.batch_size
-        # Without outcomes every row of a new event contributes, and so does the first row,
-        # which names the event.
-        delivery = pack(number, events, size, first, origins, context.epoch)
-        if context.observer.wants_event_times and not origins.event_times:
-            # The first rows are enough: event_time only serves to measure the delay of answers.
-            firsts = sorted(own[0].ids[0] for own in delivery.documents.values())
-            delivery = delivery._replace(origins=Origins(_event_times(context, firsts), {}))
+        is_plain = not special and not context.attempts
+        alone = not without_event and not marks.has_any
+        delivery = _record_new(session, events, origins, is_plain=is_plain, alone=alone)
+        if delivery is None:
+            return None
         if current_rows:
             delivery = delivery._replace(current_rows=current_rows)
-        add_entry(
-            context.log,
-            EntryKind.DELIVERY,
-            delivery.number,
-            encode(delivery, is_plain=not special and not context.attempts),
-            context.ledger.consumer,
-        )
+    elif context.ledger.is_requested():
+        return None
+    marks.add_outcomes(without_event)
     marks.write(context)
     context.log.commit()
     if delivery is not None:
         context.used.delivery_no = delivery.number
-    return delivery
+    return Prepared(delivery)
+
+
+def _record_new(
+    session: PublisherSession,
+    events: Sequence[Outgoing],
+    origins: Origins,
+    *,
+    is_plain: bool,
+    alone: bool,
+) -> Delivery | None:
+    """Record a delivery of new events, and return it; None if rows are requested.
+
+    ``is_plain`` as in ``encode``; ``alone`` is true if nothing else belongs to the transaction.
+    """
+    context, state = session.context, session.state
+    # A format without numbers needs none before the entry is written.
+    number, first = begin_delivery(context, state) if context.output.is_numbered else (None, "")
+    # Without outcomes every row of a new event contributes, and so does the first row,
+    # which names the event.
+    delivery = pack(number or 0, events, context.options.batch_size, first, origins, context.epoch)
+    if context.observer.wants_event_times and not origins.event_times:
+        # The first rows are enough: event_time only serves to measure the delay of answers.
+        firsts = sorted(own[0].ids[0] for own in delivery.documents.values())
+        delivery = delivery._replace(origins=Origins(_event_times(context, firsts), {}))
+    content = encode(delivery, is_plain=is_plain)
+    above = context.used.delivery_no
+    recorded = context.ledger.record(content, number, above, alone=alone)
+    if recorded is not None:
+        return delivery._replace(number=recorded)
+    if not context.ledger.is_requested():
+        raise lies_behind(context, "a delivery number")
+    return None
 
 
 def _event_times(context: Context, record_ids: Sequence[int]) -> dict[int, str | None]:

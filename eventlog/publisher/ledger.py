@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
@@ -25,7 +25,12 @@ from eventlog.sql.database import LockHolder
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.epoch import note_removed
 from eventlog.sql.followed_set import FollowedSet
-from eventlog.sql.internal_tables import EntryKind, delete_entry
+from eventlog.sql.internal_tables import (
+    EntryKind,
+    delete_entry,
+    record_delivery,
+    sees_requests,
+)
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.open_writers import WritersHidden
 from eventlog.sql.rights import Purpose
@@ -52,6 +57,8 @@ class QueueScan(NamedTuple):
     """The number of rows passed over minus the number of rows used."""
     passes: bool = False
     """True if the scan leaves out gaps that ``writers`` may fill."""
+    rows: Iterator[list[tuple[Any, ...]]] | None = None
+    """The rows of the first window, if they have been read already."""
 
     @property
     def is_begun(self) -> bool:
@@ -133,6 +140,24 @@ class Ledger(Protocol):
         """
         ...
 
+    def poll(self, window: Window, fields: Sequence[str]) -> QueueScan | None:
+        """Return a scan from the head on with the rows of its first window, read by one statement;
+        None if more than that statement has to be asked: ``begin_scan`` does it.
+
+        ``window`` has the bounds of the first window, and ``fields`` are those to read.
+        """
+        ...
+
+    def record(
+        self, content: str, number: int | None = None, above: int = 0, *, alone: bool
+    ) -> int | None:
+        """Record a delivery, and return its number: ``number``, None = a new one.
+
+        Returns None, and records nothing, if rows are requested (``is_requested``), or if the
+        number is not above ``above``. ``alone`` is true if nothing else belongs to the transaction.
+        """
+        ...
+
     def rest(self, scan: QueueScan, next_first: int, past: int) -> QueueScan:
         """Return the rest of a scan whose next window would begin at ``next_first``."""
         ...
@@ -160,12 +185,14 @@ class Ledger(Protocol):
         *,
         deletes: bool = False,
         ended: int | None = None,
+        alone: bool = False,
     ) -> Unmarked:
         """Record that rows are done, by their statuses, and return which of them were not changed,
         as far as the ledger looks.
 
         With ``deletes`` rows S and W are deleted, except the ``retained`` ones, which become S.
-        ``ended`` is the number of a delivery that is done: its line goes.
+        ``ended`` is the number of a delivery that is done: its line goes. ``alone`` is true if
+        nothing else belongs to the transaction.
         """
         ...
 
@@ -222,6 +249,8 @@ class StatusLedger:
     highest: int = 0
     """The highest row at the last search, 0 = this ledger has deleted rows since."""
     locked: bool = False
+    durable_marks: bool = True
+    """False: the marks that end a delivery do not wait for the disk (spec/event-log.md 8.4)."""
 
     consumer = ""
     statuses = frozenset({Status.NEW.value})
@@ -296,6 +325,20 @@ class StatusLedger:
         self.writers = self.log.open_writers() if is_long else None
         return QueueScan(1, last, followed.writers, passes=True)
 
+    def poll(self, window: Window, fields: Sequence[str]) -> QueueScan | None:
+        followed = self.followed
+        if followed is None or followed.has_gaps or monotonic() >= self.search_at:
+            return None
+        followed.poll(self.log)  # without gaps it asks nothing
+        self.writers = None
+        rows = self.log.poll(self.undone(window), fields, self.consumer)
+        return None if rows is None else QueueScan(1, followed.done.top, frozenset(), rows=rows)
+
+    def record(
+        self, content: str, number: int | None = None, above: int = 0, *, alone: bool
+    ) -> int | None:
+        return record_delivery(self.log, content, "", number, above, alone=alone)
+
     def _search(self, followed: FollowedSet) -> None:
         """Search the log for done rows that are N: somebody has set them back by hand."""
         begun = monotonic()
@@ -314,7 +357,9 @@ class StatusLedger:
 
     def rest(self, scan: QueueScan, next_first: int, past: int) -> QueueScan:
         # The writers of a set are some of those that were open when the scan began.
-        return scan._replace(first=next_first, past=scan.past + past, writers=self.writers)
+        return scan._replace(
+            first=next_first, past=scan.past + past, writers=self.writers, rows=None
+        )
 
     def leave_out(self, scan: QueueScan, shown: Sequence[int]) -> frozenset[int]:
         return frozenset(shown[bisect_left(shown, scan.first) :])
@@ -335,22 +380,40 @@ class StatusLedger:
         *,
         deletes: bool = False,
         ended: int | None = None,
+        alone: bool = False,
     ) -> Unmarked:
-        """Write one statement for each letter, and one more where fewer rows than that changed."""
+        """Write one statement for each letter, and one more where fewer rows than that changed.
+
+        The first one ends the delivery, where the database has a statement for both.
+        """
+        if ended is None and not retained and not any(statuses.values()):
+            return Unmarked()
         # A consumer that has not read the row would lose it (spec/event-log.md 13.4).
         deletes = deletes and not are_registered(self.log)
-        removed = 0
-        unmarked: list[Unmarked] = []
-        for status, record_ids in statuses.items():
-            ranges = to_ranges(sorted(record_ids))
-            if ranges and deletes and status in (Status.SUCCESS, Status.WARNING):
-                deleted = self.log.delete(ranges)
-                unmarked.append(_unmarked(self.log, ranges, deleted))
-                removed = max(removed, ranges[-1][1])
-            elif ranges:
-                unmarked.append(_mark(self.log, status, ranges))
+        changes: list[tuple[str | None, Ranges]] = [
+            (
+                None if deletes and status in (Status.SUCCESS, Status.WARNING) else status,
+                to_ranges(sorted(record_ids)),
+            )
+            for status, record_ids in statuses.items()
+            if record_ids
+        ]
         if retained:
-            unmarked.append(_mark(self.log, Status.SUCCESS, to_ranges(sorted(retained))))
+            changes.append((Status.SUCCESS, to_ranges(sorted(retained))))
+        removed = max((ranges[-1][1] for status, ranges in changes if status is None), default=0)
+        alone = alone and len(changes) == 1 and not removed
+        unmarked: list[Unmarked] = []
+        for status, ranges in changes:
+            if ended is not None and self.log.has_statement("mark_ending"):
+                changed = self.log.end_delivery(
+                    status, ranges, ended, durable=self.durable_marks, alone=alone
+                )
+                ended = None
+            elif status is None:
+                changed = self.log.delete(ranges)
+            else:
+                changed = self.log.mark(status, ranges)
+            unmarked.append(_unmarked(self.log, ranges, changed, status))
         if removed:
             note_removed(self.log, removed)
             self.highest = 0
@@ -360,11 +423,6 @@ class StatusLedger:
             self.followed.add(to_ranges(sorted(chain(retained, *statuses.values()))))
         taken = (one.taken for one in unmarked)
         return Unmarked(sum(one.gone for one in unmarked), frozenset().union(*taken))
-
-
-def _mark(log: OpenLog, status: str, ranges: Ranges) -> Unmarked:
-    """Mark the rows of ranges, and return those that were not changed."""
-    return _unmarked(log, ranges, log.mark(status, ranges), status)
 
 
 def _unmarked(
@@ -417,6 +475,9 @@ class SetLedger:
     """True if there was any other change of the set."""
     lines: tuple[int, ...] = ()
     """The numbers of the lines that the set stands in."""
+
+    durable_marks: bool = True
+    """As in ``StatusLedger``."""
 
     statuses = frozenset(status.value for status in Status)
 
@@ -476,6 +537,21 @@ class SetLedger:
         self.is_changed = self.followed.poll(self.log) or self.is_changed
         return QueueScan(1, self.followed.done.top, self.followed.writers, passes=True)
 
+    def poll(self, window: Window, fields: Sequence[str]) -> QueueScan | None:
+        if self.followed.has_gaps:
+            return None
+        self.followed.poll(self.log)  # without gaps it asks nothing
+        rows = self.log.poll(self.undone(window), fields, self.consumer)
+        top = self.followed.done.top
+        return None if rows is None else QueueScan(1, top, frozenset(), rows=rows)
+
+    def record(
+        self, content: str, number: int | None = None, above: int = 0, *, alone: bool
+    ) -> int | None:
+        if not sees_requests(self.log) and self.is_requested():
+            return None
+        return record_delivery(self.log, content, self.consumer, number, above, alone=alone)
+
     def rest(self, scan: QueueScan, next_first: int, past: int) -> QueueScan:
         # Every window begins at the head, and without known writers a new scan begins.
         return QueueScan(1, scan.last, None)
@@ -498,6 +574,7 @@ class SetLedger:
         *,
         deletes: bool = False,
         ended: int | None = None,
+        alone: bool = False,
     ) -> Unmarked:
         """Write the set if there is a change, in the line of the delivery that has ``ended``, or in
         a new one. The log is not looked at.
@@ -514,16 +591,17 @@ class SetLedger:
         if recent is not None:
             recent.add(ranges)
         line = consumers.LinesOfSet(self.consumer, self.lines)
+        ending = consumers.Ending(self.durable_marks, alone)
         if (
             recent is None
             or self.is_changed
             or len(done.ranges) <= _SMALL
             or len(recent.ranges) > _SMALL
         ):
-            self.lines = consumers.write_done(self.log, line, done, ended)
+            self.lines = consumers.write_done(self.log, line, done, ended, ending)
             self.recent, self.is_changed = RecordSet(), False
         else:
-            self.lines = consumers.write_recent(self.log, line, recent, ended)
+            self.lines = consumers.write_recent(self.log, line, recent, ended, ending)
         return Unmarked()
 
 
@@ -534,15 +612,16 @@ def ledger_of(
     *,
     by_number: bool = False,
     leave_user: str | None = None,
+    durable_marks: bool = True,
 ) -> Ledger:
     """Return the ledger of a consumer, None = of the publisher.
 
-    ``begins`` is where a new consumer begins. ``by_number`` and ``leave_user`` are those of a
-    ``StatusLedger``.
+    ``begins`` is where a new consumer begins. ``by_number``, ``leave_user`` and
+    ``durable_marks`` are those of a ``StatusLedger``.
     """
     if consumer is not None:
-        return SetLedger(log, consumer, begins)
-    return StatusLedger(log, by_number, leave_user)
+        return SetLedger(log, consumer, begins, durable_marks=durable_marks)
+    return StatusLedger(log, by_number, leave_user, durable_marks=durable_marks)
 
 
 # --- reports about a ledger ---------------------------------------------------------------------

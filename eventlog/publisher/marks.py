@@ -63,6 +63,11 @@ class Marks:
     answered: list[Sequence[Outgoing]] = field(default_factory=list)
     """The events that were answered."""
 
+    @property
+    def has_any(self) -> bool:
+        """True if there is anything to write."""
+        return any(self.statuses.values()) or bool(self.retained or self.errors)
+
     def add(self, status: Status, record_ids: Iterable[int]) -> None:
         self.statuses.setdefault(status, []).extend(record_ids)
 
@@ -146,7 +151,10 @@ class Marks:
         one statement. ``ended`` is the number of a delivery that is done.
         """
         deletes = context.options.delete_from_log
-        unmarked = context.ledger.write(self.statuses, self.retained, deletes=deletes, ended=ended)
+        alone = ended is not None and not self.errors
+        unmarked = context.ledger.write(
+            self.statuses, self.retained, deletes=deletes, ended=ended, alone=alone
+        )
         if unmarked.gone:
             record_ids = [*chain(self.retained, *self.statuses.values())]
             report_missing(context, unmarked.gone, min(record_ids), max(record_ids))

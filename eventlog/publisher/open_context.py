@@ -89,6 +89,7 @@ def open_context(
         refuse_pooling(
             context.log.connection, context.log.dialect, describe(connection_url(config.database))
         )
+        context.log.db.prepare_log_statements()
         context = replace(context, used=used)
         yield under_epoch(context, settle_epoch(context.log, context.ledger, used, server))
 
@@ -148,6 +149,7 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
             config.of_log.start_from,
             by_number=not options.handle_future_events,
             leave_user=options.leave_user,
+            durable_marks=config.publisher.durable_marks,
         )
         ledger.check_possible()
         log.check_rights_to_read(ledger.purpose)

@@ -74,6 +74,18 @@ def begin_scan(context: Context, is_long: bool) -> QueueScan | None:
     return context.ledger.begin_scan(is_long=is_long)
 
 
+def poll(context: Context) -> QueueScan | None:
+    """Return a scan with the rows of its first window, read by the one statement of a poll; None if
+    the database has no such statement, or if it cannot tell enough now (``begin_scan``).
+    """
+    options = context.options
+    if options.handle_future_events:
+        return None
+    limit = options.query_limit or _UNLIMITED_WINDOW
+    window = Window(1, None, limit, options.leave_user, _value_bytes(context))
+    return context.ledger.poll(window, _fields(context))
+
+
 def is_still_valid(context: Context, writers: Writers) -> bool:
     """Return True if all of ``writers`` are still open, so that the rows read until now lack
     nothing of theirs.
@@ -149,12 +161,8 @@ class WindowReader:
         self._unread: set[int] = set()
         self._room = context.options.delivery_bytes  # for values of large rows that stay in memory
         self.value_bytes = _value_bytes(context)
+        self.fields = _fields(context)
         self._needs_times = Need.TIMES in context.output.needs
-
-    @property
-    def fields(self) -> Sequence[str]:
-        """The fields to read of each row."""
-        return TIMED_FIELDS if self._needs_times else QUEUE_FIELDS
 
     def add(self, chunk: list[BoundedRow]) -> None:
         """Check the next rows."""
@@ -259,6 +267,7 @@ def read_window(
     last: int | None,
     in_flight: Container[int],
     parked: Container[ObjectId],
+    polled: Iterator[list[BoundedRow]] | None = None,
 ) -> WindowResult:
     """Read rows N from record_id ``first`` on, and fold them into groups that may be sent now. All
     rows are of one snapshot.
@@ -266,7 +275,8 @@ def read_window(
     Rows in flight and rows of parked objects are passed over: they do not count against the
     window's limit. Reading goes on while the very first group is open. ``last`` is the end of the
     scan. Groups are deferred there, too, since a row after it may belong to the same transaction.
-    None = the tail of the queue, where no group is deferred.
+    None = the tail of the queue, where no group is deferred. ``polled`` are the rows of the window,
+    if they have been read already.
     """
     options = context.options
     limit = options.query_limit or _UNLIMITED_WINDOW
@@ -274,7 +284,8 @@ def read_window(
     window = context.ledger.undone(
         Window(first, last, limit, options.leave_user, reader.value_bytes)
     )
-    result = _read_chunks(window, [context.log.read_fields(window, reader.fields)], reader)
+    rows = context.log.read_fields(window, reader.fields) if polled is None else polled
+    result = _read_chunks(window, [rows], reader)
     if result is None:
         # A rare case: a cursor begins again, since another statement would see another snapshot.
         whole = replace(window, limit=None)
@@ -308,6 +319,11 @@ def _read_chunks(
             return reader.result(groups, first_id(deferred) if deferred else end + 1)
         wanted += limit
     return None
+
+
+def _fields(context: Context) -> Sequence[str]:
+    """Return the fields to read of each row."""
+    return TIMED_FIELDS if Need.TIMES in context.output.needs else QUEUE_FIELDS
 
 
 def _value_bytes(context: Context) -> int:

@@ -96,8 +96,13 @@ def draw_delivery_no(context: Context) -> int:
     """
     number = next_number(context.log)
     if number <= context.used.delivery_no:
-        raise DatabaseUnavailable(
-            f"delivery {number} of the log {context.log} is lower than {context.used.delivery_no}, "
-            "which was used before: the database was put back to an earlier state"
-        )
+        raise lies_behind(context, f"delivery {number}")
     return number
+
+
+def lies_behind(context: Context, number: str) -> DatabaseUnavailable:
+    """Return the error of a delivery number that is not greater than one that was used before."""
+    return DatabaseUnavailable(
+        f"{number} of the log {context.log} is lower than {context.used.delivery_no}, "
+        "which was used before: the database was put back to an earlier state"
+    )

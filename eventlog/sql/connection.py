@@ -166,6 +166,7 @@ def connect(
         driver_connection.commit()
 
     _begin_by(engine, dialect)
+    dialect.listen(engine)
 
     @event.listens_for(engine, "handle_error")
     def explain(context: ExceptionContext) -> None:

@@ -29,6 +29,7 @@ from eventlog.sql.internal_tables import (
     add_entry,
     delete_entry,
     end_delivery,
+    end_set,
     next_number,
     read_entries,
     unreadable,
@@ -49,6 +50,7 @@ from eventlog.sql.rows import (
     readable_id,
     runs_of_ranges,
 )
+from eventlog.sql.statements import OF_LOG, OF_LOG_ALONE
 from eventlog.sql.windows import Window
 
 _log = logging.getLogger("eventlog.publisher")
@@ -314,7 +316,10 @@ def begun_of(log: OpenLog, name: str) -> datetime | None:
 def has_consumers(log: OpenLog) -> bool:
     """Return True if any consumer is registered."""
     return (
-        log.connection.execute(sa.select(_consumers(log.table).c.name).limit(1)).first() is not None
+        log.connection.execute(
+            sa.select(_consumers(log.table).c.name).limit(1), execution_options=OF_LOG
+        ).first()
+        is not None
     )
 
 
@@ -397,7 +402,7 @@ def _check_begin(log: OpenLog, first: int) -> None:
 
 def _highest(log: OpenLog) -> int:
     highest = log.connection.execute(
-        sa.select(sa.func.max(column_of(log.table, "record_id")))
+        sa.select(sa.func.max(column_of(log.table, "record_id"))), execution_options=OF_LOG_ALONE
     ).scalar()
     return readable_id(int(highest or 0), log)
 
@@ -419,21 +424,30 @@ def _visible(log: OpenLog) -> list[tuple[int, int]]:
 # --- while a consumer runs ------------------------------------------------------------------------
 
 
+class Ending(NamedTuple):
+    """The transaction that ends a delivery, where one statement can: ``durable`` is true if
+    its commit waits for the disk, ``alone`` if nothing else belongs to it.
+    """
+
+    durable: bool = True
+    alone: bool = False
+
+
+DURABLY: Final = Ending()
+
+
 def write_done(
     log: OpenLog,
     line: ConsumerLine | LinesOfSet,
     done: RecordSet,
     ended: int | None = None,
+    ending: Ending = DURABLY,
 ) -> tuple[int, ...]:
     """Write the whole set of a consumer in place of its lines, and return the new line's number.
 
     ``ended`` is the number of a delivery of the consumer whose line becomes that of the set.
     """
-    number = _write_set(log, line.name, "whole", done, ended)
-    for former in line.lines:
-        if former != number:
-            delete_entry(log, EntryKind.DONE, former)
-    return (number,)
+    return (_write_set(log, line.name, "whole", done, ended, line.lines, ending),)
 
 
 def write_recent(
@@ -441,15 +455,13 @@ def write_recent(
     line: ConsumerLine | LinesOfSet,
     recent: RecordSet,
     ended: int | None = None,
+    ending: Ending = DURABLY,
 ) -> tuple[int, ...]:
     """Write the rows that have joined the set since it was last written as a whole, and return the
     numbers of its lines. ``ended`` as in ``write_done``.
     """
     whole, *former = line.lines
-    number = _write_set(log, line.name, "recent", recent, ended)
-    for one in former:
-        delete_entry(log, EntryKind.DONE, one)
-    return whole, number
+    return whole, _write_set(log, line.name, "recent", recent, ended, former, ending)
 
 
 def _write_set(
@@ -458,11 +470,20 @@ def _write_set(
     what: str,
     rows: RecordSet,
     ended: int | None,
+    former: Sequence[int],
+    ending: Ending,
 ) -> int:
     content = json.dumps({"set": what, "rows": rows.encode()}, separators=(",", ":"))
+    if ended is not None and log.has_statement("end_set"):
+        others = [one for one in former if one != ended]
+        end_set(log, ended, content, name, others, durable=ending.durable, alone=ending.alone)
+        return ended
     number = next_number(log) if ended is None else ended
     if ended is None or not end_delivery(log, ended, content):
         add_entry(log, EntryKind.DONE, number, content, name)
+    for one in former:
+        if one != number:
+            delete_entry(log, EntryKind.DONE, one)
     return number
 
 
@@ -512,7 +533,10 @@ def _requested(log: OpenLog, name: str, *, is_locked: bool = False) -> str | Non
     """
     table = _consumers(log.table)
     statement = sa.select(table.c.requeued).where(table.c.name == name)
-    row = log.connection.execute(statement.with_for_update() if is_locked else statement).first()
+    row = log.connection.execute(
+        statement.with_for_update() if is_locked else statement,
+        execution_options=OF_LOG if is_locked else OF_LOG_ALONE,
+    ).first()
     if row is None:
         raise _gone(log.table, name)
     requested: str | None = row.requeued
@@ -645,7 +669,7 @@ def count_rows(log: OpenLog, window: Window) -> int:
     """Return the number of rows of a window."""
     undone = log.dialect.window_statement(log.table, window, ("record_id",))
     counted = f"SELECT COUNT(*) FROM ({undone}) AS undone"  # noqa: S608 - a statement of the dialect
-    ((rows,),) = log.db.fetch(counted, log.dialect.window_parameters(window))
+    ((rows,),) = log.db.fetch(counted, log.dialect.window_parameters(window), OF_LOG)
     return int(rows)
 
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 import sqlalchemy as sa
-from sqlalchemy import URL, Connection, PoolProxiedConnection
+from sqlalchemy import URL, Connection, Engine, PoolProxiedConnection
 from sqlalchemy.types import TypeEngine
 
 from eventlog.core.catalog import Column
@@ -261,6 +261,9 @@ class SqlDatabase(ABC):
 
     def begin(self, connection: PoolProxiedConnection) -> None:
         """Begin a transaction of a driver's connection if the driver does not."""
+
+    def listen(self, engine: Engine) -> None:
+        """Add to a new engine what runs its statements in a special way."""
 
     def check_url(self, url: URL) -> None:
         """Raise ConfigError or DatabaseError for a URL that cannot lead to a log."""

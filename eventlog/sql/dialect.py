@@ -333,8 +333,18 @@ def log_words(dialect: Dialect, log: LogTable, event_time_zone: str) -> Mapping[
         if event_time_zone == "local" and not log.has_zoned_time
         else dialect.utc_now
     )
+    internal = {
+        "inflight_table": log.inflight_table,
+        "state_table": log.state_table,
+        "consumer_table": log.consumer_table,
+    }
     return {
         "log": dialect.bindable(dialect.qualified(log.schema, log.name)),
+        **{
+            word: dialect.bindable(dialect.qualified(log.schema, table))
+            for word, table in internal.items()
+        },
+        "utc_now": dialect.bindable(dialect.utc_now),
         "fields": dialect.log_fields(log, LogRow._fields),
         **columns,
         "now": now,

@@ -56,6 +56,11 @@ class FollowedSet:
         self.done.discard(ranges)
         self.passed.discard(ranges)
 
+    @property
+    def has_gaps(self) -> bool:
+        """True if a row may still appear below one that is done."""
+        return self.done.floor < max(self.done.top, self.top)
+
     def poll(self, log: OpenLog) -> bool:
         """Close gaps that stay empty, skip gaps that cannot be filled yet, and return whether some
         were closed.
@@ -66,7 +71,7 @@ class FollowedSet:
         """
         self.writers = frozenset()
         top = max(self.done.top, self.top)
-        if self.done.floor >= top:
+        if not self.has_gaps:
             self.history = WriterHistory()
             self.passed = self.done.copy()
             return False

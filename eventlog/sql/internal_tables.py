@@ -10,6 +10,7 @@ No function commits: the caller decides what belongs to one transaction.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
@@ -21,6 +22,7 @@ from eventlog.errors import DatabaseError
 from eventlog.sql.locate import ENTRY_COLUMNS
 from eventlog.sql.log_table import LogTable, quoted, schema_of
 from eventlog.sql.open_log import OpenLog
+from eventlog.sql.statements import OF_LOG, OF_LOG_ALONE
 
 
 class EntryKind(StrEnum):
@@ -63,6 +65,14 @@ def _table(log: LogTable, kind: EntryKind) -> sa.TableClause:
     return sa.table(quoted(name), *columns.values(), schema=schema_of(log))
 
 
+def _run(log: OpenLog, statement: sa.Executable) -> sa.CursorResult[*tuple[Any, ...]]:
+    return log.connection.execute(statement, execution_options=OF_LOG)
+
+
+def _read(log: OpenLog, statement: sa.Executable) -> sa.CursorResult[*tuple[Any, ...]]:
+    return log.connection.execute(statement, execution_options=OF_LOG_ALONE)
+
+
 def next_number(log: OpenLog) -> int:
     """Return a number that no entry has had before."""
     return log.next_number()
@@ -73,14 +83,81 @@ def add_entry(log: OpenLog, kind: EntryKind, number: int, content: str, owner: s
     values = {"entry_no": number, "kind": kind.value, "content": content}
     if owner:
         values["owner"] = owner
-    log.connection.execute(sa.insert(_table(log.table, kind)).values(values))
+    _run(log, sa.insert(_table(log.table, kind)).values(values))
+
+
+def record_delivery(
+    log: OpenLog,
+    content: str,
+    owner: str = "",
+    number: int | None = None,
+    above: int = 0,
+    *,
+    alone: bool = False,
+) -> int | None:
+    """Write the entry of a new delivery, and return its number. ``number`` None = draw one.
+
+    Returns None, and writes nothing, if the number is not above ``above``; or if rows are asked for
+    again of the consumer that is the ``owner``, where the database sees that by the same statement
+    (``sees_requests``). ``alone`` is true if nothing else belongs to the transaction.
+    """
+    if not log.has_statement("record_delivery"):
+        number = next_number(log) if number is None else number
+        if number <= above:
+            return None
+        add_entry(log, EntryKind.DELIVERY, number, content, owner)
+        return number
+    values: dict[str, object] = {"content": content, "above": above}
+    if owner:
+        values["owner"] = owner
+    if number is None:
+        values["sequence"] = log.dialect.qualified(log.table.schema, log.table.number_sequence)
+    else:
+        values["number"] = number
+    drawn = log.dialect.log_sql["next_delivery" if number is None else "given_delivery"]
+    name = "record_delivery_of" if owner else "record_delivery"
+    recorded = log.run_statement(name, values, alone=alone, number=drawn).scalar()
+    return None if recorded is None else int(recorded)
+
+
+def sees_requests(log: OpenLog) -> bool:
+    """Return True if ``record_delivery`` writes nothing for a consumer whose rows are asked for
+    again.
+    """
+    return log.has_statement("record_delivery_of")
 
 
 def replace_content(log: OpenLog, kind: EntryKind, number: int, content: str) -> None:
     """Replace the content of an entry, which keeps its beginning."""
     table = _table(log.table, kind)
-    log.connection.execute(
-        sa.update(table).where(table.c.entry_no == number).values(content=content)
+    _run(log, sa.update(table).where(table.c.entry_no == number).values(content=content))
+
+
+def is_committed(log: OpenLog, *, durable: bool) -> str:
+    """Return the condition of a statement whose transaction commits ``durable`` or soon."""
+    return log.dialect.log_sql["durably" if durable else "soon"]
+
+
+def end_set(
+    log: OpenLog,
+    number: int,
+    content: str,
+    consumer: str,
+    former: Sequence[int],
+    *,
+    durable: bool,
+    alone: bool,
+) -> None:
+    """Make the entry of a consumer's delivery an entry of what the consumer has done, as
+    ``end_delivery`` does, or write one, and delete its ``former`` entries. Only for a log that has
+    the statement ``end_set``.
+
+    Unless ``durable`` the commit of the transaction does not wait for the disk. ``alone`` is true
+    if nothing else belongs to it.
+    """
+    values = {"ended": number, "owner": consumer, "content": content, "former": list(former)}
+    log.run_statement(
+        "end_set", values, alone=alone, is_committed=is_committed(log, durable=durable)
     )
 
 
@@ -95,19 +172,19 @@ def end_delivery(log: OpenLog, number: int, content: str) -> bool:
         "started": sa.literal_column(log.dialect.utc_now),
     }
     ended = sa.update(table).where(table.c.entry_no == number).values(values)
-    return log.connection.execute(ended).rowcount > 0
+    return _run(log, ended).rowcount > 0
 
 
 def delete_entry(log: OpenLog, kind: EntryKind, number: int) -> None:
     """Delete an entry, if it is still there."""
     table = _table(log.table, kind)
-    log.connection.execute(sa.delete(table).where(table.c.entry_no == number))
+    _run(log, sa.delete(table).where(table.c.entry_no == number))
 
 
 def delete_entries_of(log: OpenLog, consumer: str) -> None:
     """Delete all entries of a consumer: its deliveries, and what it has done."""
     table = _table(log.table, EntryKind.DELIVERY)
-    log.connection.execute(sa.delete(table).where(table.c.owner == consumer))
+    _run(log, sa.delete(table).where(table.c.owner == consumer))
 
 
 def read_entries(log: OpenLog, kind: EntryKind, owner: str | None = "") -> list[Entry]:
@@ -125,7 +202,7 @@ def read_entries(log: OpenLog, kind: EntryKind, owner: str | None = "") -> list[
     )
     return [
         Entry(int(number), str(whose or ""), started, str(content))
-        for number, whose, started, content in log.connection.execute(statement)
+        for number, whose, started, content in _read(log, statement)
     ]
 
 
@@ -135,7 +212,7 @@ def refuse_unknown_kinds(log: OpenLog, like: EntryKind) -> None:
     """
     table = _table(log.table, like)
     others = sa.select(table.c.entry_no, table.c.kind).where(table.c.kind.not_in([*EntryKind]))
-    if found := log.connection.execute(others.order_by(table.c.entry_no)).first():
+    if found := _read(log, others.order_by(table.c.entry_no)).first():
         number, kind = found
         raise DatabaseError(
             f"entry {number} of {table.name} is of kind {kind!r}: a newer version of eventlog "

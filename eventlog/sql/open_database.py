@@ -17,6 +17,7 @@ from eventlog.sql.database import Answer
 from eventlog.sql.dialect import CurrentRow, Dialect
 from eventlog.sql.log_table import LogTable, quoted
 from eventlog.sql.statements import (
+    AS_ANY,
     fetch,
     fetch_chunks,
     run_as_it_stands,
@@ -47,6 +48,11 @@ class OpenDatabase(ABC):
 
     def begin_publishing(self) -> None:
         """Set up a publisher's session beyond others, such as a time-out for a silent server."""
+
+    def prepare_log_statements(self) -> None:
+        """Let this session prepare the statements of its log, where the database gains by it. For a
+        session after ``begin_publishing`` that is no pool's.
+        """
 
     def make_durable(self) -> None:
         """Make the end of this transaction wait until no crash of the server can take back what it
@@ -93,9 +99,17 @@ class OpenDatabase(ABC):
         """
         return None
 
-    def fetch(self, statement: str, parameters: Mapping[str, object]) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement as the driver makes them."""
-        return fetch(self.connection, statement, parameters)
+    def fetch(
+        self,
+        statement: str,
+        parameters: Mapping[str, object],
+        options: Mapping[str, Any] = AS_ANY,
+    ) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement as the driver makes them.
+
+        ``options`` are execution options, such as ``statements.OF_LOG``.
+        """
+        return fetch(self.connection, statement, parameters, options)
 
     def fetch_chunks(
         self, statement: str, parameters: Mapping[str, object], size: int

@@ -16,7 +16,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any, Final
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, CursorResult
 
 from eventlog.core.catalog import ObjectClass
 from eventlog.core.ranges import Ranges
@@ -28,7 +28,7 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.parts import LogPart, part_size, parts_of
 from eventlog.sql.rights import Addition, Part, Purpose, Right, Rights, demanded, name_of
-from eventlog.sql.statements import run_many, without_collector
+from eventlog.sql.statements import NEUTRAL, OF_LOG, OF_LOG_ALONE, run_many, without_collector
 from eventlog.sql.windows import DuePlace, NotDue, Queue, ResyncBatch, Selection, Walk, Window
 
 _LATER: Final = frozenset({Part.CONSUMER, Part.CAPTURED, Part.RESYNC, Part.VERSION})
@@ -190,6 +190,34 @@ class OpenLog(ABC):
         A log that is dropped and created has another one.
         """
 
+    # Several steps by one statement, where the database has it
+
+    def has_statement(self, name: str) -> bool:
+        """Return True if the database has this statement of ``log_sql`` in place of several."""
+        return name in self.dialect.log_sql
+
+    def run_statement(
+        self, name: str, parameters: Mapping[str, object], *, alone: bool, **words: str
+    ) -> CursorResult[Any]:
+        """Run a statement of ``log_sql`` with these words. ``alone`` is true if nothing else
+        belongs to its transaction.
+        """
+        return self.connection.exec_driver_sql(
+            self.dialect.log_statement(self.table, name, **words),
+            dict(parameters),
+            execution_options=OF_LOG_ALONE if alone else OF_LOG,
+        )
+
+    def poll(
+        self, window: Window, fields: Sequence[str], consumer: str
+    ) -> Iterator[list[tuple[Any, ...]]] | None:
+        """Return the rows of a window as ``read_fields`` does, if nobody has asked for rows to be
+        sent again: the publisher, or a consumer by its name. It is one statement.
+
+        Returns None if somebody has, or if the database has no such statement.
+        """
+        return None
+
     # The rows (spec/event-log.md 8.1, 8.4)
 
     def read_window(self, window: Window) -> list[LogRow]:
@@ -246,7 +274,9 @@ class OpenLog(ABC):
         any status, in the order of ``due_chunks``.
         """
         parameters = {"until": until, "first": first, "last": last}
-        rows = self.db.fetch(self.dialect.log_statement(self.table, "due_ids"), parameters)
+        rows = self.db.fetch(
+            self.dialect.log_statement(self.table, "due_ids"), parameters, OF_LOG_ALONE
+        )
         return [int(record_id) for (record_id,) in rows]
 
     def not_due(self, until: str, limit: int) -> NotDue:
@@ -263,7 +293,7 @@ class OpenLog(ABC):
         (spec/event-log.md 8.1).
         """
         ((now,),) = self.db.fetch(
-            self.dialect.log_statement(self.table, "due_until", event_time_zone), {}
+            self.dialect.log_statement(self.table, "due_until", event_time_zone), {}, NEUTRAL
         )
         return str(now)
 
@@ -294,7 +324,10 @@ class OpenLog(ABC):
             self.table, "read_rows", fields=self.dialect.log_fields(self.table, fields)
         )
         self.db.choose_plans()
-        rows = [self.db.fetch(statement, {"first": first, "last": last}) for first, last in ranges]
+        rows = [
+            self.db.fetch(statement, {"first": first, "last": last}, OF_LOG_ALONE)
+            for first, last in ranges
+        ]
         return sorted(chain.from_iterable(rows), key=itemgetter(0))
 
     def mark(self, status: str, ranges: Ranges) -> int:
@@ -308,6 +341,18 @@ class OpenLog(ABC):
     def delete(self, ranges: Ranges) -> int:
         """Delete the rows of these record_ids that still have status N, and return their number."""
         return self.change_rows(self.dialect.log_statement(self.table, "delete"), ranges)
+
+    def end_delivery(
+        self, status: str | None, ranges: Ranges, ended: int, *, durable: bool, alone: bool
+    ) -> int:
+        """Give the rows of these record_ids that still have status N another status, None = delete
+        them; delete the entry of the delivery ``ended``, and return the number of changed rows.
+        Only for a log that has the statement ``mark_ending``.
+
+        Unless ``durable`` the commit of the transaction does not wait for the disk. ``alone`` is
+        that of ``run_statement``.
+        """
+        raise NotImplementedError
 
     def change_rows(self, statement: str, ranges: Ranges, **values: object) -> int:
         """Run a statement for the rows of these record_ids, ``:first`` to ``:last``, and return the
@@ -323,7 +368,7 @@ class OpenLog(ABC):
         """Return the rows of a statement that selects ``{fields}``."""
         self.db.choose_plans()
         with without_collector():
-            return list(map(log_row, self.db.fetch(statement, parameters)))
+            return list(map(log_row, self.db.fetch(statement, parameters, OF_LOG_ALONE)))
 
     def _chunks(self, statement: str, parameters: Mapping[str, object], size: int) -> RowChunks:
         self.db.choose_plans()

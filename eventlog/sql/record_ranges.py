@@ -12,6 +12,7 @@ from eventlog.core.ranges import Ranges
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_log import OpenLog
+from eventlog.sql.statements import OF_LOG
 from eventlog.sql.windows import ANY_STATUS, Window
 
 _RECORD_ID = ("record_id",)
@@ -33,7 +34,7 @@ def count_rows(log: OpenLog, ranges: Ranges, limit: int | None = None) -> tuple[
     name = log.dialect.quote(log.table.column("record_id"))
     log.db.choose_plans()
     counted = f"SELECT COUNT(*), MAX({name}) FROM ({rows}) AS shown"  # noqa: S608 - a statement of the dialect
-    ((number, last),) = log.db.fetch(counted, log.dialect.window_parameters(window))
+    ((number, last),) = log.db.fetch(counted, log.dialect.window_parameters(window), OF_LOG)
     return int(number), int(last or 0)
 
 
@@ -51,5 +52,5 @@ def shown_ranges(log: OpenLog, ranges: Ranges, limit: int | None = None) -> list
         f"SELECT {name}, {name} - ROW_NUMBER() OVER (ORDER BY {name}) AS island "
         f"FROM ({rows}) AS shown) AS numbered GROUP BY island ORDER BY 1"
     )
-    found = log.db.fetch(statement, log.dialect.window_parameters(window))
+    found = log.db.fetch(statement, log.dialect.window_parameters(window), OF_LOG)
     return [(int(first), int(last)) for first, last in found]

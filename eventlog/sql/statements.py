@@ -13,10 +13,11 @@ import gc
 from collections import defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from enum import Enum, auto
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection, Row
 
@@ -178,17 +179,55 @@ def template_renderer(
 # --- how statements run, and how their rows are read ----------------------------------------------
 
 
+class StatementKind(Enum):
+    """How a session of a publisher may run a statement, where its database makes a difference."""
+
+    OTHER = auto()
+    """A statement of other tables, or of a user: as in any session."""
+    LOG = auto()
+    """A statement of ``log.sql`` or of an internal table: it may be prepared, and an index serves
+    it.
+    """
+    CURSOR = auto()
+    """The beginning of a cursor on such a statement: it is not prepared."""
+    NEUTRAL = auto()
+    """A statement that reads no table."""
+
+
+KIND: Final = "eventlog_kind"
+"""The execution option with the ``StatementKind`` of a statement; OTHER if it is not given."""
+ALONE: Final = "eventlog_alone"
+"""The execution option of a statement that may be a transaction by itself: where the database can,
+it takes one round trip if no transaction has begun. The caller commits all the same.
+"""
+OF_LOG: Final[Mapping[str, Any]] = {KIND: StatementKind.LOG}
+OF_LOG_ALONE: Final[Mapping[str, Any]] = {KIND: StatementKind.LOG, ALONE: True}
+OF_CURSOR: Final[Mapping[str, Any]] = {KIND: StatementKind.CURSOR}
+NEUTRAL: Final[Mapping[str, Any]] = {KIND: StatementKind.NEUTRAL}
+NEUTRAL_ALONE: Final[Mapping[str, Any]] = {KIND: StatementKind.NEUTRAL, ALONE: True}
+AS_ANY: Final[Mapping[str, Any]] = {}
+"""The execution options of a statement of no special kind."""
+
+
 def run_as_it_stands(conn: Connection, statement: str) -> None:
     """Run SQL text without parameters: a colon and a percent sign stand for themselves."""
     conn.exec_driver_sql(statement, execution_options={"no_parameters": True})
 
 
 def fetch(
-    conn: Connection, statement: str, parameters: Mapping[str, object] | tuple[object, ...]
+    conn: Connection,
+    statement: str,
+    parameters: Mapping[str, object] | tuple[object, ...],
+    options: Mapping[str, Any] = AS_ANY,
 ) -> list[tuple[Any, ...]]:
-    """Return the rows of a statement as the driver makes them, in half the time of SQLAlchemy's."""
+    """Return the rows of a statement as the driver makes them, in half the time of SQLAlchemy's.
+
+    ``options`` are execution options, such as ``OF_LOG``.
+    """
     result = conn.exec_driver_sql(
-        statement, dict(parameters) if isinstance(parameters, Mapping) else parameters
+        statement,
+        dict(parameters) if isinstance(parameters, Mapping) else parameters,
+        execution_options=options,
     )
     try:
         assert result.cursor is not None
@@ -198,12 +237,16 @@ def fetch(
 
 
 def fetch_chunks(
-    conn: Connection, statement: str, parameters: Mapping[str, object], size: int
+    conn: Connection,
+    statement: str,
+    parameters: Mapping[str, object],
+    size: int,
+    options: Mapping[str, Any] = AS_ANY,
 ) -> Generator[list[tuple[Any, ...]], None, None]:
     """Yield the rows of a statement as ``fetch`` returns them, in lists of ``size``; the last may
     be shorter.
     """
-    result = conn.exec_driver_sql(statement, dict(parameters))
+    result = conn.exec_driver_sql(statement, dict(parameters), execution_options=options)
     try:
         assert result.cursor is not None
         is_full = True

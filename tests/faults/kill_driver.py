@@ -65,7 +65,7 @@ def fsynced(file: Any) -> str:
 def publish(config: Config, steps: Steps) -> None:
     steps.around(os, "link", after="the directory is owned")
     steps.around(cycle, "read_window", after="the window is read")
-    steps.around(cycle, "add_entry", after="the line is written")
+    steps.around(ledger, "record_delivery", after="the line is written")
     steps.around(cycle, "_deliver", before="the line is committed", after="the delivery has ended")
     steps.around(
         sending, "_send", before="before a document is sent", after="after a document is sent"

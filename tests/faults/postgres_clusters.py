@@ -98,7 +98,7 @@ class Server:
 
     def catch_up(self, standby: Server) -> None:
         """Wait until a standby has all that stands here."""
-        last = self.value("SELECT pg_current_wal_lsn()")
+        last = self.value("SELECT pg_current_wal_insert_lsn()")
         wait_until(
             lambda: standby.value(f"SELECT pg_last_wal_replay_lsn() >= '{last}'::pg_lsn"),
             "the standby has all",

@@ -25,7 +25,7 @@ from eventlog.publisher import (
 from eventlog.publisher.sinks import names
 from eventlog.sql import consumers, followed_set, open_writers, resync, rows
 from eventlog.sql.dialects.sqlite.log import SQLiteLog
-from eventlog.sql.internal_tables import EntryKind, delete_entry
+from eventlog.sql.internal_tables import EntryKind, delete_entry, next_number
 
 
 class Mutation(NamedTuple):
@@ -91,7 +91,7 @@ def _marks_before_flush() -> Mapping[tuple[Any, str], Any]:
 
 
 def _no_line() -> Mapping[tuple[Any, str], Any]:
-    return {(cycle, "add_entry"): lambda *_: None}
+    return {(ledger, "record_delivery"): lambda log, *_, **__: next_number(log)}
 
 
 def _attempts_stay() -> Mapping[tuple[Any, str], Any]:
@@ -181,8 +181,8 @@ def _marks_forget_a_row() -> Mapping[tuple[Any, str], Any]:
 def _parked_rows_are_taken() -> Mapping[tuple[Any, str], Any]:
     read = cycle.read_window
     return {
-        (cycle, "read_window"): lambda context, first, last, left_out, _: read(
-            context, first, last, left_out, ()
+        (cycle, "read_window"): lambda context, first, last, left_out, _, polled: read(
+            context, first, last, left_out, (), polled
         )
     }
 

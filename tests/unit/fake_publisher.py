@@ -29,6 +29,7 @@ from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.open_context import under_epoch
 from eventlog.publisher.sending import Delivered, DeliveryResult
 from eventlog.publisher.session import PublisherSession, PublisherState
+from eventlog.sql import internal_tables
 from eventlog.sql.dialect import CurrentRow
 from eventlog.sql.dialects.sqlite import DIALECT
 from eventlog.sql.dialects.sqlite.log import SQLiteLog
@@ -163,11 +164,11 @@ class FakePublisher:
     def numbering_deliveries(self) -> Iterator[None]:
         """SQLite has no sequences."""
         original = session.next_number
-        session.next_number = lambda _log: next(self._deliveries)
+        session.next_number = internal_tables.next_number = lambda _log: next(self._deliveries)
         try:
             yield
         finally:
-            session.next_number = original
+            session.next_number = internal_tables.next_number = original
 
     def run(self, sink: Any, state: PublisherState | None = None, most: int = 200) -> Delivered:
         """Cycles until there is nothing left to do: no pass, nothing parked. Stops on anything but

@@ -26,6 +26,7 @@ from eventlog.publisher.open_context import open_context, open_unlocked
 from eventlog.publisher.published import Published
 from eventlog.sql import embedded
 from eventlog.sql.dialects.postgresql.database import PostgresDatabase
+from eventlog.sql.dialects.postgresql.log_session import LogSession
 from interleaved.stepping import Stepper, sessions_of
 
 OBJECTS = (1, 2, 3)
@@ -123,7 +124,8 @@ def sessions(url: str) -> Iterator[Sessions]:
         stepped = sessions_of(stepper)
         kept.enter_context(patch.object(psycopg, "connect", stepped.connect))
         # Which index a statement uses is nothing to other sessions.
-        kept.enter_context(patch.object(PostgresDatabase, "choose_plans", lambda *_: None))
+        for session in (PostgresDatabase, LogSession):
+            kept.enter_context(patch.object(session, "choose_plans", lambda *_: None))
         # The clock of the readers is not the server's: the times of rows are not compared with it.
         kept.enter_context(patch.object(Published, "_by_time", lambda *_: None))
         plain, own = _config(url), _config(url, CONSUMER)

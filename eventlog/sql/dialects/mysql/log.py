@@ -72,7 +72,8 @@ class MySQLLog(MySQLFamilyLog):
         # later, since two sessions that wait for rows of each other would deadlock.
         former = fetch(
             self.connection,
-            f"SELECT delivery_no FROM {table} WHERE delivery_no < %(number)s FOR UPDATE SKIP LOCKED",  # noqa: S608 - quoted names
+            f"SELECT delivery_no FROM {table} "  # noqa: S608 - quoted names
+            "WHERE delivery_no < %(number)s FOR UPDATE SKIP LOCKED",
             {"number": number},
         )
         if former:

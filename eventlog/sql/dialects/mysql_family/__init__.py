@@ -102,7 +102,7 @@ class Family(FamilySessions, FamilyObjects):
             return super().window_statement(log, window, fields)
         words = {
             "fields": self.bounded_fields(log, fields, window.value_bytes),
-            "letters": self.log_statement(log, window.letters),
+            "statuses": self.log_statement(log, window.statuses),
         }
         wide = [
             self.log_statement(log, "wide_gap", first=str(first), last=str(last), **words)

@@ -37,7 +37,7 @@ from eventlog.sql.dialects.oracle.text import (
 from eventlog.sql.dialects.oracle.triggers import shows_triggers
 from eventlog.sql.dialects.stepwise import KeyedDatabase
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import missing_schema, run_as_it_stands
+from eventlog.sql.statements import AS_ANY, missing_schema, run_as_it_stands
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.oracle import Oracle
@@ -69,7 +69,12 @@ class OracleDatabase(KeyedDatabase):
         driver.action = "read"
         self.connection.exec_driver_sql("SET TRANSACTION READ ONLY")
 
-    def fetch(self, statement: str, parameters: Mapping[str, object]) -> list[tuple[Any, ...]]:
+    def fetch(
+        self,
+        statement: str,
+        parameters: Mapping[str, object],
+        options: Mapping[str, Any] = AS_ANY,
+    ) -> list[tuple[Any, ...]]:
         return fetch(self.connection, statement, parameters)
 
     def fetch_chunks(

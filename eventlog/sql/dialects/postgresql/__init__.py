@@ -28,7 +28,8 @@ from eventlog.sql.connection import describe, reason_of
 from eventlog.sql.database import CAPABILITIES
 from eventlog.sql.dialects.postgresql import text
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
-from eventlog.sql.dialects.postgresql.database import OTHER_PLANS, PostgresDatabase
+from eventlog.sql.dialects.postgresql.database import PostgresDatabase
+from eventlog.sql.dialects.postgresql.log_session import OTHER_PLANS
 from eventlog.sql.dialects.postgresql.objects import PostgresObjects
 from eventlog.sql.dialects.postgresql.session import WAKE, PostgresSessions
 from eventlog.sql.dialects.postgresql.text import adopt, bounds, literal, new_time, quote_function

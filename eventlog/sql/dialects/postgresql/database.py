@@ -23,6 +23,11 @@ from eventlog.sql.dialect import (
     child_of,
 )
 from eventlog.sql.dialects.postgresql.log import PostgresLog
+from eventlog.sql.dialects.postgresql.log_session import (
+    OTHER_PLANS,
+    begin_log_session,
+    is_log_session,
+)
 from eventlog.sql.dialects.postgresql.objects import objects_statement, table_of
 from eventlog.sql.dialects.postgresql.text import (
     adopt,
@@ -30,6 +35,9 @@ from eventlog.sql.dialects.postgresql.text import (
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.statements import (
+    NEUTRAL,
+    NEUTRAL_ALONE,
+    OF_CURSOR,
     by_relation,
     fetch,
     missing_schema,
@@ -50,9 +58,6 @@ _DURABLE: Final = """
 _FLUSHED: Final = """
     SELECT pg_catalog.pg_logical_emit_message(true, 'eventlog', CAST('' AS text))
     WHERE pg_catalog.pg_current_wal_flush_lsn() < pg_catalog.pg_current_wal_insert_lsn()"""
-# The plans that a window would use otherwise: they read all of its rows and sort them, and the
-# limit takes the first ones.
-OTHER_PLANS: Final = ("enable_seqscan", "enable_bitmapscan", "enable_sort")
 _BY_INDEX: Final = "eventlog_by_index"
 """A key of ``Connection.info``: the transaction or savepoint in which the plans were switched off,
 and the earlier settings.
@@ -77,9 +82,10 @@ class PostgresDatabase(OpenDatabase):
         """Allow only plans that use an index, if there is one, to the end of the transaction or to
         ``usual_plans``.
 
-        The settings are sent once in a transaction, since each time costs a round trip.
+        The settings are sent once in a transaction, since each time costs a round trip. In a
+        publisher's session each statement has them by its kind.
         """
-        if _is_said(self.connection):
+        if is_log_session(self.connection) or _is_said(self.connection):
             return
         read = ", ".join(f"current_setting('{name}')" for name in OTHER_PLANS)
         row = self.connection.exec_driver_sql(
@@ -119,6 +125,9 @@ class PostgresDatabase(OpenDatabase):
         self.connection.exec_driver_sql(
             "SELECT set_config('default_transaction_isolation', 'read committed', false)"
         )
+
+    def prepare_log_statements(self) -> None:
+        begin_log_session(self.connection)
 
     def make_durable(self) -> None:
         # A transaction that has written the WAL waits at its commit for all of the WAL before. Most
@@ -200,13 +209,15 @@ class PostgresDatabase(OpenDatabase):
         # A cursor of the server gives later rows from the same snapshot,
         # and loads them only when wanted.
         self.connection.exec_driver_sql(
-            f"DECLARE eventlog_rows NO SCROLL CURSOR FOR {statement}", dict(parameters)
+            f"DECLARE eventlog_rows NO SCROLL CURSOR FOR {statement}",
+            dict(parameters),
+            execution_options=OF_CURSOR,
         )
         is_full = True
         try:
             while is_full:
                 with without_collector():
-                    rows = fetch(self.connection, f"FETCH {size} FROM eventlog_rows", {})
+                    rows = fetch(self.connection, f"FETCH {size} FROM eventlog_rows", {}, NEUTRAL)
                 is_full = len(rows) == size
                 yield rows
         except GeneratorExit:
@@ -222,7 +233,10 @@ class PostgresDatabase(OpenDatabase):
         return writers <= {
             name
             for (name,) in fetch(
-                self.connection, self.dialect.log_sql["are_open"], {"writers": list(writers)}
+                self.connection,
+                self.dialect.log_sql["are_open"],
+                {"writers": list(writers)},
+                NEUTRAL_ALONE,
             )
         }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, LiteralString
 
 import sqlalchemy as sa
@@ -29,9 +30,14 @@ from eventlog.sql.dialects.postgresql.text import (
     quote_function,
 )
 from eventlog.sql.doctor import Numbering, ask
+from eventlog.sql.internal_tables import is_committed
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rights import Part, Right, Rights, name_of
 from eventlog.sql.statements import (
+    NEUTRAL,
+    NEUTRAL_ALONE,
+    OF_LOG,
+    OF_LOG_ALONE,
     fetch,
     qualified,
     run_as_it_stands,
@@ -45,6 +51,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE: Final = 1000
 """The number of rows of a window that are made, checked and released together."""
+_MOST_POLLS: Final = 64
 _CHEAP: Final = 1_000.0
 """The planner's cost below which rows are counted: a thousand pages, or 40,000 rows."""
 _DATABASE_AND_NUMBERS: Final = """
@@ -304,8 +311,43 @@ class PostgresLog(OpenLog):
         self.db.choose_plans()
         statement = self.dialect.window_statement(self.table, window, fields)
         return fetch_fragments(
-            self.connection, statement, self.dialect.window_parameters(window), _AT_ONCE
+            self.connection,
+            statement,
+            self.dialect.window_parameters(window),
+            _AT_ONCE,
+            OF_LOG_ALONE,
         )
+
+    def poll(
+        self, window: Window, fields: Sequence[str], consumer: str
+    ) -> Iterator[list[tuple[Any, ...]]] | None:
+        parameters = dict(self.dialect.window_parameters(window))
+        if consumer:
+            parameters["consumer"] = consumer
+        fragments = fetch_fragments(
+            self.connection,
+            _poll_statement(self, window, tuple(fields), bool(consumer)),
+            parameters,
+            _AT_ONCE,
+            OF_LOG_ALONE,
+        )
+        (asked, *_), *rows = next(fragments)
+        if asked != 0:
+            fragments.close()
+            return None
+        return chain([rows], fragments)
+
+    def end_delivery(
+        self, letter: str | None, ranges: Ranges, ended: int, *, durable: bool, alone: bool
+    ) -> int:
+        name = "delete_ending" if letter is None else "mark_ending"
+        parameters = {**bounds(ranges), "ended": ended}
+        if letter is not None:
+            parameters["letter"] = letter
+        self.db.choose_plans()
+        return self.run_statement(
+            name, parameters, alone=alone, is_committed=is_committed(self, durable=durable)
+        ).rowcount
 
     def read_rows(self, ranges: Ranges) -> list[LogRow]:
         return self.log_rows(self.dialect.log_statement(self.table, "read_rows"), bounds(ranges))
@@ -315,11 +357,13 @@ class PostgresLog(OpenLog):
         statement = self.dialect.log_statement(
             self.table, "read_rows", fields=self.dialect.log_fields(self.table, fields)
         )
-        return fetch(self.connection, statement, bounds(ranges))
+        return fetch(self.connection, statement, bounds(ranges), OF_LOG_ALONE)
 
     def change_rows(self, statement: str, ranges: Ranges, **values: object) -> int:
         self.db.choose_plans()
-        return self.connection.exec_driver_sql(statement, {**bounds(ranges), **values}).rowcount
+        return self.connection.exec_driver_sql(
+            statement, {**bounds(ranges), **values}, execution_options=OF_LOG
+        ).rowcount
 
     def open_writers(self) -> frozenset[str] | None:
         statement = self.dialect.log_statement(self.table, "open_writers")
@@ -329,6 +373,7 @@ class PostgresLog(OpenLog):
                 self.connection,
                 statement,
                 {"table": self.dialect.qualified(self.table.schema, self.table.name)},
+                NEUTRAL_ALONE,
             )
         }
         return None if None in names else frozenset(names)
@@ -337,7 +382,9 @@ class PostgresLog(OpenLog):
         name = {"name": qualified(self.table.schema, self.table.number_sequence)}
         return int(
             self.connection.execute(
-                sa.text("SELECT nextval(CAST(CAST(:name AS text) AS regclass))"), name
+                sa.text("SELECT nextval(CAST(CAST(:name AS text) AS regclass))"),
+                name,
+                execution_options=NEUTRAL,
             ).scalar_one()
         )
 
@@ -380,7 +427,30 @@ class PostgresLog(OpenLog):
         self.connection.execute(
             sa.text(statement),
             {"class": _REMOVAL_CLASS, "log": qualified(self.table.schema, self.table.name)},
+            execution_options=NEUTRAL,
         )
+
+
+_POLLS: Final[dict[tuple[object, ...], str]] = {}
+"""The statements of polls: making the text of one takes longer than sending it."""
+
+
+def _poll_statement(
+    log: PostgresLog, window: Window, fields: tuple[str, ...], is_of_consumer: bool
+) -> str:
+    kind = (window.statement, window.statuses, window.value_bytes)
+    key = (log.table, *kind, fields, is_of_consumer)
+    if key not in _POLLS:
+        if len(_POLLS) >= _MOST_POLLS:
+            _POLLS.clear()
+        _POLLS[key] = log.dialect.log_statement(
+            log.table,
+            "poll",
+            asked=log.dialect.log_statement(log.table, "asked_of" if is_of_consumer else "asked"),
+            others=", NULL" * (len(fields) - (window.value_bytes is None)),
+            window=log.dialect.window_statement(log.table, window, fields),
+        )
+    return _POLLS[key]
 
 
 def _holder(locks: str) -> str:

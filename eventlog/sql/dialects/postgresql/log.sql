@@ -20,6 +20,22 @@ WHERE {status} = 'N' AND {record_id} BETWEEN (SELECT %(first)s::bigint) AND (SEL
 ORDER BY {record_id}
 LIMIT %(limit)s::bigint
 
+-- name: poll
+-- First a row whose first field is that of asked, then the rows of a window. It is one statement, hence one snapshot.
+SELECT {asked}{others}
+UNION ALL
+(
+{window}
+)
+
+-- name: asked
+-- 0 if nothing is asked for again, else -1.
+CASE WHEN EXISTS (SELECT FROM {state_table} WHERE kind = 'request' AND owner IS NULL) THEN -1 ELSE 0 END::bigint
+
+-- name: asked_of
+-- The same for a consumer; NULL if it is not registered any more.
+(SELECT CASE WHEN requeued IS NULL THEN 0 ELSE -1 END FROM {consumer_table} WHERE name = %(consumer)s)::bigint
+
 -- name: read_gaps
 -- Rows in ranges of record_ids, in order: each gap by a range of the key, then what is in the last one. Each
 -- stops at the limit, so that nothing more is sorted. One statement, hence one snapshot.
@@ -105,6 +121,67 @@ DELETE FROM {log}
 WHERE {status} = 'N'
   AND {record_id} = ANY (ARRAY (
         SELECT generate_series(r.lo, r.hi) FROM unnest(%(lo)s::bigint[], %(hi)s::bigint[]) AS r (lo, hi)))
+
+-- name: mark_ending
+-- Rows of a delivery as by mark, and the end of its entry.
+WITH ended AS (DELETE FROM {inflight_table} WHERE entry_no = %(ended)s::bigint)
+UPDATE {log}
+SET {status} = %(status)s
+WHERE {status} = 'N'
+  AND {record_id} = ANY (ARRAY (
+        SELECT generate_series(r.lo, r.hi) FROM unnest(%(lo)s::bigint[], %(hi)s::bigint[]) AS r (lo, hi)))
+  AND {is_committed}
+
+-- name: delete_ending
+WITH ended AS (DELETE FROM {inflight_table} WHERE entry_no = %(ended)s::bigint)
+DELETE FROM {log}
+WHERE {status} = 'N'
+  AND {record_id} = ANY (ARRAY (
+        SELECT generate_series(r.lo, r.hi) FROM unnest(%(lo)s::bigint[], %(hi)s::bigint[]) AS r (lo, hi)))
+  AND {is_committed}
+
+-- name: end_set
+-- The entry of a consumer's delivery becomes that of what the consumer has done, in place of the former entries.
+WITH former AS (DELETE FROM {inflight_table} WHERE entry_no = ANY (%(former)s::bigint[]))
+INSERT INTO {inflight_table} AS entry (entry_no, owner, kind, content)
+SELECT %(ended)s::bigint, %(owner)s::text, 'done', %(content)s::text
+WHERE {is_committed}
+ON CONFLICT (entry_no) DO UPDATE
+SET kind = excluded.kind, content = excluded.content, started = {utc_now}
+
+-- name: durably
+-- The commit waits for the disk, as all others.
+TRUE
+
+-- name: soon
+-- The commit of this transaction does not wait for the disk. The setting is read by a condition, so that it is made
+-- before the first row is changed.
+(SELECT pg_catalog.set_config('synchronous_commit', 'off', true)) = 'off'
+
+-- name: record_delivery
+-- The entry of a new delivery, unless its number is not greater than those before.
+WITH drawn AS (SELECT {number} AS number)
+INSERT INTO {inflight_table} (entry_no, kind, content)
+SELECT number, 'delivery', %(content)s::text
+FROM drawn
+WHERE number > %(above)s::bigint
+RETURNING entry_no
+
+-- name: record_delivery_of
+-- The same for a consumer, unless rows are asked for again. Until the transaction ends nobody asks for any.
+WITH unasked AS (SELECT FROM {consumer_table} WHERE name = %(owner)s::text AND requeued IS NULL FOR UPDATE),
+     drawn AS (SELECT {number} AS number FROM unasked)
+INSERT INTO {inflight_table} (entry_no, owner, kind, content)
+SELECT number, %(owner)s::text, 'delivery', %(content)s::text
+FROM drawn
+WHERE number > %(above)s::bigint
+RETURNING entry_no
+
+-- name: next_delivery
+nextval(CAST(CAST(%(sequence)s AS text) AS regclass))
+
+-- name: given_delivery
+%(number)s::bigint
 
 -- name: queue
 -- Rows N and the age of the oldest in seconds.

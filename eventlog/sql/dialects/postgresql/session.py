@@ -13,14 +13,15 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, ClassVar, Final
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
 
 from eventlog.sql.database import CHANGING_POOL, KEEPALIVE, Refusal, Wake
 from eventlog.sql.dialect import Dialect
+from eventlog.sql.dialects.postgresql import log_session
 from eventlog.sql.dialects.postgresql.refusals import refusal_of
 from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, TEXT_SETTINGS, literal
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import qualified, quote_identifier, statements
+from eventlog.sql.statements import NEUTRAL_ALONE, qualified, quote_identifier, statements
 
 TIMELINE: Final = "substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8)"
 """SQL of the timeline that the server writes.
@@ -68,7 +69,7 @@ class PostgresSessions(Dialect):
             "application_name": "eventlog",
             "client_encoding": "UTF8",
             # No prepared statements: a statement reads one row or ten thousand, and its plan would
-            # be kept while the log grows.
+            # be kept while the log grows. Those of the log have one plan (``log_session``).
             "prepare_threshold": None,
         }
 
@@ -80,6 +81,13 @@ class PostgresSessions(Dialect):
             "keepalives_count": KEEPALIVE.probes,
             "tcp_user_timeout": KEEPALIVE.milliseconds,
         }
+
+    def listen(self, engine: Engine) -> None:
+        log_session.listen(engine)
+
+    def passes(self, error: BaseException) -> bool:
+        # In the middle of a transaction, which begins again with the next session.
+        return log_session.is_stale(error)
 
     def refusal(self, error: BaseException) -> Refusal:
         return refusal_of(str(error))
@@ -163,11 +171,17 @@ class PostgresWake(Wake):
 
     def fall_asleep(self, conn: Connection, log: LogTable) -> bool:
         statement = "SELECT pg_try_advisory_lock(%(class)s, %(log)s::regclass::oid::integer)"
-        return bool(conn.exec_driver_sql(statement, _wake_key(log)).scalar_one())
+        return bool(
+            conn.exec_driver_sql(
+                statement, _wake_key(log), execution_options=NEUTRAL_ALONE
+            ).scalar_one()
+        )
 
     def wake_up(self, conn: Connection, log: LogTable) -> None:
         conn.exec_driver_sql(
-            "SELECT pg_advisory_unlock(%(class)s, %(log)s::regclass::oid::integer)", _wake_key(log)
+            "SELECT pg_advisory_unlock(%(class)s, %(log)s::regclass::oid::integer)",
+            _wake_key(log),
+            execution_options=NEUTRAL_ALONE,
         )
 
     def socket(self, conn: Connection) -> int:
