@@ -25,6 +25,7 @@ from eventlog.publisher.context import Counters
 from eventlog.publisher.open_context import open_context, open_to_publish
 from eventlog.publisher.open_sink import open_sink
 from eventlog.publisher.sinks import files, objects
+from eventlog.sql.dialects.postgresql.log import PostgresLog
 
 
 class Steps:
@@ -87,6 +88,7 @@ def publish(config: Config, steps: Steps) -> None:
     steps.around(
         marks, "replace_content", before="rows are marked", after="a part of the line is struck"
     )
+    steps.around(PostgresLog, "end_delivery", before="rows are marked", after="the line is struck")
     steps.around(ledger, "delete_entry", before="rows are marked", after="the line is struck")
     steps.around(
         marks.InflightLine, "_write", before="before the marks", after="the marks are committed"

@@ -14,13 +14,15 @@ from unittest.mock import patch
 
 from eventlog.core.clock import monotonic
 from eventlog.core.ranges import RecordSet
+from eventlog.sql.open_writers import OpenWriters, WriterHistory
+
 from eventlog.publisher import cycle, ledger
 from eventlog.sql import consumers, followed_set, rows
+from eventlog.sql.dialects.postgresql import log_session
 from eventlog.sql.dialects.postgresql.database import PostgresDatabase
 from eventlog.sql.dialects.postgresql.log import PostgresLog
 from eventlog.sql.followed_set import FollowedSet
-from eventlog.sql.open_writers import OpenWriters, WriterHistory
-from eventlog.sql.statements import fetch
+from eventlog.sql.statements import KIND, StatementKind, fetch
 
 Replacements = Mapping[tuple[Any, str], Any]
 
@@ -169,7 +171,14 @@ def _one_snapshot_for_a_transaction() -> Replacements:
     def begin_publishing(self: Any) -> None:
         self.connection.exec_driver_sql("SELECT set_config('default_transaction_isolation', 'repeatable read', false)")  # fmt: skip
 
-    return {(PostgresDatabase, "begin_publishing"): begin_publishing}
+    def run_in_transaction(session: Any, cursor: Any, statement: str, given: Any, options: Any) -> None:  # fmt: skip
+        run(session, cursor, statement, given, {KIND: options.get(KIND, StatementKind.OTHER)})
+
+    run = log_session._run
+    return {
+        (PostgresDatabase, "begin_publishing"): begin_publishing,
+        (log_session, "_run"): run_in_transaction,
+    }
 
 
 def _publisher_begins_at_its_first_row() -> Replacements:
