@@ -29,6 +29,7 @@ from eventlog.errors import (
 )
 from eventlog.publisher.context import Context
 from eventlog.publisher.observer import SILENT, Doing, Observer, WaitFor
+
 from eventlog.sql.database import Wake
 
 _log = logging.getLogger("eventlog.publisher")
@@ -43,8 +44,11 @@ _FLOWING: Final = 0.03
 itself, so that no writer pays for a notification.
 """
 _LEAST_REST: Final = 0.003
-"""The least seconds of such a rest. It is half as long as the work since the one before: one
-publisher among many leaves the others time, and finds more to send at once.
+"""The least seconds of such a rest."""
+_WORKING: Final = 0.25
+"""The share of its time that a publisher works while changes flow, polls and deliveries together:
+one among many leaves the others time, and finds more to send at once. A poll that costs less does
+not become more polls by it.
 """
 
 _FIRST_REST: Final = 0.05
@@ -155,7 +159,7 @@ class Idle:
             # In the transaction of the next cycle, since each commit is a delay.
             self._give_back(self.wake)
         elif self._rested < _FLOWING:
-            rest = min(_FLOWING, max(_LEAST_REST, (monotonic() - self._begun) / 2))
+            rest = rest_after(monotonic() - self._begun)
             self._rested += rest
             self._sleep(self.wake, stop, min(seconds, rest))
         elif self.wake.fall_asleep(connection, context.log.table):
@@ -191,6 +195,11 @@ class Idle:
             else:
                 _wait_for((wake.socket(connection),), min(left, _SLICE))
         return False
+
+
+def rest_after(worked: float) -> float:
+    """Return the seconds to rest while changes flow, after so many seconds of work."""
+    return min(_FLOWING, max(_LEAST_REST, worked * (1 / _WORKING - 1)))
 
 
 def begin_idle(context: Context) -> Idle:
