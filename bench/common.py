@@ -102,9 +102,9 @@ class Cost:
 
 
 @contextmanager
-def server() -> Iterator[Server]:
+def server(place: str = "/tmp") -> Iterator[Server]:
     """EVENTLOG_BENCH_POSTGRES_URL (of a superuser), else the embedded PostgreSQL with its settings
-    as installed.
+    as installed. Its data is in a new directory of ``place``, whose path must be short.
     """
     given = os.environ.get("EVENTLOG_BENCH_POSTGRES_URL")
     if given:
@@ -112,7 +112,7 @@ def server() -> Iterator[Server]:
             yield made
         return
     directory = Path(
-        tempfile.mkdtemp(prefix="el-bench-", dir="/tmp")
+        tempfile.mkdtemp(prefix="el-bench-", dir=place)
     )  # a socket's path must be short
     try:
         with embedded.running(directory / "pg") as url, _database(url, "embedded") as made:

@@ -12,6 +12,11 @@ process that waits for it (inotify). Those changes count that were committed whi
 Caught up: from the start of its process until the receiver has all that was committed before it
 arrives. Out of order: a change of a user that arrives behind a later one of him. Short form
 (--seconds 20) or long (--seconds 900).
+
+--disk DIRECTORY has the server's files there. Printed are the flushes of the WAL while the changes
+were written, and their seconds, by the sessions and by the server itself (PostgreSQL 18 or later):
+each change of the application is one of the sessions'. --alone runs no reader, for the rate of the
+application alone.
 """
 
 from __future__ import annotations
@@ -72,9 +77,11 @@ def main() -> None:
         "--consumers", type=int, default=4, help="beside the publisher (%(default)s)"
     )
     parser.add_argument("--objects", type=int, default=10_000, help="users (%(default)s)")
+    parser.add_argument("--disk", default="/tmp", help="where the server's files are (%(default)s)")
+    parser.add_argument("--alone", action="store_true", help="no readers: the application alone")
     options = parser.parse_args()
     with (
-        common.server() as bench,
+        common.server(options.disk) as bench,
         tempfile.TemporaryDirectory(prefix="eventlog-bench-") as directory,
     ):
         common.install(bench)
@@ -93,16 +100,27 @@ def _run(bench: common.Server, directory: Path, options: argparse.Namespace) -> 
         f"ALTER TABLE {common.LOG} ENABLE TRIGGER USER",
         f"VACUUM ANALYZE {common.SCHEMA}.usr",
     )
+    if options.alone:
+        committed: list[tuple[float, float]] = []
+        begun = time.monotonic()
+        _write(bench, options, committed)
+        seconds = time.monotonic() - begun
+        print(
+            f"alone: {len(committed):,} changes in {seconds:.1f} s, {len(committed) / seconds:.1f} a second"
+        )
+        return
     before = _size(bench)
     places = {name: file.parent / "documents" for name, file in files.items()}
     for place in places.values():
         place.mkdir(exist_ok=True)
-    committed: list[tuple[float, float]] = []
+    committed = []
     notified: list[float] = []
     readers = {name: _start(bench, file) for name, file in files.items()}
     dead, kept = names[-1], 0
     with _watching(places) as watcher:
         _wait_for_readers(bench, options.consumers)
+        bench.run("ALTER SYSTEM SET track_wal_io_timing = on", "SELECT pg_reload_conf()")
+        flushed = _flushes(bench)
         begun = time.monotonic()
         writer = threading.Thread(target=_write, args=(bench, options, committed))
         writer.start()
@@ -119,6 +137,10 @@ def _run(bench: common.Server, directory: Path, options: argparse.Namespace) -> 
         readers[dead] = _start(bench, files[dead])
         writer.join()
         ended = time.monotonic()
+        flushes = {
+            who: (number - flushed[who][0], seconds - flushed[who][1])
+            for who, (number, seconds) in _flushes(bench).items()
+        }
         cpu = {name: _cpu(process) for name, process in readers.items()}
         received = watcher.result(len(committed), 60.0)
     for process in readers.values():
@@ -126,6 +148,8 @@ def _run(bench: common.Server, directory: Path, options: argparse.Namespace) -> 
         process.wait()
     _tell(options, committed, received, (begun, died, born, ended), dead)
     print(f"{len(notified):,} of {len(committed):,} commits have notified a reader")
+    for who, (number, seconds) in flushes.items():
+        print(f"flushes of the WAL by {who}: {number:,} in {seconds:.1f} s")
     log = _size(bench) - before
     print(f"WAL kept for readers: {kept:,} bytes")
     print(
@@ -135,6 +159,23 @@ def _run(bench: common.Server, directory: Path, options: argparse.Namespace) -> 
         "CPU of the readers: "
         + ", ".join(f"{name} {seconds:.1f} s" for name, seconds in cpu.items())
     )
+
+
+_FLUSHES = """
+SELECT CASE backend_type WHEN 'client backend' THEN 'sessions' ELSE 'the server itself' END,
+       sum(fsyncs), sum(fsync_time) / 1000
+FROM pg_stat_io WHERE object = 'wal' AND fsyncs IS NOT NULL GROUP BY 1"""
+
+
+def _flushes(bench: common.Server) -> dict[str, tuple[int, float]]:
+    """Flushes of the WAL and their seconds, by sessions and by the server itself; none on a server
+    that does not count them.
+    """
+    if bench.value("SELECT current_setting('server_version_num')::int") < 180000:
+        return {}
+    with bench.engine.connect() as connection:
+        found = connection.exec_driver_sql(_FLUSHES).all()
+    return {str(who): (int(number or 0), float(seconds or 0)) for who, number, seconds in found}
 
 
 def _tell(
