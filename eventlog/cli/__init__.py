@@ -63,6 +63,7 @@ _BY_PURPOSE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "health": ("health", "Check whether the publisher is alive, by its health file."),
     },
     "Repair": {
+        "verify": ("verify", "Compare a target with the source while both change."),
         "consumers": ("consumers", "List, reset or drop the consumers of the log."),
         "requeue": ("log_rows", "Put rows with status E or F back into the queue."),
         "skip": ("log_rows", "Give up an event that the receiver fails for."),
@@ -90,7 +91,7 @@ OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "--tables", "--existing-log", "--tablespace", "--index-tablespace", "--name",
         "--drop-log", "--key", "--keys", "--where", "--deletes", "--status", "--ids", "--event-id",
         "--loopback", "--consumer", "--start-from", "--older-than", "--limit", "--sample",
-        "--ignore", "--lines", "--purpose",
+        "--ignore", "--lines", "--purpose", "--target",
     ),
     "Formats and files": (
         "--from-driver", "--from", "--to", "--format", "--options", "--last-sequence", "--out",
@@ -98,12 +99,12 @@ OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "Behaviour": (
         "--once", "--follow", "--watch", "--interval", "--mark", "--acknowledge", "--no-claim",
-        "--as-update", "--max-rows-per-second", "--batch", "--pause", "--resume", "--restart",
-        "--strict", "--lock-timeout", "--no-backlog", "--check", "--dry-run",
+        "--as-update", "--max-rows-per-second", "--batch", "--pause", "--wait", "--resume", "--restart",
+        "--state", "--repair", "--strict", "--lock-timeout", "--no-backlog", "--check", "--dry-run",
         "--force", "--yes", "--reason", "--receiver",
     ),
     "Spark": ("--spark", "--master", "--conf", "--partition-rows", "--connections"),
-    "Output": ("--sql", "--json"),
+    "Output": ("--sql", "--show-values", "--report", "--json"),
     "Help and logs": ("--quiet", "--verbose", "--version", "--help"),
 }  # fmt: skip
 """The options of all commands, by the group that ``--help`` shows them in."""
@@ -236,6 +237,12 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     "resync": {
         "eventlog resync customer --dry-run": "how many objects would be sent as they are now",
         "eventlog resync customer --key id=7": "one object",
+    },
+    "verify": {
+        "eventlog verify --target postgresql://me@warehouse/shop": "all classes",
+        "eventlog verify item --target sqlite:///copy.db --repair": (
+            "one class; send again what differs"
+        ),
     },
     "purge": {
         "eventlog purge --older-than 30d --dry-run": "how many processed rows would be removed",

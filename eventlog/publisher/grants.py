@@ -30,7 +30,7 @@ def grants_for(db: OpenDatabase, config: Config, role: str, purpose: Purpose) ->
     log = find_log(db, config)
     catalog = read_catalog(log, config)
     user = db.dialect.quote(db.dialect.spelled(role))
-    additions = (*additions_of(config), Addition.POSITION)
+    additions = (*additions_of(config), Addition.POSITION, Addition.REPAIR)
     rights = rights_for(purpose, *additions)
     statements = log.grants(rights, user)
     if "roles" not in log.dialect.capabilities or not rights.keys() & {Part.CLASSES, Part.TABLES}:

@@ -29,7 +29,6 @@ from eventlog.errors import (
 )
 from eventlog.publisher.context import Context
 from eventlog.publisher.observer import SILENT, Doing, Observer, WaitFor
-
 from eventlog.sql.database import Wake
 
 _log = logging.getLogger("eventlog.publisher")

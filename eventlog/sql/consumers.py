@@ -364,7 +364,7 @@ def first_set(log: OpenLog, begins: str) -> RecordSet:
         # The writers are read after the highest number: a transaction that drew a number below it
         # is among them, or its rows are visible by now.
         if log.open_writers() != frozenset():
-            return RecordSet(0, _visible(log))
+            return RecordSet(0, visible_ids(log))
         return RecordSet(highest)
     first = int(begins)
     _check_begin(log, first)
@@ -407,7 +407,7 @@ def _highest(log: OpenLog) -> int:
     return readable_id(int(highest or 0), log)
 
 
-def _visible(log: OpenLog) -> list[tuple[int, int]]:
+def visible_ids(log: OpenLog) -> list[tuple[int, int]]:
     """Return all record_ids that one statement sees, as ranges."""
     record_id = column_of(log.table, "record_id")
     number = (record_id - sa.func.row_number().over(order_by=record_id)).label("island")

@@ -86,6 +86,7 @@ class Purpose(StrEnum):
     REQUEUE = "requeue"
     SKIP = "skip"
     RESYNC = "resync"
+    VERIFY = "verify"
     PURGE = "purge"
     RESET = "reset"
     EPOCH = "epoch"
@@ -108,6 +109,7 @@ _WORK: Final[Mapping[str, str]] = {
     Purpose.REQUEUE: "`requeue`",
     Purpose.SKIP: "`skip`",
     Purpose.RESYNC: "`resync`",
+    Purpose.VERIFY: "`verify`",
     Purpose.PURGE: "`purge`",
     Purpose.RESET: "`consumers reset` and `drop`",
     Purpose.EPOCH: "`db start-epoch`",
@@ -122,6 +124,8 @@ class Addition(StrEnum):
     """The option of ``[publisher]``: rows are deleted in place of being marked S."""
     POSITION = "position"
     """A resync of a class keeps its position, so that it can go on."""
+    REPAIR = "repair"
+    """A verification writes objects that differ to the log again."""
 
 
 Rights = Mapping[Part, frozenset[Right]]
@@ -177,6 +181,11 @@ RIGHTS: Final[Mapping[Purpose, Rights]] = MappingProxyType(
             log="SELECT INSERT", error="SELECT", record_ids="DRAW", classes="SELECT",
             writers="SELECT",
         ),
+        Purpose.VERIFY: _rights(
+            log="SELECT", error="SELECT", inflight="SELECT DELETE", state="SELECT INSERT DELETE",
+            epoch="SELECT", consumer="SELECT INSERT DELETE", captured="SELECT", numbers="DRAW",
+            record_ids="SELECT", tables="SELECT",
+        ),
         Purpose.PURGE: _rights(
             log="SELECT DELETE", error="SELECT DELETE", inflight="SELECT",
             state="SELECT INSERT DELETE", epoch="SELECT UPDATE", consumer="SELECT", numbers="DRAW",
@@ -200,6 +209,7 @@ ADDITIONS: Final[Mapping[tuple[Purpose, Addition], Rights]] = MappingProxyType(
         (Purpose.PUBLISHER, Addition.DELETE_FROM_LOG): _rights(log="DELETE"),
         (Purpose.BACKLOG, Addition.DELETE_FROM_LOG): _rights(log="DELETE", consumer="SELECT"),
         (Purpose.RESYNC, Addition.POSITION): _rights(resync=_ALL),
+        (Purpose.VERIFY, Addition.REPAIR): _rights(log="INSERT", record_ids="DRAW"),
     }
 )
 """What a role needs besides."""

@@ -14,14 +14,13 @@ from unittest.mock import patch
 
 from eventlog.core.clock import monotonic
 from eventlog.core.ranges import RecordSet
-from eventlog.sql.open_writers import OpenWriters, WriterHistory
-
 from eventlog.publisher import cycle, ledger
 from eventlog.sql import consumers, followed_set, rows
 from eventlog.sql.dialects.postgresql import log_session
 from eventlog.sql.dialects.postgresql.database import PostgresDatabase
 from eventlog.sql.dialects.postgresql.log import PostgresLog
 from eventlog.sql.followed_set import FollowedSet
+from eventlog.sql.open_writers import OpenWriters, WriterHistory
 from eventlog.sql.statements import KIND, StatementKind, fetch
 
 Replacements = Mapping[tuple[Any, str], Any]

@@ -1,0 +1,207 @@
+"""``eventlog verify``: compare a target with the source while both change (spec/verify.md)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from datetime import UTC
+from pathlib import Path
+from typing import Final
+
+import click
+
+from eventlog.cli import Command
+from eventlog.cli.context import (
+    FILE,
+    CommandContext,
+    json_option,
+    note,
+    print_json,
+    progress,
+    result,
+    table,
+)
+from eventlog.conversion import read_map
+from eventlog.errors import number_of
+from eventlog.files.atomic import check_parent, whole_file
+from eventlog.sql.doctor import age
+from eventlog.verify.comparison import ColumnDifference
+from eventlog.verify.report import Difference, Kind, Result, VerifyReport
+from eventlog.verify.session import open_target, repair, run_verification
+from eventlog.verify.verification import VerifyOptions
+
+_SHOWN: Final = 20
+"""The most objects to list for people; --json and --report list all."""
+_WORDS: Final = {
+    Result.EQUAL: "the target equals the source",
+    Result.DIFFERENT: "the target differs from the source",
+    Result.UNDECIDED: "no difference was found, but not all objects were compared in time",
+}
+
+
+@click.command(cls=Command)
+@click.argument("classes", nargs=-1, metavar="[CLASS]...")
+@click.option(
+    "--target",
+    required=True,
+    envvar="EVENTLOG_TARGET",
+    metavar="TARGET",
+    help="What to compare: the URL of a database.",
+)
+@click.option(
+    "--options",
+    "map_file",
+    type=FILE,
+    metavar="FILE",
+    help="TOML or JSON: names of tables and columns in the target that differ.",
+)
+@click.option(
+    "--consumer",
+    metavar="NAME",
+    help="The consumer whose target it is.  [default: the configured reader]",
+)
+@click.option("--wait", type=click.FloatRange(0), default=60.0, show_default=True,
+              metavar="SECONDS", help="How long to wait for objects with changes that are not "
+              "delivered yet.")  # fmt: skip
+@click.option("--max-rows-per-second", type=click.FloatRange(0.001), metavar="ROWS",
+              help="Maximum objects to read per second.")  # fmt: skip
+@click.option("--batch", "size", type=click.IntRange(1, 1_000_000), default=5000, metavar="ROWS",
+              help="Objects that are read at once.")  # fmt: skip
+@click.option(
+    "--state",
+    type=FILE,
+    metavar="FILE",
+    help="Save the progress in FILE, and continue from there if it exists.",
+)
+@click.option(
+    "--repair",
+    "repaired",
+    is_flag=False,
+    flag_value="changed",
+    type=click.Choice(["changed", "surplus"]),
+    metavar="[surplus]",
+    help="Write different and missing objects to the log again, as resync does; with =surplus, "
+    "also delete objects that only the target has.",
+)
+@click.option(
+    "--show-values", is_flag=True, help="Show values, not hashes.  [default: monitor.show_values]"
+)
+@click.option("--report", type=FILE, metavar="FILE", help="Write the report to FILE, as JSON.")
+@json_option
+@click.pass_obj
+def verify(
+    context: CommandContext,
+    classes: tuple[str, ...],
+    target: str,
+    map_file: Path | None,
+    consumer: str | None,
+    wait: float,
+    max_rows_per_second: float | None,
+    size: int,
+    state: Path | None,
+    repaired: str | None,
+    show_values: bool,
+    report: Path | None,
+    as_json: bool,
+) -> int:
+    """Compare a target with the source, object by object, while the application writes and the
+    publisher runs.
+
+    An object is compared when the log shows that all of its changes are delivered. An object with
+    later changes is compared again until --wait is over. Without CLASS all classes are compared.
+
+    The exit code is 0 for an equal target, 1 for a different one, and 2 if no object differs but
+    some could not be compared in time.
+    """
+    config = context.config(source__consumer=consumer)
+    if report is not None:
+        check_parent(report)
+    map = None if map_file is None else read_map(map_file)
+    options = VerifyOptions(wait, size, max_rows_per_second)
+    with closing(open_target(config, target, map)) as opened, ExitStack() as shown:
+
+        def started(total: int) -> Callable[[int], None]:
+            return shown.enter_context(
+                progress("verify", total, context.quiet or as_json, "objects or so")
+            )
+
+        found = run_verification(config, opened, classes, options, state=state, started=started)
+    found.shows_values = found.shows_values or show_values
+    if repaired is not None and found.differences:
+        repair(config, found, surplus=repaired == "surplus")
+    data = found.as_data()
+    if report is not None:
+        with whole_file(str(report)) as file:
+            file.write(json.dumps(data, ensure_ascii=False, indent=2).encode() + b"\n")
+    if as_json:
+        print_json(data)
+    elif not context.quiet:
+        _show(found, repaired)
+    return found.exit_code
+
+
+def _show(report: VerifyReport, repaired: str | None) -> None:
+    table(
+        ("class", "equal", "different", "missing", "surplus", "known different", "in motion"),
+        [
+            (
+                one.class_name,
+                one.equal,
+                one.different,
+                one.missing,
+                one.surplus,
+                one.known_different,
+                one.in_motion,
+            )
+            for one in report.classes.values()
+        ],
+    )
+    for one in report.differences[:_SHOWN]:
+        for line in _lines(one, report):
+            result(line)
+    if (more := len(report.differences) + report.unlisted - _SHOWN) > 0:
+        result(f"... and {number_of(more, 'more object')}; --report FILE lists them")
+    for one in report.known[:_SHOWN]:
+        result(f"known different: {one.class_name} {one.key}: {one.reason}")
+    for moving in report.in_motion[:_SHOWN]:
+        since = "" if moving.age is None else f" for {age(moving.age)}"
+        rows = ", ".join(map(str, moving.record_ids[:3])) or "none at the last look"
+        result(f"in motion{since}: {moving.class_name} {moving.key} (rows not done: {rows})")
+    for column, why in report.losses.items():
+        note(f"not compared, or with a loss: {column}: {why}")
+    if repaired is not None and report.differences:
+        result(
+            f"{number_of(report.repaired, 'row')} written to the log: verify again when they are "
+            "published"
+        )
+        surplus = sum(one.kind is Kind.SURPLUS for one in report.differences)
+        if surplus and repaired != "surplus":
+            result(f"{number_of(surplus, 'surplus object')} left: --repair=surplus deletes them")
+    through = report.verified_through
+    until = "" if through is None else f"; verified through {through.replace(tzinfo=UTC)} UTC"
+    result(f"{_WORDS[report.result]}{until} ({report.seconds:.1f} s)")
+
+
+def _lines(one: Difference, report: VerifyReport) -> Iterator[str]:
+    rows = f" (rows {', '.join(map(str, one.record_ids))})" if one.record_ids else ""
+    yield f"{_HOW[one.kind]}: {one.class_name} {one.key}{rows}"
+    shown = one.as_data(shows_values=report.shows_values)["columns"]
+    for column, values in zip(one.columns, shown, strict=True):
+        yield f"    {column.column}: {_pair(column, values['source'], values.get('target'))}"
+
+
+_HOW: Final = {
+    Kind.VALUE: "different",
+    Kind.MISSING: "missing in the target",
+    Kind.SURPLUS: "only in the target",
+}
+
+
+def _pair(column: ColumnDifference, source: object, target: object) -> str:
+    there = "unknown" if column.is_unknown else _text(target)
+    return f"{_text(source)} in the source, {there} in the target"
+
+
+def _text(value: object) -> str:
+    return "NULL" if value is None else str(value)

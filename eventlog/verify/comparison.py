@@ -1,0 +1,138 @@
+"""Two rows of one object compared column by column (spec/verify.md 3).
+
+Most values have the same text on both sides. Only values with other texts are parsed, and given
+the one text that equal values have.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
+
+from eventlog.core.catalog import Attribute
+from eventlog.core.typed import to_text, value_reader
+from eventlog.core.values import ColumnType, Kind, key_normalizer
+from eventlog.errors import BadValue, RowError
+
+Texts: TypeAlias = Sequence[str | None]
+"""The values of an attribute as texts of the log; none, or None alone, is NULL."""
+
+TargetRow: TypeAlias = Mapping[str, Texts]
+"""The values of an object in a target by attribute; an attribute that is missing is not known."""
+
+
+class ColumnDifference(NamedTuple):
+    """A column with different values. A value is its text, a list of texts, or None for NULL."""
+
+    column: str
+    source: str | list[str] | None
+    target: str | list[str] | None
+    is_unknown: bool = False
+    """True if the target does not say which value the column has."""
+
+
+Held: TypeAlias = Callable[[str], str | None]
+"""A function that returns the text that a target can hold of a value's text, None = NULL."""
+
+
+@dataclass(slots=True)
+class Comparison:
+    """The comparison of the objects of a class with the rows of a target.
+
+    ``held`` has a function for each attribute of which the target may hold another value.
+    ``losses`` counts the values of which a target holds something else by design, by column.
+    """
+
+    attributes: Sequence[Attribute]
+    held: Mapping[str, Held] = field(default_factory=dict)
+    losses: dict[str, int] = field(default_factory=dict)
+
+    def differences(self, source: Mapping[str, Texts], target: TargetRow) -> list[ColumnDifference]:
+        """Return the columns of an object that have different values."""
+        found = []
+        for attribute in self.attributes:
+            name = attribute.name
+            here, there = source.get(name, ()), target.get(name)
+            if there is not None and (here == there or self._are_equal(attribute, here, there)):
+                continue
+            found.append(
+                ColumnDifference(name, _shown(here), _shown(there or ()), is_unknown=there is None)
+            )
+        return found
+
+    def _are_equal(self, attribute: Attribute, here: Texts, there: Texts) -> bool:
+        normal = normalizer(attribute.column.type)
+        wanted, held = _normalized(here, normal), _normalized(there, normal)
+        if not attribute.multi_valued and len(wanted) > 1:
+            # A view may have several rows for one object: the first value counts
+            # (spec/xds.md 4.3).
+            wanted = wanted[:1]
+        if wanted == held:
+            return True
+        as_held = self.held.get(attribute.name)
+        if as_held is None:
+            return False
+        can_be = [text for one in here if one is not None if (text := as_held(one)) is not None]
+        if _normalized(can_be, normal) != held:
+            return False
+        self.losses[attribute.name] = self.losses.get(attribute.name, 0) + 1
+        return True
+
+
+def _normalized(texts: Texts, normal: Callable[[str], str]) -> list[str]:
+    return sorted({normal(text) for text in texts if text is not None})
+
+
+def _shown(texts: Texts) -> str | list[str] | None:
+    values = sorted({text for text in texts if text is not None})
+    if len(values) > 1:
+        return values
+    return values[0] if values else None
+
+
+@lru_cache(maxsize=4096)
+def normalizer(type: ColumnType) -> Callable[[str], str]:
+    """Return the function that returns the one text that equal values of a column have
+    (spec/verify.md 3.1).
+
+    A text that is no value of the type stays as it is.
+    """
+    normal = _normalizer(type)
+
+    def normalize(text: str) -> str:
+        try:
+            return normal(text)
+        except (RowError, ValueError, ArithmeticError):
+            return text
+
+    return normalize
+
+
+def _normalizer(type: ColumnType) -> Callable[[str], str]:
+    if type.kind in (Kind.INTEGER, Kind.EXACT):
+        of_number = key_normalizer(ColumnType(Kind.EXACT, special=True))
+
+        def number(text: str) -> str:
+            try:
+                return of_number(text)
+            except BadValue:  # an exponent
+                return of_number(format(Decimal(text), "f"))
+
+        return number
+    if type.kind is Kind.OTHER and type.sql.lower() in ("json", "jsonb"):
+        return _json_text
+    if type.kind in (Kind.CHARACTER, Kind.OTHER):
+        return str
+    if type.kind is Kind.UUID:
+        return key_normalizer(type)
+    read = value_reader(type)
+    return lambda text: to_text(read(text))
+
+
+def _json_text(text: str) -> str:
+    value = json.loads(text, parse_float=Decimal)
+    return json.dumps(value, sort_keys=True, default=lambda one: format(one.normalize(), "f"))

@@ -1,0 +1,206 @@
+"""The result of a verification, for people and programs (spec/verify.md 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from hashlib import sha256
+from typing import Any, Final
+
+from eventlog.verify.comparison import ColumnDifference
+from eventlog.verify.rule import ObjectName
+
+MOST_LISTED: Final = 10_000
+"""The most differences that a report lists; the others are counted."""
+
+
+class Kind(StrEnum):
+    """How an object differs."""
+
+    VALUE = "value"
+    """The target has other values."""
+    MISSING = "missing"
+    """The target does not have the object."""
+    SURPLUS = "surplus"
+    """Only the target has the object."""
+
+
+class Result(StrEnum):
+    """The result of a verification."""
+
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    UNDECIDED = "undecided"
+    """No object differs, but some could not be compared in time."""
+
+
+@dataclass(slots=True)
+class Difference:
+    """An object that differs. ``record_ids`` are the newest rows of the log that name it."""
+
+    class_name: str
+    key: str
+    kind: Kind
+    columns: Sequence[ColumnDifference] = ()
+    record_ids: Sequence[int] = ()
+    reason: str = ""
+    """Why the object has to differ; empty = it must not."""
+
+    @property
+    def name(self) -> ObjectName:
+        """The class and the key."""
+        return self.class_name, self.key
+
+    def as_data(self, *, shows_values: bool) -> dict[str, Any]:
+        """Return the difference as data for JSON; without ``shows_values`` each value is a hash."""
+        shown = (lambda value: value) if shows_values else _hashed
+        data: dict[str, Any] = {
+            "class": self.class_name,
+            "key": self.key,
+            "kind": self.kind.value,
+            "columns": [
+                {"column": one.column, "source": shown(one.source)}
+                | ({"unknown": True} if one.is_unknown else {"target": shown(one.target)})
+                for one in self.columns
+            ],
+            "record_ids": list(self.record_ids),
+        }
+        return data | ({"reason": self.reason} if self.reason else {})
+
+
+def _hashed(value: str | list[str] | None) -> str | None:
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else "\0".join(value)
+    return f"sha256:{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+
+
+@dataclass(slots=True)
+class InMotion:
+    """An object that could not be compared in time: these rows of the log are not done."""
+
+    class_name: str
+    key: str
+    record_ids: Sequence[int]
+    age: float | None = None
+    """Seconds since the event_time of the first of these rows, None = unknown."""
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the object as data for JSON."""
+        return {
+            "class": self.class_name,
+            "key": self.key,
+            "record_ids": list(self.record_ids),
+            "age": self.age,
+        }
+
+
+@dataclass(slots=True)
+class ClassReport:
+    """The numbers of the objects of a class, by result."""
+
+    class_name: str
+    equal: int = 0
+    different: int = 0
+    missing: int = 0
+    surplus: int = 0
+    known_different: int = 0
+    in_motion: int = 0
+
+    def count(self, kind: Kind) -> None:
+        """Count an object that must not differ and does."""
+        match kind:
+            case Kind.VALUE:
+                self.different += 1
+            case Kind.MISSING:
+                self.missing += 1
+            case Kind.SURPLUS:
+                self.surplus += 1
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the numbers as data for JSON."""
+        return {
+            "class": self.class_name,
+            "equal": self.equal,
+            "different": self.different,
+            "missing": self.missing,
+            "surplus": self.surplus,
+            "known_different": self.known_different,
+            "in_motion": self.in_motion,
+        }
+
+
+@dataclass(slots=True)
+class VerifyReport:
+    """The result of a verification. Times are UTC."""
+
+    log: str
+    reader: str
+    """``publisher``, or the name of a consumer."""
+    target: str
+    begun: datetime
+    """The time of the first snapshot by the database's clock."""
+    classes: dict[str, ClassReport] = field(default_factory=dict)
+    differences: list[Difference] = field(default_factory=list)
+    """The objects that differ, ``MOST_LISTED`` at most."""
+    known: list[Difference] = field(default_factory=list)
+    """The objects that have to differ, for a reason that the log shows."""
+    in_motion: list[InMotion] = field(default_factory=list)
+    losses: dict[str, str] = field(default_factory=dict)
+    """What the target does not hold by design, by ``class.column``."""
+    unlisted: int = 0
+    """The number of differences that are counted only."""
+    unconfirmed: int = 0
+    """The number of objects that differed once, and were equal at the second look."""
+    repaired: int = 0
+    """The number of rows that were written to the log to repair the target."""
+    seconds: float = 0.0
+    shows_values: bool = True
+
+    def class_report(self, name: str) -> ClassReport:
+        """Return the numbers of a class."""
+        return self.classes.setdefault(name, ClassReport(name))
+
+    @property
+    def result(self) -> Result:
+        """The result as a whole."""
+        if self.differences or self.unlisted:
+            return Result.DIFFERENT
+        return Result.UNDECIDED if self.in_motion else Result.EQUAL
+
+    @property
+    def exit_code(self) -> int:
+        """0 = equal, 1 = different, 2 = not decided in time."""
+        return {Result.EQUAL: 0, Result.DIFFERENT: 1, Result.UNDECIDED: 2}[self.result]
+
+    @property
+    def verified_through(self) -> datetime | None:
+        """The time up to which all committed changes were compared; None if an object was not
+        decided.
+        """
+        return None if self.in_motion else self.begun
+
+    def as_data(self) -> Mapping[str, Any]:
+        """Return the report as data for JSON."""
+        through = self.verified_through
+        return {
+            "log": self.log,
+            "reader": self.reader,
+            "target": self.target,
+            "result": self.result.value,
+            "begun": self.begun.isoformat(),
+            "verified_through": None if through is None else through.isoformat(),
+            "seconds": round(self.seconds, 3),
+            "classes": [one.as_data() for one in self.classes.values()],
+            "differences": [
+                one.as_data(shows_values=self.shows_values) for one in self.differences
+            ],
+            "unlisted": self.unlisted,
+            "unconfirmed": self.unconfirmed,
+            "known_different": [one.as_data(shows_values=self.shows_values) for one in self.known],
+            "in_motion": [one.as_data() for one in self.in_motion],
+            "losses": self.losses,
+            "repaired": self.repaired,
+        }

@@ -1,0 +1,207 @@
+"""The rows of a log that a reader has not done: they decide which objects can be compared now
+(spec/verify.md 1).
+
+A row that no snapshot has shown yet is found by the set of record_ids that were seen, never by a
+comparison with the highest one: a transaction may commit a lower number later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final, TypeAlias
+
+from eventlog.core.catalog import Catalog
+from eventlog.core.clock import monotonic
+from eventlog.core.ranges import Ranges, RecordSet, common, joined, minus, to_ranges
+from eventlog.errors import BadTableKey, ConfigError, DatabaseError
+from eventlog.sql import consumers
+from eventlog.sql.epoch import read_removed
+from eventlog.sql.followed_set import FollowedSet
+from eventlog.sql.open_log import OpenLog
+from eventlog.sql.purge import utc_now
+from eventlog.sql.windows import ANY_STATUS, Window
+
+ObjectName: TypeAlias = tuple[str, str]
+"""The name of a class, and the canonical key of one of its objects."""
+
+_SECONDS: Final = 600
+"""The seconds that one statement may take."""
+_FIELDS: Final = ("record_id", "table_name", "table_key")
+_MANY_GAPS: Final = 1_000
+"""The number of gaps above which those that lie near to each other are read as one."""
+_NEAR: Final = 300
+_SHARE: Final = 10.0
+"""The least number of durations of a search for rows that are done, between two searches."""
+
+
+@contextmanager
+def snapshot(log: OpenLog) -> Iterator[None]:
+    """Run the statements of a block on one snapshot of the database, which they cannot change.
+
+    Ends the transaction before and after the block.
+    """
+    log.commit()
+    log.db.begin_reading(_SECONDS)
+    try:
+        yield
+    except BaseException:
+        log.connection.rollback()
+        raise
+    log.commit()
+
+
+@dataclass(slots=True)
+class UndoneRows:
+    """The rows of a log that its publisher, or a consumer, has not done (spec/verify.md 1.2).
+
+    ``begin``, ``read_new`` and ``forget_done`` run on the statement's snapshot that the caller has
+    opened (``snapshot``).
+    """
+
+    log: OpenLog
+    catalog: Catalog
+    consumer: str = ""
+    """The reader; empty = the publisher."""
+    leave_user: str | None = None
+    """The perpetrator whose rows the publisher leaves alone, None = no one's."""
+    is_protected: bool = False
+    """True if nobody can remove a row that this object has not seen."""
+    seen: FollowedSet = field(default_factory=FollowedSet)
+    """The record_ids that a snapshot has shown, or that will never be given."""
+    rows: dict[int, ObjectName | None] = field(default_factory=dict)
+    """The rows that are not done, with their objects; None = no class has such an object."""
+    objects: dict[ObjectName, set[int]] = field(default_factory=dict)
+    """The same rows by object."""
+    _removed: int = 0
+    _first: int = 0
+    """The first row of the log when this object began."""
+    _forget_at: float = 0.0
+
+    def begin(self) -> datetime:
+        """Read which rows are done, and return the time of the snapshot by the database's clock,
+        UTC.
+
+        Raises ConfigError for a consumer that does not exist, or whose snapshot is not complete.
+        """
+        self._removed = read_removed(self.log)
+        if self.consumer:
+            done = self._done_by_consumer()
+            self.seen = FollowedSet(done)
+        else:
+            visible = consumers.visible_ids(self.log)
+            self.seen = FollowedSet(RecordSet(0, visible))
+            self._first = visible[0][0] if visible else 0
+            for part in self._read(self._new_window()):
+                self._add(part)
+        self.read_new()
+        return utc_now(self.log.connection, self.log.dialect)
+
+    def read_new(self) -> None:
+        """Read the rows that the snapshot shows and no earlier one has shown.
+
+        Raises DatabaseError if rows may have been removed that were never seen.
+        """
+        if not self.is_protected and (removed := read_removed(self.log)) != self._removed:
+            if self.seen.done.gaps(removed, self._first - 1):
+                raise DatabaseError(
+                    f"rows of the log {self.log} up to record_id {removed} were removed meanwhile, "
+                    "and some of them may never have been seen: verify again while no purge runs"
+                )
+            self._removed = removed
+        gaps: Ranges = self.seen.done.gaps(self.log.dialect.last_record_id)
+        if len(gaps) > _MANY_GAPS:
+            gaps = joined(gaps, _NEAR)
+        found: list[int] = []
+        for part in self._read(replace(ANY_STATUS, gaps=tuple(gaps))):
+            new = [row for row in part if row[0] not in self.seen.done]
+            self._add(new)
+            found += (record_id for record_id, _, _ in new)
+        self.seen.add(to_ranges(found))
+
+    def forget_done(self, *, at_once: bool = False) -> None:
+        """Forget the rows that the reader has done by now, and find those that it has to do again.
+
+        The set of undone rows may be older than the snapshot: it then has rows that are done by
+        now, which is never wrong. So a long search is not repeated soon, except ``at_once``.
+        """
+        if not at_once and monotonic() < self._forget_at:
+            return
+        begun = monotonic()
+        if self.consumer:
+            done = self._done_by_consumer()
+            left = [record_id for record_id in self.rows if record_id not in done]
+            known = common(done.gaps(self.seen.done.top), self.seen.done.spans)
+            again = minus(known, RecordSet(0, to_ranges(sorted(left))))
+            window = replace(ANY_STATUS, gaps=tuple(again))
+        else:
+            new = consumers.shown_ids(self.log, self._new_window())
+            left = [record_id for record_id in new if record_id in self.rows]
+            again = to_ranges([one for one in new if one not in self.rows])
+            window = replace(self._new_window(), gaps=tuple(again))
+        self._keep(left)
+        if again:
+            for part in self._read(window):
+                self._add(part)
+        now = monotonic()
+        self._forget_at = now + _SHARE * (now - begun)
+
+    def close_gaps(self) -> None:
+        """Stop looking for rows in gaps that will never be filled. Call it between two
+        snapshots. It is no part of the rule: without it the gaps are read again each time.
+        """
+        if consumers.is_followable(self.log):
+            self.seen.look(self.log)
+        self.log.commit()
+
+    def _new_window(self) -> Window:
+        return Window(1, None, None, self.leave_user)
+
+    def _done_by_consumer(self) -> RecordSet:
+        line = consumers.read_consumer(self.log, self.consumer)
+        if line is None:
+            raise ConfigError(
+                f"the log {self.log} has no consumer {self.consumer!r}: name one that `eventlog "
+                "consumers list` shows"
+            )
+        if line.loaded is not None:
+            raise ConfigError(
+                f"the snapshot of consumer {self.consumer!r} is not complete, so its target cannot "
+                "equal the source: verify again when `eventlog consumers list` shows no snapshot"
+            )
+        line.done.discard(line.requeued.rows)
+        return line.done
+
+    def _read(self, window: Window) -> Iterator[list[tuple[int, str | None, str | None]]]:
+        for part in self.log.read_fields(window, _FIELDS):
+            yield [(int(record_id), name, key) for record_id, name, key in part]
+
+    def _add(self, rows: Iterable[tuple[int, str | None, str | None]]) -> None:
+        for record_id, table_name, table_key in rows:
+            found = object_named(self.catalog, table_name, table_key)
+            self.rows[record_id] = found
+            if found is not None:
+                self.objects.setdefault(found, set()).add(record_id)
+
+    def _keep(self, record_ids: Iterable[int]) -> None:
+        self.rows = {record_id: self.rows[record_id] for record_id in record_ids}
+        self.objects = {}
+        for record_id, found in self.rows.items():
+            if found is not None:
+                self.objects.setdefault(found, set()).add(record_id)
+
+
+def object_named(
+    catalog: Catalog, table_name: str | None, table_key: str | None
+) -> ObjectName | None:
+    """Return the object that a row of the log names, None if no class has such an object."""
+    meant = None if table_name is None else catalog.log_name(table_name)
+    if meant is None:
+        return None
+    cls = meant.object_class
+    try:
+        return cls.name, cls.canonical_key(table_key)
+    except BadTableKey:
+        return None

@@ -1,0 +1,297 @@
+"""A verification from the configuration to the report: it opens the log and the target, keeps the
+rows of the log meanwhile, and records the result (spec/verify.md 1.3, 5).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from eventlog.config.load import Config, connection_url, load
+from eventlog.core.catalog import Catalog, ObjectClass
+from eventlog.core.clock import monotonic, random_hex
+from eventlog.errors import ConfigError, LogTableError, first_of
+from eventlog.files.atomic import whole_file
+from eventlog.model import EventType
+from eventlog.publisher.context import Context, Counters
+from eventlog.publisher.open_context import open_unlocked
+from eventlog.sql import consumers, resync
+from eventlog.sql.connection import as_database_errors, connect, dialect_of, will_write
+from eventlog.sql.internal_tables import delete_entries_of
+from eventlog.sql.open_log import OpenLog
+from eventlog.sql.rights import Addition, Purpose
+from eventlog.sql.windows import Selection
+from eventlog.verify.report import Kind, VerifyReport
+from eventlog.verify.rule import UndoneRows, snapshot
+from eventlog.verify.targets import Target
+from eventlog.verify.targets.table import TableTarget, table_maps
+from eventlog.verify.verification import Progress, Verification, VerifyOptions
+
+_CONSUMER: Final = "verify-"
+"""The beginning of the names of consumers that verifications register."""
+_SAVED_EACH: Final = 5.0
+"""The seconds between two saves of the progress."""
+_AT_ONCE: Final = 1_000
+"""The most rows that a repair writes in one transaction."""
+
+
+def open_target(config: Config, target: str, map: Mapping[str, Any] | None = None) -> Target:
+    """Return the target of this name: the URL of a database. ``map`` is the content of a file of
+    ``--options``. Raises ConfigError, DatabaseError.
+    """
+    if "://" not in target:
+        raise ConfigError(
+            "the target is not the URL of a database: write postgresql://user@host/db"
+        )
+    return TableTarget(target, table_maps(map or {}))
+
+
+def verify(
+    config: str | os.PathLike[str] | Mapping[str, Any],
+    target: str,
+    classes: Sequence[str] = (),
+    *,
+    map: Mapping[str, Any] | None = None,
+    consumer: str | None = None,
+    options: VerifyOptions = VerifyOptions(),  # noqa: B008 - frozen
+    environ: Mapping[str, str] | None = None,
+) -> VerifyReport:
+    """Compare a target with the source while both change, and return the report.
+
+    ``config`` is the path of an ``eventlog.toml``, or its content as nested dicts. ``target`` is
+    the URL of a database; ``map`` is the content of a file of ``--options``. ``classes`` empty =
+    all that the reader sends. ``consumer`` is the reader whose target it is; None = the configured
+    reader. Raises ConfigError and DatabaseError.
+    """
+    document = config if isinstance(config, Mapping) else Path(config)
+    flags = {} if consumer is None else {"source.consumer": consumer}
+    loaded = load(document, os.environ if environ is None else environ, flags)
+    with closing(open_target(loaded, target, map)) as opened:
+        return run_verification(loaded, opened, classes, options)
+
+
+def run_verification(
+    config: Config,
+    target: Target,
+    classes: Sequence[str] = (),
+    options: VerifyOptions = VerifyOptions(),  # noqa: B008 - frozen
+    *,
+    state: Path | None = None,
+    started: Callable[[int], Callable[[int], None]] | None = None,
+) -> VerifyReport:
+    """Compare an open target with the source, and return the report.
+
+    ``state`` is a file that has the progress: a verification that was stopped continues from there.
+    ``started`` is called with the expected number of objects, and returns a function that is called
+    with the number of objects of each part. Raises ConfigError and DatabaseError.
+    """
+    with ExitStack() as resources:
+        context = resources.enter_context(open_unlocked(config, Counters()))
+        log = context.log
+        resources.enter_context(as_database_errors(log.connection))
+        log.check_rights(Purpose.VERIFY)
+        log.commit()
+        log.db.begin_publishing()  # each statement between two snapshots has its own
+        log.commit()
+        is_protected = resources.enter_context(_kept_rows(config, log))
+        chosen = _chosen(context, classes)
+        undone = UndoneRows(
+            log,
+            context.catalog,
+            context.ledger.consumer,
+            context.options.leave_user,
+            is_protected,
+        )
+        with snapshot(log):
+            begun = undone.begin()
+        report = VerifyReport(str(log), context.ledger.consumer or "publisher", str(target), begun)
+        report.shows_values = config.monitor.show_values
+        work = Verification(context, undone, target, options, report)
+        place = None
+        if state is not None:
+            place = _resume(state, work)
+            work.save = _saver(state)
+        if started is not None:
+            work.advance = started(_expected(context, chosen))
+        work.run(chosen, place)
+        if state is not None:
+            state.unlink(missing_ok=True)
+        return report
+
+
+def _chosen(context: Context, names: Sequence[str]) -> list[ObjectClass]:
+    """Return the classes of these names, all that the reader sends if there are none. Raises
+    ConfigError.
+    """
+    catalog: Catalog = context.catalog
+    chosen: dict[str, ObjectClass] = {}
+    for name in names or [cls.name for cls in catalog.classes]:
+        meant = catalog.log_name(name)
+        if meant is None or meant.child is not None:
+            known = first_of(sorted(cls.name for cls in catalog.classes), 10) or "none"
+            raise ConfigError(f"{name!r} is not a class: the classes are {known}")
+        cls = meant.object_class
+        if not names and not context.wants(cls.name):
+            continue
+        if not context.wants(cls.name):
+            raise ConfigError(
+                f"class {cls.name} is not sent: it is not among the classes of [source]"
+            )
+        chosen[cls.name] = cls
+    if not chosen:
+        raise ConfigError("there is no class to compare: watch a table first")
+    return sorted(chosen.values(), key=lambda cls: cls.name)
+
+
+def _expected(context: Context, classes: Sequence[ObjectClass]) -> int:
+    log = context.log
+    total = 0
+    for cls in classes:
+        selection = Selection(cls.name, EventType.INSERT_ROW_QUERY_BACK)
+        total += log.estimate(log.start_walk(context.catalog.schema, cls, selection), None)
+    log.commit()
+    return total
+
+
+# --- rows that must not be removed ----------------------------------------------------------------
+
+
+@contextmanager
+def _kept_rows(config: Config, log: OpenLog) -> Iterator[bool]:
+    """Register a consumer until the block ends, so that no row of the log is removed that a
+    snapshot has not shown. Yields False where the log can have no consumers.
+
+    Raises ConfigError if rows would be deleted then.
+    """
+    try:
+        consumers.check_possible(log)
+    except LogTableError:
+        log.commit()
+        if config.publisher.delete_from_log:
+            raise ConfigError(
+                f"{config.sources['publisher.delete_from_log']} is true, and the log {log} can "
+                "have no consumer that keeps its rows: a deleted row cannot be seen, so nothing "
+                "can be verified. Set it to false while you verify"
+            ) from None
+        yield False
+        return
+    log.commit()
+    url = connection_url(config.database)
+    with as_database_errors(engine := connect(url)), engine.connect() as connection:
+        will_write(connection)
+        own = dialect_of(url).open(connection).log(log.table)
+        for name in consumers.consumer_names(own):
+            # A verification that was killed has left its consumer, which keeps rows for ever.
+            if name.startswith(_CONSUMER) and not own.is_consumer_locked(name):
+                delete_entries_of(own, name)
+                consumers.forget(own, name)
+        own.commit()
+        name = f"{_CONSUMER}{random_hex(8)}"
+        own.try_consumer_lock(name)
+        consumers.register(own, name, consumers.LATEST)
+        own.commit()
+        try:
+            yield True
+        finally:
+            consumers.forget(own, name)
+            own.commit()
+
+
+# --- a verification that was stopped --------------------------------------------------------------
+
+
+def _saver(state: Path) -> Callable[[Progress], None]:
+    """Return a function that saves the progress in a file, from time to time (spec/verify.md
+    5.1).
+    """
+    saved = monotonic()
+
+    def save(progress: Progress) -> None:
+        nonlocal saved
+        if monotonic() < saved + _SAVED_EACH:
+            return
+        saved = monotonic()
+        report = progress.report
+        content = {
+            "log": report.log,
+            "reader": report.reader,
+            "target": report.target,
+            "begun": report.begun.isoformat(),
+            "class": progress.class_name,
+            "position": progress.position,
+            "equal": {name: one.equal for name, one in report.classes.items()},
+            # What differed is looked at again: it may have changed since.
+            "waiting": sorted([*progress.waiting, *(one.name for one in report.differences)]),
+        }
+        with whole_file(str(state)) as file:
+            file.write(json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+
+    return save
+
+
+def _resume(state: Path, work: Verification) -> tuple[str, str | None] | None:
+    """Continue from the progress in a file, and return the class and the key; None if there is no
+    such file. Raises ConfigError for the progress of another verification.
+    """
+    try:
+        content = json.loads(state.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"--state {state} cannot be read: {error}") from None
+    report = work.report
+    for member in ("log", "reader", "target"):
+        if content.get(member) != getattr(report, member):
+            raise ConfigError(
+                f"--state {state} has the progress of another verification ({member} "
+                f"{content.get(member)!r}): name another file, or delete it to begin again"
+            )
+    report.begun = datetime.fromisoformat(content["begun"])
+    for name, equal in content["equal"].items():
+        report.class_report(name).equal = equal
+    work.waiting = {(str(name), str(key)): None for name, key in content["waiting"]}
+    return str(content["class"]), content["position"]
+
+
+# --- repair ---------------------------------------------------------------------------------------
+
+
+def repair(config: Config, report: VerifyReport, *, surplus: bool = False) -> int:
+    """Write the objects that differ to the log again, so that every reader of the log gets them,
+    and return the number of rows (spec/verify.md 6).
+
+    Objects that only the target has get a row of type 4 if ``surplus``. Raises ConfigError and
+    DatabaseError.
+    """
+    wanted: dict[str, tuple[list[str], list[str]]] = {}
+    for one in report.differences:
+        present, gone = wanted.setdefault(one.class_name, ([], []))
+        (gone if one.kind is Kind.SURPLUS else present).append(one.key)
+    with open_unlocked(config, Counters()) as context, as_database_errors(context.log.connection):
+        log = context.log
+        log.check_rights(Purpose.VERIFY, Addition.REPAIR)
+        log.commit()
+        will_write(log.connection)
+        written = 0
+        for name, (present, gone) in sorted(wanted.items()):
+            cls = context.catalog.class_named(name)
+            selection = Selection(name, EventType.INSERT_ROW_QUERY_BACK)
+            for start in range(0, len(present), _AT_ONCE):
+                keys = present[start : start + _AT_ONCE]
+                there, _ = resync.existing(
+                    log.connection, log.dialect, context.catalog.schema, cls, keys
+                )
+                log.write_keys(selection, there)
+                log.commit()
+                written += len(there)
+            for start in range(0, len(gone) if surplus else 0, _AT_ONCE):
+                keys = [key for key in gone[start : start + _AT_ONCE] if cls.has_key(key)]
+                written += len(resync.write_deleted(log, context.catalog.schema, cls, keys))
+                log.commit()
+    report.repaired = written
+    return written

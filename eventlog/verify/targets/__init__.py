@@ -1,0 +1,60 @@
+# ruff: noqa: B027 - what most targets leave empty
+"""What is compared with the source: a port, and a module for each kind of target (spec/verify.md
+4).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Generator, Mapping, Sequence
+from typing import ClassVar
+
+from eventlog.core.catalog import Attribute, ObjectClass
+from eventlog.verify.comparison import Held, TargetRow
+
+
+class Target(ABC):
+    """A target, as far as one verification reads it."""
+
+    is_pinned: ClassVar[bool]
+    """True if the target is read as a whole, as it was when ``pin`` was called; False if each row
+    is read when it is asked for.
+    """
+
+    @abstractmethod
+    def __str__(self) -> str:
+        """Return the name of the target in reports, without secrets."""
+
+    @abstractmethod
+    def attributes(self, cls: ObjectClass) -> Sequence[Attribute]:
+        """Return the attributes of a class that the target holds, without its key.
+
+        Raises ConfigError if the target does not have the class.
+        """
+
+    def held(self, cls: ObjectClass) -> Mapping[str, Held]:
+        """Return, by attribute, how the target changes values by design."""
+        return {}
+
+    def not_held(self, cls: ObjectClass) -> Sequence[str]:
+        """Return the attributes of a class that the target has no place for, by design."""
+        known = {attribute.name for attribute in self.attributes(cls)}
+        return [one.name for one in cls.attributes if not one.is_key and one.name not in known]
+
+    def pin(self, classes: Collection[ObjectClass]) -> None:
+        """Read the target as it is now, if it is read as a whole."""
+
+    @abstractmethod
+    def rows(self, cls: ObjectClass, keys: Sequence[str]) -> Mapping[str, TargetRow]:
+        """Return the rows of these objects by canonical key of the class; those that the target
+        does not have are left out.
+        """
+
+    @abstractmethod
+    def other_keys(self, cls: ObjectClass, size: int) -> Generator[list[str], None, None]:
+        """Yield keys of the class's objects in the target, at least those that ``rows`` was never
+        asked for, in lists of at most ``size``. A key that is no key of the class is its own text.
+        """
+
+    def close(self) -> None:
+        """Release what the target holds."""

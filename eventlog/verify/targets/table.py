@@ -1,0 +1,245 @@
+"""Tables of a database as a target (spec/verify.md 4.1): one table per class, in any database that
+eventlog supports. Their values are read as the texts of a log, as the source's are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from sqlalchemy import Connection
+
+from eventlog.changes.publishing import row_attributes
+from eventlog.core import table_key
+from eventlog.core.catalog import Attribute, Database, ObjectClass, Table, match_name
+from eventlog.core.catalog_builder import build_catalog
+from eventlog.core.options import (
+    NAMES,
+    TEXT,
+    TEXT_OBJECT,
+    CheckedOptions,
+    option,
+    parse_options,
+)
+from eventlog.core.values import ValueOptions
+from eventlog.errors import BadTableKey, ConfigError, first_of
+from eventlog.model import EventType, LogRow
+from eventlog.sql.connection import as_database_errors, connect, describe, dialect_of, parse_url
+from eventlog.sql.log_table import LogTable, split_name
+from eventlog.sql.open_database import OpenDatabase
+from eventlog.sql.open_log import OpenLog
+from eventlog.sql.windows import Selection, Walk
+from eventlog.verify.comparison import Held, TargetRow
+from eventlog.verify.targets import Target
+
+_VALUES: Final = ValueOptions("full", characters="unicode")
+_NO_LOG: Final = LogTable(None, "eventlog", LogRow._fields)
+"""The name of a log for walks over tables: the target's database has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableMap(CheckedOptions):
+    """Where the objects of a class are in a target database."""
+
+    table: str | None = option(
+        None, TEXT, "table or view, or schema.table; default: as the class", example="shop.item"
+    )
+    columns: Mapping[str, str] = option(
+        {}, TEXT_OBJECT, "names of columns in the target, by the names in the source"
+    )
+    skip: tuple[str, ...] = option((), NAMES, "columns of the source that the target does not have")
+
+
+def table_maps(content: Mapping[str, Any]) -> dict[str, TableMap]:
+    """Return the maps of classes from the content of a file of ``--options``: its member
+    ``tables``.
+
+    Raises ConfigError.
+    """
+    tables = content.get("tables", {})
+    if unknown := [name for name in content if name != "tables"]:
+        raise ConfigError(f"the map has {unknown[0]!r}: write its classes below [tables]")
+    if not isinstance(tables, Mapping):
+        raise ConfigError("the member tables of the map is not an object of classes")
+    return {
+        str(name): parse_options(TableMap, one, f"the map of class {name}")
+        for name, one in tables.items()
+    }
+
+
+@dataclass(slots=True)
+class _ClassTable:
+    """A table of the target with the rows of one class."""
+
+    source: ObjectClass
+    cls: ObjectClass
+    """The table as a class of the target's database."""
+    schema: str | None
+    names: Mapping[str, str]
+    """The columns of the target by those of the source, where they differ."""
+    attributes: Sequence[tuple[Attribute, Attribute]]
+    """The attributes of the source that are compared, each with that of the target."""
+    walk: Walk | None = None
+    source_names: Mapping[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.source_names = {there: here for here, there in self.names.items()}
+
+    def target_key(self, key: str) -> str:
+        """Return a canonical key of the source as one of the target. Raises BadTableKey."""
+        return self.cls.canonical_key(_renamed(key, self.names) if self.names else key)
+
+    def source_key(self, key: str) -> str:
+        """Return a canonical key of the target as one of the source; a key that the source cannot
+        have stays as it is.
+        """
+        renamed = _renamed(key, self.source_names) if self.names else key
+        try:
+            return self.source.canonical_key(renamed)
+        except BadTableKey:
+            return renamed
+
+
+def _renamed(key: str, names: Mapping[str, str]) -> str:
+    return table_key.key_text(
+        (names.get(part.name, part.name), part.value) for part in table_key.parse(key)
+    )
+
+
+class TableTarget(Target):
+    """The tables of a database.
+
+    Raises ConfigError for a URL of a database that is not supported, and DatabaseError if it cannot
+    be reached.
+    """
+
+    is_pinned = False
+
+    def __init__(self, url: str, maps: Mapping[str, TableMap]) -> None:
+        self._maps = maps
+        self._tables: dict[str, _ClassTable] = {}
+        self._databases: dict[str | None, Database] = {}
+        parsed = parse_url(url)
+        self._place = describe(parsed)
+        self._resources = ExitStack()
+        engine = connect(url, secret="the URL of --target")  # noqa: S106 - the name of its place
+        self._resources.callback(engine.dispose)
+        self._resources.enter_context(as_database_errors(engine))
+        self._connection: Connection = self._resources.enter_context(engine.connect())
+        self._db: OpenDatabase = dialect_of(parsed).open(self._connection)
+        self._log: OpenLog = self._db.log(_NO_LOG)
+
+    def __str__(self) -> str:
+        return self._place
+
+    def attributes(self, cls: ObjectClass) -> Sequence[Attribute]:
+        return [one for one, _ in self._table(cls).attributes]
+
+    def held(self, cls: ObjectClass) -> Mapping[str, Held]:
+        if self._db.dialect.name != "oracle":
+            return {}
+        # Oracle has no empty text (spec/change-model.md 5.1).
+        return {one.name: lambda text: text or None for one in self.attributes(cls)}
+
+    def rows(self, cls: ObjectClass, keys: Sequence[str]) -> Mapping[str, TargetRow]:
+        table = self._table(cls)
+        by_target_key: dict[str, str] = {}
+        for key in keys:
+            try:
+                by_target_key[table.target_key(key)] = key
+            except BadTableKey:  # the target's column cannot have this value
+                continue
+        found = self._db.query_back(
+            table.schema, table.cls, list(by_target_key), [there for _, there in table.attributes]
+        )
+        self._connection.commit()
+        if not table.names:
+            return {by_target_key[key]: row for key, row in found.items()}
+        return {
+            by_target_key[key]: {here.name: row[there.name] for here, there in table.attributes}
+            for key, row in found.items()
+        }
+
+    def other_keys(self, cls: ObjectClass, size: int) -> Generator[list[str], None, None]:
+        table = self._table(cls)
+        selection = Selection(table.cls.name, EventType.INSERT_ROW_QUERY_BACK)
+        walk = self._log.start_walk(table.schema, table.cls, selection)
+        position = None
+        while keys := self._log.keys_behind(walk, position, size):
+            self._connection.commit()
+            position = keys[-1]
+            yield [table.source_key(table.cls.canonical_key(key)) for key in keys]
+        self._connection.commit()
+
+    def close(self) -> None:
+        self._resources.close()
+
+    def _table(self, cls: ObjectClass) -> _ClassTable:
+        if cls.name not in self._tables:
+            self._tables[cls.name] = self._found(cls, self._maps.get(cls.name, TableMap()))
+        return self._tables[cls.name]
+
+    def _found(self, cls: ObjectClass, map: TableMap) -> _ClassTable:
+        """Return the table of a class. Raises ConfigError if the target has no such table, or if it
+        lacks a column.
+        """
+        schema, name = (None, cls.name) if map.table is None else split_name(map.table)
+        if schema not in self._databases:
+            self._databases[schema] = self._db.reflect(schema)
+            self._connection.commit()
+        database = self._databases[schema]
+        tables = {one.name: one for one in database.tables}
+        match = match_name(name, tables)
+        if match is None:
+            raise ConfigError(
+                f"{self._place} has no table {map.table or name!r} for class {cls.name}: name its "
+                f'table in the file of --options, such as [tables.{cls.name}] table = "NAME"'
+            )
+        wanted = [one for one in row_attributes(cls) if one.name not in map.skip]
+        names = {one.name for one in cls.key} | {one.name for one in row_attributes(cls)}
+        if unknown := sorted({*map.skip, *map.columns} - names):
+            raise ConfigError(
+                f"the map of class {cls.name} names {unknown[0]!r}, which is none of its columns: "
+                f"{first_of(sorted(names), 20)}"
+            )
+        columns = self._columns(cls, tables[match], map, [one.name for one in wanted])
+        there = self._as_class(database, tables[match], [columns[one.name] for one in cls.key])
+        attributes = {one.name: one for one in there.attributes}
+        return _ClassTable(
+            cls,
+            there,
+            database.schema,
+            {here: name for here, name in columns.items() if here != name},
+            [(one, attributes[columns[one.name]]) for one in wanted],
+        )
+
+    def _columns(
+        self, cls: ObjectClass, table: Table, map: TableMap, names: Sequence[str]
+    ) -> dict[str, str]:
+        """Return the columns of a table by those of the source. Raises ConfigError."""
+        present: Collection[str] = [column.name for column in table.columns]
+        found: dict[str, str] = {}
+        for name in [*(one.name for one in cls.key), *names]:
+            there = match_name(map.columns.get(name, name), present)
+            if there is None:
+                raise ConfigError(
+                    f"table {table.name} in {self._place} has no column "
+                    f"{map.columns.get(name, name)!r}: in the file of --options, name the column "
+                    "that "
+                    f"it has for {name} below [tables.{cls.name}.columns], or add {name} to skip"
+                )
+            found[name] = there
+        return found
+
+    def _as_class(self, database: Database, table: Table, key: Sequence[str]) -> ObjectClass:
+        """Return a table, or a view, as a class with this key."""
+        alone = replace(table, kind="table", primary_key=tuple(key), foreign_keys=())
+        catalog = build_catalog(
+            Database(database.dialect, database.schema, (alone,)),
+            tables=[table.name],
+            values=_VALUES,
+            meta_identifiers=False,
+        )
+        return catalog.class_named(table.name)

@@ -1,0 +1,344 @@
+"""One verification: rounds over the classes until each object is decided, or the time is over
+(spec/verify.md 1.1; its proof is spec/verify.md 2).
+
+A round reads the rows of some objects in the target, and then, on one snapshot of the source, the
+rows of the same objects and the rows of the log that the reader had not done before the target was
+read. Objects without such a row are decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import groupby
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+from eventlog.core.catalog import ObjectClass
+from eventlog.core.checks import is_of
+from eventlog.core.clock import monotonic, sleep
+from eventlog.model import EventType, Status, unpadded
+from eventlog.publisher.context import Context
+from eventlog.publisher.explain import refused
+from eventlog.publisher.skipping import CODE as SKIPPED
+from eventlog.sql.windows import ANY_STATUS, Selection, Walk
+from eventlog.verify.comparison import Comparison, TargetRow, Texts
+from eventlog.verify.report import (
+    MOST_LISTED,
+    ClassReport,
+    Difference,
+    InMotion,
+    Kind,
+    VerifyReport,
+)
+from eventlog.verify.rule import ObjectName, UndoneRows, object_named, snapshot
+from eventlog.verify.targets import Target
+
+_REST: Final = 0.5
+"""The seconds between two rounds."""
+_FIELDS: Final = ("record_id", "status", "perpetrator", "table_name", "table_key")
+_MOST_ROWS: Final = 5
+"""The most rows of the log that are named with a difference."""
+
+
+class Progress(NamedTuple):
+    """The place of a verification: it can continue from there after a stop."""
+
+    class_name: str
+    position: str | None
+    """The last key of the class that was read; None = none was."""
+    report: VerifyReport
+    waiting: Mapping[ObjectName, Difference | None]
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyOptions:
+    """The options of a verification. Times are in seconds."""
+
+    wait: float = 60.0
+    """How long to wait for objects whose changes the reader has not done."""
+    batch: int = 5_000
+    """The most objects that are read at once."""
+    rate: float | None = None
+    """The most objects that are read per second, None = no limit."""
+
+
+@dataclass(slots=True)
+class _ClassSource:
+    """A class in the source, and what is compared of it."""
+
+    cls: ObjectClass
+    walk: Walk
+    comparison: Comparison
+    report: ClassReport
+
+
+@dataclass(slots=True)
+class Verification:
+    """A verification of a target, on the session of a context that nobody else uses."""
+
+    context: Context
+    undone: UndoneRows
+    target: Target
+    options: VerifyOptions
+    report: VerifyReport
+    advance: Callable[[int], None] = lambda objects: None
+    save: Callable[[Progress], None] = lambda progress: None
+    waiting: dict[ObjectName, Difference | None] = field(default_factory=dict)
+    """The objects for later rounds; those that differed when they were last decided, with how."""
+    _sources: dict[str, _ClassSource] = field(default_factory=dict)
+    _begun: float = field(default_factory=monotonic)
+    _read: int = 0
+
+    def run(
+        self, classes: Sequence[ObjectClass], place: tuple[str, str | None] | None = None
+    ) -> None:
+        """Compare all objects of the classes. ``place`` is a class and the key after which to
+        begin; the classes before it are done.
+
+        Raises DatabaseError and ConfigError.
+        """
+        log = self.context.log
+        with snapshot(log):
+            for cls in classes:
+                self._sources[cls.name] = self._source(cls)
+        self.target.pin(classes)
+        names = [cls.name for cls in classes]
+        start = names.index(place[0]) if place is not None and place[0] in names else 0
+        for number, name in enumerate(names[start:]):
+            position = place[1] if place is not None and number == 0 else None
+            self._walk(self._sources[name], position)
+            self._find_surplus(self._sources[name])
+        self._wait(classes)
+        self._end()
+
+    def _source(self, cls: ObjectClass) -> _ClassSource:
+        selection = Selection(cls.name, EventType.INSERT_ROW_QUERY_BACK)
+        walk = self.context.log.start_walk(self.context.catalog.schema, cls, selection)
+        report = self.report.class_report(cls.name)
+        comparison = Comparison(self.target.attributes(cls), self.target.held(cls))
+        for name in self.target.not_held(cls):
+            self.report.losses[f"{cls.name}.{name}"] = "the target does not have this column"
+        return _ClassSource(cls, walk, comparison, report)
+
+    # --- the first round ---
+
+    def _walk(self, source: _ClassSource, position: str | None) -> None:
+        """Compare all objects of a class that the source has, after a key."""
+        log, size = self.context.log, self.options.batch
+        with snapshot(log):
+            keys = log.keys_behind(source.walk, position, size)
+        while keys:
+            there = self.target.rows(source.cls, keys)
+            with snapshot(log):
+                here = self._read_source(source, keys)
+                following = log.keys_behind(source.walk, keys[-1], size)
+                self._judge(source, keys, here, there)
+                self._move_on()
+            self.save(Progress(source.cls.name, keys[-1], self.report, self.waiting))
+            self._pace(len(keys))
+            keys = following
+
+    def _find_surplus(self, source: _ClassSource) -> None:
+        """Find the objects of a class that only the target has."""
+        log = self.context.log
+        with closing(self.target.other_keys(source.cls, self.options.batch)) as parts:
+            for keys in parts:
+                valid = [key for key in keys if source.cls.has_key(key)]
+                with snapshot(log):
+                    self.undone.read_new()
+                    present = self.context.query_back(source.cls, valid, ())
+                    for key in keys:
+                        name = source.cls.name, key
+                        if key not in present and name not in self.waiting:
+                            self._judge_one(source, name, None, {})
+                    self._move_on()
+                self._pace(0)
+
+    def _read_source(
+        self, source: _ClassSource, keys: Sequence[str]
+    ) -> Mapping[str, Mapping[str, Texts]]:
+        self.undone.read_new()
+        return self.context.query_back(source.cls, keys, source.comparison.attributes)
+
+    def _judge(
+        self,
+        source: _ClassSource,
+        keys: Iterable[str],
+        here: Mapping[str, Mapping[str, Texts]],
+        there: Mapping[str, TargetRow],
+    ) -> None:
+        for key in keys:
+            self._judge_one(source, (source.cls.name, key), here.get(key), there.get(key))
+
+    def _judge_one(
+        self,
+        source: _ClassSource,
+        name: ObjectName,
+        here: Mapping[str, Texts] | None,
+        there: TargetRow | None,
+    ) -> None:
+        """Decide one object, if it can be decided. A difference counts when a second look finds
+        it, too: a receiver may answer a little before its tables show what it was sent.
+        """
+        if name in self.undone.objects:
+            self.waiting[name] = None
+            return
+        found = self._difference(source, name, here, there)
+        if found is None:
+            self.report.unconfirmed += self.waiting.pop(name, None) is not None
+            source.report.equal += here is not None
+        elif self.waiting.get(name) is not None:
+            del self.waiting[name]
+            self._add(found)
+        elif name in self.waiting or len(self.waiting) < MOST_LISTED:
+            self.waiting[name] = found
+        else:
+            self._add(found)
+
+    def _difference(
+        self,
+        source: _ClassSource,
+        name: ObjectName,
+        here: Mapping[str, Texts] | None,
+        there: TargetRow | None,
+    ) -> Difference | None:
+        if here is None or there is None:
+            if here is None and there is None:
+                return None
+            return Difference(*name, Kind.SURPLUS if here is None else Kind.MISSING)
+        columns = source.comparison.differences(here, there)
+        return Difference(*name, Kind.VALUE, columns) if columns else None
+
+    def _add(self, found: Difference) -> None:
+        if len(self.report.differences) < MOST_LISTED:
+            self.report.differences.append(found)
+        else:
+            self.report.unlisted += 1
+            self.report.classes[found.class_name].count(found.kind)
+
+    def _move_on(self) -> None:
+        """Let the next rows of the target be judged by what the reader has done now."""
+        if not self.target.is_pinned:
+            self.undone.forget_done()
+
+    def _pace(self, objects: int) -> None:
+        self.undone.close_gaps()
+        self._read += objects
+        self.advance(objects)
+        if self.options.rate is not None:
+            early = self._read / self.options.rate - (monotonic() - self._begun)
+            if early > 0:
+                sleep(early)
+
+    # --- later rounds ---
+
+    def _wait(self, classes: Sequence[ObjectClass]) -> None:
+        """Look again at the objects that were not decided, or that differed once."""
+        until = monotonic() + self.options.wait
+        late_rounds = 0
+        # One more round confirms the differences that the last one has found.
+        while self.waiting and (late_rounds == 0 or (late_rounds == 1 and self._has_differed())):
+            late_rounds += monotonic() >= until
+            sleep(min(_REST, self.options.wait))
+            with snapshot(self.context.log):
+                self.undone.read_new()
+                self.undone.forget_done(at_once=True)
+            self.target.pin(classes)
+            for class_name, names in groupby(sorted(self.waiting), itemgetter(0)):
+                keys, size = [key for _, key in names], self.options.batch
+                for start in range(0, len(keys), size):
+                    self._look_again(self._sources[class_name], keys[start : start + size])
+            self.undone.close_gaps()
+
+    def _has_differed(self) -> bool:
+        return any(found is not None for found in self.waiting.values())
+
+    def _look_again(self, source: _ClassSource, keys: Sequence[str]) -> None:
+        log = self.context.log
+        there = self.target.rows(source.cls, keys)
+        valid = [key for key in keys if source.cls.has_key(key)]
+        with snapshot(log):
+            here = self._read_source(source, valid)
+            self._judge(source, keys, here, there)
+            if not self.target.is_pinned:
+                self.undone.forget_done(at_once=True)
+
+    # --- the end ---
+
+    def _end(self) -> None:
+        """Find out why objects differ or are in motion, and add up the numbers."""
+        for source in self._sources.values():
+            for column in source.comparison.losses:
+                self.report.losses[f"{source.cls.name}.{column}"] = (
+                    "the target holds another value by design"
+                )
+        log = self.context.log
+        with snapshot(log):
+            self.report.in_motion = [self._in_motion(name) for name in self.waiting]
+            if self.report.differences:
+                self._explain()
+        for moving in self.report.in_motion:
+            self.report.classes[moving.class_name].in_motion += 1
+        known = [one for one in self.report.differences if one.reason]
+        self.report.known = known
+        self.report.differences = [one for one in self.report.differences if not one.reason]
+        for one in self.report.differences:
+            self.report.classes[one.class_name].count(one.kind)
+        for one in known:
+            self.report.classes[one.class_name].known_different += 1
+        self.report.seconds = monotonic() - self._begun
+
+    def _in_motion(self, name: ObjectName) -> InMotion:
+        ids = sorted(self.undone.objects.get(name, ()))
+        age = None
+        if ids:
+            log = self.context.log
+            for _, event_time in log.read_columns([(ids[0], ids[0])], ("record_id", "event_time")):
+                try:
+                    zone = self.context.options.event_time_zone
+                    moment = None if event_time is None else datetime.fromisoformat(event_time)
+                    here = datetime.fromisoformat(log.due_until(zone))
+                    age = None if moment is None else max(0.0, (here - moment).total_seconds())
+                except (ValueError, TypeError):
+                    age = None
+        return InMotion(*name, ids, age)
+
+    def _explain(self) -> None:
+        """Give each difference the newest rows that name its object, and the reason if the newest
+        one shows that the object has to differ (spec/verify.md 3.2). Reads the log once.
+        """
+        log, catalog = self.context.log, self.context.catalog
+        wanted = {one.name: one for one in self.report.differences}
+        newest: dict[ObjectName, list[tuple[int, str, str | None]]] = {}
+        window = ANY_STATUS.outside(type(self.undone.seen.done)(), log.dialect.last_record_id)
+        for part in log.read_fields(window, _FIELDS):
+            for record_id, status, perpetrator, table_name, table_key in part:
+                name = object_named(catalog, table_name, table_key)
+                if name in wanted:
+                    assert name is not None
+                    rows = newest.setdefault(name, [])
+                    rows.append((int(record_id), unpadded(status), perpetrator))
+                    del rows[:-_MOST_ROWS]
+        lines, _ = refused(log, consumer=self.context.ledger.consumer)
+        for name, rows in newest.items():
+            record_id, status, perpetrator = rows[-1]
+            one = wanted[name]
+            one.record_ids = [number for number, _, _ in rows]
+            code = lines[record_id].code if record_id in lines else ""
+            one.reason = self._reason(status, perpetrator, code)
+
+    def _reason(self, status: str, perpetrator: str | None, code: str) -> str:
+        """Return why the newest row of an object was not applied, empty if it was."""
+        is_refused = bool(code)
+        if not self.context.ledger.consumer:
+            is_refused = status in (Status.ERROR, Status.FATAL)
+        if is_refused and code == SKIPPED:
+            return "its newest change was skipped"
+        if is_refused:
+            return f"its newest change was refused: {code or status}"
+        if is_of(perpetrator, self.context.options.driver_user):
+            return "its newest change is loopback"
+        return ""

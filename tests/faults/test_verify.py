@@ -1,0 +1,283 @@
+"""``eventlog verify``: a target that equals the source is found equal while both change, and each
+planted difference is found and repaired (spec/verify.md).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+import verified
+from publishers import install
+from shared import Run, fetch, url_of
+from verified import content, document, publish_once, published, run, writing
+
+from eventlog.config.load import load
+from eventlog.verify import VerifyOptions, VerifyReport, verify
+
+OBJECTS = 300
+NewDatabase = Callable[[], AbstractContextManager[sa.Engine]]
+AT_ONCE = VerifyOptions(wait=0)
+
+
+@pytest.fixture
+def source(new_database: NewDatabase) -> Iterator[sa.Engine]:
+    """The table ``item``, its log and its triggers."""
+    with new_database() as engine:
+        verified.fill(engine, OBJECTS)
+        install(load(document(engine), {}))
+        yield engine
+
+
+@pytest.fixture
+def copy(new_database: NewDatabase, source: sa.Engine) -> Iterator[sa.Engine]:
+    """The same table in another database."""
+    with new_database() as engine:
+        verified.fill(engine, OBJECTS)
+        yield engine
+
+
+def compare(source: sa.Engine, copy: sa.Engine, **more: Any) -> VerifyReport:
+    more = {"options": AT_ONCE, **more}
+    return verify(document(source), url_of(copy), environ={}, **more)
+
+
+def found(report: VerifyReport) -> list[tuple[str, str]]:
+    return [(one.kind.value, one.key) for one in report.differences]
+
+
+# --- while others write ---------------------------------------------------------------------------
+
+
+def test_a_table_that_follows_the_source_is_never_called_different(
+    source: sa.Engine, copy: sa.Engine
+) -> None:
+    config = document(source)
+    with published(config, verified.Table(copy)), writing(source, OBJECTS):
+        reports = [
+            compare(source, copy, options=VerifyOptions(wait=20, batch=size))
+            for size in (10, 100, 1000)
+        ]
+    assert [found(report) for report in reports] == [[], [], []]
+    # Not even the first look finds a difference.
+    assert [report.unconfirmed for report in reports] == [0, 0, 0]
+    for report in reports:
+        assert report.classes["item"].equal > OBJECTS / 2
+
+
+def test_planted_differences_are_found_while_others_write(
+    source: sa.Engine, copy: sa.Engine
+) -> None:
+    # The writers leave these keys alone.
+    run(source, "INSERT INTO item SELECT n, 'quiet' FROM generate_series(5001, 5010) AS n")
+    with published(document(source), verified.Table(copy)), writing(source, OBJECTS):
+        assert found(compare(source, copy, options=VerifyOptions(wait=20))) == []
+        run(
+            copy,
+            "UPDATE item SET name = 'wrong' WHERE id = 5001",
+            "DELETE FROM item WHERE id = 5002",
+            "INSERT INTO item VALUES (6001, 'surplus')",
+        )
+        report = compare(source, copy, options=VerifyOptions(wait=20))
+    assert sorted(found(report)) == [
+        ("missing", "id=5002"),
+        ("surplus", "id=6001"),
+        ("value", "id=5001"),
+    ]
+
+
+# --- what is found --------------------------------------------------------------------------------
+
+
+def test_an_equal_table_is_equal(source: sa.Engine, copy: sa.Engine) -> None:
+    report = compare(source, copy)
+    assert (report.result, report.exit_code) == ("equal", 0)
+    assert report.classes["item"].equal == OBJECTS
+    assert report.verified_through == report.begun
+
+
+def test_a_difference_is_named_with_its_column_both_values_and_its_rows(
+    source: sa.Engine, copy: sa.Engine
+) -> None:
+    run(source, "UPDATE item SET name = 'right' WHERE id = 7")
+    publish_once(document(source), verified.Table(copy))
+    run(copy, "UPDATE item SET name = 'wrong' WHERE id = 7")
+    (one,) = compare(source, copy).differences
+    assert [(each.column, each.source, each.target) for each in one.columns] == [
+        ("name", "right", "wrong")
+    ]
+    assert one.record_ids == [1]
+
+
+@pytest.mark.parametrize(
+    ("statements", "expected"),
+    [
+        (["ALTER TABLE item DISABLE TRIGGER USER", "UPDATE item SET price = 0 WHERE id = 3",
+          "DELETE FROM item WHERE id = 4", "ALTER TABLE item ENABLE TRIGGER USER"],
+         [("surplus", "id=4"), ("value", "id=3")]),
+        (["SET session_replication_role = replica; UPDATE item SET name = 'x' WHERE id = 5; "
+          "RESET session_replication_role"], [("value", "id=5")]),
+        (["ALTER TABLE item ALTER id TYPE bigint, ALTER price TYPE numeric USING price * 10",
+          "DELETE FROM item WHERE id > 2"], [("value", "id=1"), ("value", "id=2")]),
+    ],
+    ids=["triggers off", "replica role", "using"],
+)  # fmt: skip
+def test_changes_that_no_trigger_saw_are_found(
+    source: sa.Engine, copy: sa.Engine, statements: list[str], expected: list[tuple[str, str]]
+) -> None:
+    run(source, *statements)
+    publish_once(document(source), verified.Table(copy))
+    assert sorted(found(compare(source, copy))) == expected
+
+
+def test_a_truncate_that_no_trigger_saw_is_found(source: sa.Engine, copy: sa.Engine) -> None:
+    run(
+        source,
+        "ALTER TABLE item DISABLE TRIGGER USER",
+        "TRUNCATE item",
+        "ALTER TABLE item ENABLE TRIGGER USER",
+    )
+    report = compare(source, copy)
+    assert report.classes["item"].surplus == OBJECTS
+
+
+def test_an_object_whose_change_waits_is_in_motion_with_its_rows(
+    source: sa.Engine, copy: sa.Engine
+) -> None:
+    run(source, "UPDATE item SET name = 'later' WHERE id = 9")
+    report = compare(source, copy)
+    assert (report.result, report.exit_code, report.verified_through) == ("undecided", 2, None)
+    (moving,) = report.in_motion
+    assert (moving.key, moving.record_ids) == ("id=9", [1])
+    assert moving.age is not None
+
+
+def test_a_change_that_was_refused_is_known_different(source: sa.Engine, copy: sa.Engine) -> None:
+    run(source, "UPDATE item SET name = 'refused' WHERE id = 9", "UPDATE eventlog SET status = 'E'")
+    report = compare(source, copy)
+    assert report.result == "equal"
+    assert [(one.key, one.reason) for one in report.known] == [
+        ("id=9", "its newest change was refused: E")
+    ]
+
+
+def test_a_loopback_change_is_known_different(source: sa.Engine, copy: sa.Engine) -> None:
+    config = document(source, allow_loopback=False, loopback_action="mark")
+    run(source, "UPDATE item SET name = 'own' WHERE id = 9")
+    publish_once(config, verified.Table(copy))
+    report = verify(config, url_of(copy), environ={}, options=AT_ONCE)
+    assert [(one.key, one.reason) for one in report.known] == [
+        ("id=9", "its newest change is loopback")
+    ]
+
+
+# --- names and types ------------------------------------------------------------------------------
+
+
+def test_a_map_names_other_tables_and_columns(
+    new_database: NewDatabase, source: sa.Engine, copy: sa.Engine
+) -> None:
+    run(
+        copy,
+        "CREATE SCHEMA warehouse",
+        "ALTER TABLE item RENAME TO goods",
+        "ALTER TABLE goods RENAME id TO goods_id",
+        "ALTER TABLE goods RENAME price TO cost",
+        "ALTER TABLE goods ALTER cost TYPE numeric(20, 5)",
+        "ALTER TABLE goods DROP made",
+        "ALTER TABLE goods SET SCHEMA warehouse",
+        "UPDATE warehouse.goods SET cost = 1 WHERE goods_id = 3",
+    )
+    map = {
+        "tables": {
+            "item": {
+                "table": "warehouse.goods",
+                "columns": {"id": "goods_id", "price": "cost"},
+                "skip": ["made"],
+            }
+        }
+    }
+    report = compare(source, copy, map=map)
+    assert found(report) == [("value", "id=3")]
+    assert report.classes["item"].equal == OBJECTS - 1
+    assert list(report.losses) == ["item.made"]
+
+
+def test_a_table_in_sqlite_holds_the_same_values(source: sa.Engine, tmp_path: Path) -> None:
+    file = f"sqlite:///{tmp_path / 'copy.db'}"
+    engine = sa.create_engine(file)
+    run(engine, "CREATE TABLE item (id integer PRIMARY KEY, name text, price numeric, made text)")
+    with engine.begin() as conn:
+        for row in content(source, "id, name, price::text, made::text"):
+            conn.exec_driver_sql("INSERT INTO item VALUES (?, ?, ?, ?)", row)
+    report = verify(document(source), file, environ={}, options=AT_ONCE)
+    assert (report.result, report.classes["item"].equal) == ("equal", OBJECTS)
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def settings(source: sa.Engine, directory: Path) -> str:
+    file = directory / "eventlog.toml"
+    file.write_text(
+        f'[database]\nurl = "{url_of(source)}"\n[publisher]\nallow_loopback = true\n'
+        '[[watch]]\ntable = "item"\n'
+    )
+    return str(file)
+
+
+def test_repair_writes_what_differs_to_the_log_and_surplus_only_if_asked(
+    source: sa.Engine, copy: sa.Engine, run: Run, tmp_path: Path
+) -> None:
+    verified.run(
+        copy,
+        "UPDATE item SET name = 'wrong' WHERE id = 1",
+        "DELETE FROM item WHERE id = 2",
+        "INSERT INTO item VALUES (900, 'surplus')",
+    )
+    command = ("--config", settings(source, tmp_path), "verify", "--wait", "0", "--target")
+    code, out, _ = run(*command, url_of(copy), "--repair")
+    assert code == 1
+    assert "1 surplus object left" in out
+    publish_once(document(source), verified.Table(copy))
+    assert run(*command, url_of(copy), "--repair=surplus")[0] == 1
+    publish_once(document(source), verified.Table(copy))
+    assert run(*command, url_of(copy))[0] == 0
+    assert content(source) == content(copy)
+
+
+def test_a_report_has_hashes_where_values_are_hidden(
+    source: sa.Engine, copy: sa.Engine, run: Run, tmp_path: Path
+) -> None:
+    verified.run(copy, "UPDATE item SET name = 'wrong' WHERE id = 1")
+    file = tmp_path / "report.json"
+    command = ("--config", settings(source, tmp_path), "verify", "--wait", "0", "--target")
+    code, out, _ = run(*command, url_of(copy), "--json", "--report", str(file))
+    assert code == 1
+    assert "wrong" not in out
+    assert json.loads(out) == json.loads(file.read_text())
+    (column,) = json.loads(out)["differences"][0]["columns"]
+    assert column["target"].startswith("sha256:")
+    _, out, _ = run(*command, url_of(copy), "--show-values")
+    assert "name: item 1 in the source, wrong in the target" in out
+
+
+# --- stops, and rows that go ----------------------------------------------------------------------
+
+
+def test_a_verification_keeps_the_rows_of_the_log_and_leaves_no_consumer(
+    source: sa.Engine, copy: sa.Engine
+) -> None:
+    config = document(source, delete_from_log=True)
+    with published(config, verified.Table(copy)), writing(source, OBJECTS):
+        reports = [
+            verify(config, url_of(copy), environ={}, options=VerifyOptions(wait=20, batch=20))
+            for _ in range(2)
+        ]
+    assert [found(report) for report in reports] == [[], []]
+    assert fetch(source, "SELECT count(*) FROM eventlog_consumer") == [(0,)]

@@ -1,0 +1,181 @@
+"""A source, writers that never rest, and a receiver that applies events to a table of another
+database: what ``eventlog verify`` compares.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+import sqlalchemy as sa
+from publishers import session, unless_refused
+from shared import url_of
+
+from eventlog import Answer, Event, Op, Operation, Publisher
+from eventlog.core import table_key
+
+TABLE = (
+    "CREATE TABLE item (id integer PRIMARY KEY, name text, price numeric(12, 2), made timestamp)"
+)
+COLUMNS = ("name", "price", "made")
+
+
+def fill(engine: sa.Engine, objects: int) -> None:
+    """The table ``item`` with so many rows."""
+    run(
+        engine,
+        TABLE,
+        "INSERT INTO item SELECT n, 'item ' || n, n * 1.25, timestamp '2026-01-01 12:00:00' + n * "
+        f"interval '1 s' FROM generate_series(1, {objects}) AS n",
+    )
+
+
+def run(engine: sa.Engine, *statements: str) -> None:
+    """Run each statement in a separate transaction."""
+    for statement in statements:
+        with engine.begin() as conn:
+            conn.exec_driver_sql(statement)
+
+
+def content(engine: sa.Engine, columns: str = "*", table: str = "item") -> list[tuple[Any, ...]]:
+    with engine.connect() as conn:
+        rows = conn.exec_driver_sql(f"SELECT {columns} FROM {table} ORDER BY 1")
+        return [tuple(row) for row in rows]
+
+
+def document(engine: sa.Engine, **publisher: Any) -> dict[str, Any]:
+    """A configuration whose publisher sends whole times."""
+    return {
+        "database": {"url": url_of(engine)},
+        "publisher": {"polling_interval": 1, "allow_loopback": True, **publisher},
+        "format": {"type": "xds", "xds": {"time_syntax": "java", "insert_query_back": "add"}},
+        "watch": [{"table": "item"}],
+    }
+
+
+@dataclass
+class Table:
+    """A receiver that applies events to ``item`` in its own database, each call in one
+    transaction. ``names`` maps columns to those of the table.
+    """
+
+    engine: sa.Engine
+    names: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.session = session(self.engine)
+
+    def __call__(self, body: bytes, events: Sequence[Event]) -> Answer | None:
+        for event in events:
+            self._apply(event)
+        self.session.commit()
+        return None
+
+    def _apply(self, event: Event) -> None:
+        key = event.association.partition(",")[0]
+        number = int(table_key.parse(key)[0].value)
+        if event.operation is Operation.DELETE:
+            self.session.execute("DELETE FROM item WHERE id = %s", (number,))
+            return
+        values: dict[str, str | None] = {}
+        for attribute in event.attributes:
+            added = [v for step in attribute.steps if step.op is Op.ADD for v in step.values]
+            values[attribute.name] = added[-1] if added else None
+        if event.operation is Operation.ADD:
+            self.session.execute("DELETE FROM item WHERE id = %s", (number,))
+        names = ["id", *(self.names.get(name, name) for name in values)]
+        updates = ", ".join(f"{name} = EXCLUDED.{name}" for name in names[1:])
+        self.session.execute(
+            f"INSERT INTO item ({', '.join(names)}) VALUES ({', '.join(['%s'] * len(names))}) "
+            f"ON CONFLICT (id) DO {f'UPDATE SET {updates}' if updates else 'NOTHING'}",
+            (number, *values.values()),
+        )
+
+
+@contextmanager
+def published(config: dict[str, Any], receiver: Table) -> Iterator[Publisher]:
+    """A publisher in a thread."""
+    stop = threading.Event()
+    publisher = Publisher.from_config(config, sink=receiver)
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            publisher.run(stop)
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield publisher
+    finally:
+        stop.set()
+        thread.join(60)
+        receiver.session.close()
+    if failed:
+        raise failed[0]
+
+
+def publish_once(config: dict[str, Any], receiver: Table) -> None:
+    Publisher.from_config(config, sink=receiver).run_once()
+    receiver.session.close()
+
+
+@contextmanager
+def writing(engine: sa.Engine, objects: int, writers: int = 4) -> Iterator[None]:
+    """Writers with hot keys, rollbacks, and transactions that commit late."""
+    stop = threading.Event()
+    threads = [
+        threading.Thread(target=_write, args=(engine, objects, number, stop))
+        for number in range(writers)
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(60)
+
+
+def _write(engine: sa.Engine, objects: int, seed: int, stop: threading.Event) -> None:
+    chance = random.Random(seed)
+    with session(engine) as own:
+        while not stop.is_set():
+            with unless_refused(own):
+                for _ in range(chance.randrange(1, 6)):
+                    _change(own, chance, objects)
+                if chance.random() < 0.15:
+                    stop.wait(chance.random() * 0.3)
+                if chance.random() < 0.2:
+                    own.rollback()
+                else:
+                    own.commit()
+            stop.wait(chance.random() * 0.01)
+
+
+def _change(own: psycopg.Connection[Any], chance: random.Random, objects: int) -> None:
+    is_hot = chance.random() < 0.3
+    key = chance.randrange(1, 20 if is_hot else objects * 2)
+    match chance.randrange(4):
+        case 0:
+            own.execute("DELETE FROM item WHERE id = %s", (key,))
+        case 1:
+            own.execute(
+                "INSERT INTO item VALUES (%s, %s, %s, now()) ON CONFLICT (id) DO NOTHING",
+                (key, f"new {chance.random()}", chance.randrange(1000) / 100),
+            )
+        case 2:
+            own.execute(
+                "UPDATE item SET name = %s, made = NULL WHERE id = %s",
+                (f"name {chance.random()}", key),
+            )
+        case _:
+            own.execute("UPDATE item SET price = price + 1 WHERE id = %s", (key,))
