@@ -99,9 +99,9 @@ OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "Behaviour": (
         "--once", "--follow", "--watch", "--interval", "--mark", "--acknowledge", "--no-claim",
-        "--as-update", "--max-rows-per-second", "--batch", "--pause", "--wait", "--resume", "--restart",
-        "--state", "--repair", "--strict", "--lock-timeout", "--no-backlog", "--check", "--dry-run",
-        "--force", "--yes", "--reason", "--receiver",
+        "--as-update", "--max-rows-per-second", "--batch", "--pause", "--wait", "--resume",
+        "--restart", "--state", "--repair", "--strict", "--lock-timeout", "--no-backlog", "--check",
+        "--dry-run", "--force", "--yes", "--reason", "--receiver",
     ),
     "Spark": ("--spark", "--master", "--conf", "--partition-rows", "--connections"),
     "Output": ("--sql", "--show-values", "--report", "--json"),

@@ -16,6 +16,7 @@ from eventlog.cli.context import (
     FILE,
     CommandContext,
     json_option,
+    name_option,
     note,
     print_json,
     progress,
@@ -25,6 +26,7 @@ from eventlog.cli.context import (
 from eventlog.conversion import read_map
 from eventlog.errors import number_of
 from eventlog.files.atomic import check_parent, whole_file
+from eventlog.registry import FORMATS
 from eventlog.sql.doctor import age
 from eventlog.verify.comparison import ColumnDifference
 from eventlog.verify.report import Difference, Kind, Result, VerifyReport
@@ -44,17 +46,26 @@ _WORDS: Final = {
 @click.argument("classes", nargs=-1, metavar="[CLASS]...")
 @click.option(
     "--target",
-    required=True,
     envvar="EVENTLOG_TARGET",
     metavar="TARGET",
-    help="What to compare: the URL of a database.",
+    help="What to compare: the URL of a database, a file, a directory, or the URI of objects in a "
+    "store.  [default: the files or objects of the configured sink]",
+)
+@name_option(
+    "--format",
+    "format",
+    group=FORMATS,
+    can=("read_changes",),
+    metavar="FORMAT",
+    help="The format of files and objects: {names}.  [default: the configured format]",
 )
 @click.option(
     "--options",
     "map_file",
     type=FILE,
     metavar="FILE",
-    help="TOML or JSON: names of tables and columns in the target that differ.",
+    help="TOML or JSON: names of tables and columns in the target that differ, or options of the "
+    "reader of files.",
 )
 @click.option(
     "--consumer",
@@ -93,7 +104,8 @@ _WORDS: Final = {
 def verify(
     context: CommandContext,
     classes: tuple[str, ...],
-    target: str,
+    target: str | None,
+    format: str | None,
     map_file: Path | None,
     consumer: str | None,
     wait: float,
@@ -119,7 +131,7 @@ def verify(
         check_parent(report)
     map = None if map_file is None else read_map(map_file)
     options = VerifyOptions(wait, size, max_rows_per_second)
-    with closing(open_target(config, target, map)) as opened, ExitStack() as shown:
+    with closing(open_target(config, target, map, format)) as opened, ExitStack() as shown:
 
         def started(total: int) -> Callable[[int], None]:
             return shown.enter_context(

@@ -13,15 +13,21 @@ from pathlib import Path
 from typing import Any, Final
 
 from eventlog.config.load import Config, connection_url, load
+from eventlog.config.publishing import chosen_format, value_options
+from eventlog.conversion import read_options
 from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.clock import monotonic, random_hex
+from eventlog.core.options import same_fields
 from eventlog.errors import ConfigError, LogTableError, first_of
 from eventlog.files.atomic import whole_file
 from eventlog.model import EventType
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.open_context import open_unlocked
+from eventlog.publisher.sinks.files import FileOptions
+from eventlog.publisher.sinks.objects import ObjectOptions
+from eventlog.registry import format_named
 from eventlog.sql import consumers, resync
-from eventlog.sql.connection import as_database_errors, connect, dialect_of, will_write
+from eventlog.sql.connection import SUPPORTED, as_database_errors, connect, dialect_of, will_write
 from eventlog.sql.internal_tables import delete_entries_of
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rights import Addition, Purpose
@@ -29,8 +35,11 @@ from eventlog.sql.windows import Selection
 from eventlog.verify.report import Kind, VerifyReport
 from eventlog.verify.rule import UndoneRows, snapshot
 from eventlog.verify.targets import Target
+from eventlog.verify.targets.files import FilesTarget
+from eventlog.verify.targets.places import Directory, Objects, Place
 from eventlog.verify.targets.table import TableTarget, table_maps
 from eventlog.verify.verification import Progress, Verification, VerifyOptions
+from eventlog.xds.format import DocumentReaderOptions
 
 _CONSUMER: Final = "verify-"
 """The beginning of the names of consumers that verifications register."""
@@ -40,22 +49,57 @@ _AT_ONCE: Final = 1_000
 """The most rows that a repair writes in one transaction."""
 
 
-def open_target(config: Config, target: str, map: Mapping[str, Any] | None = None) -> Target:
-    """Return the target of this name: the URL of a database. ``map`` is the content of a file of
-    ``--options``. Raises ConfigError, DatabaseError.
+def open_target(
+    config: Config,
+    target: str | None = None,
+    map: Mapping[str, Any] | None = None,
+    format: str | None = None,
+) -> Target:
+    """Return a target: the URL of a database, the path of a file or a directory, or the URI of
+    objects in a store; None = what the configured sink writes.
+
+    ``map`` is the content of a file of ``--options``: names of tables and columns in a database, or
+    the options of the reader of files. ``format`` is that of the files; None = the configured one.
+    Raises ConfigError, DatabaseError.
     """
-    if "://" not in target:
+    sink = config.sink.options
+    scheme, is_url, _ = (target or "").partition("://")
+    if target is not None and is_url and scheme.partition("+")[0] in (*SUPPORTED, "embedded"):
+        if format is not None:
+            raise ConfigError("--format is for files and objects: leave it out")
+        return TableTarget(target, table_maps(map or {}))
+    place: Place
+    if isinstance(sink, ObjectOptions) and target in (None, sink.bucket_url):
+        place = Objects(sink)
+    elif target is not None and is_url:
+        place = Objects(ObjectOptions(location=target))
+    elif target is not None:
+        place = Directory(Path(target))
+    elif isinstance(sink, FileOptions) and sink.directory is not None:
+        place = Directory(sink.directory)
+    else:
         raise ConfigError(
-            "the target is not the URL of a database: write postgresql://user@host/db"
+            f"what the sink {config.sink.type} has sent cannot be read: name the target by --target"
         )
-    return TableTarget(target, table_maps(map or {}))
+    chosen = chosen_format(config) if format is None else format_named(format)
+    options = dict(read_options(map or {})["reader"])
+    values = None
+    if chosen.name == "xds":
+        values = value_options(config)
+        own = same_fields(values, DocumentReaderOptions) | same_fields(
+            config.format, DocumentReaderOptions
+        )
+        options = own | options
+    dialect = dialect_of(connection_url(config.database)).name
+    return FilesTarget(place, chosen, dialect, options, values)
 
 
 def verify(
     config: str | os.PathLike[str] | Mapping[str, Any],
-    target: str,
+    target: str | None = None,
     classes: Sequence[str] = (),
     *,
+    format: str | None = None,
     map: Mapping[str, Any] | None = None,
     consumer: str | None = None,
     options: VerifyOptions = VerifyOptions(),  # noqa: B008 - frozen
@@ -63,15 +107,15 @@ def verify(
 ) -> VerifyReport:
     """Compare a target with the source while both change, and return the report.
 
-    ``config`` is the path of an ``eventlog.toml``, or its content as nested dicts. ``target`` is
-    the URL of a database; ``map`` is the content of a file of ``--options``. ``classes`` empty =
-    all that the reader sends. ``consumer`` is the reader whose target it is; None = the configured
+    ``config`` is the path of an ``eventlog.toml``, or its content as nested dicts. ``target``,
+    ``map`` and ``format`` are those of ``open_target``. ``classes`` empty = all that the reader
+    sends. ``consumer`` is the reader whose target it is; None = the configured
     reader. Raises ConfigError and DatabaseError.
     """
     document = config if isinstance(config, Mapping) else Path(config)
     flags = {} if consumer is None else {"source.consumer": consumer}
     loaded = load(document, os.environ if environ is None else environ, flags)
-    with closing(open_target(loaded, target, map)) as opened:
+    with closing(open_target(loaded, target, map, format)) as opened:
         return run_verification(loaded, opened, classes, options)
 
 

@@ -77,10 +77,10 @@ def publish(config: Config, steps: Steps) -> None:
     )
     steps.around(files, "sync_path", after="the directory is fsynced")
     steps.around(
-        objects._Store, "put", before="before an object is put", after="after an object is put"
+        objects.ObjectStore, "put", before="before an object is put", after="after an object is put"
     )
     steps.around(
-        objects._Store,
+        objects.ObjectStore,
         "write_state",
         before="before the state is put",
         after="after the state is put",

@@ -346,7 +346,9 @@ def test_nothing_is_marked_while_the_store_is_unavailable_and_all_is_when_it_is_
         closing(open_sink(config, StringIO())) as sink,
     ):
         monkeypatch.setattr(
-            objects_sink._Store, "_write", lambda *_: (_ for _ in ()).throw(OSError("curlCode: 7"))
+            objects_sink.ObjectStore,
+            "_write",
+            lambda *_: (_ for _ in ()).throw(OSError("curlCode: 7")),
         )
         with pytest.raises(ReceiverUnavailable):
             publish_once(context, sink)

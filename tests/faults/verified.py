@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -17,6 +18,8 @@ from publishers import session, unless_refused
 from shared import url_of
 
 from eventlog import Answer, Event, Op, Operation, Publisher
+from eventlog.cli.context import transaction
+from eventlog.config.load import load
 from eventlog.core import table_key
 
 TABLE = (
@@ -97,9 +100,17 @@ class Table:
         )
 
 
+def to_files(engine: sa.Engine, directory: Path, format: str = "xds") -> dict[str, Any]:
+    """A configuration whose publisher writes files of a directory."""
+    return document(engine) | {
+        "format": {"type": format},
+        "sink": {"type": "files", "directory": str(directory)},
+    }
+
+
 @contextmanager
-def published(config: dict[str, Any], receiver: Table) -> Iterator[Publisher]:
-    """A publisher in a thread."""
+def published(config: dict[str, Any], receiver: Table | None = None) -> Iterator[Publisher]:
+    """A publisher in a thread. Without a receiver its sink is the configured one."""
     stop = threading.Event()
     publisher = Publisher.from_config(config, sink=receiver)
     failed: list[BaseException] = []
@@ -117,14 +128,26 @@ def published(config: dict[str, Any], receiver: Table) -> Iterator[Publisher]:
     finally:
         stop.set()
         thread.join(60)
-        receiver.session.close()
+        if receiver is not None:
+            receiver.session.close()
     if failed:
         raise failed[0]
 
 
-def publish_once(config: dict[str, Any], receiver: Table) -> None:
+def publish_once(config: dict[str, Any], receiver: Table | None = None) -> None:
     Publisher.from_config(config, sink=receiver).run_once()
-    receiver.session.close()
+    if receiver is not None:
+        receiver.session.close()
+
+
+def load_all(config: dict[str, Any], *classes: str) -> None:
+    """Write all objects to the log again."""
+    with transaction(load(config, {})) as db:
+        for name in classes or ("item",):
+            db.connection.exec_driver_sql(
+                "INSERT INTO eventlog (event_type, table_name, table_key) "
+                f"SELECT 5, '{name}', 'id=' || id FROM {name}"
+            )
 
 
 @contextmanager

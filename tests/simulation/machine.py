@@ -540,7 +540,7 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
             _compiled_once(SQLiteTriggers.compile_declared),
         )
         put(os, "replace", _renaming(world, os.replace))
-        put(objects_sink, "_Store", _store_of(world))
+        put(objects_sink, "ObjectStore", _store_of(world))
         put(files_sink, "sync_file", world.disk.sync_file)
         put(files_sink, "sync_path", world.disk.sync_path)
         for sink in (files_sink.DocumentFiles, files_sink.LineFiles, objects_sink.ObjectsSink):

@@ -112,7 +112,7 @@ class ObjectsSink(Sink):
 
     @classmethod
     def open(cls, options: ObjectOptions, opening: Opening) -> ObjectsSink:
-        return cls(_Store(options), options.partition_by, opening.format.endings["lines"])
+        return cls(ObjectStore(options), options.partition_by, opening.format.endings["lines"])
 
     @classmethod
     def contradictions(
@@ -139,7 +139,7 @@ class ObjectsSink(Sink):
     @classmethod
     def try_out(cls, options: ObjectOptions, opening: Opening) -> str:
         """List the location and read its state."""
-        store = _Store(options)
+        store = ObjectStore(options)
         store.list_nothing()
         state = store.state()
         owner = "nobody's yet" if state is None else f"that of {state.get('name')}"
@@ -152,7 +152,7 @@ class ObjectsSink(Sink):
         owner: Callable[[], Owner],
         newest_delivery: Callable[[int], int],
     ) -> None:
-        store, mine = _Store(options), owner()
+        store, mine = ObjectStore(options), owner()
         state = store.state()
         if state is None:
             store.write_state(
@@ -173,7 +173,7 @@ class ObjectsSink(Sink):
             mine, ahead - _AHEAD, newest_delivery, place=place, contents="objects", beyond=ahead
         )
 
-    def __init__(self, store: _Store, partition_by: tuple[str, ...], ending: str) -> None:
+    def __init__(self, store: ObjectStore, partition_by: tuple[str, ...], ending: str) -> None:
         self._store, self._by, self._ending = store, partition_by, ending
         self._open = OpenName()
         # By class: the first document, and the bodies.
@@ -301,7 +301,7 @@ class ObjectsSink(Sink):
             self._state = state
 
 
-class _Store:
+class ObjectStore:
     """The place of a sink's objects. ``location`` names it in messages."""
 
     def __init__(self, options: ObjectOptions) -> None:
@@ -354,6 +354,29 @@ class _Store:
         except (OSError, ValueError) as error:
             why = f"{self.bucket_url}: {name} cannot be looked at: {self._clean(error)}"
             raise ReceiverUnavailable(why, why) from None
+
+    def listed(self) -> list[tuple[str, int, int]]:
+        """Return the name, the bytes and the time of the last change (ns) of each object. Raises
+        ConfigError.
+        """
+        from pyarrow.fs import FileSelector, FileType
+
+        with self._refused("cannot be listed"):
+            selector = FileSelector(self._path, allow_not_found=True, recursive=True)
+            start = len(self._path) + 1
+            return [
+                (str(one.path)[start:], int(one.size), int(one.mtime_ns or 0))
+                for one in self._fs.get_file_info(selector)
+                if one.type == FileType.File
+            ]
+
+    def content(self, name: str) -> bytes:
+        """Return the content of an object. Raises ConfigError."""
+        with (
+            self._refused("cannot be read"),
+            self._fs.open_input_stream(f"{self._path}/{name}") as stream,
+        ):
+            return bytes(stream.readall())
 
     def list_nothing(self) -> None:
         """List a folder that nobody has, which takes the right and no time. Raises ConfigError."""

@@ -1,0 +1,113 @@
+"""Where the documents of a publisher or a backlog job are: a file, a directory, or an object store
+(spec/verify.md 4.2).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from eventlog.errors import ConfigError
+from eventlog.files.text import order_of
+from eventlog.publisher.sinks.objects import ObjectOptions, ObjectStore
+
+
+class PlacedFile(NamedTuple):
+    """A file of documents. ``stamp`` is another one if its content is."""
+
+    name: str
+    stamp: tuple[int, int]
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        """The sort key: files of later deliveries come later, whatever folder they are in."""
+        return order_of(self.name.rpartition("/")[2]), order_of(self.name)
+
+
+class Place(ABC):
+    """A place of documents."""
+
+    @abstractmethod
+    def __str__(self) -> str:
+        """Return the name of the place."""
+
+    @abstractmethod
+    def files(self, suffixes: Collection[str] | None) -> list[PlacedFile]:
+        """Return the files that are there, in the order in which they were written. ``suffixes``
+        selects them; None = all.
+
+        Names that begin with ``_`` or ``.`` are left out, and folders of such names. Raises
+        ConfigError if the place cannot be read.
+        """
+
+    @abstractmethod
+    def opened(self, name: str) -> AbstractContextManager[Path]:
+        """Return a context that gives the path of a file with this content."""
+
+
+def _is_chosen(name: str, suffixes: Collection[str] | None) -> bool:
+    parts = name.split("/")
+    return not any(part.startswith(("_", ".")) for part in parts) and (
+        suffixes is None or Path(parts[-1]).suffix.lower() in suffixes
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Directory(Place):
+    """A file, or a directory with its folders."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def files(self, suffixes: Collection[str] | None) -> list[PlacedFile]:
+        if self.path.is_file():
+            return [_stamped("", self.path)]
+        if not self.path.is_dir():
+            raise ConfigError(f"there is no file or directory {self.path}: correct --target")
+        found = []
+        for path in self.path.rglob("*"):
+            name = path.relative_to(self.path).as_posix()
+            if _is_chosen(name, suffixes) and path.is_file():
+                found.append(_stamped(name, path))
+        return sorted(found, key=lambda one: one.order)
+
+    @contextmanager
+    def opened(self, name: str) -> Iterator[Path]:
+        yield self.path / name if name else self.path
+
+
+def _stamped(name: str, path: Path) -> PlacedFile:
+    status = path.stat()
+    return PlacedFile(name, (status.st_size, status.st_mtime_ns))
+
+
+class Objects(Place):
+    """The objects of a store, as the sink of type ``objects`` puts them."""
+
+    def __init__(self, options: ObjectOptions) -> None:
+        self._store = ObjectStore(options)
+
+    def __str__(self) -> str:
+        return self._store.location
+
+    def files(self, suffixes: Collection[str] | None) -> list[PlacedFile]:
+        found = [
+            PlacedFile(name, (size, changed))
+            for name, size, changed in self._store.listed()
+            if _is_chosen(name, suffixes)
+        ]
+        return sorted(found, key=lambda one: one.order)
+
+    @contextmanager
+    def opened(self, name: str) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory(prefix="eventlog-verify-") as directory:
+            path = Path(directory) / name.rpartition("/")[2]
+            path.write_bytes(self._store.content(name))
+            yield path
