@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from eventlog.spark.convert import convert as convert_captures
     from eventlog.spark.copy_history import as_of, history
     from eventlog.spark.copy_query import live_copy
-    from eventlog.spark.delta_copy import delta
-    from eventlog.spark.iceberg_copy import iceberg
+    from eventlog.spark.copy_verification import verify
+    from eventlog.spark.delta_copy import DeltaCopy, delta
+    from eventlog.spark.iceberg_copy import IcebergCopy, iceberg
     from eventlog.spark.messages import read_messages, write_messages
     from eventlog.spark.session import SparkFailed
     from eventlog.spark.sources import register
@@ -50,6 +51,7 @@ __all__ = [
     "read_rows",
     "register",
     "run_backlog",
+    "verify",
     "write_messages",
 ]
 
@@ -64,6 +66,7 @@ _HOMES: Final = {
     "history": ("copy_history", "history"),
     "find_change_tables": ("change_tables", "find_change_tables"),
     "live_copy": ("copy_query", "live_copy"),
+    "verify": ("copy_verification", "verify"),
     "live_view": ("change_tables", "live_view"),
     "mark_backlog": ("backlog", "mark_finished"),
     "read_captures": ("change_frame", "read_captures"),

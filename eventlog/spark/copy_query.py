@@ -12,6 +12,7 @@ the table has no batch of that name: the query loads the class again.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -23,19 +24,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col
-
 from eventlog.config.load import load
 from eventlog.core.clock import monotonic, sleep
 from eventlog.errors import ConfigError, number_of
+from eventlog.spark.change_offsets import offset_of
 from eventlog.spark.changes import FORMAT, STATEMENT
 from eventlog.spark.contexts import context_of
 from eventlog.spark.copy_history import History
 from eventlog.spark.copy_source import ClassSource
+from eventlog.spark.sources import register
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col
+
 from eventlog.spark.copy_target import CopyBatch, LastBatch, Target, latest_changes, merge_source
 from eventlog.spark.copy_types import FIX, FIX_WITH_HISTORY, CopyError, refused_changes
-from eventlog.spark.sources import register
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -184,6 +186,27 @@ class Cost:
 
 _POLL_SECONDS: Final = 0.2
 
+
+def _rows_read(spark: SparkSession, checkpoint: str | Path, number: int) -> str:
+    """Return the rows of the log that the stream has read at the end of a batch, as the checkpoint
+    has them (spec/verify.md 4.3); empty if it cannot be read. Spark writes it before the batch.
+    """
+    from py4j.protocol import Py4JError  # the client of Spark Connect does not have it
+
+    context: Any = context_of(spark)
+    try:
+        path = context._jvm.org.apache.hadoop.fs.Path(f"{checkpoint}/offsets/{number}")
+        stream = path.getFileSystem(context._jsc.hadoopConfiguration()).open(path)
+        try:
+            text = context._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+        finally:
+            stream.close()
+        return offset_of(json.loads(text.splitlines()[-1])).done.encode()
+    except (Py4JError, ConfigError, ValueError, IndexError) as error:
+        _log.warning("the commit of batch %d names no rows of the log: %s", number, error)
+        return ""
+
+
 # --- the query ------------------------------------------------------------------------------------
 
 
@@ -253,7 +276,7 @@ def live_copy(
     cost = Cost(tables, keep, _SHARE if trigger is None else None)
 
     def put(frame: DataFrame, number: int) -> None:
-        batch = CopyBatch(started.result(), number)
+        batch = CopyBatch(started.result(), number, _rows_read(spark, checkpoint, number))
 
         def put_rows(rows: Callable[[], pa.Table]) -> bool:
             return put_batch(source, copy, batch, rows, on_type_change, kept)

@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
+from eventlog.spark.arrow_rows import structs_of
 from pyspark.sql import types as t
 
-from eventlog.spark.arrow_rows import structs_of
 from eventlog.spark.copy_types import Columns, Note
 
 Key = tuple[Any, ...]
@@ -65,10 +65,15 @@ def latest_changes(changes: Iterable[tuple[Key, LatestChange]]) -> dict[Key, Lat
 
 
 class CopyBatch(NamedTuple):
-    """A batch of a query: the query's name, and the batch's number in it."""
+    """A batch of a query: the query's name, and the batch's number in it.
+
+    ``done`` is the set of the log's rows that the stream has read at its end, as text; empty if it
+    is unknown.
+    """
 
     query: str
     number: int
+    done: str = ""
 
 
 class Nulled:

@@ -11,8 +11,6 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import types as t
-
 from eventlog.core.catalog import ObjectClass, row_of
 from eventlog.core.ranges import RecordSet, decode
 from eventlog.core.typed import value_reader
@@ -20,6 +18,7 @@ from eventlog.core.values import ColumnType, Kind, ValueOptions
 from eventlog.errors import ConfigError
 from eventlog.spark.arrow_types import arrow_schema
 from eventlog.spark.change_rows import spark_type
+from pyspark.sql import types as t
 
 ReadText = Callable[[str], Any]
 
@@ -107,6 +106,15 @@ def note_of(text: str | None) -> Note:
             f"the copy has no readable record of its columns ({error}). Give live_copy another "
             "table, or remove this one"
         ) from None
+
+
+def claimed_rows(done: str, note: str | None) -> RecordSet:
+    """Return the rows of the log whose effect a copy holds: those that the stream had read at its
+    last batch, and those that the last load contains (spec/verify.md 4.3).
+    """
+    rows = decode(done)
+    rows.add(note_of(note).loaded.spans)
+    return rows
 
 
 # --- changes of types -----------------------------------------------------------------------------

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-
 from eventlog.core.clock import monotonic
+from eventlog.core.ranges import RecordSet
 from eventlog.errors import ConfigError
+
 from eventlog.spark.copy_target import (
     MANY_FILES,
     CopyBatch,
@@ -30,7 +31,14 @@ from eventlog.spark.copy_target import (
     LastBatch,
     MergeSource,
 )
-from eventlog.spark.copy_types import Columns, CopyError, Note, in_schema, note_of
+from eventlog.spark.copy_types import (
+    Columns,
+    CopyError,
+    Note,
+    claimed_rows,
+    in_schema,
+    note_of,
+)
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -38,6 +46,10 @@ if TYPE_CHECKING:
 NEWEST: Final = "newest_commit_time"
 """The key in a commit's metadata for the newest commit time of its batch, so that the history of
 the table shows its lag.
+"""
+DONE: Final = "done"
+"""The key in a commit's metadata for the rows of the log that the table holds (spec/verify.md
+4.3).
 """
 _DAY: Final = 86_400.0
 _PROPERTIES: Final = {
@@ -210,6 +222,21 @@ class DeltaCopy:
             for part in (one.cast(schema) for one in dataset.to_batches(filter=where))
         )
 
+    def done(self) -> tuple[RecordSet | None, object]:
+        """Return the rows of the log that the table holds now, and the version; None if the history
+        of the table has no commit that names them.
+        """
+        table = self._table()
+        told = next((commit[DONE] for commit in table.history() if commit.get(DONE)), None)
+        return None if told is None else claimed_rows(told, _note_text(table)), table.version()
+
+    def rows_of(self, version: Any) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a version, as ``done`` returned it."""
+        from deltalake import DeltaTable
+
+        table = DeltaTable(self.uri, version=version, storage_options=self._storage)
+        yield from table.to_pyarrow_dataset().to_batches()
+
     def files(self) -> DeltaFiles | None:
         """Return the files of the table as it is now; None if there is no table."""
         from deltalake import DeltaTable
@@ -362,9 +389,11 @@ def _numbered(
 ) -> CommitProperties:
     from deltalake import CommitProperties, Transaction
 
-    time = {} if newest is None else {NEWEST: newest.isoformat()}
+    told = {} if newest is None else {NEWEST: newest.isoformat()}
+    if batch.done:
+        told[DONE] = batch.done
     return CommitProperties(
-        custom_metadata={"batch": str(batch.number), **time, **_counted(nulled)},
+        custom_metadata={"batch": str(batch.number), **told, **_counted(nulled)},
         app_transactions=[Transaction(batch.query, batch.number)],
     )
 

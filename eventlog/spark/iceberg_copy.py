@@ -18,9 +18,17 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-
 from eventlog.core.clock import monotonic, utc_now
+from eventlog.core.ranges import RecordSet
 from eventlog.errors import ConfigError
+from eventlog.spark.iceberg_files import (
+    compact,
+    expire,
+    is_removing,
+    remove_abandoned,
+    remove_expired,
+)
+
 from eventlog.spark.copy_target import (
     CopyBatch,
     CopyLoad,
@@ -29,14 +37,7 @@ from eventlog.spark.copy_target import (
     MergeSource,
     plain_column,
 )
-from eventlog.spark.copy_types import Columns, CopyError, Note, in_schema, note_of
-from eventlog.spark.iceberg_files import (
-    compact,
-    expire,
-    is_removing,
-    remove_abandoned,
-    remove_expired,
-)
+from eventlog.spark.copy_types import Columns, CopyError, Note, claimed_rows, in_schema, note_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -46,6 +47,8 @@ _CONTENT: Final = "eventlog.content"
 _NOTE: Final = "eventlog.note"
 _BATCH: Final = "eventlog.batch."
 """The prefix of the property with the number of a query's last batch."""
+_DONE: Final = "eventlog.done"
+"""The property with the rows of the log that the table holds (spec/verify.md 4.3)."""
 _NEWEST: Final = "eventlog.newest_commit_time"
 _NULLED: Final = "eventlog.nulled"
 """The property with the number of values of the last batch that are NULL because their types have
@@ -191,6 +194,20 @@ class IcebergCopy:
         for part in table.scan(row_filter=_among(column, values)).to_arrow_batch_reader():
             yield part.cast(schema)
 
+    def done(self) -> tuple[RecordSet | None, object]:
+        """Return the rows of the log that the table holds now, and the state of the table; None if
+        the table does not name them.
+        """
+        table = self.catalog.load_table(self.name)
+        told = table.properties.get(_DONE)
+        return claimed_rows(told, table.properties.get(_NOTE)) if told else None, table
+
+    def rows_of(self, version: Any) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a state, as ``done`` returned it."""
+        schema = _arrow_schema(version)
+        for part in version.scan().to_arrow_batch_reader():
+            yield part.cast(schema)
+
     def files(self) -> IcebergFiles | None:
         """Return the files of the table as it is now; None if there is no table."""
         if not self.catalog.table_exists(self.name):
@@ -281,7 +298,7 @@ def iceberg(catalog: Catalog | str, table: str, **properties: str) -> IcebergCop
 
 
 def _done(batch: CopyBatch) -> dict[str, str]:
-    return {_BATCH + batch.query: str(batch.number)}
+    return {_BATCH + batch.query: str(batch.number), _DONE: batch.done}
 
 
 def _arrow_schema(table: Table) -> pa.Schema:

@@ -7,7 +7,7 @@ comparison with the highest one: a transaction may commit a lower number later.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -67,6 +67,10 @@ class UndoneRows:
     """The reader; empty = the publisher."""
     leave_user: str | None = None
     """The perpetrator whose rows the publisher leaves alone, None = no one's."""
+    done_in_target: Callable[[], RecordSet | None] = lambda: None
+    """A function that returns the done rows, if the target names them; then ``consumer`` and
+    ``leave_user`` do not count.
+    """
     is_protected: bool = False
     """True if nobody can remove a row that this object has not seen."""
     seen: FollowedSet = field(default_factory=FollowedSet)
@@ -87,9 +91,8 @@ class UndoneRows:
         Raises ConfigError for a consumer that does not exist, or whose snapshot is not complete.
         """
         self._removed = read_removed(self.log)
-        if self.consumer:
-            done = self._done_by_consumer()
-            self.seen = FollowedSet(done)
+        if (done := self._done_set()) is not None:
+            self.seen = FollowedSet(done.copy())
         else:
             visible = consumers.visible_ids(self.log)
             self.seen = FollowedSet(RecordSet(0, visible))
@@ -130,8 +133,7 @@ class UndoneRows:
         if not at_once and monotonic() < self._forget_at:
             return
         begun = monotonic()
-        if self.consumer:
-            done = self._done_by_consumer()
+        if (done := self._done_set()) is not None:
             left = [record_id for record_id in self.rows if record_id not in done]
             known = common(done.gaps(self.seen.done.top), self.seen.done.spans)
             again = minus(known, RecordSet(0, to_ranges(sorted(left))))
@@ -158,6 +160,13 @@ class UndoneRows:
 
     def _new_window(self) -> Window:
         return Window(1, None, None, self.leave_user)
+
+    def _done_set(self) -> RecordSet | None:
+        """Return the done rows as a set, None if the statuses tell which rows are done."""
+        told = self.done_in_target()
+        if told is not None:
+            return told
+        return self._done_by_consumer() if self.consumer else None
 
     def _done_by_consumer(self) -> RecordSet:
         line = consumers.read_consumer(self.log, self.consumer)

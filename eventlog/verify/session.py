@@ -149,6 +149,7 @@ def run_verification(
             context.catalog,
             context.ledger.consumer,
             context.options.leave_user,
+            target.done,
             is_protected,
         )
         with snapshot(log):

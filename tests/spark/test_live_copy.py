@@ -21,14 +21,14 @@ import sqlalchemy as sa
 pytest.importorskip("deltalake", reason="the extra delta is not installed")
 
 from deltalake import DeltaTable
+from eventlog.errors import ConfigError
+from eventlog.spark.changes import HAS_STREAMS
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from spark_workers import kill_worker
 
 from eventlog import cli
-from eventlog.errors import ConfigError
-from eventlog.spark import delta, iceberg, live_copy
-from eventlog.spark.changes import HAS_STREAMS
+from eventlog.spark import delta, iceberg, live_copy, verify
 
 pytestmark = pytest.mark.skipif(not HAS_STREAMS, reason="streams need PySpark 4.2")
 
@@ -159,6 +159,8 @@ def test_the_copy_begins_with_the_table_and_follows_all_that_happens_to_it(
     assert_equal(database, tmp_path)
     follow(spark, config, tmp_path)
     assert_equal(database, tmp_path)
+    # Each commit names the rows of the log that the copy holds, so that it can be verified.
+    assert verify(config, "acct", delta(tmp_path / "acct")).result == "equal"
 
 
 @pytest.mark.soak

@@ -10,6 +10,7 @@ from collections.abc import Collection, Generator, Mapping, Sequence
 from typing import ClassVar
 
 from eventlog.core.catalog import Attribute, ObjectClass
+from eventlog.core.ranges import RecordSet
 from eventlog.verify.comparison import Held, TargetRow
 
 
@@ -40,6 +41,12 @@ class Target(ABC):
         """Return the attributes of a class that the target has no place for, by design."""
         known = {attribute.name for attribute in self.attributes(cls)}
         return [one.name for one in cls.attributes if not one.is_key and one.name not in known]
+
+    def done(self) -> RecordSet | None:
+        """Choose the state of the target that ``pin`` reads next, and return the rows of the log
+        that it holds, if it names them; None = the reader's done rows count.
+        """
+        return None
 
     def pin(self, classes: Collection[ObjectClass]) -> None:
         """Read the target as it is now, if it is read as a whole."""

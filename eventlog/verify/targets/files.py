@@ -1,18 +1,12 @@
 """Documents in files or objects as a target (spec/verify.md 4.2): the events are applied one after
 the other, and give the last state of each object.
-
-The states are kept in a temporary database of SQLite, so that memory does not grow with them.
 """
 
 from __future__ import annotations
 
-import json
-import sqlite3
-import tempfile
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from eventlog.changes.format import Format, Report
 from eventlog.changes.keys import key_text, with_key
@@ -26,18 +20,7 @@ from eventlog.model import Change, ChangeOp, Row, Value, old_key
 from eventlog.verify.comparison import Held, TargetRow
 from eventlog.verify.targets import Target
 from eventlog.verify.targets.places import Place, PlacedFile
-
-_KEPT: Final = 20_000
-"""The most states that are kept in memory until they are written."""
-_ASKED: Final = 500
-"""The most keys in one statement."""
-_TABLE: Final = (
-    "CREATE TABLE state (class TEXT, key TEXT, content TEXT, seen INTEGER DEFAULT 0, "
-    "PRIMARY KEY (class, key)) WITHOUT ROWID"
-)
-
-_State = dict[str, list[str | None]]
-"""The values of an object by attribute, as in ``TargetRow``."""
+from eventlog.verify.targets.states import State, States
 
 
 class FilesTarget(Target):
@@ -62,9 +45,7 @@ class FilesTarget(Target):
         self._place, self._format, self._dialect = place, format, dialect
         self._options, self._values = options, values
         self._applied: dict[str, PlacedFile] = {}
-        self._directory = tempfile.TemporaryDirectory(prefix="eventlog-verify-")
-        self._states: sqlite3.Connection | None = None
-        self._changed: dict[tuple[str, str], _State | None] = {}
+        self._states: States | None = None
 
     def __str__(self) -> str:
         return f"{self._format.name} in {self._place}"
@@ -96,66 +77,28 @@ class FilesTarget(Target):
             or {one.name: one for one in before} != self._applied
             or (new and last is not None and new[0].order < last)
         ):
-            self._begin()
+            self.close()
+            self._states, self._applied = States(), {}
             new = files
         for file in new:
             self._apply_file(file, classes)
             self._applied[file.name] = file
-        self._write()
+        self._held_states.write()
 
     def rows(self, cls: ObjectClass, keys: Sequence[str]) -> Mapping[str, TargetRow]:
-        found: dict[str, TargetRow] = {}
-        for start in range(0, len(keys), _ASKED):
-            part = keys[start : start + _ASKED]
-            marks = ", ".join("?" * len(part))
-            condition = f"class = ? AND key IN ({marks})"
-            found |= {
-                key: json.loads(content)
-                for key, content in self._database.execute(
-                    f"SELECT key, content FROM state WHERE {condition}",  # noqa: S608 - marks alone
-                    (cls.name, *part),
-                )
-            }
-            self._database.execute(
-                f"UPDATE state SET seen = 1 WHERE {condition}",  # noqa: S608 - marks alone
-                (cls.name, *part),
-            )
-        return found
+        return self._held_states.rows(cls.name, keys)
 
     def other_keys(self, cls: ObjectClass, size: int) -> Generator[list[str], None, None]:
-        position = ""
-        while True:
-            rows = self._database.execute(
-                "SELECT key FROM state WHERE class = ? AND key > ? AND seen = 0 ORDER BY key "
-                "LIMIT ?",
-                (cls.name, position, size),
-            ).fetchall()
-            if not rows:
-                return
-            position = rows[-1][0]
-            yield [key for (key,) in rows]
+        return self._held_states.other_keys(cls.name, size)
 
     def close(self) -> None:
         if self._states is not None:
             self._states.close()
-        self._directory.cleanup()
 
     @property
-    def _database(self) -> sqlite3.Connection:
+    def _held_states(self) -> States:
         assert self._states is not None
         return self._states
-
-    def _begin(self) -> None:
-        """Begin without any state."""
-        file = Path(self._directory.name) / "states.db"
-        if self._states is not None:
-            self._states.close()
-            file.unlink()
-        self._applied, self._changed = {}, {}
-        self._states = sqlite3.connect(file, isolation_level=None)
-        for setting in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -65536"):
-            self._states.execute(f"PRAGMA {setting}")
-        self._states.execute(_TABLE)
 
     def _apply_file(self, file: PlacedFile, classes: Collection[ObjectClass]) -> None:
         by_name = {cls.name: cls for cls in classes}
@@ -167,25 +110,23 @@ class FilesTarget(Target):
                 cls = by_name.get(change.table)
                 if cls is not None:
                     self._apply(cls, change)
-                if len(self._changed) > _KEPT:
-                    self._write()
 
     def _apply(self, cls: ObjectClass, change: Change) -> None:
+        states = self._held_states
         if change.op is ChangeOp.TRUNCATE:
-            self._write()
-            self._database.execute("DELETE FROM state WHERE class = ?", (cls.name,))
+            states.clear(cls.name)
             return
         change = with_key(change, cls)
         assert change.key is not None
         key = key_text(change, change.key, cls)
         if change.op is ChangeOp.DELETE:
-            self._changed[cls.name, key] = None
+            states.put(cls.name, key, None)
             return
         former = old_key(change)
         before = key if former is None else key_text(change, former, cls)
-        state = self._state(cls.name, before)
+        state = states.get(cls.name, before)
         if before != key:
-            self._changed[cls.name, before] = None
+            states.put(cls.name, before, None)
         if state is None:
             # An insert leaves NULLs out; of an update without its insert nothing else is known.
             is_new = change.op is not ChangeOp.UPDATE
@@ -194,36 +135,10 @@ class FilesTarget(Target):
         for name, value in (change.after or {}).items():
             if name in names:
                 _set(state, names[name], value, change.before)
-        self._changed[cls.name, key] = state
-
-    def _state(self, class_name: str, key: str) -> _State | None:
-        if (class_name, key) in self._changed:
-            return self._changed[class_name, key]
-        row = self._database.execute(
-            "SELECT content FROM state WHERE class = ? AND key = ?", (class_name, key)
-        ).fetchone()
-        return None if row is None else json.loads(row[0])
-
-    def _write(self) -> None:
-        """Write the states that have changed. The walk has not seen them."""
-        gone = [name for name, state in self._changed.items() if state is None]
-        there = [
-            (*name, json.dumps(state, ensure_ascii=False))
-            for name, state in self._changed.items()
-            if state is not None
-        ]
-        self._database.execute("BEGIN")
-        self._database.executemany("DELETE FROM state WHERE class = ? AND key = ?", gone)
-        self._database.executemany(
-            "INSERT INTO state (class, key, content) VALUES (?, ?, ?) "
-            "ON CONFLICT (class, key) DO UPDATE SET content = excluded.content",
-            there,
-        )
-        self._database.execute("COMMIT")
-        self._changed = {}
+        states.put(cls.name, key, state)
 
 
-def _set(state: _State, attribute: Attribute, value: Value, before: Row | None) -> None:
+def _set(state: State, attribute: Attribute, value: Value, before: Row | None) -> None:
     """Give an attribute its new value; one of several values gets those that are added, and loses
     those that are removed (spec/change-model.md 3.1).
     """

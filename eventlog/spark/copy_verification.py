@@ -1,0 +1,141 @@
+"""A live copy compared with its class while the query writes (spec/verify.md 4.3)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from eventlog.changes.publishing import row_attributes
+from eventlog.config.load import Config, load
+from eventlog.config.publishing import value_options
+from eventlog.core import table_key
+from eventlog.core.catalog import Attribute, ObjectClass
+from eventlog.core.ranges import RecordSet
+from eventlog.core.typed import to_text
+from eventlog.core.values import TEMPORAL, key_normalizer
+from eventlog.errors import ConfigError
+from eventlog.spark.arrow_rows import structs_of
+from pyspark.sql import types as t
+
+from eventlog.spark.copy_types import Columns, columns_of_class
+from eventlog.spark.delta_copy import DeltaCopy
+from eventlog.spark.iceberg_copy import IcebergCopy
+from eventlog.verify.comparison import LastBatch, TargetRow
+from eventlog.verify.report import VerifyReport
+from eventlog.verify.session import repair, run_verification
+from eventlog.verify.targets import Target
+from eventlog.verify.targets.states import States
+from eventlog.verify.verification import VerifyOptions
+
+
+class CopyTarget(Target):
+    """A live copy, each time at one version."""
+
+    is_pinned = True
+
+    def __init__(self, copy: DeltaCopy | IcebergCopy, config: Config) -> None:
+        self._copy, self._config = copy, config
+        self._version: Any = None
+        self._pinned: Any = None
+        self._states: States | None = None
+
+    def __str__(self) -> str:
+        return f"the copy {getattr(self._copy, 'uri', None) or getattr(self._copy, 'name', '')}"
+
+    def attributes(self, cls: ObjectClass) -> Sequence[Attribute]:
+        return row_attributes(cls)
+
+    def held(self, cls: ObjectClass) -> Mapping[str, LastBatch]:
+        columns = self._columns(cls)
+        return {one.name: partial(_in_copy, columns, one) for one in self.attributes(cls)}
+
+    def done(self) -> RecordSet | None:
+        done, self._version = self._copy.done()
+        if done is None:
+            raise ConfigError(
+                f"{self} does not name the rows of the log that it holds: let the query write one "
+                "more batch, then verify again"
+            )
+        return done
+
+    def pin(self, classes: Collection[ObjectClass]) -> None:
+        if self._pinned is not None and self._pinned == self._version:
+            return
+        self.close()
+        states = self._states = States()
+        self._pinned = self._version
+        (cls,) = classes
+        names = [one.name for one in self.attributes(cls)]
+        for part in self._copy.rows_of(self._version):
+            for row in part.to_pylist():
+                state = {name: [_text(row.get(name))] for name in names if name in row}
+                states.put(cls.name, _key(cls, row), state)
+        states.write()
+
+    def rows(self, cls: ObjectClass, keys: Sequence[str]) -> Mapping[str, TargetRow]:
+        assert self._states is not None
+        return self._states.rows(cls.name, keys)
+
+    def other_keys(self, cls: ObjectClass, size: int) -> Generator[list[str], None, None]:
+        assert self._states is not None
+        return self._states.other_keys(cls.name, size)
+
+    def close(self) -> None:
+        if self._states is not None:
+            self._states.close()
+            self._states = None
+
+    def _columns(self, cls: ObjectClass) -> Columns:
+        return columns_of_class(cls, value_options(self._config))
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else to_text(value)
+
+
+def _key(cls: ObjectClass, row: Mapping[str, Any]) -> str:
+    """Return the canonical key of a row. A row of a copy has no NULL in its key."""
+    return table_key.key_text(
+        (column.name, key_normalizer(column.type)(_text(row[column.name]) or ""))
+        for column in cls.key
+    )
+
+
+def _in_copy(columns: Columns, attribute: Attribute, text: str) -> str | None:
+    """Return the text of a value as the copy holds it; None = it is NULL there
+    (spec/spark-changes.md 6).
+    """
+    value = columns.readers[attribute.name](text)
+    kind = columns.types[attribute.name].dataType
+    if isinstance(value, str) and attribute.column.type.kind in TEMPORAL:
+        return None  # such as infinity
+    array = structs_of(
+        [{attribute.name: value}], t.StructType([t.StructField(attribute.name, kind)]), ""
+    )
+    return _text(array.field(0)[0].as_py())
+
+
+def verify(
+    config: str | Path,
+    class_name: str,
+    copy: DeltaCopy | IcebergCopy,
+    *,
+    options: VerifyOptions = VerifyOptions(),  # noqa: B008 - frozen
+    repairs: bool = False,
+) -> VerifyReport:
+    """Compare a live copy with its class while the query writes and the application too, and return
+    the report (spec/verify.md).
+
+    ``config`` is the file, as for ``live_copy``. With ``repairs`` different and missing objects are
+    written to the log again. No Spark is needed. Raises ConfigError and DatabaseError.
+    """
+    loaded = load(Path(config), os.environ)
+    with closing(CopyTarget(copy, loaded)) as target:
+        report = run_verification(loaded, target, [class_name], options)
+    if repairs and report.differences:
+        repair(loaded, report)
+    return report

@@ -1,0 +1,172 @@
+"""``eventlog.spark.verify``: a live copy compared with its class, without Java (spec/verify.md
+4.3).
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import sqlalchemy as sa
+
+pytest.importorskip("deltalake", reason="the extra delta is not installed")
+pytest.importorskip(
+    "pyspark.sql.streaming.datasource", reason="a stream needs PySpark 4.2 or later"
+)
+
+from deltalake import DeltaTable
+from eventlog.config.load import load
+from eventlog.errors import ConfigError
+from eventlog.spark.change_log import close_cached_connection
+from eventlog.spark.copy_source import ClassSource
+from stream_engine import Engine, reader_of
+from test_live_copy import INSERT, installed, make_accounts, run
+from test_live_copy_batches import delta_in, iceberg_in
+from test_live_copy_log import SCHEMA
+
+from eventlog.spark import verify
+from eventlog.spark.copy_query import put_batch
+from eventlog.spark.copy_target import CopyBatch
+from eventlog.verify import VerifyOptions, VerifyReport
+
+
+@pytest.fixture
+def accounts(filled_database: Any) -> Iterator[sa.Engine]:
+    with filled_database(make_accounts) as database:
+        run(database, INSERT.format(first=1, last=60))
+        yield database
+    close_cached_connection()
+
+
+class Query:
+    """A live copy of ``acct`` and the stream that feeds it."""
+
+    def __init__(
+        self, database: sa.Engine, directory: Path, copy_in: Callable[[Path], Any] = delta_in
+    ) -> None:
+        self.config = installed(database, directory)
+        self.copy = copy_in(directory / "lake")
+        self.engine = Engine(
+            reader_of(config=self.config, start_from="latest"), directory / "query"
+        )
+        self.source = ClassSource.of(load(self.config, {}), "acct")
+        while self.engine.step(self.put):
+            pass
+
+    def put(self, number: int, rows: list[dict[str, Any]]) -> None:
+        pairs = [
+            {**row, **{name: row[name] and list(row[name].items()) for name in ("key", "after")}}
+            for row in rows
+        ]
+        done = json.loads((self.engine.offsets / str(number)).read_text())["done"]
+        put_batch(
+            self.source,
+            self.copy,
+            CopyBatch("query", number, done),
+            lambda: pa.Table.from_pylist(pairs, SCHEMA),
+        )
+
+    def verify(self, wait: float = 0) -> VerifyReport:
+        return verify(self.config, "acct", self.copy, options=VerifyOptions(wait=wait))
+
+
+def found(report: VerifyReport) -> list[tuple[str, str]]:
+    return sorted((one.kind.value, one.key) for one in report.differences)
+
+
+@pytest.mark.parametrize("copy_in", [delta_in, iceberg_in])
+def test_a_copy_equals_its_class_and_what_waits_is_in_motion(
+    accounts: sa.Engine, tmp_path: Path, copy_in: Callable[[Path], Any]
+) -> None:
+    query = Query(accounts, tmp_path, copy_in)
+    report = query.verify()
+    assert (report.result, report.classes["acct"].equal) == ("equal", 60)
+    run(accounts, "UPDATE acct SET owner = 'later' WHERE no = 7", INSERT.format(first=70, last=70))
+    report = query.verify()
+    assert report.result == "undecided"
+    assert len(report.in_motion) == 2
+    while query.engine.step(query.put):
+        pass
+    assert query.verify().result == "equal"
+
+
+@pytest.mark.parametrize("copy_in", [delta_in, iceberg_in])
+def test_changes_that_no_trigger_saw_are_found_in_a_copy(
+    accounts: sa.Engine, tmp_path: Path, copy_in: Callable[[Path], Any]
+) -> None:
+    query = Query(accounts, tmp_path, copy_in)
+    run(
+        accounts,
+        "ALTER TABLE acct DISABLE TRIGGER USER",
+        "UPDATE acct SET owner = 'silent' WHERE no = 5",
+        "DELETE FROM acct WHERE no = 6",
+        INSERT.format(first=80, last=80),
+    )
+    assert [kind for kind, _ in found(query.verify())] == ["missing", "surplus", "value"]
+
+
+def test_a_write_to_the_copy_is_found(accounts: sa.Engine, tmp_path: Path) -> None:
+    query = Query(accounts, tmp_path)
+    table = DeltaTable(query.copy.uri)
+    table.update(updates={"owner": "'planted'"}, predicate="no = 9")
+    DeltaTable(query.copy.uri).delete("no = 10")
+    report = query.verify()
+    assert [kind for kind, _ in found(report)] == ["missing", "value"]
+    (changed,) = [one for one in report.differences if one.columns]
+    assert [(one.column, one.target) for one in changed.columns] == [("owner", "planted")]
+
+
+def test_a_copy_that_a_query_writes_is_never_called_different(
+    accounts: sa.Engine, tmp_path: Path
+) -> None:
+    query = Query(accounts, tmp_path)
+    stop = threading.Event()
+
+    def write() -> None:
+        number = 100
+        while not stop.is_set():
+            number += 1
+            run(
+                accounts,
+                INSERT.format(first=number, last=number),
+                f"UPDATE acct SET owner = 'n{number}' WHERE no % 20 = {number % 20}",
+                f"DELETE FROM acct WHERE no = {number - 30}",
+            )
+
+    reports: list[VerifyReport] = []
+
+    def look() -> None:
+        while not stop.is_set():
+            reports.append(query.verify(wait=5))
+
+    threads = [threading.Thread(target=one) for one in (write, look)]
+    for thread in threads:
+        thread.start()
+    until = time.monotonic() + 6
+    while time.monotonic() < until:
+        query.engine.step(query.put)
+    stop.set()
+    for _ in range(30):
+        query.engine.step(query.put)
+        time.sleep(0.1)
+    for thread in threads:
+        thread.join(60)
+    assert reports
+    assert [(found(report), report.unconfirmed) for report in reports] == [([], 0)] * len(reports)
+
+
+def test_a_copy_without_the_rows_that_it_holds_is_refused(
+    accounts: sa.Engine, tmp_path: Path
+) -> None:
+    query = Query(accounts, tmp_path)
+    put_batch(
+        query.source, copy := delta_in(tmp_path / "other"), CopyBatch("query", 1), lambda: None
+    )
+    with pytest.raises(ConfigError, match="does not name the rows"):
+        verify(query.config, "acct", copy)
