@@ -37,7 +37,9 @@ from prometheus_client.core import Metric
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-import eventlog.spark  # noqa: E402
+import eventlog  # noqa: E402
+import eventlog.spark  # noqa: E402  # noqa: E402
+from eventlog import cli  # noqa: E402
 from eventlog.cli import examples_of, grouped_options  # noqa: E402
 from eventlog.cli.settings import SELF_EXPLAINING  # noqa: E402
 from eventlog.config.settings import (  # noqa: E402
@@ -59,10 +61,8 @@ from eventlog.publisher.observer import QUEUE_CAP, Measured  # noqa: E402
 from eventlog.publisher.stream.open_source import refusal_of  # noqa: E402
 from eventlog.registry import FORMATS, SINKS, SOURCES, format_named, names, source_named  # noqa: E402
 from eventlog.sql.doctor import TableStorage  # noqa: E402
-
-import eventlog  # noqa: E402
-from eventlog import cli  # noqa: E402
 from eventlog.sql.rights import Addition, Part, Purpose, Right, rights_for  # noqa: E402
+from eventlog.sql.verifications import LastVerification  # noqa: E402
 
 _LONG: Final = 80
 """Characters from which on an example is left out."""
@@ -202,6 +202,9 @@ def _measured_activity(lag_unit: str) -> Activity:
             tables=[
                 TableStorage(part, part, 0, 0, None, None, 0)
                 for part in ("log", "error", "inflight", "consumer", "epoch", "captured", "resync")
+            ],
+            verified=[
+                LastVerification("", "", "equal", datetime.now(UTC), datetime.now(UTC), 0, 0)
             ],
         )
     )

@@ -13,8 +13,6 @@ from functools import partial
 from typing import Any, Final
 
 import click
-
-from eventlog.cli import Command
 from eventlog.cli.context import (
     CommandContext,
     error_line,
@@ -34,11 +32,8 @@ from eventlog.errors import ConfigError, DatabaseError, ReceiverUnavailable, num
 from eventlog.model import Status
 from eventlog.publisher.claimed_rows import CLAIM_WAYS_OUT, read_recorded
 from eventlog.publisher.consumers import MOST_BEHIND, consumer_statuses
-from eventlog.publisher.delivery import Delivery
 from eventlog.publisher.doctor import examine
 from eventlog.publisher.ledger import is_at_work, ledger_of
-from eventlog.publisher.monitor.status import shape
-from eventlog.publisher.observer import Measured, SnapshotProgress, measure_queue
 from eventlog.publisher.open_context import find_log
 from eventlog.publisher.open_sink import try_receiver
 from eventlog.publisher.stream.open_source import place_in_words, source_status
@@ -51,6 +46,11 @@ from eventlog.sql.doctor import (
 )
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rows import count_by_status
+
+from eventlog.cli import Command
+from eventlog.publisher.delivery import Delivery
+from eventlog.publisher.monitor.status import shape
+from eventlog.publisher.observer import Measured, SnapshotProgress, measure_queue
 
 _MEANINGS: Final[Mapping[str, str]] = {
     Status.NEW: "new: to be published",
@@ -120,7 +120,7 @@ def publishing_status(
     deliveries, claim = read_recorded(log, ledger.consumer)
     consumers = consumer_statuses(log, event_time_zone)
     in_flight = _events_in_delivery(log, deliveries)
-    measured = Measured.read(log)
+    measured = Measured.read(log, ledger.consumer)
     snapshot = measured.oldest_snapshot
     status = {
         "log": str(log) if consumer is None else f"{log}, consumer {consumer}",
@@ -134,6 +134,7 @@ def publishing_status(
         "oldest_snapshot": None if snapshot is None else snapshot.who,
         "dead_rows": dict(measured.dead_rows) or None,
         "table_bytes": dict(measured.table_bytes) or None,
+        "verified": [one.as_data() for one in measured.verified],
     }
     if consumer is None:
         status |= _queue(log, event_time_zone, cap)
@@ -213,8 +214,17 @@ def _print_status(status: Mapping[str, Any], consumer: str | None) -> None:
             f"{visible(status['oldest_open_transaction'])} keeps the ranges from closing, open for "
             f"{age(status['oldest_open_transaction_age_seconds'])}"
         )
+    for one in status["verified"]:
+        result(_verified(one))
     for sentence in status["drift"]:
         result(f"triggers are not as declared: {visible(sentence)}; see `eventlog triggers plan`")
+
+
+def _verified(one: Mapping[str, Any]) -> str:
+    """Return a sentence about the last verification of a target."""
+    through = one["verified_through"]
+    until = "" if through is None else f", verified through {through} UTC"
+    return f"verified at {one['ended']} UTC: {visible(one['target'])} is {one['result']}{until}"
 
 
 def _print_queue(status: Mapping[str, Any], consumer: str | None) -> None:

@@ -14,7 +14,6 @@ from inspect import isfunction
 from typing import Any, Final, NamedTuple
 
 from eventlog.model import Answer, Document
-from eventlog.publisher.delivery import DeliveryInfo
 from eventlog.publisher.ledger import Ledger, count_undone, ledger_of
 from eventlog.sql.doctor import (
     HeldSnapshot,
@@ -25,6 +24,9 @@ from eventlog.sql.doctor import (
 )
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.windows import Window
+
+from eventlog.publisher.delivery import DeliveryInfo
+from eventlog.sql.verifications import LastVerification, read_verifications
 
 QUEUE_CAP: Final = 100_000
 """The most rows N that a measurement counts; a longer queue is reported as so many or more."""
@@ -156,10 +158,14 @@ class Measured:
     """
     tables: Sequence[TableStorage] = ()
     """The log and its internal tables, empty if unknown."""
+    verified: Sequence[LastVerification] = ()
+    """The last verifications of targets, newest first; empty for a consumer."""
 
     @classmethod
-    def read(cls, log: OpenLog) -> Measured:
-        """Return what the database shows of a log: its oldest writer and snapshot, its tables."""
+    def read(cls, log: OpenLog, consumer: str = "") -> Measured:
+        """Return what the database shows of a log: its oldest writer and snapshot, its tables; the
+        verifications of targets, unless a ``consumer`` asks.
+        """
         writer = oldest_writer(
             ask_log(log, "transactions", OpenTransaction, limit=_MOST_TRANSACTIONS)
         )
@@ -169,6 +175,7 @@ class Measured:
             oldest_open_transaction=None if writer is None else writer.who,
             oldest_snapshot=snapshots[0] if snapshots else None,
             tables=ask_log(log, "storage", TableStorage),
+            verified=() if consumer else read_verifications(log),
         )
 
     @property

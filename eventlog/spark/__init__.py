@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from eventlog.spark.copy_history import as_of, history
     from eventlog.spark.copy_query import live_copy
     from eventlog.spark.copy_verification import verify
-    from eventlog.spark.delta_copy import DeltaCopy, delta
-    from eventlog.spark.iceberg_copy import IcebergCopy, iceberg
+    from eventlog.spark.delta_copy import delta
+    from eventlog.spark.iceberg_copy import iceberg
     from eventlog.spark.messages import read_messages, write_messages
     from eventlog.spark.session import SparkFailed
     from eventlog.spark.sources import register

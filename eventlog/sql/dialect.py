@@ -14,8 +14,6 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from sqlalchemy import URL, Connection
-
 from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, ChildTable, Column, ObjectClass
 from eventlog.core.values import ColumnType
@@ -26,10 +24,10 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.parts import LogPart
 from eventlog.sql.statements import statements
 from eventlog.sql.windows import Walk, Window
+from sqlalchemy import URL, Connection
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
     from eventlog.sql.open_database import OpenDatabase
 
 CurrentRow = dict[str, list[str | None]]
@@ -185,11 +183,19 @@ class Dialect(SqlDatabase):
         """Yield the canonical keys that a row can have, each with its values as they are bound;
         others are left out.
         """
-        readers = [(column.name, self.key_column_reader(column)) for column in cls.key]
+        readers = [self.key_column_reader(column) for column in cls.key]
         for key in keys:
-            parts = {part.name: part.value for part in table_key.parse(key)}
+            if '"' in key:
+                parts = {part.name: part.value for part in table_key.parse(key)}
+                texts = [parts[column.name] for column in cls.key]
+            else:
+                # Nearly all canonical texts have no quotes, so nothing in them needs parsing.
+                texts = [part.partition("=")[2] for part in key.split("+")]
             try:
-                yield key, tuple(reader(parts[name]) for name, reader in readers)
+                yield (
+                    key,
+                    tuple([reader(text) for reader, text in zip(readers, texts, strict=True)]),
+                )
             except (BadValue, NoSuchValue):
                 continue
 

@@ -2,8 +2,8 @@
 
 ``<log>_inflight`` has what is in flight, and what each consumer has done: one UPDATE makes the
 entry of a delivery that has ended part of the consumer's set. ``<log>_state`` has what a command
-leaves for others: claims of backlog jobs, removed rows, requests to send rows again. No other
-module reads or writes the two tables.
+leaves for others: claims of backlog jobs, removed rows, requests to send rows again, results of
+verifications. No other module reads or writes the two tables.
 
 No function commits: the caller decides what belongs to one transaction.
 """
@@ -17,7 +17,6 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
-
 from eventlog.errors import DatabaseError
 from eventlog.sql.locate import ENTRY_COLUMNS
 from eventlog.sql.log_table import LogTable, quoted, schema_of
@@ -38,6 +37,8 @@ class EntryKind(StrEnum):
     """Rows that `eventlog purge` has removed."""
     REQUEST = "request"
     """Rows that `eventlog requeue` has set back to N."""
+    VERIFIED = "verified"
+    """The last verification of a target."""
 
 
 _IN_FLIGHT: Final = frozenset({EntryKind.DELIVERY, EntryKind.DONE})

@@ -31,6 +31,7 @@ from eventlog.sql.connection import SUPPORTED, as_database_errors, connect, dial
 from eventlog.sql.internal_tables import delete_entries_of
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rights import Addition, Purpose
+from eventlog.sql.verifications import LastVerification, write_verification
 from eventlog.sql.windows import Selection
 from eventlog.verify.report import Kind, VerifyReport
 from eventlog.verify.rule import UndoneRows, snapshot
@@ -166,7 +167,29 @@ def run_verification(
         work.run(chosen, place)
         if state is not None:
             state.unlink(missing_ok=True)
+        _record(config, log, report)
         return report
+
+
+def _record(config: Config, log: OpenLog, report: VerifyReport) -> None:
+    """Record the result in the log's database, for `eventlog status` and the monitor."""
+    objects = sum(one.equal + one.known_different for one in report.classes.values())
+    differences = len(report.differences) + report.unlisted
+    last = LastVerification(
+        report.reader,
+        report.target,
+        report.result.value,
+        report.begun,
+        report.verified_through,
+        objects + differences,
+        differences,
+    )
+    url = connection_url(config.database)
+    with as_database_errors(engine := connect(url)), engine.connect() as connection:
+        will_write(connection)
+        own = log.on(connection)
+        write_verification(own, last)
+        own.commit()
 
 
 def _chosen(context: Context, names: Sequence[str]) -> list[ObjectClass]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from verified import content, document, publish_once, published, run, writing
 
 from eventlog.config.load import load
 from eventlog.verify import VerifyOptions, VerifyReport, verify
+from eventlog.verify import session as sessions
 
 OBJECTS = 300
 NewDatabase = Callable[[], AbstractContextManager[sa.Engine]]
@@ -267,6 +268,21 @@ def test_a_report_has_hashes_where_values_are_hidden(
     assert "name: item 1 in the source, wrong in the target" in out
 
 
+def test_status_shows_the_last_verification_of_each_target(
+    source: sa.Engine, copy: sa.Engine, run: Run, tmp_path: Path
+) -> None:
+    verified.run(copy, "UPDATE item SET name = 'wrong' WHERE id = 1")
+    compare(source, copy)
+    verified.run(copy, "UPDATE item SET name = 'item 1' WHERE id = 1")
+    compare(source, copy)
+    _, out, _ = run("--config", settings(source, tmp_path), "status", "--json")
+    (one,) = json.loads(out)["verified"]
+    assert (one["result"], one["objects"], one["differences"]) == ("equal", OBJECTS, 0)
+    assert one["verified_through"] is not None
+    _, out, _ = run("--config", settings(source, tmp_path), "status")
+    assert "is equal, verified through" in out
+
+
 # --- stops, and rows that go ----------------------------------------------------------------------
 
 
@@ -281,3 +297,61 @@ def test_a_verification_keeps_the_rows_of_the_log_and_leaves_no_consumer(
         ]
     assert [found(report) for report in reports] == [[], []]
     assert fetch(source, "SELECT count(*) FROM eventlog_consumer") == [(0,)]
+
+
+def test_a_verification_that_was_stopped_continues_and_finds_what_it_had_found(
+    source: sa.Engine, copy: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "_SAVED_EACH", 0.0)
+    run(copy, "UPDATE item SET name = 'wrong' WHERE id IN (2, 290)")
+    state = tmp_path / "progress"
+    config = load(document(source), {})
+    read: list[int] = []
+
+    def started(_: int) -> Any:
+        def advance(objects: int) -> None:
+            read.append(objects)
+            if len(read) == 3:
+                raise KeyboardInterrupt
+
+        return advance
+
+    def again(started: Any) -> VerifyReport:
+        with closing(sessions.open_target(config, url_of(copy))) as target:
+            options = VerifyOptions(wait=0, batch=50)
+            return sessions.run_verification(
+                config, target, (), options, state=state, started=started
+            )
+
+    with pytest.raises(KeyboardInterrupt):
+        again(started)
+    read.clear()
+    report = again(lambda _: read.append)
+    assert sorted(found(report)) == [("value", "id=2"), ("value", "id=290")]
+    assert report.classes["item"].equal == OBJECTS - 2
+    assert sum(read) == OBJECTS - 150
+    assert not state.exists()
+
+
+def test_a_consumer_that_a_killed_verification_left_is_dropped_by_the_next_one(
+    source: sa.Engine, copy: sa.Engine
+) -> None:
+    run(
+        source,
+        "INSERT INTO eventlog_consumer (name, begins, done) VALUES ('verify-dead', 'now', '[0]')",
+    )
+    compare(source, copy)
+    assert fetch(source, "SELECT count(*) FROM eventlog_consumer") == [(0,)]
+
+
+def test_numbers_that_are_never_given_leave_no_object_in_motion(
+    source: sa.Engine, copy: sa.Engine
+) -> None:
+    with source.connect() as conn:
+        for _ in range(3):
+            conn.exec_driver_sql("UPDATE item SET price = price + 1")
+            conn.rollback()
+    run(source, "UPDATE item SET price = price + 1 WHERE id = 1")
+    publish_once(document(source), verified.Table(copy))
+    report = compare(source, copy)
+    assert (report.result, report.classes["item"].equal) == ("equal", OBJECTS)

@@ -6,9 +6,11 @@ All values are known from the publisher's reports: a scrape asks the database no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC
 from typing import Final
 
+from eventlog.publisher.monitor.activity import STAGES, Activity, Histogram, JobActivity
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -21,8 +23,8 @@ from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from eventlog import __version__
-from eventlog.publisher.monitor.activity import STAGES, Activity, Histogram, JobActivity
 from eventlog.publisher.observer import Doing
+from eventlog.sql.verifications import LastVerification
 
 _COUNTERS: Final = (
     ("rows_read", "eventlog_rows_read", "Rows read of the log, or changes of a source."),
@@ -191,6 +193,7 @@ class PublisherMetrics(Collector):
             ):
                 if numbers:
                     yield _gauges_by(name, text, labels, "table", numbers)
+            yield from self._verified(activity.measurement.verified)
         yield _state(
             "eventlog_state",
             "1 for what the publisher does now.",
@@ -206,6 +209,41 @@ class PublisherMetrics(Collector):
         if activity.measurement is not None and activity.measurement.clock is not None:
             text = "Time from event_time to the answer, of the first row of each document."
             yield self._histogram("eventlog_delivery_latency_seconds", text, activity.delays)
+
+    def _verified(self, verified: Sequence[LastVerification]) -> Iterator[Metric]:
+        """Yield the metrics of the last verification of each target."""
+        if not verified:
+            return
+        ended = {one.target: one.ended.replace(tzinfo=UTC).timestamp() for one in verified}
+        through = {
+            one.target: one.verified_through.replace(tzinfo=UTC).timestamp()
+            for one in verified
+            if one.verified_through is not None
+        }
+        equal = {one.target: float(one.result == "equal") for one in verified}
+        for name, text, numbers in (
+            (
+                "eventlog_verify_end_timestamp_seconds",
+                "When a target was last verified.",
+                ended,
+            ),
+            (
+                "eventlog_verified_through_timestamp_seconds",
+                "The time up to which the last verification compared all changes.",
+                through,
+            ),
+            (
+                "eventlog_verify_equal",
+                "1 if the last verification found the target equal to the source.",
+                equal,
+            ),
+            (
+                "eventlog_verify_differences",
+                "Objects that differed in the last verification.",
+                {one.target: float(one.differences) for one in verified},
+            ),
+        ):
+            yield _gauges_by(name, text, self._labels, "target", numbers)
 
     def _gauges(self) -> Iterator[tuple[str, str, float]]:
         activity = self._activity

@@ -13,11 +13,12 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from eventlog import __version__
 from eventlog.core.clock import utc_now
 from eventlog.core.event_ids import is_of_snapshot, without_key
 from eventlog.publisher.context import Counters
 from eventlog.publisher.monitor.activity import Activity, JobActivity, Monitored
+
+from eventlog import __version__
 from eventlog.publisher.observer import Measured
 
 VERSION: Final = 1
@@ -41,6 +42,7 @@ EMPTY: Final[Mapping[str, Any]] = dict.fromkeys(
         "checked_seconds_ago", "counters", "backoffs",
         "reconnects", "parked_objects", "parked", "deliveries", "sent", "in_flight", "drift", "job",
         "backlog", "consumers", "ranges", "snapshot", "source_lag", "source_lag_unit",
+        "verified",
     )
 )  # fmt: skip
 """The names of the shape, without the names that every status has."""
@@ -142,6 +144,7 @@ def process_status(
         snapshot=None if measured.snapshot is None else measured.snapshot.as_data(),
         source_lag=measured.behind,
         source_lag_unit=measured.behind_unit,
+        verified=[one.as_data() for one in measured.verified],
         drift=None if activity.uncaptured is None else list(activity.uncaptured),
         checked_seconds_ago=None
         if activity.measured_time is None

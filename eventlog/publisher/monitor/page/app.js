@@ -214,6 +214,8 @@ function showStatus(status) {
   if (isConsumer) tiles.push(["ranges in the consumer's set", count(status.ranges)]);
   if (status.snapshot !== null && status.snapshot.class !== null)
     tiles.push([`objects of ${status.snapshot.class} read, of about ${count(status.snapshot.expected)}`, count(status.snapshot.objects)]);
+  for (const one of status.verified ?? [])
+    tiles.push([`${one.target}, verified ${one.ended} UTC${one.verified_through ? ` through ${one.verified_through}` : ""}`, one.result]);
   showTiles(tiles);
   $("uncaptured").hidden = !status.drift?.length;
   table($("uncaptured-tables"), [["Table", (one) => one]], status.drift ?? [], "");

@@ -1,0 +1,90 @@
+"""Verify a table: what one comparison costs, against the first load of the same objects.
+
+    python bench/verify.py [OBJECTS]        1,000,000 by default; 10,000,000 is the long form
+
+The target is the table in another database of the same server. The first load is `eventlog resync`
+and a publisher that sends each object once, to files.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+
+import sqlalchemy as sa
+from common import LOG, SCHEMA, Server, configuration, install, server
+from eventlog.config.load import load
+from eventlog.publisher.context import Counters
+from eventlog.publisher.open_context import open_context
+from eventlog.publisher.open_sink import open_sink
+
+from eventlog.publisher.daemon import publish_once
+from eventlog.verify import VerifyOptions
+from eventlog.verify.session import open_target, run_verification
+
+OBJECTS = 1_000_000
+_ROWS = f"""INSERT INTO {SCHEMA}.usr
+SELECT n, 'first ' || n, 'last ' || n, 'user.' || n || '@example.org', n * 0.25, date '2020-01-01' + CAST(n % 2000 AS integer)
+FROM generate_series(1, CAST(:objects AS bigint)) AS n"""
+
+
+def first_load(bench: Server, file: Path) -> tuple[float, float]:
+    """Load all objects into files, and return seconds by the clock and of CPU of this process."""
+    config = load(file, {"EVENTLOG_DATABASE_URL": bench.url})
+    wall, cpu = time.monotonic(), time.process_time()
+    bench.run(
+        f"INSERT INTO {LOG} (event_type, table_name, table_key) "
+        f"SELECT 5, 'usr', 'idu=' || idu FROM {SCHEMA}.usr ORDER BY idu"
+    )
+    with (
+        open_context(config, Counters()) as context,
+        closing(open_sink(config, sys.stdout)) as sink,
+    ):
+        publish_once(context, sink)
+    return time.monotonic() - wall, time.process_time() - cpu
+
+
+def compare(bench: Server, file: Path, target: str) -> tuple[float, float, int]:
+    """Compare, and return seconds by the clock and of CPU of this process, and the equal
+    objects.
+    """
+    config = load(file, {"EVENTLOG_DATABASE_URL": bench.url})
+    wall, cpu = time.monotonic(), time.process_time()
+    with closing(open_target(config, target)) as opened:
+        report = run_verification(config, opened, (), VerifyOptions(wait=0))
+    assert report.result == "equal", report.differences[:5]
+    return time.monotonic() - wall, time.process_time() - cpu, report.classes["usr"].equal
+
+
+def main() -> None:
+    objects = int(sys.argv[1]) if len(sys.argv) > 1 else OBJECTS
+    with server() as bench, tempfile.TemporaryDirectory() as name:
+        file = configuration(Path(name))
+        install(bench)
+        bench.run(_ROWS, objects=objects)
+        bench.run(f"VACUUM (ANALYZE) {SCHEMA}.usr")
+        bench.run("CREATE DATABASE verify_copy")
+        url = sa.make_url(bench.url).set(database="verify_copy")
+        copy = sa.create_engine(url, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
+        table = Server(url.render_as_string(hide_password=False), copy, bench.place)
+        table.run(
+            "CREATE TABLE usr (idu integer PRIMARY KEY, fname varchar(40), lname varchar(40), "
+            "mail varchar(80), salary numeric(10, 2), hired date)",
+        )
+        table.run(_ROWS.replace(f"{SCHEMA}.usr", "usr"), objects=objects)
+        table.run("VACUUM (ANALYZE) usr")
+        wall, cpu, equal = compare(bench, file, table.url)
+        print(f"verify of a table: {equal:,} objects, {wall:.1f} s, {cpu:.1f} s of CPU", flush=True)
+        loaded, load_cpu = first_load(bench, file)
+        print(f"first load: {loaded:.1f} s, {load_cpu:.1f} s of CPU", flush=True)
+        wall, cpu, equal = compare(bench, file, str(Path(name) / "documents"))
+        print(f"verify of files: {equal:,} objects, {wall:.1f} s, {cpu:.1f} s of CPU", flush=True)
+        copy.dispose()
+        bench.run("DROP DATABASE verify_copy WITH (FORCE)")
+
+
+if __name__ == "__main__":
+    main()
