@@ -5,8 +5,13 @@ planted difference is found and repaired (spec/verify.md).
 from __future__ import annotations
 
 import json
+import os
+import random
+import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +26,7 @@ from eventlog.config.load import load
 from eventlog.verify import VerifyOptions, VerifyReport, verify
 from eventlog.verify import session as sessions
 
+DRIVER = Path(__file__).with_name("verified_driver.py")
 OBJECTS = 300
 NewDatabase = Callable[[], AbstractContextManager[sa.Engine]]
 AT_ONCE = VerifyOptions(wait=0)
@@ -355,3 +361,75 @@ def test_numbers_that_are_never_given_leave_no_object_in_motion(
     publish_once(document(source), verified.Table(copy))
     report = compare(source, copy)
     assert (report.result, report.classes["item"].equal) == ("equal", OBJECTS)
+
+
+@contextmanager
+def killed_often(config: dict[str, Any], copy: sa.Engine) -> Iterator[list[int]]:
+    """A publisher in a process, killed and started again at random moments. Yields the number of
+    kills.
+    """
+    stop, kills = threading.Event(), [0]
+    chance = random.Random(7)
+    command = [sys.executable, str(DRIVER), json.dumps(config), url_of(copy)]
+
+    def work() -> None:
+        while not stop.is_set():
+            with subprocess.Popen(command) as process:
+                stop.wait(4 + chance.random() * 6)
+                process.kill()
+            kills[0] += 1
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield kills
+    finally:
+        stop.set()
+        thread.join(60)
+
+
+@contextmanager
+def purging(config: str) -> Iterator[None]:
+    """A purge of all done rows, each second."""
+    stop = threading.Event()
+    command = [sys.executable, "-m", "eventlog", "--quiet", "--config", config]
+    command += ["purge", "--older-than", "1s", "--yes"]
+
+    def work() -> None:
+        while not stop.is_set():
+            assert subprocess.run(command, capture_output=True).returncode == 0
+            stop.wait(1)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(60)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_a_million_decided_objects_give_no_false_alarm_while_publishers_die_and_rows_are_purged(
+    new_database: NewDatabase, tmp_path: Path
+) -> None:
+    objects, decided, reports = 50_000, 0, []
+    with new_database() as engine, new_database() as other:
+        verified.fill(engine, objects)
+        verified.fill(other, objects)
+        config = document(engine)
+        install(load(config, {}))
+        file = settings(engine, tmp_path)
+        with (
+            killed_often(config, other) as kills,
+            purging(file),
+            writing(engine, 5_000),
+        ):
+            while decided < int(os.environ.get("EVENTLOG_VERIFY_DECIDED", "1000000")):
+                options = VerifyOptions(wait=30, batch=2_000)
+                reports.append(verify(config, url_of(other), environ={}, options=options))
+                decided += reports[-1].classes["item"].equal
+        assert kills[0] > 2
+    assert [found(report) for report in reports] == [[]] * len(reports)
+    assert sum(report.unconfirmed for report in reports) == 0
