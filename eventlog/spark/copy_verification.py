@@ -36,6 +36,7 @@ class CopyTarget(Target):
     """A live copy, each time at one version."""
 
     is_pinned = True
+    names_done = True
 
     def __init__(self, copy: DeltaCopy | IcebergCopy, config: Config) -> None:
         self._copy, self._config = copy, config

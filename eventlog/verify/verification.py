@@ -332,6 +332,8 @@ class Verification:
 
     def _reason(self, status: str, perpetrator: str | None, code: str) -> str:
         """Return why the newest row of an object was not applied, empty if it was."""
+        if self.target.names_done:
+            return ""
         is_refused = bool(code)
         if not self.context.ledger.consumer:
             is_refused = status in (Status.ERROR, Status.FATAL)

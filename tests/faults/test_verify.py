@@ -274,6 +274,14 @@ def test_a_report_has_hashes_where_values_are_hidden(
     assert "name: item 1 in the source, wrong in the target" in out
 
 
+def test_the_target_may_stand_in_a_variable(
+    source: sa.Engine, copy: sa.Engine, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENTLOG_TARGET", url_of(copy))
+    code, _, err = run("--config", settings(source, tmp_path), "verify", "--wait", "0")
+    assert (code, err) == (0, "")
+
+
 def test_status_shows_the_last_verification_of_each_target(
     source: sa.Engine, copy: sa.Engine, run: Run, tmp_path: Path
 ) -> None:

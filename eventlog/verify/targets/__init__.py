@@ -22,6 +22,11 @@ class Target(ABC):
     is read when it is asked for.
     """
 
+    names_done: ClassVar[bool] = False
+    """True if the target itself names the rows of the log that it holds (``done``). Then neither
+    statuses nor refusals of the log say what was applied.
+    """
+
     @abstractmethod
     def __str__(self) -> str:
         """Return the name of the target in reports, without secrets."""
