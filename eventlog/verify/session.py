@@ -139,6 +139,11 @@ def run_verification(
         context = resources.enter_context(open_unlocked(config, Counters()))
         log = context.log
         resources.enter_context(as_database_errors(log.connection))
+        if "consumers" not in log.dialect.capabilities:
+            raise ConfigError(
+                f"the log {log} cannot be verified: {log.dialect.name} does not tell which "
+                "transactions have written it and are open, so its rows cannot be followed"
+            )
         log.check_rights(Purpose.VERIFY)
         log.commit()
         log.db.begin_publishing()  # each statement between two snapshots has its own

@@ -5,7 +5,9 @@ The owner prepares what a command finds, and the role does the work.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Final
 
 from receiver import Receiver, answer, in_turn, reply, status
@@ -186,6 +188,35 @@ def epoch(worker: Worker) -> None:
     worker.run("db", "start-epoch")
 
 
+def verify(worker: Worker) -> None:
+    worker.write(3)
+    worker.prepare("--set", "publisher.allow_loopback=yes", "publish", "--once")
+    # The consumer of a verification that was killed.
+    worker.execute(
+        "INSERT INTO eventlog_consumer (name, begins, done) VALUES ('verify-x', 'now', '[0]')"
+    )
+    schema = f"{worker.words.schema}." if worker.words.schema else ""
+    copy = f"copy{worker.number}"
+    worker.execute(f"CREATE TABLE {copy} AS SELECT * FROM usr")
+    worker.grant(f"GRANT SELECT ON {schema}{copy} TO {worker.role}")
+    with tempfile.TemporaryDirectory() as directory:
+        map_file = Path(directory) / "map.toml"
+        map_file.write_text(f'[tables.usr]\ntable = "{schema}{copy}"\n', encoding="utf-8")
+        target = worker.url.render_as_string(hide_password=False)
+        command = ("verify", "usr", "--target", target, "--options", str(map_file), "--wait", "0")
+        worker.run(*command)
+        worker.execute(f"DELETE FROM {copy} WHERE idu = {worker.number}")
+        last = worker.value("max(record_id)")
+        worker.run(*command, "--repair", code=1)
+        assert worker.value("max(record_id)") > last
+        # Files have the values of child tables, too.
+        documents = str(Path(directory) / "documents")
+        worker.prepare("resync", "usr")
+        sink = ("--set", "sink.type=files", "--set", f"sink.directory={documents}")
+        worker.prepare("--set", "publisher.allow_loopback=yes", *sink, "publish", "--once")
+        worker.run("verify", "usr", "--target", documents, "--wait", "0")
+
+
 WORK: Final[Mapping[Purpose, Callable[[Worker], None]]] = {
     Purpose.PUBLISHER: publisher,
     Purpose.CONSUMER: consumer,
@@ -193,6 +224,7 @@ WORK: Final[Mapping[Purpose, Callable[[Worker], None]]] = {
     Purpose.REQUEUE: requeue,
     Purpose.SKIP: skip,
     Purpose.RESYNC: resync,
+    Purpose.VERIFY: verify,
     Purpose.PURGE: purge,
     Purpose.RESET: reset,
     Purpose.EPOCH: epoch,
