@@ -26,16 +26,16 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "faults"))
 import family_writers
 import mysql_servers
+from publishers import install, write_config
+from shared import execute, url_of
+
 from eventlog.config.load import load
 from eventlog.core.ranges import to_ranges
 from eventlog.publisher.open_context import find_log
 from eventlog.sql.connection import connect, load_dialect
+from eventlog.sql.consumers import shown_ids
 from eventlog.sql.followed_set import FollowedSet
 from eventlog.sql.windows import ANY_STATUS
-from publishers import install, write_config
-from shared import execute, url_of
-
-from eventlog.sql.consumers import shown_ids
 
 OFF = ("--performance-schema=off",)
 

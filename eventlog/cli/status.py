@@ -13,6 +13,8 @@ from functools import partial
 from typing import Any, Final
 
 import click
+
+from eventlog.cli import Command
 from eventlog.cli.context import (
     CommandContext,
     error_line,
@@ -32,8 +34,11 @@ from eventlog.errors import ConfigError, DatabaseError, ReceiverUnavailable, num
 from eventlog.model import Status
 from eventlog.publisher.claimed_rows import CLAIM_WAYS_OUT, read_recorded
 from eventlog.publisher.consumers import MOST_BEHIND, consumer_statuses
+from eventlog.publisher.delivery import Delivery
 from eventlog.publisher.doctor import examine
 from eventlog.publisher.ledger import is_at_work, ledger_of
+from eventlog.publisher.monitor.status import shape
+from eventlog.publisher.observer import Measured, SnapshotProgress, measure_queue
 from eventlog.publisher.open_context import find_log
 from eventlog.publisher.open_sink import try_receiver
 from eventlog.publisher.stream.open_source import place_in_words, source_status
@@ -46,11 +51,6 @@ from eventlog.sql.doctor import (
 )
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rows import count_by_status
-
-from eventlog.cli import Command
-from eventlog.publisher.delivery import Delivery
-from eventlog.publisher.monitor.status import shape
-from eventlog.publisher.observer import Measured, SnapshotProgress, measure_queue
 
 _MEANINGS: Final[Mapping[str, str]] = {
     Status.NEW: "new: to be published",

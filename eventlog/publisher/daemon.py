@@ -17,6 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy.exc import DBAPIError
+
 from eventlog.changes.format import Report
 from eventlog.config.load import Config, load
 from eventlog.config.publishing import refused_format
@@ -39,9 +41,19 @@ from eventlog.publisher.context import Context, Counters, Reports, Used, summary
 from eventlog.publisher.cycle import recover, run_cycle, send_in_flight
 from eventlog.publisher.ledger import ranges_of
 from eventlog.publisher.liveness import ReportingSink, reported_liveness
+from eventlog.publisher.observer import (
+    SILENT,
+    Doing,
+    Measured,
+    Observer,
+    ParkedObject,
+    measure_queue,
+)
 from eventlog.publisher.open_context import open_to_publish
 from eventlog.publisher.open_sink import open_sink as open_its_sink
+from eventlog.publisher.sending import Delivered, DeliveryResult, send_heartbeat
 from eventlog.publisher.session import PublisherSession, PublisherState, draw_delivery_no
+from eventlog.publisher.sinks import Sink
 from eventlog.publisher.trigger_plan import comparison
 from eventlog.publisher.waiting import (
     BackOff,
@@ -55,21 +67,9 @@ from eventlog.publisher.waiting import (
     soonest,
 )
 from eventlog.registry import as_plugin_errors
+from eventlog.sql import doctor
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.windows import Window
-from sqlalchemy.exc import DBAPIError
-
-from eventlog.publisher.observer import (
-    SILENT,
-    Doing,
-    Measured,
-    Observer,
-    ParkedObject,
-    measure_queue,
-)
-from eventlog.publisher.sending import Delivered, DeliveryResult, send_heartbeat
-from eventlog.publisher.sinks import Sink
-from eventlog.sql import doctor
 
 if TYPE_CHECKING:
     from eventlog.publisher.sinks.python import Receive

@@ -186,7 +186,7 @@ def isolate(
     delivery: Delivery, sent_ids: Container[str], tried: Tried, *, is_suspect: bool
 ) -> Delivery:
     """Return a delivery in which the halves of these events, by their event-ids in the document,
-    are documents of their own, with these tries: ``suspects`` with ``is_suspect``, else documents
+    are separate documents, with these tries: ``suspects`` with ``is_suspect``, else documents
     as all others, with these ``failures``. An event that is alone stays one document.
 
     The receiver may have applied any of them. An event after another one of its object gets a new
@@ -311,7 +311,7 @@ def encode(delivery: Delivery, *, is_plain: bool = False) -> str:
     begun, and each document its ``objects`` in place of rows and counts. A document of
     ``suspects`` has ``"suspect": {"tries": 2, "answer": "...", "due": "..."}``, one of
     ``failures`` has ``"failures"`` in the same form.
-    ``is_plain`` says that no event
+    ``is_plain`` means that no event
     has an exception, as in nearly all new deliveries, and skips the search.
     """
     line: dict[str, object] = {"line_format": LINE_FORMAT}

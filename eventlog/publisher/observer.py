@@ -14,6 +14,7 @@ from inspect import isfunction
 from typing import Any, Final, NamedTuple
 
 from eventlog.model import Answer, Document
+from eventlog.publisher.delivery import DeliveryInfo
 from eventlog.publisher.ledger import Ledger, count_undone, ledger_of
 from eventlog.sql.doctor import (
     HeldSnapshot,
@@ -23,10 +24,8 @@ from eventlog.sql.doctor import (
     oldest_writer,
 )
 from eventlog.sql.open_log import OpenLog
-from eventlog.sql.windows import Window
-
-from eventlog.publisher.delivery import DeliveryInfo
 from eventlog.sql.verifications import LastVerification, read_verifications
+from eventlog.sql.windows import Window
 
 QUEUE_CAP: Final = 100_000
 """The most rows N that a measurement counts; a longer queue is reported as so many or more."""

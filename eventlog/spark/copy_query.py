@@ -24,6 +24,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col
+
 from eventlog.config.load import load
 from eventlog.core.clock import monotonic, sleep
 from eventlog.errors import ConfigError, number_of
@@ -32,12 +35,9 @@ from eventlog.spark.changes import FORMAT, STATEMENT
 from eventlog.spark.contexts import context_of
 from eventlog.spark.copy_history import History
 from eventlog.spark.copy_source import ClassSource
-from eventlog.spark.sources import register
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col
-
 from eventlog.spark.copy_target import CopyBatch, LastBatch, Target, latest_changes, merge_source
 from eventlog.spark.copy_types import FIX, FIX_WITH_HISTORY, CopyError, refused_changes
+from eventlog.spark.sources import register
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
-from eventlog.spark.arrow_rows import structs_of
 from pyspark.sql import types as t
 
+from eventlog.spark.arrow_rows import structs_of
 from eventlog.spark.copy_types import Columns, Note
 
 Key = tuple[Any, ...]

@@ -11,6 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import types as t
+
 from eventlog.core.catalog import ObjectClass, row_of
 from eventlog.core.ranges import RecordSet, decode
 from eventlog.core.typed import value_reader
@@ -18,7 +20,6 @@ from eventlog.core.values import ColumnType, Kind, ValueOptions
 from eventlog.errors import ConfigError
 from eventlog.spark.arrow_types import arrow_schema
 from eventlog.spark.change_rows import spark_type
-from pyspark.sql import types as t
 
 ReadText = Callable[[str], Any]
 

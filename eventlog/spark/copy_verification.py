@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import types as t
+
 from eventlog.changes.publishing import row_attributes
 from eventlog.config.load import Config, load
 from eventlog.config.publishing import value_options
@@ -19,12 +21,10 @@ from eventlog.core.typed import to_text
 from eventlog.core.values import TEMPORAL, key_normalizer
 from eventlog.errors import ConfigError
 from eventlog.spark.arrow_rows import structs_of
-from pyspark.sql import types as t
-
 from eventlog.spark.copy_types import Columns, columns_of_class
 from eventlog.spark.delta_copy import DeltaCopy
 from eventlog.spark.iceberg_copy import IcebergCopy
-from eventlog.verify.comparison import LastBatch, TargetRow
+from eventlog.verify.comparison import Held, TargetRow
 from eventlog.verify.report import VerifyReport
 from eventlog.verify.session import repair, run_verification
 from eventlog.verify.targets import Target
@@ -50,7 +50,7 @@ class CopyTarget(Target):
     def attributes(self, cls: ObjectClass) -> Sequence[Attribute]:
         return row_attributes(cls)
 
-    def held(self, cls: ObjectClass) -> Mapping[str, LastBatch]:
+    def held(self, cls: ObjectClass) -> Mapping[str, Held]:
         columns = self._columns(cls)
         return {one.name: partial(_in_copy, columns, one) for one in self.attributes(cls)}
 

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from eventlog.core.clock import monotonic
 from eventlog.core.ranges import RecordSet
 from eventlog.errors import ConfigError
-
 from eventlog.spark.copy_target import (
     MANY_FILES,
     CopyBatch,

@@ -18,17 +18,10 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+
 from eventlog.core.clock import monotonic, utc_now
 from eventlog.core.ranges import RecordSet
 from eventlog.errors import ConfigError
-from eventlog.spark.iceberg_files import (
-    compact,
-    expire,
-    is_removing,
-    remove_abandoned,
-    remove_expired,
-)
-
 from eventlog.spark.copy_target import (
     CopyBatch,
     CopyLoad,
@@ -38,6 +31,13 @@ from eventlog.spark.copy_target import (
     plain_column,
 )
 from eventlog.spark.copy_types import Columns, CopyError, Note, claimed_rows, in_schema, note_of
+from eventlog.spark.iceberg_files import (
+    compact,
+    expire,
+    is_removing,
+    remove_abandoned,
+    remove_expired,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

@@ -14,6 +14,8 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from sqlalchemy import URL, Connection
+
 from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, ChildTable, Column, ObjectClass
 from eventlog.core.values import ColumnType
@@ -24,10 +26,10 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.parts import LogPart
 from eventlog.sql.statements import statements
 from eventlog.sql.windows import Walk, Window
-from sqlalchemy import URL, Connection
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
     from eventlog.sql.open_database import OpenDatabase
 
 CurrentRow = dict[str, list[str | None]]

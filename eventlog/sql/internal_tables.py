@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
+
 from eventlog.errors import DatabaseError
 from eventlog.sql.locate import ENTRY_COLUMNS
 from eventlog.sql.log_table import LogTable, quoted, schema_of

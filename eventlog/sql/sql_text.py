@@ -54,7 +54,7 @@ def split_statements(sql: str) -> tuple[str, ...]:
 
 
 def _end_of_comment(sql: str, begin: int) -> int:
-    """Return the offset behind a comment. If not all nested comments end, it is the offset behind
+    """Return the offset after a comment. If not all nested comments end, it is the offset after
     the first end, since comments nest in PostgreSQL only.
     """
     depth, first = 0, None

@@ -9,8 +9,6 @@ import json
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from eventlog.sql.open_log import OpenLog
-
 from eventlog.sql.internal_tables import (
     EntryKind,
     add_entry,
@@ -19,6 +17,7 @@ from eventlog.sql.internal_tables import (
     read_entries,
     unreadable,
 )
+from eventlog.sql.open_log import OpenLog
 
 _MOST_KEPT: Final = 20
 

@@ -155,7 +155,7 @@ class UndoneRows:
         snapshots. It is no part of the rule: without it the gaps are read again each time.
         """
         if consumers.is_followable(self.log):
-            self.seen.look(self.log)
+            self.seen.poll(self.log)
         self.log.commit()
 
     def _new_window(self) -> Window:

@@ -73,7 +73,7 @@ def open_target(
     if isinstance(sink, ObjectOptions) and target in (None, sink.bucket_url):
         place = Objects(sink)
     elif target is not None and is_url:
-        place = Objects(ObjectOptions(location=target))
+        place = Objects(ObjectOptions(bucket_url=target))
     elif target is not None:
         place = Directory(Path(target))
     elif isinstance(sink, FileOptions) and sink.directory is not None:

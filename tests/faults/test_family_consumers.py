@@ -143,7 +143,7 @@ def test_readers_that_draw_numbers_of_deliveries_at_once_never_wait_for_one_anot
             assert one.next_number() not in drawn
             one.commit()
         if log.dialect.name == "mysql":  # a table numbers deliveries, and keeps the last number
-            assert fetch(log, "SELECT COUNT(*) FROM eventlog_flight") == [(1,)]
+            assert fetch(log, "SELECT COUNT(*) FROM eventlog_delivery") == [(1,)]
 
 
 def test_rows_are_not_removed_while_a_consumer_is_registered(

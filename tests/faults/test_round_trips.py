@@ -281,7 +281,7 @@ def test_a_delivery_number_that_was_used_before_is_not_recorded(log: sa.Engine) 
     with opened(configuration(log)) as context:
         session = reader(context)
         change(log, session, 1, 2)
-        execute(log, "SELECT setval('eventlog_flight', 1, false)")
+        execute(log, "SELECT setval('eventlog_delivery', 1, false)")
         write(log, 3, event_type=2)
         with pytest.raises(Exception, match="used before"):
             drain(session)

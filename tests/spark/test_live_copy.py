@@ -21,14 +21,14 @@ import sqlalchemy as sa
 pytest.importorskip("deltalake", reason="the extra delta is not installed")
 
 from deltalake import DeltaTable
-from eventlog.errors import ConfigError
-from eventlog.spark.changes import HAS_STREAMS
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from spark_workers import kill_worker
 
 from eventlog import cli
+from eventlog.errors import ConfigError
 from eventlog.spark import delta, iceberg, live_copy, verify
+from eventlog.spark.changes import HAS_STREAMS
 
 pytestmark = pytest.mark.skipif(not HAS_STREAMS, reason="streams need PySpark 4.2")
 

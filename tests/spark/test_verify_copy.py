@@ -21,17 +21,17 @@ pytest.importorskip(
 )
 
 from deltalake import DeltaTable
-from eventlog.config.load import load
-from eventlog.errors import ConfigError
-from eventlog.spark.change_log import close_cached_connection
-from eventlog.spark.copy_source import ClassSource
 from stream_engine import Engine, reader_of
 from test_live_copy import INSERT, installed, make_accounts, run
 from test_live_copy_batches import delta_in, iceberg_in
 from test_live_copy_log import SCHEMA
 
+from eventlog.config.load import load
+from eventlog.errors import ConfigError
 from eventlog.spark import verify
+from eventlog.spark.change_log import close_cached_connection
 from eventlog.spark.copy_query import put_batch
+from eventlog.spark.copy_source import ClassSource
 from eventlog.spark.copy_target import CopyBatch
 from eventlog.verify import VerifyOptions, VerifyReport
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC
 from typing import Final
 
-from eventlog.publisher.monitor.activity import STAGES, Activity, Histogram, JobActivity
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -23,6 +22,7 @@ from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from eventlog import __version__
+from eventlog.publisher.monitor.activity import STAGES, Activity, Histogram, JobActivity
 from eventlog.publisher.observer import Doing
 from eventlog.sql.verifications import LastVerification
 

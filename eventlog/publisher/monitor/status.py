@@ -13,12 +13,11 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from eventlog import __version__
 from eventlog.core.clock import utc_now
 from eventlog.core.event_ids import is_of_snapshot, without_key
 from eventlog.publisher.context import Counters
 from eventlog.publisher.monitor.activity import Activity, JobActivity, Monitored
-
-from eventlog import __version__
 from eventlog.publisher.observer import Measured
 
 VERSION: Final = 1

@@ -302,7 +302,7 @@ class ObjectsSink(Sink):
 
 
 class ObjectStore:
-    """The place of a sink's objects. ``location`` names it in messages."""
+    """The place of a sink's objects. ``bucket_url`` names it in messages."""
 
     def __init__(self, options: ObjectOptions) -> None:
         assert options.bucket_url is not None

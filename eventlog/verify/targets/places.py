@@ -95,7 +95,7 @@ class Objects(Place):
         self._store = ObjectStore(options)
 
     def __str__(self) -> str:
-        return self._store.location
+        return self._store.bucket_url
 
     def files(self, suffixes: Collection[str] | None) -> list[PlacedFile]:
         found = [
