@@ -1,5 +1,5 @@
 """The next rows of the queue: a scan of it, window by window, and the time that a scan stays valid
-(spec/event-log.md 8.1, 8.2, where a scan is called a pass).
+(spec/event-log.md 8.1, 8.2).
 
 A window that begins at the head of the queue is one snapshot: it has all rows of an object, or the
 first ones. A later window begins after the rows that its scan has read, which saves the walk over

@@ -1,0 +1,53 @@
+"""The glossary: at most forty terms, each of which is used (docs/reference.md, "Glossary")."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "docs" / "reference.md"
+
+_TABLE = REFERENCE.read_text(encoding="utf-8").partition("## Glossary")[2].partition("\n![")[0]
+ENTRIES = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", _TABLE, re.MULTILINE)[1:]
+TERMS = [term.strip(" *") for entry, _ in ENTRIES for term in entry.split(",")]
+
+
+@cache
+def uses() -> str:
+    """The text of all pages and of the package, without the glossary."""
+    pages = (
+        path.read_text(encoding="utf-8").replace(_TABLE, "")
+        for path in (ROOT / "docs").rglob("*.md")
+    )
+    modules = (path.read_text(encoding="utf-8") for path in (ROOT / "eventlog").rglob("*.py"))
+    return "\n".join([*pages, *modules]).casefold()
+
+
+def test_the_glossary_has_at_most_forty_entries() -> None:
+    assert 20 <= len(ENTRIES) <= 40
+    assert len(set(TERMS)) == len(TERMS)
+
+
+@pytest.mark.parametrize("term", TERMS)
+def test_a_term_of_the_glossary_is_used(term: str) -> None:
+    assert len(re.findall(rf"\b{re.escape(term.casefold())}", uses())) >= 3
+
+
+def test_there_is_one_table_of_terms() -> None:
+    headings = [
+        f"{path.name}: {heading}"
+        for path in (ROOT / "docs").rglob("*.md")
+        for heading in re.findall(
+            r"(?m)^#+ ((?:Words|Glossary|Terms)\b.*)$", path.read_text("utf-8")
+        )
+    ]
+    assert headings == ["reference.md: Glossary"]
+
+
+def test_no_term_that_was_given_up_stands_in_the_package() -> None:
+    allowed = (ROOT / "scripts" / "prose_allowed.txt").read_text(encoding="utf-8")
+    assert [line for line in allowed.splitlines() if line.startswith("eventlog/")] == []
