@@ -126,6 +126,7 @@ class Report:
 )
 @click.option(
     "--max-rows-per-second",
+    "rate",
     type=click.FloatRange(0.001),
     metavar="ROWS",
     help="Maximum rows per second.",

@@ -126,6 +126,9 @@ class Ledger(Protocol):
         """
         ...
 
+    took_requests: bool
+    """True if the last scan began with rows that were put back."""
+
     def is_requested(self) -> bool:
         """Return True if rows must be sent again before the rest of the present window. No other
         session requests this until the transaction ends.
@@ -251,6 +254,7 @@ class StatusLedger:
     locked: bool = False
     durable_marks: bool = True
     """False: the marks that end a delivery do not wait for the disk (spec/event-log.md 8.4)."""
+    took_requests: bool = False
 
     consumer = ""
     statuses = frozenset({Status.NEW.value})
@@ -313,7 +317,9 @@ class StatusLedger:
             # among the writers, or visible.
             self.writers = self.log.open_writers() if is_long and last else None
             return None if last is None else QueueScan(1, last, self.writers)
-        followed.discard(take_requests(self.log))
+        requested = take_requests(self.log)
+        self.took_requests = bool(requested)
+        followed.discard(requested)
         last = consumers.highest_row(self.log) if is_long else followed.done.top
         try:
             followed.poll(self.log)
@@ -473,6 +479,7 @@ class SetLedger:
     """
     is_changed: bool = False
     """True if there was any other change of the set."""
+    took_requests: bool = False
     lines: tuple[int, ...] = ()
     """The numbers of the lines that the set stands in."""
 
@@ -524,6 +531,7 @@ class SetLedger:
 
     def begin_scan(self, *, is_long: bool) -> QueueScan | None:
         again = consumers.pop_requeued(self.log, self.consumer)
+        self.took_requests = bool(again.rows)
         if again.rows:
             # In the transaction that clears the request: a crash after it would lose the rows, and
             # a purge would remove them.

@@ -209,8 +209,9 @@ class InflightLine:
     content of the line, which nobody else writes meanwhile.
 
     Rows are marked and the line is shortened every ``mark_interval``, and immediately when an event
-    must be sent under a new event-id: until the line has it, a crash repeats the event under the old
-    id, which the receiver may know. Events of waiting objects and unbuilt events stay in the line.
+    must be sent under a new event-id: until the line has it, a crash repeats the event under the
+    old id, which the receiver may know. Events of waiting objects and unbuilt events stay in the
+    line.
     What the receiver failed for is recorded with the marks: the halves of an isolated document,
     and the attempts of parts and of parked events.
 

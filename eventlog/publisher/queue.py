@@ -52,7 +52,7 @@ from eventlog.publisher.claimed_rows import BacklogClaim, ClaimedObjects
 from eventlog.publisher.context import Context, PublisherOptions, report_missing
 from eventlog.publisher.delivery import NO_ORIGINS
 from eventlog.publisher.ledger import QueueScan, Writers
-from eventlog.sql.rows import refuse_large_ids
+from eventlog.sql.rows import read_attempts, refuse_large_ids
 from eventlog.sql.windows import DuePlace, Window, counted_rows
 
 _record_id, _perpetrator, _event_time = (
@@ -71,7 +71,14 @@ def begin_scan(context: Context, is_long: bool) -> QueueScan | None:
     """Return a scan from the head of the queue on, None if the queue is empty. ``is_long`` shows
     that it needs more than one window.
     """
-    return context.ledger.begin_scan(is_long=is_long)
+    ledger = context.ledger
+    scan = ledger.begin_scan(is_long=is_long)
+    if ledger.took_requests:
+        # The command that put rows back may have raised their attempt numbers.
+        known = read_attempts(context.log, ledger.consumer)
+        for row, number in known.items():
+            context.attempts[row] = max(context.attempts.get(row, 1), number)
+    return scan
 
 
 def poll(context: Context) -> QueueScan | None:

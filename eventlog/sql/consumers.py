@@ -47,6 +47,7 @@ from eventlog.sql.rows import (
     column_of,
     is_in,
     judge_all,
+    read_attempts,
     readable_id,
     runs_of_ranges,
 )
@@ -601,10 +602,11 @@ def requeue_for(
     Refused are, unless ``force``, rows that ``judge`` finds stale, rows of types 1 to 4 with
     a lower record_id than a row that was removed from the log, and rows of an insert that does not
     go as a whole: nothing is written to the log, so no row can become a modify. ``failed`` are the
-    rows that were refused for the consumer, ``in_flight`` those that were in flight for it
-    before ``line`` was read. The caller has locked the line (``lock_line``). Rows that are removed
-    meanwhile are left out: who removes rows has read the lines of consumers before, and does not
-    know of what is asked for now.
+    rows that were refused for the consumer: they keep their event-id, and the other rows go under
+    its next number, since the receiver has applied it (7.4). ``in_flight`` are those that were in
+    flight for it before ``line`` was read. The caller has locked the line (``lock_line``). Rows
+    that are removed meanwhile are left out: a purge has read the lines of consumers before, and
+    lacks this request.
     """
     chosen, asked_before = RecordSet(0, ids), RecordSet(0, line.requeued.rows)
 
@@ -618,21 +620,24 @@ def requeue_for(
         way = Way.BACK if is_done and row.record_id in chosen else None
         return LoggedRow(row.record_id, row.event_type, row.column_name, state, way)
 
-    again, refused = set[int](), set[RefusedRow]()
+    resent, refused = set[int](), set[RefusedRow]()
     removed = 0
     for start in range(0, len(ids), MOST_RANGES):
         is_chosen = is_in(log.table, ids[start : start + MOST_RANGES])
         part = judge_all(log, is_chosen, judged, whole=True, force=force)
-        again.update(part.back)
+        resent.update(part.back)
         refused.update(part.refused)
         removed = part.removed
-    asked = sorted(again)
+    asked = sorted(resent)
     if asked and not dry:
         log.lock_registering()
         asked = _present(log, asked)
     if asked and not dry:
         ask_again(log, line.name, to_ranges(asked))
-        add_errors(log, [(one, PUT_BACK, _AGAIN) for one in asked], line.name)
+        applied = [one for one in asked if one not in failed]
+        numbers = read_attempts(log, line.name, ids=applied)
+        event_ids = {one: f"{one}.{numbers.get(one, 1) + 1}" for one in applied}
+        add_errors(log, [(one, PUT_BACK, _AGAIN) for one in asked], line.name, event_ids)
     return Requeued(len(asked), 0, tuple(sorted(refused)), removed)
 
 

@@ -336,10 +336,10 @@ def test_a_row_that_comes_to_a_gap_behind_the_look_is_not_overtaken_by_the_next_
             is_changed = look(*arguments)
             late.commit()
             execute(pg_log, CHANGED.format(1, "b"))
-            monkeypatch.setattr(FollowedSet, "look", look)
+            monkeypatch.setattr(FollowedSet, "poll", look)
             return is_changed
 
-        monkeypatch.setattr(FollowedSet, "look", look_before_a_commit)
+        monkeypatch.setattr(FollowedSet, "poll", look_before_a_commit)
         assert run_cycle(PublisherSession(context, state, sink)).more
         assert sink.event_ids == ["2"]
         run_cycle(PublisherSession(context, state, sink))

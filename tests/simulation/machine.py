@@ -513,7 +513,7 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
 
         for name, bound in bounds.items():
             put(*_BOUNDS[name], bound)
-        put(sqlite_session, "Session", _sessions_of(world))
+        put(sqlite_session, "SqliteSession", _sessions_of(world))
         # Statements that are compiled are known by their dialect: those of all engines are alike.
         put(SQLiteDialect, "__hash__", lambda _: 1)
         put(SQLiteDialect, "__eq__", lambda one, other: type(one) is type(other))

@@ -139,7 +139,7 @@ def _writers_are_read_in_the_statement_of_the_gaps() -> Replacements:
         with patch.object(followed_set, "shown_ids", seen):
             return look(self, log)
 
-    return {(FollowedSet, "look"): looked}
+    return {(FollowedSet, "poll"): looked}
 
 
 # --- the window -----------------------------------------------------------------------------------
