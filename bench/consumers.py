@@ -89,7 +89,7 @@ def main() -> None:
 
 
 def _configuration(
-    directory: Path, name: str, consumer: str | None, start_from: str = "now"
+    directory: Path, name: str, consumer: str | None, start_from: str = "latest"
 ) -> Path:
     """A configuration in a directory of its own: of a consumer, None = of the publisher."""
     place = directory / name
@@ -114,7 +114,7 @@ def _idle(bench: common.Server, directory: Path, options: argparse.Namespace) ->
         common.fill(bench, rows)
         for who in ("consumer", "publisher"):
             consumer = f"c{number}" if who == "consumer" else None
-            file = _configuration(directory, f"{who}{number}", consumer, "first")
+            file = _configuration(directory, f"{who}{number}", consumer, "earliest")
             bench.run("CHECKPOINT")
             before, meter = bench.value("SELECT pg_current_wal_insert_lsn()"), common.Meter(bench)
             code = common.start_publisher(bench, file).wait()
@@ -150,7 +150,7 @@ def _polls(bench: common.Server, directory: Path, _: argparse.Namespace) -> None
     behind = f"SELECT setval(pg_get_serial_sequence('{common.LOG}', 'record_id'), {10**9})"
     bench.run(f"TRUNCATE {common.LOG}", behind)
     config = load(
-        _configuration(directory, "polls", "polls", "first"), {"EVENTLOG_DATABASE_URL": bench.url}
+        _configuration(directory, "polls", "polls", "earliest"), {"EVENTLOG_DATABASE_URL": bench.url}
     )
     with _session(bench.url) as long:
         long.execute(_INSERT, (0,))

@@ -397,7 +397,7 @@ def _check_begin(log: OpenLog, first: int) -> None:
         raise ConfigError(
             f"start_from = {first}: the next record_id of the log {log} is {following}, so that a "
             f"consumer that begins there would miss the rows up to {first - 1}; write "
-            f'{following} or a smaller number, or "now"'
+            f'{following} or a smaller number, or "latest"'
         )
 
 

@@ -193,7 +193,7 @@ def verify(worker: Worker) -> None:
     worker.prepare("--set", "publisher.allow_loopback=yes", "publish", "--once")
     # The consumer of a verification that was killed.
     worker.execute(
-        "INSERT INTO eventlog_consumer (name, begins, done) VALUES ('verify-x', 'now', '[0]')"
+        "INSERT INTO eventlog_consumer (name, begins, done) VALUES ('verify-x', 'latest', '[0]')"
     )
     schema = f"{worker.words.schema}." if worker.words.schema else ""
     copy = f"copy{worker.number}"

@@ -265,7 +265,7 @@ def test_every_reader_gets_every_committed_row_once_and_in_order(
     install(load(write_config(tmp_path, server.url, WATCHES), {}))
     all_sections = sections_of(receiver.url, brokers.brokers)
     readers = [
-        Reader(tmp_path, server.url, name, sections, "first")
+        Reader(tmp_path, server.url, name, sections, "earliest")
         for name, sections in all_sections.items()
     ]
     chance, writers = random.Random(seed), Writers(server, seed)
@@ -304,7 +304,7 @@ def test_every_reader_gets_every_committed_row_once_and_in_order(
             ids_in(record.value.decode() for record in brokers.records("cache") if record.value)
             == sent["cache"]
         )
-        again = Reader(tmp_path, server.url, "replay", PLAIN, "first")
+        again = Reader(tmp_path, server.url, "replay", PLAIN, "earliest")
         again.start()
         readers.append(again)
         wait_until(lambda: has_done_all(server, "replay"), "the replay has done all")
@@ -326,7 +326,7 @@ def test_a_prepared_transaction_is_sent_when_the_server_has_been_restarted_betwe
     """
     server.execute("CREATE TABLE usr (id integer PRIMARY KEY, num integer)")
     install(load(write_config(tmp_path, server.url, WATCHES), {}))
-    reader = Reader(tmp_path, server.url, "search", PLAIN, "first")
+    reader = Reader(tmp_path, server.url, "search", PLAIN, "earliest")
     reader.start()
     try:
         with closing(psycopg.connect(server.url.replace("+psycopg", ""))) as conn:

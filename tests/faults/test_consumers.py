@@ -87,7 +87,7 @@ CHANGED = ROW.replace("(1,", "(2,")
 
 
 def consumer(
-    engine: sa.Engine, name: str = "search", start_from: str = "first", **options: object
+    engine: sa.Engine, name: str = "search", start_from: str = "earliest", **options: object
 ) -> Config:
     source = {
         "source__type": "eventlog",
@@ -176,7 +176,7 @@ def test_a_begin_below_what_was_removed_is_refused(log: sa.Engine) -> None:
 
 def test_a_begin_above_the_next_record_id_is_refused(log: sa.Engine) -> None:
     write(log, 1, 2, 3)
-    with pytest.raises(ConfigError, match=r"begin = 5: the next record_id .* is 4"):
+    with pytest.raises(ConfigError, match=r"start_from = 5: the next record_id .* is 4"):
         consume(consumer(log, start_from="5"))
     assert consume(consumer(log, start_from="4")) == []
     write(log, 4)
@@ -204,7 +204,7 @@ def test_where_the_next_record_id_is_unknown_a_begin_is_taken_with_a_warning(
         "varchar(4000), column_name varchar(64), old_value text, new_value text)",
     )
     assert consume(consumer(engine, start_from="500")) == []
-    assert "begin = 500 cannot be compared" in caplog.text
+    assert "start_from = 500 cannot be compared" in caplog.text
     engine.dispose()
 
 
@@ -330,7 +330,7 @@ def test_a_row_that_comes_to_a_gap_behind_the_look_is_not_overtaken_by_the_next_
         state = recover(context)
         for _ in range(3):
             run_cycle(PublisherSession(context, state, sink))
-        look = FollowedSet.look
+        look = FollowedSet.poll
 
         def look_before_a_commit(*arguments: Any) -> bool:
             is_changed = look(*arguments)
@@ -766,7 +766,18 @@ def test_a_row_that_would_bring_an_old_value_back_is_not_sent_again(
     code, said, _ = command("requeue", "--consumer", "search", "--ids", "1")
     assert (code, "0 rows sent again" in said) == (1, True)
     assert command("requeue", "--consumer", "search", "--ids", "1", "--force")[0] == 0
+    assert consume(consumer(log)) == ["1.2"]
+
+
+def test_a_row_that_the_receiver_has_applied_goes_again_under_the_next_number(
+    log: sa.Engine, command: Run
+) -> None:
+    write(log, 1, event_type=2)
     assert consume(consumer(log)) == ["1"]
+    assert command("requeue", "--consumer", "search", "--ids", "1")[0] == 0
+    write(log, 1, event_type=2)
+    # The event may have later rows now: the receiver would pass over the id that it knows.
+    assert consume(consumer(log)) == ["1.2"]
 
 
 def test_a_requeued_row_is_sent_before_a_later_row_of_its_object_that_was_only_read(
@@ -837,7 +848,7 @@ def test_a_consumer_gets_again_what_no_later_row_outdates_and_inserts_as_a_whole
     assert (code, [one["record_id"] for one in told["refused"]]) == (1, [1, 6])
     assert consume(consumer(log)) == ["3"]
     command("requeue", "--consumer", "search", "--ids", "2")
-    assert consume(consumer(log)) == ["2"]
+    assert consume(consumer(log)) == ["2.2"]
 
 
 def test_of_a_set_of_many_ranges_only_later_rows_that_are_done_count(
@@ -1074,7 +1085,7 @@ def test_rows_that_a_finished_directory_holds_concern_no_consumer(log: sa.Engine
         "last": 1, "rows": 1, "since": "2026-11-22 00:00:00", "deliveries": [], "writers": [],
         "is_marking": False,
     }  # fmt: skip
-    with log.start_from() as conn:
+    with log.begin() as conn:
         held = sa.text(
             "INSERT INTO eventlog_state (entry_no, kind, content) VALUES (1000, 'claim', :line)"
         )

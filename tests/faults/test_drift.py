@@ -262,7 +262,7 @@ def consumer_of(engine: sa.Engine, tmp_path: Path, begin: str) -> Config:
 
 
 def test_a_consumer_reads_back_by_the_tables_as_they_are(either: sa.Engine, tmp_path: Path) -> None:
-    config = consumer_of(either, tmp_path, "first")
+    config = consumer_of(either, tmp_path, "earliest")
     sent_since(config, "INSERT INTO usr (id, name) VALUES (1, 'Jack')")
     (body,) = sent_since(config, *RESYNC)
     assert "a@b.c" in body

@@ -65,7 +65,7 @@ def log(family_server: mysql_servers.Server, tmp_path: Path) -> Iterator[sa.Engi
         yield root
 
 
-def consumer(log: sa.Engine, directory: Path, begin: str = "first", name: str = "search") -> Any:
+def consumer(log: sa.Engine, directory: Path, begin: str = "earliest", name: str = "search") -> Any:
     return load(
         write_config(
             directory,
@@ -99,7 +99,7 @@ def test_a_consumer_sends_a_row_that_commits_late_and_leaves_the_rows_to_the_pub
     assert fetch(log, "SELECT DISTINCT status FROM eventlog") == [("N",)]
 
 
-@pytest.mark.parametrize("begin", ["now", "snapshot"])
+@pytest.mark.parametrize("begin", ["latest", "snapshot"])
 def test_a_consumer_that_begins_while_a_writer_is_open_gets_its_rows(
     log: sa.Engine, family_server: mysql_servers.Server, tmp_path: Path, begin: str
 ) -> None:
@@ -114,7 +114,7 @@ def test_a_consumer_that_begins_while_a_writer_is_open_gets_its_rows(
     with opened(consumer(log, tmp_path, begin)) as context:
         publish_once(context, sink)
     assert sum(len(one.events) for one in first.documents) == (
-        0 if begin == "now" else family_writers.KEYS + 1
+        0 if begin == "latest" else family_writers.KEYS + 1
     )
     (event,) = [event for one in sink.documents for event in one.events]
     assert "id=3" in event.association
@@ -161,7 +161,7 @@ def test_rows_are_not_removed_while_a_consumer_is_registered(
         with pytest.raises(sa.exc.OperationalError, match="1205"):
             done_by_consumers(of_other)
         other.rollback()
-        register(of_other, "as well", "first")  # others may register
+        register(of_other, "as well", "earliest")  # others may register
         other.rollback()
         one.commit()
         assert sorted(done_by_consumers(of_other)) == ["late", "search"]

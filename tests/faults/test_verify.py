@@ -352,7 +352,7 @@ def test_a_consumer_that_a_killed_verification_left_is_dropped_by_the_next_one(
 ) -> None:
     run(
         source,
-        "INSERT INTO eventlog_consumer (name, begins, done) VALUES ('verify-dead', 'now', '[0]')",
+        "INSERT INTO eventlog_consumer (name, begins, done) VALUES ('verify-dead', 'latest', '[0]')",
     )
     compare(source, copy)
     assert fetch(source, "SELECT count(*) FROM eventlog_consumer") == [(0,)]

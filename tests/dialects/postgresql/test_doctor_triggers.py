@@ -229,8 +229,8 @@ def test_a_snapshot_of_a_consumer_needs_the_right_to_read_now(
     examined: sa.Engine, doctor: Doctor, nobody: str
 ) -> None:
     execute(examined, "DROP TABLE hr.usr_phone")
-    reading = f'{CONFIG}row_style = "field"\n[source]\nconsumer = "search"\nbegin = "%s"\n'
-    Path("eventlog.toml").write_text(reading % "now")
+    reading = f'{CONFIG}row_style = "field"\n[source]\nconsumer = "search"\nstart_from = "%s"\n'
+    Path("eventlog.toml").write_text(reading % "latest")
     granted(examined, nobody, doctor)
     execute(examined, f"REVOKE DELETE ON hr.eventlog_consumer FROM {nobody}")
     found = doctor()[1]
@@ -245,7 +245,7 @@ def test_a_snapshot_of_a_consumer_needs_the_right_to_read_now(
         "INSERT INTO hr.eventlog_consumer (name, begins, done, loaded) "
         "VALUES ('search', 'snapshot', '[0]', '{}')",
     )
-    Path("eventlog.toml").write_text(reading % "now")
+    Path("eventlog.toml").write_text(reading % "latest")
     assert [finding] == doctor()[1]["rights_read"]
 
 

@@ -126,7 +126,7 @@ def _look_reads_the_writers_before_the_highest_row() -> Replacements:
 
 
 def _writers_are_read_in_the_statement_of_the_gaps() -> Replacements:
-    look, shown_ids = FollowedSet.look, followed_set.shown_ids
+    look, shown_ids = FollowedSet.poll, followed_set.shown_ids
 
     def looked(self: FollowedSet, log: Any) -> bool:
         top = max(self.done.top, self.top)

@@ -338,12 +338,12 @@ class PostgresLog(OpenLog):
         return chain([rows], fragments)
 
     def end_delivery(
-        self, letter: str | None, ranges: Ranges, ended: int, *, durable: bool, alone: bool
+        self, status: str | None, ranges: Ranges, ended: int, *, durable: bool, alone: bool
     ) -> int:
-        name = "delete_ending" if letter is None else "mark_ending"
+        name = "delete_ending" if status is None else "mark_ending"
         parameters = {**bounds(ranges), "ended": ended}
-        if letter is not None:
-            parameters["letter"] = letter
+        if status is not None:
+            parameters["status"] = status
         self.db.choose_plans()
         return self.run_statement(
             name, parameters, alone=alone, is_committed=is_committed(self, durable=durable)
