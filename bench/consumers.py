@@ -150,7 +150,8 @@ def _polls(bench: common.Server, directory: Path, _: argparse.Namespace) -> None
     behind = f"SELECT setval(pg_get_serial_sequence('{common.LOG}', 'record_id'), {10**9})"
     bench.run(f"TRUNCATE {common.LOG}", behind)
     config = load(
-        _configuration(directory, "polls", "polls", "earliest"), {"EVENTLOG_DATABASE_URL": bench.url}
+        _configuration(directory, "polls", "polls", "earliest"),
+        {"EVENTLOG_DATABASE_URL": bench.url},
     )
     with _session(bench.url) as long:
         long.execute(_INSERT, (0,))

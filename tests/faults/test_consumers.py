@@ -776,7 +776,7 @@ def test_a_row_that_the_receiver_has_applied_goes_again_under_the_next_number(
     assert consume(consumer(log)) == ["1"]
     assert command("requeue", "--consumer", "search", "--ids", "1")[0] == 0
     write(log, 1, event_type=2)
-    # The event may have later rows now: the receiver would pass over the id that it knows.
+    # The event may have later rows now: the receiver would pass over an id of an earlier event.
     assert consume(consumer(log)) == ["1.2"]
 
 

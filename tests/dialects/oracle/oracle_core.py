@@ -88,7 +88,9 @@ def _rows() -> Mapping[str, Run]:
         "copy": lambda conn: rows._copy(
             DIALECT.open(conn).log(NUMBERED), [1, 2, 4], {4}, {"status": rows._NEW}
         ),
-        "read_logged_objects": lambda conn: list(rows.read_logged_objects(_log(conn), _is("E"), "ANN")),
+        "read_logged_objects": lambda conn: list(
+            rows.read_logged_objects(_log(conn), _is("E"), "ANN")
+        ),
         "judge_all": lambda conn: rows.judge_all(_log(conn), _is("E"), _waits),
         "write_keys": lambda conn: (
             DIALECT.open(conn)
