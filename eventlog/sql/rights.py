@@ -184,6 +184,7 @@ RIGHTS: Final[Mapping[Purpose, Rights]] = MappingProxyType(
         Purpose.VERIFY: _rights(
             log="SELECT", error="SELECT", inflight="SELECT DELETE", state="SELECT INSERT DELETE",
             epoch="SELECT", consumer="SELECT INSERT DELETE", numbers="DRAW", tables="SELECT",
+            writers="SELECT",
         ),
         Purpose.PURGE: _rights(
             log="SELECT DELETE", error="SELECT DELETE", inflight="SELECT",

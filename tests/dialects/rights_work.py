@@ -124,7 +124,7 @@ def requeue(worker: Worker) -> None:
 
 
 def skip(worker: Worker) -> None:
-    of_consumers = [((*OF_CONSUMER, "--set", "source.start_from=first"), ("--consumer", "search"))]
+    of_consumers = [((*OF_CONSUMER, "--set", "source.start_from=earliest"), ("--consumer", "search"))]
     for flags, of_consumer in [((), ()), *(of_consumers if worker.has_consumers else [])]:
         first = int(_written(worker))
         later = [str(first), str(first + 2)]
@@ -174,7 +174,7 @@ def reset(worker: Worker) -> None:
     for name in ("one", "two"):
         worker.prepare(
             "--set", "source.type=eventlog", "--set", f"source.consumer={name}",
-            "--set", "source.start_from=first", "publish", "--once",
+            "--set", "source.start_from=earliest", "publish", "--once",
         )  # fmt: skip
     worker.run("consumers", "reset", "one", "--start-from", "earliest", "--yes")
     worker.run("consumers", "reset", "one", "--start-from", "latest", "--yes")

@@ -35,7 +35,7 @@ ENDINGS = (
     "_state",
     "_version",
 )
-NAMES = [f"eventlog{ending}" for ending in ENDINGS]
+NAMES = sorted(f"eventlog{ending}" for ending in ENDINGS)
 
 
 class CommittingLog(SQLiteLog):

@@ -107,7 +107,7 @@ CHANGES: dict[str, tuple[tuple[str, ...], list[str]]] = {
         ),
         [
             f"eventlog resync {name}{how}"
-            for name in ("gear", "fragment")
+            for name in ("fragment", "gear")
             for how in ("", " --deletes")
         ],
     ),

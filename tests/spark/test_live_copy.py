@@ -48,7 +48,7 @@ url = "{url}"
 
 [[watch]]
 table = "acct"
-row_style = "{style}"
+row_style = "{row_style}"
 
 [[watch]]
 table = "other"
