@@ -124,7 +124,9 @@ def requeue(worker: Worker) -> None:
 
 
 def skip(worker: Worker) -> None:
-    of_consumers = [((*OF_CONSUMER, "--set", "source.start_from=earliest"), ("--consumer", "search"))]
+    of_consumers = [
+        ((*OF_CONSUMER, "--set", "source.start_from=earliest"), ("--consumer", "search"))
+    ]
     for flags, of_consumer in [((), ()), *(of_consumers if worker.has_consumers else [])]:
         first = int(_written(worker))
         later = [str(first), str(first + 2)]

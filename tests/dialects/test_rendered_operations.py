@@ -118,7 +118,8 @@ def test_an_argument_that_is_unknown_is_named() -> None:
     ):
         from_literals("usr", {"stile": "field"})
     with pytest.raises(
-        TriggerError, match="watch usr: row_style 'fields' is not one of field, remove_all, field_query"
+        TriggerError,
+        match="watch usr: row_style 'fields' is not one of field, remove_all, field_query",
     ):
         from_literals("usr", {"row_style": "fields"})
     with pytest.raises(TriggerError, match="tables: 'columns' is missing or wrong"):

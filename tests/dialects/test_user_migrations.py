@@ -431,7 +431,8 @@ def test_the_plan_agrees_with_the_operations_whatever_the_types_and_names(exampl
 def test_what_cannot_be_is_refused_in_words(tree: Tree) -> None:
     tree.edit("models.py", '"row_style": "field"', '"stile": "field"')
     with pytest.raises(
-        TriggerError, match="info of table usr: 'stile' is not known; known: row_style, trigger_level"
+        TriggerError,
+        match="info of table usr: 'stile' is not known; known: row_style, trigger_level",
     ):
         tree.revision("one")
 

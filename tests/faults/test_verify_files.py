@@ -109,6 +109,7 @@ def test_a_lost_file_a_wrong_value_and_a_surplus_object_are_found_and_repaired(
 def test_the_objects_of_a_store_equal_the_source(source: sa.Engine) -> None:
     bucket = pytest.importorskip("bucket")
     store = bucket.Store()
+    store.clear()
     try:
         config = verified.document(source) | {
             "format": {"type": "cloudevents"},

@@ -130,7 +130,7 @@ def test_the_grants_of_the_page_are_enough_for_each_command_that_it_names(
     for command in (
         "publish --once",
         "status",
-        "show 1",
+        "explain 1",
         "requeue --status S --ids 1-2 --force",
         "resync grp",
         "--set publisher.delete_from_log=yes publish --once",

@@ -214,7 +214,9 @@ def test_rows_are_converted_for_one_directory_at_a_time_but_copied_at_any_time(
         convert(config_of(log), tmp_path / "second")
     assert not (tmp_path / "second").exists()
     assert copy(config_of(log), tmp_path / "second").manifest.totals == first.manifest.totals
-    with pytest.raises(ConfigError, match="does not claim its rows: it was converted with --no-claim"):
+    with pytest.raises(
+        ConfigError, match="does not claim its rows: it was converted with --no-claim"
+    ):
         convert(config_of(log), tmp_path / "second", mark=True)
     assert statuses(log).keys() == statuses_of(tmp_path / "first", first).keys()
 
