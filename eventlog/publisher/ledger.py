@@ -28,6 +28,7 @@ from eventlog.sql.followed_set import FollowedSet
 from eventlog.sql.internal_tables import (
     EntryKind,
     delete_entry,
+    has_requests,
     record_delivery,
     sees_requests,
 )
@@ -130,8 +131,8 @@ class Ledger(Protocol):
     """True if the last scan began with rows that were put back."""
 
     def is_requested(self) -> bool:
-        """Return True if rows must be sent again before the rest of the present window. No other
-        session requests this until the transaction ends.
+        """Return True if rows must be sent again before the rest of the present window. For a
+        consumer no other session requests this until the transaction ends.
         """
         ...
 
@@ -305,7 +306,7 @@ class StatusLedger:
         return None
 
     def is_requested(self) -> bool:
-        return False
+        return self.followed is not None and has_requests(self.log)
 
     def begin_scan(self, *, is_long: bool) -> QueueScan | None:
         if self.followed is not None and monotonic() >= self.search_at:
@@ -343,7 +344,11 @@ class StatusLedger:
     def record(
         self, content: str, number: int | None = None, above: int = 0, *, alone: bool
     ) -> int | None:
-        return record_delivery(self.log, content, "", number, above, alone=alone)
+        if not sees_requests(self.log) and self.is_requested():
+            return None
+        # Without a set of done rows nobody takes requests up, and the queue is read from its head.
+        waits = self.followed is not None
+        return record_delivery(self.log, content, "", number, above, waits=waits, alone=alone)
 
     def _search(self, followed: FollowedSet) -> None:
         """Search the log for done rows that are N: somebody has set them back by hand."""

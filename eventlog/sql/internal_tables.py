@@ -95,13 +95,15 @@ def record_delivery(
     number: int | None = None,
     above: int = 0,
     *,
+    waits: bool = False,
     alone: bool = False,
 ) -> int | None:
     """Write the entry of a new delivery, and return its number. ``number`` None = draw one.
 
-    Returns None, and writes nothing, if the number is not above ``above``; or if rows are asked for
-    again of the consumer that is the ``owner``, where the database sees that by the same statement
-    (``sees_requests``). ``alone`` is true if nothing else belongs to the transaction.
+    Returns None, and writes nothing, if the number is not above ``above``; or, where the database
+    sees that by the same statement (``sees_requests``), if rows are asked for again of the consumer
+    that is the ``owner``, or of a publisher that ``waits`` for its requests. ``alone`` is true if
+    nothing else belongs to the transaction.
     """
     if not log.has_statement("record_delivery"):
         number = next_number(log) if number is None else number
@@ -112,6 +114,8 @@ def record_delivery(
     values: dict[str, object] = {"content": content, "above": above}
     if owner:
         values["owner"] = owner
+    else:
+        values["waits"] = waits
     if number is None:
         values["sequence"] = log.dialect.qualified(log.table.schema, log.table.number_sequence)
     else:
@@ -123,10 +127,17 @@ def record_delivery(
 
 
 def sees_requests(log: OpenLog) -> bool:
-    """Return True if ``record_delivery`` writes nothing for a consumer whose rows are asked for
-    again.
-    """
-    return log.has_statement("record_delivery_of")
+    """Return True if ``record_delivery`` writes nothing while rows are asked for again."""
+    return log.has_statement("record_delivery")
+
+
+def has_requests(log: OpenLog) -> bool:
+    """Return True if ``requeue`` has set rows back that the publisher has not taken up yet."""
+    state = _table(log.table, EntryKind.REQUEST)
+    statement = sa.select(state.c.entry_no).where(
+        state.c.kind == EntryKind.REQUEST, state.c.owner.is_(None)
+    )
+    return _read(log, statement.limit(1)).first() is not None
 
 
 def replace_content(log: OpenLog, kind: EntryKind, number: int, content: str) -> None:

@@ -797,6 +797,25 @@ def test_a_requeued_row_is_sent_before_a_later_row_of_its_object_that_was_only_r
     assert codes == [0]
 
 
+def test_a_row_that_is_put_back_is_sent_before_a_later_row_of_its_object_that_was_only_read(
+    log: sa.Engine, command: Run
+) -> None:
+    """The same for the publisher."""
+    write(log, 1, event_type=2)
+    refused = {"1": EventResult(Level.ERROR, "no")}
+    consume(configuration(log), lambda document: Answer(verdicts=refused))
+    write(log, 2, 1, event_type=2)
+    codes: list[int] = []
+
+    def requeue(document: Document) -> None:
+        if not codes:  # row 3 was read together with row 2, and is not in flight yet
+            codes.append(command("requeue")[0])
+
+    sent = consume(configuration(log), requeue, delivery_rows=1, fold_distance=0)
+    assert sent == ["2", "1", "3"]
+    assert codes == [0]
+
+
 def test_a_row_that_is_done_while_a_requeue_reads_outdates_what_is_asked_for(
     pg_log: sa.Engine, run: Run
 ) -> None:

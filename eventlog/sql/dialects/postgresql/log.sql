@@ -159,8 +159,11 @@ TRUE
 (SELECT pg_catalog.set_config('synchronous_commit', 'off', true)) = 'off'
 
 -- name: record_delivery
--- The entry of a new delivery, unless its number is not greater than those before.
-WITH drawn AS (SELECT {number} AS number)
+-- The entry of a new delivery, unless its number is not greater than those before, or rows were put back.
+WITH drawn AS (
+    SELECT {number} AS number
+    WHERE NOT %(waits)s::boolean
+       OR NOT EXISTS (SELECT FROM {state_table} WHERE kind = 'request' AND owner IS NULL))
 INSERT INTO {inflight_table} (entry_no, kind, content)
 SELECT number, 'delivery', %(content)s::text
 FROM drawn
