@@ -131,8 +131,10 @@ def _print_explanation(explanation: Explanation) -> None:
     _print_row_and_checks(explanation)
     for line in explanation.errors:
         result(f"error line of {line.error_time} UTC: {line.code}: {line.message}")
-    if explanation.in_flight is not None and explanation.in_flight.event_ids > 1:
-        result(f"its event is sent under its event-id number {explanation.in_flight.event_ids}")
+    if explanation.in_flight is not None and explanation.in_flight.event_id_number > 1:
+        result(
+            f"its event is sent under its event-id number {explanation.in_flight.event_id_number}"
+        )
     if explanation.source is not None:
         _print_group(explanation, explanation.source)
     if explanation.source is not None or explanation.row is None:

@@ -59,7 +59,7 @@ _TABLES: Final[Sequence[tuple[str, str, Mapping[str, str]]]] = (
             "delivery": "delivery",
             "event-id": "event_id",
             "rows": "rows",
-            "event-ids": "event_ids",
+            "number": "event_id_number",
             "table": "table_name",
             "key": "table_key",
         },

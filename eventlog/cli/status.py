@@ -187,7 +187,7 @@ def _events_in_delivery(log: OpenLog, deliveries: Iterable[Delivery]) -> list[di
                 "document": document_number,
                 "event_id": event.sent_id,
                 "rows": len(event.ids),
-                "event_ids": event.attempts,
+                "event_id_number": event.attempts,
                 "table_name": None if row is None else row.table_name,
                 "table_key": of_snapshot if row is None else row.table_key,
                 "attempts": None if tried is None else tried.tries,

@@ -62,7 +62,7 @@ class InFlight(NamedTuple):
     delivery: int
     document: int
     event_id: str
-    event_ids: int
+    event_id_number: int
 
 
 class Member(NamedTuple):

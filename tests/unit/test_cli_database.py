@@ -72,7 +72,7 @@ def test_status_counts_rows_and_names_what_is_in_delivery(run: Run) -> None:
     assert 0 <= report["oldest_seconds"] < 600
     assert report.keys() == shape().keys()  # that of the monitor
     (event,) = report["in_flight"]
-    assert (event["delivery"], event["event_id"], event["rows"], event["event_ids"]) == (
+    assert (event["delivery"], event["event_id"], event["rows"], event["event_id_number"]) == (
         7,
         "5.2",
         1,

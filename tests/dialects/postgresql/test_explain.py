@@ -197,7 +197,12 @@ def test_a_row_in_delivery_is_shown_as_it_was_recorded(home: sa.Engine, show: Sh
         f"VALUES (7, 'delivery', '{line}')",
     )
     found = show(1)
-    assert found["in_flight"] == {"delivery": 7, "document": 4, "event_id": "1.3", "event_ids": 3}
+    assert found["in_flight"] == {
+        "delivery": 7,
+        "document": 4,
+        "event_id": "1.3",
+        "event_id_number": 3,
+    }
     assert (found["source"], found["event_id"]) == ("in_flight", "1.3")
     assert members(found) == {
         1: "dropped by precedence: row 2 of type 8 reads the attribute back",
