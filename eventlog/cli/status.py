@@ -262,7 +262,7 @@ def _print_in_flight(events: Sequence[Mapping[str, Any]], publisher_runs: bool |
             "document",
             "event-id",
             "rows",
-            "event-ids",
+            "number",
             "table",
             "key",
             "attempts",

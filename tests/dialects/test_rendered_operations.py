@@ -90,7 +90,7 @@ def test_rendered_operations_are_the_operations(definition: WatchDefinition) -> 
 
 def test_rendered_operations_of_the_log_are_the_operations() -> None:
     for kind in (CreateEventLogOp, DropEventLogOp):
-        operation = kind('"Ev.log"', "hr", ("internal_1", "log_2"), ("log_1",))
+        operation = kind('"Ev.log"', "hr", ("internal_2", "log_2"), ("log_1",))
         assert vars(rerun(operation)) == vars(operation)
         assert vars(operation.reverse()) == vars(operation)
 

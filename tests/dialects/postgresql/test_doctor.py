@@ -173,15 +173,15 @@ def test_a_revision_of_another_eventlog_is_named(examined: sa.Engine, doctor: Do
 
 
 def test_a_log_of_somebody_else_is_upgraded_by_its_internal_tables() -> None:
-    assert migrations.upgrade_command(["internal_1"]).endswith(" --existing-log")
-    assert migrations.upgrade_command(["internal_1", "log_1"]) == "eventlog db upgrade"
+    assert migrations.upgrade_command(["internal_2"]).endswith(" --existing-log")
+    assert migrations.upgrade_command(["internal_2", "log_1"]) == "eventlog db upgrade"
 
 
 def test_an_older_revision_is_named() -> None:
     (found,) = findings.judge_revision(
-        ["log_1"], ["internal_1", "log_2"], [], "", "eventlog db upgrade"
+        ["log_1"], ["internal_2", "log_2"], [], "", "eventlog db upgrade"
     )
-    assert found.text == "the log is at revision log_1, and there are newer ones: internal_1, log_2"
+    assert found.text == "the log is at revision log_1, and there are newer ones: internal_2, log_2"
     assert found.fix == ("eventlog db upgrade",)
 
 

@@ -204,7 +204,7 @@ def test_a_branch_alone_is_taken_away_and_made_again(database: Engine, branch: s
         made = catalogue(conn)
         migrations.downgrade(conn, log_table="eventlog", revision=f"{branch}@base")
         (left,) = migrations.current(conn, log_table="eventlog")
-        assert left == {"log": "internal_1", "internal": "log_1"}[branch]
+        assert left == {"log": "internal_2", "internal": "log_1"}[branch]
         migrations.upgrade(conn, log_table="eventlog")
         assert names(catalogue(conn)) == names(made)
 
@@ -331,7 +331,7 @@ def test_a_database_of_the_tables_before_these_is_refused_and_loses_nothing(
         statements = earlier.read_text().replace("BEGIN;", "", 1).replace("COMMIT;", "")
         conn.connection.cursor().execute(statements)
         conn.exec_driver_sql(
-            "INSERT INTO earlier.eventlog_inflight (delivery_no, composition) VALUES (7, '{}')"
+            "INSERT INTO earlier.eventlog_inflight (flight_no, composition) VALUES (7, '{}')"
         )
         conn.commit()
         for work in (migrations.upgrade, migrations.downgrade):
@@ -339,7 +339,7 @@ def test_a_database_of_the_tables_before_these_is_refused_and_loses_nothing(
                 work(conn, log_table="eventlog", schema="earlier")
             assert "publish what waits with that one" in str(refused.value)
             assert "the 1 row of eventlog_inflight would be lost" in str(refused.value)
-        left = conn.exec_driver_sql("SELECT delivery_no FROM earlier.eventlog_inflight")
+        left = conn.exec_driver_sql("SELECT flight_no FROM earlier.eventlog_inflight")
         assert left.scalars().all() == [7]
 
 

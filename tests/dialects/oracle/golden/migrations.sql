@@ -163,7 +163,7 @@ INSERT INTO "LOGS"."EVENTLOG_VERSION" (version_num)
 SELECT 'log_1' FROM DUAL
 WHERE NOT EXISTS (SELECT 1 FROM "LOGS"."EVENTLOG_VERSION" WHERE version_num IN ('log_1'));
 
--- Running upgrade  -> internal_1
+-- Running upgrade  -> internal_2
 BEGIN
     EXECUTE IMMEDIATE 'CREATE TABLE "LOGS"."EVENTLOG_ERROR" (
     record_id NUMBER(38, 0) NOT NULL,
@@ -422,6 +422,6 @@ COMMENT ON COLUMN "LOGS"."EVENTLOG_CAPTURED".captured IS 'When this was last wri
 COMMENT ON COLUMN "LOGS"."EVENTLOG_CAPTURED".content IS 'JSON: the table as it was when its triggers were applied';
 
 INSERT INTO "LOGS"."EVENTLOG_VERSION" (version_num)
-SELECT 'internal_1' FROM DUAL
-WHERE NOT EXISTS (SELECT 1 FROM "LOGS"."EVENTLOG_VERSION" WHERE version_num IN ('internal_1'));
+SELECT 'internal_2' FROM DUAL
+WHERE NOT EXISTS (SELECT 1 FROM "LOGS"."EVENTLOG_VERSION" WHERE version_num IN ('internal_2'));
 COMMIT;

@@ -19,7 +19,7 @@ BEGIN
 -- lines 12 to 13 of migrations
         IF SQLCODE <> -942 THEN
 -- lines 15 to 19 of migrations
--- Running downgrade internal_1 ->
+-- Running downgrade internal_2 ->
 BEGIN
     EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG_CAPTURED"';
 -- lines 12 to 13 of migrations
@@ -52,7 +52,7 @@ BEGIN
 -- lines 12 to 13 of migrations
         IF SQLCODE <> -942 THEN
 -- lines 26 to 31 of migrations
-    EXECUTE IMMEDIATE 'DELETE FROM "LOGS"."EVENTLOG_VERSION" WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''internal_1''';
+    EXECUTE IMMEDIATE 'DELETE FROM "LOGS"."EVENTLOG_VERSION" WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''internal_2''';
 -- lines 12 to 13 of migrations
         IF SQLCODE <> -942 THEN
 -- lines 26 to 31 of migrations

@@ -123,15 +123,15 @@ COMMENT ON COLUMN "earlier"."eventlog_error".event_id IS 'What failed, if it is 
 CREATE INDEX "idx_eventlog_2" ON "earlier"."eventlog_error" (record_id);
 
 CREATE TABLE "earlier"."eventlog_inflight" (
-    delivery_no BIGINT NOT NULL, 
+    flight_no BIGINT NOT NULL, 
     started TIMESTAMP WITHOUT TIME ZONE DEFAULT (clock_timestamp() AT TIME ZONE 'UTC') NOT NULL, 
     composition TEXT NOT NULL, 
-    PRIMARY KEY (delivery_no)
+    PRIMARY KEY (flight_no)
 );
 
 COMMENT ON TABLE "earlier"."eventlog_inflight" IS 'What the publisher of eventlog has sent and not yet marked: one line a flight';
 
-COMMENT ON COLUMN "earlier"."eventlog_inflight".delivery_no IS 'Number of the flight, never reused';
+COMMENT ON COLUMN "earlier"."eventlog_inflight".flight_no IS 'Number of the flight, never reused';
 
 COMMENT ON COLUMN "earlier"."eventlog_inflight".started IS 'When it started, in UTC';
 

@@ -22,7 +22,7 @@ from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, quoted, schema_of
 from eventlog.sql.migrations import execute, log_and_dialect
 
-revision = "internal_1"
+revision = "internal_2"
 down_revision = None
 branch_labels = ("internal",)
 depends_on = None
