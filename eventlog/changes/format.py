@@ -134,6 +134,10 @@ class Format:
     reader_options: ClassVar[tuple[type, ...]] = ()
     writer_options: ClassVar[tuple[type, ...]] = ()
     """The classes that declare the options of the format's reader and of its writer."""
+    written_by: ClassVar[type | None] = None
+    """The class of reader options that have to be those with which a publisher wrote the documents;
+    None = the documents show how to read them.
+    """
     publish_options: ClassVar[type | None] = None
     """The class that declares the options for a publisher."""
     backlog_options: ClassVar[type | None] = None

@@ -40,7 +40,6 @@ from eventlog.verify.targets.files import FilesTarget
 from eventlog.verify.targets.places import Directory, Objects, Place
 from eventlog.verify.targets.table import TableTarget, table_maps
 from eventlog.verify.verification import Progress, Verification, VerifyOptions
-from eventlog.xds.format import DocumentReaderOptions
 
 _CONSUMER: Final = "verify-"
 """The beginning of the names of consumers that verifications register."""
@@ -85,12 +84,9 @@ def open_target(
     chosen = chosen_format(config) if format is None else format_named(format)
     options = dict(read_options(map or {})["reader"])
     values = None
-    if chosen.name == "xds":
+    if (kind := chosen.written_by) is not None:
         values = value_options(config)
-        own = same_fields(values, DocumentReaderOptions) | same_fields(
-            config.format, DocumentReaderOptions
-        )
-        options = own | options
+        options = same_fields(values, kind) | same_fields(config.format, kind) | options
     dialect = dialect_of(connection_url(config.database)).name
     return FilesTarget(place, chosen, dialect, options, values)
 

@@ -458,6 +458,7 @@ class XdsFormat(Format):
     title = "XDS documents"
     endings = {"lines": ".xmll", "documents": ".xml"}  # noqa: RUF012 - read only
     reader_options = (DocumentReaderOptions,)
+    written_by = DocumentReaderOptions
     writer_options = (DocumentWriterOptions,)
     publish_options = PublishOptions
     response_format = "xds"

@@ -26,7 +26,7 @@ from eventlog.config.load import Config, load
 from eventlog.core.options import toml
 from eventlog.model import Answer, Document
 from eventlog.publisher.context import Context, Counters
-from eventlog.publisher.daemon import publish
+from eventlog.publisher.daemon import Publisher, publish
 from eventlog.publisher.open_context import open_context
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.trigger_plan import planned_triggers
@@ -211,6 +211,27 @@ class Running:
     stop: Stop
     thread: threading.Thread
     error: BaseException | None = None
+
+
+@contextmanager
+def in_background(publisher: Publisher) -> Iterator[None]:
+    """A publisher or consumer that runs meanwhile in a thread, and may not fail."""
+    stop, failed = threading.Event(), list[Exception]()
+
+    def run() -> None:
+        try:
+            publisher.run(stop)
+        except Exception as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(60)
+    assert not failed
 
 
 @contextmanager

@@ -8,7 +8,6 @@ under them again.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +15,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from postgres_clusters import Server, primary, programs, servers, url_of_all
-from publishers import make_log
+from publishers import in_background, make_log
 from shared import Run, url_of, wait_until
 
 from eventlog.cli.context import transaction
@@ -69,22 +68,8 @@ def publisher(url: str, receiver: Receiver) -> Publisher:
 @contextmanager
 def publishing(url: str, receiver: Receiver) -> Iterator[None]:
     """A publisher that runs meanwhile, and connects again by itself."""
-    stop, failed = threading.Event(), []
-
-    def run() -> None:
-        try:
-            publisher(url, receiver).run(stop)
-        except Exception as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
+    with in_background(publisher(url, receiver)):
         yield
-    finally:
-        stop.set()
-        thread.join(60)
-    assert not failed
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ The servers here write what no commit waits for only every ten seconds, so that 
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from postgres_clusters import Server, primary, programs, url_of_all
+from publishers import in_background
 from shared import wait_until
 
 from eventlog.cli.context import transaction
@@ -88,22 +88,8 @@ def server() -> Iterator[Server]:
 @contextmanager
 def reading(configured: dict[str, Any], receiver: Receiver) -> Iterator[None]:
     """A publisher or consumer that runs meanwhile, and connects again by itself."""
-    stop, failed = threading.Event(), []
-
-    def run() -> None:
-        try:
-            Publisher.from_config(configured, sink=receiver, environ={}).run(stop)
-        except Exception as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
+    with in_background(Publisher.from_config(configured, sink=receiver, environ={})):
         yield
-    finally:
-        stop.set()
-        thread.join(60)
-    assert not failed
 
 
 def is_delivered(server: Server, reader: str) -> bool:

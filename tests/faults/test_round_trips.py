@@ -86,9 +86,8 @@ def test_a_change_without_query_back_takes_three_round_trips(
     """The poll, the entry of the delivery, and the marks."""
     with opened(configuration(log, **options)) as context:
         session = reader(context)
-        for _ in range(
-            3
-        ):  # each statement is prepared at its first time, for each size of a number
+        # Each statement is prepared at its first time, for each size of a number.
+        for _ in range(3):
             change(log, session)
         write(log, 1, event_type=2)
         assert trips(session, lambda: run_cycle(session)) == 3

@@ -28,10 +28,9 @@ OTHER_MEANINGS: Final = {
     ("eventlog/publisher/monitor/server.py", "http"),
     ("eventlog/transport/http.py", "http"),
     ("eventlog/transport/kafka.py", "kafka"),
-    ("eventlog/verify/session.py", "xds"),
 }
 """Comparisons with a word that is a name, and means something else: the default source, a kind of
-file, the scope and the scheme of a URL, the reader of documents whose keys a target has.
+file, the scope and the scheme of a URL.
 """
 
 
@@ -70,9 +69,8 @@ DATABASES_ELSEWHERE: Final = {
     ("eventlog/conversion.py", "sqlite"),
     ("eventlog/core/values.py", "postgresql"),
     ("eventlog/qlik/database_tables.py", "sqlite"),
-    ("eventlog/verify/targets/table.py", "oracle"),
 }
-"""Comparisons with a database's name: a URL of change tables or of a verified table, which may be of any database that
+"""Comparisons with a database's name: a URL of change tables, which may be of any database that
 SQLAlchemy knows; what the types of a catalogue mean, which may be a file that names the database.
 """
 

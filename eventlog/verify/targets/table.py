@@ -138,9 +138,9 @@ class TableTarget(Target):
         return [one for one, _ in self._table(cls).attributes]
 
     def held(self, cls: ObjectClass) -> Mapping[str, Held]:
-        if self._db.dialect.name != "oracle":
+        if "empty_text" in self._db.dialect.capabilities:
             return {}
-        # Oracle has no empty text (spec/change-model.md 5.1).
+        # The database takes an empty text for NULL (spec/change-model.md 5.1).
         return {one.name: lambda text: text or None for one in self.attributes(cls)}
 
     def rows(self, cls: ObjectClass, keys: Sequence[str]) -> Mapping[str, TargetRow]:
