@@ -96,16 +96,16 @@ def _parked_again(
     """Park the objects of recorded events that were parked before a restart, and return the
     delivery with these objects. An event without a valid row is sent first, as all others.
     """
-    purged: dict[str, tuple[Tried, int | None]] = {
+    parked_before: dict[str, tuple[Tried, int | None]] = {
         event_id: (tried, None) for event_id, tried in delivery.parked.items()
     }
     for number, tried in delivery.suspects.items():
         events = delivery.documents[number]
         of_part = (tried, tried.tries if len(events) == 1 else 0)
-        purged.update({event.event_id: of_part for event in events})
-    if not purged:
+        parked_before.update({event.event_id: of_part for event in events})
+    if not parked_before:
         return delivery
-    wanted = [event for event in delivery.events() if event.event_id in purged]
+    wanted = [event for event in delivery.events() if event.event_id in parked_before]
     objects = (
         {event.event_id: object_of(context, event.event_id) for event in wanted}
         if delivery.is_of_snapshot
@@ -115,7 +115,7 @@ def _parked_again(
     for event in reversed(wanted):  # the first event of an object names it
         object_id = objects.get(event.event_id)
         if object_id is not None:
-            tried, alone = purged[event.event_id]
+            tried, alone = parked_before[event.event_id]
             due = min(clock.moment_of(tried.due), longest) if tried.due else monotonic()
             answers = None if alone is None else 0
             parking.put(
@@ -498,12 +498,12 @@ def _record_failures(
     """
     for delivery in list(state.deliveries.values()):
         if any(event.sent_id in sent_ids for event in delivery.events()):
-            purged = (
+            changed = (
                 isolate(delivery, sent_ids, tried, is_suspect=False)
                 if is_cut
                 else with_attempts(delivery, sent_ids, tried)
             )
-            _record(context, state, purged)
+            _record(context, state, changed)
     context.log.commit()
 
 

@@ -197,14 +197,14 @@ def isolate(
     documents: dict[int, Sequence[Outgoing]] = {}
     suspects: dict[int, Tried] = {}
     failures: dict[int, Tried] = {}
-    purged = suspects if is_suspect else failures
+    attempts = suspects if is_suspect else failures
     for number, events in delivery.documents.items():
         chosen = [event for event in events if event.sent_id in sent_ids]
         rest = [event for event in events if event.sent_id not in sent_ids] if chosen else events
         for half in halves(_renumbered(chosen)):
             last_number += 1
             documents[last_number] = half
-            purged[last_number] = tried
+            attempts[last_number] = tried
         if not rest:
             continue
         new_number = number

@@ -309,6 +309,7 @@ class StatusLedger:
         return self.followed is not None and has_requests(self.log)
 
     def begin_scan(self, *, is_long: bool) -> QueueScan | None:
+        self.took_requests = False
         if self.followed is not None and monotonic() >= self.search_at:
             self._search(self.followed)
         followed = self.followed
