@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import shutil
+import socket
 import sqlite3
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
@@ -74,7 +77,7 @@ def refused(
     assert not by_code or caught.value.code == what
 
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 """Seconds until a test that waits for something gives up; what it waits for takes far less."""
 
 
@@ -95,6 +98,23 @@ def validate(document: bytes | str) -> None:
 @cache
 def _schema() -> etree.RelaxNG:
     return etree.RelaxNG(etree.fromstring(files("eventlog.xds").joinpath("xds.rng").read_bytes()))
+
+
+_ports = itertools.count()
+
+
+def free_port() -> int:
+    """Return a port of this machine at which nobody listens, another one at each call.
+
+    It is below those that the system gives to whoever asks for any port: another test would get one
+    of them before a server listens there.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    for number in _ports:
+        port = 10_000 + worker * 1_000 + number % 1_000
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError
 
 
 def wait_until(holds: Callable[[], object], what: str = "it holds") -> None:

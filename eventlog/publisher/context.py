@@ -296,10 +296,8 @@ class Used:
     """The numbers of a log that this process has used, over all its connections (spec/event-log.md
     7.4).
 
-    They are the highest delivery number and record_id, the server's last identification of itself,
-    and the session that had the lock last.
-    They are the highest delivery number, the published record_ids, and the server's last
-    identification of itself.
+    They are the highest delivery number, the published record_ids, the server's last identification
+    of itself, and the session that had the lock last.
     """
 
     delivery_no: int = 0

@@ -23,7 +23,7 @@ from eventlog.core.catalog import Catalog, Database, ObjectClass, match_name
 from eventlog.core.checks import check_rows
 from eventlog.core.clock import unix_time
 from eventlog.core.event_ids import raised_at
-from eventlog.errors import DatabaseError, EventlogError, LogTableError
+from eventlog.errors import DatabaseError, EventlogError, LogTableError, ServerUnavailable
 from eventlog.model import queue_rows
 from eventlog.publisher.claimed_rows import CLAIM_WAYS_OUT, read_recorded
 from eventlog.publisher.configured_classes import (
@@ -571,7 +571,7 @@ def _consumers(case: Case) -> Iterator[Finding]:
         return
     try:
         check_possible(case.log)
-    except LogTableError as refused:
+    except (LogTableError, ServerUnavailable) as refused:
         yield Finding("consumers_unsupported", "error", str(refused), ())
         return
     own = next((one for one in found if one.name == name), None)

@@ -21,7 +21,7 @@ import sqlalchemy as sa
 
 from eventlog.core.ranges import Ranges, RecordSet, decode, to_ranges
 from eventlog.core.requeue import LoggedRow, RowState, Way
-from eventlog.errors import ConfigError, DatabaseError, LogTableError
+from eventlog.errors import ConfigError, DatabaseError, LogTableError, ServerUnavailable
 from eventlog.sql.doctor import Numbering, ask_log
 from eventlog.sql.epoch import read_removed
 from eventlog.sql.internal_tables import (
@@ -148,13 +148,15 @@ def is_followable(log: OpenLog) -> bool:
     """
     try:
         check_numbering(log)
-    except LogTableError:
+    except (LogTableError, ServerUnavailable):
         return False
     return True
 
 
 def check_possible(log: OpenLog) -> None:
-    """Raise LogTableError if the log cannot have consumers (spec/event-log.md 13.5)."""
+    """Raise LogTableError if the log cannot have consumers (spec/event-log.md 13.5), and
+    ServerUnavailable if that is not known yet.
+    """
     check_numbering(log)
     if not has_table(log):
         raise LogTableError(
@@ -165,7 +167,9 @@ def check_possible(log: OpenLog) -> None:
 
 
 def check_numbering(log: OpenLog) -> None:
-    """Raise LogTableError if the numbers of the log's rows cannot be followed."""
+    """Raise LogTableError if the numbers of the log's rows cannot be followed, and
+    ServerUnavailable if that is not known yet.
+    """
     if "consumers" not in log.dialect.capabilities:
         raise LogTableError(
             f"the log {log} can have no consumers: {log.dialect.name} does not tell which "

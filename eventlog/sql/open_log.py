@@ -384,7 +384,7 @@ class OpenLog(ABC):
     def hidden_writers(self) -> str | None:
         """Return why this session cannot see which transactions have written the log and are open,
         and what to do about it; None if it sees them. For a database of the capability
-        ``consumers``.
+        ``consumers``. Raises ServerUnavailable if it may see them a little later.
         """
         return None
 

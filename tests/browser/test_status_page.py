@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
 
 from publishers import LONG, make_log, process, write
 from receiver import Receiver, Request, answer, reply, status
-from shared import statuses, wait_until
+from shared import free_port, statuses, wait_until
 
 from eventlog.config.load import load
 from eventlog.publisher.monitor import monitoring_job
@@ -62,8 +62,7 @@ def browser() -> Iterator[Any]:
 
 @contextmanager
 def watched(log: sa.Engine, directory: Path, **options: object) -> Iterator[tuple[Any, str]]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        listen = f"127.0.0.1:{free.getsockname()[1]}"
+    listen = f"127.0.0.1:{free_port()}"
     with process(
         log,
         directory,
@@ -295,8 +294,7 @@ def test_the_page_of_a_consumer_is_about_what_it_has_to_do_and_what_was_refused_
 
 
 def test_tiles_and_curves_are_of_one_look(log: sa.Engine, browser: Any, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        dead = f"http://127.0.0.1:{free.getsockname()[1]}/xds"
+    dead = f"http://127.0.0.1:{free_port()}/xds"
     with watched(log, tmp_path, sink__type="http", sink__url=dead, retry_initial=60) as (_, url):
         browser.get(url)
         for first in range(1, 1000, 100):
@@ -314,8 +312,7 @@ def test_tiles_and_curves_are_of_one_look(log: sa.Engine, browser: Any, tmp_path
 def test_a_backlog_job_shows_its_stage_and_what_is_left_and_no_queue_of_a_publisher(
     browser: Any,
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        listen = f"127.0.0.1:{free.getsockname()[1]}"
+    listen = f"127.0.0.1:{free_port()}"
     url = "postgresql://nobody@localhost:1/x"
     config = load(None, {"EVENTLOG_DATABASE_URL": url, "EVENTLOG_MONITOR_INTERVAL": "1"})
     done = SimpleNamespace(share=0.0, rows=0, events=0, total=2000, parts="")

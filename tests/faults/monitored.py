@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import urllib.error
 import urllib.request
@@ -15,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from publishers import LONG, process
-from shared import PATIENCE, wait_until
+from shared import PATIENCE, free_port, wait_until
 
 Ask = Callable[[str], Any]
 
@@ -40,8 +39,7 @@ def watched(
     """A publisher process with a monitor that has answered 200 at ``first``: the process, where it
     listens, and what gives a path's JSON.
     """
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     address = f"http://127.0.0.1:{port}"
     options = {
         "monitor__listen": f"127.0.0.1:{port}",

@@ -10,7 +10,6 @@ from __future__ import annotations
 import getpass
 import os
 import pwd
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import sqlalchemy as sa
-from shared import temporary_servers, wait_until
+from shared import free_port, temporary_servers, wait_until
 
 _NEEDED = ("initdb", "pg_ctl", "pg_basebackup", "postgres")
 USER = "nobody" if os.geteuid() == 0 else getpass.getuser()  # the server refuses to run as root
@@ -49,9 +48,7 @@ class Server:
 
     def __init__(self, data: Path) -> None:
         self.data, self.is_running = data, False
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        self.port = free_port()
 
     def run(self, program: str, *arguments: str) -> None:
         """Run a program of PostgreSQL as a user that it accepts."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from monitored import metrics, read, watched
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from publishers import backend, make_log, process, runs, write
 from receiver import Receiver, answer, reply, status
-from shared import PATIENCE, wait_until
+from shared import PATIENCE, free_port, wait_until
 
 from eventlog.publisher.monitor.openmetrics import SOURCE_LAG
 
@@ -70,8 +69,7 @@ def test_what_was_published_is_in_the_metrics_and_on_the_status(
 def test_a_receiver_that_becomes_unavailable_is_told_and_is_not_death(
     log: sa.Engine, tmp_path: Path
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        dead = f"http://127.0.0.1:{free.getsockname()[1]}/xds"
+    dead = f"http://127.0.0.1:{free_port()}/xds"
     with watched(log, tmp_path, sink__type="http", sink__url=dead, retry_initial=30) as (
         _,
         address,
@@ -91,8 +89,7 @@ def test_a_receiver_that_becomes_unavailable_is_told_and_is_not_death(
 def test_what_comes_while_the_receiver_is_unavailable_is_seen_before_the_next_try(
     log: sa.Engine, tmp_path: Path
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        dead = f"http://127.0.0.1:{free.getsockname()[1]}/xds"
+    dead = f"http://127.0.0.1:{free_port()}/xds"
     with watched(
         log, tmp_path, sink__type="http", sink__url=dead, retry_initial=60, retry_max=60
     ) as (_, _, ask):
@@ -156,8 +153,7 @@ def test_a_database_that_cuts_the_connection_is_told_until_it_is_back(
 def test_a_database_that_is_unavailable_at_the_start_is_waited_for(
     log: sa.Engine, tmp_path: Path
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        port = nobody.getsockname()[1]
+    port = free_port()
     log_url = sa.make_url(log.url)
     away = sa.create_engine(
         log_url.set(drivername="postgresql+psycopg", host="127.0.0.1", port=port, query={})

@@ -28,7 +28,7 @@ from shared import execute, fetch, url_of
 from eventlog.config.load import load
 
 TIMEOUT, RETRY_MAX, FAILURES = 0.4, 0.2, 2
-LATE = 60.0
+LATE = 300.0
 """Seconds that a loaded machine may take for a start and for everything that does not fail."""
 
 Response = bytes | Iterable[bytes]

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import socket
 import subprocess
 import sys
 import time
@@ -21,7 +20,7 @@ import sqlalchemy as sa
 from monitored import metrics, watched
 from publishers import make_log, settings, write
 from receiver import Receiver, answer, reply, status
-from shared import wait_until
+from shared import free_port, wait_until
 
 COMMAND = str(Path(sys.executable).with_name("eventlog"))
 
@@ -75,8 +74,7 @@ def test_top_shows_what_the_monitor_says(log: sa.Engine, tmp_path: Path) -> None
 
 
 def test_top_of_a_monitor_that_is_gone_says_so(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+    address = f"http://127.0.0.1:{free_port()}"
     shown = run("top", "--url", address)
     assert shown.returncode == 1
     assert "does not answer" in shown.stderr

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from publishers import LONG, configuration, make_log, process, publishing, runs, sleeps, write
-from shared import PATIENCE, PlainSink, wait_until
+from shared import PATIENCE, PlainSink, free_port, wait_until
 
 from eventlog.publisher.liveness import ServiceManager, liveness_of, watched_over
 from eventlog.publisher.observer import SILENT
@@ -104,8 +104,7 @@ def test_a_publisher_that_rests_is_not_dead(
 def test_a_publisher_whose_receiver_is_unavailable_is_not_dead(
     log: sa.Engine, tmp_path: Path, manager: Manager
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        url = f"http://127.0.0.1:{nobody.getsockname()[1]}/"
+    url = f"http://127.0.0.1:{free_port()}/"
     write(log, 1)
     with process(
         log, tmp_path, **QUICK, sink__type="http", sink__url=url, retry_initial=LONG, retry_max=LONG

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from documents import ROOT, fenced
-from shared import execute, fetch, statuses, url_of, wait_until
+from shared import execute, fetch, free_port, statuses, url_of, wait_until
 
 from eventlog import cli
 
@@ -59,9 +59,7 @@ def receiver(empty_home: Path) -> Iterator[str]:
     pytest.importorskip("fastapi", reason="fastapi is not installed")
     (source,) = fenced(PAGE, "python")
     Path("receiver.py").write_text(source)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [
         sys.executable,
         "-m",

@@ -11,7 +11,6 @@ import re
 import runpy
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from pathlib import Path
 import click
 import pytest
 from documents import ROOT, fenced, runnable, shown_output
+from shared import free_port
 
 from eventlog import cli
 from eventlog.config.load import load
@@ -300,8 +300,7 @@ def test_blocks_that_need_nothing_run_and_print_what_the_page_shows(
     environ = {
         name: value for name, value in os.environ.items() if not name.startswith("EVENTLOG_")
     } | {"PATH": path}
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     output, sessions = tmp_path / "output", []
     try:
         with output.open("w") as file:  # no pipe: what runs in the background would hold it open

@@ -5,7 +5,6 @@ ids.
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import psutil
 import pyspark
+from shared import free_port
 
 HOME = Path(pyspark.__file__).parent
 
@@ -39,12 +39,6 @@ class Cluster:
                 except psutil.Error:
                     continue
         return found
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -13,14 +12,14 @@ from typing import Any
 
 import sqlalchemy as sa
 from backlog_job import config_of, convert, log_rows, random_rows
+from shared import free_port
 
 from eventlog.publisher.monitor import monitoring_job
 
 
 def test_stages_rows_and_rates_are_shown_while_a_job_runs(log: sa.Engine, tmp_path: Path) -> None:
     log_rows(log, random_rows(2_000, seed=21))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        listen = f"127.0.0.1:{free.getsockname()[1]}"
+    listen = f"127.0.0.1:{free_port()}"
     config = config_of(log, monitor__interval="1")
     told: list[dict[str, Any]] = []
 

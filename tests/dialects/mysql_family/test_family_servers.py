@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ import mysql_servers
 import pytest
 import sqlalchemy as sa
 from platforms import Platform
-from shared import Run, fetch
+from shared import Run, fetch, free_port
 
 from eventlog.config.load import load
 from eventlog.errors import DatabaseError
@@ -138,9 +137,7 @@ def engine_of(server: mysql_servers.Server) -> sa.Engine:
 def pair_of(name: str, *settings: str) -> Iterator[Pair]:
     build = mysql_servers.BUILDS[name]
     words = WORDS[build.dialect]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     common = (
         "--log-bin=binlog",
         *words.settings,

@@ -15,7 +15,8 @@ from typing import Any, Final
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.core.clock import random_hex, sleep
+from eventlog.core.clock import chance, monotonic, random_hex, sleep
+from eventlog.errors import ServerUnavailable
 from eventlog.sql.dialects.mysql_family.session import (
     FamilySessions,
     error_code,
@@ -44,7 +45,11 @@ _XA_REFUSED: Final = 1401
 """The error of XA RECOVER on MySQL without the right XA_RECOVER_ADMIN."""
 _KEY: Final = "eventlog_writers"
 """The key in ``Connection.info`` of the ``KnownWriters`` of each log."""
-_MOST_TRIES: Final = 20
+_LIST_AGE: Final = 0.11
+"""The number of seconds without a reader after which the server renews ``innodb_trx``."""
+_LONGEST_REST: Final = 1.0
+_PATIENCE: Final = 5.0
+"""The number of seconds that a session waits for a new list, and for earlier transactions."""
 _SETTINGS: Final = (
     "set performance_schema = ON and performance-schema-instrument = "
     "'wait/lock/metadata/sql/mdl=ON' in the server's configuration, and restart it"
@@ -92,7 +97,7 @@ def open_writers(conn: Connection, dialect: FamilySessions, log: LogTable) -> fr
     if the server hides any.
     """
     known: dict[LogTable, KnownWriters] = conn.info.setdefault(_KEY, {})
-    if log not in known and hidden_writers(conn, dialect, log) is not None:
+    if log not in known and not _are_shown(conn, dialect, log):
         return None
     of_log = known[log]
     # The order counts: a transaction that loses its lock because it is prepared is listed by then.
@@ -133,6 +138,8 @@ def are_open(conn: Connection, writers: frozenset[str]) -> bool:
 def hidden_writers(conn: Connection, dialect: FamilySessions, log: LogTable) -> str | None:
     """Return why this session cannot see the open writers of a log, and what to do; None if it sees
     them.
+
+    Raises ServerUnavailable if it may see them a little later.
     """
     known: dict[LogTable, KnownWriters] = conn.info.setdefault(_KEY, {})
     reason = _unfit(conn) or _lacking(conn, dialect) or _what_hides(conn, dialect)
@@ -144,8 +151,7 @@ def hidden_writers(conn: Connection, dialect: FamilySessions, log: LogTable) -> 
     ((thread,),) = fetch(conn, _SQL["thread"], {}) or ((None,),)
     if thread is None or all(owner != thread for owner, *_ in _locks(conn, log)):
         return f"the server does not show the metadata locks of this session; {_SETTINGS}"
-    if reason := _begun_before(conn, log):
-        return reason
+    _wait_for_earlier(conn, log)
     known[log] = KnownWriters(int(thread))
     return None
 
@@ -159,9 +165,16 @@ def transactions(
     yield from islice(_open_transactions(conn, log), limit)
 
 
+def _are_shown(conn: Connection, dialect: FamilySessions, log: LogTable) -> bool:
+    try:
+        return hidden_writers(conn, dialect, log) is None
+    except ServerUnavailable:
+        return False
+
+
 def _open_transactions(conn: Connection, log: LogTable) -> Iterator[Sequence[object]]:
     dialect = family_of(conn)
-    if hidden_writers(conn, dialect, log) is not None:
+    if not _are_shown(conn, dialect, log):
         return
     threads = {
         thread
@@ -271,28 +284,34 @@ def _lacking(conn: Connection, dialect: FamilySessions) -> str | None:
     )
 
 
-def _begun_before(conn: Connection, log: LogTable) -> str | None:
-    """Return which transaction may have written the log while the server hid its lock; None if
-    there is none.
+def _wait_for_earlier(conn: Connection, log: LogTable) -> None:
+    """Wait a moment until no transaction is open that may have written the log while the server hid
+    its lock.
 
     The instrument may have been switched on while the server ran: locks that were held by then are
-    never shown.
+    never shown. Raises ServerUnavailable, since another attempt may succeed.
     """
     suspect: set[tuple[str, int]] | None = None
-    for _ in range(_MOST_TRIES):
+    until, rest = monotonic() + _PATIENCE, _LIST_AGE
+    while monotonic() < until:
         transactions = _transactions(conn, log)
         if transactions is not None:
             hidden = _without_lock(conn, transactions)
             suspect = hidden if suspect is None else suspect & hidden
             if not suspect:
-                return None
-        sleep(0.11)  # the server renews the list after a tenth of a second
+                return
+        # Readers that start together would renew the list's age for each other for good.
+        sleep(rest * (1 + chance()))
+        rest = min(2 * rest, _LONGEST_REST)
     if suspect is None:
-        return "other sessions read information_schema.innodb_trx without a pause. Try again"
+        raise ServerUnavailable(
+            "it is not known yet who has written the log "
+            f"{log}: other sessions read information_schema.innodb_trx without a pause"
+        )
     sessions = ", ".join(sorted({str(session) for _, session in suspect}))
-    return (
-        f"the server does not show the metadata locks of session {sessions}, whose transaction is "
-        "open since before they were switched on. Try again when it has ended"
+    raise ServerUnavailable(
+        f"it is not known yet who has written the log {log}: the server does not show the metadata "
+        f"locks of session {sessions}, whose transaction is open since before they were switched on"
     )
 
 
