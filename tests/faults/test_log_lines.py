@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 from publishers import LONG, backend, make_log, process, write
 from receiver import Receiver, answer, reply, status
-from shared import statuses, wait_until
+from shared import PATIENCE, statuses, wait_until
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def log(filled_database: Any) -> Iterator[sa.Engine]:
 
 def said(log: sa.Engine, directory: Path, *first: str, **options: object) -> list[str]:
     with process(log, directory, "--once", first=first, **options) as running:
-        _, lines = running.communicate(timeout=60)
+        _, lines = running.communicate(timeout=PATIENCE)
     assert running.returncode == 0, lines.decode()
     return lines.decode().splitlines()
 
@@ -93,7 +93,7 @@ def test_the_line_of_a_parked_object_and_the_closing_line_say_what_is_left(
             "log__format": "json",
         }
         with process(log, tmp_path, "--once", **options) as running:
-            _, lines = running.communicate(timeout=60)
+            _, lines = running.communicate(timeout=PATIENCE)
     told = [json.loads(line) for line in lines.decode().splitlines() if line.startswith("{")]
     (parked,) = [line for line in told if "parked" in line["message"] and "event_id" in line]
     assert (parked["delivery"], parked["document"], parked["event_id"]) == (1, 2, "2")
@@ -126,7 +126,7 @@ def test_a_lost_connection_is_a_line_with_its_code(log: sa.Engine, tmp_path: Pat
 
 def test_a_refusal_is_a_json_line_with_its_code_too(log: sa.Engine, tmp_path: Path) -> None:
     with process(log, tmp_path, log__format="json", database__log_table="nowhere") as running:
-        _, lines = running.communicate(timeout=60)
+        _, lines = running.communicate(timeout=PATIENCE)
     assert running.returncode == 1
     assert json.loads(lines.decode().splitlines()[-1])["code"] == "log_table"
     assert "read;" not in lines.decode(), "nothing has begun, so nothing is summed up"

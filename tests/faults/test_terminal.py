@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from monitored import metrics, watched
 from publishers import make_log, settings, write
 from receiver import Receiver, answer, reply, status
-from shared import free_port, wait_until
+from shared import PATIENCE, free_port, wait_until
 
 COMMAND = str(Path(sys.executable).with_name("eventlog"))
 
@@ -33,7 +33,7 @@ def log(filled_database: Any) -> Iterator[sa.Engine]:
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [COMMAND, *arguments], capture_output=True, text=True, timeout=60, check=False
+        [COMMAND, *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
 
 
@@ -137,7 +137,7 @@ def test_status_is_shown_again_while_it_is_watched(log: sa.Engine) -> None:
             shown.append(line_of(command))
         assert any(line.split()[:2] == ["N", "0"] for line in shown), shown
         write(log, 1, 2)
-        until = time.monotonic() + 30
+        until = time.monotonic() + PATIENCE
         while line_of(command).split()[:2] != ["N", "2"]:
             assert time.monotonic() < until
 
@@ -184,7 +184,7 @@ def on_terminal(log: sa.Engine, directory: Path, **options: object) -> tuple[byt
     except OSError:  # the other end is closed
         pass
     os.close(master)
-    written, _ = command.communicate(timeout=60)
+    written, _ = command.communicate(timeout=PATIENCE)
     assert command.returncode == 0, shown
     return written, shown.decode()
 
@@ -229,7 +229,7 @@ def test_the_snapshot_of_a_consumer_shows_how_many_objects_of_a_class_are_sent(
 def test_one_run_without_a_terminal_draws_nothing(log: sa.Engine, tmp_path: Path) -> None:
     fill(log, 10)
     command = publish_once(log, tmp_path / "out", subprocess.PIPE)
-    _, said = command.communicate(timeout=60)
+    _, said = command.communicate(timeout=PATIENCE)
     assert command.returncode == 0
     assert b"\x1b" not in said
     assert b"left" not in said

@@ -20,6 +20,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind
 from publishers import Collecting, configuration, make_log, opened, process, write
 from receiver import Receiver, Request, accept, answer, reply, status
+from shared import PATIENCE
 
 from eventlog.errors import ReceiverUnavailable
 from eventlog.publisher.daemon import publish_once
@@ -194,7 +195,7 @@ def test_a_publisher_sends_its_spans_to_the_collector_that_the_variables_name(
     with Receiver(collect, reads=False) as collector:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
         with process(log, tmp_path, "--once") as running:
-            _, lines = running.communicate(timeout=60)
+            _, lines = running.communicate(timeout=PATIENCE)
         assert running.returncode == 0, lines.decode()
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
@@ -216,7 +217,7 @@ def test_what_is_off_sends_nothing(
         for name, value in {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, **off}.items():
             monkeypatch.setenv(name, value)
         with process(log, tmp_path, "--once") as running:
-            running.communicate(timeout=60)
+            running.communicate(timeout=PATIENCE)
         assert running.returncode == 0
     assert collector.requests == []
 
@@ -231,7 +232,7 @@ def test_what_cannot_be_done_is_refused_with_a_way_out(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9/")
     monkeypatch.setenv(name, value)
     with process(log, tmp_path, "--once") as running:
-        _, lines = running.communicate(timeout=60)
+        _, lines = running.communicate(timeout=PATIENCE)
     assert running.returncode == 2
     assert f"{name}={value}" in lines.decode()
     assert "opentelemetry-instrument" in lines.decode()

@@ -12,6 +12,7 @@ from decimal import Decimal
 import pytest
 from documents import ROOT
 from kafka_cluster import cluster
+from shared import PATIENCE
 
 from eventlog.changes.format import Report
 from eventlog.model import Change, ChangeOp
@@ -44,7 +45,7 @@ def test_the_example_consumer_prints_the_changes(encoding: str) -> None:
             [sys.executable, str(EXAMPLE), brokers.brokers, "hr.item"],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
         )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [

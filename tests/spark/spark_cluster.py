@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 import pyspark
-from shared import free_port
+from shared import PATIENCE, free_port
 
 HOME = Path(pyspark.__file__).parent
 
@@ -96,7 +96,7 @@ def spark_cluster(
 
 
 def _wait(page: int, workers: int) -> None:
-    until = time.monotonic() + 90
+    until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{page}/json/", timeout=5) as answer:

@@ -23,6 +23,7 @@ pytest.importorskip("deltalake", reason="the extra delta is not installed")
 from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from shared import PATIENCE
 from spark_workers import kill_worker
 
 from eventlog import cli
@@ -219,14 +220,14 @@ def test_new_columns_and_wider_types_come_into_the_copy_while_the_query_runs(
         wait_until(lambda: copied_rows(tmp_path / "acct") == source_rows(database))
         run(database, "ALTER TABLE acct ALTER score TYPE text", "UPDATE acct SET score = 'x'")
         with pytest.raises(StreamingQueryException, match="column score was double precision and"):
-            query.awaitTermination(60)
+            query.awaitTermination(int(PATIENCE))
     finally:
         query.stop()
     follow(spark, config, tmp_path, on_type_change="reload")
     assert_equal(database, tmp_path)
 
 
-def wait_until(is_so: Callable[[], bool], seconds: float = 60) -> None:
+def wait_until(is_so: Callable[[], bool], seconds: float = PATIENCE) -> None:
     end = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < end, "it did not come about"

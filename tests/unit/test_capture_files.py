@@ -25,7 +25,7 @@ from followed_stream import (
     running,
     saved_at,
 )
-from shared import refused
+from shared import refused, wait_until
 
 from eventlog.errors import ConfigError
 from eventlog.gbase.records import Framer
@@ -269,12 +269,7 @@ def test_a_capture_that_is_copied_again_and_longer_goes_on(stream: Stream, place
 
 
 def wait_for(receiver: Receiver, count: int) -> None:
-    import time
-
-    deadline = time.monotonic() + 60
-    while len(receiver.heard) < count:
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    wait_until(lambda: len(receiver.heard) >= count, f"{count} documents have come")
 
 
 def test_a_directory_whose_file_at_the_position_is_gone_is_refused(

@@ -8,6 +8,7 @@ import time
 
 import pytest
 import sqlalchemy as sa
+from shared import PATIENCE
 from sqlalchemy import Connection, Engine, make_url
 
 from eventlog.errors import ConfigError, DatabaseError, DatabaseUnavailable, ServerUnavailable
@@ -35,7 +36,7 @@ def test_one_session_has_the_log(engine: Engine, conn: Connection, opened: LogTa
         DIALECT.open(conn).log(opened).unlock()
         assert DIALECT.open(other).log(opened).try_lock()
     # The other session is gone as soon as the server has noticed.
-    until = time.monotonic() + 20
+    until = time.monotonic() + PATIENCE
     while not DIALECT.open(conn).log(opened).try_lock():
         assert time.monotonic() < until
         time.sleep(0.01)

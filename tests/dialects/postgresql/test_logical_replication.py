@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from shared import PATIENCE
 from sqlalchemy import Connection
 from trigger_log import LOG_DDL, Logged, Watched, fields, run
 
@@ -106,7 +107,7 @@ class Replication:
 
     def _wait(self) -> None:
         """Until the subscriber has the publisher's rows: applied and logged in one transaction."""
-        until = time.monotonic() + 60
+        until = time.monotonic() + PATIENCE
         while (wanted := _rows(self.source)) != (there := _rows(self.target.conn)):
             assert time.monotonic() < until, (wanted, there)
             time.sleep(0.05)
