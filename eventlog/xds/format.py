@@ -398,7 +398,7 @@ class DocumentWriterOptions(DocumentOptions):
     product_version: str = shared(PRODUCT_VERSION, kind=STRING)
     file_layout: str = option(
         "lines",
-        choice("lines", "directory"),
+        choice("lines", "documents"),
         "one document per line, or one document per file",
     )
     indent: int = shared(INDENT)
@@ -478,7 +478,7 @@ class XdsFormat(Format):
     def output_place(self, name: str, options: Mapping[str, Any]) -> str:
         return (
             name
-            if options.get("file_layout") == "directory"
+            if options.get("file_layout") == "documents"
             else super().output_place(name, options)
         )
 

@@ -198,7 +198,7 @@ def test_a_map_file_that_is_none_is_named(
         ("xds", {"writer": {"time_syntax": "iso"}}, "time_syntax = .iso. is not allowed"),
         ("xds", {"writer": {"char_padding": "cut"}}, "char_padding = .cut. is not allowed"),
         ("xds", {"writer": {"batch_size": 129}}, r"legal: 1\.\.128"),
-        ("xds", {"writer": {"file_layout": "file"}}, r"legal: lines \| directory"),
+        ("xds", {"writer": {"file_layout": "file"}}, r"legal: lines \| documents"),
         ("xds", {"writer": {"insert_query_back": "both"}}, r"legal: modify \| add"),
         ("xds", {"writer": {"indent": "2"}}, "the xds writer: indent = .2. is not allowed"),
         ("eventlog", {"writer": {"time_zone": "Mars"}}, "time_zone = .Mars. is not allowed"),
@@ -334,7 +334,7 @@ def test_a_report_keeps_the_first_problems_and_counts_all() -> None:
 
 def test_a_directory_of_documents_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     lines = "\n".join(line(key=[["id", number]]) for number in range(3))
-    map = {"writer": {"file_layout": "directory", "batch_size": 2, "indent": 2}}
+    map = {"writer": {"file_layout": "documents", "batch_size": 2, "indent": 2}}
     _, out = converted(tmp_path, lines, "xds", "documents", map)
     assert [path.name for path in sorted(out.iterdir())] == ["000000001.xml", "000000002.xml"]
     back = list(format_named("xds").read(str(out), {}, Report(strict=True)))
