@@ -170,7 +170,7 @@ def _unknown(group: str, name: str) -> ConfigError:
     kind, known = _KINDS[group], names(group)
     message = f"{kind} {name!r} is not known"
     if known:
-        message += f"; the nearest known one is {nearest(name, known)}"
+        message += f"; {nearest(name, known)}"
     if (package := _KNOWN_PACKAGES[group].get(name)) is not None:
         return ConfigError(f"{message}; install the package {package}, which provides {name}")
     others = [_KINDS[other] for other in _BUILT_IN if other != group and name in names(other)]

@@ -149,4 +149,4 @@ def _take(log: OpenLog, name: str) -> None:
     is_ours = log.try_consumer_lock(name)
     log.commit()
     if not is_ours:
-        raise ConsumerRuns(f"consumer {name!r} of the log {log} runs: stop it first")
+        raise ConsumerRuns(f"consumer {name!r} of the log {log} is running; stop it first")

@@ -441,7 +441,7 @@ def with_configured_password(url: str, database: DatabaseSettings) -> str:
     """Return the URL with the configured database's password, if it names that database and user
     and has no password.
 
-    Other URLs do not get the password, since their servers would learn it.
+    Other URLs do not get the password, since it would be sent to their servers.
     """
     if database.url is None or database.password is None:
         return url

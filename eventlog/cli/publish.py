@@ -34,8 +34,8 @@ from eventlog.publisher.context import (
     warn_of_loopback,
 )
 from eventlog.publisher.cycle import dry_run
+from eventlog.publisher.daemon import NOTHING_PUBLISHED, publish_once
 from eventlog.publisher.daemon import publish as run_daemon
-from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.ledger import count_undone
 from eventlog.publisher.liveness import Liveness, liveness_of, reported_liveness, watched_over
 from eventlog.publisher.observer import SILENT, Observer, SnapshotProgress, join_observers
@@ -89,7 +89,7 @@ def publish(
     if warning := ignored_option(config):
         _log.warning("%s", warning)
     if config.publisher.publisher_disabled and not dry:
-        _log.warning("publisher_disabled is set: nothing is published")
+        _log.warning(NOTHING_PUBLISHED)
         return
     if config.follows:
         _follow(config, counters, once=once, dry=dry)

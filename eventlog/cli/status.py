@@ -236,10 +236,7 @@ def _print_queue(status: Mapping[str, Any], consumer: str | None) -> None:
         statuses = [*_MEANINGS, *sorted(set(rows) - set(_MEANINGS))]
         table(
             ("status", "rows", "meaning"),
-            [
-                (one, rows.get(one, 0), _MEANINGS.get(one, "reserved, left alone"))
-                for one in statuses
-            ],
+            [(one, rows.get(one, 0), _MEANINGS.get(one, "reserved, ignored")) for one in statuses],
         )
         if status["oldest_seconds"] is not None:
             result(f"oldest new row: {age(status['oldest_seconds'])}")

@@ -184,7 +184,9 @@ def _applied(config: Config, lock_timeout: float, *, asks: bool) -> TriggerPlan:
         _record_due(db, config, planned)
     if not missing:
         return planned
-    warning = f"what is captured was not recorded, for want of {'; '.join(missing)}"
+    warning = (
+        f"the captured columns were not recorded, because this role lacks {'; '.join(missing)}"
+    )
     return replace(planned, warnings=(*planned.warnings, warning))
 
 

@@ -178,7 +178,7 @@ def _show(report: VerifyReport, repaired: str | None) -> None:
         result(f"known different: {one.class_name} {one.key}: {one.reason}")
     for moving in report.in_motion[:_SHOWN]:
         since = "" if moving.age is None else f" for {age(moving.age)}"
-        rows = ", ".join(map(str, moving.record_ids[:3])) or "none at the last look"
+        rows = ", ".join(map(str, moving.record_ids[:3])) or "none at the last check"
         result(f"in motion{since}: {moving.class_name} {moving.key} (rows not done: {rows})")
     for column, why in report.losses.items():
         note(f"not compared, or with a loss: {column}: {why}")
@@ -189,7 +189,10 @@ def _show(report: VerifyReport, repaired: str | None) -> None:
         )
         surplus = sum(one.kind is Kind.SURPLUS for one in report.differences)
         if surplus and repaired != "surplus":
-            result(f"{number_of(surplus, 'surplus object')} left: --repair=surplus deletes them")
+            result(
+                f"{number_of(surplus, 'surplus object')} left; run with --repair=surplus to delete "
+                "them"
+            )
     through = report.verified_through
     until = "" if through is None else f"; verified through {through.replace(tzinfo=UTC)} UTC"
     result(f"{_WORDS[report.result]}{until} ({report.seconds:.1f} s)")

@@ -60,7 +60,7 @@ function that moves the properties that the driver supports into its query.
 
 def jdbc_url(text: str) -> tuple[URL, list[str]]:
     """Return the SQLAlchemy URL of a JDBC URL, and the names of the properties that were left out.
-    The user is taken from the JDBC URL, a password never.
+    The user is taken from the JDBC URL, but never a password.
 
     Raises ConfigError, without the text, for a database or a form that is not supported.
     """

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from difflib import get_close_matches
+from functools import partial
 from typing import Any, NamedTuple
 
 from eventlog.config.driver_tags import DRIVER_TAGS
@@ -134,7 +136,8 @@ class Keys:
     ) -> ConfigError:
         """Return the error for a key that a section does not have. It names the sections that have
         an option of this name, the option that a parameter of the vendor's driver becomes, or else
-        the nearest option. ``spelled`` makes the name of a setting.
+        the nearest option; all options of the section if none is similar. ``spelled``
+        makes the name of a setting.
         """
         tag = DRIVER_TAGS.get(key)
         homes = [(home, key) for home in self._homes(section, key)]
@@ -143,12 +146,15 @@ class Keys:
             return ConfigError(f"{source} is not known; use {known}")
         sections = installed_sections()
         if section in sections:
-            return unknown(source, spelled(section, nearest(key, installed_options(section))))
+            hint = nearest(key, installed_options(section), partial(spelled, section))
+            return unknown(source, hint)
         if section.startswith(OF_FORMAT):
             name = section.removeprefix(OF_FORMAT)
             return ConfigError(f"{source} is not known: the format {name} has no options here")
         full = [f"{one}.{name}" for one in sections for name in installed_options(one)]
-        return unknown(source, nearest(f"{section}.{key}", full))
+        if get_close_matches(f"{section}.{key}", full, n=1):
+            return unknown(source, nearest(f"{section}.{key}", full))
+        return unknown(source, nearest(section, sections, "[{}]".format))
 
     def _homes(self, section: str, key: str) -> list[str]:
         """Return the sections that have an option of this name. For a section of formats it is the

@@ -122,9 +122,8 @@ def from_file(document: Mapping[str, Any], path: Path | None, keys: Keys) -> Rea
                     f"{place}: {section} is in no section; write it below {' or '.join(homes)}"
                 )
                 continue
-            near = nearest(section, [*SECTIONS, "watch"])
-            yield ConfigError(
-                f"{place}: [{section}] is not known; the nearest known one is [{near}]"
+            yield unknown(
+                f"{place}: [{section}]", nearest(section, [*SECTIONS, "watch"], "[{}]".format)
             )
             continue
         if not isinstance(table, Mapping):
@@ -240,7 +239,7 @@ def _misspelled_sections(environ: Mapping[str, str]) -> Iterator[ConfigError]:
         ):
             continue
         if near := difflib.get_close_matches(name, known, n=1, cutoff=_MISSPELLED):
-            yield unknown(f"environment variable {name}", near[0])
+            yield unknown(f"environment variable {name}", f"the nearest known one is {near[0]}")
 
 
 _MISSPELLED: Final = 0.9

@@ -350,10 +350,9 @@ def _former_names(config: Config) -> Iterator[ConfigError]:
             if old in seen:
                 yield ConfigError(
                     f"[[watch]] {watch.name}, renamed_from = {old!r}: {seen[old]} has that name "
-                    "too, and a "
-                    "row of the log could mean either; keep one"
+                    "too, and a row of the log could mean either; keep one"
                 )
-            seen.setdefault(old, f"was of [[watch]] {watch.name}")
+            seen.setdefault(old, f"renamed_from of [[watch]] {watch.name}")
 
 
 def _url_of_file(settings: Iterable[Setting]) -> str | None:

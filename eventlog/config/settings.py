@@ -275,7 +275,7 @@ class WatchSettings(CheckedOptions):
     )  # fmt: skip
     capture_replicated: bool = option(False, BOOLEAN, "also log changes that replication applies")
     lob_values: bool = option(
-        False, BOOLEAN, "log large objects by value; of no effect on PostgreSQL, which has none"
+        False, BOOLEAN, "log large objects by value; no effect on PostgreSQL, which has none"
     )
     lob_capture_always: bool = option(
         False, BOOLEAN, "Oracle: log LOB columns (8) whenever another column of the row changes"

@@ -172,15 +172,21 @@ def parse_value(declared: Option, value: Any, name: str) -> Any:
         raise ConfigError(f"{name} = {text} is not allowed{reason}; legal: {kind.legal}") from None
 
 
-def unknown(name: str, nearest: str) -> ConfigError:
-    """Return the error of an unknown name."""
-    hint = f"the nearest known one is {nearest}" if nearest else "there are no options"
+def unknown(name: str, hint: str) -> ConfigError:
+    """Return the error of an unknown name, with a hint as from ``nearest``."""
     return ConfigError(f"{name} is not known; {hint}")
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return the most similar of the known names, "" if there are none."""
-    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)), "")
+def nearest(name: str, known: Iterable[str], spelled: Callable[[str], str] = str) -> str:
+    """Return a hint for an unknown name: the most similar of the known names, or all of them if
+    none is similar, since an unrelated name would mislead. ``spelled`` makes the shown name.
+    """
+    names = list(known)
+    if near := difflib.get_close_matches(name, names, n=1):
+        return f"the nearest known one is {spelled(near[0])}"
+    if not names:
+        return "there are no options"
+    return f"the known ones are {', '.join(map(spelled, sorted(names)))}"
 
 
 _LONGEST: Final = 200

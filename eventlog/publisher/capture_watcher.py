@@ -1,8 +1,8 @@
-"""Whether the triggers capture the tables as they are, watched while a publisher runs
+"""Check while a publisher runs whether the triggers capture the tables as they are
 (spec/triggers.md 9.1).
 
-A column that is added while no publisher runs is in the catalogue of the next one, and in no
-trigger: only a comparison of the triggers finds it.
+A column that is added while no publisher runs is in the catalogue of the next publisher but in no
+trigger, so only a comparison of the triggers finds it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ rare.
 class CaptureWatcher:
     """The warnings about tables whose triggers are not as declared. It outlives the connection."""
 
-    __slots__ = ("_next", "_said", "_uncaptured")
+    __slots__ = ("_next", "_uncaptured", "_warned")
 
     def __init__(self, uncaptured: Uncaptured | None) -> None:
         self._uncaptured, self._next = uncaptured, 0.0
-        self._said: frozenset[str] = frozenset()
+        self._warned: frozenset[str] = frozenset()
 
     def compare_if_due(self, context: Context) -> None:
-        """Compare the triggers if it is time: warn of each difference once, and tell the observer.
+        """Compare the triggers if it is time: warn of each difference once, and report all of them
+        to the observer.
 
         No transaction may be open, and none is left open.
         """
@@ -47,13 +48,13 @@ class CaptureWatcher:
         uncaptured = self._uncaptured(context.log.db)
         context.log.commit()
         for sentence in uncaptured:
-            if sentence not in self._said:
+            if sentence not in self._warned:
                 _log.warning(
-                    "%s; what triggers do not log is not sent: `eventlog triggers apply` captures "
-                    "it from then on, and names the resync that sends what was before",
+                    "%s; these changes are not captured. Run `eventlog triggers apply`, then the "
+                    "`resync` commands that it prints",
                     sentence,
                 )
-        self._said = frozenset(uncaptured)
+        self._warned = frozenset(uncaptured)
         context.observer.compared(uncaptured)
         now = monotonic()
         self._next = now + max(CAPTURE_INTERVAL, _SHARE * (now - begun))

@@ -1,12 +1,13 @@
 """The catalogue of a publisher whose tables change while it runs (spec/event-log.md 5.5).
 
-A publisher reads its catalogue at the start. A later column would make its rows ``unknown_column``,
-a new type would make them ``bad_value``, and a missing column would fail the statement that reads
-back. Values that are read back by an older catalogue lack the new column, and nothing would send
-them later. So ``CatalogWatcher`` compares the catalogue by one statement: every few seconds, and at
-once when values are about to be read back, when rows are about to become E, and when the database
-refuses a statement. Each change is logged once, and publishing goes on with the present catalogue.
-Rows logged earlier may still name a column that is gone; it is not read back any more.
+A publisher reads its catalogue at the start. A column that is added later would make its rows
+``unknown_column``, a new type would make them ``bad_value``, and a missing column would fail the
+statement that reads back. Values that are read back by an older catalogue lack the new column, and
+nothing would send them later. So ``CatalogWatcher`` compares the catalogue by one statement: every
+few seconds, and at once when values are about to be read back, when rows are about to become E, and
+when the database refuses a statement. Each change is logged once, and publishing goes on with the
+present catalogue. Rows logged earlier may still name a column that is gone; it is not read back any
+more.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from eventlog.sql.triggers.gaps import column_changes, key_change
 _log = logging.getLogger("eventlog.publisher")
 
 CATALOG_INTERVAL: Final = 10.0
-"""Seconds between two looks at the tables without any suspicion."""
+"""Seconds between two checks of the tables when nothing points to a change."""
 
 
 class CatalogDrifted(Exception):
@@ -95,7 +96,8 @@ class CatalogWatcher:
             self._fingerprint = None
             if str(error) != self._last_warning:
                 what = (
-                    "the tables have changed; the publisher goes on with the tables it has read: %s"
+                    "the tables have changed and cannot be read again, so publishing continues "
+                    "with the tables as they were: %s"
                 )
                 _log.warning(what, error, extra={"code": error.code})
             self._last_warning = str(error)
@@ -111,7 +113,7 @@ class CatalogWatcher:
         self.context = replace(context, catalog=_with_lost(fresh, context.catalog))
         return True
 
-    def before_bad(self) -> None:
+    def before_invalid(self) -> None:
         """Raise CatalogDrifted if an old catalogue is the reason for invalid rows."""
         if self.refresh():
             raise CatalogDrifted
@@ -126,10 +128,10 @@ class CatalogWatcher:
             raise CatalogDrifted
 
     def explains(self, error: CatalogDrifted | DBAPIError) -> bool:
-        """Return True if the cycle that an error ended must run again: an old catalogue caused
-        the error, and ``context`` has a new one now; or a table may have been unavailable for the
-        moment of a statement, and is there again. Nobody can see that afterwards, so one cycle is
-        run again whichever statement the database has refused, and none that follows it.
+        """Return True if the cycle that an error ended must run again: an old catalogue caused the
+        error, and ``context`` has a new one now; or a table may have been unavailable only while
+        the statement ran. The second cause leaves no trace, so one cycle is run again whichever
+        statement the database has refused, but not a second one directly after it.
         """
         if isinstance(error, CatalogDrifted):
             return True
@@ -141,7 +143,7 @@ class CatalogWatcher:
         is_first, self._has_failed = not self._has_failed, True
         if is_first:
             reason = str(getattr(error, "orig", error)).partition("\n")[0]
-            _log.warning("a statement failed, and is tried again: %s", reason)
+            _log.warning("a statement failed and is tried again: %s", reason)
         return is_first
 
     def cycle_ended(self) -> None:

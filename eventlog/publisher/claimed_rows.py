@@ -35,8 +35,8 @@ _log = logging.getLogger("eventlog.publisher")
 
 CLAIM_WAYS_OUT: Final = (
     "eventlog backlog mark --out DIR, when the receiver has the documents",
-    "or eventlog backlog release --out DIR: the publisher sends the rows, and the documents "
-    "count no more",
+    "or eventlog backlog release --out DIR: the publisher then sends the rows, so do not deliver "
+    "the documents of DIR",
 )
 
 
@@ -52,7 +52,7 @@ class BacklogClaim(NamedTuple):
     """The SHA-256 of the directory's manifest."""
     since: str
     last: int
-    """The record_id up to which rows N are held."""
+    """The record_id up to which rows N are claimed."""
     rows: int
     """The number of rows that the job has read."""
     deliveries: tuple[int, ...]
@@ -71,9 +71,9 @@ class BacklogClaim(NamedTuple):
         """The claimed rows as the beginning of a sentence."""
         begun = "; marking has begun" if self.is_marking else ""
         return (
-            f"{number_of(self.rows, 'row')} up to record_id {self.last} held in {self.directory} "
-            f"since {self.since} (backlog job {self.job}{begun}); later rows of their objects "
-            "wait for them"
+            f"{number_of(self.rows, 'row')} up to record_id {self.last} claimed for "
+            f"{self.directory} since {self.since} (backlog job {self.job}{begun}); later rows of "
+            "their objects wait for them"
         )
 
 
@@ -102,8 +102,8 @@ def read_recorded(log: OpenLog, consumer: str = "") -> tuple[list[Delivery], Bac
     Raises DatabaseError for an entry that this version cannot read.
     """
     refuse_unknown_kinds(log, EntryKind.DELIVERY)
-    # The claims are read first: who deletes a marked one deletes the entries of its deliveries with
-    # it, so an entry that is read afterwards is still to be sent.
+    # The claims are read first. A marked claim is deleted together with the entries of its
+    # deliveries, so an entry that is read afterwards still has to be sent.
     claims = [] if consumer else read_claims(log)
     converted = {delivery for claim in claims for delivery in claim.deliveries}
     deliveries = [
@@ -166,10 +166,10 @@ With a million claimed objects one in 130 others waits without need, with ten mi
 
 
 class ClaimedObjects:
-    """The objects of claimed rows: a bit for each, which few other objects share. Such an object
-    waits without need.
+    """The objects of claimed rows, one bit for each. Few other objects share such a bit; they wait
+    without need.
 
-    ``writers`` are transactions that may still add rows to be held. The set is complete while all
+    ``writers`` are transactions that may still add rows to the claim. The set is complete while all
     of them are open.
     """
 
@@ -193,6 +193,6 @@ def _bit_of(object_id: ObjectId) -> int:
 
 
 def warn_of(claim: BacklogClaim | None) -> None:
-    """Warn in the log that rows are held."""
+    """Log a warning that rows are claimed."""
     if claim is not None:
         _log.warning("%s: %s", claim.in_words, ", ".join(CLAIM_WAYS_OUT))

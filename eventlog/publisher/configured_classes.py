@@ -112,8 +112,9 @@ def declared_tables(config: Config, database: Database, log: LogTable) -> Declar
         named |= set(choice.tables)  # the first watch that matches a table gets it
         warnings += (
             (
-                f"{name} matches the watch {watch.name} and has no primary key: it is not a class, "
-                "and nothing of it is captured; exclude_tables takes it out"
+                f"{name} matches the watch {watch.name} and has no primary key, so it is not a "
+                "class and its changes are not captured. Give it a primary key, or name it in "
+                "exclude_tables"
             )
             for name in choice.without_key
         )
@@ -160,7 +161,7 @@ def _watches_of(
 def _errors_of(
     watch: WatchSettings, choice: TableChoice, unknown: Iterable[str]
 ) -> tuple[list[EventlogError], dict[str, EventlogError]]:
-    """Return the errors that concern a whole watch, and those that concern a table alone."""
+    """Return the errors that concern a whole watch, and those that concern a single table."""
     of_watch: list[EventlogError] = [
         ConfigError(f"watch {watch.name}, exclude: {one!r} is an attribute of none of its tables")
         for one in sorted(unknown)
@@ -296,7 +297,7 @@ def wanted_classes(config: Config, catalog: Catalog) -> frozenset[str] | None:
     found = {name: match_name(name, names) for name in wanted}
     if unknown := [name for name, match in found.items() if match is None]:
         raise ConfigError(
-            f"{config.sources['source.classes']}: {first_of(unknown, 3)} is not a class that the "
-            f"configuration names; there are {first_of(sorted(names), 10)}"
+            f"{config.sources['source.classes']}: {first_of(unknown, 3)} is not a class of this "
+            f"configuration; name some of {first_of(sorted(names), 10)}"
         )
     return frozenset(match for match in found.values() if match is not None)

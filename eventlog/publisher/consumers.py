@@ -1,4 +1,4 @@
-"""The standing of a log's consumers, for people and programs (spec/event-log.md 13)."""
+"""The status of a log's consumers, for people and programs (spec/event-log.md 13)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_BEHIND: Final = 100_000
 
 
 class ConsumerStatus(NamedTuple):
-    """The standing of a consumer. Times are UTC."""
+    """The status of a consumer. Times are UTC."""
 
     name: str
     runs: bool
@@ -42,10 +42,10 @@ class ConsumerStatus(NamedTuple):
     events_in_flight: int
     """The number of events that were sent or are parked, without a final answer."""
     snapshot: SnapshotProgress | None
-    """The progress of the consumer's first load, None = it has none any more."""
+    """The progress of the consumer's first load, None = it has none, or it has ended."""
 
     def as_data(self) -> dict[str, Any]:
-        """Return the standing as data for JSON."""
+        """Return the status as data for JSON."""
         return {
             **self._asdict(),
             "snapshot": None if self.snapshot is None else self.snapshot.as_data(),
@@ -53,7 +53,7 @@ class ConsumerStatus(NamedTuple):
 
 
 def consumer_statuses(log: OpenLog, event_time_zone: str) -> list[ConsumerStatus]:
-    """Return the consumer_statuses of a log's consumers, by name."""
+    """Return the status of each consumer of a log, by name."""
     found = []
     lines = read_consumers(log)
     if not lines:

@@ -63,8 +63,8 @@ class PublisherOptions:
     isolate_after: int = 5
     """The failures in a row, without any answer, after which a document is sent in halves."""
     max_attempts: int = 0
-    """The most tries of an event alone that the receiver fails for, 0 = it is tried until it is
-    answered.
+    """The most attempts at an event that is sent alone and that the receiver fails for; 0 = no
+    limit.
     """
     retry_initial: float = 1.0
     retry_max: float = 60.0
@@ -160,7 +160,7 @@ class Counters:
         return new
 
     def remark(self, remark: Remark) -> None:
-        """Count a remark on a row; warn of lost fractions once for each column."""
+        """Count a remark on a row; warn of lost fractions once per column."""
         setattr(self, remark.counter, getattr(self, remark.counter) + 1)
         column = f"{remark.attribute.table}.{remark.attribute.column.name}"
         if remark.counter == "truncated" and column not in self.warned:
@@ -190,12 +190,14 @@ def remark_in_words(remark: Remark) -> str:
             f"old_value cannot be converted ({remark.reason}): the event removes all values of "
             f"{remark.attribute.name!r} before it adds the new one"
         )
-    way_out = 'time_syntax = "canonical" or "java" in [format.xds] writes fractions of timestamps'
+    way_out = (
+        'set time_syntax = "canonical" or "java" in [format.xds] to send fractions of timestamps'
+    )
     if remark.attribute.column.type.kind is Kind.TIME:
         way_out = "no time_syntax writes the fraction of a time of day"
     return (
         f"an update changed nothing but the fraction of a second ({remark.reason}), which is not "
-        f"sent; {way_out}"
+        f"sent: {way_out}"
     )
 
 
@@ -242,8 +244,8 @@ def stream_summary(counters: Counters) -> str:
 
 
 def summary(before: Counters, now: Counters, queue: Measured | None, parked: int) -> str:
-    """Return one line for people: the work between two looks at the counters, and the queue unless
-    it is None. ``parked`` counts objects.
+    """Return one line for people: the work between two readings of the counters, and the queue
+    unless it is None. ``parked`` counts objects.
     """
     bad = now.rows_invalid - before.rows_invalid
     refused = now.rows_error + now.rows_fatal - before.rows_error - before.rows_fatal
@@ -267,8 +269,8 @@ def _in_words(queue: Measured) -> str:
 
 
 def closing_summary(counters: Counters, parked: int) -> tuple[str, bool]:
-    """Return one line for people on the work of a process, and whether something of it is left for
-    them to look at: refused or invalid rows, or ``parked`` objects.
+    """Return one line for people on the work of a process, and whether it leaves something that
+    they must examine: refused or invalid rows, or ``parked`` objects.
     """
     failed = counters.rows_invalid + counters.rows_error + counters.rows_fatal
     parts = [
@@ -360,21 +362,21 @@ class Context:
 
 
 class CatalogCheck(Protocol):
-    """What the work on a window asks of the owner of its catalogue, before it goes by it.
+    """Checks that the owner of the catalogue makes before a window relies on the catalogue.
 
     Both methods raise an error, which ends the cycle, if the tables are no longer those of the
-    catalogue. Nothing of the rows is recorded yet.
+    catalogue. Nothing about the window's rows is recorded before.
     """
 
-    def before_bad(self) -> None:
-        """Be called before rows are marked bad."""
+    def before_invalid(self) -> None:
+        """Check before rows are marked E."""
 
     def before_read_back(self) -> None:
-        """Be called after rows are read and before the first values are read back for them."""
+        """Check after rows are read and before the first values are read back for them."""
 
 
 class _Unchecked:
-    def before_bad(self) -> None:
+    def before_invalid(self) -> None:
         pass
 
     def before_read_back(self) -> None:
@@ -382,7 +384,7 @@ class _Unchecked:
 
 
 UNCHECKED: Final[CatalogCheck] = _Unchecked()
-"""The check of one who records nothing, or has just read the catalogue."""
+"""The check for a caller that records nothing, or that has just read the catalogue."""
 
 
 # --- warnings at the start ------------------------------------------------------------------------
@@ -399,8 +401,8 @@ def loopback_of_tables(user: str, tables: Sequence[str]) -> str:
     """Return the warning that the publisher's user owns captured tables."""
     owned = first_of(tables, 3)
     return (
-        f"{user!r}, the publisher's database user, owns {owned}: what it changes there is "
-        "loopback, not published"
+        f"{user!r}, the publisher's database user, owns {owned}: its changes there are loopback "
+        "and are not published"
     )
 
 
@@ -442,16 +444,15 @@ def warn_at_start(context: Context) -> None:
 
 
 def report_missing(context: Context, rows: int, first: int, last: int) -> None:
-    """Count rows that were read and are gone before their answer, and log an error
-    (spec/event-log.md 10). They are among the record_ids ``first`` to ``last``.
+    """Count rows that were deleted after they were read and before they were answered, and log an
+    error (spec/event-log.md 10). They are among the record_ids ``first`` to ``last``.
     """
     context.counters.rows_missing += rows
     _log.error(
-        "%s of the log %s gone before the answer was recorded, among record_ids %d to %d: somebody "
-        "deletes rows that are not published. They may not have been sent, and what is deleted "
-        "before it is read leaves no trace at all. delete_from_log and `eventlog purge` delete "
-        "only what is done",
-        f"{number_of(rows, 'row')} {'is' if rows == 1 else 'are'}",
+        "%s of the log %s deleted before the answer was recorded, among record_ids %d to %d. "
+        "These changes may never have been sent. Find and stop the program that deletes "
+        "unpublished rows; delete_from_log and `eventlog purge` delete only rows that are done",
+        f"{number_of(rows, 'row')} {'was' if rows == 1 else 'were'}",
         context.log.table,
         first,
         last,
@@ -463,8 +464,8 @@ def warn_of_loopback(context: Context, rows: int, done: str = "marked") -> None:
     """Warn of rows that are marked S unpublished, unless the settings decide about them."""
     if rows > 0 and not context.options.loopback_is_meant:
         _log.warning(
-            "%s %s S without being published, since %r made the changes, the publisher's own "
-            "database user (loopback): %s; `eventlog requeue --loopback` brings rows back",
+            "%s %s S without being published, because %r, the publisher's own database user, made "
+            "the changes (loopback): %s; run `eventlog requeue --loopback` to bring the rows back",
             number_of(rows, "row"),
             done,
             context.options.driver_user or "",

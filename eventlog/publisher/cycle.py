@@ -57,7 +57,12 @@ from eventlog.publisher.queue import (
 )
 from eventlog.publisher.read_back import Built, built_deliveries, with_current_rows
 from eventlog.publisher.sending import Delivered, DeliveryResult, send_delivery
-from eventlog.publisher.session import PublisherSession, PublisherState, begin_delivery, lies_behind
+from eventlog.publisher.session import (
+    PublisherSession,
+    PublisherState,
+    begin_delivery,
+    number_went_back,
+)
 from eventlog.publisher.snapshot import (
     UnfinishedSnapshot,
     build_objects,
@@ -94,7 +99,7 @@ def _parked_again(
     context: Context, delivery: Delivery, parking: Parking[ObjectId], clock: DatabaseClock
 ) -> Delivery:
     """Park the objects of recorded events that were parked before a restart, and return the
-    delivery with these objects. An event without a valid row is sent first, as all others.
+    delivery with these objects. An event without a valid row is sent first, like all others.
     """
     parked_before: dict[str, tuple[Tried, int | None]] = {
         event_id: (tried, None) for event_id, tried in delivery.parked.items()
@@ -183,7 +188,7 @@ def _run_cycle(session: PublisherSession) -> Delivered:
         return Delivered(DeliveryResult.DONE, more=True)
     _refuse_given_again(context, window)
     if window.bad:
-        session.check.before_bad()
+        session.check.before_invalid()
     delivered = _send_window(session, window)
     more = delivered.more or state.scan is not None or scan.is_begun
     return (
@@ -192,8 +197,8 @@ def _run_cycle(session: PublisherSession) -> Delivered:
 
 
 def _ended(session: PublisherSession, cycle: Delivered) -> Delivered:
-    """Return how a cycle ended, once it is known what happens to a suspected document: without
-    another document that is answered the receiver is unavailable.
+    """Decide what happens to a suspected document, and return how the cycle ended. If no other
+    document was answered, the receiver is unavailable.
     """
     context, state = session.context, session.state
     if cycle.result is DeliveryResult.DONE and cycle.more and state.suspects.is_probing:
@@ -208,7 +213,7 @@ def _ended(session: PublisherSession, cycle: Delivered) -> Delivered:
     if not suspected or not cycle.is_suspicious:
         return cycle
     sent_ids = state.suspects.to_cut(suspected, context.options.isolate_after)
-    tried = Tried(state.suspects.in_vain, str(suspected[0].failure))
+    tried = Tried(state.suspects.failure_streak, str(suspected[0].failure))
     if sent_ids:
         _record_failures(context, state, sent_ids, tried, is_cut=True)
         return cycle._replace(retry_after=0.0)  # the halves are documents that have not failed yet
@@ -254,7 +259,7 @@ def _valid_window(
     _log.debug("a window of %d groups was read in %.3f s", len(window.groups), seconds)
     is_stale = scan.rests_on_writers and not is_still_valid(context, scan.writers)
     if state.claimed is not None and not is_still_valid(context, state.claimed.writers):
-        # New rows may belong to claimed objects, and later rows behind them.
+        # New rows, and later rows after them, may belong to claimed objects.
         state.claimed, is_stale = None, True
     if is_stale:
         state.scan = None
@@ -272,7 +277,7 @@ def _refuse_given_again(context: Context, window: WindowResult) -> None:
     zone = None if options.handle_future_events else options.event_time_zone
     used.given_again = used.published.given_again(context.log, rows, zone)
     if used.given_again is not None:
-        raise DatabaseUnavailable(f"the log {context.log} gives numbers again: {used.given_again}")
+        raise DatabaseUnavailable(f"the log {context.log} reuses record_ids: {used.given_again}")
 
 
 def _send_window(session: PublisherSession, window: WindowResult) -> Delivered:
@@ -350,8 +355,8 @@ def _send_recorded(session: PublisherSession) -> Delivered:
         if delivered.result is not DeliveryResult.DONE:
             return delivered
     if state.scan is not None:
-        # The scan has passed over rows of the objects that are free now;
-        # these come before the rows behind them.
+        # The scan has passed over rows of the objects that are free now; they must be sent before
+        # later rows.
         state.freed.update(object_id for object_id in woken if object_id not in state.parking)
     if full := state.parking.too_many(context.options.max_parked):
         return Delivered(DeliveryResult.RETRY, full, in_short=full)
@@ -413,7 +418,7 @@ def _send_again(session: PublisherSession, delivery: Delivery) -> Delivered:
     def build(part: Delivery) -> Delivery:
         def save_first() -> None:
             line.save()
-            session.check.before_bad()
+            session.check.before_invalid()
 
         return rebuild(context, part, state.parking, save_first)
 
@@ -424,9 +429,10 @@ def _send_again(session: PublisherSession, delivery: Delivery) -> Delivered:
 
 
 def _put_back(session: PublisherSession, delivery: Delivery) -> Delivery:
-    """Return a recorded delivery with the next number of each event that was given up by hand and
-    whose rows were set back to N before its next attempt. Such a number is recorded: the receiver
-    may know the previous one, and fewer rows may go again (spec/event-log.md 7.4).
+    """Return a recorded delivery with a new attempt number for each event that was given up by hand
+    and whose rows were set back to N before its next attempt. The number is recorded, because the
+    receiver may have applied the event under the previous number, and the event may have fewer rows
+    now (spec/event-log.md 7.4).
     """
     context = session.context
     if context.ledger.consumer:  # ``skip`` takes the events of a consumer out of the line
@@ -448,7 +454,7 @@ def _put_back(session: PublisherSession, delivery: Delivery) -> Delivery:
 
 
 def _announce(context: Context, delivery: Delivery, times: Mapping[int, str | None]) -> None:
-    """Tell the observer that a delivery begins; ``times`` has the event_time of rows."""
+    """Report to the observer that a delivery begins; ``times`` has the event_time of rows."""
     if context.observer.wants_deliveries:
         firsts = [events[0] for events in delivery.documents.values()]
         event_times = {
@@ -460,7 +466,7 @@ def _announce(context: Context, delivery: Delivery, times: Mapping[int, str | No
 
 
 def _deliver(session: PublisherSession, delivery: Delivery, line: InflightLine) -> Delivered:
-    """Send the documents of a delivery, and keep what is left of it."""
+    """Send the documents of a delivery, and keep its unanswered rest in the state."""
     context, state = session.context, session.state
     begun = monotonic()
     if not delivery.is_of_snapshot:
@@ -494,7 +500,7 @@ def _record_failures(
     context: Context, state: PublisherState, sent_ids: frozenset[str], tried: Tried, *, is_cut: bool
 ) -> None:
     """Record the cycles without an answer with a suspect document, or with its halves, which are
-    documents as all others then, and commit.
+    ordinary documents from then on, and commit.
     """
     for delivery in list(state.deliveries.values()):
         if any(event.sent_id in sent_ids for event in delivery.events()):
@@ -553,7 +559,7 @@ def _prepare(
     without_event: list[RowOutcomes] = []
     if special:
         if any(outcomes.invalid for _, outcomes in special):
-            session.check.before_bad()
+            session.check.before_invalid()
         without_event = [outcomes for operation, outcomes in special if operation is None]
         events = [event for event in events if event.operation is not None]
     delivery = None
@@ -603,7 +609,7 @@ def _record_new(
     if recorded is not None:
         return delivery._replace(number=recorded)
     if not context.ledger.is_requested():
-        raise lies_behind(context, "a delivery number")
+        raise number_went_back(context, "a delivery number")
     return None
 
 
@@ -628,13 +634,13 @@ def rebuild(
     context: Context,
     delivery: Delivery,
     parking: Parking[ObjectId],
-    before_bad: Callable[[], None] = lambda: None,
+    before_invalid: Callable[[], None] = lambda: None,
 ) -> Delivery:
     """Return a recorded delivery with rebuilt events: the same rows, event-ids and documents, with
     values read back again.
 
     A row that is missing or no longer N is done; one that fails the checks now becomes E. Events of
-    objects that still wait are not rebuilt. ``before_bad`` is called before events with invalid
+    objects that still wait are not rebuilt. ``before_invalid`` is called before events with invalid
     rows are returned.
     """
     delivery = _numbered(context, delivery)
@@ -653,7 +659,7 @@ def rebuild(
         )
     events_now, current_rows = with_current_rows(context, events_now)
     if any(event.outcomes is not None and event.outcomes.invalid for event in events_now):
-        before_bad()
+        before_invalid()
     context.log.commit()
     built = iter(events_now)
     documents = {

@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy.exc import DBAPIError
 
@@ -76,6 +76,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("eventlog.publisher")
 
+NOTHING_PUBLISHED: Final = (
+    "nothing is published, because publisher_disabled is set in [publisher]; remove it to publish"
+)
+"""The warning of a publisher that does nothing."""
+
 OpenContext = Callable[[], AbstractContextManager[Context]]
 """A function that connects to the database and takes the lock of the log.
 
@@ -96,8 +101,8 @@ def publish(
     whose first and longest pauses are ``retry``, in seconds.
 
     ``observer`` is informed of the work. ``uncaptured`` compares the triggers with the declared
-    ones, None = nobody does. With ``standby`` it waits while another publisher has locked the log,
-    as a consumer always does. Raises FatalAnswer when the receiver answers fatal,
+    ones, None = they are not compared. With ``standby`` it waits while another publisher has locked
+    the log, as a consumer always does. Raises FatalAnswer when the receiver answers fatal,
     PublisherAlreadyRunning when the log is locked, DatabaseError when the first connection fails.
     """
     stop = stop or StopRequest()
@@ -181,7 +186,7 @@ def _publish_once(context: Context, sink: Sink, stop: Stop) -> None:
             session = begin_session()
             continue
         if cycle.is_suspicious and not stop.is_set():
-            # The cause may be one document: whether it is, further tries tell.
+            # The cause may be one document; further attempts show whether it is.
             has_answers = _settled(context.counters) > settled_before
             _wait_for_receiver(session, stop, cycle, failures, has_answers)
             continue
@@ -191,7 +196,7 @@ def _publish_once(context: Context, sink: Sink, stop: Stop) -> None:
             due = state.parking.next_untried()
             if due is None or stop.wait(max(0.0, due - monotonic())):
                 break
-            continue  # a part of a document that the receiver fails for: its culprit is not known
+            continue  # a part of a document that the receiver fails for: the culprit is unknown
         if is_loading and state.loading is None:
             # Later rows may be newer than the values that a chunk has read.
             last = context.ledger.tail()
@@ -201,7 +206,7 @@ def _publish_once(context: Context, sink: Sink, stop: Stop) -> None:
     if cycle.result is DeliveryResult.FATAL:
         raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")
     if cycle.result in (DeliveryResult.UNAVAILABLE, DeliveryResult.RETRY):
-        raise ReceiverUnavailable(f"the queue was not published to its end: {cycle.reason}")
+        raise ReceiverUnavailable(f"the rest of the queue was not published: {cycle.reason}")
     if len(state.parking):
         raise ReceiverUnavailable(
             f"{number_of(len(state.parking), 'object')} left: "
@@ -511,9 +516,9 @@ class Publisher:
         ``threading.Event``).
 
         A database or a receiver that becomes unavailable is tried again with a back-off. Documents
-        on their way when ``stop`` is set are answered and marked. Raises PublisherAlreadyRunning,
-        DatabaseError if the first connection is refused, FatalAnswer if the receiver answers fatal,
-        ConfigError.
+        that are being sent when ``stop`` is set are answered and marked. Raises
+        PublisherAlreadyRunning, DatabaseError if the first connection is refused, FatalAnswer if
+        the receiver answers fatal, ConfigError.
         """
         self._run(stop or StopRequest(), once=False)
 
@@ -529,7 +534,7 @@ class Publisher:
     def _run(self, stop: Stop, *, once: bool) -> None:
         config, counters = self._config, self._counters
         if config.publisher.publisher_disabled:
-            _log.warning("publisher_disabled is set: nothing is published")
+            _log.warning(NOTHING_PUBLISHED)
             return
         uncaptured = comparison(config)
         with reported_liveness(config) as liveness:
@@ -561,7 +566,9 @@ class Publisher:
     def _open_sink(self) -> Sink:
         if self._receive is None:
             return open_its_sink(self._config, sys.stdout)
-        from eventlog.publisher.sinks.python import CallableSink  # brings the reader of XDS answers
+        from eventlog.publisher.sinks.python import (
+            CallableSink,
+        )  # imports the reader of XDS answers
 
         return CallableSink(
             self._receive, getattr(self._receive, "__qualname__", repr(self._receive))

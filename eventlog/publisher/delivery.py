@@ -81,12 +81,14 @@ class Delivery(NamedTuple):
     epoch: str = ""
     """The log's epoch when the line was written (spec/event-log.md 7.4)."""
     last_number: int = 0
-    """The greatest number that a document of a delivery sent in part has had, 0 before."""
+    """The greatest document number that a partly answered delivery has used, 0 = no part is
+    answered.
+    """
     waiting: frozenset[str] = frozenset()
     """The event-ids of recorded events whose class is unavailable."""
     suspects: Mapping[int, Tried] = MappingProxyType({})
-    """The tries of documents that are parts of one that the receiver has failed for, by their
-    numbers (spec/event-log.md 8.4).
+    """The attempts at documents that are parts of an isolated document, by their numbers
+    (spec/event-log.md 8.4).
     """
     failures: Mapping[int, Tried] = MappingProxyType({})
     """The cycles in a row in which the receiver has failed for a document and answered no other
@@ -185,13 +187,13 @@ def rest_of(delivery: Delivery, left: Mapping[int, Sequence[Outgoing]]) -> Deliv
 def isolate(
     delivery: Delivery, sent_ids: Container[str], tried: Tried, *, is_suspect: bool
 ) -> Delivery:
-    """Return a delivery in which the halves of these events, by their event-ids in the document,
-    are separate documents, with these tries: ``suspects`` with ``is_suspect``, else documents
-    as all others, with these ``failures``. An event that is alone stays one document.
+    """Return a delivery in which the halves of the events ``sent_ids`` are separate documents, with
+    the attempts ``tried``: in ``suspects`` if ``is_suspect``, else in ``failures``. A single event
+    stays one document.
 
-    The receiver may have applied any of them. An event after another one of its object gets a new
-    event-id, since it is sent apart from that one now (spec/event-log.md 7.4). The halves and all
-    documents after them get new numbers, as in ``rest_of``.
+    The receiver may have applied any of these events. An event after another event of its object
+    gets a new event-id, since the two may now be in different documents (spec/event-log.md 7.4).
+    The halves and all documents after them get new numbers, as in ``rest_of``.
     """
     last_number = before = max((delivery.last_number, *delivery.documents))
     documents: dict[int, Sequence[Outgoing]] = {}
@@ -221,8 +223,8 @@ def isolate(
 
 
 def with_attempts(delivery: Delivery, sent_ids: Container[str], tried: Tried) -> Delivery:
-    """Return a delivery with these tries of the document that has these events, by their event-ids
-    in the document: of a suspect part that is one event, or the failures of any other document.
+    """Return a delivery with the attempts ``tried`` of the document that has the events
+    ``sent_ids``: in ``suspects`` if the document is there, else in ``failures``.
     """
     for number, events in delivery.documents.items():
         if any(event.sent_id in sent_ids for event in events):
@@ -244,7 +246,7 @@ def halves(events: Sequence[E]) -> list[Sequence[E]]:
 
 
 def _renumbered(events: Sequence[Outgoing]) -> list[Outgoing]:
-    """Return events with a new event-id for each that stands after another one of its object."""
+    """Return events with a new event-id for each that comes after another event of its object."""
     objects: set[ObjectId | None] = set()
     renumbered = []
     for event in events:
@@ -416,7 +418,8 @@ def decode(number: int, content: str) -> Delivery:
         )
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise DatabaseError(
-            f"in-flight line {number} cannot be read ({error}); was it changed by hand?"
+            f"in-flight line {number} cannot be read ({error}). If it was changed by hand, "
+            "restore its content"
         ) from None
 
 

@@ -103,7 +103,7 @@ class Case:
     user: str = field(init=False)
     options: PublisherOptions = field(init=False)
     missing_rights: Sequence[str] = ()
-    upgrade: str = "eventlog db upgrade, with --existing-log for a log of somebody else"
+    upgrade: str = "eventlog db upgrade, with --existing-log for a log that eventlog did not create"
     database: Database | None = None
     catalog: Catalog | None = None
     plan: TriggerPlan | None = None
@@ -131,7 +131,10 @@ class Case:
                 text = f"{subject} could not be checked: {error}"
                 self.findings.append(
                     Finding(
-                        "check_failed", "warning", text, ("eventlog doctor, as a user who may",)
+                        "check_failed",
+                        "warning",
+                        text,
+                        ("run eventlog doctor as a user who has the rights",),
                     )
                 )
 
@@ -335,7 +338,9 @@ def _classes(case: Case) -> Iterator[Finding]:
             declared = declared_tables(case.config, database, case.log.table)
             case.config = declared.config
             for warning in case.config.warnings[before:]:
-                fix = ("exclude_tables in the [[watch]], or a primary key",)
+                fix = (
+                    "give the table a primary key, or name it in exclude_tables of the [[watch]]",
+                )
                 yield Finding("class_without_key", "info", warning, fix)
             listed = class_names(case.config)[1]
             case.catalog = available_catalog(declared, database, case.log.table)
@@ -460,8 +465,8 @@ def _due(case: Case) -> Iterator[Finding]:
 
 
 def _refused_watches(case: Case) -> Iterator[Finding]:
-    """Judge watches without a possible trigger, whoever applies it: a column of a view's base table
-    is gone.
+    """Judge watches whose triggers no user can create, because a column of a view's base table is
+    missing.
     """
     if case.database is None or case.catalog is None:
         return
@@ -659,8 +664,8 @@ def _keys(case: Case) -> Iterator[Finding]:
 
 
 def _gone(case: Case) -> Iterator[Finding]:
-    """Judge objects removed by a statement without a trigger, such as a TRUNCATE, and objects kept
-    by one whose trigger could not tell it.
+    """Judge objects whose deletion no trigger logged, such as a TRUNCATE, and objects that were
+    logged as deleted although the statement kept them.
     """
     if case.catalog is None or "truncate" in case.dialect.capabilities:
         return
@@ -686,7 +691,7 @@ Checks = Mapping[str, Callable[[Case], Iterable[Finding]]]
 """The checks by their subject, which is named if a check fails; each returns findings."""
 
 SESSION_CHECKS: Final[Checks] = {
-    "whether the database takes writes": lambda case: doctor.judge_read_only(
+    "whether the database is writable": lambda case: doctor.judge_read_only(
         case.db.read_only(), TO_THE_PRIMARY
     ),
     "the clock": _clock,
@@ -716,13 +721,13 @@ LOG_CHECKS: Final[Checks] = {
     "the right to read back": _unreadable,
     "installed triggers": _plan,
     "what the triggers have not logged": _due,
-    "tables that triggers speak of": lambda case: findings.judge_broken(
+    "tables that triggers refer to": lambda case: findings.judge_broken(
         case.ask("broken_triggers", doctor.row)
     ),
     "triggers of partitions": lambda case: findings.judge_partitions(
         case.ask("partition_triggers", doctor.row)
     ),
-    "keys that are checked late": _deferrable,
+    "keys with deferred checks": _deferrable,
     "tables without triggers": _untouched,
     "the right to apply triggers": _rights_to_apply,
     "the owner of the watched tables": _owner,

@@ -244,8 +244,8 @@ def explain_object(context: Context, event_id: str, seconds: int = _SECONDS) -> 
     context.log.db.begin_reading(seconds)
     if not context.ledger.consumer or not is_of_snapshot(event_id):
         raise LogTableError(
-            f"{event_id} is not an event-id of an object in the snapshot of a consumer: these "
-            "begin with 'snapshot.', and --consumer shows whose it is"
+            f"{event_id} is not the event-id of an object in a consumer's snapshot. Use an id "
+            "that begins with 'snapshot.', and name the consumer with --consumer"
         )
     notes: list[str] = []
     errors = _errors(context, event_id, notes)
@@ -257,7 +257,7 @@ def explain_object(context: Context, event_id: str, seconds: int = _SECONDS) -> 
         else next(iter(present.event.outcomes.invalid), None)
     )
     if present is not None and event is None and problem is None:
-        notes.append("the object is not there now: nothing would be sent of it")
+        notes.append("the object does not exist now, so nothing would be sent for it")
     return Explanation(
         log=str(context.log),
         row=None,
@@ -293,12 +293,12 @@ def _state_of_object(context: Context, errors: Sequence[ErrorLine]) -> str:
     if not errors:
         loads = context.ledger.loading() is not None
         return (
-            "sent with the snapshot, or to be sent"
+            "sent with the snapshot, or waiting to be sent"
             if loads
             else "sent with the snapshot, if it was there then"
         )
     if errors[-1].code == PUT_BACK:
-        return "put back: sent again since, or to be sent"
+        return "put back: sent again since, or waiting to be sent"
     return _state_of_refused(Status.ERROR, errors[-1], "")
 
 
@@ -309,14 +309,14 @@ def _errors(context: Context, row: int | str, notes: list[str]) -> list[ErrorLin
             return read_errors(context.log, row, context.ledger.consumer)
     except DatabaseError as error:
         notes.append(
-            f"its error lines cannot be read ({error}): SELECT on "
-            f"{context.log.table.error_table} is needed"
+            f"its error lines cannot be read ({error}): grant SELECT on "
+            f"{context.log.table.error_table}"
         )
         return []
 
 
 def _status(context: Context, row: LogRow, errors: Sequence[ErrorLine]) -> str:
-    """Return the letter of the row; for a consumer the letter by its set and its error lines."""
+    """Return the status of the row; for a consumer it follows from its set and its error lines."""
     status = status_of(context.ledger, row.record_id, row.status)
     is_refused = context.ledger.consumer and errors and errors[-1].code != PUT_BACK
     return Status.ERROR.value if status == Status.SUCCESS and is_refused else status
@@ -351,8 +351,8 @@ def _is_due(context: Context, row: LogRow) -> bool:
 
 
 def _due_ids(context: Context, first: int, last: int) -> list[int]:
-    """Return the record_ids of the rows that are due now, in the order in which they are read: the
-    database has.
+    """Return the record_ids of the rows that are due now, in the order in which they are read. The
+    database compares event_time with its own clock.
     """
     log = context.log
     now = log.due_until(context.options.event_time_zone)
@@ -363,7 +363,7 @@ def _state(context: Context, known: _Known) -> str:
     row, status, claim = known.row, known.status, known.claim
     if status == Status.NEW and claim is not None and row.record_id <= claim.last:
         return (
-            f"held since {claim.since}: it stands in {claim.directory}, or waits for what does "
+            f"claimed since {claim.since}: it is in {claim.directory}, or waits for a row that is "
             f"(backlog job {claim.job})"
         )
     if status == Status.NEW:
@@ -390,13 +390,14 @@ def _state(context: Context, known: _Known) -> str:
             )
         case Status.ERROR | Status.FATAL:
             return (
-                f"failed ({status}); why is not recorded; not tried again until `eventlog requeue`"
+                f"failed ({status}); the reason is not recorded; not tried again until `eventlog "
+                "requeue`"
             )
-    return f"left alone: status {row.status!r} is reserved, only N is new"
+    return f"ignored: status {row.status!r} is reserved, and only rows with status N are sent"
 
 
 def _state_of_refused(status: str, last: ErrorLine, fix: str) -> str:
-    """Return the state of a refused row or object with this letter, by its newest error line.
+    """Return the state of a refused row or object with this status, by its newest error line.
     ``fix`` is a change since then.
     """
     if last.code == "receiver":
@@ -405,7 +406,7 @@ def _state_of_refused(status: str, last: ErrorLine, fix: str) -> str:
             f"the receiver answered {level}: {last.message}; "
             "not tried again until `eventlog requeue`"
         )
-    return f"bad ({last.code}): {last.message}{fix}; not tried again until `eventlog requeue`"
+    return f"invalid ({last.code}): {last.message}{fix}; not tried again until `eventlog requeue`"
 
 
 def _state_of_new(context: Context, known: _Known) -> str:
@@ -417,7 +418,7 @@ def _state_of_new(context: Context, known: _Known) -> str:
             f"{place[0].document})"
         )
         then = (
-            "sent and not answered for good, or parked"
+            "sent without a final answer, or parked"
             if runs
             else "sent first when a publisher starts"
         )
@@ -425,10 +426,10 @@ def _state_of_new(context: Context, known: _Known) -> str:
     if _is_loopback(context, row):
         who = f"made by {row.perpetrator!r}, the publisher's own user"
         if context.options.leave_loopback:
-            return f"left alone: {who} (loopback_action = keep)"
-        return f"to be marked S without being published: {who}"
+            return f"ignored: {who} (loopback_action = keep)"
+        return f"will be marked S without being published: {who}"
     if problem is not None:
-        return f"to become E ({problem.code}): {problem.message}"
+        return f"will become E ({problem.code}): {problem.message}"
     if not _is_due(context, row):
         return f"not due before {row.event_time} (handle_future_events)"
     ahead = (
@@ -516,9 +517,9 @@ def _reconstructed(
         ]
 
     notes.append(
-        "the group is a reconstruction: processed rows of its object that stand near it, as far "
-        "as they are still there. Which of them were one event is not recorded, and values that "
-        "are read back are those of now"
+        "the group is a reconstruction from the nearby processed rows of the object that still "
+        "exist. The log does not record which of them made one event, and values that are read "
+        "back are the present ones"
     )
     return _folded(context, "reconstructed", record_id, object_id, read)
 
@@ -562,7 +563,7 @@ def _members(built: _Built) -> Iterable[Member]:
         outcomes[record_id] = _why_dropped(attribute, built.decision.surviving)
     if built.event.outcomes is not None:
         outcomes |= dict.fromkeys(built.event.outcomes.gone, "no effect: the object is gone")
-        outcomes |= dict.fromkeys(built.event.outcomes.noop, "no effect: nothing is changed by it")
+        outcomes |= dict.fromkeys(built.event.outcomes.noop, "no effect: it changes nothing")
         outcomes |= {
             row.record_id: f"bad ({row.code}): {row.message}"
             for row in built.event.outcomes.invalid

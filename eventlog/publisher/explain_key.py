@@ -1,4 +1,4 @@
-"""KeyExplanation the change of an object is not published: what ``eventlog explain --key`` shows
+"""Why the change of an object is not published: what ``eventlog explain --key`` shows
 (spec/event-log.md 11).
 """
 
@@ -24,7 +24,7 @@ from eventlog.sql.rows import extent
 from eventlog.sql.windows import Window
 
 _ROWS: Final = 10_000
-"""The newest rows of the log, and the first of the queue, that are looked through."""
+"""How many of the newest rows of the log, and of the first rows of the queue, are searched."""
 _SECONDS: Final = 60
 """The seconds that one statement may take."""
 _TRANSACTIONS: Final = 100
@@ -43,7 +43,7 @@ class KeyExplanation(NamedTuple):
 
 
 def explain_key(config: Config, text: str, compare: Compare) -> list[KeyExplanation]:
-    """Return why the changes of the objects with a key are not out.
+    """Return why the changes of the objects with a key are not published.
 
     ``text`` is a key as the log has it (``idu=7``), of any class, or with its class before it
     (``usr.idu=7``). Raises ConfigError if no class has such a key, and the errors of
@@ -55,11 +55,11 @@ def explain_key(config: Config, text: str, compare: Compare) -> list[KeyExplanat
         objects = _objects(context.catalog, text)
         answers = []
         for object_id in objects:
-            row = _row_that_tells(context, object_id)
+            row = _deciding_row(context, object_id)
             sentences = [*_sentences(context, config, object_id, row, compare)]
             record_id = None if row is None else row.record_id
             answers.append(KeyExplanation(object_id[0].name, object_id[1], record_id, sentences))
-    # One key of several classes: those that the log has rows of.
+    # If several classes have the key, take those of which the log has rows.
     found = [one for one in answers if one.record_id is not None]
     return found or answers
 
@@ -75,13 +75,13 @@ def _objects(catalog: Catalog, text: str) -> list[ObjectId]:
                 raise ConfigError(unavailable_in_words(name, reason))
         names = first_of([cls.name for cls in catalog.classes], 10) or "none"
         raise ConfigError(
-            f"{text!r} is the key of no class: write it as the log has it, with the class before "
-            f"it if several have such a key, such as usr.idu=7; the classes are {names}"
+            f"{text!r} is not a key of any class. Write it as the log has it (idu=7), with its "
+            f"class if several classes have such a key (usr.idu=7); the classes are {names}"
         )
     return objects
 
 
-def _row_that_tells(context: Context, object_id: ObjectId) -> LogRow | None:
+def _deciding_row(context: Context, object_id: ObjectId) -> LogRow | None:
     """Return the first unpublished row of the object, else its newest one, whether it
     passes the checks or not.
     """
@@ -125,8 +125,8 @@ def _sentences(
         yield f"the consumer passes over class {cls.name}, which is not among its classes"
     if row is None:
         yield (
-            f"the log has no row of {key} of class {cls.name}, of the newest {_ROWS:,} and of "
-            "those that wait"
+            f"the log has no row of {key} of class {cls.name} among its newest {_ROWS:,} rows and "
+            "the rows that wait"
         )
         yield from _without_row(context, config, object_id, compare)
     else:
@@ -145,7 +145,7 @@ def _sentences(
         oldest = doctor.oldest_writer(transactions) or writers[0]
         since = "" if oldest.seconds is None else f", the oldest for {doctor.age(oldest.seconds)}"
         yield (
-            f"{number_of(len(writers), 'open transaction')} wrote rows that nobody sees before the "
+            f"{number_of(len(writers), 'open transaction')} wrote rows that become visible at the "
             f"commit{since}: {oldest.who}"
         )
 
@@ -153,7 +153,7 @@ def _sentences(
 def _without_row(
     context: Context, config: Config, object_id: ObjectId, compare: Compare
 ) -> Iterator[str]:
-    """Say what may be why the log has no row of an object."""
+    """Yield sentences on why the log may have no row of an object."""
     cls, key = object_id
     conn = context.log.connection
     there = context.log.db.on(conn).query_back(context.catalog.schema, cls, [key], ())
@@ -163,9 +163,10 @@ def _without_row(
         with as_database_errors(conn), conn.begin_nested():
             plan = compare(context.log.db, config)
     except EventlogError as error:
-        yield f"whether its triggers are there is not known: {error}"
+        yield f"its triggers could not be checked: {error}"
         return
     tables = {cls.name, *(child.table.name for child in cls.children)}
     for action in plan.differences:
         if action.table.rpartition(".")[2] in tables:
-            yield f"its triggers are not as declared ({action.reason}): eventlog triggers plan"
+            why = action.reason
+            yield f"its triggers are not as declared ({why}); see `eventlog triggers plan`"

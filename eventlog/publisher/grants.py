@@ -26,7 +26,10 @@ def grants_for(db: OpenDatabase, config: Config, role: str, purpose: Purpose) ->
     ConfigError if the database has no such purpose, and the errors of ``find_log``.
     """
     if purpose in (Purpose.CONSUMER, Purpose.RESET) and "consumers" not in db.dialect.capabilities:
-        raise ConfigError(f"{db.dialect.name} has no consumers of a log, so that there is no grant")
+        raise ConfigError(
+            f"{db.dialect.name} does not support consumers, so there is nothing to grant; "
+            "choose another --purpose"
+        )
     log = find_log(db, config)
     catalog = read_catalog(log, config)
     user = db.dialect.quote(db.dialect.spelled(role))
@@ -58,8 +61,8 @@ def grants_to_read(
     tables: Sequence[str],
     user: str,
 ) -> tuple[str, ...]:
-    """Return the grants of SELECT on tables of a schema to a quoted user: one, or one a table if
-    the database takes no list.
+    """Return the grants of SELECT on tables of a schema to a quoted user: one statement for all
+    tables, or one per table if the database accepts no list.
     """
     names = [log.dialect.qualified(schema, table) for table in tables]
     lists = [", ".join(names)] if names and "grants_together" in log.dialect.capabilities else names

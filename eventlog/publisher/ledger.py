@@ -78,8 +78,8 @@ class Unmarked(NamedTuple):
     gone: int = 0
     """How many of them are gone from the log."""
     taken: frozenset[int] = frozenset()
-    """Those that had another status than N: somebody has given it to them by hand. If that may be
-    the status of the mark, all rows that are there.
+    """Those that had another status than N, which somebody set by hand. If that may be the same
+    status as the mark's, all rows that still exist.
     """
 
 
@@ -146,7 +146,7 @@ class Ledger(Protocol):
 
     def poll(self, window: Window, fields: Sequence[str]) -> QueueScan | None:
         """Return a scan from the head on with the rows of its first window, read by one statement;
-        None if more than that statement has to be asked: ``begin_scan`` does it.
+        None if one statement is not enough, and ``begin_scan`` must be called.
 
         ``window`` has the bounds of the first window, and ``fields`` are those to read.
         """
@@ -192,7 +192,7 @@ class Ledger(Protocol):
         alone: bool = False,
     ) -> Unmarked:
         """Record that rows are done, by their statuses, and return which of them were not changed,
-        as far as the ledger looks.
+        as far as the ledger checks it.
 
         With ``deletes`` rows S and W are deleted, except the ``retained`` ones, which become S.
         ``ended`` is the number of a delivery that is done: its line goes. ``alone`` is true if
@@ -204,7 +204,7 @@ class Ledger(Protocol):
 def _lost_session(what: str, holder: LockHolder) -> LostSession:
     return LostSession(
         f"{what} is still locked by the session that this process lost ({holder}); the server has "
-        "not noticed yet that it is gone: wait, or end that session"
+        "not noticed yet that the connection is closed. Wait, or end that session"
     )
 
 
@@ -222,15 +222,16 @@ an insert whose rows lie on both sides of the last one would be two events, and 
 
 
 def _rest(dialect: Dialect) -> float:
-    """Return the least seconds between two searches: none where one transaction writes at a time,
-    and no dead entry makes a search long. There a file may be put back under its publisher.
+    """Return the least seconds between two searches. It is 0 where only one transaction writes at a
+    time: dead entries never slow a search down there, and the file of the database may be replaced
+    while the publisher runs.
     """
     return _LEAST_REST if "concurrent_writers" in dialect.capabilities else 0.0
 
 
 @dataclass(slots=True, eq=False)
 class StatusLedger:
-    """The letters of the rows: a row with N is not done.
+    """The statuses of the rows: a row with N is not done.
 
     A publisher that takes rows ``by_number`` and has ``locked`` the log remembers which rows are
     done, so that no statement walks over them (spec/event-log.md 8.1).
@@ -274,8 +275,8 @@ class StatusLedger:
             raise _lost_session(f"the log {log}", holder)
         if holder is not None and holder.is_other:
             raise PublisherAlreadyRunning(
-                f"the log {log} is already being published, or another program keeps its "
-                f"lock: {holder}; end that session, or let it give the lock back"
+                f"the log {log} is already being published, or another program keeps its lock: "
+                f"{holder}; end that session, or let it release the lock"
             )
         who = f"by {holder}" if holder else "(the database does not show by which session)"
         raise PublisherAlreadyRunning(
@@ -394,9 +395,8 @@ class StatusLedger:
         ended: int | None = None,
         alone: bool = False,
     ) -> Unmarked:
-        """Write one statement for each letter, and one more where fewer rows than that changed.
-
-        The first one ends the delivery, where the database has a statement for both.
+        """Run one statement per status, and another one if it changed fewer rows than it was given.
+        The first statement also ends the delivery, if the database has a statement for both.
         """
         if ended is None and not retained and not any(statuses.values()):
             return Unmarked()
@@ -440,8 +440,8 @@ class StatusLedger:
 def _unmarked(
     log: OpenLog, ranges: Ranges, changed: int, new_status: str | None = None
 ) -> Unmarked:
-    """Return the rows of ranges that are left after a statement that ``changed`` the others: it has
-    given them this status, None = it has deleted them.
+    """Return the rows of ranges that remain after a statement ``changed`` the others: it gave them
+    this status, None = it deleted them.
     """
     rows = length(ranges)
     if changed >= rows:
@@ -455,9 +455,7 @@ def _unmarked(
 
 
 def are_registered(log: OpenLog) -> bool:
-    """Return True if there are consumers, under the lock that keeps new ones away to the end of the
-    transaction.
-    """
+    """Lock out new consumers until the transaction ends, and return True if the log has any."""
     if not consumers.has_table(log):
         return False
     log.lock_removing()
@@ -487,7 +485,7 @@ class SetLedger:
     """True if there was any other change of the set."""
     took_requests: bool = False
     lines: tuple[int, ...] = ()
-    """The numbers of the lines that the set stands in."""
+    """The numbers of the lines that contain the set."""
 
     durable_marks: bool = True
     """As in ``StatusLedger``."""
@@ -504,8 +502,8 @@ class SetLedger:
         if not is_ours:
             who = "" if holder is None else f" ({holder})"
             raise ConsumerRuns(
-                f"consumer {self.consumer!r} of the log {log} runs already in another "
-                f"process{who}: stop that one, or give this one another name"
+                f"consumer {self.consumer!r} of the log {log} is already running in another "
+                f"process{who}; stop that process, or give this consumer another name"
             )
         if consumers.read_consumer(log, self.consumer) is None:
             consumers.register(log, self.consumer, self.begins)
@@ -591,7 +589,7 @@ class SetLedger:
         alone: bool = False,
     ) -> Unmarked:
         """Write the set if there is a change, in the line of the delivery that has ``ended``, or in
-        a new one. The log is not looked at.
+        a new one. The log itself is not read.
 
         After a failure the caller calls ``recover``.
         """

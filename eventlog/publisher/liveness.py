@@ -2,7 +2,7 @@
 
 A publisher is alive as long as its next sign is not overdue. A sign is any call of its observer. A
 rest and a wait are announced, so a publisher that is idle, or whose receiver or database is
-unavailable, is alive. One that hangs in a statement or in a receiver is not.
+unavailable, is alive. A publisher that hangs in a statement or in a receiver is not.
 
 Each supervisor has one way to read the clock: systemd gets ``WATCHDOG=1`` while it reports alive
 (``watched_over``), a probe of a container looks at a file that is touched meanwhile
@@ -39,13 +39,13 @@ _WORK: Final = 60.0
 
 
 class LivenessClock:
-    """The time until which a process counts as alive: ``patience`` seconds after its last sign,
-    and after a pause that it has announced with it.
+    """The time until which a process counts as alive: ``timeout`` seconds after its last sign, plus
+    the pause that it announced with that sign.
     """
 
-    def __init__(self, patience: float, clock: Callable[[], float] = monotonic) -> None:
-        self.patience, self.clock = patience, clock
-        self._until = clock() + patience
+    def __init__(self, timeout: float, clock: Callable[[], float] = monotonic) -> None:
+        self.timeout, self.clock = timeout, clock
+        self._until = clock() + timeout
 
     @property
     def is_alive(self) -> bool:
@@ -54,21 +54,21 @@ class LivenessClock:
 
     def sign(self, pause: float = 0.0) -> None:
         """Give a sign, and announce a pause of so many seconds."""
-        self._until = self.clock() + pause + self.patience
+        self._until = self.clock() + pause + self.timeout
 
     @contextmanager
-    def telling(self, tell: Callable[[], None], interval: float) -> Iterator[None]:
-        """Call ``tell`` every ``interval`` seconds in a thread while the block runs and the process
-        is alive.
+    def repeated(self, action: Callable[[], None], interval: float) -> Iterator[None]:
+        """Call ``action`` every ``interval`` seconds in a thread while the block runs and the
+        process is alive.
         """
         end = threading.Event()
 
-        def feed() -> None:
+        def repeat() -> None:
             while not end.wait(interval):
                 if self.is_alive:
-                    tell()
+                    action()
 
-        start_thread(feed, "eventlog-alive")
+        start_thread(repeat, "eventlog-alive")
         try:
             yield
         finally:
@@ -80,10 +80,8 @@ class Liveness(LivenessClock, Observer):
     ``is_connected`` is True from the first connection on, that of a standby included.
     """
 
-    def __init__(
-        self, patience: float, rest: float, clock: Callable[[], float] = monotonic
-    ) -> None:
-        super().__init__(patience, clock)
+    def __init__(self, timeout: float, rest: float, clock: Callable[[], float] = monotonic) -> None:
+        super().__init__(timeout, clock)
         self.rest, self.is_connected = rest, False
 
     def does(self, doing: Doing, reason: str = "") -> None:
@@ -117,8 +115,8 @@ def _longest_rest(config: Config) -> float:
 
 def _longest_work(config: Config) -> float:
     """Return the longest seconds between two signs of a publisher that neither rests nor waits."""
-    patience: float = sink_named(config.sink.type).patience(config.sink.options)
-    return patience + _WORK
+    timeout: float = sink_named(config.sink.type).answer_timeout(config.sink.options)
+    return timeout + _WORK
 
 
 def liveness_of(config: Config) -> Liveness:
@@ -143,7 +141,7 @@ def reported_liveness(config: Config) -> Iterator[Liveness]:
             if liveness.is_connected:
                 file.touch()
 
-        with liveness.telling(touch, file.interval):
+        with liveness.repeated(touch, file.interval):
             yield liveness
 
 
@@ -185,7 +183,8 @@ class ReportingSink(Sink):
 # --- the service manager (sd_notify(3)) -----------------------------------------------------------
 
 _SIGNS_IN_TIME: Final = 3
-"""The signs within the service manager's time limit: one may be late, and one more."""
+"""The signs that are sent within the service manager's time limit, so that two of them may be late.
+"""
 
 
 class ServiceManager:
@@ -197,7 +196,7 @@ class ServiceManager:
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._has_failed = False
 
-    def tell(self, *assignments: str) -> None:
+    def notify(self, *assignments: str) -> None:
         """Send assignments such as ``READY=1``.
 
         A failing socket is logged once, and publishing goes on.
@@ -232,9 +231,11 @@ class _Status(Observer):
         # The reason may quote a receiver and is left out:
         # everybody on the machine can read a status.
         self._show(f"waiting for the {who.value}; the log shows why")
-        if not self._is_started:  # or TimeoutStartSec would end it, and start it to wait again
+        if (
+            not self._is_started
+        ):  # otherwise TimeoutStartSec would restart the process, only to wait again
             microseconds = int((until - monotonic() + _WORK) * 1e6)
-            self._manager.tell(f"EXTEND_TIMEOUT_USEC={microseconds}")
+            self._manager.notify(f"EXTEND_TIMEOUT_USEC={microseconds}")
 
     def connected(self, *, again: bool) -> None:
         self._is_started = True
@@ -246,7 +247,7 @@ class _Status(Observer):
     def _show(self, state: str, *more: str) -> None:
         if state != self._state or more:
             self._state = state
-            self._manager.tell(*more, f"STATUS={state}")
+            self._manager.notify(*more, f"STATUS={state}")
 
 
 @contextmanager
@@ -275,9 +276,9 @@ def watched_over(
     try:
         if has_watchdog:
             interval = int(microseconds) / 1e6 / _SIGNS_IN_TIME
-            with liveness.telling(lambda: manager.tell("WATCHDOG=1"), interval):
+            with liveness.repeated(lambda: manager.notify("WATCHDOG=1"), interval):
                 yield _Status(manager)
         else:
             yield _Status(manager)
     finally:
-        manager.tell("STOPPING=1", "STATUS=stopping")
+        manager.notify("STOPPING=1", "STATUS=stopping")

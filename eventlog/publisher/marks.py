@@ -117,17 +117,18 @@ class Marks:
             self.object_errors += [(event.event_id, "receiver", message) for event in events]
         for event in events:
             if event.outcomes is not None:
-                self.add_bad_object(event.event_id, event.outcomes.invalid)
+                self.add_invalid_object(event.event_id, event.outcomes.invalid)
 
-    def add_bad_object(self, event_id: str, bad: Sequence[InvalidRow]) -> None:
+    def add_invalid_object(self, event_id: str, bad: Sequence[InvalidRow]) -> None:
         """Add an object of a snapshot whose values or key cannot be written."""
         self.counters.rows_invalid += len(bad)
         self.object_errors += [(event_id, one.code, one.message) for one in bad]
 
     def _keep_attempts(self, events: Iterable[Outgoing]) -> None:
-        """Keep the number under which the first row of a refused event goes again
-        (spec/event-log.md 7.4): that of the refused sending, which was not applied. A row that is
-        bad by now was perhaps applied by this sending, and goes under the next number.
+        """Keep the attempt number under which the first row of a refused event is sent again
+        (spec/event-log.md 7.4): the number of the refused attempt, which was not applied. A row
+        that has become invalid since may have been applied by this attempt, so it is sent under the
+        next number.
         """
         for event in events:
             first = record_id_of(event.event_id)
@@ -159,7 +160,8 @@ class Marks:
             record_ids = [*chain(self.retained, *self.statuses.values())]
             report_missing(context, unmarked.gone, min(record_ids), max(record_ids))
         if unmarked.taken:
-            # Given up by hand while they were in the air: the receiver may know this sending.
+            # Given up by hand while they were being sent: the receiver may have applied this
+            # attempt.
             keep_next_attempts(context, chain.from_iterable(self.answered), unmarked.taken)
         add_object_errors(context.log, self.object_errors, context.ledger.consumer)
         if self.errors:
@@ -172,8 +174,8 @@ class Marks:
 def keep_next_attempts(
     context: Context, events: Iterable[Outgoing], given_up: Container[int]
 ) -> None:
-    """Keep the next number of the events whose first rows were given up by hand: if the rows go
-    again, the receiver may know the last one (spec/event-log.md 7.4).
+    """Keep the next attempt number of the events whose first rows were given up by hand: if the
+    rows are sent again, the receiver may have applied the last attempt (spec/event-log.md 7.4).
     """
     for event in events:
         if (first := record_id_of(event.event_id)) in given_up:
@@ -307,7 +309,7 @@ class InflightLine:
     def settle(self, document_no: int, events: Sequence[Outgoing], judged: Judged[Outgoing]) -> str:
         self._unmarked += judged.answered
         for verdict, event in judged.given_up:
-            # What goes again must not meet an id that the receiver may know.
+            # Events that are sent again must not use an id that the receiver may have applied.
             self._unmarked.append((verdict, [event._replace(attempts=event.attempts + 1)]))
         if judged.failed is not None:
             self._note_failure(events, judged.failed)
@@ -351,7 +353,7 @@ class InflightLine:
         return None if event.object_id is None else self.parking.get(event.object_id)
 
     def save(self) -> None:
-        """Make the answers count, and mark their rows.
+        """Have the sink confirm the answers, and mark their rows.
 
         Raises ReceiverUnavailable if the sink has lost them.
         """
@@ -375,7 +377,7 @@ class InflightLine:
         for sent_ids, tried in self._failed:
             rest = _with_failure(rest, sent_ids, tried)
         log = self._context.log
-        # Once: the line of a delivery that has ended may be a set's.
+        # Only once: the line of a delivery that has ended may contain a consumer's set by now.
         is_over = not rest.documents and bool(self.recorded.documents)
         marks.write(self._context, self.delivery_no if is_over else None)
         if rest.documents and self._is_changed:

@@ -117,7 +117,7 @@ class JobProgress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The facts that cost a statement, as the publisher's own session saw them between two
+    """Figures that need a query, as the publisher's own session last measured them between two
     deliveries.
     """
 
@@ -143,7 +143,7 @@ class Measured:
     ranges: int | None = None
     """The number of ranges in a consumer's set."""
     snapshot: SnapshotProgress | None = None
-    """The progress of the consumer's first load, None = it has none, or none any more."""
+    """The progress of the consumer's first load, None = it has none, or it has ended."""
     behind: int | None = None
     """The number of ``behind_unit``s in a followed source after its position, None for a log or if
     it is unknown.
@@ -341,18 +341,18 @@ class _Several(Observer):
         return min(one.queue_cap for one in self._observers)
 
 
-def _told_to_each(note: str) -> Callable[..., None]:
-    def tell(self: _Several, *arguments: Any, **named: Any) -> None:
+def _called_for_each(note: str) -> Callable[..., None]:
+    def call(self: _Several, *arguments: Any, **named: Any) -> None:
         for one in self._observers:
             getattr(one, note)(*arguments, **named)
 
-    return tell
+    return call
 
 
 # Every method of an observer that returns nothing is called for each of several observers.
 for _note, _method in vars(Observer).items():
     if isfunction(_method) and _note not in vars(_Several):
-        setattr(_Several, _note, _told_to_each(_note))
+        setattr(_Several, _note, _called_for_each(_note))
 
 
 def join_observers(*observers: Observer) -> Observer:

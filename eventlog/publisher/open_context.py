@@ -22,7 +22,7 @@ from eventlog.publisher.configured_classes import captured_tables, read_catalog,
 from eventlog.publisher.context import Context, Counters, PublisherOptions, Used
 from eventlog.publisher.ledger import Ledger, ledger_of
 from eventlog.publisher.output import event_writer
-from eventlog.publisher.published import lies_behind
+from eventlog.publisher.published import repeated_number
 from eventlog.publisher.sinks import Owner
 from eventlog.registry import sink_named
 from eventlog.sql.connection import (
@@ -80,7 +80,8 @@ def open_context(
         if why := context.log.db.read_only():
             place = describe(connection_url(config.database))
             raise DatabaseError(
-                f"{place} cannot be published from, since rows are marked: {why}; {TO_THE_PRIMARY}"
+                f"cannot publish from {place}, because publishing marks rows: {why}; "
+                f"{TO_THE_PRIMARY}"
             )
         context.log.db.begin_publishing()
         server = context.log.server_parts()
@@ -113,7 +114,7 @@ def open_to_publish(
             name = f"the log {log}{reader} in {describe(connection_url(config.database))}"
             return Owner(log.identity() + reader, name)
 
-        # The newest number is found by drawing one more, which is left out; a publisher has the
+        # The newest number is found by drawing another one, which stays unused; a publisher has the
         # right to draw.
         newest_delivery = partial(pass_over, log)
         sink_named(config.sink.type).claim(config.sink.options, owner, newest_delivery)
@@ -125,8 +126,8 @@ def refuse_post_poll(config: Config, log: LogTable) -> None:
     """Raise ConfigError if a post-poll statement changes the log (spec/event-log.md 8.5)."""
     for statement, reason in refused_statements(config.publisher.post_poll_statements, log):
         raise ConfigError(
-            f"{config.sources['publisher.post_poll_statements']}: {statement!r} {reason}; take it "
-            f"out: {', '.join(SAFE_WAYS)}"
+            f"{config.sources['publisher.post_poll_statements']}: {statement!r} {reason}; remove "
+            f"it: {', '.join(SAFE_WAYS)}"
         )
 
 
@@ -195,10 +196,10 @@ def settle_epoch(log: OpenLog, ledger: Ledger, used: Used, server: Mapping[str, 
             forget_removed(log, following)
         line = line._replace(epoch=epoch)
         _log.warning(
-            "the log %s may have been put back to an earlier state: %s. New event-ids carry the "
-            "epoch %s, so that none means two sets of rows. What was sent and is not known here "
-            "any more comes again under another id, and what the database has lost stays with the "
-            "receiver: see docs/guarantees.md%s",
+            "the log %s may have been put back to an earlier state, by a failover or a restore: "
+            "%s. New event-ids carry the epoch %s, so that no event-id means two sets of rows. "
+            "Some events may be sent twice under different ids, and receivers keep changes that "
+            "the database has lost; see docs/guarantees.md%s",
             log,
             "; ".join(reasons),
             epoch,
@@ -222,7 +223,7 @@ def _numbers_that_come_again(log: OpenLog, used: Used, following: int | None) ->
     if used.given_again is not None:
         found.append(used.given_again)
     elif following is not None and following <= used.published.highest:
-        found.append(lies_behind(following, used.published))
+        found.append(repeated_number(following, used.published))
     elif following is not None and following <= (removed := read_removed(log)):
         found.append(
             f"the next record_id is {following}, and rows up to {removed} were removed before"
@@ -231,14 +232,14 @@ def _numbers_that_come_again(log: OpenLog, used: Used, following: int | None) ->
 
 
 def advice_for_consumers(log: OpenLog) -> str:
-    """Return what to do about the consumers of a log that was put back, as a sentence after
-    another; empty if it has none.
+    """Return what to do about the consumers of a log that was put back, as a sentence to append;
+    empty if it has none.
     """
     if not (names := consumer_names(log)):
         return ""
     return (
-        f". The log has the consumers {', '.join(names)}: if one of them was registered or reset "
-        "in what the database has lost, empty its receiver and reset it "
+        f". The log has the consumers {', '.join(names)}. If the database has lost the "
+        "registration or a reset of one of them, empty its receiver and reset it "
         "(docs/backup-and-restore.md)"
     )
 

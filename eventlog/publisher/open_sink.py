@@ -99,7 +99,7 @@ class _Rotated(Sink):
                     sink = self._open()
                 except ConfigError as error:
                     _log.warning(
-                        "%s; the secrets of before are used", error, extra={"code": error.code}
+                        "%s; still using the previous secrets", error, extra={"code": error.code}
                     )
                 else:
                     self._sink.close()
@@ -109,7 +109,7 @@ class _Rotated(Sink):
             return self._sink
 
     def _check(self) -> list[tuple[int, int, int] | None]:
-        """Return a stamp for each file that changes when the file, or the target of a link, is
+        """Return, for each file, a stamp that changes when the file, or the target of a link, is
         replaced or written.
         """
         return [_stamp(file) for file in self._files]

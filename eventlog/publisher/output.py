@@ -18,7 +18,8 @@ def event_writer(
 ) -> EventWriter[Any]:
     """Return the writer of a log's events; ``count`` is ``Publishing.count``. Raises ConfigError.
 
-    A backlog job of a format that has tables alone reads the log by it, and writes nothing.
+    A backlog job whose format has only tables uses it to read the log, and writes no documents with
+    it.
     """
     if not chosen_format(config).can("publish"):
         return NoWriter()

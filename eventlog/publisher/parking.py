@@ -38,8 +38,9 @@ class Parking(dict[K, Parked]):
 
     An object waits until its back-off has passed and it is woken, and is released by an answer
     without retry. Objects are woken only between cycles, and begin to wait only by the answer to
-    their own event or at the turn of the next one, never while an event is in the air. So an object
-    with an unsent recorded event is never free, and no later event overtakes an unanswered one.
+    their own event or at the turn of the next one, never while one of their events is being sent.
+    So an object with an unsent recorded event is never free, and no later event overtakes an
+    unanswered one.
 
     Times are of one monotonic clock, in seconds. No object that the receiver failed for is due
     before ``rests_until``.
@@ -92,8 +93,8 @@ class Parking(dict[K, Parked]):
     def due(self, now: float) -> list[K]:
         """Return the objects whose back-off has passed, the longest due first.
 
-        Among them are only the longest due of those that the receiver failed for, which were
-        parked together, and none before ``rests_until``.
+        Objects that the receiver failed for come only with those that were parked together with the
+        longest due of them, and not before ``rests_until``.
         """
         due = sorted(
             ((parked.due, object_id) for object_id, parked in self.items() if parked.due <= now),
@@ -127,8 +128,8 @@ class Parking(dict[K, Parked]):
         return max(min(due), self.rests_until) if due else None
 
     def too_many(self, most: int) -> str:
-        """Return a sentence if more objects are parked than ``most``, else an empty one. For a
-        document, or a part of one, that the receiver failed for, one object counts: the culprit's.
+        """Return a sentence if more objects are parked than ``most``, else an empty one. A
+        document, or a part, that the receiver failed for counts as one object: the culprit's.
         """
         if len(self) <= most:
             return ""

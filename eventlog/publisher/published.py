@@ -87,7 +87,9 @@ class Published:
         self.checked = now
         following = log.next_record_id()
         return (
-            None if following is None or following > self.highest else lies_behind(following, self)
+            None
+            if following is None or following > self.highest
+            else repeated_number(following, self)
         )
 
     def _by_time(self, log: OpenLog, low: Sequence[int], event_time_zone: str) -> str | None:
@@ -104,6 +106,6 @@ class Published:
         return None
 
 
-def lies_behind(following: int, published: Published) -> str:
-    """Return that the next record_id is one that was published before, in words."""
+def repeated_number(following: int, published: Published) -> str:
+    """Return a sentence: the next record_id is one that was published before."""
     return f"the next record_id is {following}, and {published.highest} was published before"

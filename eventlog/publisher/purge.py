@@ -26,13 +26,14 @@ from eventlog.sql.purge import (
 from eventlog.sql.rows import extent
 
 _YOUNG: Final = 10_000
-"""The number of rows in a row, all younger than asked for, after which a purge ends."""
+"""A purge ends after so many consecutive rows that are younger than asked for."""
 _APART: Final = 300
 """The number of record_ids between two gaps that are read as one, as by a publisher."""
 _WHOLE: Final = timedelta(days=7)
-"""The age at which what is noted counts no more.
+"""The age at which the notes of removed rows expire.
 
-Rows that a transaction has committed late, or that somebody has put back, are found then.
+The next purge then also finds rows that a transaction has committed late, or that somebody has put
+back.
 """
 _PURGED_EACH: Final = 100
 """The number of batches between two notes."""
@@ -52,7 +53,7 @@ def extent_of(log: OpenLog) -> Extent:
     """Return what a purge that begins now looks at."""
     last = highest_id(log)
     now, purged = utc_now(log.connection, log.dialect), read_purged(log)
-    # A log that ends below what is noted has begun again, or was restored.
+    # A log whose last record_id is below the noted rows was emptied or restored.
     if purged is not None and now - purged.whole < _WHOLE and purged.rows.top <= last:
         return Extent(purged.rows.floor + 1, last, purged)
     first, last = extent(log) or (1, 0)

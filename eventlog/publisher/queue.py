@@ -83,7 +83,7 @@ def begin_scan(context: Context, is_long: bool) -> QueueScan | None:
 
 def poll(context: Context) -> QueueScan | None:
     """Return a scan with the rows of its first window, read by the one statement of a poll; None if
-    the database has no such statement, or if it cannot tell enough now (``begin_scan``).
+    the database has no such statement, or if its result is not enough now (``begin_scan``).
     """
     options = context.options
     if options.handle_future_events:
@@ -514,8 +514,7 @@ def read_due_window(
 
 
 def _complete_inserts(reader: WindowReader, chunks: Iterable[list[BoundedRow]]) -> None:
-    """Add to a window those of the rows behind it that belong to an insert which the window ends
-    in.
+    """Add to a window the rows after it that belong to an insert which the window's end cuts.
 
     They lie within as many rows of the insert's last row as rows of an insert may be apart, since
     rows of one time are in the order of record_ids.
@@ -542,7 +541,7 @@ def _complete_inserts(reader: WindowReader, chunks: Iterable[list[BoundedRow]]) 
             return
 
 
-# --- rows that are held ---------------------------------------------------------------------------
+# --- claimed rows ---------------------------------------------------------------------------
 
 
 def read_claimed_objects(context: Context, claim: BacklogClaim) -> ClaimedObjects:

@@ -48,7 +48,8 @@ def built_deliveries(
     """Yield the deliveries of a window, which are limited by rows and by bytes. ``sizes`` has the
     bytes of a row by class, kept between windows.
 
-    ``check`` is asked once, before the first values are read back, and may end all by an error.
+    ``check`` is called once, before the first values are read back, and may end the work with an
+    error.
     """
     options = context.options
     query_back = _checked_first(context.query_back, check)

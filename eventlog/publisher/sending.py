@@ -46,7 +46,7 @@ class Delivered(NamedTuple):
     reason: str = ""
     """The explanation of a stop, for people."""
     retry_after: float | None = None
-    """The seconds that the receiver asks to be left alone, None if it names none."""
+    """The seconds that the receiver asks the publisher to wait, None if it names none."""
     more: bool = False
     """True if there is something to do at once."""
     in_short: str = ""
@@ -396,7 +396,7 @@ def send_heartbeat(sink: Sink, document: Document, counters: Counters) -> bool:
     """Send the heartbeat (spec/xds.md 7), and return True if it was received. It is never sent
     again.
 
-    Raises FatalAnswer; any other answer has no effect, and neither has a missing one.
+    Raises FatalAnswer; any other answer, or none, has no effect.
     """
     try:
         answer = sink.send(document)

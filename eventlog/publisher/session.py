@@ -79,7 +79,7 @@ class PublisherSession:
 
 def begin_delivery(context: Context, state: PublisherState) -> tuple[int, str]:
     """Return a new delivery number, and the number of the delivery's first event, which is greater
-    than those of earlier deliveries also if the clock has gone back; empty for formats without
+    than those of earlier deliveries even if the clock has gone back; empty for formats without
     numbers.
     """
     number = draw_delivery_no(context)
@@ -96,12 +96,12 @@ def draw_delivery_no(context: Context) -> int:
     """
     number = next_number(context.log)
     if number <= context.used.delivery_no:
-        raise lies_behind(context, f"delivery {number}")
+        raise number_went_back(context, f"delivery {number}")
     return number
 
 
-def lies_behind(context: Context, number: str) -> DatabaseUnavailable:
-    """Return the error of a delivery number that is not greater than one that was used before."""
+def number_went_back(context: Context, number: str) -> DatabaseUnavailable:
+    """Return the error for a delivery number that is not greater than one that was used before."""
     return DatabaseUnavailable(
         f"{number} of the log {context.log} is lower than {context.used.delivery_no}, "
         "which was used before: the database was put back to an earlier state"

@@ -35,9 +35,10 @@ def skip(log: OpenLog, ledger: Ledger, event_id: str, why: str) -> Skipped:
     """Give up an event that is in flight: its rows become E, each with an error line that shows
     ``why``. The caller commits.
 
-    A publisher takes note when it tries the event the next time. A consumer must not run: the
-    caller has its lock. Whether the receiver has applied the event is not known, so what goes again
-    gets the number after the last sending (7.4). Raises ConfigError if no such event is in flight.
+    A running publisher notices this at its next attempt at the event. A consumer must not run: the
+    caller has its lock. It is unknown whether the receiver has applied the event, so rows that are
+    sent again get the number after the last attempt (7.4). Raises ConfigError if no such event is
+    in flight.
     """
     deliveries, _ = read_recorded(log, ledger.consumer)
     delivery, document_no, event = _found(deliveries, event_id)
@@ -54,7 +55,10 @@ def skip(log: OpenLog, ledger: Ledger, event_id: str, why: str) -> Skipped:
     dropped = [record_id for record_id in event.dropped if record_id in waiting]
     refused = sorted(waiting.difference(dropped))
     if not refused:
-        raise ConfigError(f"event {event_id}: its rows are done already, or gone")
+        raise ConfigError(
+            f"event {event_id} has no row that can be given up: its rows are already done or "
+            "deleted"
+        )
     ledger.write({Status.ERROR: refused, Status.SUCCESS: dropped})
     next_ids = {record_id_of(event.event_id): f"{event.event_id}.{event.attempts + 1}"}
     lines = [(record_id, CODE, message) for record_id in refused]
@@ -79,8 +83,8 @@ def _found(deliveries: list[Delivery], event_id: str) -> tuple[Delivery, int, Ou
         for number in delivery.suspects
         for event in delivery.documents.get(number, ())
     ]
-    there = f"the receiver fails for {first_of(known, 10)}" if known else "`eventlog status`"
-    raise ConfigError(f"no event {event_id} is in flight; see which are: {there}")
+    there = f"the receiver fails for {first_of(known, 10)}" if known else "see `eventlog status`"
+    raise ConfigError(f"no event {event_id} is in flight; {there}")
 
 
 def _strike(log: OpenLog, delivery: Delivery, skipped: Outgoing) -> None:

@@ -64,19 +64,19 @@ class UnfinishedSnapshot:
     """The event-ids of objects to send again, in place of a snapshot."""
 
     @classmethod
-    def of_line(cls, begun: datetime, told: dict[str, Any]) -> UnfinishedSnapshot:
+    def of_line(cls, begun: datetime, content: dict[str, Any]) -> UnfinishedSnapshot:
         """Return the snapshot in the line of the consumer."""
-        if "again" in told:
-            return cls(begun, again=list(told["again"]))
+        if "again" in content:
+            return cls(begun, again=list(content["again"]))
         place = (
-            told.get("class"),
-            told.get("position"),
-            told.get("objects", 0),
-            told.get("expected", 0),
+            content.get("class"),
+            content.get("position"),
+            content.get("objects", 0),
+            content.get("expected", 0),
         )
-        return cls(begun, list(told.get("done", ())), *place)
+        return cls(begun, list(content.get("done", ())), *place)
 
-    def told(self) -> dict[str, Any] | None:
+    def content(self) -> dict[str, Any] | None:
         """Return the content of the consumer's line, None if the snapshot has ended."""
         if self.again is not None:
             return {"again": self.again} if self.again else None
@@ -143,7 +143,7 @@ def record_chunk(session: PublisherSession, loading: UnfinishedSnapshot) -> Chun
 
 def _save(context: Context, loading: UnfinishedSnapshot) -> None:
     """Write the progress of the snapshot, and commit."""
-    write_loaded(context.log, context.ledger.consumer, loading.told())
+    write_loaded(context.log, context.ledger.consumer, loading.content())
     context.log.commit()
     context.observer.loads(loading.progress())
 
@@ -157,7 +157,7 @@ def _keys_of_other_names(context: Context, loading: UnfinishedSnapshot) -> dict[
     if loading.position is not None and current is not None:
         if current.has_key(loading.position):
             return {}
-        # A key column was renamed, or another one is the key: the walk is another one, too.
+        # A key column was renamed, or another column is the key, so the objects have another order.
         _log.warning(
             "the snapshot reads class %s from its beginning: its key has changed", current.name
         )
@@ -283,7 +283,7 @@ def _build(
     context, state = session.context, session.state
     built = _build_now(context, object_class, keys, state.row_sizes, session.check)
     if any(event.outcomes is not None and event.outcomes.invalid for event in built.events):
-        session.check.before_bad()
+        session.check.before_invalid()
     events = []
     for event, key in zip(built.events, keys, strict=False):
         event_id = snapshot_id(loading.begun, object_class.name, key)
@@ -291,7 +291,7 @@ def _build(
         if of_object.operation is not None:
             events.append(of_object)
         elif of_object.outcomes is not None:
-            marks.add_bad_object(event_id, of_object.outcomes.invalid)
+            marks.add_invalid_object(event_id, of_object.outcomes.invalid)
     delivery = None
     if events:
         number, first = begin_delivery(context, state)
@@ -300,7 +300,7 @@ def _build(
 
 
 def _of_object(built: Outgoing, event: Outgoing) -> Outgoing:
-    """Return an event of a snapshot as it was built. Only its bad values count as outcomes."""
+    """Return an event of a snapshot as it was built. Only its invalid values count as outcomes."""
     bad = [] if built.outcomes is None else built.outcomes.invalid
     return event._replace(
         object_id=built.object_id,
@@ -340,7 +340,7 @@ def _groups(objects: Iterable[ObjectId]) -> list[Group]:
 
 
 def _of_adds(context: Context, rows: int) -> Context:
-    """Return a context in which such rows are adds, and so many fit in a delivery."""
+    """Return a context in which such rows are adds, and ``rows`` of them fit in a delivery."""
     events = EventOptions(insert_query_back="add")
     options = replace(context.options, events=events, delivery_rows=rows)
     return replace(context, options=options, attempts={})
@@ -397,7 +397,10 @@ def _why_unreadable(context: Context, event_id: str) -> tuple[str, str] | None:
     classes = {cls.name: cls for cls in context.catalog.classes}
     name = _class_of(event_id, (*classes, *context.catalog.unavailable))
     if not name:
-        return "unknown_table", "this object is of no class any more"
+        return (
+            "unknown_table",
+            "the class of this object is no longer configured, or no longer exists",
+        )
     if name in classes:
         try:
             classes[name].canonical_key(_key_of(event_id, name))
@@ -420,7 +423,7 @@ def _packed(
 
 
 def origins_of_objects(context: Context) -> Origins:
-    """Return the origins of objects of a snapshot: they are as of now."""
+    """Return the origins of objects of a snapshot: their time is the present."""
     return Origins({0: context.log.due_until(context.options.event_time_zone)}, {})
 
 

@@ -5,8 +5,8 @@ be the cause. It is *suspected* at once: its objects wait, and one other documen
 in common is sent, the *probe*. If that is answered, the receiver is available, and the suspected
 document waits for its second attempt while all others go on. If it fails again, it is *isolated*:
 its halves are tried by themselves. If the probe is not answered, or there is none, the receiver is
-unavailable. After ``isolate_after`` such failures in a row the suspected document is cut in halves,
-which are each other's probe.
+unavailable. After ``isolate_after`` such cycles in a row (the failure streak) the suspected
+document is cut in halves, each of which is the probe for the other.
 
 The in-flight line records what a restart has to know: the parts of isolated documents with their
 attempts, and the cycles without an answer from the second one on. The owner of the line writes it
@@ -55,11 +55,12 @@ class Suspect(NamedTuple):
 class Suspects:
     """The suspicious failures of a receiver, and what follows from them.
 
-    ``in_vain`` is the number of cycles in a row, each with such a failure and without an answer.
+    ``failure_streak`` is the number of consecutive cycles that each had such a failure and no
+    answer.
     """
 
-    def __init__(self, parking: Parking[Any], in_vain: int = 0) -> None:
-        self.in_vain = in_vain
+    def __init__(self, parking: Parking[Any], failure_streak: int = 0) -> None:
+        self.failure_streak = failure_streak
         self._parking = parking
         # How many documents were answered before the first failure, by the event-id in the
         # document.
@@ -104,7 +105,7 @@ class Suspects:
         waits for its second attempt.
         """
         self._answers += 1
-        self.in_vain = 0
+        self.failure_streak = 0
         if self._failed:
             self._forget(event.sent_id for event in events)
         for suspected in self._suspected:
@@ -121,7 +122,7 @@ class Suspects:
             return Doubt.UNAVAILABLE
         suspected = Suspect(events, failure)
         if all(answers < self._answers for answers in first):
-            self._isolate(suspected)  # another one was answered since its first failure: it decides
+            self._isolate(suspected)  # another document was answered since its first failure
             return Doubt.ISOLATED
         self._suspected.append(suspected)
         self._set_aside(events, str(failure))
@@ -152,8 +153,8 @@ class Suspects:
         return ""
 
     def put_off(self, events: Sequence[Sent], tries: int, answer: str) -> None:
-        """Let the objects of a part wait that may not be tried yet. A restart has found it after so
-        many tries, if they are not parked.
+        """Let the objects of a part wait, because it may not be tried yet. If they are not parked,
+        a restart has read the part from the in-flight line, with ``tries`` attempts so far.
         """
         found = []
         for event in events:
@@ -188,8 +189,8 @@ class Suspects:
         document to be cut in halves, none if it is too early; None if each is a single event, so
         that further tries decide nothing.
         """
-        self.in_vain += 1
-        if self.in_vain < isolate_after:
+        self.failure_streak += 1
+        if self.failure_streak < isolate_after:
             return frozenset()
         for events, _ in suspected:
             if len(events) > 1:

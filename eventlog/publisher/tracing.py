@@ -223,14 +223,14 @@ def _provider() -> TracerProvider:
     exporter = os.environ.get("OTEL_TRACES_EXPORTER", "otlp").strip()
     if exporter != "otlp":
         raise ConfigError(
-            f"OTEL_TRACES_EXPORTER={exporter}: eventlog itself sends by otlp; for others start it "
-            "by opentelemetry-instrument, or set none"
+            f"eventlog exports traces over otlp only. For OTEL_TRACES_EXPORTER={exporter}, start "
+            "it with opentelemetry-instrument, or set the variable to otlp or none"
         )
     for name in ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
         if os.environ.get(name, _PROTOCOL) != _PROTOCOL:
             raise ConfigError(
-                f"{name}={os.environ[name]}: eventlog itself sends by {_PROTOCOL}; for others "
-                "start it by opentelemetry-instrument"
+                f"eventlog exports traces over {_PROTOCOL} only. For {name}={os.environ[name]}, "
+                "start it with opentelemetry-instrument"
             )
     has_name = "OTEL_SERVICE_NAME" in os.environ or "service.name=" in os.environ.get(
         "OTEL_RESOURCE_ATTRIBUTES", ""

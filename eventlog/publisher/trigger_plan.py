@@ -60,7 +60,9 @@ def planned_triggers(db: OpenDatabase, config: Config) -> TriggerPlan:
 
 
 def refused_watches(log: OpenLog, config: Config) -> tuple[str, ...]:
-    """Return the errors of watches that no user can follow: their tables or columns are missing."""
+    """Return the errors of watches that no user can apply, because their tables or columns are
+    missing.
+    """
     declared = _declared(log.table, config, _reflected(log.db, config))
     reflect = log.db.reflect
     return declared_triggers(
@@ -115,8 +117,8 @@ def _view_references(config: Config, catalog: Catalog) -> Iterator[str]:
         ]
         if references:
             yield (
-                f'{cls.name}: {", ".join(references)} stay values with referential = "dn": it '
-                "makes associations of foreign keys of tables, and a view has none"
+                f"{cls.name}: {', '.join(references)} stay values with "
+                'referential = "dn", which makes associations only from the foreign keys of tables'
             )
 
 
@@ -134,7 +136,7 @@ class Differences(NamedTuple):
 def differences(db: OpenDatabase, config: Config) -> Differences:
     """Return what `eventlog triggers apply` would change, for a role that may read the tables.
 
-    A role that the database shows no triggers gets what is known by the record of the last apply.
+    If the database shows this role no triggers, the record of the last apply is compared instead.
     """
     if not config.watches:
         return Differences()

@@ -39,30 +39,30 @@ that will not notify; the pauses double.
 """
 
 _FLOWING: Final = 0.03
-"""Seconds of rest after an attempt before the publisher sleeps: while changes flow it looks by
-itself, so that no writer pays for a notification.
+"""Seconds of rest after an attempt before the publisher sleeps: while changes flow it polls, so
+that no writer pays for a notification.
 """
 _LEAST_REST: Final = 0.003
 """The least seconds of such a rest."""
 _WORKING: Final = 0.25
 """The share of its time that a publisher works while changes flow, polls and deliveries together:
-one among many leaves the others time, and finds more to send at once. A poll that costs less does
-not become more polls by it.
+the rest leaves time for other processes, and the next poll finds more to send at once. A cheaper
+poll does not lead to more polls.
 """
 
 _FIRST_REST: Final = 0.05
 """Seconds until the queue is read again after a cycle that sent, without notifications."""
 
 _TOLD_EVERY: Final = 60.0
-"""Seconds between two lines that the first connection has not been made yet."""
+"""Seconds between two log lines which report that the first connection has not been made yet."""
 
-_LOCK_PATIENCE: Final = 60.0
+_LOCK_WAIT: Final = 60.0
 """Seconds that a publisher which lost its connection waits for a lock that another session has: a
 job that marks, a publisher that ends, or its own lost session where the database does not show it.
 """
 
 _SLICE: Final = 0.2
-"""Seconds between looks at a stop without a descriptor."""
+"""Seconds between two checks of a stop that has no descriptor."""
 
 
 class Stop(Protocol):
@@ -127,7 +127,7 @@ class Idle:
         self._refused = 0  # the number of refused locks in a row
 
     def wake_up(self) -> None:
-        """Free writers from notifying: the publisher is about to send, or looks by itself."""
+        """Free writers from notifying: the publisher is about to send, or polls."""
         self._refused, self._rested = 0, 0.0
         if self.wake is not None and self._is_asleep:
             self._give_back(self.wake)
@@ -348,7 +348,7 @@ class BackOff:
 def keep_connected(
     work: Callable[[Callable[[], bool]], None],
     stop: Stop,
-    away: tuple[type[EventlogError], ...],
+    unavailable: tuple[type[EventlogError], ...],
     initial: float,
     maximum: float,
     observer: Observer,
@@ -358,9 +358,10 @@ def keep_connected(
     connection is opened again.
 
     ``work`` receives a function that it calls whenever it is connected, and that returns True the
-    first time. ``away`` are the errors of a lost connection. Before the first connection a database
-    server that cannot be reached is waited for, and the other errors are raised. ``initial`` and
-    ``maximum`` are the back-off in seconds. ``observer`` is informed of each connection.
+    first time. ``unavailable`` are the errors of a lost connection. Before the first connection a
+    database server that cannot be reached is waited for, and the other errors are raised.
+    ``initial`` and ``maximum`` are the back-off in seconds. ``observer`` is informed of each
+    connection.
 
     While the lock belongs to the session that was lost, or to another process as ``stands_by_for``
     names it, this process waits for it. Raises PublisherAlreadyRunning if any other session has it.
@@ -388,17 +389,17 @@ def keep_connected(
             if isinstance(other, LostSession):
                 why, level, attempts = str(other), logging.WARNING, 0
             elif isinstance(other, stands_by_for):
-                why = f"{other}; waiting as its standby until that one ends"
+                why = f"{other}; waiting as its standby until it ends"
                 level, attempts = logging.INFO, 0
                 observer.progressed()  # a standby that sees the other process at work is well
-            elif lost_at is not None and monotonic() - lost_at <= _LOCK_PATIENCE:
-                why, level = f"{other}; trying again for {_LOCK_PATIENCE:g} s", logging.WARNING
+            elif lost_at is not None and monotonic() - lost_at <= _LOCK_WAIT:
+                why, level = f"{other}; trying again for {_LOCK_WAIT:g} s", logging.WARNING
             else:
                 raise
             if why != locked_out:
                 locked_out = why
                 _log.log(level, "%s", why, extra={"code": other.code})
-        except away as error:
+        except unavailable as error:
             why = str(error)
             if was_connected:
                 _log.error("%s; connecting again", error, extra={"code": error.code})

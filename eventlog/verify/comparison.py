@@ -1,7 +1,7 @@
 """Two rows of one object compared column by column (spec/verify.md 3).
 
-Most values have the same text on both sides. Only values with other texts are parsed, and given
-the one text that equal values have.
+Most values have the same text on both sides. Only values whose texts differ are parsed, and brought
+to the one text that equal values have.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class ColumnDifference(NamedTuple):
     source: str | list[str] | None
     target: str | list[str] | None
     is_unknown: bool = False
-    """True if the target does not say which value the column has."""
+    """True if the target does not show which value the column has."""
 
 
 Held: TypeAlias = Callable[[str], str | None]
-"""A function that returns the text that a target can hold of a value's text, None = NULL."""
+"""A function that maps a value's text to the text that the target can hold for it, None = NULL."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class Comparison:
     """The comparison of the objects of a class with the rows of a target.
 
     ``held`` has a function for each attribute of which the target may hold another value.
-    ``losses`` counts the values of which a target holds something else by design, by column.
+    ``losses`` counts, by column, the values that a target changes by design.
     """
 
     attributes: Sequence[Attribute]

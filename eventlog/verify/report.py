@@ -153,7 +153,7 @@ class VerifyReport:
     unlisted: int = 0
     """The number of differences that are counted only."""
     unconfirmed: int = 0
-    """The number of objects that differed once, and were equal at the second look."""
+    """The number of objects that differed once, and were equal at the second check."""
     repaired: int = 0
     """The number of rows that were written to the log to repair the target."""
     seconds: float = 0.0

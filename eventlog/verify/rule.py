@@ -31,10 +31,12 @@ _SECONDS: Final = 600
 """The seconds that one statement may take."""
 _FIELDS: Final = ("record_id", "table_name", "table_key")
 _MANY_GAPS: Final = 1_000
-"""The number of gaps above which those that lie near to each other are read as one."""
+"""The number of gaps above which neighbouring gaps are read as one."""
 _NEAR: Final = 300
 _SHARE: Final = 10.0
-"""The least number of durations of a search for rows that are done, between two searches."""
+"""The pause between two searches for done rows is at least this many times the duration of a
+search.
+"""
 
 
 @contextmanager
@@ -66,7 +68,7 @@ class UndoneRows:
     consumer: str = ""
     """The reader; empty = the publisher."""
     leave_user: str | None = None
-    """The perpetrator whose rows the publisher leaves alone, None = no one's."""
+    """The perpetrator whose rows the publisher ignores, None = nobody's."""
     done_in_target: Callable[[], RecordSet | None] = lambda: None
     """A function that returns the done rows, if the target names them; then ``consumer`` and
     ``leave_user`` do not count.
@@ -110,8 +112,9 @@ class UndoneRows:
         if not self.is_protected and (removed := read_removed(self.log)) != self._removed:
             if self.seen.done.gaps(removed, self._first - 1):
                 raise DatabaseError(
-                    f"rows of the log {self.log} up to record_id {removed} were removed meanwhile, "
-                    "and some of them may never have been seen: verify again while no purge runs"
+                    f"rows of the log {self.log} up to record_id {removed} were removed "
+                    "meanwhile, and some of them may never have been seen. Verify again while no "
+                    "purge runs"
                 )
             self._removed = removed
         gaps: Ranges = self.seen.done.gaps(self.log.dialect.last_record_id)
@@ -151,8 +154,8 @@ class UndoneRows:
         self._forget_at = now + _SHARE * (now - begun)
 
     def close_gaps(self) -> None:
-        """Stop looking for rows in gaps that will never be filled. Call it between two
-        snapshots. It is no part of the rule: without it the gaps are read again each time.
+        """Stop looking for rows in gaps that will never be filled. Call it between two snapshots.
+        This only saves time: without it the gaps are read again each time.
         """
         if consumers.is_followable(self.log):
             self.seen.poll(self.log)
@@ -162,7 +165,7 @@ class UndoneRows:
         return Window(1, None, None, self.leave_user)
 
     def _done_set(self) -> RecordSet | None:
-        """Return the done rows as a set, None if the statuses tell which rows are done."""
+        """Return the done rows as a set, None if the statuses show which rows are done."""
         told = self.done_in_target()
         if told is not None:
             return told

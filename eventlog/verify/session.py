@@ -79,7 +79,8 @@ def open_target(
         place = Directory(sink.directory)
     else:
         raise ConfigError(
-            f"what the sink {config.sink.type} has sent cannot be read: name the target by --target"
+            f"what the sink {config.sink.type} has sent cannot be read; name the target with "
+            "--target"
         )
     chosen = chosen_format(config) if format is None else format_named(format)
     options = dict(read_options(map or {})["reader"])
@@ -137,8 +138,8 @@ def run_verification(
         resources.enter_context(as_database_errors(log.connection))
         if "consumers" not in log.dialect.capabilities:
             raise ConfigError(
-                f"the log {log} cannot be verified: {log.dialect.name} does not tell which "
-                "transactions have written it and are open, so its rows cannot be followed"
+                f"the log {log} cannot be verified, because {log.dialect.name} does not report "
+                "which open transactions have written to it"
             )
         log.check_rights(Purpose.VERIFY)
         log.commit()
@@ -203,7 +204,7 @@ def _chosen(context: Context, names: Sequence[str]) -> list[ObjectClass]:
         meant = catalog.log_name(name)
         if meant is None or meant.child is not None:
             known = first_of(sorted(cls.name for cls in catalog.classes), 10) or "none"
-            raise ConfigError(f"{name!r} is not a class: the classes are {known}")
+            raise ConfigError(f"{name!r} is not a class; the classes are {known}")
         cls = meant.object_class
         if not names and not context.wants(cls.name):
             continue
@@ -243,9 +244,9 @@ def _kept_rows(config: Config, log: OpenLog) -> Iterator[bool]:
         log.commit()
         if config.publisher.delete_from_log:
             raise ConfigError(
-                f"{config.sources['publisher.delete_from_log']} is true, and the log {log} can "
-                "have no consumer that keeps its rows: a deleted row cannot be seen, so nothing "
-                "can be verified. Set it to false while you verify"
+                f"{config.sources['publisher.delete_from_log']} is true, and no consumer can keep "
+                f"the rows of the log {log}. Deleted rows cannot be verified, so set it to false "
+                "while you verify"
             ) from None
         yield False
         return
@@ -294,7 +295,7 @@ def _saver(state: Path) -> Callable[[Progress], None]:
             "class": progress.class_name,
             "position": progress.position,
             "equal": {name: one.equal for name, one in report.classes.items()},
-            # What differed is looked at again: it may have changed since.
+            # What differed is compared again: it may have changed since.
             "waiting": sorted([*progress.waiting, *(one.name for one in report.differences)]),
         }
         with whole_file(str(state)) as file:

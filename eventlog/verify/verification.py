@@ -180,8 +180,8 @@ class Verification:
         here: Mapping[str, Texts] | None,
         there: TargetRow | None,
     ) -> None:
-        """Decide one object, if it can be decided. A difference counts when a second look finds
-        it, too: a receiver may answer a little before its tables show what it was sent.
+        """Decide one object, if it can be decided. A difference counts only when a second check
+        finds it too: a receiver may answer a little before its tables show what it was sent.
         """
         if name in self.undone.objects:
             self.waiting[name] = None
@@ -236,7 +236,7 @@ class Verification:
     # --- later rounds ---
 
     def _wait(self, classes: Sequence[ObjectClass]) -> None:
-        """Look again at the objects that were not decided, or that differed once."""
+        """Compare again the objects that were not decided, or that differed once."""
         until = monotonic() + self.options.wait
         late_rounds = 0
         # One more round confirms the differences that the last one has found.
@@ -250,13 +250,13 @@ class Verification:
             for class_name, names in groupby(sorted(self.waiting), itemgetter(0)):
                 keys, size = [key for _, key in names], self.options.batch
                 for start in range(0, len(keys), size):
-                    self._look_again(self._sources[class_name], keys[start : start + size])
+                    self._compare_again(self._sources[class_name], keys[start : start + size])
             self.undone.close_gaps()
 
     def _has_differed(self) -> bool:
         return any(found is not None for found in self.waiting.values())
 
-    def _look_again(self, source: _ClassSource, keys: Sequence[str]) -> None:
+    def _compare_again(self, source: _ClassSource, keys: Sequence[str]) -> None:
         log = self.context.log
         there = self.target.rows(source.cls, keys)
         valid = [key for key in keys if source.cls.has_key(key)]

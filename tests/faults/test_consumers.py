@@ -655,7 +655,7 @@ def test_consumers_are_listed_reset_and_dropped(log: sa.Engine, command: Run) ->
     assert "audit" in command("consumers", "list")[1]
     with opened(consumer(log)):
         code, _, said = command("consumers", "drop", "search", "--yes")
-    assert (code, "runs: stop it first" in said) == (1, True)
+    assert (code, "is running; stop it first" in said) == (1, True)
     assert command("consumers", "reset", "search", "--start-from", "2", "--yes")[0] == 0
     assert consume(consumer(log)) == ["2", "3", "4"]
     assert command("consumers", "drop", "audit", "--yes")[0] == 0

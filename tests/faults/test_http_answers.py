@@ -86,7 +86,7 @@ def test_body_without_length_ends_with_the_connection() -> None:
         (reply(200), "answer is empty"),
         (
             b"HTTP/1.1 204 No Content\r\n\r\n",
-            'by its status alone needs sink.response_format = "status"',
+            'by its status alone, set sink.response_format = "status"',
         ),
         (reply(410), "answers 410 Gone"),
         (reply(422), "answers 422 Unprocessable"),
@@ -102,9 +102,12 @@ def test_body_without_length_ends_with_the_connection() -> None:
             reply(400, b"line 1:\r\n\x1b[31m no\t such class"),
             "answers 400 Bad Request; line 1: \ufffd[31m no such class",
         ),
-        (reply(401), "answers 401 Unauthorized; credentials are needed: EVENTLOG_SINK_TOKEN"),
-        (reply(404, b"nothing here"), "nothing receives at this path, see sink.url; nothing here"),
-        (reply(413), "see publisher.batch_size"),
+        (reply(401), "answers 401 Unauthorized; check the credentials: EVENTLOG_SINK_TOKEN"),
+        (
+            reply(404, b"nothing here"),
+            "nothing receives at this path; check sink.url; nothing here",
+        ),
+        (reply(413), "reduce publisher.batch_size"),
         (reply(500, WARNING), "answers 500 Internal Server Error; <nds"),
         (b"HTTP/1.1 299\r\nContent-Length: 0\r\n\r\n", "answer is empty"),
         (b"HTTP/1.1 666 Beast\r\nContent-Length: 0\r\n\r\n", "answers 666"),
@@ -154,8 +157,8 @@ def test_redirect_is_not_followed() -> None:
         location = f"Location: {elsewhere.url}?ticket=t0p"
         message = away(lambda _: reply(307, b"", location), token="s3cret")
         assert (
-            "answers 307 Temporary Redirect; redirects are not followed, sink.url is to name the "
-            "place itself: "
+            "answers 307 Temporary Redirect; redirects are not followed; set sink.url to the "
+            "final address: "
         ) in message
         assert elsewhere.url in message
         assert "t0p" not in message
@@ -312,14 +315,17 @@ def test_receiver_that_is_gone_for_good_stops_the_publisher(form: str) -> None:
     [
         (
             reply(301, b"", "Location: https://elsewhere/"),
-            "redirects are not followed, sink.url is to name the place",
+            "redirects are not followed; set sink.url to the final address",
         ),
         (reply(304), "redirects are not followed"),
-        (reply(401), "credentials are needed: EVENTLOG_SINK_TOKEN"),
-        (reply(403), "the credentials do not suffice, or the signature is of another secret"),
-        (reply(404), "nothing receives at this path, see sink.url"),
-        (reply(405), "no POST is taken at this path, see sink.url"),
-        (reply(415), "see format.type and sink.compression"),
+        (reply(401), "check the credentials: EVENTLOG_SINK_TOKEN"),
+        (
+            reply(403),
+            "check the rights of the credentials, and that the receiver has the same signing secret",
+        ),
+        (reply(404), "nothing receives at this path; check sink.url"),
+        (reply(405), "POST is not accepted at this path; check sink.url"),
+        (reply(415), "check format.type and sink.compression"),
         (reply(418), "answers 418"),
         (reply(500, b"boom"), "answers 500 Internal Server Error; boom"),
         (reply(502), "answers 502"),
@@ -437,7 +443,7 @@ def test_json_that_is_no_answer_means_that_the_receiver_is_unavailable(
 ) -> None:
     told = away(lambda _: reply(200, body), form="json")
     assert message in told
-    assert 'by its status alone needs sink.response_format = "status"' in told
+    assert 'by its status alone, set sink.response_format = "status"' in told
 
 
 # --- which of them --------------------------------------------------------------------------------
@@ -582,7 +588,7 @@ def test_reason_without_the_words_of_the_receiver_has_no_part_of_the_page() -> N
     ):
         sink.send(document())
     assert caught.value.in_short.endswith(
-        "page of HTML, as a proxy does that asks for a login; check sink.url and the credentials"
+        "page of HTML, perhaps the login page of a proxy; check sink.url and the credentials"
     )
 
 

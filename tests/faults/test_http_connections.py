@@ -386,8 +386,10 @@ def test_a_receiver_is_tried_without_a_document() -> None:
         told = HttpSink.try_out(HttpOptions(url=receiver.url), opening)
         assert receiver.requests == []
     assert told is not None
-    assert told.startswith(f"{receiver.url} answers OPTIONS by 501, text/html;charset=utf-8: <!DOC")
-    assert told.endswith("; whether it takes the credentials is not known")
+    assert told.startswith(
+        f"{receiver.url} answers OPTIONS with 501, text/html;charset=utf-8: <!DOC"
+    )
+    assert told.endswith("; this does not show whether it accepts the credentials")
     with pytest.raises(ReceiverUnavailable, match="Connection refused"):
         HttpSink.try_out(HttpOptions(url=receiver.url), opening)
 
@@ -404,7 +406,7 @@ def test_trying_a_receiver_shows_the_type_and_the_beginning_of_its_answer(
     app.route("/", methods=["OPTIONS"])(lambda: (body, {"Content-Type": "text/plain"}))
     with served(app) as url:
         told = HttpSink.try_out(HttpOptions(url=url), opening)
-    assert told == f"{url} answers OPTIONS by 200{shown}"
+    assert told == f"{url} answers OPTIONS with 200{shown}"
 
 
 def test_trying_a_receiver_behind_a_login_page_fails() -> None:

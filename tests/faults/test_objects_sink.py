@@ -66,7 +66,7 @@ def document(delivery_no: int, document_no: int, text: str) -> Document:
 def test_a_location_is_tried_by_a_list_and_its_state(store: Store) -> None:
     told = try_receiver(store.config(), StringIO())
     assert told is not None
-    assert told.endswith("can be listed and read; it is nobody's yet")
+    assert told.endswith("can be listed and read; it has no owner yet")
     with sink_of(store.config()):
         assert OWNER.name in str(try_receiver(store.config(), StringIO()))
     assert store.names() == [STATE]
@@ -151,7 +151,7 @@ def test_a_delivery_that_is_sent_again_on_another_day_keeps_its_own(
 def test_a_location_of_another_log_is_refused(store: Store) -> None:
     with sink_of(store.config()):
         pass
-    with pytest.raises(ConfigError, match=r"is that of the log eventlog, not of the log other"):
+    with pytest.raises(ConfigError, match=r"belongs to the log eventlog, not to the log other"):
         ObjectsSink.claim(
             store.config().sink.options, lambda: Owner("log 2", "the log other"), lambda _: 1000
         )
@@ -163,7 +163,8 @@ def test_a_log_that_was_put_back_is_refused(store: Store) -> None:
             sink.send(document(delivery_no, 1, "x"))
             sink.flush()
     with pytest.raises(
-        ConfigError, match="has objects of delivery 500, but the log eventlog has only come to 499"
+        ConfigError,
+        match="has objects of delivery 500, but the newest delivery of the log eventlog is 499",
     ):
         ObjectsSink.claim(store.config().sink.options, lambda: OWNER, lambda _: 499)
 
@@ -198,7 +199,7 @@ def test_a_store_that_becomes_unavailable_means_that_nothing_counts(store: Store
         sink.send(document(2, 1, "x"))
         with pytest.raises(
             ReceiverUnavailable,
-            match=r"000000000002-000001\.xmll is not put: .*the store cannot be reached",
+            match=r"cannot put 000000000002-000001\.xmll: .*the store cannot be reached",
         ):
             sink.flush()
         assert sink.flush() is None  # what was lost is sent again
@@ -208,7 +209,7 @@ def test_a_bucket_that_is_not_there_is_said_at_the_start(store: Store) -> None:
     with (
         pytest.raises(
             ConfigError,
-            match=r"s3://nowhere/hr cannot be .*there is no such bucket: see sink\.bucket_url",
+            match=r"s3://nowhere/hr cannot be .*there is no such bucket; check sink\.bucket_url",
         ),
         sink_of(store.config(bucket_url="s3://nowhere/hr")),
     ):
@@ -222,12 +223,12 @@ def test_refused_keys_are_a_clear_error_that_shows_none(store: Store) -> None:
         with sink_of(config) as sink:
             other.count_keys_after(0)
             with pytest.raises(
-                ReceiverUnavailable, match="the keys are refused: see EVENTLOG_SINK_ACCESS_KEY"
+                ReceiverUnavailable, match="the keys are refused; check EVENTLOG_SINK_ACCESS_KEY"
             ) as away:
                 sink.send(document(1, 1, "x"))
         with (
             pytest.raises(
-                ConfigError, match="the keys are refused: see EVENTLOG_SINK_ACCESS_KEY"
+                ConfigError, match="the keys are refused; check EVENTLOG_SINK_ACCESS_KEY"
             ) as refused,
             sink_of(config),
         ):
@@ -261,11 +262,11 @@ def test_refused_keys_are_a_clear_error_that_shows_none(store: Store) -> None:
             {},
             "a line of the format xds holds all events",
         ),
-        ({"bucket_url": "gs://b/x", "region": "eu"}, {}, r"sink\.region is for s3://"),
+        ({"bucket_url": "gs://b/x", "region": "eu"}, {}, r"sink\.region applies only to s3://"),
         (
             {"bucket_url": "s3://b/x"},
             {"EVENTLOG_SINK_ACCESS_KEY": "A"},
-            "are needed both, or neither",
+            ", or neither",
         ),
         (
             {"bucket_url": "s3://b/x", "access_key": "A"},

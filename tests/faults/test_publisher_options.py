@@ -271,7 +271,7 @@ def test_rows_that_are_gone_while_they_wait_for_a_retry_are_told_once(
                 publish_once(context, thief)
         assert context.counters.rows_missing == 1
     assert statuses(log) == {2: "N"}
-    assert caplog.text.count("gone before the answer was recorded") == 1
+    assert caplog.text.count("deleted before the answer was recorded") == 1
 
 
 def test_rows_that_are_deleted_when_they_are_done_are_not_missing(log: sa.Engine) -> None:
@@ -420,7 +420,7 @@ def test_a_disabled_publisher_does_nothing(log: sa.Engine) -> None:
     write(log, 1)
     done = command(log, "publish", "--once", publisher_disabled="yes")
     assert (done.returncode, done.stdout) == (0, "")
-    assert "publisher_disabled is set: nothing is published" in done.stderr
+    assert "nothing is published, because publisher_disabled is set" in done.stderr
     assert statuses(log) == {1: "N"}
 
 

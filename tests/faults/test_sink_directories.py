@@ -57,7 +57,7 @@ def test_a_second_log_is_refused_and_the_first_goes_on(
     assert command("eventlog") == 0
     assert command("other") == 2
     told = capfd.readouterr().err
-    assert "is that of the log public.eventlog in database" in told
+    assert "belongs to the log public.eventlog in database" in told
     assert "not of the log public.other in database" in told
     assert statuses(database, "other") == {1: "N"}
     assert command("eventlog") == 0
@@ -79,7 +79,7 @@ def test_a_log_that_was_made_again_is_refused(
     for name in documents(tmp_path) if taken else ():
         (tmp_path / "documents" / name).unlink()
     assert command() == 2
-    assert "if it is the same one, moved or restored" in capfd.readouterr().err
+    assert "if it is the same log, moved or restored" in capfd.readouterr().err
     assert documents(tmp_path) == ([] if taken else ["000000000001-000001.xmll"])
 
 

@@ -358,7 +358,7 @@ def test_the_publisher_gets_time_to_end_the_document_in_the_air() -> None:
     config = load(DOCKER / "eventlog.toml", {})
     assert float(
         SERVICES["publisher"]["stop_grace_period"].removesuffix("s")
-    ) > StreamSink.patience(config.sink.options)
+    ) > StreamSink.answer_timeout(config.sink.options)
 
 
 def test_the_environment_of_the_services_is_known_to_eventlog() -> None:

@@ -151,7 +151,7 @@ REASONS = (
     Reason("requeue", 2, r"has no consumer", _has_no_such_consumer),
     Reason("consumers", 2, r"has no consumer", _has_no_such_consumer),
     Reason("consumers", 2, r"were removed from the log", _begins_below_removed),
-    Reason("skip", 2, r"its rows are done already, or gone", _has_no_new_row),
+    Reason("skip", 2, r"its rows are already done or deleted", _has_no_new_row),
     Reason("skip", 2, r"no event \S+ is in flight", _is_not_in_flight),
     Reason("resync", 1, r"the log has no rows of", _had_no_rows),
     Reason("resync", 2, r"there is no unfinished resync", _is_resync_over),

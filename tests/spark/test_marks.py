@@ -171,7 +171,7 @@ def test_a_backlog_with_only_loopback_rows_is_reported(
     log_rows(log, [(n, 2, "publisher", "usr", "idu=1", "fname", None, "x") for n in (1, 2)])
     report = convert(config_of(log), tmp_path / "out")
     assert report.manifest.totals["events"] == 0
-    assert "2 rows would be marked S without being published, since 'publisher'" in caplog.text
+    assert "2 rows would be marked S without being published, because 'publisher'" in caplog.text
 
 
 @pytest.mark.parametrize(("loopback_action", "letter"), [("mark", "S"), ("keep", "N")])

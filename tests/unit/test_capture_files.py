@@ -214,7 +214,7 @@ def removed(path: Path) -> None:
 
 DAMAGES: list[tuple[Callable[[Path], None], str]] = [
     (truncated, "bytes, and"),
-    (replaced, "are others than"),
+    (replaced, "differ from"),
     (removed, "it is not there"),
 ]
 

@@ -502,7 +502,7 @@ def test_a_reference_has_the_errors_of_a_key() -> None:
     [
         (
             {"dialect": "postgresql", "schema": "s", "tables": [], "more": 1},
-            "the catalog: more is not known; the nearest known one is",
+            "the catalog: more is not known; the known ones are ",
         ),
         ({"dialect": "postgresql", "schema": "s"}, "the catalog: tables is missing"),
         (

@@ -38,7 +38,7 @@ def test_another_machine_answers_while_the_block_runs() -> None:
 def test_a_clock_that_is_a_default_asks_the_machine_of_the_moment() -> None:
     machine = Still()
     with clock.simulated(machine):
-        liveness = LivenessClock(patience=10)
+        liveness = LivenessClock(timeout=10)
         machine.at += 9
         assert liveness.is_alive
         machine.at += 2

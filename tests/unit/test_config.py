@@ -94,6 +94,8 @@ def test_a_flag_beats_the_environment_and_that_beats_the_file(file: Any) -> None
         ("", {"EVENTLOG_PUBLISHER_LOG_TABLE": "l"}, "is not known; use EVENTLOG_DATABASE_LOG_TABLE"),
         ("", {"EVENTLOG_PUBLISHER_DISABLE": "1"}, "use EVENTLOG_PUBLISHER_PUBLISHER_DISABLED"),
         ("[publihser]\nbatch_size = 1", {}, r"the nearest known one is \[publisher\]"),
+        ("[monitor]\npatience = 1", {}, r"known ones are .*, monitor\.liveness_timeout, "),
+        ("[nothing_like_it]\nx = 1", {}, r"the known ones are .*\[publisher\]"),
         ("publisher = 1", {}, "must be a section"),
         ("watch = 1", {}, r"\[\[watch\]\]"),
         ("watch = [1]", {}, r"\[\[watch\]\]"),

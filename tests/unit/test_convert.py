@@ -118,9 +118,7 @@ def test_formats_are_known_by_their_names() -> None:
     ]
     with pytest.raises(ConfigError, match="the nearest known one is gbase"):
         format_named("gbas")
-    with pytest.raises(
-        ConfigError, match="format 'nonsense' is not known; the nearest known one is"
-    ):
+    with pytest.raises(ConfigError, match="format 'nonsense' is not known; the known ones are "):
         format_named("nonsense")
 
 

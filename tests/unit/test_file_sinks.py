@@ -182,6 +182,8 @@ def test_a_directory_is_tried_by_a_file_that_is_removed_again(tmp_path: Path) ->
     running.write_text("of a publisher that runs")
     assert FilesSink.try_out(FileOptions(tmp_path), opening) == f"{tmp_path} can be written"
     assert list(tmp_path.iterdir()) == [running]
-    assert "the publisher makes it" in FilesSink.try_out(FileOptions(tmp_path / "no"), opening)
+    assert "the publisher will create it" in FilesSink.try_out(
+        FileOptions(tmp_path / "no"), opening
+    )
     with pytest.raises(ReceiverUnavailable, match="cannot be written"):
         FilesSink.try_out(FileOptions(Path("/proc")), opening)

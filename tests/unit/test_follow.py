@@ -196,7 +196,7 @@ def test_once_ends_where_the_receiver_is_unavailable_and_the_next_run_goes_on(
 ) -> None:
     for key in range(1, 4):
         stream.insert(key)
-    with pytest.raises(ReceiverUnavailable, match="not published to its end"):
+    with pytest.raises(ReceiverUnavailable, match="the rest of the source was not published"):
         once(stream, place, Receiver(k2=[OSError("gone")]), batch_size=1)
     again = Receiver()
     once(stream, place, again)

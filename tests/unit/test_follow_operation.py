@@ -197,7 +197,7 @@ def test_a_position_of_another_source_database_is_refused(tmp_path: Path) -> Non
     assert any(isinstance(step, Read) for step in source.steps(own, once=True))
     for options in ({}, {"dbnode": rows[0].dbnode}):
         changed = replace(source, options=replace(source.options, **options))
-        with pytest.raises(BadToken, match="of the source database 'OTHER'"):
+        with pytest.raises(BadToken, match="belongs to the source database 'OTHER'"):
             next(changed.steps({**own, "dbnode": "OTHER"}, once=True))
 
 
@@ -235,16 +235,16 @@ def opened(config: Path, **flags: str) -> Any:
 @pytest.mark.parametrize(
     ("source", "flags", "message"),
     [
-        ({"brokers": "b:1"}, {}, r"source\.brokers has no meaning for a capture in files"),
-        ({"server": "s"}, {}, r"source\.server has no meaning"),
+        ({"brokers": "b:1"}, {}, r"source\.brokers has no effect for a capture in files"),
+        ({"server": "s"}, {}, r"source\.server has no effect"),
         (
             {"path": "-", "poll_interval": 1},
             {},
-            r"poll_interval has no meaning for a capture on standard input",
+            r"poll_interval has no effect for a capture on standard input",
         ),
-        ({}, {"publisher__time_of_day": "06:00:00"}, r"time_of_day is for a log.*--once"),
-        ({}, {"format__emit_keys": "true"}, r"format\.emit_keys = true is for a log"),
-        ({}, {"format__noop_updates": "emit"}, r"format\.noop_updates = .*is for a log"),
+        ({}, {"publisher__time_of_day": "06:00:00"}, r"time_of_day applies only to a log.*--once"),
+        ({}, {"format__emit_keys": "true"}, r"format\.emit_keys = true applies only to a log"),
+        ({}, {"format__noop_updates": "emit"}, r"format\.noop_updates = .*applies only to a log"),
         ({}, {"format__referential": "dn"}, r"format\.referential = .*needs source\.catalog"),
     ],
 )
@@ -308,7 +308,7 @@ def test_a_timeout_that_kafka_cannot_keep_is_refused() -> None:
 
 def test_a_sign_of_life_is_due_by_the_interval_of_the_source() -> None:
     liveness = liveness_of(load(None, {}, {"source.type": "linter", "source.poll_interval": "100"}))
-    assert (liveness.rest, liveness.patience) == (100, 30 + 60)
+    assert (liveness.rest, liveness.timeout) == (100, 30 + 60)
 
 
 def test_progress_is_shown_while_a_long_transaction_is_read_and_not_for_what_is_only_handed_over(
@@ -421,7 +421,7 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
         (
             {"type": "qlik-messages", "brokers": "b:1", "topics": ["t"]},
             {"u": {"0": 1}},
-            "is of u, not of t",
+            "belongs to u, not to t",
         ),
     ],
 )
@@ -444,7 +444,7 @@ def test_a_position_of_another_server_is_refused(stream: Stream, place: Path) ->
         lambda: pytest.fail("not opened"), [Capture(ITEM, ["id"], 111)], "b", files(place).options
     )
     token = {"restart": "000000000000000b", "commit": None, "server": "a"}
-    with pytest.raises(BadToken, match="of the server a, not b"):
+    with pytest.raises(BadToken, match="belongs to the server a, not b"):
         next(source.steps(token, once=True))
 
 

@@ -460,7 +460,7 @@ def connect() -> Any:
         ({"type": "linter", "url": "sqlite:///x"}, "source.reader.codec"),
         ({"type": "linter", "reader": {"codec": "eventlog-emulator-1"}}, "source.url"),
         ({"type": "qlik-messages", "topics": ["t"]}, "source.brokers"),
-        ({"position_url": None}, "where the position is kept"),
+        ({"position_url": None}, "the source needs a place for its position"),
     ],
 )
 def test_what_is_missing_or_wrong_is_said(

@@ -213,7 +213,7 @@ HTTP = {"sink.type": "http", "sink.url": "https://receiver/"}
 
 
 @pytest.mark.parametrize(
-    ("settings", "rest", "patience"),
+    ("settings", "rest", "timeout"),
     [
         ({}, 10, 30 + 60),
         ({"publisher.polling_interval": "300", **HTTP, "sink.timeout": "5"}, 300, 5 + 60),
@@ -222,10 +222,10 @@ HTTP = {"sink.type": "http", "sink.url": "https://receiver/"}
     ],
 )
 def test_a_sign_is_due_after_a_rest_the_receivers_time_and_some_work(
-    settings: dict[str, str], rest: float, patience: float
+    settings: dict[str, str], rest: float, timeout: float
 ) -> None:
     liveness = liveness_of(load(None, {}, settings))
-    assert (liveness.rest, liveness.patience) == (rest, patience)
+    assert (liveness.rest, liveness.timeout) == (rest, timeout)
 
 
 # What is progress.

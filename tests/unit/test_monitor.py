@@ -140,7 +140,7 @@ def test_an_address_that_is_taken_is_warned_of_and_the_work_goes_on(
         with serving(monitor_of(activity, listen)):
             works = True
     assert works
-    assert f"monitor.listen = {listen} cannot be listened on: Address already in use" in caplog.text
+    assert f"cannot listen on monitor.listen = {listen}: Address already in use" in caplog.text
 
 
 @pytest.mark.parametrize(("hosts", "warnings"), [((), 1), (("monitor.example",), 0)])

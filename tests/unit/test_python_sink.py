@@ -60,7 +60,7 @@ def test_event_ids_that_were_not_sent_are_named(returned: object) -> None:
         ("OK", "hr:receive: the receiver's answer cannot be read"),
         (b"<html/>", "hr:receive: the receiver's answer is not an XDS answer"),
         ("\ud800", "hr:receive: the receiver's answer cannot be read"),
-        (True, "hr:receive returned bool: None, str, bytes or Answer needed"),
+        (True, "hr:receive returned bool; return None, str, bytes or Answer"),
         ({}, "hr:receive returned dict"),
     ],
 )

@@ -36,12 +36,12 @@ def test_another_owner_is_refused_and_told_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         claim(tmp_path, OTHERS, never)
     assert str(refused.value) == (
-        f"sink directory {tmp_path} is that of the log hr.eventlog, not of the log pay.eventlog: "
-        "their documents would replace one another; name another directory, or delete "
-        f"{tmp_path / MARKER} if it is the same one, moved or restored"
+        f"sink directory {tmp_path} belongs to the log hr.eventlog, not to the log pay.eventlog, "
+        "and their documents would replace one another. Name another directory; or, if it is "
+        f"the same log, moved or restored, delete {tmp_path / MARKER}"
     )
     claim(tmp_path, OURS, never)
-    with pytest.raises(ConfigError, match="the log or its database was made again since: their"):
+    with pytest.raises(ConfigError, match="the log or its database was created again, and their"):
         claim(tmp_path, OURS._replace(identity="another"), never)
 
 
@@ -58,7 +58,7 @@ def test_who_is_faster_has_it(tmp_path: Path) -> None:
         claim(tmp_path, OTHERS, lambda _: 1)
         return 1
 
-    with pytest.raises(ConfigError, match=r"is that of the log pay\.eventlog"):
+    with pytest.raises(ConfigError, match=r"belongs to the log pay\.eventlog"):
         claim(tmp_path, OURS, overtaken)
     assert names(tmp_path) == [MARKER, "000000000001-000001.xml"]
 
@@ -73,7 +73,8 @@ def test_documents_of_deliveries_that_are_still_to_come_are_not_the_owners(
     (tmp_path / "000000000003-000001.xml").touch()
     (tmp_path / document).touch()
     with pytest.raises(
-        ConfigError, match=r"documents of delivery 12, but the log hr.eventlog has only come to 11"
+        ConfigError,
+        match=r"documents of delivery 12, but the newest delivery of the log hr.eventlog is 11",
     ):
         claim(tmp_path, OURS, lambda _: 11)
     claim(tmp_path, OURS, lambda _: 12)
@@ -100,14 +101,14 @@ def test_where_there_are_no_links_a_directory_is_owned_all_the_same(
     monkeypatch.setattr("os.link", refuse)
     claim(tmp_path, OURS, never)
     assert names(tmp_path) == [MARKER]
-    with pytest.raises(ConfigError, match="is that of"):
+    with pytest.raises(ConfigError, match="belongs to"):
         claim(tmp_path, OTHERS, never)
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"identity": "ours/1"}', "\0"])
 def test_a_marker_that_says_nothing_is_not_guessed_at(tmp_path: Path, content: str) -> None:
     (tmp_path / MARKER).write_text(content)
-    with pytest.raises(ConfigError, match="does not say whose"):
+    with pytest.raises(ConfigError, match="does not name the directory's owner"):
         claim(tmp_path, OURS, never)
 
 
@@ -115,7 +116,7 @@ def test_a_directory_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> Non
     (tmp_path / "file").touch()
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(
-            ConfigError, match=r"sink directory .*: (File exists|Not a directory); name one"
+            ConfigError, match=r"sink directory .*: (File exists|Not a directory); name a directory"
         ):
             claim(place, OURS, never)
 
@@ -148,7 +149,7 @@ def test_a_source_has_its_directory_alone(tmp_path: Path, follow: Callable[[str]
     follow("a.db")
     with pytest.raises(
         ConfigError,
-        match=r"is that of the source gbase with its position in .*/a\.db', not of .*/b\.",
+        match=r"belongs to the source gbase with its position in .*/a\.db', not to .*/b\.",
     ):
         follow("b.db")
     follow("a.db")
@@ -163,7 +164,7 @@ def test_a_source_that_begins_again_needs_a_new_directory(
 ) -> None:
     follow("a.db")
     (tmp_path / "a.db").unlink()
-    with pytest.raises(ConfigError, match=r"documents of delivery 1, but .* has only come to 0"):
+    with pytest.raises(ConfigError, match=r"documents of delivery 1, but .* is 0"):
         follow("a.db")
     (tmp_path / "documents" / "000000000001-000001.xmll").unlink()
     follow("a.db")
@@ -189,6 +190,6 @@ def test_a_position_is_known_by_its_database_however_that_is_named(tmp_path: Pat
     claimed(first, **of_file)
     claimed("", position_url=first)
     with pytest.raises(
-        ConfigError, match=r"is that of the source linter .*one\.db', not of .*two\.db'"
+        ConfigError, match=r"belongs to the source linter .*one\.db', not to .*two\.db'"
     ):
         claimed(second, **of_file)

@@ -36,7 +36,7 @@ def monitoring(
     publisher's work. ``liveness`` shows whether it is alive.
 
     ``compare`` as in ``Questions``. Raises ConfigError if the extra is missing, or if other
-    machines could look without a token.
+    machines could read it without a token.
     """
     settings, name = config.monitor, config.publication
     with _extra():
@@ -95,5 +95,5 @@ def _extra() -> Iterator[None]:
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"monitor.listen needs {error.name}: pip install 'eventlog-publisher[monitor]', or "
-            "take monitor.listen out"
+            "remove monitor.listen"
         ) from None

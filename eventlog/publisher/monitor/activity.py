@@ -373,7 +373,8 @@ class Activity(Monitored, Observer):
 
     def measured(self, measured: Measured) -> None:
         now = self.clock()
-        # The line of the oldest delivery has its age; this process may have started later.
+        # The line of the oldest delivery has its age; this process may have started later than the
+        # delivery.
         oldest = min((delivery.number for delivery in measured.deliveries), default=None)
         begun = {oldest: now - (measured.oldest_delivery_age_seconds or 0.0)}
         self.deliveries = {
@@ -565,6 +566,6 @@ class JobActivity(Monitored):
         if self.stage == STARTING:
             return "starting Spark and reading the classes"
         if self.stage == ENDING:
-            return "putting together what was done"
+            return "summing up what was done"
         left = "" if self.seconds_left is None else f", about {self.seconds_left:,.0f} s left"
         return f"{self.stage}: {self.seen.share:.0%}{left}"

@@ -36,7 +36,7 @@ _COUNTERS: Final = (
     (
         "rows_requeued",
         "eventlog_rows_requeued",
-        "Rows that were put back after E or F, and are done again.",
+        "Rows that were put back after status E or F and are done again.",
     ),
     (
         "rows_invalid",
@@ -46,7 +46,8 @@ _COUNTERS: Final = (
     (
         "rows_missing",
         "eventlog_rows_missing",
-        "Rows that were read, and that were gone from the log before their answer was recorded.",
+        "Rows that were deleted from the log after they were read and before their answer was "
+        "recorded.",
     ),
     ("rows_loopback", "eventlog_rows_loopback", "Rows of the publisher's own database user."),
     (
@@ -59,12 +60,12 @@ _COUNTERS: Final = (
     (
         "events_sent",
         "eventlog_events_sent",
-        "Events that got their own answer, one that is sent again later each time.",
+        "Events that were answered; an event that is sent again counts each time.",
     ),
     (
         "documents_sent",
         "eventlog_documents_sent",
-        "Documents that got an answer, whatever it is; no heartbeats.",
+        "Documents that got any answer, without heartbeats.",
     ),
     ("heartbeats_sent", "eventlog_heartbeats_sent", "Heartbeats sent."),
 )
@@ -170,11 +171,11 @@ class PublisherMetrics(Collector):
             for level in _LEVELS
             if level != "retry"
         }
-        text = "Rows of answered events, by the answer for good."
+        text = "Rows of events with a final answer, by its level."
         yield _counters_by("eventlog_rows_answered", text, labels, "level", rows)
-        text = "Waits before another try, by what is waited for."
+        text = "Waits before another attempt, by what the publisher waits for."
         yield _counters_by("eventlog_backoffs", text, labels, "target", activity.backoffs)
-        text = "How often the connection to the database was made again."
+        text = "How often the publisher connected to the database again."
         yield _counter("eventlog_reconnects", text, labels, activity.reconnects)
         for name, text, number in self._gauges():
             yield _gauge(name, text, labels, number)
@@ -196,7 +197,7 @@ class PublisherMetrics(Collector):
             yield from self._verified(activity.measurement.verified)
         yield _state(
             "eventlog_state",
-            "1 for what the publisher does now.",
+            "1 for the publisher's present state, 0 for all others.",
             labels,
             "state",
             Doing,
@@ -258,7 +259,7 @@ class PublisherMetrics(Collector):
             activity.is_ready,
         )
         if activity.uncaptured is not None:
-            text = "Tables whose triggers are not as declared: what they do not log is not sent."
+            text = "Tables whose triggers are not as declared; changes may not be captured."
             yield "eventlog_uncaptured_tables", text, len(activity.uncaptured)
         measured = activity.measurement
         if measured is None:
@@ -266,24 +267,19 @@ class PublisherMetrics(Collector):
         if measured.queue_rows is not None:
             yield (
                 "eventlog_queue_rows",
-                f"Rows N; {measured.cap} stands for so many or more.",
+                f"Rows with status N, counted up to {measured.cap}.",
                 measured.queue_rows,
             )
             yield (
                 "eventlog_queue_oldest_row_age_seconds",
-                "Age of the first row N by event_time; 0 if there is none.",
+                "Age of the first row with status N, by event_time; 0 if there is none.",
                 activity.oldest_seconds or 0.0,
             )
         if measured.ranges is not None:
-            text = (
-                "Ranges in the set of a consumer: between them are gaps that may still be filled."
-            )
+            text = "Ranges in the set of a consumer; the gaps between them may still be filled."
             yield "eventlog_consumer_ranges", text, measured.ranges
         if measured.snapshot is not None:
-            text = (
-                "Objects of the class that a consumer's snapshot reads now, "
-                "as far as they were answered."
-            )
+            text = "Answered objects of the class that a consumer's snapshot reads now."
             yield "eventlog_snapshot_objects", text, measured.snapshot.objects
         lag = SOURCE_LAG.get(measured.behind_unit or "")
         if lag is not None and measured.behind is not None:
@@ -352,7 +348,7 @@ class JobMetrics(Collector):
             yield _counter(name, text, labels, number, activity.started)
         yield _state(
             "eventlog_backlog_stage",
-            "1 for what the job does now.",
+            "1 for the job's present stage, 0 for all others.",
             labels,
             "stage",
             STAGES,
@@ -366,12 +362,12 @@ class JobMetrics(Collector):
             ),
             (
                 "eventlog_backlog_rows",
-                "Rows that the stage has to do in all; 0 = not known.",
+                "Rows that the stage has to process in all; 0 = unknown.",
                 activity.seen.total,
             ),
             (
                 "eventlog_last_progress_timestamp_seconds",
-                "When the job last got on.",
+                "When the job last made progress.",
                 activity.progress_wall,
             ),
         ):

@@ -133,15 +133,15 @@ class Monitor:
     questions: Questions | None
     """The questions, asked one at a time, None = there is no log to ask about."""
     settings: MonitorSettings
-    """The settings. Without a token in them every client that reaches the server may look."""
+    """The settings. Without a token, every client that reaches the server may read everything."""
 
 
 # --- access ---------------------------------------------------------------------------------------
 
 
 class _Guard:
-    """The access check. A foreign Host header gets 421. Without the token a client gets the two
-    health paths alone, and these are answered however many other requests there are.
+    """The access check. A foreign Host header gets 421. Without the token a client gets only the
+    two health paths, which are answered under any load.
 
     A name of another host that resolves to this address (DNS rebinding) would let a foreign page
     read ours.
@@ -185,7 +185,7 @@ class _Guard:
             host = None
         if host is None or host.lower() not in self._hosts:
             return PlainTextResponse(
-                "no such host here; see monitor.allowed_hosts\n", 421, _HEADERS
+                "this host is not allowed; add it to monitor.allowed_hosts\n", 421, _HEADERS
             )
         if self._token is None:
             return None
@@ -201,7 +201,9 @@ class _Guard:
         if path == "/":
             return Response(_file("login.html"), 401, _HEADERS, "text/html; charset=utf-8")
         return PlainTextResponse(
-            "a token is needed\n", 401, {**_HEADERS, "WWW-Authenticate": "Bearer"}
+            "send the token in the header Authorization: Bearer\n",
+            401,
+            {**_HEADERS, "WWW-Authenticate": "Bearer"},
         )
 
     async def _log_in(self, request: Request, token: str) -> Response:
@@ -264,7 +266,7 @@ def application(monitor: Monitor, host: str) -> ASGIApp:
         try:
             if monitor.questions is None:
                 raise ConfigError(
-                    "a source is followed in place of a log: `eventlog status --from` shows it"
+                    "this publisher follows a source and has no log; run `eventlog status --from`"
                 )
             return JSONResponse(ask(monitor.questions), 200, _HEADERS)
         except EventlogError as error:
@@ -293,9 +295,7 @@ def application(monitor: Monitor, host: str) -> ASGIApp:
         if is_of_snapshot(text):
             return await one_at_a_time(methodcaller("explain", text))
         if not _RECORD_ID.fullmatch(text):
-            return JSONResponse(
-                {"error": "this is not a record_id: digits, 18 at most"}, 400, _HEADERS
-            )
+            return JSONResponse({"error": "write the record_id as 1 to 18 digits"}, 400, _HEADERS)
         return await one_at_a_time(methodcaller("explain", int(text)))
 
     def page(name: str, media_type: str) -> Callable[[Request], Awaitable[Response]]:
@@ -499,7 +499,7 @@ def _listener(address: Address, settings: MonitorSettings) -> socket.socket | No
         listener = socket.create_server(address, family=family)
     except OSError as error:
         _log.warning(
-            "monitor.listen = %s cannot be listened on: %s; the work goes on without the monitor",
+            "cannot listen on monitor.listen = %s: %s; work continues without the monitor",
             address,
             error.strerror or error,
             extra={"code": ConfigError.code},
@@ -507,9 +507,9 @@ def _listener(address: Address, settings: MonitorSettings) -> socket.socket | No
         return None
     if address.host in _EVERY_ADDRESS and not settings.allowed_hosts:
         _log.warning(
-            "monitor.listen = %s answers on every address, but to requests for the host %s alone: "
-            "all others get HTTP 421, but for /livez and /readyz; name the hosts that it is asked "
-            "by in monitor.allowed_hosts",
+            "monitor.listen = %s accepts connections on every address, but answers only requests "
+            "for the host %s; all others get HTTP 421, except for /livez and /readyz. Name the "
+            "hosts that clients use in monitor.allowed_hosts",
             address,
             address.host,
             extra={"code": ConfigError.code},
@@ -548,7 +548,7 @@ def serving(monitor: Monitor, connections: Connections | None = None) -> Iterato
     address, settings = parse_address(monitor.listen), monitor.settings
     if settings.token is None and not is_loopback(address.host):
         raise ConfigError(
-            f"monitor.listen = {address} can be reached from other machines: give a token by "
+            f"monitor.listen = {address} can be reached from other machines: set a token in "
             "EVENTLOG_MONITOR_TOKEN or EVENTLOG_MONITOR_TOKEN_FILE, or listen on 127.0.0.1"
         )
     if settings.certificate is not None and not settings.certificate.is_file():

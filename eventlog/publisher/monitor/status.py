@@ -83,7 +83,7 @@ def _status_of(
         is_ready=watched.is_ready,
         is_alive=watched.liveness.is_alive,
         progress_seconds=round(watched.clock() - watched.progress_time, 3),
-        liveness_timeout_seconds=watched.liveness.patience,
+        liveness_timeout_seconds=watched.liveness.timeout,
         **known,
     )
 

@@ -28,7 +28,8 @@ FILE_LAYOUT: Final = Option(
 )
 TIMEOUT: Final = Option(
     30.0, number(0.001, 3600),
-    "seconds until a document has its answer, or Kafka a record acknowledged (2 at least)",
+    "seconds within which a document must be answered, or a record acknowledged by Kafka (at "
+    "least 2)",
 )  # fmt: skip
 """Options that several sinks declare."""
 
@@ -83,7 +84,7 @@ class Sink(ABC):
     has_headers: ClassVar[bool] = False
     """True if headers go with each document."""
     is_terminal: ClassVar[bool] = False
-    """True if the sink writes to a place where people may look."""
+    """True if the sink writes to a place that people may watch."""
     span_kind: ClassVar[str] = "INTERNAL"
     """OpenTelemetry's kind of the span of sending."""
 
@@ -111,7 +112,7 @@ class Sink(ABC):
         return None
 
     @classmethod
-    def patience(cls, options: Any) -> float:
+    def answer_timeout(cls, options: Any) -> float:
         """Return the seconds after which a document without an answer counts as not received."""
         return 30.0
 

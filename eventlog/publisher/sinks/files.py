@@ -57,7 +57,7 @@ class FilesSink(Sink):
         assert options.directory is not None
         directory = options.directory
         if not directory.is_dir():
-            return f"there is no directory {directory} yet: the publisher makes it"
+            return f"there is no directory {directory} yet; the publisher will create it"
         trial = directory / f".eventlog-trial-{os.getpid()}"
         with as_receiver_unavailable(directory):
             trial.write_bytes(b"trial\n")
@@ -201,7 +201,7 @@ def claim(directory: Path, owner: Owner, newest_delivery: Callable[[int], int]) 
                 newest_delivery,
                 place=f"directory {directory}",
                 contents="documents",
-                fix=", or take them away",
+                fix=", or move the documents away",
             )
         if marked is None:
             _write(directory, owner)
@@ -238,8 +238,8 @@ def _read(directory: Path) -> Owner | None:
         return None
     except (ValueError, TypeError, KeyError):
         raise ConfigError(
-            f"{path} does not say whose the directory is: was it changed by hand? Delete it if "
-            "all documents there are of one log"
+            f"{path} does not name the directory's owner; perhaps it was changed by hand. Delete "
+            "it if all documents there come from one log"
         ) from None
 
 
@@ -273,5 +273,5 @@ def make_directory(directory: Path) -> None:
 def unwritable(directory: Path, error: OSError) -> ConfigError:
     """Return the error for a directory that the sink cannot use."""
     return ConfigError(
-        f"sink directory {directory}: {error.strerror}; name one that can be written"
+        f"sink directory {directory}: {error.strerror}; name a directory that this user can write"
     )

@@ -65,20 +65,23 @@ _REFUSED: Final = (400, 409, 413, 422)
 _GONE: Final = 410
 
 _NOT_THERE: Final = (502, 503, 504)
-"""Statuses 5xx of whoever stands before a receiver that is not there. Another 5xx may be caused by
+"""Statuses 5xx that a proxy sends when the receiver is unavailable. Any other 5xx may be caused by
 the document.
 """
 
 _ADVICE: Final = {
     401: (
-        "credentials are needed: EVENTLOG_SINK_TOKEN, or EVENTLOG_SINK_USER and "
+        "check the credentials: EVENTLOG_SINK_TOKEN, or EVENTLOG_SINK_USER and "
         "EVENTLOG_SINK_PASSWORD, or sink.secret_headers"
     ),
-    403: "the credentials do not suffice, or the signature is of another secret",
-    404: "nothing receives at this path, see sink.url",
-    405: "no POST is taken at this path, see sink.url",
-    413: "see publisher.batch_size",
-    415: "the format or the compression is not taken, see format.type and sink.compression",
+    403: "check the rights of the credentials, and that the receiver has the same signing secret",
+    404: "nothing receives at this path; check sink.url",
+    405: "POST is not accepted at this path; check sink.url",
+    413: "reduce publisher.batch_size",
+    415: (
+        "the receiver does not accept the format or the compression; check format.type and "
+        "sink.compression"
+    ),
 }
 
 
@@ -86,8 +89,8 @@ _PAGE: Final = re.compile(rb"<!doctype\s+html|<html", re.IGNORECASE)
 """The beginning of a page of HTML."""
 
 _IS_PAGE: Final = (
-    "the receiver answers with a page of HTML, as a proxy does that asks for a login; check "
-    "sink.url and the credentials"
+    "the receiver answers with a page of HTML, perhaps the login page of a proxy; check sink.url "
+    "and the credentials"
 )
 
 _MEDIA_TYPE: Final = re.compile("[!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -111,15 +114,15 @@ class HttpOptions:
     response_format: str | None = option(
         None,
         choice("xds", "status", "json"),
-        "where the answer stands: in XDS, in the status alone, in JSON with one result per "
-        "event; default: xds for the format xds, status for others",
+        "where the answer is: in XDS, in the status alone, or in JSON with one result per event; "
+        "default: xds for the format xds, status for others",
         example="status",
     )
     headers: Mapping[str, str] | None = option(
         None, HEADERS, "headers of each request, without secrets", example={"X-Tenant": "hr"}
     )
     secret_headers: Mapping[str, str] | None = option(
-        None, SECRET_HEADERS, "those that are secrets, and where they are",
+        None, SECRET_HEADERS, "secret headers of each request, each with the place of its value",
         example={"X-Api-Key": "file:/run/secrets/receiver-key"},
     )  # fmt: skip
     expected_content_type: str | None = option(
@@ -132,8 +135,8 @@ class HttpOptions:
     signing_secret: str | None = option(
         None,
         SECRET,
-        "signs each request as Standard Webhooks do; whsec_ and base64; during a change two "
-        "of them with a blank between",
+        "secret that signs each request as in Standard Webhooks: whsec_ and base64; during a "
+        "change two of them, separated by a blank",
         secret=True,
     )
     timeout: float = shared(TIMEOUT)
@@ -144,7 +147,7 @@ class HttpOptions:
         example="/etc/ssl/receiver-ca.pem",
     )
     client_certificate: Path | None = option(
-        None, PATH, "certificate to show", example="/etc/ssl/publisher.pem"
+        None, PATH, "client certificate", example="/etc/ssl/publisher.pem"
     )
     client_key: Path | None = option(
         None,
@@ -179,13 +182,13 @@ class HttpSink(Sink):
         return cls(options, answer_form(options.response_format or opening.format.response_format))
 
     @classmethod
-    def patience(cls, options: HttpOptions) -> float:
+    def answer_timeout(cls, options: HttpOptions) -> float:
         return options.timeout
 
     @classmethod
     def try_out(cls, options: HttpOptions, opening: Opening) -> str:
-        """Ask for the OPTIONS of the place: its answer shows nothing of a POST but that a server is
-        there and lets this client in.
+        """Send the request OPTIONS. The answer shows only that a server is there and lets this
+        client in, not how it would answer a POST.
         """
         with closing(cls.open(options, opening)) as sink:
             return sink._ask_for_options()
@@ -201,7 +204,7 @@ class HttpSink(Sink):
         named = _secret_headers(settings.secret_headers or {})
         if credentials and "authorization" in map(str.lower, named):
             raise ConfigError(
-                "sink.secret_headers has Authorization, which EVENTLOG_SINK_... gives too; keep one"
+                "sink.secret_headers and EVENTLOG_SINK_... both set Authorization; keep one"
             )
         self._signing_keys = _signing_keys(settings.signing_secret)
         self._headers = {**(settings.headers or {}), "Accept": answer_form.accept}
@@ -266,10 +269,14 @@ class HttpSink(Sink):
         except self._failures as error:
             raise ReceiverUnavailable(f"{shown}: {clean(str(error), 1000)}") from None
         if status in (401, 403, 404):
-            raise ReceiverUnavailable(f"{shown}: it answers OPTIONS by {status}: {_ADVICE[status]}")
+            raise ReceiverUnavailable(f"{shown} answers OPTIONS with {status}: {_ADVICE[status]}")
         allowed = f", allowed: {clean(headers['Allow'], 100)}" if "Allow" in headers else ""
-        known = "" if 200 <= status <= 299 else "; whether it takes the credentials is not known"
-        answer = ", ".join([f"{shown} answers OPTIONS by {status}", *self._content(response)])
+        known = (
+            ""
+            if 200 <= status <= 299
+            else "; this does not show whether it accepts the credentials"
+        )
+        answer = ", ".join([f"{shown} answers OPTIONS with {status}", *self._content(response)])
         return f"{answer}{allowed}{known}"
 
     def _answer(self, response: Response, event_ids: Collection[str]) -> Answer:
@@ -285,7 +292,7 @@ class HttpSink(Sink):
                 return self._answer_form.read(body, event_ids, self._limit, self._client.clean)
             except ReceiverUnavailable as unavailable:
                 hint = (
-                    "a receiver that answers by its status alone needs "
+                    "if the receiver answers by its status alone, set "
                     'sink.response_format = "status"'
                 )
                 raise ReceiverUnavailable(
@@ -334,8 +341,9 @@ class HttpSink(Sink):
         if self._warns_of_html and media_type == "text/html":
             self._warns_of_html = False
             _log.warning(
-                "%s answers in text/html, as proxies do that stand before a receiver: name the "
-                "media type of the receiver's answers in sink.expected_content_type",
+                "%s answers in text/html, perhaps the login page of a proxy. Set "
+                "sink.expected_content_type to the media type of the receiver's answers, so that "
+                "such pages do not count as answers",
                 self._client.shown,
             )
 
@@ -366,9 +374,7 @@ class HttpSink(Sink):
             location = clean(headers.get("Location", ""))
             # The rest may contain secrets.
             place = re.sub("(?<=//)[^/]*@", "", re.split("[?#]", location)[0])
-            parts.append(
-                f"redirects are not followed, sink.url is to name the place itself: {place}"
-            )
+            parts.append(f"redirects are not followed; set sink.url to the final address: {place}")
         if status in _ADVICE:
             parts.append(_ADVICE[status])
         if (after := headers.get("Retry-After")) is not None:
@@ -421,7 +427,7 @@ _FORMS: Final = {
     ),
 }
 
-_NEEDED: Final = '{"results": [{"event_id": ..., "status": ...}]} needed'
+_NEEDED: Final = 'expected {"results": [{"event_id": ..., "status": ...}]}'
 
 
 def _no_answer(why: str) -> ReceiverUnavailable:
@@ -488,7 +494,7 @@ def _signature(keys: Sequence[bytes], document: Document, body: bytes) -> dict[s
     ``{webhook-id}.{webhook-timestamp}.{body}``.
 
     The body is signed before compression, as the frameworks of receivers hand it over. The id
-    covers the event-ids and the body: the rest of a document is another message, since a receiver
+    covers the event-ids and the body, so that the rest of a document is another message: a receiver
     may skip a message that it has seen.
     """
     whose = ",".join(document.event_ids) or str(document.delivery_no)
@@ -537,7 +543,8 @@ def _secret_headers(references: Mapping[str, str]) -> dict[str, str]:
         headers[name] = referenced_secret(reference, source, os.environ).strip()
         if not is_header_text(headers[name]):
             raise ConfigError(
-                f"{source}: what {reference} holds has line ends or characters beyond ASCII"
+                f"{source}: the value of {reference} has line ends or characters beyond ASCII; "
+                "remove them"
             )
     return headers
 
@@ -551,23 +558,23 @@ def _credentials(
     if token is not None:
         if user is not None or password is not None:
             raise ConfigError(
-                "EVENTLOG_SINK_TOKEN excludes EVENTLOG_SINK_USER and "
+                "EVENTLOG_SINK_TOKEN cannot be used with EVENTLOG_SINK_USER and "
                 "EVENTLOG_SINK_PASSWORD; keep one"
             )
         if not token or any(not "!" <= c <= "~" for c in token):
             raise ConfigError(
-                "EVENTLOG_SINK_TOKEN is empty or holds blanks, line ends or characters beyond ASCII"
+                "EVENTLOG_SINK_TOKEN must not be empty, and must not contain blanks, line ends or "
+                "characters beyond ASCII"
             )
         return {"Authorization": f"Bearer {token}"}, (token,)
     if user is None and password is None:
         return {}, ()
     if not user or not password:
-        raise ConfigError(
-            "EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD are needed both, or neither"
-        )
+        raise ConfigError("set both EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD, or neither")
     if ":" in user or not f"{user}{password}".isprintable():
         raise ConfigError(
-            "EVENTLOG_SINK_USER holds a colon, or one of user and password a control character"
+            "EVENTLOG_SINK_USER must not contain a colon, and neither user nor password may "
+            "contain a control character"
         )
     encoded = base64.b64encode(f"{user}:{password}".encode()).decode("ascii")
     return {"Authorization": f"Basic {encoded}"}, (encoded, password)

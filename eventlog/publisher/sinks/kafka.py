@@ -46,7 +46,7 @@ class KafkaSinkOptions:
     topic: str | None = option(
         None,
         TEXT,
-        "the topic; default: eventlog, of Qlik messages one a table",
+        "the topic; default: eventlog, or one topic per table for Qlik messages",
         example="hr.changes",
     )
     properties: Mapping[str, Any] | None = shared(
@@ -70,7 +70,7 @@ class KafkaSink(Sink):
     name = "kafka"
     title = "Kafka topics"
     options = KafkaSinkOptions
-    needs = {"brokers": "where a broker is: host:port"}  # noqa: RUF012 - read only
+    needs = {"brokers": "the address of a broker, host:port"}  # noqa: RUF012 - read only
     takes_records = True
     has_headers = True
     span_kind = "PRODUCER"
@@ -90,8 +90,8 @@ class KafkaSink(Sink):
         if options.timeout < _LEAST_TIMEOUT:
             yield (
                 f"{source_of('timeout')} = {toml(options.timeout)} is too short for Kafka, whose "
-                f"producer asks for its number first: at least {_LEAST_TIMEOUT:g} s, "
-                "better 10 or more"
+                f"producer first requests its number: set at least {_LEAST_TIMEOUT:g} s, better "
+                "10 or more"
             )
 
     @classmethod
@@ -110,7 +110,7 @@ class KafkaSink(Sink):
         return f"{options.brokers}: {number_of(brokers, 'broker')} known; {topic}"
 
     @classmethod
-    def patience(cls, options: KafkaSinkOptions) -> float:
+    def answer_timeout(cls, options: KafkaSinkOptions) -> float:
         return options.timeout
 
     def __init__(

@@ -1,4 +1,5 @@
-"""The names of documents in a directory or a store, and whose they are (spec/event-log.md 10).
+"""The names of documents in a directory or a store, and the owner of such a place
+(spec/event-log.md 10).
 
 A name has a delivery and its (first) document, which the in-flight line records, so that a document
 which is sent again replaces itself. Delivery numbers are unique in one log only. So a place records
@@ -25,8 +26,8 @@ def stem(delivery_no: int, document_no: int) -> str:
 class OpenName:
     """The delivery whose documents are gathered under one name.
 
-    ``was_there``: the name is there already, of a publisher that was killed before its marks. Such
-    a name is replaced by its first document alone: a name never gains events, for readers who
+    ``was_there``: the name already exists, left by a publisher that was killed before it marked the
+    rows. Only its first document may replace it, because a name never gains events: readers
     remember the names that they have read.
     """
 
@@ -34,7 +35,7 @@ class OpenName:
     was_there: bool = False
 
     def takes(self, document: Document) -> bool:
-        """Return True if the document goes under this name, after what is gathered."""
+        """Return True if the document can be appended under this name."""
         return document.delivery_no == self.delivery_no and not self.was_there
 
 
@@ -49,14 +50,14 @@ def refuse_another_owner(
     if marked.identity != owner.identity:
         another = place.partition(" ")[0]
         whose = (
-            f"{marked.name}, not of {owner.name}"
+            f"{marked.name}, not to {owner.name}"
             if marked.name != owner.name
-            else f"{marked.name} as it was before: the log or its database was made again since"
+            else f"{marked.name} as it was before the log or its database was created again"
         )
         raise ConfigError(
-            f"sink {place} is that of {whose}: their {contents} would "
-            f"replace one another; name another {another}, or delete {marker} if it is the same "
-            "one, moved or restored"
+            f"sink {place} belongs to {whose}, and their {contents} would replace one another. "
+            f"Name another {another}; or, if it is the same log, moved or restored, delete "
+            f"{marker}"
         )
 
 
@@ -80,7 +81,7 @@ def refuse_later_deliveries(
     if latest > 0 and latest > (newest := newest_delivery(max(latest, beyond))):
         another = place.partition(" ")[0]
         raise ConfigError(
-            f"sink {place} has {contents} of delivery {latest}, but {owner.name} has only come to "
-            f"{newest}: it was made again or restored, and would replace them; name another "
-            f"{another}{fix}"
+            f"sink {place} has {contents} of delivery {latest}, but the newest delivery of "
+            f"{owner.name} is {newest}: it was created again or restored, and would replace them. "
+            f"Name another {another}{fix}"
         )

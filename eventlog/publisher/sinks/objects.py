@@ -120,20 +120,21 @@ class ObjectsSink(Sink):
     ) -> Iterator[str]:
         yield from super().contradictions(options, source_of)
         if (options.access_key is None) != (options.secret_key is None):
-            yield (
-                "EVENTLOG_SINK_ACCESS_KEY and EVENTLOG_SINK_SECRET_KEY are needed both, or neither"
-            )
+            yield ("set both EVENTLOG_SINK_ACCESS_KEY and EVENTLOG_SINK_SECRET_KEY, or neither")
         if options.bucket_url is not None and not options.bucket_url.startswith("s3://"):
             for name in ("endpoint", "region", "access_key"):
                 if getattr(options, name) is not None:
-                    yield f"{source_of(name)} is for s3://..., not for {options.bucket_url}"
+                    yield (
+                        f"{source_of(name)} applies only to s3://..., not to "
+                        f"{options.bucket_url}; remove it"
+                    )
 
     @classmethod
     def divided_by(cls, options: ObjectOptions) -> str | None:
         return "partition_by" if "class" in options.partition_by else None
 
     @classmethod
-    def patience(cls, options: ObjectOptions) -> float:
+    def answer_timeout(cls, options: ObjectOptions) -> float:
         return options.timeout
 
     @classmethod
@@ -142,8 +143,8 @@ class ObjectsSink(Sink):
         store = ObjectStore(options)
         store.list_nothing()
         state = store.state()
-        owner = "nobody's yet" if state is None else f"that of {state.get('name')}"
-        return f"{store.bucket_url} can be listed and read; it is {owner}"
+        owner = "it has no owner yet" if state is None else f"its owner is {state.get('name')}"
+        return f"{store.bucket_url} can be listed and read; {owner}"
 
     @classmethod
     def claim(
@@ -186,7 +187,7 @@ class ObjectsSink(Sink):
         """Buffer a document until its delivery is put.
 
         A name never gains events (``OpenName``). Raises ReceiverUnavailable for an earlier delivery
-        that is put now, and for a store that does not tell whether an object is there.
+        that is put now, and for a store that does not show whether an object is there.
         """
         if self._parts and not self._open.takes(document):
             self.flush()
@@ -333,8 +334,8 @@ class ObjectStore:
             self._is_local = self._fs.type_name == "local"
         if self._is_local:
             raise ConfigError(
-                f"sink.bucket_url {self.bucket_url} is not an object store: sink type files writes "
-                "files"
+                f"sink.bucket_url {self.bucket_url} is not an object store; use sink.type = files "
+                "for files"
             )
 
     def put(self, name: str, content: bytes) -> None:
@@ -342,7 +343,7 @@ class ObjectStore:
         try:
             self._write(name, content)
         except (OSError, ValueError) as error:
-            why = f"{self.bucket_url}: {name} is not put: {self._clean(error)}"
+            why = f"{self.bucket_url}: cannot put {name}: {self._clean(error)}"
             raise ReceiverUnavailable(why, why) from None
 
     def has(self, name: str) -> bool:
@@ -352,7 +353,7 @@ class ObjectStore:
         try:
             return bool(self._fs.get_file_info(f"{self._path}/{name}").type == FileType.File)
         except (OSError, ValueError) as error:
-            why = f"{self.bucket_url}: {name} cannot be looked at: {self._clean(error)}"
+            why = f"{self.bucket_url}: cannot check whether {name} exists: {self._clean(error)}"
             raise ReceiverUnavailable(why, why) from None
 
     def listed(self) -> list[tuple[str, int, int]]:
@@ -379,13 +380,15 @@ class ObjectStore:
             return bytes(stream.readall())
 
     def list_nothing(self) -> None:
-        """List a folder that nobody has, which takes the right and no time. Raises ConfigError."""
+        """List a folder that does not exist: this needs the right to list, and takes no time.
+        Raises ConfigError.
+        """
         from pyarrow.fs import FileSelector, FileType
 
         with self._refused("cannot be listed"):
             bucket = self._path.partition("/")[0]
             if self._fs.get_file_info(bucket).type == FileType.NotFound:
-                raise OSError(f"there is no such bucket as {bucket}: see sink.bucket_url")
+                raise OSError(f"there is no bucket {bucket}; check sink.bucket_url")
             self._fs.get_file_info(FileSelector(f"{self._path}/.eventlog", allow_not_found=True))
 
     def state(self, *, is_open: bool = False) -> dict[str, Any] | None:
@@ -403,8 +406,8 @@ class ObjectStore:
             _ = int(state["delivery"]), [(int(first), str(day)) for first, day in state["days"]]
         except (ValueError, TypeError, KeyError):
             raise ConfigError(
-                f"{self.bucket_url}/{STATE} does not say whose the objects are: was it changed by "
-                "hand? Delete it if all objects there are of one log"
+                f"{self.bucket_url}/{STATE} does not name the owner of the objects; perhaps it "
+                "was changed by hand. Delete it if all objects there come from one log"
             ) from None
         return state
 
@@ -444,12 +447,12 @@ _ADVICE: Final = {
         "ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|InvalidAccessKeyId|HTTP "
         "status 403|Forbidden"
     ): (
-        "the keys are refused: see EVENTLOG_SINK_ACCESS_KEY and EVENTLOG_SINK_SECRET_KEY, or "
+        "the keys are refused; check EVENTLOG_SINK_ACCESS_KEY and EVENTLOG_SINK_SECRET_KEY, or "
         "those of the environment"
     ),
-    "NO_SUCH_BUCKET|Path does not exist": "there is no such bucket: see sink.bucket_url",
+    "NO_SUCH_BUCKET|Path does not exist": "there is no such bucket; check sink.bucket_url",
     "NETWORK_CONNECTION|curlCode|Could not connect": (
-        "the store cannot be reached: see sink.endpoint"
+        "the store cannot be reached; check sink.endpoint"
     ),
 }
 """Advice for errors of the store, by a pattern of their messages."""

@@ -83,7 +83,7 @@ class CallableSink(Sink):
                 answer, unknown_ids=tuple(name for name in answer.verdicts if name not in event_ids)
             )
         if isinstance(answer, str | bytes):
-            from eventlog.xds.format import read_answer  # brings lxml
+            from eventlog.xds.format import read_answer  # imports lxml
 
             try:
                 return read_answer(answer, event_ids)
@@ -93,7 +93,7 @@ class CallableSink(Sink):
                     f"{self.target}: {unavailable.in_short}",
                     is_suspicious=True,
                 ) from None
-        why = f"{self.target} returned {type(answer).__name__}: None, str, bytes or Answer needed"
+        why = f"{self.target} returned {type(answer).__name__}; return None, str, bytes or Answer"
         raise ReceiverUnavailable(why, why, is_suspicious=True)
 
 
@@ -135,7 +135,7 @@ def load_function(target: str, option: str, directory: Path | None = None) -> An
         )
     if inspect.iscoroutinefunction(function):
         raise ConfigError(
-            f"{option} {target!r} is a coroutine; a function that returns the answer is needed"
+            f"{option} {target!r} is a coroutine; name a function that returns the answer"
         )
     return function
 

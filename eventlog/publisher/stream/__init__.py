@@ -146,11 +146,11 @@ class StreamOptions(CheckedOptions):
         None, PATH, "JSON catalogue of the tables, for keys and types", example="catalog.json"
     )
     position_url: str | None = option(
-        None, URL, "database that keeps the position, such as a SQLite file; a URL with "
-        "a password is in position_url_file", example="sqlite:////var/lib/eventlog/position.db",
+        None, URL, "database that keeps the position, such as a SQLite file; put a URL with a "
+        "password into position_url_file", example="sqlite:////var/lib/eventlog/position.db",
     )  # fmt: skip
     position_table: str = option(
-        "eventlog_position", TEXT, "table of the position, one a publisher"
+        "eventlog_position", TEXT, "table of the position; each publisher needs its own"
     )
 
 

@@ -56,7 +56,7 @@ class CaptureFiles:
     """A growing file, or a directory of files that continue one another in the order of their
     names.
 
-    ``rest`` is the seconds between looks at the end. The token is the stream's token with a
+    ``rest`` is the seconds between checks of the end. The token is the stream's token with a
     CapturePosition as ``capture``. Without this part all files are read, and delivered changes are
     skipped.
     """
@@ -128,7 +128,7 @@ class CaptureFiles:
             if digest not in (None, _digest(known)):
                 raise _lost(
                     path,
-                    f"the bytes before byte {place.offset} are others than those that were read",
+                    f"the bytes before byte {place.offset} differ from those that were read",
                 )
 
     def _path_of(self, place: BytePosition) -> Path:
@@ -178,7 +178,7 @@ class CaptureFiles:
         """Yield a file from a byte to its end, until a next file exists and the end was read again
         after that.
 
-        The file is opened at each look, since a longer one may have replaced it, as rsync does.
+        The file is opened for each check, since a longer one may have replaced it, as rsync does.
         """
         known: bytes | None = None
         is_last = True
@@ -187,7 +187,7 @@ class CaptureFiles:
                 read_again = _before(file, path, offset)
                 if known not in (None, read_again):
                     raise _lost(
-                        path, f"the bytes before byte {offset} are others than those that were read"
+                        path, f"the bytes before byte {offset} differ from those that were read"
                     )
                 known = read_again
                 file.seek(offset)
@@ -337,9 +337,9 @@ class CapturePosition(NamedTuple):
             )
         except (KeyError, TypeError, ValueError, zlib.error) as error:
             raise BadToken(
-                f"the position names no place in a capture ({error!r}): was it changed by hand? "
-                "Without its part capture the files are read from their beginning, and what was "
-                "answered is skipped"
+                f"the position names no place in a capture ({error!r}); perhaps it was changed by "
+                "hand. Remove its part capture to read the files from their beginning; answered "
+                "changes are then skipped"
             ) from None
 
     def to_json(self) -> dict[str, Any]:
@@ -418,6 +418,6 @@ def _size(path: Path) -> int:
 def _lost(path: Path, why: str) -> SourceLost:
     return SourceLost(
         f"the capture {path} is not the one that was read up to the position: {why}. Put it back; "
-        "or, if what follows in the server's log from the position's restart on is captured again, "
-        "take the part capture out of the position"
+        "or capture the server's log again from the position's restart on, and remove the part "
+        "capture from the position"
     )

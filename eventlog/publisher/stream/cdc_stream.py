@@ -54,7 +54,8 @@ class CdcStream:
                 )
             except (ConfigError, TypeError, KeyError):
                 raise BadToken(
-                    f"{token!r} is not a position of a CDC stream: was it changed by hand?"
+                    f"{token!r} is not a position of a CDC stream; if it was changed by hand, "
+                    "restore it"
                 ) from None
         self.where: Callable[[int], str] | None = None
         self.is_idle = False
@@ -185,7 +186,7 @@ class CaptureSession:
     options: ReadOptions
 
     def backlog(self, token: Any) -> None:
-        """Return None: a server does not say how much of its logs follows a sequence."""
+        """Return None: a server does not report how much of its logs follows a sequence."""
 
     def steps(self, token: Any, *, once: bool) -> Generator[SourceStep, None, None]:
         """Yield the steps of a session, which begins now without a token. Raises SourceUnavailable,
@@ -195,9 +196,9 @@ class CaptureSession:
         server = token.get("server", self.server) if isinstance(token, Mapping) else self.server
         if server != self.server:
             raise BadToken(
-                f"the position is of the server {server}, not {self.server}: name another "
-                "position for this one; if it has taken over the logs of that one, change server "
-                "in the position"
+                f"the position belongs to the server {server}, not {self.server}. Name another "
+                f"position for {self.server}; or, if it has taken over the logs of {server}, "
+                "change server in the position"
             )
         stream = CdcStream(self.options, token)
         try:

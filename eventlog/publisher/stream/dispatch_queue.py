@@ -1,10 +1,10 @@
 """A dispatch queue in a database as a source (spec/linter-queue.md 5).
 
 The token names a COMMIT and its source database, since its place is in that database's log. A new
-start skips the transactions up to it, and reads rows of transactions that were open then again. Two
-kinds of rows are lost: rows that the replication server removes before they are read, and rows that
-were read but not yet answered when the publisher is killed. So the queue needs its
-own replication rule.
+start skips the transactions up to it, and reads again the rows of transactions that were open then.
+Two kinds of rows are lost: rows that the replication server removes before they are read, and rows
+that were read but not yet answered when the publisher is killed. So the queue needs its own
+replication rule.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class DispatchQueue:
             )
 
     def backlog(self, token: Any) -> Backlog:
-        """Return the number of rows in the queue, with ``order_by = syslog`` of rows behind
+        """Return the number of rows in the queue, with ``order_by = syslog`` only of rows after
         ``token``. Raises the errors of ``steps``.
         """
         restart, _ = _saved(token, self.options)
@@ -116,9 +116,9 @@ class DispatchQueue:
             nodes = {stripped(self.options.dbnode)}
         if nodes and saved not in nodes:
             raise BadToken(
-                f"the position is of the source database {saved!r}, and the queue is of "
-                f"{', '.join(map(repr, sorted(nodes)))}, whose addresses are others: name another "
-                "position for this one"
+                f"the position belongs to the source database {saved!r}, and the queue has rows "
+                f"of {', '.join(map(repr, sorted(nodes)))}, whose addresses differ; name another "
+                "position"
             )
 
     def _rows(self, behind: int | None = None) -> int:
@@ -157,7 +157,8 @@ def _saved(token: Any, options: ReaderOptions) -> tuple[str | None, str | None]:
         place_of_token(restart, options.order_by)
     except ConfigError as error:
         raise BadToken(
-            f"{error}; was the position changed by hand, or order_by after it?"
+            f"{error}. The position or order_by was perhaps changed after the position was saved; "
+            "restore it"
         ) from None
     return restart, members.get("dbnode")
 

@@ -311,7 +311,7 @@ class Run:
     def settle(
         self, document_no: int, events: Sequence[PendingEvent], judged: Judged[PendingEvent]
     ) -> str:
-        """Settle the answers, as ``sending.Sending`` defines it. Events answered fatal are sent
+        """Settle the answers, as ``DocumentSender`` defines it. Events answered fatal are sent
         again, and so is a retry that is not parked.
         """
         self.last_document_no = max(self.last_document_no, document_no)
@@ -349,7 +349,7 @@ class Run:
         _log.warning("%s is not sent: %s", failure.event_id, failure.message, extra=where)
 
     def save(self) -> None:
-        """Make the answers count: flush, then save position and failures together.
+        """Make the answers final: flush, then save position and failures together.
 
         Raises ReceiverUnavailable if the flush fails; the events answered since the last flush are
         sent again.
@@ -440,7 +440,7 @@ class Run:
         ``retry_after`` as in ``Delivered``.
         """
         if self.once:
-            raise ReceiverUnavailable(f"the source was not published to its end: {why}")
+            raise ReceiverUnavailable(f"the rest of the source was not published: {why}")
         self._back_off.wait(self.stop, str(why), retry_after, self.measure, why.in_short)
 
     # the steps of the source
@@ -501,8 +501,8 @@ class Run:
         if change.key is None and change.op is not ChangeOp.TRUNCATE and object_class is None:
             # This is not a failure of the one change: the whole table would be skipped.
             raise ConfigError(
-                f"{change.table!r} has no key, which names its rows: give its key columns by "
-                "source.catalog, or for a CDC stream by source.reader.keys"
+                f"{change.table!r} has no key that identifies its rows; name its key columns in "
+                "source.catalog, or for a CDC stream in source.reader.keys"
             )
         if change.schema is None and object_class is not None and catalog is not None:
             change = change._replace(schema=catalog.schema)
@@ -532,8 +532,8 @@ class Run:
             self.pending.add(*event)
 
     def _is_too_far(self) -> bool:
-        """Return True if so many events, which a crash would repeat, are after parked ones that
-        they must be waited for.
+        """Return True if so many events come after parked ones that the parked ones must be waited
+        for: a crash would repeat all of them.
         """
         pending = self.pending
         limit = self.options.query_limit or _UNLIMITED

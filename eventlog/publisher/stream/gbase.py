@@ -33,7 +33,7 @@ class GbaseOptions(StreamOptions):
     connect: str | None = option(
         None,
         TEXT,
-        "in place of path: module:function that gives a DB-API connection to syscdcv1 and the "
+        "in place of path: module:function that returns a DB-API connection to syscdcv1 and the "
         "function that reads a session",
         example="gbase_access:connect",
     )
@@ -43,7 +43,7 @@ class GbaseOptions(StreamOptions):
         example={"shop:app.item": ["id", "name"]},
     )  # fmt: skip
     poll_interval: float = option(
-        1.0, number(0.01, 3600), "seconds between looks at the end of a file"
+        1.0, number(0.01, 3600), "seconds between checks of the end of a file"
     )
 
 
@@ -71,8 +71,8 @@ class Gbase(Source):
             return CaptureFiles(options.path, chosen, options.poll_interval)
         if options.server is None or options.capture is None:
             raise ConfigError(
-                "source.connect needs source.server, its name, and source.capture, the tables "
-                "with columns"
+                "source.connect also needs source.server, the server's name, and source.capture, "
+                "the tables with their columns"
             )
         # The labels of the options; the other tables get free numbers.
         labels = {table: int(label) for label, table in chosen.labels.items()}

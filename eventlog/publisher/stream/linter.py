@@ -21,15 +21,14 @@ class LinterOptions(StreamOptions):
     url: str | None = option(
         None,
         URL,
-        "SQLAlchemy URL of the queue; its password is the option password, "
-        "or the URL is in url_file",
+        "SQLAlchemy URL of the queue; give its password as password, or the whole URL in url_file",
         example="postgresql+psycopg://reader@localhost/queue",
     )
     password: str | None = option(None, SECRET, "password of url", secret=True)
     queue_table: str = option("dispatch_queue", TEXT, "the queue")
     attrs_table: str = option("dispatch_attrs", TEXT, "the description of its tables")
     schema_name: str | None = option(None, TEXT, "schema of both", example="replication")
-    poll_interval: float = option(1.0, number(0.01, 3600), "seconds between looks at the queue")
+    poll_interval: float = option(1.0, number(0.01, 3600), "seconds between polls of the queue")
 
 
 class Linter(Source):
@@ -56,8 +55,8 @@ class Linter(Source):
         chosen = parse_options(ReaderOptions, {"on_row_error": "raw", **given}, "source.reader")
         if chosen.codec == "none":
             raise ConfigError(
-                "source.reader.codec is none: rows have to be decoded to be published; "
-                "name a row codec"
+                "source.reader.codec is none, but rows must be decoded to be published; name a "
+                "row codec"
             )
         if options.url is None:
             raise ConfigError("set source.url, the database of the queue, or source.url_file")

@@ -156,7 +156,8 @@ def source_of(settings: SourceSettings, report: Report) -> Stream:
     reader = dict(options.reader or {})
     for name in _NOT_GIVEN & reader.keys():
         raise ConfigError(
-            f"source.reader.{name} does not go with following: {_INSTEAD.get(name, 'leave it out')}"
+            f"source.reader.{name} cannot be used when following a source; "
+            f"{_INSTEAD.get(name, 'remove it')}"
         )
     if options.catalog is not None and kind.reader_format is not None:
         reader["catalog"] = read_catalog(options.catalog)
@@ -216,8 +217,8 @@ def _position_url(settings: SourceSettings) -> str:
     options = settings.options
     if options.position_url is None:
         raise ConfigError(
-            "where the position is kept: set source.position_url to a database, such as a file of "
-            'SQLite: position_url = "sqlite:////var/lib/eventlog/position.db"'
+            "the source needs a place for its position: set source.position_url to a database, "
+            'such as a SQLite file: position_url = "sqlite:////var/lib/eventlog/position.db"'
         )
     return str(options.position_url)
 
@@ -250,19 +251,21 @@ def _check_options(config: Config) -> None:
     for name in (*settings.others, *kind.unused(options)):
         if is_given(config, f"source.{name}"):
             raise ConfigError(
-                f"{config.sources[f'source.{name}']} has no meaning for {kind.kind(options)}: "
-                "leave it out"
+                f"{config.sources[f'source.{name}']} has no effect for {kind.kind(options)}; "
+                "remove it"
             )
     if config.publisher.time_of_day:
         raise ConfigError(
-            f"{config.sources['publisher.time_of_day']} is for a log; a source is followed all "
-            "the time: leave it out, or run `eventlog publish --once` at these times"
+            f"{config.sources['publisher.time_of_day']} applies only to a log, since a source is "
+            "followed all the time; remove it, or run `eventlog publish --once` at these times"
         )
     for name, usual in (("emit_keys", False), ("noop_updates", "drop"), ("referential", "value")):
         value = getattr(config.format, name)
         if value == usual or (name == "referential" and options.catalog is not None):
             continue
-        instead = "needs source.catalog" if name == "referential" else "is for a log: leave it out"
+        instead = (
+            "needs source.catalog" if name == "referential" else "applies only to a log; remove it"
+        )
         raise ConfigError(f"{config.sources[f'format.{name}']} = {toml(value)} {instead}")
 
 

@@ -53,10 +53,10 @@ class PendingEvent(NamedTuple):
 
 
 class Pending:
-    """The events on their way. They are added, chosen by ``documents``, and then answered, parked
-    or put back before more are chosen.
+    """The events that are not answered yet. They are added, chosen by ``documents``, and then
+    answered, parked or put back before more are chosen.
 
-    ``answered`` has the events answered since the last flush; only a flush makes an answer count.
+    ``answered`` has the events answered since the last flush; only a flush makes an answer final.
     """
 
     def __init__(self, parking: Parking[ObjectId]) -> None:
@@ -174,7 +174,7 @@ class Pending:
         self.answered = []
 
     def flushed(self) -> ReadPosition | None:
-        """Make the answers count and return the newest place with no unanswered event before it;
+        """Make the answers final and return the newest place with no unanswered event before it;
         None if the place has not moved.
         """
         self.answered = []

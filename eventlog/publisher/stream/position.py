@@ -82,7 +82,7 @@ def _position_tables(name: str) -> _Tables:
         sa.Column(
             "token",
             sa.Text,
-            comment="JSON: from where it is to be read again; null = from its beginning",
+            comment="JSON: where reading begins again; null = at its beginning",
         ),
         sa.Column(
             "delivery_no",
@@ -98,7 +98,7 @@ def _position_tables(name: str) -> _Tables:
         sa.Column(
             "saved", sa.DateTime, nullable=False, comment="When the token last changed, in UTC"
         ),
-        comment="How far a followed source has been published: all before it has been answered",
+        comment="Position of a followed source: everything before it has been answered",
     )
     failures = sa.Table(
         f"{table_name}_error",
@@ -108,7 +108,7 @@ def _position_tables(name: str) -> _Tables:
             "event_id",
             sa.String(255),
             nullable=False,
-            comment="Of the event, or the place of the change",
+            comment="Event-id, or the place of the change",
         ),
         sa.Column("error_time", sa.DateTime, nullable=False, comment="When it failed, in UTC"),
         sa.Column(
@@ -117,7 +117,7 @@ def _position_tables(name: str) -> _Tables:
         sa.Column("message", sa.Text, nullable=False, comment="Why, for people"),
         sa.Column("content", sa.Text, comment="The event in its format, or the change as JSON"),
         comment=(
-            f"What of the source of {table_name} did not reach the receiver: one line a "
+            f"Changes of the source of {table_name} that did not reach the receiver: one row per "
             "failure, never changed afterwards"
         ),
     )
@@ -136,7 +136,7 @@ def position_ddl(name: str, database: str) -> str:
 
 
 class TablePosition:
-    """The position of a source in a table, held by a session that keeps others away."""
+    """The position of a source in a table, locked by a session against other publishers."""
 
     __slots__ = ("_connection", "_source", "_tables", "_token")
 
@@ -158,7 +158,8 @@ class TablePosition:
             self._token = None if row.token is None else json.loads(row.token)
         except ValueError:
             raise DatabaseError(
-                f"the position in {table.fullname} is not JSON; was it changed by hand?"
+                f"the position in {table.fullname} is not JSON. If it was changed by hand, "
+                "restore it"
             ) from None
         return Saved(self._token, int(row.delivery_no), row.numbered or "")
 

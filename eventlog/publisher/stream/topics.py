@@ -46,14 +46,14 @@ from eventlog.transport import kafka
 _log = logging.getLogger("eventlog.publisher")
 
 _NEW_PARTITIONS: Final = 60.0
-"""Seconds between looks for partitions that are newer than the opening of the topics."""
+"""Seconds between checks for partitions that are newer than the opening of the topics."""
 
 _NEW_METADATA: Final = 1.0
 """The same pause while a message waits for its metadata, whose topic may be new."""
 
 _MOST_HELD: Final = 1000
-"""The most messages of a topic that are held while none of them has a known schema. So many are not
-an accident: the options are wrong.
+"""The most messages of a topic that are held while none of them has a known schema. So many are no
+accident: the options are wrong.
 """
 
 
@@ -114,12 +114,12 @@ class Topics:
             }
         except (AttributeError, ValueError, TypeError):
             raise BadToken(
-                f"{token!r} is not a position of topics: was it changed by hand?"
+                f"{token!r} is not a position of topics; if it was changed by hand, restore it"
             ) from None
         if offsets and not {topic for topic, _ in offsets} & set(self.topics):
             raise BadToken(
-                f"the position is of {', '.join(token)}, not of {', '.join(self.topics)}: name "
-                "another position"
+                f"the position belongs to {', '.join(token)}, not to {', '.join(self.topics)}; "
+                "name another position"
             )
         return offsets
 
@@ -187,7 +187,8 @@ def _next_offset(partition: Partition, span: range, token: Mapping[Partition, in
         raise SourceLost(
             f"the position in {topic}, partition {number}, is {offset}, and the brokers have the "
             f"messages from {span.start} to {span.stop}: some were removed before they were read, "
-            "or the topic was made again"
+            "or the topic was created again. Load the tables again, then begin with another "
+            "position"
         )
     return offset
 
@@ -304,9 +305,9 @@ class _MessageSteps:
 
     def _unreadable(self, topic: str) -> UnknownSchema:
         held = self._held[topic]
-        many = "the message that is there" if len(held) == 1 else number_of(len(held), "message")
+        many = "its only message" if len(held) == 1 else number_of(len(held), "message")
         return UnknownSchema(
-            f"{topic}: no schema is known of {many}, and the position stays before: "
+            f"{topic}: the schema of {many} is unknown, so the position does not move past it: "
             f"{held[0][-1].message}"
         )
 

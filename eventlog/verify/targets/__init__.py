@@ -24,7 +24,7 @@ class Target(ABC):
 
     names_done: ClassVar[bool] = False
     """True if the target itself names the rows of the log that it holds (``done``). Then neither
-    statuses nor refusals of the log say what was applied.
+    the statuses nor the refusals of the log show what was applied.
     """
 
     @abstractmethod

@@ -18,7 +18,7 @@ from eventlog.publisher.sinks.objects import ObjectOptions, ObjectStore
 
 
 class PlacedFile(NamedTuple):
-    """A file of documents. ``stamp`` is another one if its content is."""
+    """A file of documents. ``stamp`` changes whenever the content changes."""
 
     name: str
     stamp: tuple[int, int]

@@ -49,7 +49,7 @@ class States:
         return None if row is None else json.loads(row[0])
 
     def put(self, class_name: str, key: str, state: State | None) -> None:
-        """Give an object a state, None = it is gone."""
+        """Set the state of an object, None = it does not exist."""
         self._changed[class_name, key] = state
         if len(self._changed) > _KEPT:
             self.write()

@@ -220,18 +220,18 @@ def test_why_an_objects_change_is_not_out_is_said_in_sentences(
         GOOD.replace("idu=1", "idu=4").replace("'app'", "session_user"),
     )
     gets("idu=1", "row 1 of idu=1 of class usr, status N, written by 'app' at ", "no publisher")
-    gets("usr.idu=2", "row 2 of ", "to become E (unknown_column)")
-    gets("idu=3", "status E", "failed (E); why is not recorded")
+    gets("usr.idu=2", "row 2 of ", "will become E (unknown_column)")
+    gets("idu=3", "status E", "failed (E); the reason is not recorded")
     gets("idu=4", "row 4 of ", "the publisher's own user")
     gets("idu=9", "the log has no row of idu=9", "the table has no such object now")
     execute(examined, "INSERT INTO hr.usr VALUES (9, 'Ada', NULL)")
     with examined.connect() as writing:
         writing.execute(sa.text("UPDATE hr.usr SET fname = 'Eva' WHERE idu = 9"))
-        gets("idu=9", "row 5 of ", "1 open transaction wrote rows that nobody sees before")
+        gets("idu=9", "row 5 of ", "1 open transaction wrote rows that become visible")
     execute(examined, "DROP TRIGGER _tgr_usr_i_1 ON hr.usr; INSERT INTO hr.usr VALUES (10, 'x')")
     gets("idu=10", "its triggers are not as declared", "eventlog triggers plan")
     code, _, error = run("explain", "--key", "nobody")
-    assert (code, "is the key of no class" in error) == (2, True)
+    assert (code, "is not a key of any class" in error) == (2, True)
     _, out, _ = run("explain", "--key", "idu=1", "--json")
     (told,) = json.loads(out)["objects"]
     assert (told["class_name"], told["key"], told["record_id"]) == ("usr", "idu=1", 1)

@@ -133,7 +133,7 @@ def test_a_change_below_a_second_is_told(home: sa.Engine, show: Show) -> None:
     execute(home, "ALTER TABLE hr.usr ADD made timestamp")
     log(home, (1, 2, "made", "2024-05-06 07:08:09.1", "2024-05-06 07:08:09.2"))
     found = show(1)
-    assert members(found) == {1: "no effect: nothing is changed by it"}
+    assert members(found) == {1: "no effect: it changes nothing"}
     assert any("nothing but the fraction of a second" in note for note in found["notes"])
 
 
@@ -176,7 +176,7 @@ def test_an_invalid_row_is_shown_with_the_check_that_fails(home: sa.Engine, show
     log(home, (1, 2, "fname", "Ada", "Eva", "N", "app", "idu=x"))
     found = show(1)
     assert found["problem"]["code"] == "bad_table_key"
-    assert found["state"].startswith("to become E (bad_table_key): bad_value at offset 4")
+    assert found["state"].startswith("will become E (bad_table_key): bad_value at offset 4")
     assert (found["source"], found["members"]) == (None, [])
 
 
@@ -213,7 +213,7 @@ def test_a_row_in_delivery_is_shown_as_it_was_recorded(home: sa.Engine, show: Sh
     assert show(3)["state"] == "waits for event 1.3 of its object, which is in flight or parked"
     with home.connect() as publisher:
         assert DIALECT.open(publisher).log(LOG).try_lock()
-        assert "sent and not answered for good, or parked" in show(1)["state"]
+        assert "sent without a final answer, or parked" in show(1)["state"]
 
 
 def test_loopback_reserved_and_future_rows_say_why_they_are_left(
@@ -236,7 +236,9 @@ def test_loopback_reserved_and_future_rows_say_why_they_are_left(
         == f"to be marked S without being published: made by {user!r}, the publisher's own user"
     )
     assert "loopback_action = keep" in show(1, "--set", "publisher.loopback_action=keep")["state"]
-    assert show(2)["state"] == "left alone: status 'n' is reserved, only N is new"
+    assert (
+        show(2)["state"] == "ignored: status 'n' is reserved, and only rows with status N are sent"
+    )
     found = show(3, "--set", "publisher.handle_future_events=yes")
     assert found["state"].startswith("not due before ")
     assert found["source"] is None
@@ -278,7 +280,7 @@ def test_a_row_that_failed_is_shown_with_its_error_lines(home: sa.Engine, show: 
     assert [line["message"] for line in found["errors"]] == ["first", "no such user"]
     assert found["state"].startswith("the receiver answered error: no such user")
     assert show(2)["state"].startswith(
-        "bad (unknown_column): gone is not an attribute; not tried again"
+        "invalid (unknown_column): gone is not an attribute; not tried again"
     )
     assert show(2)["source"] is None
     assert show(3)["state"].startswith("the receiver answered fatal: broken")

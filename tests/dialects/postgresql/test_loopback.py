@@ -122,8 +122,8 @@ def test_publish_once_ends_with_a_warning_of_user_count_and_ways_out(
     assert set(statuses(home).values()) == {"S"}
     (line,) = [line for line in err.splitlines() if "without being published" in line]
     assert (
-        f"{consumed} rows marked S without being published, since {user_of(home)!r} made the "
-        "changes"
+        f"{consumed} rows marked S without being published, because {user_of(home)!r}, the "
+        "publisher's own database user, made the changes"
     ) in line
     for way in (
         "its own database user",
@@ -139,7 +139,7 @@ def test_publish_warns_at_the_start_where_its_user_owns_watched_tables(
 ) -> None:
     err = run("publish", "--once")[2]
     assert (
-        f"{user_of(home)!r}, the publisher's database user, owns usr: what it changes there is "
+        f"{user_of(home)!r}, the publisher's database user, owns usr: its changes there are "
         "loopback"
     ) in err
 

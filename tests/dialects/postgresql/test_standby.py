@@ -109,7 +109,7 @@ def test_publish_says_that_the_server_is_a_standby(run: Run, command: tuple[str,
     code, out, err = run(*command)
     assert (code, out) == (1, "")
     (line,) = [line for line in err.splitlines() if line.startswith("eventlog: ")]
-    assert "cannot be published from, since rows are marked: the server is a standby" in line
+    assert "because publishing marks rows: the server is a standby" in line
     assert "the database URL lead to the primary" in line
 
 
