@@ -58,7 +58,7 @@ def test_a_second_log_is_refused_and_the_first_goes_on(
     assert command("other") == 2
     told = capfd.readouterr().err
     assert "belongs to the log public.eventlog in database" in told
-    assert "not of the log public.other in database" in told
+    assert "not to the log public.other in database" in told
     assert statuses(database, "other") == {1: "N"}
     assert command("eventlog") == 0
     assert len(documents(tmp_path)) == 2

@@ -206,6 +206,31 @@ def test_the_map_names_what_is_in_the_files_that_it_names(what: str, where: str)
     assert [name for name in names if name.rpartition(".")[2] not in defined] == []
 
 
+INVARIANTS = re.findall(
+    r"^\| (.+) \| (.+?) \| (`test_.+?) \|$",
+    MAP.partition("## Invariants of the publisher")[2].partition("\n## ")[0],
+    re.MULTILINE,
+)
+
+
+@pytest.mark.parametrize(("where", "tests"), [row[1:] for row in INVARIANTS])
+def test_each_invariant_names_code_and_tests_that_exist(where: str, tests: str) -> None:
+    words = re.findall(r"`([^`]+)`", where)
+    files = [ROOT / "eventlog" / word for word in words if word.endswith(".py")]
+    defined = {name for file in files for name in names_defined_in(file)}
+    names = [word.rpartition(".")[2] for word in words if not word.endswith(".py")]
+    assert names
+    assert [name for name in names if name not in defined] == []
+    assert [one for one in re.findall(r"`([^`]+)`", tests) if one not in all_tests()] == []
+
+
+@cache
+def all_tests() -> frozenset[str]:
+    """The names of all test functions."""
+    texts = (path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    return frozenset(name for text in texts for name in re.findall(r"(?m)^def (test_\w+)", text))
+
+
 @cache
 def names_defined_in(file: Path) -> frozenset[str]:
     """The names that a file defines: functions, classes, parameters, variables, members, and the

@@ -276,11 +276,11 @@ def test_every_parked_object_released_in_any_delivery_keeps_its_order(new_world:
     assert [one for one in receiver.applied if one in ("2", "4")] == ["2", "4"]
 
 
-def test_rows_that_a_pass_left_behind_while_their_object_was_parked_come_before_its_later_ones(
+def test_rows_that_a_scan_passed_over_while_their_object_was_parked_come_before_its_later_ones(
     new_world: NewWorld,
 ) -> None:
     fake = new_world(deletes("1", "2", "1", "3", "1"), query_limit=1, batch_size=1)
-    # Refused until the pass has gone beyond row 3, which is read past while its object is parked.
+    # Refused until the scan has gone beyond row 3, which is read past while its object is parked.
     receiver = Receiver(judge(e1="retry retry retry"))
     fake.run(receiver)
     assert [one for one in receiver.applied if one in ("1", "3", "5")] == ["1", "3", "5"]
@@ -377,14 +377,14 @@ def test_of_objects_that_are_freed_one_after_the_other_no_more_is_read_past_than
     rows_read.clear()
     fake.run(receiver, state)
     assert set(fake.statuses().values()) == {"S"}
-    assert sum(rows_read) < 12 * MANY  # of a pass that starts again each time: 33 times
+    assert sum(rows_read) < 12 * MANY  # of a scan that starts again each time: 33 times
     order = {
         event_id: number for number, event_id in enumerate(e for ids in receiver.sent for e in ids)
     }
     assert all(order[str(i)] < order[str(MANY + i)] for i in range(1, MANY + 1))
 
 
-def test_rows_of_a_freed_object_on_both_sides_of_the_pass_keep_their_order(
+def test_rows_of_a_freed_object_on_both_sides_of_the_scan_keep_their_order(
     new_world: NewWorld,
 ) -> None:
     fake = new_world(

@@ -61,10 +61,10 @@ class Queue:
     ) -> WindowResult:
         return read_window(self.context, first, None, in_flight, parked or set())
 
-    def one_pass(
+    def one_scan(
         self, in_flight: frozenset[int] = frozenset(), parked: set[ObjectId] | None = None
     ) -> list[WindowResult]:
-        """All windows of a pass; what each gives is marked before the next is read."""
+        """All windows of a scan; what each gives is marked before the next is read."""
         windows: list[WindowResult] = []
         first: int | None = 1
         while first is not None:
@@ -167,7 +167,7 @@ def test_bad_and_loopback_rows_come_out_beside_the_groups() -> None:
 
 def test_a_window_of_invalid_rows_only_is_given_out_by_itself() -> None:
     rows = [row(i, 9) for i in range(1, 5)] + [row(5, 4)]
-    windows = Queue(rows, PublisherOptions(query_limit=2)).one_pass()
+    windows = Queue(rows, PublisherOptions(query_limit=2)).one_scan()
     assert [[bad.record_id for bad in taken.bad] for taken in windows] == [[1, 2], [3, 4], []]
 
 
@@ -177,13 +177,13 @@ def test_without_limit_the_queue_is_read_in_bounded_windows() -> None:
     assert [(window.first, window.limit) for window in unlimited.reads] == [(1, 10_000)]
 
 
-def test_nothing_beyond_the_tail_of_the_pass_is_read() -> None:
+def test_nothing_beyond_the_tail_of_the_scan_is_read() -> None:
     later = queue("1: 4 A, 2: 4 B, 3: 4 C")
     taken = read_window(later.context, 1, 2, frozenset(), set())
     assert (ids(taken.groups), taken.next_first) == ([[1], [2]], None)
 
 
-def test_at_the_end_of_a_pass_a_group_is_held_back_that_a_row_behind_it_may_join() -> None:
+def test_at_the_end_of_a_scan_a_group_is_deferred_that_a_later_row_may_join() -> None:
     later = queue("1: 4 A, 2: 2 B, 3: 4 C, 4: 2 B")
     taken = read_window(later.context, 1, 3, frozenset(), set())
     assert (ids(taken.groups), taken.next_first) == ([[1]], None)
@@ -258,7 +258,7 @@ def test_any_query_limit_gives_the_same_events_in_the_same_order(
             driver_user="me",
             leave_loopback=leave,
         )
-        windows = Queue(list(rows), options).one_pass(in_flight, parked)
+        windows = Queue(list(rows), options).one_scan(in_flight, parked)
         return (
             [group for taken in windows for group in ids(taken.groups)],
             sorted({bad.record_id for taken in windows for bad in taken.bad}),
@@ -308,7 +308,7 @@ def test_remarks_come_with_the_rows_that_are_given() -> None:
         bad_old[1]._replace(record_id=3),
         bad_old[2]._replace(record_id=2000),
     ]
-    windows = Queue(rows, PublisherOptions(query_limit=3, fold_distance=2)).one_pass()
+    windows = Queue(rows, PublisherOptions(query_limit=3, fold_distance=2)).one_scan()
     told = [[remark.record_id for remark in taken.remarks] for taken in windows]
     given = [
         [record_id for group in taken.groups for record_id, _, _, _, old, _ in group if old is ALL]

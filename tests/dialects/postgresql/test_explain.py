@@ -233,7 +233,7 @@ def test_loopback_reserved_and_future_rows_say_why_they_are_left(
     )
     assert (
         show(1)["state"]
-        == f"to be marked S without being published: made by {user!r}, the publisher's own user"
+        == f"will be marked S without being published: made by {user!r}, the publisher's own user"
     )
     assert "loopback_action = keep" in show(1, "--set", "publisher.loopback_action=keep")["state"]
     assert (

@@ -1,7 +1,7 @@
-"""Transactions that commit in the middle of a pass: no row overtakes another of its object
+"""Transactions that commit in the middle of a scan: no row overtakes another of its object
 (spec/event-log.md 8.1).
 
-Each transaction of a test is a session of its own, and commits between two steps of one cycle.
+Each transaction of a test is a separate session, and commits between two steps of one cycle.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def sent_of(sink: Collecting, key: int) -> list[list[str]]:
 
 
 def after_begin(monkeypatch: pytest.MonkeyPatch, step: Callable[[bool], object]) -> None:
-    """Do something between the look at the tail of the queue and the first window of a pass; it is
-    told ``is_long``.
+    """Call ``step`` with ``is_long`` after a scan has found the tail of the queue and before it
+    reads its first window.
     """
     original = queue.begin_scan
 
@@ -120,7 +120,7 @@ def test_rows_of_a_transaction_that_ends_between_two_windows_stay_in_order(
     assert len(set(sink.event_ids)) == len(sink.event_ids) == 17
 
 
-def test_a_pass_goes_on_behind_what_it_has_read_while_nobody_ends(
+def test_a_scan_continues_after_the_rows_that_it_has_read_while_no_writer_ends(
     database: sa.Engine, config: Config, writer: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer().execute("UPDATE usr SET num = 10 WHERE id = 1")
@@ -131,7 +131,7 @@ def test_a_pass_goes_on_behind_what_it_has_read_while_nobody_ends(
     with opened(config, query_limit=4, fold_distance=0) as context:
         daemon.publish_once(context, sink)
     assert len(sink.event_ids) == 30
-    # That one window will not do is seen when it has been read.
+    # Only when the first window has been read is it known that one is not enough.
     assert begun == [False, True]
 
 
@@ -152,7 +152,7 @@ def test_one_run_ends_although_more_comes_than_it_can_send(
     assert {"N", "S"} == set(statuses(database).values())
 
 
-def test_who_has_written_only_other_tables_is_no_writer(
+def test_a_session_that_has_written_only_other_tables_is_no_writer(
     database: sa.Engine, config: Config, writer: Callable[[], Any]
 ) -> None:
     execute(database, "CREATE TABLE unwatched (id integer)")
