@@ -99,7 +99,7 @@ def publish(
             refuse_post_poll(config, opened.log.table)
             for document in dry_run(opened):
                 sys.stdout.write(document if document.endswith("\n") else document + "\n")
-            warn_of_loopback(opened, counters.rows_loopback, "to be marked")
+            warn_of_loopback(opened, counters.rows_loopback, "would be marked")
         return
     _log_settings(config)
     stop = _stop_on_signals()

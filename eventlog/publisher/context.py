@@ -247,13 +247,13 @@ def summary(before: Counters, now: Counters, queue: Measured | None, parked: int
     """Return one line for people: the work between two readings of the counters, and the queue
     unless it is None. ``parked`` counts objects.
     """
-    bad = now.rows_invalid - before.rows_invalid
+    invalid = now.rows_invalid - before.rows_invalid
     refused = now.rows_error + now.rows_fatal - before.rows_error - before.rows_fatal
     documents = number_of(now.documents_sent - before.documents_sent, "document")
     parts = [
         f"{number_of(now.rows_published - before.rows_published, 'row')} published",
         f"{number_of(now.events_sent - before.events_sent, 'event')} in {documents}",
-        f"{number_of(bad, 'row')} bad" if bad else "",
+        f"{number_of(invalid, 'row')} invalid" if invalid else "",
         *remarks(now.old_unreadable - before.old_unreadable, now.truncated - before.truncated),
         f"{number_of(refused, 'row')} refused" if refused else "",
         "" if queue is None else _in_words(queue),
@@ -284,10 +284,10 @@ def closing_summary(counters: Counters, parked: int) -> tuple[str, bool]:
 
 def remarks(old_unreadable: int, truncated: int) -> list[str]:
     """Return the remarks on good rows in words, empty if there are none."""
-    told = [f"{number_of(old_unreadable, 'old value')} unreadable"] if old_unreadable else []
-    return (
-        [*told, f"{number_of(truncated, 'change')} below a second not sent"] if truncated else told
-    )
+    found = [f"{number_of(old_unreadable, 'old value')} unreadable"] if old_unreadable else []
+    if truncated:
+        found.append(f"{number_of(truncated, 'change')} below a second not sent")
+    return found
 
 
 # --- the context ----------------------------------------------------------------------------------

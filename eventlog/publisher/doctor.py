@@ -643,7 +643,7 @@ def _event_time(case: Case) -> Iterator[Finding]:
         yield from findings.judge_event_time(newest, settings.event_time_zone, limits)
 
 
-def _bad_rows(case: Case) -> Iterator[Finding]:
+def _invalid_rows(case: Case) -> Iterator[Finding]:
     if case.catalog is None:
         return
     options, limit, ledger = case.options, case.limits.rows, ledger_of(case.log, case.consumer)
@@ -746,7 +746,7 @@ ROW_CHECKS: Final[Checks] = {
     "the queue": _queue,
     "loopback rows": _loopback,
     "event_time": _event_time,
-    "rows N": _bad_rows,
+    "rows N": _invalid_rows,
     "the spelling of keys": _keys,
     "objects that are gone": _gone,
 }

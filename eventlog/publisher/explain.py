@@ -565,7 +565,7 @@ def _members(built: _Built) -> Iterable[Member]:
         outcomes |= dict.fromkeys(built.event.outcomes.gone, "no effect: the object is gone")
         outcomes |= dict.fromkeys(built.event.outcomes.noop, "no effect: it changes nothing")
         outcomes |= {
-            row.record_id: f"bad ({row.code}): {row.message}"
+            row.record_id: f"invalid ({row.code}): {row.message}"
             for row in built.event.outcomes.invalid
         }
     for row in built.rows:

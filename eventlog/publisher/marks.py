@@ -71,17 +71,17 @@ class Marks:
     def add(self, status: Status, record_ids: Iterable[int]) -> None:
         self.statuses.setdefault(status, []).extend(record_ids)
 
-    def add_invalid(self, bad: Sequence[InvalidRow]) -> None:
+    def add_invalid(self, invalid: Sequence[InvalidRow]) -> None:
         """Add rows that failed a check or whose read-back value cannot be written: E, with an error
         line each.
         """
-        record_ids = [row.record_id for row in bad]
-        self.counters.rows_invalid += len(bad)
+        record_ids = [row.record_id for row in invalid]
+        self.counters.rows_invalid += len(invalid)
         if self.counters.refused:
             self.counters.count_requeued(record_ids)
         self.counters.note_refused(record_ids)
         self.add(Status.ERROR, record_ids)
-        self.errors += bad
+        self.errors += invalid
 
     def add_answered(self, events: Sequence[Outgoing], verdict: EventResult) -> None:
         """Add the rows of events that got an answer other than retry.
@@ -119,10 +119,10 @@ class Marks:
             if event.outcomes is not None:
                 self.add_invalid_object(event.event_id, event.outcomes.invalid)
 
-    def add_invalid_object(self, event_id: str, bad: Sequence[InvalidRow]) -> None:
+    def add_invalid_object(self, event_id: str, invalid: Sequence[InvalidRow]) -> None:
         """Add an object of a snapshot whose values or key cannot be written."""
-        self.counters.rows_invalid += len(bad)
-        self.object_errors += [(event_id, one.code, one.message) for one in bad]
+        self.counters.rows_invalid += len(invalid)
+        self.object_errors += [(event_id, one.code, one.message) for one in invalid]
 
     def _keep_attempts(self, events: Iterable[Outgoing]) -> None:
         """Keep the attempt number under which the first row of a refused event is sent again

@@ -301,13 +301,13 @@ def _build(
 
 def _of_object(built: Outgoing, event: Outgoing) -> Outgoing:
     """Return an event of a snapshot as it was built. Only its invalid values count as outcomes."""
-    bad = [] if built.outcomes is None else built.outcomes.invalid
+    invalid = [] if built.outcomes is None else built.outcomes.invalid
     return event._replace(
         object_id=built.object_id,
         operation=built.operation,
         steps=built.steps,
         rows=built.rows,
-        outcomes=RowOutcomes(invalid=bad) if bad else None,
+        outcomes=RowOutcomes(invalid=invalid) if invalid else None,
     )
 
 
@@ -383,9 +383,9 @@ def build_objects(
             waiting.add(event.event_id)
             events.append(event)
         else:
-            bad = [InvalidRow(0, *reason)]
+            invalid = [InvalidRow(0, *reason)]
             events.append(
-                event._replace(operation=None, steps=(), outcomes=RowOutcomes(invalid=bad))
+                event._replace(operation=None, steps=(), outcomes=RowOutcomes(invalid=invalid))
             )
     return events, frozenset(waiting)
 

@@ -368,7 +368,7 @@ def test_the_servers_local_time_is_that_of_its_default_zone(log: sa.Engine) -> N
          "5 rows published; 4 events in 1 document; queue: 0 rows"),
         ({"rows_success": 2, "events_sent": 1, "documents_sent": 1, "rows_invalid": 3, "rows_error": 1},
          Measured(9, 9, 1.25), 2,
-         "0 rows published; 0 events in 0 documents; 3 rows bad; 1 row refused; queue: 9 rows or more, "
+         "0 rows published; 0 events in 0 documents; 3 rows invalid; 1 row refused; queue: 9 rows or more, "
 "oldest 1.2 s; 2 objects parked"),
     ],
 )  # fmt: skip

@@ -210,7 +210,7 @@ def test_rows_are_converted_for_one_directory_at_a_time_but_copied_at_any_time(
 ) -> None:
     log_rows(log, random_rows(200, seed=77))
     first = convert(config_of(log), tmp_path / "first")
-    with pytest.raises(ConfigError, match=r"200 rows up to record_id .* held in .*/first"):
+    with pytest.raises(ConfigError, match=r"200 rows up to record_id .* claimed for .*/first"):
         convert(config_of(log), tmp_path / "second")
     assert not (tmp_path / "second").exists()
     assert copy(config_of(log), tmp_path / "second").manifest.totals == first.manifest.totals
@@ -254,7 +254,7 @@ def test_status_and_doctor_show_claimed_rows(
     assert cli.run(["--config", str(file), "status"]) == 0
     said = capsys.readouterr().out
     assert "100 rows up to record_id" in said
-    assert f"held in {tmp_path / 'out'}" in said
+    assert f"claimed for {tmp_path / 'out'}" in said
     assert "eventlog backlog release" in said
     assert cli.run(["--config", str(file), "status", "--json"]) == 0
     assert str(tmp_path / "out") in json.loads(capsys.readouterr().out)["backlog"]

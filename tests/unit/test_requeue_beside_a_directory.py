@@ -77,7 +77,7 @@ def test_a_row_below_the_held_ones_stays_refused(requeue: Run) -> None:
 
 def test_the_message_names_the_directory_and_the_ways_out(requeue: Run) -> None:
     said = requeue()["said"]
-    assert "up to record_id 2 held in documents" in said
+    assert "up to record_id 2 claimed for documents" in said
     assert "eventlog backlog mark" in said
 
 

@@ -161,7 +161,7 @@ def test_a_dry_run_tells_what_would_not_be_published(home: sa.Engine, run: Run) 
     code, out, err = run("publish", "--dry-run")
     assert (code, out) == (0, "")
     assert f"{len(statuses(home))} row" in err
-    assert "to be marked S without being published" in err
+    assert "would be marked S without being published" in err
     assert set(statuses(home).values()) == {"N"}
 
 
