@@ -11,7 +11,7 @@
 ``dialects``
     The databases, one package per database.
 ``statements``
-    The parts of statements, the files that have them, how they run.
+    The parts of statements, the files that contain them, and how they run.
 ``log_table``
     A log and its internal tables: by name, as a new log has them, or found and checked.
 ``rows``
@@ -21,7 +21,7 @@
 ``triggers``
     Watches, the rows that their tables log, and the plan that makes the triggers for it.
 ``doctor``
-    The questions to a database, and the findings about a log.
+    The queries that `doctor` runs, and its findings about a log.
 ``migrations``
-    The making of a log, by eventlog's commands or in a user's own Alembic tree.
+    Creating a log, by eventlog's commands or in a user's own Alembic tree.
 """

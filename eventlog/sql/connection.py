@@ -55,7 +55,7 @@ _EMBEDDED: Final = "embedded"
 _ALIASES: Final = {"postgres": "postgresql", _EMBEDDED: "postgresql"}
 
 SECRET: Final = "EVENTLOG_DATABASE_PASSWORD or database.url_file"  # noqa: S105 - where it belongs
-"""The place of the configured database's password."""
+"""Where the password of the configured database is set, as messages name it."""
 
 _statements = logging.getLogger("eventlog.statements")
 
@@ -85,7 +85,7 @@ def dialect_of(url: str | URL) -> Dialect:
 def parse_url(url: str | URL) -> URL:
     """Parse a URL into its parts.
 
-    Raises ConfigError without the text, which may contain a password.
+    Raises ConfigError. Its message leaves out the URL, which may contain a password.
     """
     try:
         return make_url(url)
@@ -98,18 +98,18 @@ def parse_url(url: str | URL) -> URL:
 def connect(
     url: str | URL, *, password: str | None = None, connect_timeout: int = 10, secret: str = SECRET
 ) -> Engine:
-    """Return an engine for ``url`` (``postgresql://user@host/database``). It keeps no connections:
-    each one is new.
+    """Return an engine for ``url`` (``postgresql://user@host/database``). It does not pool: each
+    connection is new.
 
-    ``password`` replaces that of the URL; ``secret`` names its place, for messages;
+    ``password`` replaces that of the URL; ``secret`` is where the password is set, for messages;
     ``connect_timeout`` is in seconds. ``embedded:///DIRECTORY`` is a PostgreSQL with its data
     there, started if it does not run and stopped when this process ends. The sessions return values
     as the triggers write them (spec/triggers.md 6).
 
     No connection is made yet. ``Engine.connect`` raises ServerUnavailable if the server cannot be
     reached, DatabaseUnavailable if the file of a database cannot be opened, DatabaseError if the
-    database refuses, without secrets. Raises ConfigError for a URL that cannot be read or names a
-    database or driver that is not supported or not installed.
+    database refuses the connection. No message contains a secret. Raises ConfigError for a URL that
+    cannot be read or names a database or driver that is not supported or not installed.
     """
     parsed = parse_url(url)
     if parsed.drivername == _EMBEDDED:
@@ -129,8 +129,8 @@ def connect(
         engine = create_engine(
             parsed,
             poolclass=NullPool,
-            # A session that is given back ends, and its transaction with it. It is not rolled back
-            # first, which would log a traceback if the server is gone.
+            # A session that is given back ends, and its transaction with it. Rolling back first
+            # would log a traceback if the server is unavailable.
             pool_reset_on_return=None,
             hide_parameters=True,
             connect_args={
@@ -177,7 +177,7 @@ def connect(
         # An error of the socket, in the middle of a statement.
         if isinstance(context.original_exception, OSError):
             raise _unavailable(
-                dialect, f"the database failed or is gone: {context.original_exception}"
+                dialect, f"the connection to the database was lost: {context.original_exception}"
             ) from None
 
     return engine
@@ -189,8 +189,8 @@ def _unless_given(url: URL, arguments: Mapping[str, object]) -> dict[str, object
 
 
 def connect_any(url: str) -> Engine:
-    """Return an engine that keeps no connections, for any database of SQLAlchemy that holds tables
-    of another format.
+    """Return an engine without a pool, for any database that SQLAlchemy supports and that has
+    tables of another format.
 
     A URL without a driver gets that of its dialect, if the dialect is one of ours. Raises
     ConfigError for an unusable URL, without its secrets.
@@ -206,8 +206,8 @@ def connect_any(url: str) -> Engine:
     except (ArgumentError, ImportError, ValueError) as error:
         scheme = url.partition("://")[0]
         raise ConfigError(
-            f"the database URL {scheme}://... cannot be used ({type(error).__name__}); "
-            "give a URL of SQLAlchemy and install its driver"
+            f"the database URL {scheme}://... cannot be used ({type(error).__name__}); write it as "
+            "SQLAlchemy expects it, and install its driver"
         ) from None
     _connect_by(
         engine,
@@ -296,9 +296,8 @@ def _connect_by(
 def _begin_by(engine: Engine, dialect: Dialect) -> None:
     """Let an engine begin its transactions as a dialect does.
 
-    It begins them as its driver's dialect and not as a listener: after a listener to "begin" that
-    fails, SQLAlchemy begins no transaction on the connection any more, and whoever goes on with it
-    would commit each statement by itself.
+    The dialect begins them, not a listener: if a "begin" listener fails, SQLAlchemy stops starting
+    transactions on that connection, and later statements would autocommit.
     """
     begin = engine.dialect.do_begin
 
@@ -312,9 +311,9 @@ def _begin_by(engine: Engine, dialect: Dialect) -> None:
 def will_write(conn: Connection) -> None:
     """Mark a session whose transactions are going to write.
 
-    In a database with one writer at a time, each then waits for its turn at its beginning. A
-    transaction that begins with reading would be refused its first write if another has written
-    meanwhile.
+    In a database with one writer at a time, each then waits for its turn when it begins. The
+    database would refuse the first write of a transaction that began by reading if another session
+    has written meanwhile.
     """
     conn.info[WRITES] = True
 
@@ -347,8 +346,8 @@ def _unreachable(dialect: Dialect) -> str:
     """Return the advice for a database that cannot be reached."""
     if "server" in dialect.capabilities:
         return (
-            "check host and port in the database URL, and that the server runs and lets this "
-            "machine in"
+            "check host and port in the database URL, and that the server runs and accepts "
+            "connections from this machine"
         )
     return "check the path in the database URL, and the rights on the file and its directory"
 
@@ -360,15 +359,15 @@ def _unavailable(dialect: Dialect, message: str) -> DatabaseUnavailable:
 
 _READ_ONLY: Final = "25006"
 TO_THE_PRIMARY: Final = (
-    "let the database URL lead to the primary (?target_session_attrs=read-write finds it among "
-    "several hosts)"
+    "change the database URL to the primary's "
+    "(?target_session_attrs=read-write finds it among several hosts)"
 )
 """The advice if nothing can be written."""
-_RIGHT_ADVICE: Final = "have the right granted: `eventlog doctor` names what is missing"
+_RIGHT_ADVICE: Final = "grant the right: `eventlog doctor` lists what is missing"
 AS_OWNER: Final = f"run this as the owner, or {_RIGHT_ADVICE}"
 """The advice if a command of the owner lacks a right.
 
-The publisher's user is another one, and must be.
+The publisher must connect as another user.
 """
 
 
@@ -379,9 +378,9 @@ def as_database_errors(
     """Turn errors of SQLAlchemy and of the bare driver into DatabaseUnavailable (worth trying
     again) or DatabaseError.
 
-    ``right_advice`` is the advice if a right is missing. A connection is made in the block of its
-    engine, since SQLAlchemy then asks the server for its version, and a server that becomes
-    unavailable meanwhile counts as away.
+    ``right_advice`` is the advice if a right is missing. Open a connection within the block:
+    SQLAlchemy asks the server for its version then, and an error of that query must be translated,
+    too.
     """
     driver: Any = source.dialect.loaded_dbapi
     dialect = load_dialect(source.dialect.name)
@@ -396,7 +395,7 @@ def as_database_errors(
 
 
 def is_refused(conn: Connection, error: DBAPIError) -> bool:
-    """Return True if the database has refused a statement, and is there to take others.
+    """Return True if the database has refused a statement, and can still run others.
 
     After another error the connection may be lost.
     """
@@ -414,15 +413,15 @@ def _translated(
     for sign, cause in dialect.refused_by.items():
         if sign in line:
             return DatabaseError(f"the database is reached through {cause} ({line})")
-    # Deadlocks, cancelled statements, a full disk and shutdowns are operational
-    # errors, too, and pass.
+    # Deadlocks, cancelled statements, a full disk and shutdowns are operational errors, too, and
+    # are transient.
     is_operational = isinstance(error, driver.OperationalError | driver.InterfaceError)
     if invalidated or (is_operational and not dialect.refuses(error)) or dialect.passes(error):
-        return _unavailable(dialect, f"the database failed or is gone: {line}")
+        return _unavailable(dialect, f"the database failed or became unavailable: {line}")
     sqlstate = getattr(error, "sqlstate", None)
     advice = f"; {right_advice}" if sqlstate == INSUFFICIENT_PRIVILEGE else ""
     if sqlstate == _READ_ONLY:
-        advice = f"; this is a standby, or a session that may write nothing: {TO_THE_PRIMARY}"
+        advice = f"; this is a standby, or a read-only session: {TO_THE_PRIMARY}"
     return DatabaseError(f"the database refused a statement: {line}{advice}")
 
 
@@ -430,9 +429,9 @@ def is_pooled(conn: Connection, dialect: Dialect) -> bool:
     """Return True if the transactions of this connection may run in different sessions. Ends its
     transaction.
 
-    A second connection begins a transaction. A pool lends it the session that this one has just
-    released, or lends this one another session from then on. A direct connection to the database
-    does neither.
+    A second connection begins a transaction. A pool gives it the session that this connection has
+    just released, or gives this connection another session from then on. A direct connection to the
+    database does neither.
     """
     session = dialect.open(conn).session_id()
     conn.commit()

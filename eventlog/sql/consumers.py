@@ -1,8 +1,9 @@
-"""The consumers of a log: their lines in ``<log>_consumer``, their sets in ``<log>_inflight``, and
-the beginning of a new one (spec/event-log.md 13).
+"""The consumers of a log: their lines in ``<log>_consumer``, their sets of done rows in
+``<log>_inflight``, and where a new consumer begins (spec/event-log.md 13).
 
-A set that has grown stands in a line of a new number, and the line before is deleted: with an
-old snapshot the dead versions of a line that is changed in place would be walked at every look.
+A set that has grown is written as a line with a new number, and the earlier line is deleted:
+updating a line in place would leave dead versions, and while an old snapshot is open every read
+would walk all of them.
 
 No function commits: the caller decides what belongs to one transaction.
 """
@@ -94,22 +95,26 @@ class ConsumerLine(NamedTuple):
     name: str
     begun: datetime
     begins: str
-    """The place where the consumer began."""
+    """Where the consumer began: latest, earliest, snapshot or a record_id."""
     done: RecordSet
     moved: datetime | None
     """The time when the consumer's set or its snapshot last changed."""
     requeued: ResendRequest
-    """The request to send rows and objects again; these rows are still in the set."""
+    """The request to send rows and objects again; until it is taken up, these rows are still in the
+    set.
+    """
     loaded: dict[str, Any] | None
     """The progress of the consumer's snapshot (spec/event-log.md 13.3), None = it has no snapshot
     any more.
     """
     lines: tuple[int, ...] = ()
-    """The numbers of the lines that the consumer's set stands in, that of the whole set first."""
+    """The numbers of the lines that contain the consumer's set; the line of the whole set comes
+    first.
+    """
 
 
 class SetLine(NamedTuple):
-    """A line of ``<log>_inflight`` that has the set of a consumer, or what has joined it since."""
+    """A line of ``<log>_inflight`` with the set of a consumer, or the rows added to it since."""
 
     number: int
     consumer: str
@@ -119,7 +124,7 @@ class SetLine(NamedTuple):
 
 
 class LinesOfSet(NamedTuple):
-    """The name of a consumer, and the numbers of the lines that its set stands in."""
+    """The name of a consumer, and the numbers of the lines that contain its set."""
 
     name: str
     lines: tuple[int, ...] = ()
@@ -143,8 +148,9 @@ def has_table(log: OpenLog) -> bool:
 
 
 def is_followable(log: OpenLog) -> bool:
-    """Return True if a reader of the log can know a set of decided record_ids (spec/event-log.md
-    13.5): its numbers are drawn one by one, and the database shows who has written it.
+    """Return True if a reader can tell which gaps in the record_ids will stay empty
+    (spec/event-log.md 13.5): the numbers are drawn one by one, and the database shows which open
+    transactions have written the log.
     """
     try:
         check_numbering(log)
@@ -160,9 +166,9 @@ def check_possible(log: OpenLog) -> None:
     check_numbering(log)
     if not has_table(log):
         raise LogTableError(
-            f"the log {log} has no table {log.table.consumer_table}, where consumers keep what "
-            "they have done: make it with `eventlog db upgrade`, or with `eventlog db upgrade "
-            "--existing-log` if somebody else made the log"
+            f"the log {log} has no table {log.table.consumer_table}, where consumers record what "
+            "they have done: create it with `eventlog db upgrade`, or with `eventlog db upgrade "
+            "--existing-log` if another program made the log"
         )
 
 
@@ -172,19 +178,19 @@ def check_numbering(log: OpenLog) -> None:
     """
     if "consumers" not in log.dialect.capabilities:
         raise LogTableError(
-            f"the log {log} can have no consumers: {log.dialect.name} does not tell which "
-            "transactions have written it and are open, so that it is unknown when a gap in its "
-            "numbers stays one; give this receiver its own log"
+            f"the log {log} cannot have consumers: {log.dialect.name} does not show which open "
+            "transactions have written the log, so a consumer could miss rows; use a separate log "
+            "for this receiver"
         )
     if reason := log.hidden_writers():
-        raise LogTableError(f"the log {log} can have no consumers: {reason}")
+        raise LogTableError(f"the log {log} cannot have consumers: {reason}")
     numberings = ask_log(log, "numberings", Numbering)
     if not numberings and "concurrent_writers" in log.dialect.capabilities:
         raise LogTableError(
-            f"the log {log} can have no consumers as long as it is unknown what numbers its rows: "
-            f"its column {log.table.column('record_id')} has no default, so its triggers do. Name "
-            "their sequence by record_id_sequence in [database]: it is then looked at whether it "
-            "gives its numbers one by one"
+            f"the log {log} cannot have consumers while eventlog does not know which sequence "
+            f"numbers its rows: the column {log.table.column('record_id')} has no default, so the "
+            "triggers draw the numbers. Set record_id_sequence in [database] to their sequence; "
+            "eventlog then checks that it has no cache"
         )
     for numbering in numberings:
         if (
@@ -194,14 +200,14 @@ def check_numbering(log: OpenLog) -> None:
             or numbering.disorder is not None
         ):
             why = (
-                f"keeps {numbering.cache} numbers a session"
+                f"caches {numbering.cache} numbers per session"
                 if numbering.cache > 1
                 else "does not rise"
             )
             raise LogTableError(
-                f"the log {log} can have no consumers: its sequence {numbering.name} {why}, so "
-                "that a row may get a number that was passed long ago; ALTER SEQUENCE "
-                f"{numbering.name} CACHE 1 INCREMENT 1 NO CYCLE"
+                f"the log {log} cannot have consumers: its sequence {numbering.name} {why}, so a "
+                f"consumer could miss rows. Run: ALTER SEQUENCE {numbering.name} CACHE 1 INCREMENT "
+                "1 NO CYCLE"
             )
 
 
@@ -214,7 +220,8 @@ def read_consumers(log: OpenLog) -> list[ConsumerLine]:
         return []
     table = _consumers(log.table)
     rows = log.connection.execute(sa.select(*table.c).order_by(table.c.name)).all()
-    # The order counts: rows that are taken out of a set meanwhile are still asked for in the line.
+    # The order matters: a request for rows that are removed from a set meanwhile is still in the
+    # line.
     sets = read_lines_of_sets(log) if rows else []
     return [_with_set(_line(tuple(row)), sets) for row in rows]
 
@@ -229,7 +236,9 @@ def read_consumer(log: OpenLog, name: str) -> ConsumerLine | None:
 
 
 def _read_line(log: OpenLog, name: str) -> ConsumerLine | None:
-    """Return what stands in ``<log>_consumer``."""
+    """Return the line of a consumer in ``<log>_consumer``, without the set that may be in other
+    lines.
+    """
     table = _consumers(log.table)
     row = log.connection.execute(sa.select(*table.c).where(table.c.name == name)).first()
     return None if row is None else _line(tuple(row))
@@ -249,7 +258,7 @@ def _line(row: Sequence[Any]) -> ConsumerLine:
 
 
 def _with_set(line: ConsumerLine, sets: Sequence[SetLine]) -> ConsumerLine:
-    """Return a line with the set that stands in separate lines, if there is one."""
+    """Return a line completed by the set in separate lines, if there is one."""
     own = [one for one in sets if one.consumer == line.name]
     whole = max((one for one in own if one.is_whole), default=None, key=attrgetter("number"))
     if whole is None:
@@ -271,7 +280,8 @@ def _with_set(line: ConsumerLine, sets: Sequence[SetLine]) -> ConsumerLine:
 
 def _unreadable(name: str, error: Exception) -> DatabaseError:
     return DatabaseError(
-        f"the line of consumer {name!r} cannot be read ({error}); was it changed by hand?"
+        f"the line of consumer {name!r} cannot be read ({error}). If it was changed by hand, undo "
+        "that"
     )
 
 
@@ -291,8 +301,8 @@ def read_lines_of_sets(log: OpenLog, name: str | None = None) -> list[SetLine]:
 
 
 def done_by_consumers(log: OpenLog) -> dict[str, RecordSet]:
-    """Return the rows that each consumer has done, under the lock that keeps new consumers away to
-    the end of the transaction.
+    """Return the rows that each consumer has done. Takes the lock that lets nobody register a
+    consumer until the transaction ends.
     """
     if not has_table(log):
         return {}
@@ -332,8 +342,8 @@ def register(log: OpenLog, name: str, begins: str) -> None:
     """Write the line of a new consumer, under the lock that deleting transactions share
     (spec/event-log.md 13.2, 13.4).
 
-    ``begins`` is now, first, snapshot or a record_id. Raises ConfigError for a record_id that was
-    removed, or that lies above the next one.
+    ``begins`` is latest, earliest, snapshot or a record_id. Raises ConfigError for a record_id that
+    was removed, or that is above the next one.
     """
     log.lock_registering()
     for former in read_entries(log, EntryKind.DONE, name):  # its row was deleted by hand
@@ -366,8 +376,8 @@ def first_set(log: OpenLog, begins: str) -> RecordSet:
         return RecordSet()
     if begins in (LATEST, SNAPSHOT):
         highest = _highest(log)
-        # The writers are read after the highest number: a transaction that drew a number below it
-        # is among them, or its rows are visible by now.
+        # The writers are read after the highest number: a transaction that drew a lower number is
+        # either among them, or its rows are visible by now.
         if log.open_writers() != frozenset():
             return RecordSet(0, visible_ids(log))
         return RecordSet(highest)
@@ -383,25 +393,23 @@ def _check_begin(log: OpenLog, first: int) -> None:
     if (removed := read_removed(log)) >= first:
         raise ConfigError(
             f"start_from = {first}: rows up to record_id {removed} were removed from the log "
-            f"{log}, so "
-            'that a consumer that begins there would miss some; begin after it, or with "first" '
-            '(what the log still holds), or with "snapshot"'
+            f"{log}, and a consumer that starts there would miss them; start after {removed}, or "
+            'use "earliest" (the rows that the log still has) or "snapshot"'
         )
     following = next_unused(log)
     if following is None:
         _log.warning(
             "start_from = %d cannot be compared with the record_ids of the log %s: it has no rows, "
-            "and "
-            "this role cannot read the next number. The consumer does not see rows with smaller "
+            "and this role cannot read the next number. The consumer will skip rows with smaller "
             "numbers",
             first,
             log,
         )
     elif first > following:
         raise ConfigError(
-            f"start_from = {first}: the next record_id of the log {log} is {following}, so that a "
-            f"consumer that begins there would miss the rows up to {first - 1}; write "
-            f'{following} or a smaller number, or "latest"'
+            f"start_from = {first}: the next record_id of the log {log} is {following}, so a "
+            f"consumer that starts there would miss the rows up to {first - 1}; use {following} or "
+            'a smaller number, or "latest"'
         )
 
 
@@ -493,12 +501,12 @@ def _write_set(
 
 
 def pop_requeued(log: OpenLog, name: str) -> ResendRequest:
-    """Return the consumer's request to send again, and clear it in its line."""
+    """Return the consumer's request to send rows and objects again, and clear it in the line."""
     requested = _requested(log, name)
     if requested is None:
         return ResendRequest()
     table = _consumers(log.table)
-    # A request that is made meanwhile stays for the next time.
+    # A request made meanwhile is taken up next time.
     asked = (
         sa.update(table)
         .where(table.c.name == name, table.c.requeued == requested)
@@ -582,7 +590,8 @@ def write_loaded(log: OpenLog, name: str, loaded: dict[str, Any] | None) -> None
 
 def _gone(log: LogTable, name: str) -> DatabaseError:
     return DatabaseError(
-        f"consumer {name!r} of the log {log} is gone: its line in {log.consumer_table} was deleted"
+        f"consumer {name!r} of the log {log} does not exist any more: its line in "
+        f"{log.consumer_table} was deleted"
     )
 
 
@@ -603,14 +612,14 @@ def requeue_for(
 ) -> Requeued:
     """Ask a consumer to send again rows that it has done (spec/event-log.md 13.4).
 
-    Refused are, unless ``force``, rows that ``judge`` finds stale, rows of types 1 to 4 with
-    a lower record_id than a row that was removed from the log, and rows of an insert that does not
-    go as a whole: nothing is written to the log, so no row can become a modify. ``failed`` are the
-    rows that were refused for the consumer: they keep their event-id, and the other rows go under
-    its next number, since the receiver has applied it (7.4). ``in_flight`` are those that were in
-    flight for it before ``line`` was read. The caller has locked the line (``lock_line``). Rows
-    that are removed meanwhile are left out: a purge has read the lines of consumers before, and
-    lacks this request.
+    Unless ``force``, it refuses rows that ``judge`` finds stale, rows of types 1 to 4 with a lower
+    record_id than a row that was removed from the log, and rows of an insert of which other rows
+    are not sent again: nothing is written to the log, so no row can become a modify. ``failed`` are
+    the rows that the receiver refused: they keep their event-id. The other rows get the next number
+    of their event-id, since the receiver has applied the earlier one (7.4). ``in_flight`` are those
+    that were in flight for it before ``line`` was read. The caller has locked the line
+    (``lock_line``). Rows that are removed meanwhile are left out: the purge read the lines of
+    consumers before this request was written.
     """
     chosen, asked_before = RecordSet(0, ids), RecordSet(0, line.requeued.rows)
 

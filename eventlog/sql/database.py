@@ -32,13 +32,14 @@ WRITES: Final = "eventlog_writes"
 """
 
 CHANGING_POOL: Final = (
-    "a connection pool that changes sessions between transactions: the lock that keeps a second "
-    "publisher away would not hold; connect to the database itself, or to a pool in session mode"
+    "a connection pool in transaction mode: the lock that prevents a second "
+    "publisher would not work; connect to the database directly, or through a "
+    "pool in session mode"
 )
-"""The pool through which the log cannot be reached, and the way out."""
+"""What is wrong with such a pool, and what to do."""
 
 Answer = Iterable[Sequence[Any]]
-"""The rows of an answer. Their fields and the order of these are the same for all databases;
+"""The rows of an answer. Their fields, in this order, are the same for all databases;
 ``doctor.sql`` names them.
 """
 
@@ -69,16 +70,17 @@ CAPABILITIES: Final[Mapping[str, str]] = {
     "nul_characters": "text holds U+0000",
     "binary_values": "binary columns are logged by value (spec/triggers.md 6.1)",
     "owner_look_up": (
-        "a child row's DELETE looks whether its owner is still there (spec/triggers.md 2)"
+        "the trigger for a child row's DELETE checks whether its owner still exists "
+        "(spec/triggers.md 2)"
     ),
     "key_cascades": (
-        "child rows that follow their owner's new key log that themselves, after it "
+        "child rows that get their owner's new key log that themselves, after the owner "
         "(spec/triggers.md 2)"
     ),
     "altered_tables": (
-        "a table that was altered is logged by rows to be read back (spec/triggers.md 7.6)"
+        "changes of a table that was altered are logged as query-back rows (spec/triggers.md 7.6)"
     ),
-    "upsert_captured": "a row that INSERT replaces is logged as gone",
+    "upsert_captured": "a row that INSERT replaces is logged as deleted",
     "wake": "a writer wakes a publisher that sleeps (spec/triggers.md 8)",
     "grants_together": "a GRANT names several tables",
     "consumers": (
@@ -89,7 +91,7 @@ CAPABILITIES: Final[Mapping[str, str]] = {
 
 
 class Keepalive(NamedTuple):
-    """The times by which one end of a TCP connection notices that the other is gone, in seconds."""
+    """The times after which one end of a TCP connection detects the loss of the other, in s."""
 
     idle: int
     """The silence until the first probe."""
@@ -105,7 +107,8 @@ class Keepalive(NamedTuple):
 
 
 KEEPALIVE: Final = Keepalive(idle=10, interval=5, probes=3)
-"""The times of our sessions: a silent loss is noticed after 25 seconds (spec/event-log.md 12.2)."""
+"""The times of our sessions: a silent loss is detected after 25 seconds (spec/event-log.md 12.2).
+"""
 
 
 class LockHolder(NamedTuple):
@@ -134,7 +137,8 @@ class LockHolder(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A connection that failed: the advice for people, and whether it may succeed later.
+    """The meaning of a failed connection: the advice for people, and whether trying again may
+    succeed.
 
     ``advice`` None = nothing is known about the cause; ``{secret}`` in it stands for the place of
     the password.
@@ -159,13 +163,15 @@ class Wake(Protocol):
         """Return True if this session has the rights for ``create``."""
 
     def missing(self, conn: Connection, log: LogTable) -> str | None:
-        """Return why no writer notifies, for people; None if writers do."""
+        """Return why writers send no notification, for people; None if they send them."""
 
     def listen(self, conn: Connection, log: LogTable) -> None:
         """Receive the notifications for this log from the end of the transaction on."""
 
     def fall_asleep(self, conn: Connection, log: LogTable) -> bool:
-        """Let writers notify from now on. Returns False while a writer is open that will not."""
+        """Let writers send notifications from now on. Returns False while a transaction is open
+        whose writes will not send one.
+        """
 
     def wake_up(self, conn: Connection, log: LogTable) -> None:
         """Stop the notifications after ``fall_asleep`` has returned True."""
@@ -210,19 +216,21 @@ class SqlDatabase(ABC):
     package: str = "eventlog-publisher"
     """The package to install for the driver."""
     connect_advice: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """The advice for each number of an error, as the driver's message has it, that only people can
-    change; ``{secret}`` stands for the place of the password.
+    """The advice for errors that only people can fix, by the number in the driver's message;
+    ``{secret}`` stands for where the password is set.
     """
     refused_by: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """Other causes than the database that refuse a statement, with the way out, by a part of the
+    """Causes outside the database that refuse a statement, with what to do, by a part of the
     driver's message.
     """
     session: Sequence[str] = ()
-    """The statements that pin a new session, so that each value that is read has one text."""
+    """The statements that fix the settings of a new session, so that each value that is read has
+    one text.
+    """
     max_identifier: int
     """The length of the longest identifier in bytes."""
     numbers_columns: bool = True
-    """True if the columns of a table have their own order (spec/event-log.md 1.3)."""
+    """True if the database numbers the columns of a table (spec/event-log.md 1.3)."""
     lacks: frozenset[Kind] = frozenset()
     """The classes of column types that no version of the database has."""
     local_now: str
@@ -240,8 +248,8 @@ class SqlDatabase(ABC):
         """Return the driver arguments for connecting within ``timeout`` seconds."""
 
     def keepalive_args(self) -> Mapping[str, object]:
-        """Return the driver arguments by which this end of a connection notices that the server's
-        host is gone. Options of the URL go first.
+        """Return the driver arguments by which this end of a connection detects that the server's
+        host is gone. Options of the URL take precedence.
         """
         return {}
 
@@ -249,12 +257,12 @@ class SqlDatabase(ABC):
         """Return the driver arguments for a URL that replace SQLAlchemy's; None = these are
         right.
 
-        Raises ConfigError for a URL that means nothing to the driver.
+        Raises ConfigError for a URL that the driver cannot use.
         """
         return None
 
     def name_session(self, driver_connection: Any) -> None:
-        """Tell the server the purpose of a new session, if the driver can.
+        """Set the name under which the server shows a new session, if the driver can.
 
         Raises ConfigError for a foreign server.
         """
@@ -263,7 +271,7 @@ class SqlDatabase(ABC):
         """Begin a transaction of a driver's connection if the driver does not."""
 
     def listen(self, engine: Engine) -> None:
-        """Add to a new engine what runs its statements in a special way."""
+        """Add listeners to a new engine if its statements need special treatment."""
 
     def check_url(self, url: URL) -> None:
         """Raise ConfigError or DatabaseError for a URL that cannot lead to a log."""
@@ -291,7 +299,7 @@ class SqlDatabase(ABC):
         return False
 
     def passes(self, error: BaseException) -> bool:
-        """Return True if another error of the driver is worth trying again."""
+        """Return True if another error of the driver is transient: trying again may help."""
         return False
 
     # Names and values
@@ -307,12 +315,12 @@ class SqlDatabase(ABC):
         return qualified(schema, name, self.quote)
 
     def fold_name(self, name: str) -> str:
-        """Return an unquoted name as the database keeps it."""
+        """Return an unquoted name as the database stores it."""
         return name
 
     def spelled(self, name: str) -> str:
         """Return a name of SQLAlchemy and the configuration (lower case = without case) as the
-        database keeps it.
+        database stores it.
         """
         return str(name)
 
@@ -326,7 +334,7 @@ class SqlDatabase(ABC):
     # Rights
 
     drawing: ClassVar[str] = "SELECT"
-    """The rights, as in a GRANT, that let a role draw the numbers of deliveries."""
+    """The rights, as in a GRANT, that a role needs to draw delivery numbers."""
 
     def granted(self, log: LogTable, part: Part, rights: Collection[Right]) -> str:
         """Return rights on a part as a GRANT lists them."""
@@ -357,7 +365,8 @@ class SqlDatabase(ABC):
     """
     queue_by_expression: bool = False
     """True if the publisher reads by an index of ``CASE status WHEN 'N' THEN record_id END``. It
-    holds the rows N alone if no index can have a condition (spec/triggers.md 7).
+    contains only the rows N, in a database whose indexes cannot have a condition (spec/triggers.md
+    7).
     """
     prologue: Sequence[str] = ("BEGIN;", "")
     """The first lines of a script for the database's own tool."""
@@ -375,8 +384,8 @@ class SqlDatabase(ABC):
 
     @abstractmethod
     def log_checks(self) -> Sequence[str]:
-        """Return the CHECKs of the log: status is a letter, event_type is 1 to 8; none if they cost
-        its writers much.
+        """Return the CHECKs of the log: status is a letter, event_type is 1 to 8; none if they
+        would slow its writers down.
         """
 
     def create_queue_index(self, log: LogTable) -> str:
@@ -447,8 +456,8 @@ class SqlDatabase(ABC):
         """
         if storage:
             raise ConfigError(
-                f"{self.name} takes no tablespace and no names here: give them to `db upgrade` on "
-                "Oracle alone"
+                f"{self.name} takes no tablespace and no names of indexes here: remove these "
+                "options; only `db upgrade` on Oracle has them"
             )
         return text
 
@@ -461,7 +470,7 @@ class SqlDatabase(ABC):
     # The epoch of a log (spec/event-log.md 7.4)
 
     server_sql: ClassVar[str] = "NULL"
-    """SQL of a JSON object with those of ``server_parts`` that plain SQL shows to every user."""
+    """SQL of a JSON object with those ``server_parts`` that plain SQL shows to every user."""
 
     def after_epoch(self, log: LogTable) -> Sequence[str]:
         """Return the statements that make the objects of the table of the epoch."""

@@ -1,9 +1,10 @@
-"""A database as text and types: ``Dialect``, of which each database has a subclass. It adds the
+"""A database as text and types: ``Dialect``, with a subclass for each database. It adds the
 statements of an existing log to ``SqlDatabase``.
 
 Each database is a package with the modules that ``eventlog.sql.dialects`` lists. All other code
-asks the dialect, or what it opens (``OpenDatabase``, ``OpenLog``), and never compares its name. The
-text of each statement is composed of quoted names; values are bound by the driver's own parameters.
+asks the dialect, or what it opens (``OpenDatabase``, ``OpenLog``), and never compares database
+names. The text of each statement is composed of quoted names; values are bound by the driver's own
+parameters.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from eventlog.sql.open_database import OpenDatabase
 
 CurrentRow = dict[str, list[str | None]]
-"""The current values by attribute name as log text (spec/triggers.md 6): one for a single-valued
-column, else one for each row.
+"""The current values of an object by attribute name, as log text (spec/triggers.md 6): one value
+for a single-valued column, else one for each row.
 """
 
 RowChunks = Generator[list[tuple[Any, ...]], None, None]
@@ -45,7 +46,7 @@ class NoSuchValue(Exception):
 
 
 def child_of(cls: ObjectClass, attribute: Attribute) -> ChildTable | None:
-    """Return the child table that holds an attribute, None for a column of the class's own."""
+    """Return the child table that holds an attribute, None for a column of the class's table."""
     return next((child for child in cls.children if child.attribute is attribute), None)
 
 
@@ -91,13 +92,13 @@ class Dialect(SqlDatabase):
 
     @abstractmethod
     def log_times(self, column: str, *, is_zoned: bool) -> Mapping[str, str]:
-        """Return the words of ``log_sql`` about event_time: ``new_time``, the value that it is set
-        to, and ``time``, it in UTC.
+        """Return the words of ``log_sql`` about event_time: ``new_time``, the value for a new row,
+        and ``time``, the column in UTC.
 
         ``is_due`` is the one condition for a row that is due at the bind ``until``, and
         ``due_order`` puts due rows in order, those without a time first (spec/event-log.md 8.1). If
         ``time`` is made of a text, ``after`` is a bind of ``due_chunks`` in the same form.
-        ``is_zoned`` means that the column has a zone, and holds the moment itself.
+        ``is_zoned`` means that the type of the column has a time zone.
         """
 
     def next_number(self, schema: str | None, sequence: str) -> str:
@@ -105,10 +106,10 @@ class Dialect(SqlDatabase):
         raise NotImplementedError
 
     numbers_sorted_rows: bool = True
-    """True if a query that sorts its rows may draw ``next_number`` for each, in that order."""
+    """True if a sorted query may draw ``next_number`` for each of its rows, in that order."""
 
     def bindable(self, sql: str) -> str:
-        """Return SQL text as it stands in a statement with parameters."""
+        """Return SQL text with the escapes that a statement with parameters needs."""
         return sql
 
     def bind(self, name: str) -> str:
@@ -133,8 +134,8 @@ class Dialect(SqlDatabase):
         )
 
     def bounded_fields(self, log: LogTable, fields: Sequence[str], value_bytes: int | None) -> str:
-        """Return the word ``{fields}`` for rows with values bounded by ``Window.value_bytes``, and
-        after it, if there is a bound, the bytes of the values that a row comes without.
+        """Return the word ``{fields}`` for rows with values bounded by ``Window.value_bytes``; with
+        a bound, one more field follows: the bytes of the values that are left out of the row.
         """
         if value_bytes is None:
             return self.log_fields(log, fields)
@@ -174,7 +175,7 @@ class Dialect(SqlDatabase):
     # The current rows of many keys of one class (spec/event-log.md 7.2, spec/xds.md 4.3)
 
     def is_read_back(self, column: Column) -> bool:
-        """Return True if the value is read back, also in styles that log values (spec/triggers.md
+        """Return True if the value is read back even in styles that log values (spec/triggers.md
         6.1).
         """
         return False
@@ -191,7 +192,7 @@ class Dialect(SqlDatabase):
                 parts = {part.name: part.value for part in table_key.parse(key)}
                 texts = [parts[column.name] for column in cls.key]
             else:
-                # Nearly all canonical texts have no quotes, so nothing in them needs parsing.
+                # Nearly all canonical keys have no quotes and need no parsing.
                 texts = [part.partition("=")[2] for part in key.split("+")]
             try:
                 yield (
@@ -213,11 +214,11 @@ class Dialect(SqlDatabase):
     def walk_condition(self, walk: Walk, *, goes_on: bool) -> str:
         """Return SQL that selects the rows still to be written.
 
-        ``goes_on`` means that a position is bound.
+        ``goes_on`` means that the walk continues after a position, which is bound.
         """
         conditions = []
         if walk.selection.where is not None:
-            # The predicate stands on separate lines, since it may end in a comment.
+            # The predicate is on separate lines, since it may end in a comment.
             conditions.append(f"(\n{self.bindable(walk.selection.where)}\n)")
         if walk.cls.is_view or self.keys_may_be_null:
             conditions += [f"{ref} {self.is_not_null}" for ref in self.walk_key(walk)]
@@ -261,9 +262,9 @@ class Dialect(SqlDatabase):
     # The log read by many sessions that see the same rows (spec/event-log.md 12)
 
     shares_snapshots: bool = True
-    """True if sessions can see the rows N of one moment. If they cannot, the parts of the log list
-    their rows: a row of the log changes in nothing but its status, and no row N of a locked log
-    loses that.
+    """True if several sessions can share a snapshot of the rows N. If they cannot, the parts of the
+    log list their rows: only the status of a row ever changes, and while the log is locked no row N
+    changes it.
     """
     snapshot_options: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     """Execution options of the connections that export and join a snapshot."""
@@ -277,7 +278,7 @@ class Dialect(SqlDatabase):
         if status is None:
             return "1 = 1"
         if not is_status(status):
-            raise ConfigError(f"status {status!r} is not a letter: use N, S, W, E or F")
+            raise ConfigError(f"status {status!r} is not valid: use N, S, W, E or F")
         return f"{self.quote(log.column('status'))} = '{status}'"
 
     def part_statement(
@@ -291,7 +292,7 @@ class Dialect(SqlDatabase):
         """Return the statement that reads these fields of the rows of a status, from ``:first`` to
         ``:last``, in their order.
 
-        ``as_of`` is SQL after the name of the log that names the moment to read.
+        ``as_of`` is SQL after the name of the log that selects the moment to read.
         """
         selected = ", ".join(
             f"{self.part_field(log, field)} AS {self.quote(field)}" for field in fields
@@ -335,7 +336,7 @@ def log_words(dialect: Dialect, log: LogTable, event_time_zone: str) -> Mapping[
         field: dialect.bindable(dialect.quote(column))
         for field, column in zip(LogRow._fields, log.columns, strict=True)
     }
-    # A column that has a zone holds the moment itself.
+    # A column with a time zone needs no conversion.
     now = (
         dialect.local_now
         if event_time_zone == "local" and not log.has_zoned_time

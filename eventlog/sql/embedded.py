@@ -1,8 +1,8 @@
 """A PostgreSQL with its data in a directory: for the demo, tutorials, and tests without a given
 server.
 
-``python -m eventlog.sql.embedded DIRECTORY`` prints the URL for programs next to it, and runs until
-it is stopped.
+``python -m eventlog.sql.embedded DIRECTORY`` prints the URL for other programs, and runs until it
+is stopped.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def start(directory: Path) -> str:
         try:
             server = pgserver.get_server(directory, cleanup_mode="stop")
         except subprocess.TimeoutExpired:
-            # The package gives the server ten seconds. A busy machine needs more: by now the server
-            # runs or is coming up.
+            # The package waits ten seconds for the server. On a busy machine it takes longer: by
+            # now the server runs or is starting.
             server = pgserver.get_server(directory, cleanup_mode="stop", start=False)
             server.start()
     except (OSError, RuntimeError, subprocess.SubprocessError) as error:
         raise DatabaseError(
-            f"the embedded PostgreSQL in {directory} did not start: {error}; see the file "
-            f"{directory / 'log'}, or give the URL of another server"
+            f"the embedded PostgreSQL in {directory} did not start: {error}; check the file "
+            f"{directory / 'log'}, or use the URL of another server"
         ) from error
     info = server.get_postmaster_info()
     query = {"host": str(info.socket_dir)}
@@ -86,14 +86,14 @@ def _check(directory: Path) -> None:
         )
     if not directory.parent.is_dir():
         raise ConfigError(
-            f"the embedded PostgreSQL cannot be in {directory}: there is no directory "
-            f"{directory.parent}; make it, or correct the URL"
+            f"the embedded PostgreSQL cannot be in {directory}: the directory {directory.parent} "
+            "does not exist; create it, or correct the URL"
         )
     is_empty = directory.is_dir() and not any(directory.iterdir())
     if directory.exists() and not is_empty and not (directory / "PG_VERSION").is_file():
         raise ConfigError(
-            f"{directory} is not a PostgreSQL: name a directory that is one, is empty, "
-            "or is not there yet"
+            f"{directory} does not contain a PostgreSQL: use a directory that does, is empty, or "
+            "does not exist yet"
         )
 
 

@@ -19,14 +19,14 @@ from eventlog.sql.log_table import LogTable, quoted, schema_of
 from eventlog.sql.open_log import OpenLog
 
 _PASSED_OVER: Final = 100
-"""The number of delivery numbers that a raise skips: the number of a Qlik sequence jumps by 10^12
-(spec/qlik.md 3).
+"""How many delivery numbers a raise of the epoch skips: the number of a Qlik sequence jumps by
+10^12 (spec/qlik.md 3).
 """
 
 
 class Epoch(NamedTuple):
-    """The line of ``<log>_epoch``: the epoch, empty at first, and the parts that the server last
-    reported of itself.
+    """The line of ``<log>_epoch``: the epoch, empty at first, and the server's identity as it was
+    last seen (``OpenLog.server_parts``).
     """
 
     epoch: str
@@ -61,7 +61,8 @@ def read_epoch(log: OpenLog, *, is_locked: bool = False) -> Epoch:
         raised_at(newest.epoch)
     except (TypeError, ValueError) as error:
         raise DatabaseError(
-            f"{log.table.epoch_table} cannot be read ({error}); was it changed by hand?"
+            f"{log.table.epoch_table} cannot be read ({error}). If it was changed by hand, undo "
+            "that"
         ) from None
     return newest
 
@@ -71,7 +72,9 @@ def _parts(server: object) -> dict[str, str]:
 
 
 def write_epoch(log: OpenLog, line: Epoch, *, is_raise: bool) -> None:
-    """Write the line of the internal table again, with ``is_raise`` its time, too."""
+    """Rewrite the line of the internal table; with ``is_raise`` also the time when the epoch was
+    drawn.
+    """
     epochs = _epochs(log.table)
     values: dict[str, Any] = {
         "epoch": line.epoch or None,
@@ -91,21 +94,23 @@ def read_removed(log: OpenLog) -> int:
 
 
 def note_removed(log: OpenLog, record_id: int) -> None:
-    """Note that rows up to this record_id may have been removed from the log."""
+    """Record that rows up to this record_id may have been removed from the log."""
     epochs = _epochs(log.table)
     is_higher = sa.or_(epochs.c.removed.is_(None), epochs.c.removed < record_id)
     log.connection.execute(sa.update(epochs).where(is_higher).values(removed=record_id))
 
 
 def forget_removed(log: OpenLog, record_id: int) -> None:
-    """Note that rows from this record_id on are not the removed ones: their numbers come again."""
+    """Record that rows from this record_id on are not the removed ones: the log will give their
+    numbers again.
+    """
     epochs = _epochs(log.table)
     is_removed = epochs.c.removed >= record_id
     log.connection.execute(sa.update(epochs).where(is_removed).values(removed=record_id - 1))
 
 
 def differing(known: Mapping[str, str], told: Mapping[str, str]) -> list[str]:
-    """Return the parts that both sides know and that differ, in words."""
+    """Return the parts that both sides have and that differ, in words."""
     parts = sorted(known.keys() & told.keys())
     return [
         f"{part} is {told[part]}, was {known[part]}" for part in parts if known[part] != told[part]
@@ -113,7 +118,7 @@ def differing(known: Mapping[str, str], told: Mapping[str, str]) -> list[str]:
 
 
 def raise_epoch(log: OpenLog, server: Mapping[str, str], beyond: int = 0) -> tuple[str, int]:
-    """Draw a new epoch and write it; return the epoch, and the last delivery number that was
+    """Draw a new epoch and write it. Return the epoch, and the last delivery number that was
     skipped.
 
     ``server`` are the parts that the server reports of itself now. ``beyond`` is a delivery number

@@ -1,9 +1,9 @@
 """A set of record_ids that follows a log (spec/event-log.md 13.1): some of its gaps are closed,
 others skipped for now.
 
-A number that a snapshot does not show belongs to a transaction that was open before the snapshot,
-or is never given. A reader that has found a gap empty has to read it again only when one of the
-transactions that were open then has ended. The gap can be closed when all of them have.
+A record_id that a snapshot does not show belongs to a transaction that was open at the snapshot, or
+will never be used. A reader that has found a gap empty has to read it again only when one of the
+transactions that were open then has ended. It can close the gap when all of them have ended.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from eventlog.sql.open_writers import WriterHistory
 from eventlog.sql.windows import ANY_STATUS, Window
 
 OLD: Final = 1.0
-"""The number of seconds after which a look is old: writers that were open then and still are will
+"""The number of seconds after which a check is old: writers that were open then and still are will
 probably stay open for a while.
 """
 _MOST_SHOWN: Final = 10_000
@@ -33,7 +33,7 @@ class FollowedSet:
 
     done: RecordSet = field(default_factory=RecordSet)
     top: int = 0
-    """The record_id up to which gaps are looked into at least, if the set ends below it."""
+    """The record_id up to which gaps are read at least, if the set ends below it."""
     rows: Window = ANY_STATUS
     """The window that shows which rows of a gap are not done."""
     passed: RecordSet = field(init=False)
@@ -47,12 +47,12 @@ class FollowedSet:
         self.passed = self.done.copy()
 
     def add(self, ranges: Ranges) -> None:
-        """Add rows to the done ones."""
+        """Mark rows as done."""
         self.done.add(ranges)
         self.passed.add(ranges)
 
     def discard(self, ranges: Ranges) -> None:
-        """Remove rows from the done ones."""
+        """Mark rows as not done."""
         self.done.discard(ranges)
         self.passed.discard(ranges)
 
@@ -65,9 +65,9 @@ class FollowedSet:
         """Close gaps that stay empty, skip gaps that cannot be filled yet, and return whether some
         were closed.
 
-        A statement that then reads outside of ``passed`` counts if ``writers`` were still open
-        after it (``are_open``). Else one of their rows may be in a gap, and the statement
-        may have read a later one.
+        The result of a later statement that reads outside of ``passed`` is valid if ``writers``
+        were still open after it (``are_open``). Otherwise one of their rows may have appeared in a
+        skipped gap, while the statement read a later row of the same object.
         """
         self.writers = frozenset()
         top = max(self.done.top, self.top)
@@ -92,11 +92,10 @@ class FollowedSet:
         """
         gaps = self.passed.gaps(last)
         shown, since = self.shown
-        # A gap that is full of rows has no room for one that was not seen; a row may be done by
-        # another hand.
+        # A gap that is full of rows has no room for a new one, but another process may have done a
+        # row.
         if gaps != to_ranges(shown) or since <= monotonic() - OLD:
-            # Its own statement: its snapshot is taken after the end of the transactions that
-            # are missing among the writers.
+            # A separate statement, so that its snapshot postdates the transactions that have ended.
             window = replace(self.rows, limit=_MOST_SHOWN).outside(self.passed, last)
             shown = shown_ids(log, window) if window.gaps else []
             if len(shown) == _MOST_SHOWN:

@@ -1,9 +1,9 @@
 """The internal tables ``<log>_inflight`` and ``<log>_state`` (spec/event-log.md 10).
 
-``<log>_inflight`` has what is in flight, and what each consumer has done: one UPDATE makes the
-entry of a delivery that has ended part of the consumer's set. ``<log>_state`` has what a command
-leaves for others: claims of backlog jobs, removed rows, requests to send rows again, results of
-verifications. No other module reads or writes the two tables.
+``<log>_inflight`` has the deliveries in flight, and the rows that each consumer has done: one
+UPDATE turns the entry of a delivery that has ended into part of the consumer's set. ``<log>_state``
+has what commands leave for other processes: claims of backlog jobs, removed rows, requests to send
+rows again, results of verifications. No other module reads or writes the two tables.
 
 No function commits: the caller decides what belongs to one transaction.
 """
@@ -33,7 +33,7 @@ class EntryKind(StrEnum):
     DONE = "done"
     """Rows that a consumer has done."""
     CLAIM = "claim"
-    """Rows that a finished directory of a backlog job has."""
+    """Rows that are in a finished directory of a backlog job."""
     REMOVED = "removed"
     """Rows that `eventlog purge` has removed."""
     REQUEST = "request"
@@ -53,7 +53,7 @@ class Entry(NamedTuple):
     owner: str
     """The consumer; empty = the publisher, or a command (NULL in the table)."""
     started: datetime
-    """The time when the entry was written as it is, in UTC."""
+    """The time when the entry was last written, in UTC."""
     content: str
     """JSON."""
 
@@ -76,12 +76,12 @@ def _read(log: OpenLog, statement: sa.Executable) -> sa.CursorResult[*tuple[Any,
 
 
 def next_number(log: OpenLog) -> int:
-    """Return a number that no entry has had before."""
+    """Draw a number that no entry has had before."""
     return log.next_number()
 
 
 def add_entry(log: OpenLog, kind: EntryKind, number: int, content: str, owner: str = "") -> None:
-    """Write an entry, which begins now. ``content`` is JSON."""
+    """Write a new entry, with the present time. ``content`` is JSON."""
     values = {"entry_no": number, "kind": kind.value, "content": content}
     if owner:
         values["owner"] = owner
@@ -100,10 +100,10 @@ def record_delivery(
 ) -> int | None:
     """Write the entry of a new delivery, and return its number. ``number`` None = draw one.
 
-    Returns None, and writes nothing, if the number is not above ``above``; or, where the database
-    sees that by the same statement (``sees_requests``), if rows are asked for again of the consumer
-    that is the ``owner``, or of a publisher that ``waits`` for its requests. ``alone`` is true if
-    nothing else belongs to the transaction.
+    Returns None, and writes nothing, if the number is not above ``above``. If the database can
+    check it in the same statement (``sees_requests``), it also returns None if there is a request
+    to send rows again: to the consumer that is the ``owner``, or to a publisher that ``waits`` for
+    its requests. ``alone`` is true if nothing else belongs to the transaction.
     """
     if not log.has_statement("record_delivery"):
         number = next_number(log) if number is None else number
@@ -127,7 +127,9 @@ def record_delivery(
 
 
 def sees_requests(log: OpenLog) -> bool:
-    """Return True if ``record_delivery`` writes nothing while rows are asked for again."""
+    """Return True if ``record_delivery`` writes nothing while there is a request to send rows
+    again.
+    """
     return log.has_statement("record_delivery")
 
 
@@ -141,13 +143,15 @@ def has_requests(log: OpenLog) -> bool:
 
 
 def replace_content(log: OpenLog, kind: EntryKind, number: int, content: str) -> None:
-    """Replace the content of an entry, which keeps its beginning."""
+    """Replace the content of an entry; its time stays."""
     table = _table(log.table, kind)
     _run(log, sa.update(table).where(table.c.entry_no == number).values(content=content))
 
 
 def is_committed(log: OpenLog, *, durable: bool) -> str:
-    """Return the condition of a statement whose transaction commits ``durable`` or soon."""
+    """Return the word of a statement by which its transaction waits for the disk at commit if
+    ``durable``.
+    """
     return log.dialect.log_sql["durably" if durable else "soon"]
 
 
@@ -161,8 +165,8 @@ def end_set(
     durable: bool,
     alone: bool,
 ) -> None:
-    """Make the entry of a consumer's delivery an entry of what the consumer has done, as
-    ``end_delivery`` does, or write one, and delete its ``former`` entries. Only for a log that has
+    """Turn the entry of a consumer's delivery into an entry of its done rows, as ``end_delivery``
+    does, or write a new one, and delete the consumer's ``former`` entries. Only for a log that has
     the statement ``end_set``.
 
     Unless ``durable`` the commit of the transaction does not wait for the disk. ``alone`` is true
@@ -175,8 +179,8 @@ def end_set(
 
 
 def end_delivery(log: OpenLog, number: int, content: str) -> bool:
-    """Make the entry of a consumer's delivery an entry of what the consumer has done, which begins
-    now. Returns False if there is no such entry.
+    """Turn the entry of a consumer's delivery into an entry of its done rows, with the present
+    time. Returns False if there is no such entry.
     """
     table = _table(log.table, EntryKind.DONE)
     values = {
@@ -195,7 +199,7 @@ def delete_entry(log: OpenLog, kind: EntryKind, number: int) -> None:
 
 
 def delete_entries_of(log: OpenLog, consumer: str) -> None:
-    """Delete all entries of a consumer: its deliveries, and what it has done."""
+    """Delete all entries of a consumer: its deliveries and its done rows."""
     table = _table(log.table, EntryKind.DELIVERY)
     _run(log, sa.delete(table).where(table.c.owner == consumer))
 
@@ -220,8 +224,8 @@ def read_entries(log: OpenLog, kind: EntryKind, owner: str | None = "") -> list[
 
 
 def refuse_unknown_kinds(log: OpenLog, like: EntryKind) -> None:
-    """Raise DatabaseError if the table that has entries of the kind ``like`` has an entry of a kind
-    that this version does not know.
+    """Raise DatabaseError if this version does not support the kind of an entry, in the table that
+    has entries of the kind ``like``.
     """
     table = _table(log.table, like)
     others = sa.select(table.c.entry_no, table.c.kind).where(table.c.kind.not_in([*EntryKind]))
@@ -237,5 +241,5 @@ def unreadable(log: OpenLog, kind: EntryKind, number: int, error: Exception) -> 
     """Return the error of an entry that cannot be read."""
     table = _table(log.table, kind).name
     return DatabaseError(
-        f"entry {number} of {table} cannot be read ({error}); was it changed by hand?"
+        f"entry {number} of {table} cannot be read ({error}). If it was changed by hand, undo that"
     )

@@ -1,4 +1,4 @@
-"""The log of a database: as a new one has its columns, or an existing one, found and checked
+"""The log of a database: a new one with the standard columns, or an existing one, found and checked
 (spec/event-log.md 1.2, 1.4).
 """
 
@@ -37,7 +37,7 @@ def refuse_schema(dialect: Dialect, schema: str | None) -> None:
     """Raise ConfigError if a schema is named in a database without schemas."""
     if schema is not None and "schemas" not in dialect.capabilities:
         raise ConfigError(
-            f"{dialect.name} has no schemas: take {schema!r} out of log_table or schema_name"
+            f"{dialect.name} has no schemas: remove {schema!r} from log_table or schema_name"
         )
 
 
@@ -57,9 +57,8 @@ def locate_log(
     ``name`` may be ``schema.table``; otherwise the table is searched in ``schema``, by default the
     connection's current one: exactly, then without case. ``layout``, ``column_map`` and
     ``column_sort`` are as in ``find_columns``. ``sequence`` is the option ``record_id_sequence``.
-    Without ``has_internal_tables`` the internal tables need not be there.
-    Raises LogTableError that names the missing table, column or sequence, ConfigError for an
-    invalid name.
+    Without ``has_internal_tables`` the internal tables need not exist. Raises LogTableError that
+    names the missing table, column or sequence, ConfigError for an invalid name.
     """
     dialect, inspector = db.dialect, sa.inspect(db.connection)
     refuse_schema(dialect, schema)
@@ -77,8 +76,8 @@ def locate_log(
         if getattr(error.orig, "sqlstate", None) != INSUFFICIENT_PRIVILEGE:
             raise
         raise LogTableError(
-            f"the columns of log table {log} cannot be read: {error.orig}; "
-            f"have its owner grant this user USAGE on schema {schema}"
+            f"the columns of log table {log} cannot be read: {error.orig}; grant this user USAGE "
+            f"on schema {schema}"
         ) from error
     try:
         fields = find_columns(
@@ -110,7 +109,7 @@ def _find_sequence(
     """
     option = f"record_id_sequence = {name!r}"
     if "sequences" not in dialect.capabilities:
-        raise LogTableError(f"{option}: {dialect.name} has no sequences; take the option out")
+        raise LogTableError(f"{option}: {dialect.name} has no sequences; remove the option")
     own_schema, sequence = split_name(name)
     schema = log.schema if own_schema is None else own_schema
     record_id = log.column("record_id")
@@ -119,14 +118,14 @@ def _find_sequence(
             "always"
         ):
             raise LogTableError(
-                f"{option}: the column {record_id} of the log {log} numbers itself (GENERATED "
-                "ALWAYS AS IDENTITY), and takes no other numbers; take the option out"
+                f"{option}: the column {record_id} of the log {log} is GENERATED ALWAYS AS "
+                "IDENTITY and accepts no other numbers; remove the option"
             )
     found = match_name(sequence, [*map(dialect.spelled, inspector.get_sequence_names(schema))])
     if found is None:
         raise LogTableError(
-            f"{option}: there is no such sequence in schema {schema!r}; name the one that the "
-            f"triggers draw record_ids of the log {log} from"
+            f"{option}: there is no such sequence in schema {schema!r}; set it to the sequence "
+            f"from which the triggers draw record_ids of the log {log}"
         )
     return schema, found
 
@@ -146,7 +145,7 @@ def _find_table(
         return schema, found
     where = f" in schema {schema!r}" if "schemas" in dialect.capabilities else ""
     raise NoLogTable(
-        f"there is no log table {table!r}{where}: make it with `eventlog db upgrade`, or correct "
+        f"there is no log table {table!r}{where}: create it with `eventlog db upgrade`, or correct "
         "log_table or schema_name"
     )
 
@@ -156,9 +155,9 @@ def _refuse_without_internal_tables(db: OpenDatabase, log: LogTable) -> None:
         if db.has_table(log.schema, internal_table) is False:
             place = internal_table if log.schema is None else f"{log.schema}.{internal_table}"
             raise LogTableError(
-                f"the log {log} has no internal table {place}: make it with `eventlog db "
-                "upgrade`, or with `eventlog db upgrade --existing-log` if "
-                "somebody else made the log"
+                f"the log {log} has no internal table {place}: create it with `eventlog db "
+                "upgrade`, or with `eventlog db upgrade --existing-log` if another program made "
+                "the log"
             )
 
 
@@ -172,8 +171,8 @@ def _columns(
             Column(db.dialect.spelled(column["name"]), _column_type(column["type"]))
             for column in reflected
         ]
-    # The declared type decides, and SQLAlchemy keeps its own types only
-    # (spec/event-log.md 1.4).
+    # The declared type decides, but SQLAlchemy returns only its own types (spec/event-log.md
+    # 1.4).
     tables = db.reflect(schema).tables
     return [column for table in tables if table.name == name for column in table.columns]
 
@@ -233,11 +232,11 @@ def find_columns(
     """Return the real names of the ten columns, in the order of ``LogRow``'s fields
     (spec/event-log.md 1.2 to 1.4).
 
-    ``columns`` are in the table's order. Without ``numbered`` the database does not number
-    its columns, so that positions come from sorting the names: with ``column_sort = bytes``
-    by their UTF-8, with ``collation`` as they are given. With ``textual_time`` event_time may be a
-    character column, since the database has no types of time. Raises ConfigError for an unknown
-    option value, LogTableError for a column that is missing or of the wrong type.
+    ``columns`` are in the table's order. Without ``numbered`` the database does not number its
+    columns, so positions come from sorting the names: ``column_sort = bytes`` sorts by their UTF-8,
+    ``collation`` keeps the given order. With ``textual_time`` event_time may be a character column,
+    since the database has no date or time types. Raises ConfigError for an unknown option value,
+    LogTableError for a column that is missing or of the wrong type.
     """
     if layout not in LAYOUTS:
         raise ConfigError(f"layout {layout!r} is unknown: use one of {', '.join(LAYOUTS)}")
@@ -264,7 +263,7 @@ def find_columns(
                 is_kind = column.type.sql
             place = f'column "{column.name}"{how.format(position)}'
             raise LogTableError(
-                f"{place} cannot be {standard}: {is_kind}, {needed} needed{by_layout}"
+                f"{place} cannot be {standard}: {is_kind}, expected {needed}{by_layout}"
             )
     return tuple(names[standard] for standard in LogRow._fields)
 
@@ -304,8 +303,9 @@ def _by_position(columns: Sequence[Column], layout: str) -> dict[str, str]:
     standard_names = LAYOUTS[layout]
     if len(columns) < len(standard_names):
         raise LogTableError(
-            f"the log has {len(columns)} columns, so none at position {len(columns) + 1} can be "
-            f"{standard_names[len(columns)]} (layout {layout}); ten are needed"
+            f"the log has {len(columns)} columns, but ten are needed: "
+            f"{standard_names[len(columns)]} should be at position {len(columns) + 1} (layout "
+            f"{layout})"
         )
     return {
         standard: column.name for standard, column in zip(standard_names, columns, strict=False)

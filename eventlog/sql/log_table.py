@@ -29,14 +29,14 @@ class LogTable:
     types: tuple[ColumnType, ...] = ()
     """The types of the columns, empty if unknown."""
     max_identifier: int = 63
-    """The most bytes of a name in the database, for the internal tables' names."""
+    """The longest name in bytes that the database accepts, for the internal tables' names."""
     upper: bool = False
-    """True if internal tables' names end in upper case, since the database keeps unquoted names
-    so.
+    """True if internal tables' names end in upper case, since the database stores unquoted names in
+    upper case.
     """
     sequence: tuple[str | None, str] | None = None
-    """The schema and name of the sequence that the triggers of somebody else draw record_ids from,
-    None = the column numbers itself, or it is unknown.
+    """The schema and name of the sequence from which the triggers of another program draw
+    record_ids, None = the column numbers itself, or it is unknown.
     """
 
     def column(self, field: str) -> str:
@@ -49,7 +49,7 @@ class LogTable:
 
     @property
     def has_zoned_time(self) -> bool:
-        """True if event_time has a zone, so that it holds the moment itself."""
+        """True if the type of event_time has a time zone, so that its values need no conversion."""
         column_type = self.type_of("event_time")
         return column_type is not None and column_type.kind is Kind.TIMESTAMPTZ
 
@@ -111,8 +111,8 @@ class LogTable:
 
     @property
     def captured_table(self) -> str:
-        """The name ``<log>_captured`` of the table with what `triggers apply` has captured, one
-        line for each table (spec/event-log.md 10).
+        """The name ``<log>_captured`` of the table in which `triggers apply` records what it has
+        captured, one line for each table (spec/event-log.md 10).
         """
         return self._internal_table("_captured", self.max_identifier)
 
@@ -158,8 +158,8 @@ def named_after(pattern: str, name: str, max_bytes: int, *, upper: bool) -> str:
     """Return our name from ``pattern`` and the name of a table, cut to its length (spec/triggers.md
     9).
 
-    With ``upper`` it is in upper case if the table's name is, since the database keeps unquoted
-    names so.
+    With ``upper`` it is in upper case if the table's name is, since the database stores unquoted
+    names in upper case.
     """
     whole = pattern.format(name)
     return cut_name(whole.upper() if upper and name == name.upper() else whole, max_bytes)
@@ -209,7 +209,8 @@ def _first_part(text: str, name: str) -> tuple[str, str]:
 
 def _bad_name(name: str) -> ConfigError:
     return ConfigError(
-        f'log_table {name!r} is not a table name: write table, schema.table or "Schema"."Table"'
+        f"log_table {name!r} is not a table name: write it as table, schema.table or "
+        '"Schema"."Table"'
     )
 
 

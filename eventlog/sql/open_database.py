@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OpenDatabase(ABC):
-    """A database that is open: a session, and its dialect. ``Dialect.open`` makes it, once, where
-    the session begins.
+    """A database in a session: the connection and its dialect. ``Dialect.open`` makes it once,
+    where the session begins.
     """
 
     connection: Connection
@@ -47,16 +47,16 @@ class OpenDatabase(ABC):
     # The session
 
     def begin_publishing(self) -> None:
-        """Set up a publisher's session beyond others, such as a time-out for a silent server."""
+        """Set up what only a publisher's session needs, such as a time-out for a silent server."""
 
     def prepare_log_statements(self) -> None:
-        """Let this session prepare the statements of its log, where the database gains by it. For a
-        session after ``begin_publishing`` that is no pool's.
+        """Let this session prepare the statements of its log, if that makes them faster. Call it
+        after ``begin_publishing``, and not for a session of a pool.
         """
 
     def make_durable(self) -> None:
-        """Make the end of this transaction wait until no crash of the server can take back what it
-        has read. For a session after ``begin_publishing``.
+        """Make the commit of this transaction wait until a crash of the server can no longer undo
+        what it has read. Call it after ``begin_publishing``.
         """
 
     def read_only(self) -> str | None:
@@ -65,9 +65,7 @@ class OpenDatabase(ABC):
 
     @abstractmethod
     def begin_reading(self, seconds: int) -> None:
-        """Make the beginning transaction see one moment, change nothing, and bound the time of its
-        statements.
-        """
+        """Start a read-only snapshot transaction whose statements take at most so many seconds."""
 
     @abstractmethod
     def session_id(self) -> str:
@@ -78,7 +76,7 @@ class OpenDatabase(ABC):
         return ""
 
     def local_time(self) -> datetime:
-        """Return the local time of the server, in its own zone rather than the session's."""
+        """Return the local time of the server, in its time zone rather than the session's."""
         return self.connection.execute(
             sa.select(sa.literal_column(self.dialect.local_now, sa.TIMESTAMP()))
         ).scalar_one()
@@ -95,7 +93,8 @@ class OpenDatabase(ABC):
         """Return a text that changes when a column of the catalogue's tables is added, dropped,
         renamed or retyped.
 
-        It takes one quick statement. None = reflect the tables to see changes.
+        It takes one quick statement. None = the database has no such text: reflect the tables to
+        detect changes.
         """
         return None
 
@@ -127,20 +126,24 @@ class OpenDatabase(ABC):
         run_as_it_stands(self.connection, statement)
 
     def guarded(self, statement: str) -> str:
-        """Return a statement of Alembic in a form that can be run again on this session."""
+        """Return a statement of Alembic in a form that this session can run again after an
+        interruption.
+        """
         return statement
 
     def refuse_replaced(self) -> None:
-        """Raise DatabaseUnavailable if the URL leads to another database than this session's."""
+        """Raise DatabaseUnavailable if the URL now leads to another database than this
+        session's.
+        """
 
     def has_table(self, schema: str | None, name: str) -> bool | None:
-        """Return whether a schema has a table, None if this session cannot see it: some databases
-        hide the tables on which a user has no right.
+        """Return whether a schema has a table; None if this session cannot tell, since some
+        databases hide tables on which a user has no right.
         """
         return sa.inspect(self.connection).has_table(quoted(name), schema)
 
     def choose_plans(self) -> None:
-        """Tell the database how to plan the log's statements, before it is read or marked."""
+        """Set how the database plans the log's statements, before reading or marking."""
 
     def are_open(self, writers: frozenset[str]) -> bool:
         """Return True if all of these transactions were open when the previous statement began."""
@@ -169,14 +172,14 @@ class OpenDatabase(ABC):
         binds: Mapping[str, object],
     ) -> Answer:
         """Run a statement of ``doctor.sql``: ``{name}`` is a name, ``:name`` a bind."""
-        # A colon in a name must not begin a bind.
+        # A colon in a name must not be taken for a bind.
         escaped = {key: name.replace(":", "\\:") for key, name in names.items()}
         return self.connection.execute(sa.text(statement.format(**escaped)), binds).all()
 
     def sees_triggers(self, schema: str) -> bool:
         """Return True if this session can see the triggers of a schema's tables.
 
-        If not, none counts as missing.
+        If it cannot, no trigger counts as missing.
         """
         return True
 

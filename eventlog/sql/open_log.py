@@ -1,9 +1,9 @@
 # ruff: noqa: B027 - what most databases leave empty
 """A log as one session sees it: ``OpenLog``, which each database implements.
 
-Reading the log is a hot path: rows come as the driver's plain tuples and become LogRow without a
-Python frame (``log_row``), a window is one statement, and the garbage collector is off while a
-window's tuples are made.
+Reading the log is a hot path: the driver's plain tuples become LogRow without a Python frame
+(``log_row``), a window is one statement, and the garbage collector is off while a window's tuples
+are created.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from eventlog.sql.statements import NEUTRAL, OF_LOG, OF_LOG_ALONE, run_many, wit
 from eventlog.sql.windows import DuePlace, NotDue, Queue, ResyncBatch, Selection, Walk, Window
 
 _LATER: Final = frozenset({Part.CONSUMER, Part.CAPTURED, Part.RESYNC, Part.VERSION})
-"""The parts that a log may lack: who needs one asks for it first."""
+"""The parts that a log may lack: check for them before use."""
 _FRAGMENT: Final = 10_000
 """The number of rows of a fragment of a window."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenLog(ABC):
-    """A log that is open: its database and its table. ``OpenDatabase.log`` makes it, where the log
+    """A log in a session: its database and its table. ``OpenDatabase.log`` makes it where the log
     is found.
 
     The methods run their statements on the session of the database, in its transaction.
@@ -78,17 +78,17 @@ class OpenLog(ABC):
         """
 
     def claim(self) -> bool:
-        """Return True if the lock that this session has taken keeps all others away.
+        """Return True if the lock that this session has taken excludes all other sessions.
 
-        A database whose locks lie outside of it looks for a lock in another place, and notes the
-        place of this one in the line of the epoch.
+        A database whose locks are outside of it (files) also checks for a lock in another place,
+        and records the place of this lock in the line of the epoch.
         """
         return True
 
     def is_locked(self) -> bool:
         """Return True if any session has locked the log.
 
-        A database that cannot tell takes the lock for a moment.
+        A database that does not show locks takes this one for a moment.
         """
         if self.holds_lock() or not self.try_lock():
             return True
@@ -96,8 +96,8 @@ class OpenLog(ABC):
         return False
 
     def lock_holder(self) -> LockHolder | None:
-        """Return the session that has locked the log, None if none has, or if the
-        database does not show it.
+        """Return the session that has locked the log; None if no session has, or if the database
+        does not show it.
         """
         return None
 
@@ -127,13 +127,13 @@ class OpenLog(ABC):
         return None
 
     def lock_registering(self) -> None:
-        """Wait for the transactions that remove rows of the log, and keep others away to the end of
-        this one.
+        """Lock out transactions that remove rows of the log: wait for those that are open, and
+        block new ones until this transaction ends.
         """
 
     def lock_removing(self) -> None:
-        """Wait for a transaction that registers a consumer, and keep others away to the end of this
-        one.
+        """Lock out transactions that register a consumer: wait for an open one, and block new ones
+        until this transaction ends.
         """
 
     # Rights
@@ -154,7 +154,7 @@ class OpenLog(ABC):
         ]
 
     def _granted_on(self, part: Part) -> Sequence[str]:
-        """Return how a GRANT names a part of a log; empty if there is nothing to grant."""
+        """Return the names of a part of a log in a GRANT; empty if there is nothing to grant."""
         if part in (Part.CLASSES, Part.TABLES, Part.RECORD_IDS, Part.WRITERS):
             return ()
         return (self.dialect.qualified(self.table.schema, name_of(self.table, part)),)
@@ -162,22 +162,22 @@ class OpenLog(ABC):
     # Numbers and identity
 
     def half_made(self) -> bool:
-        """Return True if a table of the log's name is ours, left by a migration that broke off."""
+        """Return True if a table of the log's name is ours, left by an interrupted migration."""
         return False
 
     @abstractmethod
     def next_number(self) -> int:
-        """Return a number of deliveries that was never given before."""
+        """Return a delivery number that was never given before."""
 
     def draw_numbers(self, number: int) -> int:
-        """Draw so many numbers of deliveries, at least 1, and return the last."""
+        """Draw ``number`` delivery numbers, at least 1, and return the last."""
         for _ in range(number - 1):
             self.next_number()
         return self.next_number()
 
     def server_parts(self) -> Mapping[str, str]:
-        """Return the facts about the server that change if the log's newest rows may be lost, as
-        far as it shows them.
+        """Return facts about the server that change when the log's newest rows may have been lost
+        (timeline, identity), as far as the server shows them.
 
         Each part has its name. A part that this session may not read is left out.
         """
@@ -185,15 +185,15 @@ class OpenLog(ABC):
 
     @abstractmethod
     def identity(self) -> str:
-        """Return a text that no other log has, as far as the database can tell.
+        """Return a text that identifies the log, as far as the database can distinguish logs.
 
-        A log that is dropped and created has another one.
+        A log that is dropped and created again gets another text.
         """
 
-    # Several steps by one statement, where the database has it
+    # Several steps in one statement, where the database allows it
 
     def has_statement(self, name: str) -> bool:
-        """Return True if the database has this statement of ``log_sql`` in place of several."""
+        """Return True if the dialect has this statement of ``log_sql``, which replaces several."""
         return name in self.dialect.log_sql
 
     def run_statement(
@@ -211,10 +211,10 @@ class OpenLog(ABC):
     def poll(
         self, window: Window, fields: Sequence[str], consumer: str
     ) -> Iterator[list[tuple[Any, ...]]] | None:
-        """Return the rows of a window as ``read_fields`` does, if nobody has asked for rows to be
-        sent again: the publisher, or a consumer by its name. It is one statement.
+        """Return the rows of a window as ``read_fields`` does, and check in the same statement
+        whether there is a request to send rows again: to the publisher, or to the named consumer.
 
-        Returns None if somebody has, or if the database has no such statement.
+        Returns None if there is a request, or if the dialect has no such statement.
         """
         return None
 
@@ -233,11 +233,9 @@ class OpenLog(ABC):
 
     def window_chunks(self, window: Window, fields: Sequence[str], size: int) -> RowChunks:
         """Yield these fields of the rows of a window by one statement, hence of one snapshot, in
-        lists of ``size``; the last may be shorter.
-
-        With ``Window.value_bytes`` each row has one more field: the number of bytes of the values
-        that it comes without, None if it has them. A reader that stops before the end has to close
-        it.
+        lists of ``size``; the last may be shorter. With ``Window.value_bytes`` each row has one
+        more field: the number of bytes of the values that were left out, None if it has them. A
+        reader that stops before the end has to close the iterator.
         """
         statement = self.dialect.window_statement(self.table, window, fields)
         return self._chunks(statement, self.dialect.window_parameters(window), size)
@@ -254,8 +252,9 @@ class OpenLog(ABC):
         """Yield these fields of the rows N with an event_time up to ``until``, ordered by that time
         (NULL first) and record_id.
 
-        ``until`` is a text of the log's clock. The lists are as in ``window_chunks``. ``after``
-        None = from the first row on; ``leave_user`` and ``value_bytes`` are as in ``Window``.
+        ``until`` is a time as text, by the clock of event_time. The lists are as in
+        ``window_chunks``. ``after`` None = from the first row on; ``leave_user`` and
+        ``value_bytes`` are as in ``Window``.
         """
         after_time, after_id = after or (None, 0)
         parameters: dict[str, object] = {
@@ -318,7 +317,7 @@ class OpenLog(ABC):
         """Return these fields of the rows of these record_ids, in record_id order; the first field
         is record_id.
 
-        Other fields are not read, since values may be large.
+        Values may be large, so only these fields are read.
         """
         statement = self.dialect.log_statement(
             self.table, "read_rows", fields=self.dialect.log_fields(self.table, fields)
@@ -331,8 +330,8 @@ class OpenLog(ABC):
         return sorted(chain.from_iterable(rows), key=itemgetter(0))
 
     def mark(self, status: str, ranges: Ranges) -> int:
-        """Give the rows of these record_ids that still have status N another status, and return
-        their number.
+        """Set the status of the rows of these record_ids that still have status N, and return their
+        number.
         """
         return self.change_rows(
             self.dialect.log_statement(self.table, "mark"), ranges, status=status
@@ -345,8 +344,8 @@ class OpenLog(ABC):
     def end_delivery(
         self, status: str | None, ranges: Ranges, ended: int, *, durable: bool, alone: bool
     ) -> int:
-        """Give the rows of these record_ids that still have status N another status, None = delete
-        them; delete the entry of the delivery ``ended``, and return the number of changed rows.
+        """Set the status of the rows of these record_ids that still have status N (None = delete
+        them), delete the entry of the delivery ``ended``, and return the number of changed rows.
         Only for a log that has the statement ``mark_ending``.
 
         Unless ``durable`` the commit of the transaction does not wait for the disk. ``alone`` is
@@ -377,20 +376,20 @@ class OpenLog(ABC):
 
     def open_writers(self) -> frozenset[str] | None:
         """Return the names of the other sessions' open transactions that have written the log; None
-        = the database cannot tell.
+        = the database does not show them.
         """
         return None
 
     def hidden_writers(self) -> str | None:
-        """Return why this session cannot see which transactions have written the log and are open,
-        and what to do about it; None if it sees them. For a database of the capability
-        ``consumers``. Raises ServerUnavailable if it may see them a little later.
+        """Return why this session cannot see which open transactions have written the log, and what
+        to do about it; None if it can see them. For databases with the capability ``consumers``.
+        Raises ServerUnavailable if it may see them a little later.
         """
         return None
 
     def next_record_id(self) -> int | None:
         """Return the record_id that the next row of the log gets, without drawing it; None if the
-        database does not tell it, or not to this role.
+        database does not show it, or not to this role.
         """
         return None
 
@@ -402,9 +401,8 @@ class OpenLog(ABC):
         cls: ObjectClass,
         selection: Selection,
     ) -> Walk:
-        """Return the walk that the other methods need.
-
-        The caller commits, and goes on in the same session.
+        """Return the walk that the other methods take as argument. The caller commits, and
+        continues in the same session.
         """
         return Walk(self.table, schema, cls, selection)
 
@@ -423,7 +421,7 @@ class OpenLog(ABC):
     def estimate(self, walk: Walk, position: str | None) -> int:
         """Return the expected number of objects after ``position``.
 
-        Also tries out the operator's predicate.
+        This also shows whether the operator's predicate is valid SQL.
         """
         return self.count(walk, position)
 
@@ -437,7 +435,7 @@ class OpenLog(ABC):
     def write_keys(self, selection: Selection, keys: Sequence[str]) -> None:
         """Log the objects with these canonical keys, in their order.
 
-        The rows have no perpetrator, so that they are never loopback (spec/event-log.md 8.3).
+        The rows have no perpetrator, so they are never loopback (spec/event-log.md 8.3).
         """
         row = {"event_type": int(selection.event_type), "class_name": selection.class_name}
         run_many(
@@ -460,8 +458,8 @@ class OpenLog(ABC):
         ``rows``, in ascending order.
 
         ``status`` None = any. The number of parts is a multiple of ``multiple``, unless the parts
-        were too small to be worthwhile: tasks that run at once then end at once. The ranges cover
-        all record_ids from ``first`` (at least 1) to the present last row.
+        would be too small: tasks that run in parallel then end at about the same time. The ranges
+        cover all record_ids from ``first`` (at least 1) to the present last row.
         """
         bounds = {"first": max(first, 1), "last": min(last, self.dialect.last_record_id)}
         has_status = self.dialect.bindable(self.dialect.has_status(self.table, status))
@@ -490,14 +488,13 @@ class OpenLog(ABC):
 
     def may_have(self, table: str) -> bool:
         """Return False if the log has no internal table of this name. A table that this session
-        cannot see may be there.
+        cannot see may exist.
         """
         return self.db.has_table(self.table.schema, table) is not False
 
     def missing_rights(self, purpose: Purpose, *additions: Addition) -> list[str]:
-        """Return the rights without which this session cannot do the work of a purpose, in words.
-
-        A table that an older log lacks is not asked for.
+        """Return the rights that this session lacks for a purpose, in words. A table that an older
+        log does not have needs no right.
         """
         return self.lacking(self._present(demanded(purpose, *additions)))
 
@@ -511,14 +508,16 @@ class OpenLog(ABC):
         self._refuse_without(demanded(purpose, *additions), purpose)
 
     def check_rights_to_read(self, purpose: Purpose) -> None:
-        """Raise LogTableError that names what this session may not read and a purpose reads."""
+        """Raise LogTableError that names the rights to read which this session lacks for a
+        purpose.
+        """
         needed = demanded(purpose)
         self._refuse_without([one for one in needed if one[1] is Right.SELECT], purpose)
 
     def _refuse_without(self, needed: Iterable[tuple[Part, Right]], purpose: Purpose) -> None:
         if missing := self.lacking(self._present(needed)):
             raise LogTableError(
-                f"user {self.db.current_user()} lacks rights on the log "
-                f"{self}: {'; '.join(missing)}; have its owner grant them, as `eventlog grants "
-                f"--purpose {purpose}` prints them"
+                f"user {self.db.current_user()} lacks rights on the log {self}: "
+                f"{'; '.join(missing)}. Run the statements that `eventlog grants --purpose "
+                f"{purpose}` prints, as the owner of the log"
             )

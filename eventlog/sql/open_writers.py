@@ -1,8 +1,9 @@
-"""The transactions that have written a log and are open: up to which number they leave no row to
-come (spec/event-log.md 13.1), and how a command waits for them (11).
+"""The open transactions that have written a log: up to which record_id no further row can appear
+(spec/event-log.md 13.1), and how a command waits for them (11).
 
-What a command decides by the rows that it sees may be wrong by those that are still to commit. So
-it writes first, then waits for whoever had written before, and looks again.
+A decision that a command makes by the rows that it sees may be wrong once other transactions commit
+theirs. So the command writes first, then waits for the transactions that had written before, and
+checks again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from eventlog.errors import DatabaseError, LogTableError
 from eventlog.sql.open_log import OpenLog
 
 PATIENCE: Final = 60.0
-"""The number of seconds that a command waits for the transactions that had written the log before.
+"""The number of seconds that a command waits for such transactions.
 """
 _MOST_MOMENTS: Final = 64
 
@@ -31,8 +32,8 @@ class OpenWriters(NamedTuple):
     last: int
     """The highest record_id before the moment."""
     writers: frozenset[str]
-    """The transactions that had written the log then and are still open. Numbers up to ``last``
-    that no snapshot has shown are theirs, or are never given.
+    """The transactions that had written the log then and are still open. Record_ids up to ``last``
+    that no snapshot has shown belong to them, or will never be used.
     """
     since: float
     """The moment by the monotonic clock."""
@@ -40,21 +41,21 @@ class OpenWriters(NamedTuple):
 
 @dataclass(slots=True)
 class WriterHistory:
-    """The looks that one session has had at the writers of a log. They ascend in all their fields,
-    since a writer that was open at one look and still is was open at all later ones.
+    """The checks of one session for the writers of a log. All their fields ascend, since a writer
+    that was open at one check and is still open was open at all checks between.
     """
 
     moments: list[OpenWriters] = field(default_factory=list)
 
     def take(self, log: OpenLog, last: int) -> list[Range]:
-        """Look at the writers. Return the ranges in which writers that have ended since the look
-        before may have brought rows. ``last`` is the highest record_id, read before.
+        """Check the writers. Return the ranges in which writers that have ended since the last
+        check may have added rows. ``last`` is the highest record_id, read before this call.
 
-        Raises WritersHidden if the database does not show the writers any more.
+        Raises WritersHidden if the database no longer shows the writers.
         """
         writers = log.open_writers()
         if writers is None:
-            # The names of the next check may be others.
+            # The next check may show other names.
             self.moments = []
             reason = log.hidden_writers()
             raise WritersHidden(
@@ -66,8 +67,8 @@ class WriterHistory:
         return ranges
 
     def pop_ended(self) -> int:
-        """Return the record_id up to which no row can appear any more, 0 = none is known, and
-        forget the moments that showed it.
+        """Return the record_id up to which no further row can appear, 0 = unknown, and forget the
+        moments that showed it.
         """
         ended = max((seen.last for seen in self.moments if not seen.writers), default=0)
         self.moments = [seen for seen in self.moments if seen.writers]
@@ -92,14 +93,14 @@ class WriterHistory:
         if all(one.last < seen.last for one in self.moments):
             self.moments.append(seen)
         if len(self.moments) > _MOST_MOMENTS:
-            # The looks after one know all of its writers. The first look stays,
-            # so that it comes to its end.
+            # Later checks include all writers of a dropped one. The first check stays, so that its
+            # writers can end.
             del self.moments[1:-1:2]
 
 
 def writers_to_await(log: OpenLog) -> frozenset[str] | None:
-    """Return the open transactions that have written the log, None if they cannot be awaited: the
-    database does not tell them, or this transaction does not see what they commit.
+    """Return the open transactions that have written the log. None if waiting for them is
+    impossible: the database does not show them, or this transaction would not see what they commit.
     """
     writers = log.open_writers()
     if writers is None:
@@ -114,15 +115,15 @@ def writers_to_await(log: OpenLog) -> frozenset[str] | None:
 def wait_for(log: OpenLog, writers: frozenset[str], why: str) -> None:
     """Wait until none of these transactions is open.
 
-    ``why`` shows what may come of them, and what to do once they have ended. Raises DatabaseError
-    after ``PATIENCE`` seconds.
+    ``why``, for the message, is what may go wrong because of them, and what to do once they have
+    ended. Raises DatabaseError after ``PATIENCE`` seconds.
     """
     until, rest = monotonic() + PATIENCE, 0.01
     while writers := writers & (log.open_writers() or frozenset()):
         if monotonic() > until:
             raise DatabaseError(
-                f"a transaction that has written the log {log} is open for more than {PATIENCE:g} "
-                f"s, and {why}"
+                f"a transaction that has written the log {log} has been open for more than "
+                f"{PATIENCE:g} s, and {why}"
             )
         sleep(rest)
         rest = min(1.0, rest * 2)

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _WORTH_IT: Final = 10_000
-"""The number of rows below which dividing a part of the log costs more than it saves."""
+"""The number of rows below which dividing a part costs more than it saves."""
 
 
 class LogPart(NamedTuple):
     """A range of record_ids, both ends included, and the approximate number of its rows of the
     wanted status.
 
-    ``ids`` are the record_ids of its rows, if sessions cannot share a snapshot; then ``rows`` is
-    exact. None: all rows that a session in the snapshot sees.
+    ``ids`` are the record_ids of its rows, if sessions cannot share a snapshot; ``rows`` is then
+    exact. None = all rows that the snapshot shows.
     """
 
     first: int
@@ -30,7 +30,7 @@ class LogPart(NamedTuple):
     ids: Ranges | None = None
 
     def only_own(self, fragments: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
-        """Yield the part's own rows from fragments of the rows of its range; the first field of a
+        """Filter fragments of the range's rows down to the rows of this part. The first field of a
         row is record_id.
         """
         if self.ids is None:

@@ -1,7 +1,7 @@
-"""Rows of a log, and lines of its error table, that are removed by age (spec/event-log.md 10, 11).
+"""Removing old rows of a log, and old lines of its error table (spec/event-log.md 10, 11).
 
-What was removed is recorded in an entry of ``<log>_state``, so that the next purge does not read it
-again: while an old snapshot is open, the dead rows are still in the table and its index.
+An entry of ``<log>_state`` records what was removed, so that the next purge does not read those
+ranges again: while an old snapshot is open, the dead rows are still in the table and its index.
 
 No function commits: the caller decides what belongs to one transaction.
 """
@@ -45,7 +45,7 @@ from eventlog.sql.rows import (
 
 _ONE, _ZERO = (sa.literal_column(number, sa.Integer()) for number in ("1", "0"))
 _MOST_PURGED: Final = 1000
-"""The most ranges in the entry: purge reads the rest again."""
+"""The maximum number of ranges in the entry; the next purge reads the rest again."""
 
 
 class Purged(NamedTuple):
@@ -58,16 +58,16 @@ class Purged(NamedTuple):
     removed: int
     """The number of lines removed, or to be removed."""
     kept: Mapping[str, int] = MappingProxyType({})
-    """The number of rows that stay for each consumer that has not done them, by its name."""
+    """The number of rows that are kept for each consumer that has not done them, by its name."""
     young: int = 0
-    """The number of rows at the end of the batch that are younger than asked for."""
+    """The number of rows at the end of the batch that are too young."""
     gone: Sequence[Range] = ()
-    """The ranges of record_ids that the batch has left empty."""
+    """The ranges of record_ids in which the batch left no row."""
 
 
 class PurgedRows(NamedTuple):
-    """What earlier purges have removed: record_ids that the log has no more, since the moment
-    ``whole`` (UTC), at which one began with the first row.
+    """The ranges of record_ids that earlier purges have emptied since ``whole`` (UTC), the time
+    when a purge last began with the first row.
     """
 
     rows: RecordSet
@@ -108,7 +108,9 @@ def check_purge_rights(log: OpenLog) -> None:
     DatabaseError if the database cannot be written.
     """
     if why := log.db.read_only():
-        raise DatabaseError(f"the log {log} cannot be purged here: {why}; {TO_THE_PRIMARY}")
+        raise DatabaseError(
+            f"the log {log} cannot be purged on this server: {why}; {TO_THE_PRIMARY}"
+        )
     log.check_rights(Purpose.PURGE)
 
 
@@ -126,8 +128,8 @@ def purge_rows(
     (spec/event-log.md 2).
 
     It removes rows S and W, and no other status, whose event_time is before ``older_than``, except
-    the record_ids ``kept`` and those that a consumer has not ``done``. It reads ``size`` rows at
-    most, so that its work does not grow with the log. With ``dry`` it only counts them.
+    the record_ids ``kept`` and those that a consumer has not ``done``. It reads at most ``size``
+    rows, so its work does not grow with the log. With ``dry`` it only counts them.
     """
     record_id = column_of(log.table, "record_id")
     is_old = column_of(log.table, "event_time") < older_than
@@ -151,7 +153,8 @@ def purge_rows(
     if dry or not old:
         return Purged(last, len(read), len(old), for_whom, young)
     note_removed(log, old[-1])
-    # These rows alone, and as they were read: others may have come in between, or another status.
+    # Only these rows, and only with the status that was read: new rows or another status may have
+    # appeared in between.
     removed = sum(
         _deleted(log.connection, rows_of(log.table), [is_in(log.table, ranges), is_done, is_old])
         for ranges in runs_of_ranges(old)
@@ -166,8 +169,8 @@ def _flag(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
 
 
 def _holding(removed: Sequence[int], first: int, last: int, stayed: Sequence[int]) -> list[Range]:
-    """Return the ranges between two record_ids without those that ``stayed``, as far as they have
-    any that was removed; all ascend.
+    """Return the ranges between two record_ids that lie between the rows that ``stayed`` and
+    contain a removed row; all ascend.
     """
     begins, ends = [first, *(one + 1 for one in stayed)], [*(one - 1 for one in stayed), last]
     return [
@@ -207,8 +210,8 @@ def purge_errors(
     row = sa.select(sa.literal(1)).select_from(rows_of(log.table)).where(row_id == record_id)
     old = [*behind, record_id <= last, errors.c.error_time < error_time]
     if not dry:
-        # A row that is done stays as long as a consumer needs it, and its lines with it: another
-        # consumer may have refused it, and be asked to send it again.
+        # A done row is kept as long as a consumer needs it, and so are its lines: the receiver of
+        # another consumer may have refused it, and requeue may ask to send it again.
         removed = _deleted(log.connection, errors, [*old, ~sa.exists(row)])
         return Purged(int(last), int(number), removed)
     is_done = column_of(log.table, "status").in_(APPLIED)
@@ -223,7 +226,7 @@ def _deleted(
     return conn.execute(sa.delete(table).where(*conditions)).rowcount
 
 
-# --- what was removed, from purge to purge --------------------------------------------------------
+# --- the record of what was removed --------------------------------------------------------
 
 
 def read_purged(log: OpenLog) -> PurgedRows | None:
@@ -245,7 +248,7 @@ def read_purged(log: OpenLog) -> PurgedRows | None:
 def write_purged(log: OpenLog, purged: PurgedRows) -> None:
     """Record what purges have removed, in place of the earlier record.
 
-    Nothing is recorded by a role that may not write the entry: the next purge reads more.
+    A role that may not write the entry records nothing; the next purge then reads more.
     """
     known = RecordSet(purged.rows.floor, purged.rows.ranges[:_MOST_PURGED])
     content = {"rows": known.encode(), "whole": purged.whole.isoformat()}

@@ -1,5 +1,5 @@
-"""The record_ids that a log gives: which one comes next, and whether it was given before
-(spec/event-log.md 7.4, 13.2).
+"""Which record_id a log gives next, and which ones it has given before (spec/event-log.md 7.4,
+13.2).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ def next_unused(log: OpenLog) -> int | None:
 
 
 def next_given(log: OpenLog) -> int | None:
-    """Return the record_id that the next row gets: that of the sequence, or, where this role cannot
-    read it, the number after all rows. None if nothing shows it.
+    """Return the record_id that the next row gets: the next number of the sequence, or, if this
+    role cannot read the sequence, the number after all rows. None if neither shows it.
     """
     following = _of_sequence(log)
     if following is not None:

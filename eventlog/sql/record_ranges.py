@@ -1,7 +1,7 @@
-"""The visible record_ids of a log, as ranges and counts, for a reader that reads the rows elsewhere
-(spec/spark-changes.md 3).
+"""The visible record_ids of a log, as ranges and counts, for a reader that reads the rows
+themselves in another way (spec/spark-changes.md 3).
 
-No function commits. Rows of reserved statuses are skipped, as by every reader of a set.
+No function commits. Rows of reserved statuses are skipped, as consumers do.
 """
 
 from __future__ import annotations

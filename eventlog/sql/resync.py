@@ -3,9 +3,9 @@
 
 The position is in ``<log>_resync``, one line for each unfinished resync, and moves in the
 transaction that writes the rows: wherever a process is killed, no object is left out and none is
-written twice. Each batch reads it again, under a lock of its line, so two processes on one resync
-share the work. The line is deleted with the last batch. The log itself cannot hold the position,
-since its last row may be published and deleted at any time.
+written twice. Each batch locks the line and reads the position again, so two processes on one
+resync share the work. The line is deleted with the last batch. The log itself cannot hold the
+position, since its last row may be published and deleted at any time.
 
 Deleted objects are found by the rows of the log: ``history``, ``known``, ``write_deleted``.
 """
@@ -37,8 +37,8 @@ from eventlog.sql.windows import ResyncBatch, Selection
 COLUMNS: Final = ("digest", "class_name", "selection", "started", "position", "rows_written")
 """The columns of ``<log>_resync``."""
 _MAY_INSERT: Final = (
-    "what it inserts may not be taken for deleted: end it (`eventlog doctor` names it), then go on "
-    "with --resume"
+    "the objects that it inserts must not be taken for deleted. End the "
+    "transaction (`eventlog doctor` shows it), then continue with --resume"
 )
 
 
@@ -58,9 +58,9 @@ def check_table(log: OpenLog) -> None:
     """Raise LogTableError if the log has no table of positions yet."""
     if not log.may_have(log.table.resync_table):
         raise LogTableError(
-            f"the log {log} has no table {log.table.resync_table}, where a resync keeps its "
-            "position: make it with `eventlog db upgrade`, or with `eventlog db upgrade "
-            "--existing-log` if somebody else made the log"
+            f"the log {log} has no table {log.table.resync_table}, where a resync records its "
+            "position: create it with `eventlog db upgrade`, or with `eventlog db upgrade "
+            "--existing-log` if another program made the log"
         )
 
 
@@ -93,8 +93,8 @@ def _is(log: LogTable, selection: Selection) -> sa.ColumnElement[bool]:
 def begin(log: OpenLog, selection: Selection, *, resume: bool, restart: bool) -> Unfinished:
     """Return the line of this resync: a new one, or with ``resume`` the existing one.
 
-    Raises ConfigError if there is one without ``resume`` (``restart`` replaces it), or none to
-    resume.
+    Raises ConfigError if a line exists and neither ``resume`` nor ``restart`` (which replaces it)
+    is true, or if there is none to resume.
     """
     table = _table(log.table)
     line = find(log, selection)
@@ -106,8 +106,8 @@ def begin(log: OpenLog, selection: Selection, *, resume: bool, restart: bool) ->
         if not restart:
             raise ConfigError(
                 f"a resync of {selection.class_name} ({selection}) is not finished: "
-                f"{number_of(line.rows, 'row')} written, {_place(line.position)}; --resume goes "
-                "on from there, --restart begins again"
+                f"{number_of(line.rows, 'row')} written, {_place(line.position)}; continue it with "
+                "--resume, or begin again with --restart"
             )
         log.connection.execute(sa.delete(table).where(_is(log.table, selection)))
     values = {
@@ -126,14 +126,14 @@ def _nothing_to_resume(log: OpenLog, selection: Selection) -> str:
         if not line.selection.startswith(_DUE)
     ]
     if not others:
-        return f"there is no unfinished resync of {selection.class_name}: leave --resume out"
+        return f"there is no unfinished resync of {selection.class_name}: remove --resume"
     named = "; ".join(
         f"{other.selection} ({number_of(other.rows, 'row')}, {_place(other.position)})"
         for other in others
     )
     return (
-        f"there is no unfinished resync of {selection.class_name} for {selection}; there is: "
-        f"{named}. Repeat its own command with --resume"
+        f"there is no unfinished resync of {selection.class_name} for {selection}, but there is "
+        f"one for {named}. Repeat that command with --resume"
     )
 
 
@@ -142,10 +142,10 @@ def _place(position: str | None) -> str:
 
 
 def run(log: OpenLog, selection: Selection, write_batch: WriteBatch) -> Iterator[ResyncBatch]:
-    """Write batch after batch, each in its own transaction, until the last one, and yield the
-    results.
+    """Write all batches, each in its own transaction, and yield the result of each.
 
-    ``conn`` is in no transaction. It ends early if another process has finished the same resync.
+    The session must not be in a transaction. It ends early if another process has finished the same
+    resync.
     """
     table = _table(log.table)
     position = sa.select(table.c.position).where(_is(log.table, selection)).with_for_update()
@@ -174,7 +174,7 @@ def run(log: OpenLog, selection: Selection, write_batch: WriteBatch) -> Iterator
 
 def pause(rows: int, rate: float | None, elapsed: float) -> float:
     """Return the seconds to wait after ``rows`` rows in ``elapsed`` seconds, so that at most
-    ``rate`` are written in a second.
+    ``rate`` rows are written per second.
     """
     return 0.0 if rate is None else max(0.0, rows / rate - elapsed)
 
@@ -182,15 +182,15 @@ def pause(rows: int, rate: float | None, elapsed: float) -> float:
 # --- resyncs that are due (spec/triggers.md 9.1) --------------------------------------------------
 
 _DUE: Final = "due: "
-"""The beginning of ``selection`` in the line of a due resync that nobody has begun; its reason
+"""The beginning of ``selection`` in the line of a due resync that has not begun; the reason
 follows.
 """
 
 
 class Due(NamedTuple):
-    """A due resync, which somebody has to run, and its reason.
+    """A resync that an operator has to run, and its reason.
 
-    ``column`` is the column of the class that it is about, None = it is about whole objects.
+    ``column`` is the column of the class whose values it sends, None = whole objects.
     """
 
     selection: Selection
@@ -211,15 +211,14 @@ class Due(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """The digest of its line.
-
-        It differs from that of the resync itself, which may be under way.
+        """The digest of its line. It differs from the digest of the resync itself, which may
+        already be running.
         """
         return hashlib.sha256(f"{_DUE}{self.selection.digest}".encode()).hexdigest()
 
 
 def due_for(gaps: Iterable[Gap]) -> list[Due]:
-    """Return the resyncs that bring a receiver what no trigger has logged, each once."""
+    """Return the resyncs that send what no trigger has logged, without duplicates."""
     due: dict[Selection, Due] = {}
     for gap in gaps:
         types = [
@@ -234,7 +233,7 @@ def due_for(gaps: Iterable[Gap]) -> list[Due]:
 
 
 def _is_part(selection: Selection, others: Collection[Selection]) -> bool:
-    """Return True if one of the others sends all that a selection does, and more."""
+    """Return True if another selection sends everything that this one sends, and more."""
     whole = Selection(selection.class_name, EventType.INSERT_ROW_QUERY_BACK)
     values = Selection(selection.class_name, EventType.UPDATE_ROW_QUERY_BACK)
     if selection in (whole, values):
@@ -245,9 +244,8 @@ def _is_part(selection: Selection, others: Collection[Selection]) -> bool:
 
 
 def note_due(log: OpenLog, due: Iterable[Due]) -> None:
-    """Note due resyncs, each in place of an earlier one for the same objects.
-
-    The triggers exist already.
+    """Record due resyncs, each in place of an earlier one for the same objects. Call it after the
+    triggers were created.
     """
     table = _table(log.table)
     for one in due:
@@ -282,8 +280,8 @@ def due_now(log: OpenLog) -> list[Due]:
 
 
 def settle_lost(log: OpenLog, catalog: Catalog) -> None:
-    """Delete the due resyncs of classes and columns that are gone, and carry those of a class to
-    the name that it has now. Those of a class that is unavailable stay.
+    """Delete the due resyncs of dropped classes and columns, and change the class name in those of
+    a renamed class. Those of a class that is unavailable stay.
 
     A renamed column has its own due resync (spec/triggers.md 9.1).
     """
@@ -306,7 +304,7 @@ def settle_lost(log: OpenLog, catalog: Catalog) -> None:
 
 
 def _settle(log: OpenLog, done: Selection) -> None:
-    """Delete the due resyncs that were noted before this resync began and that it has done."""
+    """Delete the due resyncs that were recorded before this resync began and that it has done."""
     if done.keys is not None:
         return
     deletes = done.event_type is EventType.DELETE_ROW
@@ -323,19 +321,20 @@ def _settle(log: OpenLog, done: Selection) -> None:
         settled = sa.select(table.c.digest).where(
             table.c.digest.in_(digests), table.c.started <= began
         )
-        # MySQL deletes from no table that the same statement reads.
+        # MySQL cannot delete from a table that the same statement reads.
         found = log.connection.execute(settled).scalars().all()
         log.connection.execute(sa.delete(table).where(table.c.digest.in_(found)))
 
 
-# --- objects that are gone from the tables --------------------------------------------------------
+# --- objects that were deleted from the tables
+# --------------------------------------------------------
 
 
 def existing(
     conn: Connection, dialect: Dialect, schema: str | None, cls: ObjectClass, keys: Iterable[str]
 ) -> tuple[list[str], list[str]]:
-    """Return the canonical keys that have an object, and those that have none, in their order, each
-    once.
+    """Return the canonical keys that have an object, and those that have none, in their order and
+    without duplicates.
     """
     distinct = list(dict.fromkeys(keys))
     rows = dialect.open(conn).query_back(schema, cls, distinct, ()) if distinct else {}
@@ -345,8 +344,8 @@ def existing(
 def history(
     log: OpenLog, catalog: Catalog, cls: ObjectClass
 ) -> tuple[tuple[str, ...], int, str | None]:
-    """Return the log's knowledge of a class: its names there, the number of its rows, and their
-    earliest event_time.
+    """Return what the log has of a class: the names that it has there, the number of its rows, and
+    their earliest event_time.
 
     Rows of its child tables count, and so do rows of any status.
     """
@@ -368,9 +367,9 @@ def known(log: OpenLog, names: Sequence[str], after: int) -> Iterator[tuple[int,
     """Yield the keys of rows with these table_names, each with the record_id of its last row, in
     the order of that number.
 
-    Only keys whose last row is not a delete and comes after ``after`` are included. A delete that
-    is E or F, or that was refused for a consumer, is none: a receiver has not got it. The log is
-    read once, whatever the number of keys.
+    Only keys whose last row is not a delete and comes after ``after`` are included. A delete with
+    status E or F, or that a consumer's receiver refused, does not count: the receiver has not
+    applied it. The log is read once, whatever the number of keys.
     """
     record_id, key = column_of(log.table, "record_id"), column_of(log.table, "table_key")
     errors = errors_of(log.table)
@@ -405,10 +404,10 @@ def write_deleted(
     """Log a type 4 for each of these canonical keys that has no object, and return these keys.
 
     A row 4 must not follow the rows of an insert that had not committed when the table was read.
-    Therefore the transactions that had written the log by then are awaited, and the objects that
-    they brought are left out. If the database cannot tell such transactions, a 5 follows the 4: an
-    object that exists when it is published is sent again. Raises DatabaseError for a transaction
-    that does not end.
+    Therefore the function waits for the transactions that had written the log by then, and leaves
+    out the objects that they inserted. If the database does not show such transactions, a 5 follows
+    the 4: an object that exists when the row is published is then sent again. Raises DatabaseError
+    for a transaction that does not end.
     """
     _, gone = existing(log.connection, log.dialect, schema, cls, keys)
     selection = Selection(cls.name, EventType.DELETE_ROW)

@@ -2,8 +2,8 @@
 11.1).
 
 This is the only place that lists them. The checks at a start, `eventlog grants`, `doctor` and the
-pages take them from here. A dialect states how a GRANT is written, and asks the database whether a
-session has a right.
+documentation take them from here. A dialect defines how a GRANT is written, and asks the database
+whether a session has a right.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Part(StrEnum):
     NUMBERS = "numbers"
     """The sequence, or table, that numbers deliveries."""
     WRITERS = "writers"
-    """What shows the open writers of the log: the metadata locks and the transactions of a MariaDB
-    or MySQL; other databases show them to each session.
+    """The tables that show the open writers of the log: the metadata locks and the transactions of
+    MariaDB or MySQL. Other databases show them to every session.
     """
     RECORD_IDS = "record_ids"
     """The sequence that numbers the rows of the log, if there is one."""
@@ -52,7 +52,7 @@ class Right(StrEnum):
     MARK = "UPDATE of status"
     """UPDATE of a row's status alone."""
     REWRITE = "UPDATE of event_type, old_value"
-    """UPDATE that makes a part of an insert an update."""
+    """UPDATE of the columns by which a part of an insert becomes an update."""
     DRAW = "draw"
     """The right to draw the next number."""
     LOCK = "lock"
@@ -76,7 +76,7 @@ _COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class Purpose(StrEnum):
-    """What a role does with a log."""
+    """The job of a role with a log."""
 
     PUBLISHER = "publisher"
     CONSUMER = "consumer"
@@ -94,14 +94,14 @@ class Purpose(StrEnum):
 
     @property
     def work(self) -> str:
-        """What a role of this purpose does, for the pages and the help."""
+        """What a role of this purpose does, for the documentation and the help."""
         return _WORK[self]
 
 
 _WORK: Final[Mapping[str, str]] = {
     Purpose.PUBLISHER: "`publish`",
     Purpose.CONSUMER: "`publish` as a consumer",
-    Purpose.STREAM: "reads the log by Spark",
+    Purpose.STREAM: "reads the log with Spark",
     Purpose.MONITOR: (
         "`status`, `top`, `errors`, `explain`, `doctor`, `consumers list`, `triggers plan`"
     ),
@@ -118,14 +118,14 @@ _WORK: Final[Mapping[str, str]] = {
 
 
 class Addition(StrEnum):
-    """What a role needs further rights for."""
+    """Work that needs further rights."""
 
     DELETE_FROM_LOG = "delete_from_log"
     """The option of ``[publisher]``: rows are deleted in place of being marked S."""
     POSITION = "position"
-    """A resync of a class keeps its position, so that it can go on."""
+    """A resync of a class records its position, so that it can continue."""
     REPAIR = "repair"
-    """A verification writes objects that differ to the log again."""
+    """A verification logs objects that differ again."""
 
 
 Rights = Mapping[Part, frozenset[Right]]
@@ -212,24 +212,29 @@ ADDITIONS: Final[Mapping[tuple[Purpose, Addition], Rights]] = MappingProxyType(
         (Purpose.VERIFY, Addition.REPAIR): _rights(log="INSERT", record_ids="DRAW"),
     }
 )
-"""What a role needs besides."""
+"""The further rights for each addition."""
 
 OPTIONAL: Final[Mapping[tuple[Part, Right], str]] = MappingProxyType(
     {
         (Part.CAPTURED, Right.SELECT): "tables that no trigger has captured are not reported",
         (Part.VERSION, Right.SELECT): "the revision of the log is not shown",
         (Part.WRITERS, Right.SELECT): (
-            "consumers and streams check them with the settings of the server (13.5); others wait "
-            "for no writer without them"
+            "consumers and streams check them with the settings of the server (13.5); without them "
+            "other commands do not wait for open writers"
         ),
-        (Part.RECORD_IDS, Right.SELECT): "a sequence that was set back is seen later, by its rows",
+        (
+            Part.RECORD_IDS,
+            Right.SELECT,
+        ): "a sequence that was set back is detected later, by its rows",
         (Part.RECORD_IDS, Right.DRAW): "the database itself refuses a row without it",
-        (Part.LOG, Right.LOCK): "the log is locked in another way",
+        (Part.LOG, Right.LOCK): "without it the log is locked in another way",
         (Part.CLASSES, Right.SELECT): "the columns that are needed depend on the class",
         (Part.TABLES, Right.SELECT): "the columns that are needed depend on the classes",
     }
 )
-"""The rights that no check at a start demands, with the reason: what is lost without them."""
+"""The rights that no check at a start demands, each with the reason or the effect of its
+absence.
+"""
 
 
 def rights_for(purpose: Purpose, *additions: Addition) -> Rights:
@@ -242,7 +247,7 @@ def rights_for(purpose: Purpose, *additions: Addition) -> Rights:
 
 
 def demanded(purpose: Purpose, *additions: Addition) -> list[tuple[Part, Right]]:
-    """Return the rights without which the work of a purpose fails."""
+    """Return the rights that a purpose cannot do without."""
     return [
         (part, right)
         for part, rights in rights_for(purpose, *additions).items()
@@ -272,7 +277,7 @@ _A_COLUMN: Final[Mapping[Part, str]] = {
     Part.VERSION: "version_num",
     Part.NUMBERS: "delivery_no",
 }
-"""A column of each internal table, for statements that try a right."""
+"""A column of each internal table, for statements that test a right."""
 
 
 def name_of(log: LogTable, part: Part) -> str:
@@ -283,8 +288,8 @@ def name_of(log: LogTable, part: Part) -> str:
 def tried_columns(
     log: LogTable, part: Part, right: Right, spelled: Callable[[str], str]
 ) -> tuple[str, ...]:
-    """Return the columns by which a right on a part is tried. ``spelled`` returns a name as the
-    database keeps it.
+    """Return the columns by which a right on a part is tested. ``spelled`` returns a name as the
+    database stores it.
     """
     if part is Part.LOG:
         return tuple(map(log.column, right.columns or ("status",)))

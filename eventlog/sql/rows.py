@@ -43,7 +43,9 @@ from eventlog.sql.open_writers import wait_for, writers_to_await
 _NEW: Final[sa.ColumnElement[str]] = sa.literal_column(f"'{Status.NEW}'")
 _ONE, _ZERO = sa.literal_column("1", sa.Integer()), sa.literal_column("0", sa.Integer())
 NEVER: Final[sa.ColumnElement[bool]] = _ONE == _ZERO
-"""A condition of no row, for every database: Oracle accepts no bare number as one."""
+"""A condition that no row meets, for every database: Oracle does not accept a bare number as a
+condition.
+"""
 APPLIED: Final = (Status.SUCCESS, Status.WARNING)
 _FAILED: Final = (Status.ERROR, Status.FATAL)
 
@@ -72,8 +74,8 @@ def tail(log: OpenLog) -> int | None:
 
 
 def refuse_large_ids(log: OpenLog) -> None:
-    """Raise LogTableError if the log has a row whose record_id is greater than any that can be read
-    (spec/event-log.md 1.4). A type that holds no such number is not looked at.
+    """Raise LogTableError if the log has a row whose record_id is too large to be read
+    (spec/event-log.md 1.4). Nothing is read if the column's type cannot hold such a number.
     """
     column_type = log.table.type_of("record_id")
     if column_type is None or (column_type.bits and "unsigned" not in column_type.sql):
@@ -86,12 +88,12 @@ def refuse_large_ids(log: OpenLog) -> None:
 
 
 def readable_id(record_id: int, log: OpenLog) -> int:
-    """Return a record_id that can be read. Raises LogTableError for another one."""
+    """Return the record_id. Raises LogTableError if it is too large to be read."""
     last = log.dialect.last_record_id
     if record_id > last:
         raise LogTableError(
             f"the log {log} has a row with {log.table.column('record_id')} = {record_id}, above "
-            f"{last} (2^63 - 1), the greatest record_id: let the sequence of its rows start again "
+            f"{last} (2^63 - 1), the greatest possible record_id: restart the sequence of its rows "
             "below that, and delete or renumber the rows above it"
         )
     return record_id
@@ -114,7 +116,7 @@ def count_queue(log: OpenLog, most: int) -> int:
 
 
 def _queued(log: OpenLog) -> tuple[sa.ColumnElement[Any], list[sa.ColumnElement[bool]]]:
-    """Return the record_id as the queue's index holds it, and the conditions of the rows N."""
+    """Return the record_id as the queue's index has it, and the conditions of the rows N."""
     record_id, status = column_of(log.table, "record_id"), column_of(log.table, "status")
     if log.dialect.queue_by_expression:
         place = sa.case((_NEW, record_id), value=status)
@@ -173,7 +175,7 @@ def count_newest(log: OpenLog, most: int) -> list[tuple[str | None, str, int]]:
 
 
 class RefusedRow(NamedTuple):
-    """A row that ``requeue`` refuses, since it would bring an old value back."""
+    """A row that ``requeue`` refuses, since it would send an old value again."""
 
     record_id: int
     event_type: int
@@ -184,8 +186,8 @@ class RefusedRow(NamedTuple):
 class Requeued(NamedTuple):
     """The result of ``requeue``: rows set back to N, rows logged again, and refused rows.
 
-    ``removed`` is the highest record_id that was removed from the log, 0 = none: of a refused row
-    below it, it is unknown whether its object had later rows.
+    ``removed`` is the highest record_id that was removed from the log, 0 = none: for a refused row
+    below it, nobody can tell whether its object had later rows.
     """
 
     set_back: int
@@ -205,16 +207,16 @@ def requeue(
     force: bool = False,
     dry: bool = False,
 ) -> Requeued:
-    """Queue rows that are done again (spec/event-log.md 11).
+    """Queue done rows again (spec/event-log.md 11).
 
     E and F go back to N in their old place. W and S are logged again as copies with new record_ids,
-    since their event-ids were applied. Rows of types 1 to 4 that ``judge`` finds stale, or that
-    stand below a row that was removed from the log, are refused, unless ``force``; rows of an
-    insert that does not go as a whole go as modifies. ``ids`` None =
-    all. ``in_flight`` are rows N that have been sent, or are about to be. ``held`` is the last
-    record_id that a finished directory holds, 0 = there is none: rows E and F up to it are refused,
-    unless ``force``. ``own_user`` is the user whose rows are loopback, empty = none is. With
-    ``dry`` nothing is changed, and the numbers say what would be. Raises ConfigError for a status
+    since their event-ids were applied. Unless ``force``, it refuses rows of types 1 to 4 that
+    ``judge`` finds stale, or whose record_id is below a row that was removed from the log. If only
+    some rows of an insert are queued again, they are sent as modifies. ``ids`` None = all.
+    ``in_flight`` are rows N that have been sent, or are about to be. ``claimed_to`` is the last
+    record_id that a finished directory claims, 0 = there is none: unless ``force``, it refuses rows
+    E and F up to it. ``own_user`` is the user whose rows are loopback, empty = nobody. With ``dry``
+    nothing is changed, and the numbers are what would be changed. Raises ConfigError for a status
     that cannot be requeued.
     """
     chosen_statuses = set(statuses)
@@ -244,8 +246,8 @@ def requeue(
     if dry:
         again = judge_now()
         return Requeued(len(again.back), len(again.copied), again.refused, again.removed)
-    # Without copies the right to INSERT is not needed, and without parts of inserts that to UPDATE
-    # more than the letter is not.
+    # INSERT is needed only for copies, and UPDATE of more than the status only for parts of
+    # inserts.
     again, copied = _copied(log, judge_now, {"status": _NEW}, force=force)
     set_back = _set_back(log, again.back, again.in_parts)
     if again.back:
@@ -264,14 +266,14 @@ def requeue_loopback(
     """Log rows S of the publisher's user again, without a perpetrator: they were not published
     (spec/event-log.md 8.3).
 
-    Rows of types 1 to 4 whose object has a later row that was published, waits, or is left where it
-    is are refused, unless ``force``, and so are those below a row that was removed from the log.
-    Rows of an insert that does not go as a whole go as modifies.
+    Unless ``force``, it refuses rows of types 1 to 4 whose object has a later row that was
+    published, is waiting, or is not queued again, and those below a row that was removed from the
+    log. If only some rows of an insert are queued again, they are sent as modifies.
     """
 
     def judged(row: ObjectRow) -> LoggedRow:
         way = Way.COPY if row.is_chosen else None
-        # A copy outdates no copy: they are written in the order of the rows.
+        # No copy makes another copy stale: they are written in the order of the rows.
         state = RowState.IGNORED if row.is_chosen else _state_of(row, row.status in APPLIED)
         return LoggedRow(row.record_id, row.event_type, row.column_name, state, way)
 
@@ -302,9 +304,10 @@ def is_in(log: LogTable, ids: Ranges) -> sa.ColumnElement[bool]:
 
 
 class ObjectRow(NamedTuple):
-    """A row of the log, as far as queueing it again asks.
+    """A row of the log, with the fields that queueing it again needs.
 
-    ``is_chosen`` means that it must go, ``is_own`` that it is of the publisher's own user.
+    ``is_chosen`` means that it should be queued again, ``is_own`` that the publisher's user wrote
+    it.
     """
 
     record_id: int
@@ -323,15 +326,15 @@ def read_logged_objects(
     """Return all rows of each object (as table_name and table_key spell it) that has a chosen row,
     in record_id order.
 
-    A row that names no object comes alone. The statement has run when this returns.
+    A row that names no object is returned alone. The statement has run when this returns.
     """
     record_id, event_type, table_name, table_key, column_name, status, perpetrator = (
         column_of(log.table, field).label(field)
         for field in (*ObjectRow._fields[:6], "perpetrator")
     )
-    # A window function reads and sorts the log once. A self-join would be planned by statistics,
-    # which may say that the log is empty. Before version 23, Oracle accepts no condition as a
-    # column.
+    # A window function reads and sorts the log once. The plan of a self-join would depend on
+    # statistics, by which the log may seem empty. Before version 23, Oracle does not accept a
+    # condition as a column.
     is_chosen = sa.case((chosen, _ONE), else_=_ZERO)
     is_own = sa.case((sa.func.rtrim(perpetrator) == own_user, _ONE), else_=_ZERO)
     names = [table_name, table_key]
@@ -355,7 +358,7 @@ def read_logged_objects(
 def _by_object(found: Iterable[Sequence[Any]]) -> Iterator[list[ObjectRow]]:
     """Yield the rows of each object of the statement of ``read_logged_objects``."""
     for _, alike in groupby(found, key=itemgetter(0)):
-        # A collation may take names or keys for equal that are not.
+        # A collation may treat different names or keys as equal.
         objects: dict[object, list[ObjectRow]] = {}
         for _, number, type_, table, key, column, status, is_one, is_of_user in alike:
             row = ObjectRow(
@@ -382,7 +385,7 @@ def _state_of(row: ObjectRow, is_sent: bool) -> RowState:
 
 
 class ResendPlan(NamedTuple):
-    """The rows that go again, by record_id, ascending; those of ``in_parts`` as modifies."""
+    """The rows to send again, by record_id, ascending; those of ``in_parts`` as modifies."""
 
     back: list[int]
     copied: list[int]
@@ -405,12 +408,13 @@ def judge_all(
     """Judge all rows of the objects that have a ``chosen`` row. ``judged`` returns what each row
     is to the receiver, ``own_user`` is that of ``requeue``.
 
-    Refused are stale rows, rows of types 1 to 4 with a lower record_id than a row that was removed
-    from the log, rows that would go back to a place up to ``held``, and with ``whole`` those of
-    inserts that go in parts; with ``force`` none is.
+    Unless ``force``, it refuses stale rows, rows of types 1 to 4 with a lower record_id than a row
+    that was removed from the log, rows set back to N up to ``claimed_to``, and with ``whole`` rows
+    of inserts of which only some rows are sent again.
     """
     objects = read_logged_objects(log, chosen, own_user)
-    # The order matters: whoever removes rows after they are read here records it before.
+    # The order matters: a process that removes rows after they are read here has recorded it
+    # before.
     removed = read_removed(log)
     ids: dict[Way, list[int]] = {way: [] for way in Way}
     in_parts: set[int] = set()
@@ -435,8 +439,8 @@ def judge_all(
 
 
 MOST_RANGES: Final = 500
-"""The number of ranges of record_ids in one statement: SQLite accepts an expression of a thousand
-parts.
+"""The number of ranges of record_ids in one statement: SQLite accepts expressions of at most a
+thousand parts.
 """
 
 
@@ -448,8 +452,8 @@ def runs_of_ranges(ids: Sequence[int]) -> Iterator[list[tuple[int, int]]]:
 
 
 def _as_modify(log: LogTable) -> dict[str, sa.ColumnElement[Any]]:
-    """Return what makes an insert's row into a row of an update: type 2 in place of 1, 8 in place
-    of 7, and no old value, which an insert does not use.
+    """Return the values that turn an insert's row into an update's row: type 2 in place of 1, 8 in
+    place of 7, and no old value, which an insert does not use.
     """
     event_type = column_of(log, "event_type")
     by_value, read_back = (
@@ -484,8 +488,8 @@ def _set_back(log: OpenLog, ids: Sequence[int], in_parts: Container[int]) -> int
 
 
 _MAY_WRITE: Final = (
-    "what it writes may stand before the copies: end it (`eventlog doctor` names it), then give "
-    "the command again, or `eventlog resync` for these objects"
+    "its rows may come before the copies. End the transaction (`eventlog doctor` "
+    "shows it), then run the command again, or `eventlog resync` for these objects"
 )
 
 
@@ -498,11 +502,11 @@ def _copied(
 ) -> tuple[ResendPlan, int]:
     """Judge rows, log copies of those that go, and return the judgement and the number of copies.
 
-    A transaction that is open may have drawn a number below those of the copies for a change of the
-    same object: the copy would bring an older value back. So it is awaited. A change that draws a
-    number above the copies may commit and be published first. So if any row of the objects has come
-    meanwhile, all are judged again. With ``force`` nobody waits. Raises DatabaseError for a
-    transaction that does not end.
+    An open transaction may have drawn a number below those of the copies for a change of the same
+    object: the copy would send an older value again. So the function waits for such transactions. A
+    change that draws a number above the copies may commit and be published first. So if any row of
+    the objects has appeared meanwhile, all rows are judged again. With ``force`` it does not wait.
+    Raises DatabaseError for a transaction that does not end.
     """
     again = judge_now()
     while again.copied and not force and writers_to_await(log) is not None:
@@ -552,8 +556,8 @@ def _copy(
     in_parts: Container[int],
     new: Mapping[str, sa.ColumnElement[Any]],
 ) -> int:
-    """Log rows S and W again, in their order, with other values in some fields, those of
-    ``in_parts`` as modifies; return their number.
+    """Log rows S and W again, in their order, with the values ``new`` in some fields; those of
+    ``in_parts`` become modifies. Return their number.
     """
     is_applied = column_of(log.table, "status").in_(APPLIED)
     total = 0
@@ -583,8 +587,8 @@ def _insert_copies(
     values: Mapping[str, sa.ColumnElement[Any]],
     copies: sa.Select[Any],
 ) -> sa.Insert:
-    """Return the statement that logs the rows of a sorted query of these fields, each with the next
-    number if the column does not number itself (spec/event-log.md 9.1).
+    """Return the statement that logs the rows of a sorted query of these fields. It draws the next
+    number for each, if the column does not number itself (spec/event-log.md 9.1).
     """
     fields = [*values]
     if log.table.sequence is not None:
@@ -622,8 +626,8 @@ def add_errors(
     """Write lines (record_id, code, message) to ``<log>_error``; characters that no text column
     accepts are replaced.
 
-    ``consumer`` is the one whose failures they are; empty = the publisher. ``event_ids`` are those
-    under which rows go again, by record_id, where they are not the first ones.
+    ``consumer`` is the one whose events failed; empty = the publisher. ``event_ids`` has, by
+    record_id, the event-ids to resend rows under, where they differ from the first ones.
     """
     if lines:
         whose = {"consumer": consumer} if consumer else {}
@@ -661,9 +665,9 @@ def add_object_errors(log: OpenLog, lines: Sequence[tuple[str, str, str]], consu
 def read_attempts(
     log: OpenLog, consumer: str = "", ids: Sequence[int] | None = None
 ) -> dict[int, int]:
-    """Return the number of the sending under which refused rows go again, by record_id, where it
-    is not 1 (spec/event-log.md 7.4). ``consumer`` is that of ``read_errors``, ``ids`` are the
-    ascending record_ids to read; None = all.
+    """Map record_id to the event-id number to resend under, for refused rows whose number is not 1
+    (spec/event-log.md 7.4). ``consumer`` is as in ``read_errors``, ``ids`` are the ascending
+    record_ids to read; None = all.
     """
     errors = errors_of(log.table)
     named = sa.select(errors.c.record_id, errors.c.event_id).where(
@@ -688,8 +692,8 @@ def read_attempts(
 def request_requeued(log: OpenLog, ids: Sequence[int]) -> None:
     """Leave a request for the publisher: these rows were set back to N (spec/event-log.md 8.1).
 
-    No request is left where no publisher remembers which rows are done, nor by a role that may not
-    write it: the publisher finds the rows later.
+    There is no request in databases where no publisher remembers which rows are done, and none by a
+    role that may not write it: the publisher then finds the rows later.
     """
     if "consumers" not in log.dialect.capabilities:
         return
@@ -707,7 +711,7 @@ def take_requests(log: OpenLog) -> list[tuple[int, int]]:
 
     Raises DatabaseError for a request that cannot be read.
     """
-    log.db.choose_plans()  # as for the window after it
+    log.db.choose_plans()  # as is the window that is read next
     rows: list[tuple[int, int]] = []
     for request in read_entries(log, EntryKind.REQUEST):
         try:
@@ -722,7 +726,7 @@ def take_requests(log: OpenLog) -> list[tuple[int, int]]:
 class ErrorLine(NamedTuple):
     """A line of ``<log>_error``; ``error_time`` is UTC.
 
-    ``event_id`` is that of an object of a consumer's snapshot that failed, None = a row failed.
+    ``event_id`` is set if an object of a consumer's snapshot failed, None = a row failed.
     """
 
     error_time: datetime
@@ -732,8 +736,8 @@ class ErrorLine(NamedTuple):
 
 
 def _is_of(log: LogTable, consumer: str) -> sa.ColumnElement[bool]:
-    """Return the condition of lines of this consumer since it was registered; of the publisher if
-    the name is empty.
+    """Return the condition for the lines of a consumer since it was registered; for an empty name,
+    of the publisher.
     """
     errors = errors_of(log)
     if not consumer:

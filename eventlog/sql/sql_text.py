@@ -1,7 +1,8 @@
 """SQL text that others wrote: split into statements, and searched for tables that it may change.
 
 Only a database can parse its SQL. Both functions need less: words, quoted names, strings and
-comments. A statement that hides its tables, such as the call of a procedure, names none.
+comments. The tables of a statement that does not name them, such as the call of a procedure, are
+not found.
 """
 
 from __future__ import annotations
@@ -88,13 +89,13 @@ _NAME: Final = re.compile(
 def changed_table(statement: str, schema: str | None, tables: Collection[str]) -> str | None:
     """Return the first of these tables that a statement names outside strings and comments, if the
     statement has one of the words DELETE, UPDATE, MERGE, REPLACE, TRUNCATE, RENAME, DROP and ALTER
-    there; else None (spec/event-log.md 8.5).
+    there; otherwise None (spec/event-log.md 8.5).
 
     ``schema`` is that of the tables, None = the session's own. Names are compared without case; a
     name without a schema counts as one of ``schema``. Text in PostgreSQL's ``$$`` and in MariaDB's
     ``/*! */`` counts as part of the statement, since it may run.
     """
-    # MariaDB escapes by a backslash in strings where other databases do not: both readings count.
+    # In strings, MariaDB escapes by a backslash and other databases do not: both readings count.
     readings = (statement, re.sub(r"\\.", "", statement, flags=re.DOTALL))
     names = {
         tuple("".join(part).casefold() for part in _PART.findall(found["name"]))

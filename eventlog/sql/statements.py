@@ -1,10 +1,10 @@
-"""SQL text: its parts, the files that it stands in, and how it runs by the driver itself.
+"""SQL text: its parts, the files that contain it, and how it runs directly by the driver.
 
-Names, literals and keys are written by the standard; each dialect builds its own on these.
-Statements in files belong to a dialect, and so do the templates of its triggers.
+Names, literals and keys follow the SQL standard; each dialect builds its own on these. Statements
+in files belong to a dialect, and so do the templates of its triggers.
 
-``fetch`` is a hot path: it returns the driver's own tuples, in half the time of SQLAlchemy's rows.
-In return values have no names and no converted types.
+``fetch`` is a hot path: it returns the driver's tuples, in half the time of SQLAlchemy's rows. The
+price: values have no names and no converted types.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def fields(row: str, columns: Sequence[Column]) -> list[str]:
 
 
 def all_there(refs: Iterable[str]) -> str:
-    """Return SQL that holds if none of these columns is NULL."""
+    """Return an SQL condition that is true if none of these columns is NULL."""
     return " AND ".join(f"{ref} IS NOT NULL" for ref in refs)
 
 
@@ -152,7 +152,7 @@ def template_renderer(
 
     @cache
     def environment() -> jinja2.Environment:
-        import jinja2  # seldom needed, and slow to load
+        import jinja2  # rarely needed, and slow to load
 
         folders = [resources.files(one).joinpath(folder) for one in (package, base) if one]
 
@@ -180,16 +180,16 @@ def template_renderer(
 
 
 class StatementKind(Enum):
-    """How a session of a publisher may run a statement, where its database makes a difference."""
+    """How a session of a publisher may run a statement; only some databases distinguish."""
 
     OTHER = auto()
-    """A statement of other tables, or of a user: as in any session."""
+    """A statement on other tables, or a user's statement: it runs as in any session."""
     LOG = auto()
     """A statement of ``log.sql`` or of an internal table: it may be prepared, and an index serves
     it.
     """
     CURSOR = auto()
-    """The beginning of a cursor on such a statement: it is not prepared."""
+    """The declaration of a cursor for such a statement: it is not prepared."""
     NEUTRAL = auto()
     """A statement that reads no table."""
 
@@ -197,8 +197,8 @@ class StatementKind(Enum):
 KIND: Final = "eventlog_kind"
 """The execution option with the ``StatementKind`` of a statement; OTHER if it is not given."""
 ALONE: Final = "eventlog_alone"
-"""The execution option of a statement that may be a transaction by itself: where the database can,
-it takes one round trip if no transaction has begun. The caller commits all the same.
+"""The execution option of a statement that may be a transaction by itself: if no transaction has
+begun and the database supports it, it takes one round trip. The caller still commits.
 """
 OF_LOG: Final[Mapping[str, Any]] = {KIND: StatementKind.LOG}
 OF_LOG_ALONE: Final[Mapping[str, Any]] = {KIND: StatementKind.LOG, ALONE: True}
@@ -210,7 +210,7 @@ AS_ANY: Final[Mapping[str, Any]] = {}
 
 
 def run_as_it_stands(conn: Connection, statement: str) -> None:
-    """Run SQL text without parameters: a colon and a percent sign stand for themselves."""
+    """Run SQL text without parameters: colons and percent signs have no special meaning."""
     conn.exec_driver_sql(statement, execution_options={"no_parameters": True})
 
 
@@ -259,7 +259,7 @@ def fetch_chunks(
 
 
 def run_many(conn: Connection, statement: str, rows: Sequence[Mapping[str, object]]) -> int:
-    """Run a statement for each of the rows by one array bind, and return how many rows of the
+    """Run a statement once for each of the rows, by one array bind, and return how many rows of the
     database changed.
     """
     if not rows:
@@ -272,7 +272,9 @@ def run_many(conn: Connection, statement: str, rows: Sequence[Mapping[str, objec
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """Switch the garbage collector off: a million new tuples make it search repeatedly."""
+    """Switch the garbage collector off: a million new tuples would make it run many times in
+    vain.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -299,4 +301,4 @@ def missing_schema(schema: str | None) -> DatabaseError:
         if schema is None
         else f"there is no schema {schema!r}"
     )
-    return DatabaseError(f"{what} in this database; set schema_name to one that exists")
+    return DatabaseError(f"{what} in this database; set schema_name to an existing schema")

@@ -14,7 +14,7 @@ from eventlog.model import EventType
 from eventlog.sql.log_table import LogTable
 
 DuePlace = tuple[str | None, int]
-"""The place of a row among due ones: event_time, as text of the log's clock, and record_id."""
+"""The place of a row among due rows: event_time, as text by the log's clock, and record_id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,24 +26,24 @@ class Window:
     last: int | None
     """The last record_id, None = no bound."""
     limit: int | None
-    """The most rows, None = no limit."""
+    """The maximum number of rows, None = no limit."""
     leave_user: str | None = None
-    """The perpetrator whose rows are left out (``loopback_action = keep``), None = no perpetrator.
+    """The perpetrator whose rows are left out (``loopback_action = keep``), None = nobody's.
     """
     value_bytes: int | None = None
-    """The most bytes of a row's values, None = all rows come whole. With a bound each row has one
-    more field, ``left_out``: the bytes of the values that it comes without, None if it has them.
+    """The maximum number of bytes of a row's values, None = no bound. With a bound each row has one
+    more field, ``left_out``: the bytes of its values if they were left out, None if it has them.
     """
     gaps: Ranges | None = None
-    """The ascending ranges of the rows to read, in place of ``first`` and ``last``."""
+    """The ascending ranges of the rows to read, instead of ``first`` and ``last``."""
     any_status: bool = False
-    """True if rows N, S, W, E, F of each user are read of gaps, not rows N alone."""
+    """True if rows N, S, W, E and F of every user are read in gaps, instead of rows N."""
 
     def outside(self, passed: RecordSet, last: int) -> Window:
         """Return the window of the rows from its ``first`` to ``last`` that are not in a set.
 
-        Rows N have their own index, so that a short range of rows which are not N costs less
-        than one more search in it.
+        Gaps that are close together are read as one: the index has only rows N, so reading over a
+        short range of other rows costs less than another search.
         """
         gaps = passed.gaps(last, max(self.first, 1) - 1) if last >= self.first else []
         return replace(self, gaps=tuple(gaps if self.any_status else joined(gaps, _SHORT)))
@@ -52,8 +52,8 @@ class Window:
         """Return the binds of a window's statement: ``first`` (at least 1), ``last``, ``limit``,
         and ``perpetrator`` if one is left out.
 
-        ``greatest`` is the greatest possible record_id. For ``gaps`` these are the bounds of the
-        last one; the dialect binds the others as it binds ranges.
+        ``greatest`` is the greatest possible record_id. With ``gaps`` these are the bounds of the
+        last gap; the dialect binds the others as it binds ranges.
         """
         if self.gaps is not None:
             first, last = self.gaps[-1] if self.gaps else (1, 0)
@@ -79,7 +79,7 @@ class Window:
 
     @property
     def statuses(self) -> str:
-        """The name of the condition of the rows that ``read_gaps`` takes, in a dialect's
+        """The name of the condition on the rows that ``read_gaps`` reads, in a dialect's
         ``log.sql``.
         """
         if self.any_status:
@@ -91,8 +91,9 @@ ANY_STATUS: Final = Window(1, None, None, any_status=True)
 """All rows but those of reserved statuses."""
 
 _SHORT: Final = 300
-"""The most record_ids between two gaps that are read as one: about as many entries as a block of an
-index has."""
+"""The maximum number of record_ids between two gaps that are read as one: about as many entries as
+an index block has.
+"""
 
 
 R = TypeVar("R", bound=tuple[Any, ...])
@@ -126,8 +127,8 @@ class Queue(NamedTuple):
 
 
 class NotDue(NamedTuple):
-    """The rows whose time has not come, among the first ``looked_at`` rows N: their number, the
-    first of their times as text, and how long it is until then; both None if there is none.
+    """The rows that are not due yet, among the first ``looked_at`` rows N: their number, the
+    earliest of their times as text, and the time until then; both None if there are no such rows.
     """
 
     rows: int
@@ -138,7 +139,7 @@ class NotDue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The objects to write again. Without ``where`` and ``keys`` it is the whole class."""
+    """The objects to log again. Without ``where`` and ``keys``: the whole class."""
 
     class_name: str
     event_type: EventType
@@ -153,21 +154,22 @@ class Selection:
         if self.where is not None:
             what = f"where {self.where}"
         if self.event_type is EventType.DELETE_ROW:
-            what = "objects that are gone"
+            what = "deleted objects"
         return f"{what}, as type {int(self.event_type)}"
 
     @property
     def digest(self) -> str:
-        """The digest by which its line is found, 64 hex digits."""
+        """The digest that identifies its line, 64 hex digits."""
         parts = (self.class_name, str(int(self.event_type)), self.where or "", self.keys or "")
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 class ResyncBatch(NamedTuple):
-    """The result of one batch: rows written, keys without an object, and the position after it.
+    """The result of one batch: the rows written, the keys without an object, and the position after
+    the batch.
 
-    ``position`` is the last key as canonical table_key text, for a file of keys the number of its
-    last line, and for deleted objects the record_id of the last row by which one is known.
+    ``position`` is the last key as canonical table_key text, for a file of keys the number of the
+    last line read, and for deleted objects the record_id of the last row that names one.
     ``present`` is the number of objects that exist.
     """
 
@@ -177,12 +179,12 @@ class ResyncBatch(NamedTuple):
     is_last: bool
     present: int = 0
     is_complete: bool = True
-    """False if a key of this run could not be read: what was due is not done."""
+    """False if a key of this run could not be read: the due resync is not finished."""
 
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """A class whose objects are written again, in the order of their keys.
+    """A class whose objects are logged again, in the order of their keys.
 
     ``quote_function`` is the SQL name of the function that quotes a text in a key, if the dialect
     needs one.

@@ -121,7 +121,7 @@ def test_an_upgrade_that_breaks_off_repeatedly_comes_to_its_end(engine: sa.Engin
 def test_a_log_that_somebody_else_made_is_refused_still(engine: sa.Engine) -> None:
     with engine.connect() as conn:
         conn.exec_driver_sql("CREATE TABLE eventlog (x)")
-        with pytest.raises(LogTableError, match="was not made by"):
+        with pytest.raises(LogTableError, match="was not created by"):
             upgrade(conn)
     assert tables(engine) == ["eventlog"]
 
@@ -132,6 +132,6 @@ def test_a_log_without_a_version_table_is_no_half_made_one(
     monkeypatch.setattr(CommittingLog, "half_made", lambda *asked: True)
     with engine.connect() as conn:
         conn.exec_driver_sql("CREATE TABLE eventlog (x)")
-        with pytest.raises(LogTableError, match="was not made by"):
+        with pytest.raises(LogTableError, match="was not created by"):
             upgrade(conn)
     assert tables(engine) == ["eventlog"]

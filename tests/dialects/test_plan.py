@@ -88,7 +88,7 @@ def test_a_table_of_the_logs_name_is_not_taken(platform: Platform) -> None:
         migrations.downgrade(conn, log_table="eventlog")
     platform.run("CREATE TABLE eventlog (x {integer})")
     with (
-        pytest.raises(LogTableError, match="not made by"),
+        pytest.raises(LogTableError, match="not created by"),
         transaction(platform.config()) as db,
     ):
         migrations.upgrade(db.connection, log_table="eventlog")
@@ -118,7 +118,7 @@ def test_a_table_of_an_internal_tables_name_is_not_taken(platform: Platform, end
         migrations.downgrade(conn, log_table="eventlog")
     platform.run(f"CREATE TABLE eventlog_{ending} (x {{integer}})")
     before = catalogue(platform)
-    with pytest.raises(LogTableError, match=f"(?i)table eventlog_{ending} is there already"):
+    with pytest.raises(LogTableError, match=f"(?i)table eventlog_{ending} already exists"):
         platform.install()
     assert catalogue(platform) == before
 
@@ -158,7 +158,7 @@ def test_triggers_of_a_renamed_log_are_replaced_and_each_change_is_logged_once(
     with transaction(usr_platform.config()) as db:
         plan = planned_triggers(db, usr_platform.config())
         assert [action.kind for action in plan.changes] == ["replace", "replace"]
-        assert all("which is gone" in action.reason for action in plan.changes)
+        assert all("which does not exist any more" in action.reason for action in plan.changes)
         triggers_of(db.dialect).apply(db.connection, plan)
         assert not planned_triggers(db, usr_platform.config()).changes
     usr_platform.run("INSERT INTO usr (idu, fname) VALUES (1, 'a')")

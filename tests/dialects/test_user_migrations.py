@@ -499,6 +499,6 @@ def test_without_tables_they_are_reflected_and_nothing_can_be_printed(database: 
     )
     with pytest.raises(
         TriggerError,
-        match="without tables reads them from the database, and there is none with --sql",
+        match="without `tables` would read them from the database, but --sql has none",
     ):
         Operations(printing).watch_table("usr")

@@ -68,7 +68,7 @@ CHANGES = {
     "drop": (
         "ALTER TABLE usr DROP nick",
         log_row(2, "nick", "Jay"),
-        "usr: column nick is gone",
+        "usr: column nick was dropped",
         ['attr-name="nick"', "Jay"],
     ),
     "rename": (
@@ -152,7 +152,7 @@ def test_a_look_at_the_tables_comes_by_the_clock_too(
         execute(database, "ALTER TABLE usr DROP nick")
         wait_until(lambda: bool(warnings_of(caplog)), "it says so")
     (warning,) = warnings_of(caplog)
-    assert warning.startswith("usr: column nick is gone; see")
+    assert warning.startswith("usr: column nick was dropped; see")
 
 
 QUERY_BACK: dict[str, tuple[dict[str, Any], str, Callable[[str], bool]]] = {
@@ -516,10 +516,10 @@ def test_another_key_is_said_before_rows_of_the_old_one_become_bad(
     (warning,) = warnings_of(caplog)
     assert warning.startswith(
         "usr: column id is called no now (or was dropped, and no added); the key is no now, and "
-        "was id: rows that were "
-        'logged by the old one become E; with previous_key = ["id"] in its [[watch]] `eventlog resync '
-        "CLASS --deletes` "
-        "deletes what the receiver has by it, and `eventlog resync CLASS` sends it by the new one; "
+        "was id: rows that were logged under the old key become E. "
+        'Add previous_key = ["id"] to its [[watch]]; then `eventlog resync CLASS --deletes` deletes '
+        "what the receiver has under the old key, and `eventlog resync CLASS` sends it under the new "
+        "one; "
         "see "
         "`eventlog triggers plan`"
     )
@@ -539,11 +539,11 @@ def drift_of(config: Config) -> list[str]:
 PLANS = {
     "add": (
         "ALTER TABLE usr ADD mail text",
-        "column mail (text) is new to the watch, and not captured yet",
+        "column mail (text) is new in the watch and not captured yet",
     ),
     "drop": (
         "ALTER TABLE usr DROP nick",
-        "column nick is gone; the triggers still name nick: they log rows to be read back until "
+        "column nick was dropped; the triggers still name nick: they log rows to be read back until "
         "they are applied",
     ),
     "rename": (
@@ -577,7 +577,7 @@ def test_the_plan_the_status_and_the_doctor_say_what_has_changed(
 
 
 SQLITE_PLANS = {
-    "ALTER TABLE usr ADD mail text": "column mail (TEXT) is new to the watch, and not captured yet",
+    "ALTER TABLE usr ADD mail text": "column mail (TEXT) is new in the watch and not captured yet",
     "ALTER TABLE usr RENAME nick TO alias": (
         "column nick is called alias now (or was dropped, and alias added)"
     ),

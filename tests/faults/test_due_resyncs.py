@@ -296,7 +296,7 @@ def test_nothing_to_resume_does_not_name_what_is_due(database: sa.Engine, site: 
     execute(database, "ALTER TABLE usr ADD mail text")
     site.run("triggers", "apply")
     assert (
-        "there is no unfinished resync of usr: leave --resume out"
+        "there is no unfinished resync of usr: remove --resume"
         in site.run("resync", "usr", "--resume")[2]
     )
 

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from publishers import write_config
 from shared import Run, execute, fetch, url_of
 
-MAIL = "public.usr: column mail (text) is new to the watch, and not captured yet"
+MAIL = "public.usr: column mail (text) is new in the watch and not captured yet"
 
 
 def warned(caplog: pytest.LogCaptureFixture, beginning: str) -> str:
@@ -103,7 +103,7 @@ def test_a_role_that_sees_no_triggers_compares_with_what_apply_has_recorded(
         publisher = url.set(username="publisher", password="publisher")
         place = publisher.render_as_string(hide_password=False)
         config = ("--config", str(write_config(empty_home, place, watches)))
-        words = "usr: column mail (varchar(9)) is new to the watch, and not captured yet"
+        words = "usr: column mail (varchar(9)) is new in the watch and not captured yet"
         assert run(*config, "publish", "--once")[0] == 0
         assert "`eventlog triggers apply`" in warned(caplog, words)
         assert json.loads(run(*config, "status", "--json")[1])["drift"] == [words]

@@ -28,7 +28,7 @@ def test_a_pool_in_transaction_mode_is_refused(database: sa.Engine, take_oldest:
             with (
                 pytest.raises(
                     DatabaseError,
-                    match=r"connection pool that changes sessions .*; connect to the database",
+                    match=r"connection pool in transaction mode.*; connect to the database",
                 ),
                 open_context(configuration(pooled), Counters()),
             ):
@@ -45,7 +45,7 @@ def test_a_pool_in_statement_mode_gets_the_same_words(database: sa.Engine) -> No
             with (
                 pytest.raises(
                     DatabaseError,
-                    match=r"a connection pool that changes sessions .*; connect to the database",
+                    match=r"a connection pool in transaction mode.*; connect to the database",
                 ),
                 open_context(configuration(pooled), Counters()),
             ):
@@ -65,7 +65,7 @@ def test_a_stream_of_changes_is_refused_behind_a_pool(
     with transaction_pool(database.url) as url:
         file = tmp_path / "eventlog.toml"
         file.write_text(f'[database]\nurl = "{url.render_as_string(hide_password=False)}"\n')
-        with pytest.raises(DatabaseError, match="a connection pool that changes sessions"):
+        with pytest.raises(DatabaseError, match="a connection pool in transaction mode"):
             change_log.ChangeLog(str(file), consumer).first()
 
 

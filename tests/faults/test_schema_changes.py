@@ -431,7 +431,7 @@ def test_triggers_whose_log_was_moved_are_named_and_replaced_and_writes_pass_aga
     assert {(action.kind, action.reason) for action in plan.changes} == {
         (
             "replace",
-            f"its triggers were made for {quoted}, which is gone: writes to the table fail until "
+            f"its triggers were made for {quoted}, which does not exist any more: writes to the table fail until "
             "they are applied",
         )
     }
@@ -475,7 +475,7 @@ def test_triggers_of_another_log_that_is_gone_are_left_to_it_and_told(
     for config, other in ((first, "audit"), (second, None)):
         plan = plan_of(config)
         assert [action.kind for action in plan.changes] == ["replace"]
-        told = [one for one in plan.warnings if "which is gone" in one]
+        told = [one for one in plan.warnings if "which does not exist" in one]
         assert [f'made for "hr"."{other}"' in one for one in told] == [True] * (other is not None)
         install(config)
     execute(database, "INSERT INTO people.usr VALUES (1, 'a')")

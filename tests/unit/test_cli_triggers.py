@@ -474,7 +474,7 @@ def test_init_makes_classes_of_child_tables_for_a_format_of_rows(
     mail, phone = sorted(found, key=lambda one: one["text"])
     assert "an event with values of usr_mail, the child table of usr, becomes E" in mail["text"]
     assert '[[watch]] with table = "usr_mail"' in mail["fix"][0]
-    assert "a primary key of usr_phone" in phone["fix"][0]
+    assert "add a primary key to usr_phone" in phone["fix"][0]
 
 
 def test_a_dry_run_changes_nothing_and_says_what_would_be(run: Run, database: sa.Engine) -> None:

@@ -22,7 +22,7 @@ SQLITE = load_dialect("sqlite")
     ("place", "part"),
     [
         ("", "names no directory"),
-        ("mine", "mine is not a PostgreSQL: name a directory"),
+        ("mine", "mine does not contain a PostgreSQL: use a directory"),
         ("mine/notes.txt", "notes.txt is not a PostgreSQL"),
         ("nowhere/pg", "there is no directory nowhere"),
     ],

@@ -142,7 +142,7 @@ def test_a_snapshot_that_holds_back_dead_rows_is_told_from_an_hour_on(
 def test_dead_rows_name_the_snapshot_that_keeps_them_and_end_it_first() -> None:
     log = TableStorage("log", "l", 0, 1_000_000, None, True, 1)
     (found,) = judge_storage([log], [snapshot()], LIMITS)
-    assert found.text.endswith("at 10.0.0.9 keeps them from being removed")
+    assert found.text.endswith("at 10.0.0.9 prevents their removal")
     assert found.fix == ("SELECT pg_terminate_backend(7)", "VACUUM (ANALYZE) l")
 
 
@@ -152,10 +152,10 @@ def test_dead_rows_name_the_snapshot_that_keeps_them_and_end_it_first() -> None:
         ({"seconds": 59.0}, None),
         (
             {"seconds": 300.0},
-            "session 7 of app (shop) has a transaction open for 5 minutes, active: rows that it "
+            "session 7 of app (shop) has had a transaction open for 5 minutes, active: the rows that it "
             "has",
         ),
-        ({"seconds": 300.0, "wrote_log": False}, "rows that it may write to the log"),
+        ({"seconds": 300.0, "wrote_log": False}, "any rows that it writes to the log"),
         ({"seconds": 300.0, "writes": False, "wrote_log": False}, None),
         ({"seconds": 9000.0, "writes": False, "wrote_log": False}, None),
         ({"seconds": None}, "its age is not shown to this user"),
@@ -180,7 +180,7 @@ def test_a_list_that_is_cut_says_so() -> None:
     whole = [("S", 90, 1, 95), ("x", 10, 7, 50)]
     limits = Limits(sample=100, rows=10, shown=2)
     (found,) = judge_statuses(whole, "log", "status", limits)
-    assert "among the newest 100 rows, more were not looked at" in found.text
+    assert "among the newest 100 rows; older rows were not checked" in found.text
     (found,) = judge_statuses(whole, "log", "status", Limits(sample=101))
     assert "newest" not in found.text
     (found,) = judge_record_ids(10, 10, "log", "record_id", limits)
@@ -188,11 +188,12 @@ def test_a_list_that_is_cut_says_so() -> None:
     bad = [InvalidRow(number, "bad_value", "wrong") for number in (1, 2, 3, 4)]
     (found,) = judge_bad(bad, 10, True, limits)
     assert (
-        "among the first 10 rows N, more were not checked: record_id 1, 2 and 2 more;" in found.text
+        "among the first 10 rows N; the others were not checked: record_id 1, 2 and 2 more;"
+        in found.text
     )
     keys = [("usr", f"idu=0{number}", 1, number) for number in (1, 2, 3)]
     (found,) = judge_keys(keys, CATALOG, Limits(sample=3, shown=2))
-    assert "(the newest 3 rows were looked at)" in found.text
+    assert "(the newest 3 rows were checked)" in found.text
     assert "and 1 more key;" in found.text
 
 
@@ -220,7 +221,7 @@ def test_in_delivery_lines_are_judged_by_who_could_answer_for_them(
 
 def test_a_plan_is_told_action_by_action_and_what_is_disabled_is_not_told_twice() -> None:
     actions = (
-        Action("create", "hr.a", "watched, and not captured yet", ("x",)),
+        Action("create", "hr.a", "watched, but not captured yet", ("x",)),
         Action("replace", "hr.b", "trigger t1 is disabled", ("x",)),
         Action("replace", "hr.c", "trigger t1 is disabled; trigger t2 is missing", ("x",)),
         Action("drop", "hr.d", "no longer watched", ("x",)),

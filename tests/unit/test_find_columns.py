@@ -106,7 +106,7 @@ def test_the_wrong_layout_is_refused_as_the_specification_says() -> None:
     with pytest.raises(LogTableError) as refused:
         find_columns(columns(OLD_NAMES, "3.5"), layout="2.x")
     assert str(refused.value) == (
-        'column "st" at position 3 cannot be event_type: character, integer needed (layout 2.x)'
+        'column "st" at position 3 cannot be event_type: character, expected integer (layout 2.x)'
     )
 
 
@@ -115,26 +115,29 @@ REFUSED = [
         {"record_id": "decimal(9,2)"},
         'column "record_id" cannot be record_id: numeric that is not of scale 0, integer',
     ),
-    ({"record_id": "text"}, 'column "record_id" cannot be record_id: character, integer needed'),
+    ({"record_id": "text"}, 'column "record_id" cannot be record_id: character, expected integer'),
     (
         {"event_type": "double"},
-        'column "event_type" cannot be event_type: approximate numeric, integer needed',
+        'column "event_type" cannot be event_type: approximate numeric, expected integer',
     ),
     (
         {"event_type": "boolean"},
-        'column "event_type" cannot be event_type: boolean, integer needed',
+        'column "event_type" cannot be event_type: boolean, expected integer',
     ),
     (
         {"event_time": "time"},
-        'column "event_time" cannot be event_time: time, date or timestamp needed',
+        'column "event_time" cannot be event_time: time, expected date or timestamp',
     ),
     (
         {"event_time": "text"},
-        'column "event_time" cannot be event_time: character, date or timestamp needed',
+        'column "event_time" cannot be event_time: character, expected date or timestamp',
     ),
-    ({"table_key": "integer"}, 'column "table_key" cannot be table_key: integer, character needed'),
-    ({"old_value": "blob"}, 'column "old_value" cannot be old_value: binary, character needed'),
-    ({"new_value": "date"}, 'column "new_value" cannot be new_value: date, character needed'),
+    (
+        {"table_key": "integer"},
+        'column "table_key" cannot be table_key: integer, expected character',
+    ),
+    ({"old_value": "blob"}, 'column "old_value" cannot be old_value: binary, expected character'),
+    ({"new_value": "date"}, 'column "new_value" cannot be new_value: date, expected character'),
 ]
 
 
@@ -164,7 +167,7 @@ def test_any_column_that_is_missing_is_named(standard: str) -> None:
 def test_a_table_with_nine_columns_is_refused() -> None:
     with pytest.raises(
         LogTableError,
-        match=r"has 9 columns, so none at position 10 can be new_value \(layout 2.x\)",
+        match=r"has 9 columns, but .* new_value should be at position 10 \(layout 2.x\)",
     ):
         find_columns(columns(OLD_NAMES)[:9])
 

@@ -278,7 +278,7 @@ def test_a_scrape_is_open_metrics_with_what_was_counted(activity: Activity, cloc
     activity.answered(Document(1, 1, ("1", "3", "5"), b"<nds/>"), Answer(), 0.3)
     measured = Measured(100_000, 100_000, 12.5, 3.0, [parked("busy")], [DeliveryInfo(4, 10, 20)])
     activity.measured(measured)
-    activity.compared(["hr.usr: column mail (text) is new to the watch, and not captured yet"])
+    activity.compared(["hr.usr: column mail (text) is new in the watch and not captured yet"])
     clock.now += 2
     activity.measured(measured)
     values = scrape(activity)

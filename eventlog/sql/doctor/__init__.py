@@ -1,11 +1,11 @@
-"""The questions of ``doctor`` to a database, its findings, and the judgement of the session
+"""The queries that ``doctor`` runs, its findings, and the judgement of the session
 (spec/event-log.md 11).
 
 The questions are the named statements of the file ``doctor.sql`` of each dialect, and the functions
-of ``Dialect.answers`` for those that SQL alone cannot answer. A question that a database has
-neither for has no answer there. Each ``judge_`` function makes findings from answers, without input
-or output: here about the session and its rights, in ``findings`` about the log, its triggers and
-its rows. ``publisher.doctor`` holds the table of checks, which joins the two.
+of ``Dialect.answers`` for those that SQL alone cannot answer. If a database has neither for a
+question, the question is not asked there. Each ``judge_`` function makes findings from answers,
+without input or output: here about the session and its rights, in ``findings`` about the log, its
+triggers and its rows. ``publisher.doctor`` holds the table of checks, which joins the two.
 """
 
 from __future__ import annotations
@@ -46,48 +46,47 @@ class Finding:
 
 
 def error(code: str, text: str, *fix: str) -> Finding:
-    """Return a finding that changes are lost or nothing is published."""
+    """Return a finding for lost changes, or a publisher that cannot work."""
     return Finding(code, "error", text, fix)
 
 
 def warning(code: str, text: str, *fix: str) -> Finding:
-    """Return a finding that something needs repair."""
+    """Return a finding for something that needs repair."""
     return Finding(code, "warning", text, fix)
 
 
 def info(code: str, text: str, *fix: str) -> Finding:
-    """Return a finding that is as configured, but good to know."""
+    """Return a finding for information: nothing is wrong."""
     return Finding(code, "info", text, fix)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The bounds of ``doctor``: how much it reads, and the values from which on it reports."""
+    """The limits of ``doctor``: how much it reads, and the thresholds above which it reports."""
 
     sample: int = 100_000
     """The number of the log's newest rows that are read."""
     rows: int = 10_000
-    """The number of the first rows N for each question."""
+    """The number of rows N, from the first on, that each question reads."""
     statement: int = 30
-    """The seconds of one statement."""
+    """The statement timeout, in seconds."""
     shown: int = 5
     """The number of examples in one finding."""
     clock: float = 2.0
-    """The seconds between the clocks of database and machine."""
+    """The difference in seconds between the clocks of database and machine."""
     event_time: float = 60.0
     """The seconds that an event_time is ahead of the database."""
     writing: float = 60.0
-    """The seconds of an open transaction that writes."""
+    """The age in seconds of an open transaction that writes."""
     snapshot: float = 3600.0
-    """The seconds of a snapshot that holds back dead rows."""
+    """The age in seconds of a snapshot that prevents the removal of dead rows."""
     held: int = 1_000
-    """The number of transactions that have ended since a snapshot, from which on it counts."""
+    """The number of transactions that must have ended since a snapshot before it is reported."""
     held_unknown: int = 1_000_000
-    """The number of transactions that have ended since a snapshot of unknown age, from which on it
-    counts.
+    """The same for a snapshot of unknown age.
     """
     in_flight: float = 600.0
-    """The seconds of an in-flight line while a publisher runs."""
+    """The age in seconds of an in-flight line while a publisher runs."""
     dead: int = 100_000
     """The number of dead rows of the log, if they are also ``dead_share`` of the live ones."""
     dead_share: float = 0.2
@@ -96,7 +95,7 @@ class Limits:
 
 
 def age(seconds: float) -> str:
-    """Return seconds in the largest unit of which there are two: ``90.0 seconds``, ``2 hours``."""
+    """Return seconds in the largest unit that gives at least two: ``90.0 seconds``, ``2 hours``."""
     for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
@@ -112,15 +111,14 @@ class Numbering(NamedTuple):
     name: str
     """The name as SQL."""
     cache: int
-    """The count of numbers that a session keeps for itself."""
+    """How many numbers each session caches."""
     increment: int
     cycles: bool
     disorder: str | None = None
-    """Another reason why the sequence's numbers may not rise in the order of the requests, None if
-    they do.
+    """Another reason why later requests may get smaller numbers, None if there is none.
     """
     fix: str = ""
-    """SQL against ``disorder``."""
+    """SQL that fixes ``disorder``."""
 
 
 class OpenTransaction(NamedTuple):
@@ -137,7 +135,7 @@ class OpenTransaction(NamedTuple):
     wrote_log: bool
     """True if the transaction has written rows to the log, which no other session sees yet."""
     prepared: str | None = None
-    """The name of a prepared transaction, which no session has."""
+    """The name of a prepared transaction, which belongs to no session."""
 
     @property
     def who(self) -> str:
@@ -154,7 +152,7 @@ def _session(pid: int | None, user: str | None, application: str | None) -> str:
 
 
 class HeldSnapshot(NamedTuple):
-    """A snapshot that keeps dead rows of the log from being removed (spec/event-log.md 11)."""
+    """A snapshot that prevents the removal of dead rows of the log (spec/event-log.md 11)."""
 
     kind: str
     """``session``, ``prepared``, ``slot`` or ``standby``."""
@@ -169,11 +167,11 @@ class HeldSnapshot(NamedTuple):
     seconds: float | None
     """The age of the transaction, None if it is unknown."""
     transactions: int
-    """The number of transactions since, whose dead rows stay."""
+    """The number of transactions since the snapshot, whose dead rows cannot be removed."""
     xmin: str
-    """A text that changes when the snapshot does."""
+    """A text that identifies the snapshot: it changes when the snapshot does."""
     fix: str
-    """The way to end the snapshot."""
+    """How to end the snapshot."""
 
     @property
     def who(self) -> str:
@@ -198,9 +196,9 @@ class TableStorage(NamedTuple):
     """The name as SQL."""
     live: int | None
     dead: int | None
-    """The live and dead rows by the database's statistics, None where it does not tell."""
+    """The live and dead rows by the database's statistics, None where it does not show them."""
     vacuumed: str | None
-    """The time when dead rows were last removed, None where the database does not tell."""
+    """The time when dead rows were last removed, None where the database does not show it."""
     autovacuum: bool | None
     bytes: int
     """The bytes on disk, with indexes."""
@@ -333,29 +331,26 @@ def _plain(value: Any) -> Any:
 
 
 def judge_pool(pooled: bool) -> Iterator[Finding]:
-    """Judge whether a pool changes sessions by the transaction: that voids the publisher's lock
-    (spec/event-log.md 12).
+    """Judge whether a pool changes sessions between transactions: the publisher's lock cannot work
+    then (spec/event-log.md 12).
     """
     if pooled:
         yield error(
             "pooling",
-            "the session changes from transaction to transaction: a connection pool in "
-            "transaction mode stands between. The publisher's lock and notifications belong to a "
-            "session, so the publisher refuses to start",
-            "url in [database]: the server itself, or a pool in session mode",
+            "the database is reached through a connection pool in transaction mode. The "
+            "publisher's lock and notifications belong to one session, so the publisher refuses to "
+            "start",
+            "set url in [database] to the server itself, or to a pool in session mode",
         )
 
 
 def judge_read_only(reason: str | None, fix: str) -> Iterator[Finding]:
-    """Judge whether the session is on a standby, or may write nothing.
+    """Judge whether the session is on a standby, or is read-only.
 
     ``reason`` and ``fix`` are in words.
     """
     if reason is not None:
-        text = (
-            f"{reason}: no publisher can run here, since it marks rows, "
-            "and no trigger can be applied"
-        )
+        text = f"{reason}: a publisher cannot mark rows here, and triggers cannot be applied"
         yield error("standby", text, fix)
 
 
@@ -367,9 +362,9 @@ def judge_clock(ahead: float, uncertainty: float, limits: Limits) -> Iterator[Fi
         way = "ahead of" if ahead > 0 else "behind"
         yield warning(
             "clock",
-            f"the database's clock is {age(abs(ahead))} {way} this machine's: ages of rows and "
-            "times of documents do not agree",
-            "chronyc makestep, on the machine that is wrong",
+            f"the database's clock is {age(abs(ahead))} {way} this machine's: the ages of rows and "
+            "the times in documents are off by that much",
+            "run chronyc makestep on whichever machine has the wrong time",
         )
 
 
@@ -385,11 +380,11 @@ def judge_rights(
 def judge_rights_to_reset(
     missing: Sequence[str], user: str, grants: Sequence[str]
 ) -> Iterator[Finding]:
-    """Judge the right to take a consumer's line away: running it needs none."""
+    """Judge the right to delete a consumer's line, which the consumer itself does not need."""
     if missing:
         text = (
             f"user {user} cannot run `eventlog consumers reset` and `drop`: it lacks "
-            f"{'; '.join(missing)}. The consumer does not need that"
+            f"{'; '.join(missing)}. Publishing as a consumer does not need these rights"
         )
         yield info("rights_reset", text, *grants)
 
@@ -403,8 +398,8 @@ def judge_unreadable(
     if tables := list(tables):
         yield error(
             "rights_read",
-            f"user {user} may not read {_with_columns(tables)}: their events cannot be built, "
-            "since what they hold is read back, and the publisher stops",
+            f"user {user} may not read {_with_columns(tables)}: their values are read back, so "
+            "their events cannot be built, and the publisher stops",
             *grants,
             command,
         )
@@ -413,15 +408,15 @@ def judge_unreadable(
 def judge_unreadable_later(
     tables: Answer, user: str, grants: Sequence[str], command: str
 ) -> Iterator[Finding]:
-    """Judge unreadable tables whose values are logged: rows that triggers cannot log by value will
-    be read back.
+    """Judge unreadable tables whose values are logged: the rows that triggers cannot log by value
+    are read back.
     """
     if tables := list(tables):
         yield warning(
             "rights_read_later",
-            f"user {user} may not read {_with_columns(tables)}: the values are logged, but not "
-            "after a change of the table, until `triggers apply`, nor if one is larger than "
-            "max_binary_bytes; such a row is read back, and the publisher then stops",
+            f"user {user} may not read {_with_columns(tables)}: nearly all values are logged, but "
+            "those larger than max_binary_bytes are read back, and so is every row between a "
+            "change of the table and `triggers apply`; at such a row the publisher stops",
             *grants,
             command,
         )
@@ -432,13 +427,13 @@ def _with_columns(tables: Answer) -> str:
 
 
 def judge_rights_to_apply(missing: Sequence[str], user: str) -> Iterator[Finding]:
-    """Judge the rights that the user lacks to apply triggers: a publisher needs none of them."""
+    """Judge the rights that the user lacks to apply triggers; a publisher does not need them."""
     if missing:
         yield info(
             "rights_triggers",
-            f"user {user} cannot apply triggers: it lacks {'; '.join(missing)}. The publisher "
-            "does not need that",
-            "eventlog triggers apply --sql, to be run by the owner of the tables",
+            f"user {user} cannot apply triggers: it lacks {'; '.join(missing)}. The publisher does "
+            "not need these rights",
+            "eventlog triggers apply --sql; let the owner of the tables run its output",
         )
 
 
@@ -462,17 +457,21 @@ def judge_transactions(
                 )
             continue
         if transaction.writes and seconds >= limits.writing:
-            rows = "rows that it has written" if transaction.wrote_log else "rows that it may write"
+            rows = (
+                "the rows that it has written"
+                if transaction.wrote_log
+                else "any rows that it writes"
+            )
             yield warning(
                 "open_transaction",
-                f"{who} has a transaction open for {age(seconds)}{state}: {rows} to the log are "
-                "not published before it commits",
+                f"{who} has had a transaction open for {age(seconds)}{state}: {rows} to the log "
+                "are published only after it commits",
                 end,
             )
 
 
 def judge_snapshots(snapshots: Iterable[HeldSnapshot], limits: Limits) -> Iterator[Finding]:
-    """Judge what keeps dead rows from being removed: reading the log gets slower meanwhile."""
+    """Judge what prevents the removal of dead rows: reading the log gets slower meanwhile."""
     for one in snapshots:
         bounds = (
             (0.0, limits.held_unknown) if one.seconds is None else (limits.snapshot, limits.held)

@@ -45,12 +45,14 @@ def judge_revision(
     ``fix`` is the advice for unknown ones, ``upgrade`` the command for old ones.
     """
     if unknown:
-        text = f"the log is at revision {', '.join(unknown)}, which this eventlog does not know"
+        text = (
+            f"the log is at revision {', '.join(unknown)}, which this version of eventlog does "
+            "not support"
+        )
         yield warning("migration", text, fix)
     elif old := [revision for revision in reached if revision not in newest]:
         text = (
-            f"the log is at revision {', '.join(old)}, and there are newer ones: "
-            f"{', '.join(newest)}"
+            f"the log is at revision {', '.join(old)}; newer revisions exist: {', '.join(newest)}"
         )
         yield warning("migration", text, upgrade)
 
@@ -90,15 +92,15 @@ def judge_indexes(
     if not serves_reading:
         yield warning(
             "index_missing",
-            "the log has no valid index of the rows N in record_id order: every look at the queue "
-            "reads the whole log",
+            "the log has no valid index of the rows N in record_id order: each poll reads the "
+            "whole log",
             *reading_index,
         )
     if not serves_rows:
         yield warning(
             "index_missing",
-            "the log has no index of record_id: to mark rows, to rebuild what is in flight and to "
-            "show a row reads the whole log",
+            "the log has no index of record_id: marking rows, rebuilding a delivery and showing a "
+            "row each read the whole log",
             *row_index,
         )
 
@@ -126,8 +128,8 @@ def judge_lock(holder: LockHolder | None, log: str) -> Iterator[Finding]:
         yield Finding(
             "lock_of_another",
             "warning",
-            f"the lock of the log {log} is kept by another program than eventlog, so that no "
-            f"publisher can start: {holder}",
+            f"a program other than eventlog holds the lock of the log {log}, so no publisher can "
+            f"start: {holder}",
             (f"SELECT pg_terminate_backend({holder.session})",),
         )
 
@@ -135,24 +137,25 @@ def judge_lock(holder: LockHolder | None, log: str) -> Iterator[Finding]:
 def judge_numberings(
     numberings: Collection[Numbering], record_id: str, *, must_be_known: bool
 ) -> Iterator[Finding]:
-    """Judge the sequence of record_id, the name of a column: it has to ascend in the order of the
-    requests (spec/triggers.md 7).
+    """Judge the sequence of record_id: later requests must get greater numbers (spec/triggers.md
+    7). ``record_id`` is the name of the column.
 
     ``must_be_known`` means that several transactions draw numbers at the same time.
     """
     if must_be_known and not numberings:
         yield warning(
             "sequence_unknown",
-            f"it is unknown what numbers the rows: the column {record_id} has no default, so the "
-            "triggers of somebody else do. A sequence with a cache sends changes of one row in the "
-            "wrong order, consumers and streams are refused, and resync and requeue cannot insert",
-            'record_id_sequence = "..." in [database], the sequence that the triggers draw from',
+            f"the column {record_id} has no default, so the triggers of another program number the "
+            "rows, by a sequence that eventlog does not know. Consumers, streams, resync and "
+            "requeue cannot work without knowing it, and a sequence with a cache may put changes "
+            "of one row in the wrong order",
+            'set record_id_sequence = "..." in [database] to the sequence of the triggers',
         )
     for sequence in numberings:
         if sequence.cache > 1:
             yield error(
                 "sequence_cache",
-                f"the sequence {sequence.name} caches {sequence.cache} numbers a session: the "
+                f"the sequence {sequence.name} caches {sequence.cache} numbers per session: the "
                 "changes of one row by two sessions may be numbered, and sent, in the wrong order",
                 f"ALTER SEQUENCE {sequence.name} CACHE 1",
             )
@@ -175,17 +178,17 @@ def judge_numberings(
 def judge_storage(
     tables: Iterable[TableStorage], snapshots: Sequence[HeldSnapshot], limits: Limits
 ) -> Iterator[Finding]:
-    """Judge the dead rows of the log and of its internal tables by the database's own statistics.
+    """Judge the dead rows of the log and of its internal tables by the database's statistics.
 
-    ``snapshots`` are what may keep them from being removed, the oldest first.
+    ``snapshots`` are what may prevent their removal, the oldest first.
     """
     for part, name, live, dead, vacuumed, has_autovacuum, _ in tables:
         is_log = part == "log"
         if is_log and has_autovacuum is False:
             yield warning(
                 "autovacuum_off",
-                "autovacuum is off for the log: every mark leaves a dead row, and the log "
-                "slows down without end",
+                "autovacuum is off for the log: each marked row leaves a dead row, so reading the "
+                "log gets ever slower",
                 f"ALTER TABLE {name} SET (autovacuum_enabled = true)",
             )
         live, dead = live or 0, dead or 0
@@ -196,7 +199,7 @@ def judge_storage(
             holders = (
                 snapshots[:1] if snapshots and snapshots[0].transactions >= limits.held else ()
             )
-            held = "".join(f"; {one.who} keeps them from being removed" for one in holders)
+            held = "".join(f"; {one.who} prevents their removal" for one in holders)
             yield warning(
                 "dead_rows",
                 f"{'the log' if is_log else name} has {dead:,} dead rows and {live:,} live ones "
@@ -214,10 +217,10 @@ def judge_wake(missing: str | None, polling_interval: float, upgrade: str) -> It
     if missing is not None:
         yield warning(
             "wake_missing",
-            f"a publisher that sleeps is not woken by changes: {missing}; it looks every "
+            f"changes do not wake a sleeping publisher: {missing}; it polls every "
             f"{polling_interval:g} s",
             upgrade,
-            "or notify = false in [publisher], if polling is enough",
+            "or set notify = false in [publisher], if polling is enough",
         )
 
 
@@ -247,7 +250,7 @@ def judge_classes(
                 "class_missing",
                 f"there is no table or view {name!r} in schema {database.schema}, "
                 "although it is configured",
-                "correct tables or [[watch]] in eventlog.toml; of a table that was renamed, with "
+                "correct tables or [[watch]] in eventlog.toml; if the table was renamed, add "
                 f"renamed_from = {toml(name)}",
             )
             continue
@@ -256,7 +259,7 @@ def judge_classes(
             yield from _judge_key(present[match], schema, quote, is_listed=listed is not None)
     for name, reason in ({} if catalog is None else catalog.unavailable).items():
         if name in present and key_columns(present[name]):
-            text = f"{name} is not published, and its rows wait: {reason}"
+            text = f"{name} cannot be published, and its rows wait: {reason}"
             yield error("class_unavailable", text, "correct its [[watch]] in eventlog.toml")
 
 
@@ -296,18 +299,18 @@ def judge_child_values(catalog: Catalog, format: str) -> Iterator[Finding]:
             watch = f"[[watch]] with table = {toml(name)}, then: eventlog triggers apply"
             yield error(
                 "child_values",
-                f"the format {format} holds rows of one table: an event with values of {name}, "
-                f"the child table of {cls.name}, becomes E",
+                f"in the format {format} an event is a row of one table: an event with values of "
+                f"{name}, the child table of {cls.name}, becomes E",
                 *(
                     (watch, exclude)
                     if child.table.primary_key
-                    else (f"a primary key of {name}, and a {watch}", exclude)
+                    else (f"add a primary key to {name}, and a {watch}", exclude)
                 ),
             )
 
 
 def judge_deferrable(catalog: Catalog, plan: TriggerPlan | None) -> Iterator[Finding]:
-    """Judge keys that are checked late (spec/triggers.md 7.1), unless the plan warns of them."""
+    """Judge deferrable keys (spec/triggers.md 7.1), unless the plan warns of them."""
     told = (
         [] if plan is None else [sentence for sentence in plan.warnings if "DEFERRABLE" in sentence]
     )
@@ -315,9 +318,10 @@ def judge_deferrable(catalog: Catalog, plan: TriggerPlan | None) -> Iterator[Fin
         if cls.table.key_deferrable and not any(cls.name in sentence for sentence in told):
             yield warning(
                 "deferrable_key",
-                f"the primary key of {cls.name} is DEFERRABLE: with the check deferred to commit "
-                "the order of two sessions' changes of one key is not promised",
-                f"make the primary key of {cls.name} NOT DEFERRABLE, if nothing shifts its keys",
+                f"the primary key of {cls.name} is DEFERRABLE: if its check is deferred to commit, "
+                "two sessions' changes of one key may be sent in the wrong order",
+                f"make the primary key of {cls.name} NOT DEFERRABLE, unless statements rely on "
+                "shifting its keys",
             )
 
 
@@ -332,7 +336,7 @@ def judge_refused(refused: Iterable[str]) -> Iterator[Finding]:
 def judge_resyncs(due: Iterable[Due]) -> Iterator[Finding]:
     """Judge changes that no trigger has logged and no resync has sent since."""
     for one in due:
-        text = f"objects of {one.selection.class_name} may differ from a receiver's: {one.reason}"
+        text = f"receivers may have stale data for class {one.selection.class_name}: {one.reason}"
         yield warning("resync_due", text, one.command)
 
 
@@ -345,10 +349,15 @@ def judge_plan(plan: TriggerPlan, installed: Iterable[LogTrigger]) -> Iterator[F
     fix = ("eventlog triggers plan", "eventlog triggers apply")
     for action in plan.differences:
         if action.kind == "create":
-            text = f"{action.table}: {action.reason}; its changes are lost until triggers are there"
+            text = (
+                f"{action.table}: {action.reason}; its changes are not captured until triggers "
+                "exist"
+            )
             yield error("trigger_missing", text, *fix)
         elif action.kind == "resync":
-            text = f"not captured: {action.reason}; triggers apply names the resync that sends it"
+            text = (
+                f"not captured: {action.reason}; `triggers apply` prints the resync that sends it"
+            )
             yield warning("trigger_drifted", text, *fix)
         elif action.kind == "drop":
             yield warning("trigger_orphaned", f"triggers of {action.table}: {action.reason}", *fix)
@@ -374,13 +383,13 @@ def judge_plan(plan: TriggerPlan, installed: Iterable[LogTrigger]) -> Iterator[F
 
 
 def judge_disabled(installed: Iterable[LogTrigger]) -> Iterator[Finding]:
-    """Judge the triggers of the log that do not fire."""
+    """Judge the disabled triggers of the log."""
     for trigger in installed:
         if not trigger.enabled:
             yield error(
                 "trigger_disabled",
-                f"trigger {trigger.trigger} of {trigger.table} is disabled: "
-                "what it should log is lost",
+                f"trigger {trigger.trigger} of {trigger.table} is disabled: the changes that it "
+                "should log are not captured",
                 trigger.fix,
             )
 
@@ -395,29 +404,28 @@ def judge_without_plan(
     tables = {trigger.table for trigger in installed}
     yield info(
         "triggers_not_compared",
-        f"whether the triggers are as declared was not compared: {reason}",
-        "eventlog doctor, as the owner of the watched tables",
+        f"the triggers could not be compared with the declared ones: {reason}",
+        "run eventlog doctor as the owner of the watched tables",
     )
     for table in watched:
         if table not in tables:
             yield error(
                 "trigger_missing",
-                f"{table}: watched, and not captured; its changes are lost "
-                "until triggers are there",
+                f"{table} is watched, but has no triggers: its changes are not captured",
                 "eventlog triggers apply",
             )
 
 
 def judge_recorded(sentences: Iterable[str]) -> Iterator[Finding]:
-    """Judge tables that are not as `triggers apply` has recorded them."""
+    """Judge tables that have changed since `triggers apply` recorded them."""
     for sentence in sentences:
         text = f"triggers are not as declared: {sentence}"
         yield warning("trigger_drifted", text, "eventlog triggers apply")
 
 
 def judge_orphans(orphans: Answer) -> Iterator[Finding]:
-    """Judge triggers whose log is gone: they make the application's statements fail. Each log has
-    one finding.
+    """Judge triggers whose log does not exist: they make the application's statements fail. There
+    is one finding per log.
 
     Each of ``orphans`` has table, trigger, log, and the SQL that drops the trigger.
     """
@@ -429,9 +437,10 @@ def judge_orphans(orphans: Answer) -> Iterator[Finding]:
         many = "1 trigger still writes" if triggers == 1 else f"{triggers:,} triggers still write"
         yield error(
             "trigger_orphaned",
-            f"the log {log} is gone, and {many} it: every change of {', '.join(tables)} fails",
-            "eventlog db upgrade, which makes the log again (it shows what to do first where the "
-            "log was dropped by hand)",
+            f"the log {log} does not exist, but {many} to it: every write to {', '.join(tables)} "
+            "fails",
+            "eventlog db upgrade (recreates the log; if it was dropped by hand, the command prints "
+            "what to do first)",
             *(
                 f"{'or ' if number == 0 else ''}{'; '.join(fixes)}"
                 for number, fixes in enumerate(tables.values())
@@ -441,7 +450,7 @@ def judge_orphans(orphans: Answer) -> Iterator[Finding]:
 
 def judge_broken(triggers: Answer) -> Iterator[Finding]:
     """Judge triggers that refer to a missing table: they make the application's statements fail.
-    Each table has one finding.
+    There is one finding per table.
 
     Each of ``triggers`` has the table that they are on, the missing one, and the SQL that drops
     them.
@@ -449,9 +458,9 @@ def judge_broken(triggers: Answer) -> Iterator[Finding]:
     for table, gone, fix in triggers:
         yield error(
             "trigger_broken",
-            f"triggers of {table} speak of the table {gone}, which is gone: every change of "
-            f"{table} fails, and so does every ALTER TABLE ... RENAME in this database",
-            f"make {gone} again, or take it out of eventlog.toml and run `eventlog triggers apply`",
+            f"triggers on {table} refer to {gone}, which does not exist: every write to {table} "
+            "fails, and so does every ALTER TABLE ... RENAME in this database",
+            f"recreate {gone}, or remove it from eventlog.toml and run `eventlog triggers apply`",
             f"or {fix}",
         )
 
@@ -463,8 +472,8 @@ def judge_partitions(triggers: Answer) -> Iterator[Finding]:
     for table, partition, trigger, state, fix in triggers:
         yield error(
             "partition_trigger",
-            f"trigger {trigger} of {table} is {state} in its partition {partition}: what is "
-            "changed there is lost",
+            f"trigger {trigger} of {table} is {state} on its partition {partition}: changes in "
+            "that partition are not captured",
             fix,
         )
 
@@ -476,7 +485,7 @@ def judge_untouched(tables: Iterable[str], listed: bool) -> Iterator[Finding]:
         yield finding(
             "trigger_missing",
             f"class {name} has no trigger of any kind: its changes are not logged",
-            f'[[watch]] table = "{name}" in eventlog.toml, then eventlog triggers apply',
+            f'add [[watch]] with table = "{name}" to eventlog.toml, then: eventlog triggers apply',
         )
 
 
@@ -494,7 +503,7 @@ def judge_statuses(statuses: Answer, log: str, column: str, limits: Limits) -> I
     statuses = list(statuses)
     whole = sum(rows for _, rows, _, _ in statuses)
     scope = (
-        f" among the newest {whole:,} rows, more were not looked at (--sample)"
+        f" among the newest {whole:,} rows; older rows were not checked (--sample)"
         if whole >= limits.sample
         else ""
     )
@@ -509,22 +518,23 @@ def judge_statuses(statuses: Answer, log: str, column: str, limits: Limits) -> I
             if bare_status in (Status.ERROR, Status.FATAL):
                 yield warning(
                     "rows_failed",
-                    f"{number_of(rows, 'row')} of status {bare_status} ({span}){scope}: not tried "
-                    "again until requeued",
+                    f"{number_of(rows, 'row')} of status {bare_status} ({span}){scope}: the "
+                    "publisher does not try them again until you requeue them",
                     f"eventlog explain {last}",
                     f"eventlog requeue --status {bare_status}",
                 )
         elif status is None:
             yield warning(
                 "status_reserved",
-                f"{number_of(rows, 'row')} without a status ({span}){scope}: not looked at",
+                f"{number_of(rows, 'row')} without a status ({span}){scope}: the publisher ignores "
+                "them",
                 f"UPDATE {log} SET {column} = 'N' WHERE {column} IS NULL",  # noqa: S608 - shown, not run
             )
         else:
             yield warning(
                 "status_reserved",
-                f"{number_of(rows, 'row')} of status {status!r} ({span}){scope}: not looked at, "
-                "since only N is new and every other status but S, W, E and F is reserved",
+                f"{number_of(rows, 'row')} of status {status!r} ({span}){scope}: the publisher "
+                "ignores them, since every status except N, S, W, E and F is reserved",
                 f"UPDATE {log} SET {column} = 'N' WHERE {column} = {literal(status)}",  # noqa: S608 - shown, not run
             )
 
@@ -532,7 +542,7 @@ def judge_statuses(statuses: Answer, log: str, column: str, limits: Limits) -> I
 def judge_record_ids(
     rows: int, looked_at: int, log: str, record_id: str, limits: Limits
 ) -> Iterator[Finding]:
-    """Judge rows that cannot be addressed (spec/event-log.md 5).
+    """Judge rows without a usable record_id (spec/event-log.md 5).
 
     ``log`` and ``record_id`` are SQL names.
     """
@@ -540,13 +550,13 @@ def judge_record_ids(
         yield error(
             "record_id",
             f"{at_least(rows, looked_at, limits)} of status N whose {record_id} is NULL or not "
-            "positive: they cannot be addressed and are never published",
+            "positive: they are never published",
             f"UPDATE {log} SET {record_id} = DEFAULT WHERE {record_id} IS NULL OR {record_id} <= 0",  # noqa: S608
         )
 
 
 def at_least(rows: int, looked_at: int, limits: Limits) -> str:
-    """Return the number of rows in words, as far as they were read."""
+    """Return the number of rows in words; "at least" if not all rows were read."""
     counted = number_of(rows, "row")
     return f"at least {counted}" if looked_at >= limits.rows else counted
 
@@ -557,32 +567,32 @@ def judge_consumer(
     """Judge a consumer that has rows to do and has not moved for so many seconds."""
     if rows and seconds > limits.in_flight:
         why = (
-            "it runs: its receiver is unavailable, or refuses; see its log"
+            "it is running, so its receiver is unavailable or refuses events; see its log"
             if runs
-            else "no process runs it"
+            else "it is not running"
         )
         yield warning(
             "consumer_waits",
-            f"consumer {name} has {number_of(rows, 'row')} or more to do and has not moved for "
-            f"{age(seconds)}: {why}. Purge keeps these rows for it",
-            f"eventlog publish, as consumer {name}; or, if nobody needs it: "
-            f"eventlog consumers drop {name}",
+            f"consumer {name} has at least {number_of(rows, 'row')} to do and has made no progress "
+            f"for {age(seconds)}: {why}. `eventlog purge` keeps these rows for it",
+            f"run eventlog publish as consumer {name}; or, if nobody needs the consumer: eventlog "
+            f"consumers drop {name}",
         )
 
 
 def judge_beyond(name: str, top: int, following: int | None) -> Iterator[Finding]:
-    """Judge a consumer whose set reaches up to ``top``.
+    """Judge a consumer that has done rows up to the record_id ``top``, against the numbers of the
+    log.
 
     ``following`` is the record_id that the next row gets, None = unknown.
     """
     if following is not None and top >= following:
         yield error(
             "consumer_beyond",
-            f"consumer {name} counts all record_ids up to {top} as done, and neither the rows of "
-            f"the log nor its sequence have one above {following - 1}: the consumer does not see "
-            f"rows up to {top}",
-            f"eventlog consumers reset {name} --start-from ... (docs/consumers.md: where it "
-            "begins)",
+            f"consumer {name} counts all record_ids up to {top} as done, but the log has given "
+            f"none above {following - 1} yet: the consumer will skip new rows up to {top}",
+            f"eventlog consumers reset {name} --start-from ... (docs/consumers.md describes where "
+            "it begins)",
         )
 
 
@@ -595,9 +605,9 @@ def judge_before_epoch(name: str, begun: datetime, raised: datetime | None) -> I
         yield info(
             "consumer_before_epoch",
             f"consumer {name} began before the log got its epoch, at {raised:%Y-%m-%d %H:%M:%S} "
-            "UTC: if the database was put back then to a state from before a registration or a "
-            "reset of this consumer, its receiver lacks data",
-            f"if so, empty its receiver, and: eventlog consumers reset {name} --start-from "
+            "UTC. If the database was then restored to a state from before the consumer was "
+            "registered or reset, its receiver lacks data",
+            f"if so, empty its receiver and run: eventlog consumers reset {name} --start-from "
             "snapshot",
         )
 
@@ -608,14 +618,14 @@ def judge_own_consumer(name: str, known: tuple[int, bool] | None) -> Iterator[Fi
     """
     if known is None:
         yield info(
-            "consumer_new", f"consumer {name} is not registered yet, which its first start does"
+            "consumer_new", f"consumer {name} is not registered yet; its first start registers it"
         )
         return
     rows, runs = known
     if runs:
-        yield info("queue", f"consumer {name} runs, and has {number_of(rows, 'row')} to do")
+        yield info("queue", f"consumer {name} is running and has {number_of(rows, 'row')} to do")
     elif rows:
-        text = f"consumer {name} has {number_of(rows, 'row')} to do, and no process runs it"
+        text = f"consumer {name} has {number_of(rows, 'row')} to do and is not running"
         yield warning("no_publisher", text, "eventlog publish")
 
 
@@ -632,21 +642,21 @@ def judge_in_flight(
     if not publisher_runs:
         yield warning(
             "in_flight_left",
-            f"{what}, and no publisher runs: they are sent first, as recorded, at its next start",
+            f"{what}, and no publisher is running: the next one sends them first, as recorded",
             "eventlog publish",
         )
     elif seconds is not None and seconds > limits.in_flight:
         yield warning(
             "in_flight",
-            f"{what}: their objects are parked since the receiver answers retry, or it is "
-            "unavailable; "
-            "their rows stay N and later rows of their objects wait for them",
+            f"{what}: their objects are parked, because the receiver answers retry or is "
+            "unavailable; their rows stay N, and later rows of their objects wait for them",
             "eventlog status",
-            "look at the receiver's log and at the publisher's",
+            "check the logs of the receiver and of the publisher",
         )
     else:
         yield info(
-            "in_flight", f"{what}: sent, and not answered for good yet; their rows are N until then"
+            "in_flight",
+            f"{what}: sent and awaiting a final answer; their rows keep status N until then",
         )
 
 
@@ -660,16 +670,16 @@ def judge_queue(queue: Queue, publisher_runs: bool, disabled: bool) -> Iterator[
     if disabled:
         yield warning(
             "publisher_disabled",
-            "publisher_disabled is set: nothing is published",
-            "publisher_disabled = false in [publisher]",
+            "publisher_disabled = true: nothing is published",
+            "set publisher_disabled = false in [publisher]",
         )
     if not queue.rows:
         return
     waiting = f"{number_of(queue.rows, 'row')} of status N{oldest}"
     if publisher_runs:
-        yield info("queue", f"{waiting}; a publisher runs")
+        yield info("queue", f"{waiting}; a publisher is running")
     else:
-        yield warning("no_publisher", f"{waiting}, and no publisher runs", "eventlog publish")
+        yield warning("no_publisher", f"{waiting}, and no publisher is running", "eventlog publish")
 
 
 def judge_event_time(newest: Answer, event_time_zone: str, limits: Limits) -> Iterator[Finding]:
@@ -680,8 +690,9 @@ def judge_event_time(newest: Answer, event_time_zone: str, limits: Limits) -> It
             yield warning(
                 "event_time",
                 f"row {record_id} has event_time {event_time}, {age(seconds)} ahead of the "
-                f"database's clock ({event_time_zone}): is it written in another zone?",
-                f'event_time_zone = "{other}" in [publisher], or correct what writes event_time',
+                f"database's clock ({event_time_zone}): it is probably in another time zone",
+                f'set event_time_zone = "{other}" in [publisher], or correct the trigger that '
+                "writes it",
             )
 
 
@@ -692,15 +703,15 @@ def judge_due(waiting: NotDue, limits: Limits) -> Iterator[Finding]:
         away = "" if waiting.next_seconds is None else f" (in {age(waiting.next_seconds)})"
         yield info(
             "not_due",
-            f"{at_least(waiting.rows, waiting.looked_at, limits)} of status N not due yet, since "
-            f"handle_future_events is set{when}{away}",
-            "handle_future_events = false in [publisher], to publish them now",
+            f"{at_least(waiting.rows, waiting.looked_at, limits)} of status N not due yet "
+            f"(handle_future_events = true){when}{away}",
+            "set handle_future_events = false in [publisher] to publish them now",
         )
 
 
 _BAD_FIXES: Final[Mapping[str, str]] = {
-    "bad_event_type": "correct what writes event_type, and the rows",
-    "missing_table": "correct what writes table_name, and the rows",
+    "bad_event_type": "correct the trigger that writes event_type, and the rows",
+    "missing_table": "correct the trigger that writes table_name, and the rows",
     "unknown_table": (
         "watch the table ([[watch]] or tables in eventlog.toml), or correct table_name"
     ),
@@ -708,10 +719,11 @@ _BAD_FIXES: Final[Mapping[str, str]] = {
         "correct the trigger that writes table_key (`eventlog triggers apply` makes ours), "
         "and the rows"
     ),
-    "missing_column": "correct what writes column_name, and the rows",
-    "unknown_column": "correct what writes column_name, or take the column out of exclude",
-    "bad_value": "correct what writes the value, or the value in its table",
-    "bad_xml_char": "take the character out of the key or value",
+    "missing_column": "correct the trigger that writes column_name, and the rows",
+    "unknown_column": "correct the trigger that writes column_name, or remove the column from "
+    "exclude",
+    "bad_value": "correct the trigger that writes the value, or the value in its table",
+    "bad_xml_char": "remove the character from the key or value",
 }
 
 
@@ -724,12 +736,16 @@ def judge_bad(
     With ``consumer`` the rows are those that this consumer has to do.
     """
     which = f"for consumer {consumer} to do" if consumer else "of status N"
-    outcome = "they would get error lines" if consumer else "they would become E"
+    outcome = (
+        "the next cycle will record errors for them"
+        if consumer
+        else "the next cycle will mark them E"
+    )
     by_code: defaultdict[str, list[InvalidRow]] = defaultdict(list)
     for row in bad:
         by_code[row.code].append(row)
     scope = (
-        f" among the first {checked:,} rows{'' if consumer else ' N'}, more were not checked"
+        f" among the first {checked:,} rows{'' if consumer else ' N'}; the others were not checked"
         if cut
         else ""
     )
@@ -738,9 +754,8 @@ def judge_bad(
         ids = first_of([str(row.record_id) for row in rows], limits.shown)
         yield warning(
             "bad_rows",
-            f"{number_of(len(rows), 'row')} {which} bad ({code}){scope}: record_id {ids}; "
-            f"{outcome}. "
-            f"The first one: {first.message}",
+            f"{number_of(len(rows), 'row')} {which} invalid ({code}){scope}: record_id {ids}; "
+            f"{outcome}. The first one: {first.message}",
             f"eventlog explain {first.record_id}",
             _BAD_FIXES.get(code, "correct the rows"),
         )
@@ -754,18 +769,18 @@ _TELLS: Final = frozenset(
         EventType.INSERT_FIELD_QUERY_BACK,
     }
 )
-"""The types by which a receiver has an object, whatever it had before: those that are sent although
-the object is gone when they are published. A change of another session after the DELETE_ROW of a
-cascade is such a row (spec/triggers.md 7.4). INSERT_ROW_QUERY_BACK is none of them: ``resync
---deletes`` writes it after its DELETE_ROW, since the object may have come back meanwhile.
+"""The types after which a receiver has the object: they are sent even if the object is gone when
+they are published. A change of another session after the DELETE_ROW of a cascade is such a row
+(spec/triggers.md 7.4). INSERT_ROW_QUERY_BACK is not one of them: ``resync --deletes`` writes it
+after its DELETE_ROW, in case the object has come back meanwhile.
 """
 
 
 def objects_told(
     rows: Iterable[Sequence[Any]], catalog: Catalog
 ) -> dict[ObjectClass, tuple[list[str], list[str]]]:
-    """Return the keys of objects of tables that exist by the rows of the log, and those of
-    objects whose last row is a DELETE_ROW.
+    """Return, for each class, the keys of objects that exist according to the log, and those whose
+    last row is a DELETE_ROW.
 
     Each of ``rows`` holds record_id, event_type, table_name and table_key, in the order of the log.
     """
@@ -798,34 +813,34 @@ def objects_told(
 
 
 def judge_gone(class_name: str, keys: Sequence[str], limits: Limits) -> Iterator[Finding]:
-    """Objects that exist by the log, but not in the table."""
+    """Judge objects that exist according to the log, but not in the table."""
     if keys:
         yield warning(
             "missed_delete",
-            f"{number_of(len(keys), 'object')} of class {class_name}, of those in the newest "
-            f"{limits.rows:,} rows, were deleted, but the log has no row of it: "
-            f"{first_of(list(keys), limits.shown, 'key')}; a statement that fires no trigger took "
-            "them, such as TRUNCATE",
+            f"{number_of(len(keys), 'object')} of class {class_name}, named in the newest "
+            f"{limits.rows:,} rows, deleted without a record in the log: "
+            f"{first_of(list(keys), limits.shown, 'key')}. A statement that fires no trigger, such "
+            "as TRUNCATE, deleted them",
             f"eventlog resync {class_name} --deletes",
         )
 
 
 def judge_kept(class_name: str, keys: Sequence[str], limits: Limits) -> Iterator[Finding]:
-    """Objects that are deleted by the log, but exist in the table."""
+    """Judge objects that are deleted according to the log, but exist in the table."""
     if keys:
         yield warning(
             "false_delete",
-            f"{number_of(len(keys), 'object')} of class {class_name}, of those in the newest "
-            f"{limits.rows:,} rows, are there although their last row is a delete: "
-            f"{first_of(list(keys), limits.shown, 'key')}; a statement kept them whose trigger had "
-            "logged that they go with their parent, such as DELETE IGNORE on MariaDB",
+            f"{number_of(len(keys), 'object')} of class {class_name}, named in the newest "
+            f"{limits.rows:,} rows, still in the table although the last row in the log is a "
+            f"delete: {first_of(list(keys), limits.shown, 'key')}. A trigger logged their deletion "
+            "with their parent, but the statement kept them, such as DELETE IGNORE on MariaDB",
             f"eventlog resync {class_name}",
         )
 
 
 def judge_keys(keys: Answer, catalog: Catalog, limits: Limits) -> Iterator[Finding]:
-    """Judge spellings of table_key that are not canonical (spec/event-log.md 4.3). Each class has
-    one finding.
+    """Judge spellings of table_key that are not canonical (spec/event-log.md 4.3). There is one
+    finding per class.
 
     Each of ``keys`` has table_name, table_key, the number of rows with that spelling, and the
     record_id of the first.
@@ -843,14 +858,15 @@ def judge_keys(keys: Answer, catalog: Catalog, limits: Limits) -> Iterator[Findi
                 example = f"{table_key!r} for {canonical!r} (record_id {first})"
                 by_class[log_name.object_class.name].append((rows, example))
     scope = (
-        f" (the newest {limits.sample:,} rows were looked at)" if looked_at >= limits.sample else ""
+        f" (the newest {limits.sample:,} rows were checked)" if looked_at >= limits.sample else ""
     )
     for name, spelled in by_class.items():
         examples = first_of([example for _, example in spelled], limits.shown, "key")
         yield warning(
             "key_not_canonical",
-            f"{number_of(sum(rows for rows, _ in spelled), 'row')} of class {name} spell "
-            f"table_key other than canonically{scope}: {examples}; they are published all the same",
+            f"{number_of(sum(rows for rows, _ in spelled), 'row')} of class {name} with a "
+            f"table_key that is not spelled canonically{scope}: {examples}; they are published "
+            "nevertheless",
             "eventlog triggers apply",
             f"or correct the trigger that writes table_key of {name}",
         )

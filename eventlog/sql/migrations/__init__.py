@@ -54,7 +54,7 @@ def upgrade(
     storage: Storage = _NO_STORAGE,
 ) -> None:
     """Make the log and its internal tables, or bring them up to ``revision`` (one, or one for each
-    branch). Existing parts stay as they are.
+    branch). Existing parts are not changed.
 
     ``log_table`` may be ``schema.table``. Otherwise the log is made in ``schema``, by default the
     connection's current one, which must exist. ``existing_log`` is for a log that another
@@ -62,9 +62,9 @@ def upgrade(
     may be None if ``dialect_name`` is given. An engine's transaction is committed, a connection's
     is the caller's. ``storage`` is the place of the tables, in databases that can choose it.
 
-    Raises LogTableError if a foreign table has the log's name, or if the log has reached an unknown
-    revision; DatabaseError if the schema is missing; ConfigError for an unknown ``revision``, or a
-    storage that the database lacks.
+    Raises LogTableError if a table of another program has the log's name, or if the log has reached
+    an unknown revision; DatabaseError if the schema is missing; ConfigError for an unknown
+    ``revision``, or a storage that the database lacks.
     """
     wanted = _revision(revision, existing_log)
     if sql is not None:
@@ -96,8 +96,8 @@ def downgrade(
     rows and its internal tables.
 
     A log that another program made stays. ``existing_log`` and ``reached``, the revisions of the
-    log (none = the newest), matter only with ``sql``, where no database shows the upgrade. The
-    other arguments are as in ``upgrade``.
+    log (none = the newest), matter only with ``sql``, when there is no database to read them from.
+    The other arguments are as in ``upgrade``.
     """
     if sql is not None:
         dialect = _dialect(target, dialect_name)
@@ -139,8 +139,8 @@ def heads() -> tuple[str, ...]:
 
 
 def upgrade_command(reached: Sequence[str]) -> str:
-    """Return the command that brings a log with these revisions up to the newest ones: one that
-    somebody else made has those of its internal tables alone.
+    """Return the command that brings a log with these revisions up to the newest ones. For a log
+    that another program made, only its internal tables have revisions.
     """
     directory = ScriptDirectory(_SCRIPTS)
     known = set(reached).difference(unknown(reached))
@@ -150,8 +150,8 @@ def upgrade_command(reached: Sequence[str]) -> str:
 
 
 def drops_log(reached: Iterable[str], revision: str) -> bool:
-    """Return True if a downgrade from the reached revisions removes the log, False also if it is
-    impossible.
+    """Return True if a downgrade from the reached revisions removes the log; False if it does not,
+    or cannot be done.
     """
     undone = ScriptDirectory(_SCRIPTS).iterate_revisions(
         tuple(reached), revision, select_for_downgrade=True
@@ -163,14 +163,14 @@ def drops_log(reached: Iterable[str], revision: str) -> bool:
 
 
 def unknown(reached: Iterable[str]) -> tuple[str, ...]:
-    """Return the reached revisions that this eventlog does not know."""
+    """Return the reached revisions that this version of eventlog does not support."""
     known = {script.revision for script in ScriptDirectory(_SCRIPTS).walk_revisions()}
     return tuple(sorted(set(reached) - known))
 
 
 def refuse_unknown(log: LogTable, reached: Iterable[str], conn: Connection | None = None) -> None:
-    """Raise LogTableError if a log has reached a revision that this eventlog does not know. With
-    ``conn`` the error includes how many deliveries are recorded there.
+    """Raise LogTableError if a log has reached a revision that this version of eventlog does not
+    support. With ``conn`` the message has the number of recorded deliveries.
     """
     if revisions := unknown(reached):
         recorded = 0 if conn is None else _count_in_flight(conn, log)
@@ -180,8 +180,8 @@ def refuse_unknown(log: LogTable, reached: Iterable[str], conn: Connection | Non
             else ""
         )
         raise LogTableError(
-            f"the log {log} is at revision {', '.join(revisions)}, which this eventlog does not "
-            f"know: {OTHER_EVENTLOG}.{waiting}"
+            f"the log {log} is at revision {', '.join(revisions)}, which this version of eventlog "
+            f"does not support: {OTHER_EVENTLOG}.{waiting}"
         )
 
 
@@ -193,9 +193,10 @@ def _count_in_flight(conn: Connection, log: LogTable) -> int:
 
 
 OTHER_EVENTLOG: Final = (
-    "if a newer eventlog made the log, install that one; if an eventlog from before the first "
-    "release made it, publish what waits with that one, remove the log with it (`eventlog db "
-    "downgrade base`), then make it with `eventlog db upgrade` of this one"
+    "if a newer version made the log, install that version. If a version from "
+    "before the first release made it, use that version to publish the waiting "
+    "rows and to remove the log (`eventlog db downgrade base`); then create "
+    "the log with `eventlog db upgrade` of this version"
 )
 """The advice for a log at an unknown revision."""
 
@@ -203,7 +204,7 @@ OTHER_EVENTLOG: Final = (
 @contextmanager
 def _connection(target: Engine | Connection | None) -> Iterator[Connection]:
     if target is None:
-        raise ConfigError("migrations need a database, or a file to write their SQL to")
+        raise ConfigError("migrations need a database, or a file for their SQL")
     if isinstance(target, Connection):
         with as_database_errors(target, AS_OWNER):
             yield target
@@ -253,7 +254,7 @@ def _offline_log(log_table: str, schema: str | None, dialect: Dialect) -> LogTab
 def _check_before_upgrade(conn: Connection, log: LogTable, existing_log: bool) -> None:
     inspector = sa.inspect(conn)
     exists = inspector.has_table(quoted(log.name), log.schema)
-    # The version table is the first one made, so without it none of the others is ours.
+    # Migrations create the version table first, so without it none of the other tables is ours.
     is_begun = inspector.has_table(quoted(log.version_table), log.schema)
     if not is_begun:
         internal_tables = [
@@ -262,13 +263,13 @@ def _check_before_upgrade(conn: Connection, log: LogTable, existing_log: bool) -
         for internal_table in internal_tables:
             if inspector.has_table(quoted(internal_table), log.schema):
                 raise LogTableError(
-                    f"the table {internal_table} is there already and was not made by `eventlog db "
-                    "upgrade`: rename it, or choose another log_table"
+                    f"the table {internal_table} already exists and was not created by `eventlog "
+                    "db upgrade`: rename it, or choose another log_table"
                 )
     if existing_log:
         if not exists:
             raise LogTableError(
-                f"there is no log {log} that internal tables could be made for: correct log_table"
+                f"there is no log {log} to create internal tables for: correct log_table"
             )
         return
     is_ours = _is_ours(_heads(conn, log))
@@ -278,19 +279,19 @@ def _check_before_upgrade(conn: Connection, log: LogTable, existing_log: bool) -
         and not (is_begun and load_dialect(conn.dialect.name).open(conn).log(log).half_made())
     ):
         raise LogTableError(
-            f"the table {log} is there already and was not made by `eventlog db upgrade`: "
-            "give it its internal tables with --existing-log, or choose another log_table"
+            f"the table {log} already exists and was not created by `eventlog db upgrade`: create "
+            "its internal tables with --existing-log, or choose another log_table"
         )
     if is_ours and not exists:
         raise LogTableError(
-            f"the log {log} is gone, and {log.version_table} shows that it was made: a downgrade "
-            "broke off, or somebody dropped it; `eventlog db downgrade base` takes away what is "
-            "left, then it can be made again"
+            f"the log {log} does not exist, but {log.version_table} shows that it was created: a "
+            "downgrade was interrupted, or somebody dropped it. Run `eventlog db downgrade base` "
+            "to remove the rest, then `eventlog db upgrade`"
         )
 
 
 def _newest(branch: str, reached: Iterable[str]) -> str:
-    """Return the revision among the reached ones that belongs to a branch, else its newest one."""
+    """Return the reached revision of a branch, or its newest revision if none was reached."""
     scripts = ScriptDirectory(_SCRIPTS).walk_revisions("base", f"{branch}@head")
     of_branch = {script.revision for script in scripts}
     return next((one for one in reached if one in of_branch), f"{branch}@head")
@@ -357,7 +358,8 @@ def _dialect(target: Engine | Connection | None, name: str | None = None) -> Dia
         return load_dialect(name)
     if target is None:
         raise ConfigError(
-            "the SQL of migrations needs a database or the name of one, such as postgresql"
+            "writing the SQL of migrations needs a database, or the name of a dialect such as "
+            "postgresql"
         )
     return load_dialect(target.dialect.name)
 
@@ -370,7 +372,7 @@ def _alembic_errors() -> Iterator[None]:
         raise ConfigError(f"migration: {error}; see `eventlog db current`") from error
 
 
-# --- the statements of a migration: a dialect's own ones, and how all of them are run -------------
+# --- the statements of a migration, and how they are run -------------
 
 
 def log_and_dialect() -> tuple[LogTable, Dialect]:

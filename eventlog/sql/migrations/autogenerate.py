@@ -1,8 +1,8 @@
 """Autogenerate: the declared watches, compared with the hashes in the database, as operations.
 
 Watches are compiled for the tables as they will be: the operations that Alembic has found so far
-are tried out in a savepoint, which is rolled back. If DDL is not transactional, a migration that
-changes tables reflects them when it runs.
+are run in a savepoint, which is rolled back. If DDL is not transactional, a migration that changes
+tables reflects them when it runs.
 """
 
 from __future__ import annotations
@@ -146,8 +146,8 @@ else:
 def _differences(
     case: _Case, wanted: Sequence[_Compiled]
 ) -> tuple[list[_Compiled], list[_Compiled]]:
-    """Return the watches to remove, as they were made, and the watches to make; a changed one is
-    among both.
+    """Return the watches to remove, as they were created, and the watches to create; a changed
+    watch is in both lists.
     """
     installed: Mapping[str, str] = {}
     with suppress(LogTableError):
@@ -188,7 +188,7 @@ def _watches_of_tables(case: _Case) -> Iterable[WatchedTable]:
         for name in settings:
             if name not in _INFO:
                 raise TriggerError(
-                    f"info of table {table.name}: {name!r} is not known; known: {', '.join(_INFO)}"
+                    f"info of table {table.name}: unknown setting {name!r}; use {', '.join(_INFO)}"
                 )
         yield watch_of(case.dialect.spelled(str(table.name)), settings)
 
@@ -204,12 +204,12 @@ def _definitions(
     if "transactional_ddl" in case.dialect.capabilities:
         try:
             return _tried_out(case, watches, changes)
-        # Alembic raises NotImplementedError for a change that the database has no statement for
-        # (ALTER of SQLite).
+        # Alembic raises NotImplementedError for a change that the database cannot make (ALTER of
+        # SQLite).
         except (SQLAlchemyError, CommandError, NotImplementedError) as error:
             _log.warning(
-                "the changes cannot be tried out, so the watched tables are "
-                "reflected at run time: %s",
+                "cannot run the pending operations in a trial transaction, so the migration will "
+                "read the watched tables when it runs: %s",
                 error,
             )
     return [_definition_by_names(case, watch, changes) for watch in watches]
@@ -246,8 +246,8 @@ def _tried_out(
     operations = Operations(case.context.migration_context)
     savepoint = case.connection.begin_nested()
     try:
-        # A table cannot be changed under triggers that name its columns, so the triggers go first,
-        # as in the migration.
+        # A table with triggers that name its columns cannot be changed, so the triggers are dropped
+        # first, as in the migration.
         with suppress(LogTableError):
             for action in triggers_of(case.dialect).plan_drop(case.connection, case.log).changes:
                 for statement in action.statements:
@@ -275,8 +275,9 @@ def _refuse_shared(wanted: Sequence[_Compiled]) -> None:
         for table in one.tables:
             if owners.setdefault(table, watched) != watched:
                 raise TriggerError(
-                    f"{table} feeds both {owners[table]} and {watched}: operations make the "
-                    "triggers of a table for one watch; use `eventlog triggers apply` for these"
+                    f"{table} feeds both {owners[table]} and {watched}, but an operation makes the "
+                    "triggers of a table for only one watch; use `eventlog triggers apply` for "
+                    "these watches"
                 )
 
 
@@ -325,7 +326,8 @@ def _makers(
     while left:
         one = _guessed(case, wanted, left)
         _log.warning(
-            "no migration made the watch of %s: the way back makes it as it is declared now",
+            "no migration created the watch of %s, so the downgrade creates it as it is declared "
+            "now",
             min(left),
         )
         makers.append(one)
@@ -345,15 +347,15 @@ def _guessed(case: _Case, wanted: Sequence[_Compiled], tables: Collection[str]) 
             if one.tables.keys() & set(tables):
                 return one
     raise TriggerError(
-        f"the triggers of {min(tables)} belong to no class of the schema: take them away with "
+        f"the triggers of {min(tables)} belong to no class of the schema: remove them with "
         "`eventlog triggers drop`"
     )
 
 
 # --- the watches that the migrations of a tree have made ------------------------------------------
 
-# The database has only the hash of the compiled watch. The declaration stands in the migrations
-# as literals, and is read from their text; no migration is run.
+# The database has only the hash of the compiled watch. The declaration is in the migrations as
+# literals, and is parsed from their text without running them.
 
 _CALLS: Final = ("watch_table", "unwatch_table")
 

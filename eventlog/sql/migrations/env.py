@@ -1,6 +1,6 @@
 """The environment that Alembic runs for every command.
 
-The attributes of its configuration hold all that it needs.
+The attributes of its configuration contain all that it needs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if context.is_offline_mode():
         transactional_ddl=False,  # the whole script is one transaction: Dialect.prologue, epilogue
         **shared,
     )
-    # No program reads the results of a script, and on Oracle RETURNING needs a variable.
+    # Nobody reads the results of a script, and on Oracle RETURNING needs a variable.
     context.get_context().dialect.insert_returning = False
     with context.begin_transaction():
         context.run_migrations()

@@ -2,10 +2,10 @@
 ``op.unwatch_table``: how they run, and how they are written.
 
 They are for users' own Alembic trees, which import ``eventlog.alembic``. A migration does the same
-at any later time: besides its declaration a watch holds the tables as they were when the migration
-was written, all of it as Python literals. The same statements are run and, with ``alembic upgrade
---sql``, printed. A function is made before the triggers that call it, and removed after them; the
-log exists before all of them.
+at any later time: a watch contains, as Python literals, its declaration and the tables as they were
+when the migration was written. The same statements are run and, with ``alembic upgrade --sql``,
+printed. A function is created before the triggers that call it, and dropped after them; the log
+exists before both.
 """
 
 from __future__ import annotations
@@ -38,9 +38,7 @@ from eventlog.sql.triggers.watch import WatchedTable
 _Literals = Mapping[str, Any]
 
 TEMPLATE_VERSION: Final = 1
-"""The one version of the SQL templates.
-
-Operations name it, so that a later release can have another one.
+"""The version of the SQL templates. Operations name it, so that a later release can add another.
 """
 
 
@@ -63,7 +61,7 @@ class WatchDefinition:
     """
     template_version: int = TEMPLATE_VERSION
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """All else that the dialect needs to know of the tables."""
+    """Further facts about the tables that the dialect's SQL depends on."""
 
     def arguments(self) -> tuple[str, dict[str, Any]]:
         """Return the first argument of the operation's call in a migration, and the keywords that
@@ -92,8 +90,8 @@ def compile_definition(definition: WatchDefinition, dialect_name: str) -> tuple[
     if definition.template_version != TEMPLATE_VERSION:
         raise ConfigError(
             f"watch {definition.watch.table}: template_version {definition.template_version} is "
-            f"unknown, the only one is {TEMPLATE_VERSION}: if the migration was written with a "
-            "newer eventlog, install that one"
+            f"unknown; this version supports only {TEMPLATE_VERSION}. If a newer eventlog wrote "
+            "the migration, install that version"
         )
     dialect = load_dialect(dialect_name)
     log = new_log(dialect, definition.log_schema or definition.schema, definition.log)
@@ -107,7 +105,7 @@ def compile_definition(definition: WatchDefinition, dialect_name: str) -> tuple[
 def with_facts(
     definition: WatchDefinition, dialect: Dialect, conn: Connection, database: Database
 ) -> WatchDefinition:
-    """Return the definition with its tables and facts as they are now.
+    """Return the definition, with its tables and facts read from the database.
 
     Raises TriggerError as ``with_tables`` does.
     """
@@ -128,7 +126,8 @@ def with_tables(definition: WatchDefinition, database: Database) -> WatchDefinit
     name = match_name(definition.watch.table, present)
     if name is None:
         raise TriggerError(
-            f"watch {definition.watch.table}: there is no such table; make it before it is watched"
+            f"watch {definition.watch.table}: there is no such table; create it before it is "
+            "watched"
         )
     try:
         cls = complete_catalog(build_catalog(database, tables=[name])).classes[0]
@@ -167,7 +166,7 @@ def from_literals(table: str, arguments: _Literals) -> WatchDefinition:
         facts=others.pop("facts", {}),
     )
     if others:
-        raise TriggerError(f"watch_table({table!r}): {min(others)!r} is not an argument of it")
+        raise TriggerError(f"watch_table({table!r}): unknown argument {min(others)!r}")
     return definition
 
 
@@ -242,7 +241,7 @@ def _table_from_literals(value: _Literals) -> Table:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise TriggerError(
-            f"watch_table: tables: {error} is missing or wrong; let autogenerate write it"
+            f"watch_table: {error} of `tables` is missing or invalid; let autogenerate write it"
         ) from error
 
 
@@ -255,7 +254,7 @@ def _column_from_literals(value: _Literals) -> Column:
 
 
 class _LogOperation(MigrateOperation):
-    """An operation on a log, with all that making it, or bringing it up to date, needs.
+    """An operation on a log, with all that is needed to create it or to bring it up to date.
 
     ``log`` has the form of ``log_table`` in the configuration; ``schema`` None is the connection's
     current one. ``revisions`` belong to eventlog's own migrations, one for each branch; none
@@ -336,7 +335,7 @@ class CreateEventLogOp(_LogOperation):
 
 @Operations.register_operation("drop_event_log")
 class DropEventLogOp(_LogOperation):
-    """The reverse of ``CreateEventLogOp``."""
+    """The removal of the log: the reverse of ``CreateEventLogOp``."""
 
     name = "drop_event_log"
 
@@ -390,7 +389,7 @@ class WatchTableOp(_WatchOperation):
 
 @Operations.register_operation("unwatch_table")
 class UnwatchTableOp(_WatchOperation):
-    """The reverse of ``WatchTableOp``."""
+    """The removal of these triggers: the reverse of ``WatchTableOp``."""
 
     name = "unwatch_table"
 
@@ -441,8 +440,8 @@ def _drop_event_log(operations: Operations, operation: DropEventLogOp) -> None:
     context = operations.migration_context
     if operation.before and context.as_sql:
         raise ConfigError(
-            f"drop_event_log({operation.log!r}) with before = cannot be printed: run it against "
-            "the database"
+            f"drop_event_log({operation.log!r}) with `before` cannot be printed as SQL: run the "
+            "migration against the database"
         )
     with _own_migrations(operations) as printed:
         for revision in operation.before or ("base",):
@@ -467,8 +466,8 @@ def complete(context: MigrationContext, definition: WatchDefinition) -> WatchDef
     if definition.tables is None:
         if context.as_sql:
             raise TriggerError(
-                f"watch_table({definition.watch.table!r}) without tables reads them from the "
-                "database, and there is none with --sql: let autogenerate write them"
+                f"watch_table({definition.watch.table!r}) without `tables` would read them from "
+                "the database, but --sql has none: let autogenerate write `tables`"
             )
         with as_database_errors(_bind(context)):
             database = dialect.open(_bind(context)).reflect(definition.schema)
@@ -476,7 +475,7 @@ def complete(context: MigrationContext, definition: WatchDefinition) -> WatchDef
     if definition.schema is None and "schemas" in dialect.capabilities:
         current = None if context.as_sql else sa.inspect(_bind(context)).default_schema_name
         if current is None:
-            raise TriggerError(f"watch_table({definition.watch.table!r}) needs schema = with --sql")
+            raise TriggerError(f"watch_table({definition.watch.table!r}) needs `schema` with --sql")
         definition = replace(definition, schema=current)
     return definition
 
@@ -513,7 +512,7 @@ def _own_migrations(operations: Operations) -> Iterator[io.StringIO | None]:
         context.impl.static_output("\n".join(lines).strip())
 
 
-# --- operations as code in a migration, which means the same when it is run -----------------------
+# --- operations as code in a migration -----------------------
 
 _WIDTH: Final = 100
 

@@ -1,8 +1,8 @@
 """Triggers: the plan that brings a database to the declared triggers, with a subclass of
 ``Triggers`` for each database.
 
-``watch`` defines a watch, ``declared`` the rows that its tables log, ``marked`` the triggers
-whose own text contains the hash of what they were compiled from. See spec/triggers.md 2, 9, 10.
+``watch`` defines a watch, ``declared`` the rows that its tables log, ``marked`` the triggers whose
+text contains the hash of what they were compiled from. See spec/triggers.md 2, 9, 10.
 """
 
 from __future__ import annotations
@@ -55,13 +55,11 @@ from eventlog.sql.triggers.gaps import Gap
 from eventlog.sql.triggers.watch import WatchedTable
 
 LOCK_TIMEOUT: Final = 5.0
-"""The number of seconds that applying waits for a table.
-
-Other writers of the table wait for it meanwhile.
+"""How many seconds ``apply`` waits for a table lock. Writers of the table wait meanwhile.
 """
 NO_LONGER_WATCHED: Final = "no longer watched"
-"""The reason why the triggers of a table that no watch names are dropped."""
-ALL_GO: Final = "all triggers of the log go"
+"""The reason for dropping the triggers of a table that no watch names."""
+ALL_GO: Final = "all triggers of the log are dropped"
 _NO_FACTS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
@@ -74,11 +72,10 @@ class TableSql:
     digest: str
     """A hash of the rest."""
     create: tuple[str, ...]
-    """The statements that create functions and triggers, functions before the triggers that call
-    them.
+    """The statements that create functions, and then the triggers that call them.
     """
     drop: tuple[str, ...]
-    """The statements that drop functions and triggers, functions after the triggers that call them.
+    """The statements that drop triggers, and then the functions that they call.
     """
 
 
@@ -99,8 +96,8 @@ class InstalledTrigger(NamedTuple):
 class Action:
     """The action for one table, and its reason.
 
-    ``statements`` is SQL text, empty if the table is ``unchanged``, and if its triggers are as
-    declared and did not see a change (``resync``).
+    ``statements`` is SQL text. It is empty if the table is ``unchanged``, or if its triggers are as
+    declared but did not capture some earlier change (``resync``).
     """
 
     kind: Literal["create", "replace", "drop", "resync", "unchanged"]
@@ -117,13 +114,13 @@ class TriggerPlan:
     actions: tuple[Action, ...]
     warnings: tuple[str, ...] = ()
     not_captured: tuple[str, ...] = ()
-    """The warnings and what is not captured, as sentences for people."""
+    """Warnings, and changes that are not captured, as sentences for people."""
     refused: tuple[str, ...] = ()
-    """Sentences on impossible watches. Their triggers stay as they are, and so do the triggers of
+    """Sentences on impossible watches. Their triggers are not changed. Neither are the triggers of
     tables that no watch names, since these may be the same tables under another name.
     """
     captured: tuple[CapturedTable, ...] = ()
-    """The declared tables as they are, to be recorded when the plan is applied."""
+    """The declared tables as they are now; `triggers apply` records them."""
     lacking: tuple[str, ...] = ()
     """The reasons why this role cannot apply the plan, though it can read it."""
 
@@ -139,12 +136,12 @@ class TriggerPlan:
 
     @property
     def differences(self) -> tuple[Action, ...]:
-        """The actions that applying changes or records something by."""
+        """The actions by which ``apply`` changes or records something."""
         return tuple(action for action in self.actions if action.statements or action.gaps)
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """The changes of all tables that no trigger has logged before."""
+        """The changes, in any table, that no trigger has logged."""
         return tuple(dict.fromkeys(gap for action in self.actions for gap in action.gaps))
 
     @property
@@ -213,8 +210,8 @@ class Triggers(ABC):
     def digests(
         self, conn: Connection, log: LogTable, tables: Collection[TableName] = ()
     ) -> Mapping[str, str]:
-        """Return the hash of the compiled triggers of each table (named as in ``TableSql.table``),
-        for the installed ones; on ``tables`` also for those made for the log under a former name
+        """Return the hash of the installed triggers of each table (named as in ``TableSql.table``).
+        On ``tables``, triggers that were made for the log under a former name count, too
         (spec/triggers.md 9.3).
         """
 
@@ -231,8 +228,8 @@ class Triggers(ABC):
     def identities(
         self, conn: Connection, tables: Collection[TableName]
     ) -> Mapping[TableName, Identity]:
-        """Return the numbers that the database has for tables and their columns; empty if it has
-        none.
+        """Return the internal numbers of tables and their columns, such as OIDs; empty if the
+        database has none.
         """
         return {}
 
@@ -255,7 +252,7 @@ class Triggers(ABC):
         lock_timeout: float,
     ) -> DatabaseError | None:
         """Return the error to raise if an error of ``action`` means that a table was locked for too
-        long, else None.
+        long, otherwise None.
         """
         return None
 
@@ -264,7 +261,7 @@ class Triggers(ABC):
         return ()
 
     def ended(self, statements: Iterable[str]) -> Iterable[str]:
-        """Yield statements with their end, as they stand in a script."""
+        """Yield statements with their terminator in a script."""
         return (f"{statement.rstrip()};" for statement in statements)
 
     # The interface for the core
@@ -280,8 +277,8 @@ class Triggers(ABC):
         """Return the SQL of the declared triggers, table by table, from the catalogue and ``facts``
         alone.
 
-        It asks no database, so it does not see names that are in use there. Raises TriggerError for
-        a watch that cannot be compiled.
+        It does not ask the database, so it cannot see which names are in use there. Raises
+        TriggerError for a watch that cannot be compiled.
         """
         declared, _, refused = declared_triggers(database, catalog, watches)
         if refused:
@@ -346,7 +343,7 @@ class Triggers(ABC):
     ) -> tuple[str, ...]:
         """Return sentences on declared tables that are not as `triggers apply` has recorded them.
 
-        It is for a role that the database shows no triggers, and asks only for the right to read
+        It is for a role to which the database shows no triggers, and needs only the right to read
         the record. The arguments are as in ``plan``.
         """
         log = self.find_log(conn, log)
@@ -383,14 +380,14 @@ class Triggers(ABC):
     def recorded_keys(
         self, conn: Connection, log: LogTable, tables: Collection[str]
     ) -> dict[str, tuple[str, ...]]:
-        """Return the keys of classes by which the triggers of these tables log objects, as the last
-        apply has recorded them; none if this session may not read the record.
+        """Return the key columns by which the triggers of these tables log objects, by class, as
+        the last apply recorded them; none if this session may not read the record.
         """
         return recorded_keys(self._lines(conn, log), tables)
 
     def _lines(self, conn: Connection, log: LogTable) -> tuple[CapturedTable, ...]:
-        """Return what was captured by the lines of ``<log>_captured``; empty if there is no such
-        table, or if this session may not read it.
+        """Return the lines of ``<log>_captured``; empty if there is no such table, or if this
+        session may not read it.
         """
         return (
             read_captured(_open(conn, log)) if not self._unreadable(conn, log, Right.SELECT) else ()
@@ -401,7 +398,7 @@ class Triggers(ABC):
         try:
             with conn.begin_nested():
                 if not has_table(opened):
-                    return [f"the table {what}, which `eventlog db upgrade` makes"]
+                    return [f"the table {what}, which `eventlog db upgrade` creates"]
                 return opened.lacking((Part.CAPTURED, right) for right in rights)
         except DBAPIError as error:  # a role that may not even use the schema of the log
             if error.connection_invalidated:
@@ -427,11 +424,11 @@ class Triggers(ABC):
     ) -> None:
         """Run the statements of a plan, all or none if DDL is transactional. The caller commits.
 
-        If it is, every change between an old trigger and a new one is logged. ``lock_timeout`` is
-        the number of seconds to wait for a table, 0 = without end; other writers of the table queue
-        after us meanwhile. Raises DatabaseError if the database refuses a statement, if a trigger
-        does not compile, or if a table stays locked for too long; TriggerError for triggers that
-        could not run.
+        With transactional DDL every change is logged, either by an old trigger or by a new one.
+        ``lock_timeout`` is the number of seconds to wait for a table lock, 0 = no limit; writers of
+        the table wait meanwhile. Raises DatabaseError if the database refuses a statement, if a
+        trigger does not compile, or if a table stays locked for too long; TriggerError for triggers
+        that could not run.
         """
         if not plan.changes:
             return
@@ -463,14 +460,14 @@ class Triggers(ABC):
         return dropped
 
     def script(self, plan: TriggerPlan, lock_timeout: float = LOCK_TIMEOUT) -> str:
-        """Return the statements of a plan as a script for the database's own tool, a comment alone
-        if there are none.
+        """Return the statements of a plan as a script for the database's own tool, or only a
+        comment if there are none.
         """
         if not plan.changes:
             return "-- Nothing to do: the triggers are as declared.\n"
         lines = [*self.script_head, *(f"{setting};" for setting in self.settings(lock_timeout)), ""]
         for action in plan.changes:
-            # A name may contain a line break, and the text after it would be SQL.
+            # A name may contain a line break: in a comment, the text after it would be run as SQL.
             lines.append(f"-- {action.kind} {one_line(action.table)}: {one_line(action.reason)}")
             lines += [*self.ended(action.statements), ""]
         return "\n".join([*lines, *self.script_end])
@@ -487,16 +484,16 @@ def _open(conn: Connection, log: LogTable) -> OpenLog:
 
 
 def _kept(action: Action) -> Action:
-    """Return an action that keeps the triggers of a table, in place of one that drops them."""
+    """Return an action that keeps the triggers of a table, instead of one that drops them."""
     return Action(
         "unchanged",
         action.table,
-        "named by no watch; kept, since it may be a table that a watch misses",
+        "not named by any watch; kept, since it may be the table that a watch could not find",
     )
 
 
 def _with_gaps(action: Action, gaps: Sequence[Gap]) -> Action:
-    """Return an action with what no trigger has logged of its table as well."""
+    """Return an action with the gaps of its table added."""
     if not gaps or action.kind == "drop":
         return action
     every = tuple(dict.fromkeys((*action.gaps, *gaps)))
@@ -507,8 +504,8 @@ def _with_gaps(action: Action, gaps: Sequence[Gap]) -> Action:
 
 
 def _as_no_child(action: Action, schema: str | None, no_children: Mapping[str, str]) -> Action:
-    """Return the action with the reason why its table, which was captured as a child table, is none
-    any more.
+    """Return the action with the reason why its table, which was captured as a child table, is no
+    longer one.
     """
     if action.reason == NO_LONGER_WATCHED:
         for name, why in no_children.items():
@@ -518,52 +515,56 @@ def _as_no_child(action: Action, schema: str | None, no_children: Mapping[str, s
 
 
 def missing_log(log: LogTable) -> LogTableError:
-    """Return the error for triggers that are asked for without a log."""
-    return LogTableError(f"the log {log} is missing: run `eventlog db upgrade` first")
+    """Return the error for triggers whose log does not exist."""
+    return LogTableError(f"the log {log} does not exist: run `eventlog db upgrade` first")
 
 
 def made_for(log: str, *, fails: bool = True) -> str:
-    """Return the reason why triggers are made again whose log has another name now, or is in
-    another schema. ``log`` is the former name, as SQL; ``fails`` means that the triggers still
-    write it.
+    """Return the reason for replacing triggers after the log was renamed or moved to another
+    schema. ``log`` is the former name, as SQL; ``fails`` means that the triggers still write to
+    that name.
     """
     meanwhile = ": writes to the table fail until they are applied" if fails else ""
-    return f"its triggers were made for {log}, which is gone{meanwhile}"
+    return f"its triggers were made for {log}, which does not exist any more{meanwhile}"
 
 
 def of_missing_log(log: LogTable, tables: Iterable[TableName]) -> Iterator[str]:
     """Yield a warning for each of the tables whose triggers write a missing log."""
     for table in tables:
         yield (
-            f"{'.'.join(filter(None, table))} has triggers that write {log}, which is missing: "
-            "writes to the table fail; if the log was renamed or moved, name it as it is now in "
-            "[database], and apply"
+            f"{'.'.join(filter(None, table))} has triggers that write to {log}, which does not "
+            "exist: writes to the table fail. If the log was renamed or moved, set log_table in "
+            "[database] to its present name and run `eventlog triggers apply`"
         )
 
 
 def of_lost_logs(lost: Mapping[TableName, Iterable[str]]) -> Iterator[str]:
-    """Yield a warning for each table whose triggers write a log that is gone, and that nobody can
-    tell to be this one; ``lost`` has their names, as SQL.
+    """Yield a warning for each table whose triggers write to a log that does not exist and may not
+    be this log under a former name; ``lost`` has the names of these logs, as SQL.
     """
     for table, logs in sorted(lost.items()):
         yield (
             f"{'.'.join(filter(None, table))} has triggers that were made for {', '.join(logs)}, "
-            "which is gone: writes to the table may fail until `eventlog triggers apply` is run "
-            "with the configuration of that log, or they are dropped by hand"
+            "which does not exist: writes to the table may fail. Run `eventlog triggers apply` "
+            "with the configuration of that log, or drop the triggers"
         )
 
 
 def of_the_log(table: str) -> TriggerError:
     """Return the error for a declared table that is the log or one of its internal tables."""
-    what = "triggers on it would log their own rows without end"
-    return TriggerError(f"{table} is the log, or belongs to it: {what}")
+    what = "triggers on it would log their own rows in an endless loop"
+    return TriggerError(
+        f"{table} is the log or one of its internal tables: {what}. Remove it from the watches"
+    )
 
 
 # --- names, hashes, tables ------------------------------------------------------------------------
 
 
 def first_free(name_of: Callable[[int], str], is_used: Callable[[str], bool]) -> str:
-    """Return the first of the names 1, 2, ... that is not in use (spec/triggers.md 9)."""
+    """Return the first name that is not in use; ``name_of`` returns the names 1, 2, ...
+    (spec/triggers.md 9).
+    """
     number = 1
     while is_used(name := name_of(number)):
         number += 1
@@ -571,7 +572,7 @@ def first_free(name_of: Callable[[int], str], is_used: Callable[[str], bool]) ->
 
 
 def one_line(comment: str) -> str:
-    """Return a text as the rest of a comment's line."""
+    """Return a text without line breaks, for a comment of SQL."""
     return " ".join(comment.split())
 
 
@@ -581,7 +582,7 @@ def sha256(text: str) -> str:
 
 
 def digest_of(digests: Iterable[str]) -> str:
-    """Return one hash of the hashes of a table's triggers."""
+    """Return one hash for all triggers of a table, from their hashes."""
     return sha256("\n".join(sorted(digests)))
 
 

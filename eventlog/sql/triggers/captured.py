@@ -1,11 +1,11 @@
-"""What `triggers apply` has captured, and what has changed since that no trigger logs
+"""What `triggers apply` has captured, and which later changes no trigger has logged
 (spec/triggers.md 9.1).
 
-Triggers say by their own text which columns they were compiled for. They do not say which table and
-which columns these were: two tables, or two columns, may have exchanged their names. So
-``<log>_captured`` has a line for each captured table: its columns, its key, and in databases that
-number tables and columns these numbers. Numbers count in the database that gave them; a restored
-dump has others, and its columns are compared by name, type and order.
+The text of a trigger shows the names of the columns that it was compiled for. It does not identify
+the table and the columns: two tables, or two columns, may have exchanged their names. So
+``<log>_captured`` has a line for each captured table: its columns, its key, and, in databases that
+number tables and columns, these numbers. The numbers are valid only in the database that gave them.
+A restored dump has others; there, columns are compared by name, type and order.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _GONE: Final = "it had no triggers for a while"
 
 
 class Partition(NamedTuple):
-    """A partition of a table. ``where`` is SQL that selects its rows of the table's.
+    """A partition of a table. ``where`` is SQL that selects its rows among those of the table.
 
-    ``was_attached`` means that it was made as its own table, so that it may have had rows
-    before it was a partition.
+    ``was_attached`` means that it was created as a separate table, so it may have had rows before
+    it became a partition.
     """
 
     name: str
@@ -44,8 +44,8 @@ class Partition(NamedTuple):
 class Identity(NamedTuple):
     """The numbers that a database has for a table, its columns and its partitions.
 
-    ``database`` is the one in which they count; ``labels`` are the labels of columns whose type is
-    an enumeration.
+    ``database`` identifies the database in which they are valid; ``labels`` are the labels of
+    columns whose type is an enumeration.
     """
 
     database: str
@@ -68,7 +68,7 @@ class CapturedClass:
     key: tuple[str, ...] = ()
 
     def named(self) -> str:
-        """Return the name, and whether the table's rows are its objects."""
+        """Return the name, and whether the table's rows are its objects or values of them."""
         return f"{'of' if self.key else 'values of'} {self.name}"
 
 
@@ -93,7 +93,7 @@ class CapturedTable:
         return ".".join(filter(None, self.place))
 
     def content(self) -> str:
-        """Return the text of its line."""
+        """Return the content of the table's line, as JSON."""
         known: dict[str, Any] = {
             "digest": self.digest,
             "columns": list(map(list, self.types.items())),
@@ -141,7 +141,7 @@ def as_captured(
     identities: Mapping[TableName, Identity],
     former: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> tuple[CapturedTable, ...]:
-    """Return the declared tables as they are now, from the declarations of each.
+    """Return the present state of each declared table.
 
     ``schema`` is that of the classes; ``digests`` are the hashes of the installed triggers;
     ``former`` has the earlier names of classes and their child tables, by class.
@@ -194,7 +194,7 @@ def has_table(log: OpenLog) -> bool:
 
 
 def read_captured(log: OpenLog) -> tuple[CapturedTable, ...]:
-    """Return what was captured by the lines, which this session may read."""
+    """Return the lines of captured tables. The session must have the right to read them."""
     table = _table(log.table)
     lines = log.connection.execute(
         sa.select(table.c.schema_name, table.c.table_name, table.c.content)
@@ -203,9 +203,8 @@ def read_captured(log: OpenLog) -> tuple[CapturedTable, ...]:
 
 
 def write_captured(log: OpenLog, captured: Iterable[CapturedTable]) -> None:
-    """Write the lines of captured tables where they have changed.
-
-    The line of a table that has been renamed goes with it.
+    """Write the lines of captured tables where they have changed. The line of a renamed table gets
+    the new name.
     """
     table, lines = _table(log.table), {one.place: one for one in read_captured(log)}
     changed, replaced = [], set()
@@ -229,8 +228,8 @@ def write_captured(log: OpenLog, captured: Iterable[CapturedTable]) -> None:
 def gaps_of_captured(
     lines: Iterable[CapturedTable], captured: Iterable[CapturedTable]
 ) -> dict[str, tuple[Gap, ...]]:
-    """Return, for each table of ``captured`` as it is now, what no trigger has logged since its
-    line was written.
+    """Return, for each table of ``captured``, the changes since its line was written that no
+    trigger has logged.
     """
     known = {one.place: one for one in lines}
     digests = {one.digest: one.place for one in known.values()}
@@ -248,14 +247,14 @@ def unlike_lines(
     captured: Iterable[CapturedTable],
     present: Mapping[TableName, Collection[str]],
 ) -> tuple[str, ...]:
-    """Return sentences on tables whose columns are not those of their lines. ``present`` are all
-    columns of each table, watched or not.
+    """Return sentences on tables whose columns differ from those of their lines. ``present`` are
+    all columns of each table, watched or not.
     """
     known, words = {one.place: one for one in lines}, []
     for now in captured:
         line = known.get(now.place)
         if line is None:
-            words.append(f"{now.name}: watched, and `triggers apply` has not recorded it")
+            words.append(f"{now.name} is watched, but `triggers apply` has not recorded it")
         elif list(line.types.items()) != list(now.types.items()):
             changes = declared_otherwise(line.types, now.types, present[now.place])
             words.append(f"{now.name}: {'; '.join(changes)}")
@@ -265,15 +264,17 @@ def unlike_lines(
 def recorded_keys(
     lines: Iterable[CapturedTable], tables: Collection[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the keys of classes, by names in the log, by which the triggers of these tables log
-    objects.
+    """Return the key columns by which the triggers of these tables log objects, by class; columns
+    have their names in the log.
     """
     own = (line.classes for line in lines if line.place[1] in tables)
     return {one.name: one.key for one in chain.from_iterable(own) if one.key}
 
 
 def _line_of(now: CapturedTable, lines: Mapping[TableName, CapturedTable]) -> CapturedTable | None:
-    """Return the line of a table: by its name, else by its number, else by a name that it had."""
+    """Return the line of a table: by its name, otherwise by its number, otherwise by a former
+    name.
+    """
     if now.place in lines:
         return lines[now.place]
     renamed = next((one for one in lines.values() if _is_same_table(one, now)), None)
@@ -299,8 +300,8 @@ def _is_same_table(before: CapturedTable, now: CapturedTable) -> bool:
 
 
 def _gaps(before: CapturedTable, now: CapturedTable, *, is_another: bool) -> Iterator[Gap]:
-    """Yield what no trigger has logged of a table since its line was written. ``is_another`` shows
-    that the table of another line has the name now.
+    """Yield the changes of a table since its line was written that no trigger has logged.
+    ``is_another`` means that the name now belongs to the table of another line.
     """
     is_another |= _is_same_database(before, now) and not _is_same_table(before, now)
     if is_another or now.digest is None:
@@ -309,7 +310,7 @@ def _gaps(before: CapturedTable, now: CapturedTable, *, is_another: bool) -> Ite
         yield from (_whole(now, one, reason) for one in (now.classes if is_another else known))
         return
     if before.digest != now.digest:
-        return  # triggers that a migration or a script has made since: the line is not of them
+        return  # a migration or a script has made the triggers since
     for former, one in _pairs(before.classes, now.classes):
         if reason := _key_change(before, former, now, one):
             yield _whole(now, one, reason)
@@ -325,8 +326,8 @@ def _whole(table: CapturedTable, one: CapturedClass, reason: str) -> Gap:
 def _pairs(
     before: Sequence[CapturedClass], now: Sequence[CapturedClass]
 ) -> Iterator[tuple[CapturedClass, CapturedClass]]:
-    """Yield the classes of a line with those of now: those of one name, else the only ones, since
-    the class of a renamed table has another name.
+    """Yield pairs of a line's classes and the present ones: by name; otherwise, if each side has
+    only one class, that pair, since the class of a renamed table has another name.
     """
     names = {one.named(): one for one in before}
     for one in now:
@@ -343,12 +344,15 @@ def _key_change(
     if former.key != one.key:
         names = ", ".join(one.key), ", ".join(former.key)
         return (
-            f"its key is {names[0]} now, and was {names[1]}; previous_key = "
-            f"{toml(list(former.key))} in "
-            "its [[watch]] lets --deletes delete what the receiver has by the old one"
+            f"its key is {names[0]} now, and was {names[1]}; to delete what the receiver has "
+            f"under the old key, add previous_key = {toml(list(former.key))} to its [[watch]] "
+            "and resync with --deletes"
         )
     if any(not _is_same_column(before, former, now, one, name) for name in one.key):
-        return f"its key {', '.join(one.key)} is of other columns than before"
+        return (
+            f"its key {', '.join(one.key)} consists of other columns than before, although "
+            "their names are the same"
+        )
     if any(_lost_labels(before, former, now, one, name) for name in one.key):
         return f"labels of its key {', '.join(one.key)} were renamed"
     return ""
@@ -363,8 +367,11 @@ def _gaps_of_class(
         if name not in former.columns:
             yield gap_of_column(one.name, table, name, selects=name in own)
         elif not _is_same_column(before, former, now, one, name):
-            # Objects without a value count too: the receiver has values of the other column.
-            yield Gap(one.name, f"column {name} of {table} is another one than was captured")
+            # Objects without a value are included: the receiver has values of the other column.
+            yield Gap(
+                one.name,
+                f"column {name} of {table} is not the column that was captured under this name",
+            )
         elif _lost_labels(before, former, now, one, name):
             gap = gap_of_column(one.name, table, name, selects=name in own)
             yield replace(gap, reason=f"labels of column {name} of {table} were renamed")
@@ -373,8 +380,9 @@ def _gaps_of_class(
 def _is_same_column(
     before: CapturedTable, former: CapturedClass, now: CapturedTable, one: CapturedClass, name: str
 ) -> bool:
-    """Return True if a name in the log is of the column that was captured: by its number where that
-    counts, else by its place, and by its type in another database that numbers columns.
+    """Return True if a name in the log still belongs to the column that was captured: by its number
+    where that is valid, otherwise by its place, and by its type in another database that numbers
+    columns.
     """
     column, present = former.columns[name], one.columns[name]
     if _is_same_table(before, now) and before.identity is not None and now.identity is not None:
@@ -392,7 +400,7 @@ def _is_same_column(
 def _lost_labels(
     before: CapturedTable, former: CapturedClass, now: CapturedTable, one: CapturedClass, name: str
 ) -> bool:
-    """Return True if the labels of a column's enumeration are not all there in their order."""
+    """Return True if some labels of a column's enumeration are missing or in another order."""
     if before.identity is None or now.identity is None or name not in former.columns:
         return False
     labels = before.identity.labels.get(former.columns[name], ())
@@ -401,7 +409,9 @@ def _lost_labels(
 
 
 def _gaps_of_partitions(before: CapturedTable, now: CapturedTable) -> Iterator[Gap]:
-    """Yield the gaps of rows that came or went with a partition. No trigger fires for them."""
+    """Yield the gaps of rows that were attached, detached or dropped with a partition. No trigger
+    fires for them.
+    """
     if not _is_same_table(before, now) or before.identity is None or now.identity is None:
         return
     known, table = before.identity.partitions, now.place[1]
@@ -413,7 +423,7 @@ def _gaps_of_partitions(before: CapturedTable, now: CapturedTable) -> Iterator[G
         for partition in came:
             yield Gap(
                 one.name,
-                f"{table}: partition {partition.name} was attached, and may have had rows",
+                f"{table}: partition {partition.name} was attached and may already have had rows",
                 partition.where if one.key and one.name == table else None,
                 objects=bool(one.key),
             )

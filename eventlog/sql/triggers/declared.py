@@ -1,5 +1,5 @@
-"""The declarations of triggers: the rows that tables of watched classes log (spec/triggers.md 1, 2,
-3).
+"""The declarations of triggers: which rows the tables of watched classes log (spec/triggers.md 1,
+2, 3).
 
 This module contains no SQL text: a dialect renders ``ClassTriggers`` and ``ChildTriggers`` to SQL.
 """
@@ -31,8 +31,8 @@ _BaseTable = tuple[Table, str | None]
 class _Declared:
     """The declaration for one table: rows of a class, by a key whose columns are in key order.
 
-    ``names`` maps columns to their name in the log if it differs; ``schema`` is the table's, None =
-    the class's.
+    ``names`` maps columns to their names in the log where these differ; ``schema`` is the table's,
+    None = the class's.
     """
 
     watch: WatchedTable
@@ -65,8 +65,8 @@ class ClassTriggers(_Declared):
     update_type: EventType
     """The event type of UPDATE."""
     decides: bool = False
-    """True if the table only decides whether an object is in the view; its columns are only watched
-    for changes.
+    """True if the table only decides whether an object is in the view: its columns are watched for
+    changes, but not logged.
     """
 
     @property
@@ -90,7 +90,7 @@ class ClassTriggers(_Declared):
 
     @property
     def may_repeat(self) -> bool:
-        """True if two rows may have one key, if only until it is checked."""
+        """True if two rows may have the same key, at least until the constraint is checked."""
         return not _is_unique(self.table, self.key)
 
 
@@ -113,19 +113,19 @@ class ChildTriggers(_Declared):
 
     @property
     def by_value(self) -> bool:
-        """True if the rows have the values: the one question for ``event_type``."""
+        """True if the rows contain the values (``event_type`` 2)."""
         return self.event_type is EventType.UPDATE_FIELD
 
     def read_back_unless(self, is_loggable: bool) -> ChildTriggers:
-        """Return these triggers, with values that are read back unless the database can log the
-        values of ``column``.
+        """Return these triggers; they log read-back rows if the database cannot log the values of
+        ``column`` (``is_loggable``).
         """
         return self if is_loggable else replace(self, event_type=EventType.UPDATE_FIELD_QUERY_BACK)
 
     @property
     def own_key(self) -> tuple[Column, ...]:
-        """The columns of ``log_key`` as the child's row spells them: with the types of
-        ``owner_columns``.
+        """The columns of ``log_key`` with the types of ``owner_columns``, in which the child's row
+        has them.
         """
         pairs = zip(self.log_key, self.owner_columns, strict=True)
         return tuple(Column(key.name, column.type, column.deterministic) for key, column in pairs)
@@ -163,7 +163,7 @@ def _told(table: Table, shown: Collection[Column]) -> dict[str, str]:
 
 
 def following(triggers: ClassTriggers, declared: Iterable[TableTriggers]) -> list[ChildTriggers]:
-    """Return the child tables whose rows may follow a change of this key by a foreign key."""
+    """Return the child tables whose rows a foreign key may update when this key changes."""
     return [
         one
         for one in declared
@@ -174,7 +174,8 @@ def following(triggers: ClassTriggers, declared: Iterable[TableTriggers]) -> lis
 
 
 class DeclaredTriggers(NamedTuple):
-    """The declared triggers of watches, table by table, and warnings of what they leave out.
+    """The declared triggers of watches, table by table, and warnings about what they do not
+    capture.
 
     ``refused`` maps the table of an impossible watch to the reason.
     """
@@ -203,8 +204,8 @@ def declared_triggers(
     """Return the triggers that watches declare, table by table.
 
     ``database`` is the schema of the classes, ``catalog`` its classes, built with or without
-    ``exclusions``. ``reflect`` returns another schema, for base tables of views that are there;
-    None = there is no other. ``refused`` are tables whose watches are left out, with the reason.
+    ``exclusions``. ``reflect`` returns another schema, for base tables of views; None = the
+    database has only one. ``refused`` are tables whose watches are left out, with the reason.
     """
     warnings: list[str] = []
     declared: list[TableTriggers] = []
@@ -218,8 +219,8 @@ def declared_triggers(
             table = _watched_table(watch, database, tables)
             if table.kind == "table" and not table.primary_key:
                 warnings.append(
-                    f"{table.name} has no primary key: it is not a class, "
-                    "and nothing of it is captured"
+                    f"{table.name} has no primary key: it is not a class, and its changes are not "
+                    "captured"
                 )
                 continue
             excluded = excluded_columns(database, watch, classes)
@@ -233,7 +234,7 @@ def declared_triggers(
             fed = {name for columns in (watch.base or {}).values() for name in columns.values()}
             columns = (attribute.column.name for attribute in cls.attributes)
             warnings += (
-                f"no base table feeds {cls.name}.{column}: when it changes, nothing is logged"
+                f"no base table feeds {cls.name}.{column}: its changes are not logged"
                 for column in columns
                 if match_name(column, fed) is None
             )
@@ -258,9 +259,7 @@ def _class_of(
     watch: WatchedTable, name: str, classes: Mapping[str, ObjectClass], watched: Collection[str]
 ) -> ObjectClass:
     if name not in classes:
-        raise TriggerError(
-            f"watch {watch.table}: {name} is not among the classes; add it to `tables`"
-        )
+        raise TriggerError(f"watch {watch.table}: {name} is not a class; add it to `tables`")
     if name in watched:
         raise TriggerError(f"watch {watch.table}: {name} is watched twice")
     return classes[name]
@@ -269,8 +268,8 @@ def _class_of(
 def _base_tables(
     home: Database, watch: WatchedTable, reflect: Callable[[str | None], Database] | None
 ) -> dict[str, _BaseTable]:
-    """Return the base tables of a view's watch by the names that it has for them. Raises
-    TriggerError for a missing one.
+    """Return the base tables of a view's watch by their names in it. Raises TriggerError for a
+    missing table.
     """
     tables = {}
     for name in watch.base or ():
@@ -342,7 +341,8 @@ def compile_watch(
         return _view(cls, watch, {attribute.column.name for attribute in attributes}, base)
     if watch.base is not None:
         raise TriggerError(
-            f"watch {watch.table}: {cls.name} is a table, and only a view has base tables"
+            f"watch {watch.table}: {cls.name} is a table, and only a view can have `base`; remove "
+            "it"
         )
     columns = tuple(
         attribute.column for attribute in attributes if attribute.table == cls.table.name
@@ -359,7 +359,7 @@ def compile_watch(
 
 
 def _is_unique(table: Table, columns: Iterable[Column]) -> bool:
-    """Return True if a key over exactly these columns is unique at every moment."""
+    """Return True if a key over exactly these columns is unique at any time, so not DEFERRABLE."""
     names = {column.name for column in columns}
     is_key = names == set(table.primary_key) and not table.key_deferrable
     return is_key or any(set(unique) == names for unique in table.unique_keys)
@@ -407,13 +407,15 @@ def _source(
                 f"{where}: the view has no column {wanted!r}; it has {', '.join(order)}"
             )
         if view_name in by_view:
-            raise TriggerError(f"{where}: two columns are {view_name!r} of the view")
+            raise TriggerError(
+                f"{where}: two columns are mapped to {view_name!r} of the view; map only one"
+            )
         by_view[view_name] = by_name[name]
     missing = [column.name for column in cls.key if column.name not in by_view]
     if missing:
         raise TriggerError(
-            f"{where}: no column is {missing[0]!r}: a base table must give the whole key of the "
-            f"view, {', '.join(column.name for column in cls.key)}"
+            f"{where}: no column is mapped to {missing[0]!r}. A base table must supply every key "
+            f"column of the view: {', '.join(column.name for column in cls.key)}"
         )
     keys = {column.name for column in cls.key}
     return _Source(
@@ -429,15 +431,15 @@ def _source(
 
 def _owner(cls: ObjectClass, watch: WatchedTable, sources: Sequence[_Source]) -> _Source:
     """Return the base table whose rows are the view's objects: the first with a key and values,
-    else with a key alone.
+    otherwise the first with a key.
     """
     able = [source for source in sources if source.makes_objects]
     for source in sorted(able, key=lambda source: not source.columns):
         return source
     raise TriggerError(
-        f"watch {watch.table}: in no base table the columns of the key "
-        f"({', '.join(column.name for column in cls.key)}) are a primary or unique key, so none "
-        "holds the objects of the view; name the one that does"
+        f"watch {watch.table}: the key columns ({', '.join(column.name for column in cls.key)}) "
+        "are not a primary or unique key of any base table, so none has one row per object of the "
+        "view; add the base table that does"
     )
 
 
@@ -481,7 +483,7 @@ def _value_source(
         owner_columns=source.key,
         column=column,
         attribute=source.names[column.name],
-        # If one of two equal rows is removed, the value stays. So it is read back.
+        # If one of two equal rows is removed, the value stays. So the values are read back.
         event_type=EventType.UPDATE_FIELD if by_value else EventType.UPDATE_FIELD_QUERY_BACK,
         names=owner.names,
         schema=source.schema,
@@ -503,7 +505,7 @@ def looks_secret(name: str) -> bool:
 
 
 def secret_names(triggers: TableTriggers) -> tuple[str, ...]:
-    """Return the names of logged columns that look like secrets, by themselves or in the view
+    """Return the names of logged columns that look like secrets, by their own name or the view's
     (spec/triggers.md 1).
     """
     if isinstance(triggers, ChildTriggers):
@@ -524,23 +526,23 @@ def warnings_of(declared: Sequence[TableTriggers]) -> Iterable[str]:
         for column in secret_names(triggers):
             where = f"{triggers.table.name}.{column}"
             yield (
-                f"{where} looks like a secret and is logged in clear: "
-                "exclude it if it is not needed"
+                f"{where} looks like a secret and is logged in plain text: exclude it if it is not "
+                "needed"
             )
         if isinstance(triggers, ChildTriggers) and not triggers.refers_to_owner:
             mapped = " and ".join(
                 f"{triggers.table.name}.{column.name}" for column in triggers.owner_columns
             )
             yield (
-                f"no foreign key joins {mapped} to {triggers.owner.name}: a row without its row "
-                f"there is logged as a change of an object of {triggers.class_name} that is not "
-                "there; add the foreign key, or see to it that there is no such row"
+                f"no foreign key joins {mapped} to {triggers.owner.name}: a row that has no row "
+                f"there is logged as a change of an object of {triggers.class_name} that does not "
+                "exist; add the foreign key, or make sure that there are no such rows"
             )
         yield from _undecided_views(triggers, declared)
 
 
 def _undecided_views(triggers: TableTriggers, declared: Sequence[TableTriggers]) -> Iterable[str]:
-    """Yield warnings of a view whose rows are logged even if they are not in it."""
+    """Yield warnings for a view of which rows are logged even if they are not in it."""
     if not isinstance(triggers, ClassTriggers) or not triggers.decides:
         return
     for other in declared:
@@ -552,6 +554,6 @@ def _undecided_views(triggers: TableTriggers, declared: Sequence[TableTriggers])
         ):
             yield (
                 f"{triggers.table.name} decides which rows are in {triggers.class_name}, but the "
-                f"style of its watch logs rows of {other.table.name} whether they are in it or "
-                "not: use row_style = row_query_back"
+                f"style of its watch logs every row of {other.table.name}, even if it is not in "
+                "the view: use row_style = row_query_back"
             )

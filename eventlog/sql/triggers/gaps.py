@@ -1,4 +1,4 @@
-"""Changes of captured tables in words, and what no trigger has logged of them: gaps
+"""Changes of captured tables in words, and gaps: changes that no trigger has logged
 (spec/triggers.md 9.1).
 """
 
@@ -13,9 +13,9 @@ from eventlog.sql.statements import quote_identifier
 from eventlog.sql.triggers.declared import ClassTriggers, TableTriggers
 
 ANOTHER_TABLE: Final = "another table had this name, or none, when its triggers were made"
-"""The reason why the changes of a table with a captured table's name were not logged."""
+"""Why changes were not logged: the table has got the name of a captured one."""
 NEW_TO_CLASS: Final = "its rows were not captured with the class"
-"""The reason why the changes of a table that has joined a captured class were not logged."""
+"""Why changes were not logged: the table has joined a captured class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Gap:
     where: str | None = None
     """SQL that selects the objects concerned, None = any."""
     column: str | None = None
-    """The one column of the class that ``where`` is about, None = it is about whole objects."""
+    """The column of the class whose values are concerned, None = whole objects."""
     objects: bool = False
     """True if a receiver may lack objects, not only values."""
     deletes: bool = False
@@ -49,10 +49,10 @@ def column_changes(
     """Return the changes of one table's columns, each without its subject: ``column x (text) is
     new``.
 
-    ``new`` is the text for a column that was not there before; ``unwatched`` are columns that no
-    watch names any longer. A missing column counts as renamed if a column of its type has come in
-    its place, after the same column: a catalogue does not distinguish that from a dropped column
-    and an added one.
+    ``new`` is the text for a column that did not exist before; ``unwatched`` are columns that no
+    watch names any longer. A missing column counts as renamed if a column of the same type has
+    appeared in its place, after the same column: a catalogue does not distinguish that from
+    dropping a column and adding another.
     """
     renamed = _renamed(before, now)
     lost = [name for name in before if name not in now and name not in renamed]
@@ -63,8 +63,8 @@ def column_changes(
             f"column {old} is called {name} now (or was dropped, and {name} added)"
             for old, name in renamed.items()
         ),
-        *(f"column {name} is gone" for name in lost),
-        *(f"column {name} is watched no longer" for name in unwatched),
+        *(f"column {name} was dropped" for name in lost),
+        *(f"column {name} is no longer watched" for name in unwatched),
         *(f"column {name} ({now[name]}) is {new}" for name in gained),
         *(f"column {name} is {now[name]} now, and was {before[name]}" for name in retyped),
     )
@@ -88,31 +88,31 @@ def _renamed(before: Columns, now: Columns) -> dict[str, str]:
 
 
 def _neighbour(name: str, columns: Columns, others: Columns) -> str | None:
-    """Return the nearest column before this one that the others have, too."""
+    """Return the nearest column before this one that is also among the others."""
     names = list(columns)
     return next((other for other in reversed(names[: names.index(name)]) if other in others), None)
 
 
 def declared_otherwise(before: Columns, now: Columns, present: Collection[str]) -> tuple[str, ...]:
-    """Return the reasons why triggers that were compiled for other columns, or for the same, differ
-    from the declaration.
+    """Return the reasons why triggers that were compiled for the columns ``before`` differ from the
+    declaration.
 
     ``before`` is empty if it is unknown. ``present`` are all columns of the table, watched or not.
     """
     unwatched = [name for name in before if name not in now and name in present]
     watched = {name: before[name] for name in before if name not in unwatched}
     words = column_changes(
-        watched, now if before else {}, "new to the watch, and not captured yet", unwatched
+        watched, now if before else {}, "new in the watch and not captured yet", unwatched
     )
     return words or ("the watch, its table or the templates have changed",)
 
 
 def gaps_of_columns(triggers: TableTriggers, before: Columns, now: Columns) -> Iterator[Gap]:
-    """Yield the gap of each column that triggers were not compiled for, if the columns that they
-    were compiled for are known.
+    """Yield the gap of each column that triggers were not compiled for; none if the columns that
+    they were compiled for are unknown.
     """
-    # A view's column keeps its name if a column of its base table is renamed: rows that are read
-    # back have its values.
+    # A view's column keeps its name if the column of its base table is renamed, so rows that are
+    # read back have its values.
     renamed = set(_renamed(before, now).values()) & triggers.names.keys()
     is_object = isinstance(triggers, ClassTriggers)
     key = {column.name for column in triggers.key} if is_object else now.keys()
@@ -125,10 +125,10 @@ def gaps_of_columns(triggers: TableTriggers, before: Columns, now: Columns) -> I
 
 
 def gap_of_column(class_name: str, table: str, name: str, *, selects: bool) -> Gap:
-    """Return the gap of a column, by its name in the log, whose values the triggers did not know.
+    """Return the gap of a column, by its name in the log, whose values the triggers did not log.
 
-    ``selects`` means that the objects with a value are selected: the column is the class's own, and
-    the receiver has no value under its name.
+    ``selects`` means that only objects with a value are selected: the column is in the class's own
+    table, and the receiver has no value under its name.
     """
     return Gap(
         class_name,
@@ -155,9 +155,8 @@ def key_change(before: Sequence[str], now: Sequence[str]) -> tuple[str, ...]:
         return ()
     names = (", ".join(now), ", ".join(before))
     return (
-        f"the key is {names[0]} now, and was {names[1]}: rows that were logged by the old one "
-        f"become E; with previous_key = {toml(list(before))} in its [[watch]] `eventlog resync "
-        "CLASS "
-        "--deletes` deletes what the receiver has by it, and `eventlog resync CLASS` "
-        "sends it by the new one",
+        f"the key is {names[0]} now, and was {names[1]}: rows that were logged under the old key "
+        f"become E. Add previous_key = {toml(list(before))} to its [[watch]]; then `eventlog "
+        "resync CLASS --deletes` deletes what the receiver has under the old key, and `eventlog "
+        "resync CLASS` sends it under the new one",
     )

@@ -1,7 +1,7 @@
 """Triggers that contain, in a comment of their text, the hash of what they were compiled from:
 how they are compiled, compared and made.
 
-This comment is the only record: it is what installed triggers are compared by with declared ones.
+This comment is the only record: installed triggers are compared with declared ones by it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from eventlog.sql.triggers.gaps import (
 
 MARKER: Final = re.compile("-- eventlog sha256:([0-9a-f]{64}) log (.*)")
 """The comment in the text of our triggers: the hash of the compiled text, and the log that they
-write, as SQL.
+write to, as SQL.
 """
 
 _Claims = Mapping[TableName, TableName]
@@ -96,7 +96,7 @@ class StoredTrigger:
     is_valid: bool = True
     type: str = ""
     event: str = ""
-    """The type and the event say when the trigger fires, in the database's words."""
+    """When the trigger fires, in the database's words."""
     follows: frozenset[TableName] = frozenset()
     """The schema and name of the triggers that this one fires after, if the database shows them."""
 
@@ -108,16 +108,15 @@ class StoredTrigger:
 
     @property
     def log(self) -> str | None:
-        """The log that it writes, as SQL; None if the trigger is not eventlog's."""
+        """The log that it writes to, as SQL; None if the trigger is not eventlog's."""
         marker = MARKER.search(self.text)
         return None if marker is None else marker[2].rstrip()
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """All triggers.
-
-    The triggers that write ``log`` are ours, and those made for it under a ``former`` name.
+    """All installed triggers. Ours are those that write to ``log``, including those made for it
+    under a ``former`` name.
     """
 
     triggers: Mapping[TableName, Sequence[StoredTrigger]]
@@ -127,10 +126,10 @@ class Installed:
     former: Mapping[TableName, str] = field(default_factory=dict)
     """The log's former name, by table."""
     lost: Mapping[TableName, Collection[str]] = field(default_factory=dict)
-    """The other logs that are gone, by the table whose triggers write them."""
+    """Other logs that do not exist any more, by the table whose triggers write to them."""
 
     def is_ours(self, trigger: StoredTrigger) -> bool:
-        """Return True if the trigger writes the log, or is made for it under a former name."""
+        """Return True if the trigger writes to the log, or was made for it under a former name."""
         return trigger.log is not None and trigger.log in (
             self.log,
             self.former.get(trigger.table),
@@ -147,7 +146,7 @@ class Installed:
 
     @property
     def tables(self) -> list[TableName]:
-        """The tables with triggers of ours."""
+        """The tables that have our triggers."""
         return [table for table in sorted(self.triggers) if self.on(table)]
 
     @property
@@ -173,12 +172,12 @@ class MarkedTriggers(Triggers):
     text (``MARKER``).
 
     Their names belong to a schema, and they stay with their table when it is renamed. A database of
-    this kind provides the text of its triggers, the way to read them, and the sentences on what
-    they do not see.
+    this kind provides the text of its triggers, the way to read them, and the sentences on changes
+    that they do not capture.
     """
 
     replaces: bool = False
-    """True if CREATE replaces a trigger with its name, so that one exists at every moment."""
+    """True if CREATE replaces a trigger of the same name, so that one exists at every moment."""
     quote: Callable[[str], str] = staticmethod(quote_identifier)
     """The function that writes a name as an SQL identifier."""
     follow_log: bool = False
@@ -213,7 +212,7 @@ class MarkedTriggers(Triggers):
 
     @abstractmethod
     def not_captured(self, declared: Sequence[TableTriggers]) -> tuple[str, ...]:
-        """Return sentences on changes that the declared triggers do not see."""
+        """Return sentences on changes that the declared triggers do not capture."""
 
     def refuse(
         self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]
@@ -226,13 +225,15 @@ class MarkedTriggers(Triggers):
                 raise of_the_log(triggers.table.name)
 
     def first_actions(self, conn: Connection, log: LogTable) -> list[Action]:
-        """Return the actions for missing objects that the triggers of a log need next to it."""
+        """Return the actions that create missing objects, such as functions, that the triggers of a
+        log need.
+        """
         return []
 
     def warnings(
         self, log: LogTable, compiled: Sequence[Compiled], installed: Installed
     ) -> Iterable[str]:
-        """Yield sentences on the declared triggers."""
+        """Yield warnings about the declared triggers, as sentences."""
         return ()
 
     def drop_warnings(
@@ -242,8 +243,8 @@ class MarkedTriggers(Triggers):
         return ()
 
     def columns_of(self, trigger: StoredTrigger) -> Mapping[str, str]:
-        """Return the columns, name -> type, that an installed trigger was compiled for by its text;
-        empty if it has none.
+        """Return the columns, name -> type, for which an installed trigger was compiled, according
+        to its text; empty if it lists none.
         """
         return {}
 
@@ -252,15 +253,17 @@ class MarkedTriggers(Triggers):
         there is none.
         """
         is_same = stored.text == compiled.statement
-        return None if is_same else "was changed by hand, or something it names was renamed"
+        return (
+            None if is_same else "was changed by hand, or something that it refers to was renamed"
+        )
 
     def drop_trigger(self, schema: str | None, name: str) -> str:
         """Return the statement that drops a trigger."""
         return f"DROP TRIGGER {qualified(schema, name, self.quote)}"
 
     def at_once(self, table: TableName, statements: Sequence[str]) -> Sequence[str]:
-        """Return the statements that drop and make triggers of a table, with what keeps writers
-        away between them.
+        """Return the statements that drop and create triggers of a table, together with a lock that
+        blocks writers in between.
         """
         return statements
 
@@ -269,7 +272,7 @@ class MarkedTriggers(Triggers):
         return ()
 
     def log_in_marker(self, log: LogTable) -> str:
-        """Return the log as the markers of its triggers name it, in one line."""
+        """Return the log as the markers of its triggers name it, on one line."""
         return qualified(log.schema, log.name, self.quote)
 
     def folded(self, name: str) -> str:
@@ -294,8 +297,8 @@ class MarkedTriggers(Triggers):
     ) -> Installed:
         """Return the triggers of a log, and foreign triggers on their tables and on ``tables``.
 
-        ``takes`` shows of which tables triggers are taken over that were made for a log which is
-        gone (spec/triggers.md 9.3).
+        ``takes`` returns True for tables whose triggers are taken over if they were made for a log
+        that does not exist any more (spec/triggers.md 9.3).
         """
         found: defaultdict[TableName, list[StoredTrigger]] = defaultdict(list)
         for trigger in self.all_triggers(conn, tables):
@@ -326,7 +329,9 @@ class MarkedTriggers(Triggers):
         quote = empty[-1]
         written = name.removeprefix(empty[:-1]).removesuffix(quote).replace(2 * quote, quote)
         named = replace(log, name=written)
-        if self.log_in_marker(named) != name:  # another schema, whose tables may not be visible
+        if (
+            self.log_in_marker(named) != name
+        ):  # in another schema, whose tables this role may not see
             return False
         try:
             self.find_log(conn, named)
@@ -344,7 +349,7 @@ class MarkedTriggers(Triggers):
         """Return the declared triggers as SQL, in their order.
 
         ``schema`` is that of the classes; ``others`` are the triggers that are not ours. Raises
-        TriggerError for a declaration that the database has no trigger for.
+        TriggerError for a declaration that the database's triggers cannot implement.
         """
         used = {(home, self.folded(name)) for home, name in others}
 
@@ -410,7 +415,7 @@ class MarkedTriggers(Triggers):
 
     def plan_drop(self, conn: Connection, log: LogTable) -> TriggerPlan:
         log = self.find_log(conn, log)
-        # No declaration shows which tables are meant, so it is those next to the log.
+        # No declaration shows which tables are meant, so take those in the schema of the log.
         installed = self.read_installed(
             conn, log, takes=lambda table: table[0] == (log.schema or "")
         )
@@ -453,8 +458,8 @@ class MarkedTriggers(Triggers):
             if place != one.table and one.table in declared:
                 renamed[place].append(one)
         return [
-            # Drops come first, since a renamed table keeps the trigger names that the new table of
-            # its name needs.
+            # Drops come first: a renamed table keeps its trigger names, which the new table of its
+            # former name needs.
             *self._drop_all(installed, staying=declared, reason=NO_LONGER_WATCHED),
             *(
                 self._compare(one, installed, claims, renamed[one[0].place])
@@ -463,8 +468,8 @@ class MarkedTriggers(Triggers):
         ]
 
     def _table_sql(self, compiled: Sequence[Compiled]) -> TableSql:
-        """Return the SQL of one table for a database that has none of its triggers, and the SQL
-        that removes them.
+        """Return the SQL that creates the triggers of one table in a database that has none of
+        them, and the SQL that drops them.
         """
         triggers = [trigger for one in compiled for trigger in one.triggers]
         return TableSql(
@@ -495,8 +500,8 @@ class MarkedTriggers(Triggers):
     ) -> Action:
         """Return the action for one table, from its compiled declarations and all claims of names.
 
-        A claimed name is taken from the other declared table that has it: ``renamed``. Triggers of
-        tables that are no longer watched have been dropped before.
+        A claimed name is taken from the other declared table whose trigger has it (``renamed``).
+        Triggers of tables that are no longer watched have been dropped before.
         """
         place, name = compiled[0].place, _name(compiled[0].place)
         old = installed.on(place)
@@ -506,7 +511,7 @@ class MarkedTriggers(Triggers):
         if not old:
             gaps = tuple(_gaps_of_new(compiled, installed, claims))
             statements = (*drops, *self.at_once(place, create))
-            return Action("create", name, "watched, and not captured yet", statements, gaps)
+            return Action("create", name, "watched, but not captured yet", statements, gaps)
         former = installed.former.get(place)
         reasons = (
             list(self._differences(compiled, old))
@@ -535,8 +540,8 @@ class MarkedTriggers(Triggers):
         )
 
     def _gaps(self, compiled: Sequence[Compiled], old: Sequence[StoredTrigger]) -> Iterator[Gap]:
-        """Yield the gaps of a table that has triggers: columns that they do not know, and triggers
-        that do not fire.
+        """Yield the gaps of a table that has triggers: columns that they were not compiled for, and
+        triggers that are missing or disabled.
         """
         named = {trigger.name: trigger for trigger in old}
         own = {trigger.name for one in compiled for trigger in one.triggers}
@@ -569,8 +574,8 @@ class MarkedTriggers(Triggers):
         if not unmatched.keys() & {trigger.name for one in compiled for trigger in one.triggers}:
             names = ", ".join(sorted(unmatched))
             yield (
-                f"its triggers {names} were made for the name that the table had: they log that "
-                "name until then"
+                f"its triggers {names} were made for the former name of the table, and log it "
+                "until they are replaced"
             )
             return
         for one in compiled:
@@ -586,7 +591,7 @@ class MarkedTriggers(Triggers):
                 elif (how := self.difference(stored, trigger)) is not None:
                     yield f"trigger {trigger.name} {how}"
         for name in unmatched:
-            yield f"trigger {name} is one too many"
+            yield f"trigger {name} is superfluous"
 
     def _dropped(self, triggers: Iterable[StoredTrigger]) -> list[str]:
         return [self.drop_trigger(trigger.schema or None, trigger.name) for trigger in triggers]
@@ -601,7 +606,9 @@ def _claims(compiled: Iterable[Compiled]) -> _Claims:
 def _gaps_of_new(
     compiled: Sequence[Compiled], installed: Installed, claims: _Claims
 ) -> Iterator[Gap]:
-    """Yield the gaps of a table without triggers, if a table that has lost its name has them."""
+    """Yield the gaps of a table without triggers, if another table, which had this name before, has
+    them.
+    """
     place = compiled[0].place
     if any(claims.get((one.schema, one.name)) == place for one in installed.ours):
         yield from (gap_of_table(one.declared, ANOTHER_TABLE) for one in compiled)

@@ -1,4 +1,4 @@
-"""The declarations of watches, and the columns that they leave out (spec/triggers.md 1)."""
+"""The declarations of watches, and the columns that they exclude (spec/triggers.md 1)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from eventlog.sql.log_table import LogTable
 Style = Literal["field", "remove_all", "field_query_back", "row_query_back"]
 
 LOGS_VALUES: Final[Collection[Style]] = ("field", "remove_all")
-"""The styles whose rows contain the values; values of the other styles are read back when they are
+"""The styles whose rows contain the values. In the other styles, values are read back when they are
 published.
 """
 
@@ -33,7 +33,7 @@ MAX_BINARY_BYTES: Final = 16 * 1024 * 1024
 class WatchedTable:
     """A class whose changes are logged (spec/triggers.md 1, 3).
 
-    Child attributes are named ``child.column``. Names match exactly, or without case if one
+    Child attributes are named ``child.column``. Names match exactly, or without case if only one
     matches.
     """
 
@@ -52,13 +52,13 @@ class WatchedTable:
     capture_replicated: bool = False
     """True if changes that a replication applies are logged, too."""
     lob_values: bool = False
-    """True if LOBs are logged by value, in databases in which a type counts as one."""
+    """True if LOBs are logged by value, in databases that have LOB types."""
     lob_capture_always: bool = False
-    """True if a LOB is logged as read back whenever another column of its row changes, since a
-    write through a locator fires no trigger (spec/triggers.md 6.1).
+    """True if a LOB is also logged, to be read back, whenever another column of its row changes,
+    since a write through a locator fires no trigger (spec/triggers.md 6.1).
     """
     max_binary_bytes: int = MAX_BINARY_BYTES
-    """The bytes of the largest binary value that is logged (spec/triggers.md 6.2)."""
+    """The size in bytes of the largest binary value that is logged (spec/triggers.md 6.2)."""
 
 
 def exclusions(
@@ -67,9 +67,9 @@ def exclusions(
     """Return the columns by table that watches leave out of the attributes: ``exclude`` of
     ``catalog.build_catalog``.
 
-    A column of a child table is under the child table's name. ``tables`` are the classes as in
-    ``build_catalog``, None = all tables with a key. Raises TriggerError for a name that is not an
-    attribute of the class and for a key column.
+    A column of a child table is listed under the child table's name. ``tables`` are the classes as
+    in ``build_catalog``, None = all tables with a key. Raises TriggerError for a name that is not
+    an attribute of the class and for a key column.
     """
     excluded: defaultdict[str, set[str]] = defaultdict(set)
     errors: list[TriggerError] = []
@@ -103,7 +103,8 @@ def excluded_columns(
     keys = {(table, column.name) for column in key_columns(present[table])}
     errors += (
         TriggerError(
-            f"watch {watch.table}, exclude: {key!r} is a key column; every row needs its key"
+            f"watch {watch.table}, exclude: {key!r} is a key column, which cannot be excluded; "
+            "remove it from exclude"
         )
         for _, key in sorted(gone & keys)
     )
@@ -121,7 +122,7 @@ def excluded_columns(
 def attribute_names(
     database: Database, table: Table, tables: Collection[str] | None
 ) -> dict[str, tuple[str, str]]:
-    """Return table and column of a class's attributes by their names in its watch.
+    """Map the names of a class's attributes in its watch to table and column.
 
     ``tables`` is that of ``exclusions``.
     """
@@ -142,7 +143,7 @@ def _named(
     known: Mapping[str, tuple[str, str]],
     errors: list[TriggerError],
 ) -> set[tuple[str, str]]:
-    """Return table and column of attributes by their names; each unknown name adds an error."""
+    """Return the tables and columns of the named attributes; each unknown name adds an error."""
     attributes = set()
     for name in names:
         match = match_name(name, known)
@@ -175,7 +176,7 @@ _OWN_COLUMNS: Final = tuple(
         "version_num",
     )
 )
-"""The columns of tables that hold data of eventlog or Alembic, and nothing of an application."""
+"""The columns of tables that belong to eventlog or Alembic, and not to an application."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +191,7 @@ class TableChoice:
     without_key: tuple[str, ...] = ()
     """The matching tables that are not classes, since they have no primary key."""
     refused: Mapping[str, ConfigError] = field(default_factory=dict)
-    """The names and patterns that select no possible class, each with the reason."""
+    """The names and patterns that do not select a class, each with the reason."""
 
 
 def choose_tables(
@@ -207,8 +208,8 @@ def choose_tables(
 
     A name of a table selects that table. Any other text is a pattern (``*``, ``?``, ``[...]``),
     which matches only tables: no views, no names in ``ignore``, no child tables of a class.
-    ``watched`` are tables of another watch, which these patterns leave out; ``others`` are tables
-    that patterns of other watches may select.
+    ``watched`` are tables of another watch, which these patterns skip; ``others`` are tables that
+    patterns of other watches may select.
     """
     tables = {
         table.name: table
@@ -226,7 +227,7 @@ def choose_tables(
     def is_child(name: str) -> bool:
         if name not in decided:
             decided[name] = (
-                False  # of tables that refer to each other in a circle, the first is not a child
+                False  # if tables refer to each other in a circle, the first is not a child
             )
             owner, _ = _owner(tables[name], tables)
             decided[name] = owner in classes and owner != name and not is_child(owner)
@@ -241,19 +242,17 @@ def choose_tables(
     }
     parents = tuple(sorted(chosen - children - set(keyless)))
     if not refused and not parents:
-        reason = (
-            "all are excluded, watched by another [[watch]], child tables or without a primary key"
-        )
+        reason = "each is excluded, in another [[watch]], a child table, or without a primary key"
         listed = ", ".join(patterns)
-        refused[listed] = ConfigError(f"no table is left of {listed}: {reason}")
+        refused[listed] = ConfigError(f"{listed} selects no table: {reason}")
     return TableChoice(parents, _left_out(tables, parents, gone), tuple(keyless), refused)
 
 
 def matching_tables(
     database: Database, patterns: Sequence[str], without: Sequence[str], ignore: Collection[str]
 ) -> set[str]:
-    """Return all tables that patterns match, including child tables and those without a key; bad
-    patterns are ignored.
+    """Return all tables that patterns match, including child tables and those without a key;
+    invalid patterns are ignored.
     """
     tables = {
         table.name: table
@@ -266,8 +265,8 @@ def matching_tables(
 
 
 def internal_tables(database: Database, log: LogTable) -> frozenset[str]:
-    """Return the tables of a schema that no pattern matches: this log's tables, tables of
-    other logs, and versions of migrations.
+    """Return the tables of a schema that patterns must not match: those of this log and of other
+    logs, and the version tables of migrations.
 
     They are recognized by their columns, since a log may have any name.
     """
@@ -291,7 +290,7 @@ def _matching(
     may_miss: bool = False,
 ) -> tuple[set[str], set[str]]:
     """Return the tables selected by name and those selected by pattern, and add to ``refused`` the
-    texts that select none.
+    texts that select no table.
 
     With ``may_miss`` a pattern without a match is accepted.
     """
@@ -304,9 +303,9 @@ def _matching(
             named.add(exact)
         elif exact is not None and not may_miss:
             what = (
-                "a view: it needs its own [[watch]], view = ... with base"
+                "a view: write a separate [[watch]] with view = ... and base"
                 if kinds[exact] == "view"
-                else ("a table that eventlog or a migration tool keeps for itself")
+                else ("an internal table of eventlog or of a migration tool")
             )
             refused[pattern] = ConfigError(f"{exact!r} is {what}")
         elif exact is None and not _WILDCARDS.search(pattern):
@@ -332,8 +331,8 @@ def _like(pattern: str, names: Iterable[str]) -> set[str]:
 
 
 def _owner(table: Table, tables: Mapping[str, Table]) -> tuple[str, str]:
-    """Return the owner whose child table this one could be by its form, and the column with the
-    values (spec/xds.md 5).
+    """Return the owner of which this table could be a child table, and the column with the values
+    (spec/xds.md 5).
 
     Both are empty if there is no such owner.
     """

@@ -168,8 +168,8 @@ def test_a_revision_of_another_eventlog_is_named(examined: sa.Engine, doctor: Do
         examined, "UPDATE hr.eventlog_version SET version_num = '0011' WHERE version_num = 'log_1'"
     )
     (found,) = doctor()[1]["migration"]
-    assert "revision 0011, which this eventlog does not know" in found["text"]
-    assert "install that one" in found["fix"][0]
+    assert "revision 0011, which this version of eventlog does not support" in found["text"]
+    assert "install that version" in found["fix"][0]
 
 
 def test_a_log_of_somebody_else_is_upgraded_by_its_internal_tables() -> None:
@@ -181,7 +181,7 @@ def test_an_older_revision_is_named() -> None:
     (found,) = findings.judge_revision(
         ["log_1"], ["internal_2", "log_2"], [], "", "eventlog db upgrade"
     )
-    assert found.text == "the log is at revision log_1, and there are newer ones: internal_2, log_2"
+    assert found.text == "the log is at revision log_1; newer revisions exist: internal_2, log_2"
     assert found.fix == ("eventlog db upgrade",)
 
 
@@ -202,7 +202,7 @@ def test_an_old_transaction_that_has_written_to_the_log_is_named(examined: sa.En
         found = examine(config, planned_triggers, Limits(writing=0.0))
         (finding,) = [one for one in found if one.code == "open_transaction"]
         assert (
-            "rows that it has written to the log are not published before it commits"
+            "the rows that it has written to the log are published only after it commits"
             in finding.text
         )
         assert finding.fix == (f"SELECT pg_terminate_backend({pid})",)

@@ -60,7 +60,7 @@ def test_rows_that_are_not_due_are_named_with_the_next_time(
     rows(examined, GOOD, GOOD.replace(NOW, f"{NOW} + interval '3 days'"))
     _, found = doctor("--set", "publisher.handle_future_events=yes")
     (finding,) = found["not_due"]
-    assert finding["text"].startswith("1 row of status N not due yet")
+    assert finding["text"].startswith("1 row of status N not due yet (handle_future_events = true)")
     assert "(in 3 days)" in finding["text"]
     assert "event_time" not in found
     # Without that option they are published now, and the clock that they were written by is wrong.
@@ -85,7 +85,7 @@ def test_rows_that_would_become_e_are_named_by_what_they_fail(
     rows(examined, GOOD, f"{value}, {NOW}")
     (finding,) = doctor()[1]["bad_rows"]
     assert finding["text"].startswith(
-        f"1 row of status N bad ({code}): record_id 2; they would become E."
+        f"1 row of status N invalid ({code}): record_id 2; the next cycle will mark them E."
     )
     assert finding["fix"][0] == "eventlog explain 2"
 
@@ -150,7 +150,7 @@ def test_keys_that_are_not_canonical_are_named_with_their_canonical_text(
     )
     (finding,) = doctor()[1]["key_not_canonical"]
     assert finding["text"].startswith(
-        "2 rows of class usr spell table_key other than canonically: ' IDU = \"01\" ' for 'idu=1'"
+        "2 rows of class usr with a table_key that is not spelled canonically: ' IDU = \"01\" ' for 'idu=1'"
     )
 
 

@@ -65,8 +65,8 @@ def test_triggers_whose_log_is_gone_are_an_error(examined: sa.Engine, doctor: Do
     assert (code, set(found)) == (1, {"trigger_orphaned"})
     (finding,) = found["trigger_orphaned"]
     assert finding["text"] == (
-        'the log "hr"."eventlog" is gone, and 8 triggers still write it: every change of hr.usr, '
-        "hr.usr_phone fails"
+        'the log "hr"."eventlog" does not exist, but 8 triggers still write to it: '
+        "every write to hr.usr, hr.usr_phone fails"
     )
     assert finding["fix"][0].startswith("eventlog db upgrade")
     with pytest.raises(sa.exc.DBAPIError):

@@ -302,9 +302,9 @@ def test_an_unknown_revision_is_refused(database: Engine) -> None:
 
 
 UNKNOWN = (
-    r"the log public\.eventlog is at revision 0008, 0011, which this eventlog does not know: "
-    r"if a newer eventlog made the log, install that one; .*`eventlog db downgrade base`\), "
-    r"then make it with `eventlog db upgrade`"
+    r"the log public\.eventlog is at revision 0008, 0011, which this version of eventlog "
+    r"does not support: if a newer version made the log, install that version\. .*`eventlog db "
+    r"downgrade base`\); then create the log with `eventlog db upgrade`"
 )
 
 
@@ -337,7 +337,7 @@ def test_a_database_of_the_tables_before_these_is_refused_and_loses_nothing(
         for work in (migrations.upgrade, migrations.downgrade):
             with pytest.raises(LogTableError) as refused:
                 work(conn, log_table="eventlog", schema="earlier")
-            assert "publish what waits with that one" in str(refused.value)
+            assert "use that version to publish the waiting rows" in str(refused.value)
             assert "the 1 row of eventlog_inflight would be lost" in str(refused.value)
         left = conn.exec_driver_sql("SELECT flight_no FROM earlier.eventlog_inflight")
         assert left.scalars().all() == [7]

@@ -209,7 +209,7 @@ def test_triggers_of_partitions_come_and_go_with_them(sales: Watched) -> None:
         ),
         (
             "CREATE TRIGGER more BEFORE TRUNCATE ON sale_n EXECUTE FUNCTION proc_sale_1()",
-            "trigger more of partition sale_n is one too many",
+            "trigger more of partition sale_n is superfluous",
         ),
         (
             "DROP TRIGGER _tgr_sale_n_t_1 ON sale_n",

@@ -91,7 +91,7 @@ def test_a_transaction_that_does_not_end_stops_it_and_nothing_is_copied(
     with hr.connect() as application:
         application.exec_driver_sql("UPDATE hr.usr SET fname = 'c' WHERE idu = 1")
         code, _, err = run("requeue", "--status", "S", "--ids", "3-4")
-        assert (code, "is open for more than 0.1 s, and what it writes may stand" in err) == (
+        assert (code, "has been open for more than 0.1 s, and its rows may come" in err) == (
             1,
             True,
         )

@@ -75,7 +75,7 @@ class TestResume:
         code, _, err = run("resync", "usr")
         assert (code, err.count("\n")) == (2, 1)
         assert (
-            "2 rows written, up to idu=2; --resume goes on from there, --restart begins again"
+            "2 rows written, up to idu=2; continue it with --resume, or begin again with --restart"
             in err
         )
         assert run("resync", "usr", "--as-update", "--where", "idu = 5")[0] == 0
@@ -85,7 +85,7 @@ class TestResume:
 
     def test_without_one_there_is_nothing_to_resume(self, run: Run, hr: sa.Engine) -> None:
         code, _, err = run("resync", "usr", "--resume")
-        assert (code, "there is no unfinished resync of usr: leave --resume out" in err) == (
+        assert (code, "there is no unfinished resync of usr: remove --resume" in err) == (
             2,
             True,
         )
@@ -93,7 +93,7 @@ class TestResume:
         stopped(hr, "usr", after=1)
         code, _, err = run("resync", "usr", "--where", "idu > 1", "--resume")
         assert (code, err.count("\n")) == (2, 1)
-        assert "there is: whole class, as type 5 (1 row, up to idu=1)" in err
+        assert "there is one for whole class, as type 5 (1 row, up to idu=1)" in err
 
     @pytest.mark.parametrize(
         "arguments",

@@ -110,13 +110,13 @@ def test_publish_says_that_the_server_is_a_standby(run: Run, command: tuple[str,
     assert (code, out) == (1, "")
     (line,) = [line for line in err.splitlines() if line.startswith("eventlog: ")]
     assert "because publishing marks rows: the server is a standby" in line
-    assert "the database URL lead to the primary" in line
+    assert "change the database URL to the primary's" in line
 
 
 def test_purge_says_that_the_server_is_a_standby_and_does_not_blame_rights(run: Run) -> None:
     code, _, err = run("purge", "--older-than", "0s")
     assert code == 1
-    assert "cannot be purged here: the server is a standby" in err
+    assert "cannot be purged on this server: the server is a standby" in err
     assert "right" not in err
 
 

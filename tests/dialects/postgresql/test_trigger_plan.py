@@ -32,7 +32,7 @@ def test_drop_leaves_the_catalogue_as_it_was(usr: Watched) -> None:
 def test_applying_twice_changes_nothing(usr: Watched) -> None:
     first = usr.watch(WatchedTable("usr"), WatchedTable("keyed", "row_query_back"))
     assert [(action.kind, action.reason) for action in first.actions] == [
-        ("create", "watched, and not captured yet")
+        ("create", "watched, but not captured yet")
     ] * 3
     before = catalogue(usr.conn)
     second = usr.watch(WatchedTable("usr"), WatchedTable("keyed", "row_query_back"))
@@ -130,7 +130,7 @@ BY_HAND = [
     ("DROP TRIGGER _tgr_usr_d_1 ON usr", "trigger _tgr_usr_d_1 is missing"),
     (
         "ALTER TRIGGER _tgr_usr_d_1 ON usr RENAME TO mine",
-        "trigger _tgr_usr_d_1 is missing; trigger mine is one too many",
+        "trigger _tgr_usr_d_1 is missing; trigger mine is superfluous",
     ),
     (
         "CREATE OR REPLACE TRIGGER _tgr_usr_u_1 AFTER UPDATE ON usr FOR EACH ROW EXECUTE FUNCTION "
@@ -150,7 +150,7 @@ BY_HAND = [
     ("COMMENT ON TRIGGER _tgr_usr_i_1 ON usr IS NULL", "trigger _tgr_usr_i_1 was changed by hand"),
     (
         "CREATE TRIGGER more AFTER INSERT ON usr FOR EACH ROW EXECUTE FUNCTION proc_usr_1()",
-        "trigger more is one too many",
+        "trigger more is superfluous",
     ),
 ]
 
@@ -303,13 +303,15 @@ def test_what_the_publisher_itself_writes_feeds_no_view(empty: Watched) -> None:
     )
     run(empty.conn, "SET search_path = log", deliveries, view)
     base = {"eventlog_inflight": {"entry_no": "pk_entry_no", "started": "sv_started"}}
-    with pytest.raises(TriggerError, match="eventlog_inflight is the log, or belongs to it"):
+    with pytest.raises(
+        TriggerError, match="eventlog_inflight is the log or one of its internal tables"
+    ):
         empty.plan(WatchedTable("deliveries", base=base))
 
 
 def test_a_log_that_is_missing_is_named(usr: Watched) -> None:
     missing = Watched(usr.conn, LogTable("log", "nothing", LogRow._fields))
-    with pytest.raises(LogTableError, match=r"the log log\.nothing is missing"):
+    with pytest.raises(LogTableError, match=r"the log log\.nothing does not exist"):
         missing.plan(WatchedTable("usr"))
 
 

@@ -172,9 +172,7 @@ def test_a_column_more_is_noticed_and_one_less_too(usr: Watched) -> None:
         ("replace", "public.usr"),
         ("unchanged", "public.usr_phone"),
     ]
-    assert (
-        plan.actions[0].reason == "column age (integer) is new to the watch, and not captured yet"
-    )
+    assert plan.actions[0].reason == "column age (integer) is new in the watch and not captured yet"
     triggers_of(DIALECT).apply(usr.conn, plan)
     assert usr.logged("INSERT INTO usr (idu, age) VALUES (1, 30)") == [
         (1, "idu=1", "age", None, "30")

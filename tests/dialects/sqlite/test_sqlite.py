@@ -110,7 +110,9 @@ def test_what_the_publisher_itself_writes_feeds_no_view(file: Platform) -> None:
         "eventlog_inflight"
     )
     base = {"eventlog_inflight": {"entry_no": "pk_entry_no", "started": "sv_started"}}
-    with pytest.raises(TriggerError, match="eventlog_inflight is the log, or belongs to it"):
+    with pytest.raises(
+        TriggerError, match="eventlog_inflight is the log or one of its internal tables"
+    ):
         file.plan({"view": "deliveries", "base": base})
 
 
@@ -634,7 +636,7 @@ def test_doctor_names_the_triggers_of_a_table_that_is_gone(
         for one in json.loads(capsys.readouterr().out)["findings"]
         if one["code"] == "trigger_broken"
     ]
-    assert finding["text"].startswith("triggers of phone speak of the table usr, which is gone")
+    assert finding["text"].startswith("triggers on phone refer to usr, which does not exist")
     for statement in finding["fix"][1].removeprefix("or ").split("; "):
         owned.run(statement)
     owned.run("ALTER TABLE other RENAME TO another", "DELETE FROM phone")

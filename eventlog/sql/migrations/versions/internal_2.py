@@ -4,9 +4,9 @@ resyncs, the epoch, consumers, captured tables (spec/event-log.md 7.4, 10, 11, 1
 `eventlog grants` prints the rights that each role needs on them.
 
 A log that another program made gets the trigger that wakes a sleeping publisher here
-(``--existing-log``), and only if this session has the rights of the log's owner. Without them
-the publisher looks for rows every ``polling_interval`` seconds and logs a warning. Printed SQL
-always has the trigger, for the owner to run.
+(``--existing-log``), and only if this session has the rights of the log's owner. Without them the
+publisher polls every ``polling_interval`` seconds and logs a warning. Printed SQL always has the
+trigger, for the owner to run.
 """
 
 from __future__ import annotations
@@ -205,19 +205,20 @@ def _create_epoch(log: LogTable, dialect: Dialect) -> None:
         ),
     )
     execute(dialect.after_epoch(log))
-    # The line is written at once, with the timeline if the database has it in SQL, or the file.
-    # So a loss before the first connection of a publisher is noticed, too.
+    # The line is written here, with the timeline or the file if SQL shows it, so that a loss before
+    # the first connection of a publisher is detected, too.
     epochs = sa.table(
         quoted(log.epoch_table), sa.column("epoch"), sa.column("server"), schema=schema_of(log)
     )
     server: sa.ColumnElement[str] = sa.literal_column(dialect.server_sql)
     if not context.is_offline_mode():
-        # The identity of this copy on a server is left out: nobody has published the log under an
-        # epoch yet. A file is copied more easily, and its copy is put in its place.
+        # The identity of a copy on a server is left out: nobody has published the log under an
+        # epoch yet. For a file it is included, since files are easily copied and replaced by
+        # copies.
         told = dialect.open(op.get_bind()).log(log).server_parts()
         parts = {part: text for part, text in told.items() if part in ("timeline", "file")}
         server = sa.literal(json.dumps(parts) if parts else None, sa.Text())
-    # If DDL is not transactional, a migration that broke off is run again and finds the line.
+    # If DDL is not transactional, an interrupted migration is run again and finds the line.
     line = sa.select(server).where(~sa.exists(sa.select(sa.text("1")).select_from(epochs)))
     op.execute(sa.insert(epochs).from_select(["server"], line))
 

@@ -5,9 +5,8 @@ Rules: spec/event-log.md 1.1 and spec/triggers.md 4, 7, 8.
 
 Grants: the publisher's user needs SELECT and UPDATE (status) on the log, and DELETE with
 ``delete_from_log``. The owner of the trigger functions needs INSERT; the application's users need
-no right at all, since the functions run with their owner's (spec/triggers.md 7.1). Nobody needs a
-right to be notified: the function that notifies runs with its owner's rights for every writer of
-the log.
+no right at all, since the functions run with their owner's rights (spec/triggers.md 7.1).
+Notifications need no right either: the function that sends them runs with its owner's rights.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ def upgrade() -> None:
         *map(sa.CheckConstraint, dialect.log_checks()),
         schema=schema_of(log),
         comment="Event log: triggers write it, the eventlog publisher reads and marks it",
-        # A record_id is never assigned twice, even if the rows behind it are deleted.
+        # A record_id is never assigned twice, even if the newest rows are deleted.
         sqlite_autoincrement=True,
     )
     execute([dialect.create_queue_index(log)])
