@@ -128,7 +128,7 @@ def test_a_catalogue_of_another_database_is_warned_of(
 
 
 NAMES_THAT_CANNOT_BE = [
-    ("oracle", 'a"b', "no name holds a quotation mark"),
+    ("oracle", 'a"b', "contains a quotation mark"),
     ("oracle", "ä" * 65, "of 130 bytes, but oracle allows 128"),
     ("postgresql", "a" * 64, "of 64 bytes, but postgresql allows 63"),
 ]

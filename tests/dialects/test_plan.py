@@ -427,7 +427,7 @@ def test_triggers_that_the_user_is_not_shown_are_not_called_missing(
     usr_platform.watches = [USR]
 
     def refuse(*_: object) -> TriggerPlan:
-        raise DatabaseError("nobody can tell which are missing")
+        raise DatabaseError("missing ones cannot be detected")
 
     codes = {one.code for one in examine(usr_platform.config(), refuse)}
     assert {"trigger_missing", "triggers_not_compared"} <= codes
@@ -437,4 +437,4 @@ def test_triggers_that_the_user_is_not_shown_are_not_called_missing(
     found = examine(usr_platform.config(), refuse)
     assert "trigger_missing" not in {one.code for one in found}
     (not_compared,) = [one for one in found if one.code == "triggers_not_compared"]
-    assert "nobody can tell which are missing" in not_compared.text
+    assert "missing ones cannot be detected" in not_compared.text

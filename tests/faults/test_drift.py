@@ -549,7 +549,7 @@ PLANS = {
     "rename": (
         "ALTER TABLE usr RENAME nick TO alias",
         "column nick is called alias now (or was dropped, and alias added); the triggers still "
-        "name nick: they log rows to be read back until they are applied",
+        "name nick: they log query-back rows until triggers are applied",
     ),
     "retype": (
         "ALTER TABLE usr ALTER age TYPE bigint",

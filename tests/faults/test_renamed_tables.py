@@ -183,8 +183,8 @@ def test_the_plan_says_that_the_triggers_were_made_for_another_name(
         (action,) = planned_triggers(db, config).changes
     assert (action.kind, action.table) == ("replace", "public.person")
     assert action.reason == (
-        "its triggers call proc_usr_1, made for the name that the table had: they log that name "
-        "until then"
+        "its triggers call proc_usr_1, made for the former name of the table, and log "
+        "that name until they are replaced"
     )
 
 

@@ -547,12 +547,13 @@ def test_plan_can_be_read_before_the_log_is_made(run: Run, database: sa.Engine) 
     planned = [line for line in out.splitlines() if line.startswith("+ ")]
     assert [line.split(":")[0] for line in planned] == ["+ hr.usr", "+ hr.usr_phone"]
     assert (
-        "there is no log table 'eventlog' in schema 'hr': make it with `eventlog db upgrade`" in out
+        "there is no log table 'eventlog' in schema 'hr': create it with `eventlog db upgrade`"
+        in out
     )
     assert run("triggers", "plan", "--check")[0] == 1
     assert run("triggers", "apply", "--dry-run")[0] == 0
     code, _, err = run("triggers", "apply")
-    assert (code, "make it with `eventlog db upgrade`" in err) == (1, True)
+    assert (code, "create it with `eventlog db upgrade`" in err) == (1, True)
     assert catalogue(database) == before
     run("db", "upgrade")
     after = run("triggers", "plan")[1]

@@ -51,7 +51,7 @@ def test_a_file_of_sqlite_that_cannot_be_made_is_named_with_what_it_may_be(
     (tmp_path / "notes.txt").write_text(
         "no database, but a text that is long enough to be looked at" * 10
     )
-    with pytest.raises(DatabaseError, match=rf"{place}.* is it a database of SQLite"):
+    with pytest.raises(DatabaseError, match=rf"{place}.* check that it is a SQLite database"):
         SQLITE.prepare(make_url(f"sqlite:///{tmp_path / place}"))
 
 

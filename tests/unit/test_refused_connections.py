@@ -14,7 +14,7 @@ from eventlog.sql.connection import SECRET, _not_connected, load_dialect
 AT = 'connection failed: connection to server at "127.0.0.1", port 5432 failed: '
 FATAL = AT + "FATAL:  "
 BAD = "connection is bad: "
-HBA = "let this user in"
+HBA = "allow this user"
 OPTION = "correct the options after ?"
 
 
@@ -146,11 +146,11 @@ WAITS = {
     "only standbys": (AT + "session is read-only", "check host and port"),
     "a directory server": (
         FATAL + 'LDAP authentication failed for user "pub"',
-        "the server that checks it",
+        "the authentication server",
     ),
     "a RADIUS server": (
         FATAL + 'RADIUS authentication failed for user "pub"',
-        "the server that checks it",
+        "the authentication server",
     ),
     "words of another language": (
         FATAL + "Passwort-Authentifizierung für Benutzer »pub« fehlgeschlagen",

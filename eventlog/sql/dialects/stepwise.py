@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LOG_SQL: Final = statements("eventlog.sql.dialects", "log.sql")
-"""The statements of the log whose binds are written ``:name``, to which a database adds its own."""
+"""The common statements of the log, with binds written ``:name``; each database adds others."""
 BATCH_ROWS: Final = 20_000
 """The number of rows in an Arrow batch."""
 
@@ -64,8 +64,8 @@ class StepwiseDialect(Dialect):
 
 
 class KeyedDialect(StepwiseDialect):
-    """A database that reads the key of each row with its values, and so finds out which of the
-    keys that it has asked for the row belongs to.
+    """A database that reads the key of each row with its values, and by it assigns the row to one
+    of the requested keys.
     """
 
     @abstractmethod
@@ -138,8 +138,8 @@ class StepwiseLog(OpenLog):
 
 
 class KeyedDatabase(StepwiseDatabase):
-    """A session that reads the key of each row with its values, and so finds out which of the
-    keys that it has asked for the row belongs to.
+    """A session that reads the key of each row with its values, and by it assigns the row to one of
+    the requested keys.
     """
 
     dialect: KeyedDialect
@@ -154,7 +154,7 @@ class KeyedDatabase(StepwiseDatabase):
         size: int,
         binds: Mapping[str, Any],
     ) -> Iterable[Sequence[Any]]:
-        """Return rows as ``read_values`` reads them; each begins with the columns of its key.
+        """Return rows as ``read_values`` does; each begins with the columns of its key.
 
         ``size`` is the number of keys, ``binds`` has them: ``k0_0`` is the first column of the
         first key.
@@ -188,7 +188,7 @@ class KeyedDatabase(StepwiseDatabase):
 class _Unreadable(list[str | None]):
     """Values that cannot be read.
 
-    A caller that iterates over them gets the error; rows that ask for other values go on.
+    A caller that iterates over them gets the error; rows that need other values are not affected.
     """
 
     def __init__(self, error: BadValue) -> None:

@@ -1,4 +1,6 @@
-"""Rights that a database shows best by trying: they also come by roles and by system privileges."""
+"""Testing rights by statements: rights also come from roles and system privileges, so trying is the
+most reliable check.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from eventlog.sql.rights import Part, Right, name_of, tried_columns
 
 @dataclass(frozen=True, slots=True)
 class TriedRights:
-    """How one database shows whether a session has a right: by statements that change nothing.
+    """The statements by which a database is asked whether a session has a right; they change
+    nothing.
 
     ``statements`` has one for each of SELECT, INSERT, UPDATE, DELETE, with ``{table}`` and
     ``{column}``. ``no_right`` are the codes of errors for a missing right, ``otherwise_refused``

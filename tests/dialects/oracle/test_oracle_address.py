@@ -130,10 +130,13 @@ def test_a_session_is_made_with_our_own_arguments_beside() -> None:
 @pytest.mark.parametrize(
     ("rest", "reason"),
     [
-        ("/?service_name=HR&protocl=tcps", r"\?protocl=.*did you mean protocol\?"),
-        ("/?service_name=HR&protocol=udp", r"\?protocol= with a value that it cannot have"),
-        ("/?service_name=HR&retry_count=many", r"\?retry_count= with a value"),
-        ("/HR?service_name=HR", "leave one out"),
+        ("/?service_name=HR&protocl=tcps", r"unknown parameter protocl .*did you mean protocol\?"),
+        (
+            "/?service_name=HR&protocol=udp",
+            "parameter protocol of the Oracle URL has an invalid value",
+        ),
+        ("/?service_name=HR&retry_count=many", "parameter retry_count of the Oracle URL"),
+        ("/HR?service_name=HR", "remove one of them"),
         ("?protocol=tcps", r"'db' is an alias of tnsnames\.ora.*protocol would have no effect"),
         (":1522?config_dir=/etc", "port would have no effect"),
     ],

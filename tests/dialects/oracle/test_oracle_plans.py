@@ -73,8 +73,7 @@ def test_what_is_there_as_declared_is_left_alone() -> None:
         (lambda made: all_there(made, is_enabled=False), "is disabled"),
         (lambda made: all_there(made, is_valid=False), "is invalid"),
         (lambda made: [*all_there(made), there(made[0].triggers[0].statement, "TGR_OLD")],
-         "TGR_OLD is one "
-"too many"),
+         "TGR_OLD is superfluous"),
         (
             lambda made: [*all_there(made)[1:], there(made[0].triggers[0].statement + "--",
             "TGR_LINK_I_1")], "changed by hand",
@@ -220,7 +219,9 @@ def test_always_is_said_to_have_no_effect() -> None:
             sum("capture_replicated has no effect on LINK" in warning for warning in warnings)
             == said
         )
-        assert "what GoldenGate or another apply process writes" in TRIGGERS.not_captured(declared)
+        assert "changes that GoldenGate or another apply process writes" in TRIGGERS.not_captured(
+            declared
+        )
 
 
 def foreign(event: str = "INSERT OR UPDATE OR DELETE", schema: str = "APP") -> StoredTrigger:
@@ -257,7 +258,7 @@ def test_what_follows_a_trigger_that_goes_is_warned_of_before() -> None:
     assert list(TRIGGERS.drop_warnings(there, ours[:1])) == []
     (warning,) = TRIGGERS.drop_warnings(there, ours)
     assert warning.startswith(
-        "trigger BILL of APP.LINK FOLLOWS TGR_LINK_U_1, which goes: it is invalid then"
+        "trigger BILL of APP.LINK FOLLOWS TGR_LINK_U_1, which will be dropped: then it is invalid"
     )
     assert "ORA-04098" in warning
 
@@ -298,7 +299,8 @@ def test_dropping_all_triggers_says_what_that_breaks() -> None:
 def test_a_user_who_is_shown_no_triggers_is_not_told_that_they_are_missing() -> None:
     recorder = conn([("LOGS", "EVENTLOG")], [], [("PUBLISHER",)])
     with pytest.raises(
-        DatabaseError, match=r"shows user PUBLISHER no trigger of schema APP, .* run it as APP"
+        DatabaseError,
+        match=r"does not show the triggers of schema APP to user PUBLISHER, .* run the command as APP",
     ):
         TRIGGERS.plan(recorder, DATABASE, build_catalog(DATABASE), LOG, [WatchedTable("LINK")])
     assert recorder.run[1][1] == {"owner": "APP"}

@@ -310,7 +310,7 @@ def test_a_publisher_does_not_wait_for_ever_for_an_answer() -> None:
             "DPY-3001: Native Network Encryption is only supported in python-oracledb thick mode",
             "CRYPTO_CHECKSUM",
         ),
-        ("DPY-3015: password verifier type 0x939 is not supported", "have the password set again"),
+        ("DPY-3015: password verifier type 0x939 is not supported", "set the password again"),
         (
             "DPY-6000: Listener refused connection. (Similar to ORA-12660)",
             "native network encryption",

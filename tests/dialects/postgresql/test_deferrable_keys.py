@@ -184,6 +184,6 @@ def test_plan_says_what_is_not_promised_and_what_comes_before(shifting: Watched)
         "CREATE TRIGGER behind AFTER UPDATE ON t FOR EACH ROW EXECUTE FUNCTION app()",
     )
     key, order = shifting.plan(WatchedTable("t")).warnings
-    assert "DEFERRABLE: an UPDATE is logged a statement" in key
-    assert "order of two sessions' changes of one key is not promised" in key
+    assert "DEFERRABLE: an UPDATE is logged by statement" in key
+    assert "two sessions' changes of one key may be sent in the wrong order" in key
     assert "trigger behind of t fires for each row, before ours for the statement" in order

@@ -155,8 +155,8 @@ def test_what_a_subscriber_applies_is_logged_once_by_statement_triggers_row_by_r
     assert not any("replication" in sentence for sentence in plan.not_captured)
     assert [sentence for sentence in plan.warnings if "logged row by row" in sentence] == [
         (
-            f"{table}: changes are logged a statement, but what a replication applies is logged "
-            "row by row, since an apply worker fires row triggers only"
+            f"{table}: changes are logged by statement, but replicated changes are logged "
+            "row by row, since an apply worker fires only row triggers"
         )
         for table in ("t", "tag")
     ]
@@ -227,8 +227,7 @@ def test_updates_of_a_key_that_may_shift_are_logged_on_a_subscriber(
     plan = replication.watch(WatchedTable("t", capture_replicated=True))
     assert not any("replication" in sentence for sentence in plan.not_captured)
     assert any(
-        "t: UPDATEs are logged a statement, but what a replication applies" in one
-        for one in plan.warnings
+        "t: UPDATEs are logged by statement, but replicated changes" in one for one in plan.warnings
     )
     assert target.plan(WatchedTable("t", capture_replicated=True)).changes == ()
     # By a key that is deferrable an apply worker finds no row.

@@ -102,8 +102,8 @@ def test_a_table_that_was_renamed_gets_new_names(usr: Watched) -> None:
     assert [(action.kind, action.reason) for action in plan.actions] == [
         (
             "replace",
-            "its triggers call proc_keyed_1, made for the name that the table had: they log that "
-            "name until then",
+            "its triggers call proc_keyed_1, made for the former name of the table, and log "
+            "that name until they are replaced",
         )
     ]
     assert [action.kind for action in usr.plan(WatchedTable("locked")).actions] == ["unchanged"]

@@ -259,7 +259,7 @@ def test_a_log_without_the_table_is_refused(file: Path) -> None:
     with (
         pytest.raises(
             LogTableError,
-            match="no internal table eventlog_epoch: make it with `eventlog db upgrade`",
+            match="no internal table eventlog_epoch: create it with `eventlog db upgrade`",
         ),
         open_context(config(file), Counters()),
     ):

@@ -491,7 +491,9 @@ def test_a_plan_says_which_key_only_the_application_can_compare(collated: Platfo
         for one in collated.plan({"table": "tag"}, {"table": "note"}).warnings
         if "collation" in one
     ]
-    assert warning.startswith("tag.name has the collation unicase, which the application registers")
+    assert warning.startswith(
+        "tag.name has the collation unicase, which only the application registers"
+    )
     assert "values of alias cannot be read back" in warning
 
 
@@ -520,7 +522,7 @@ def test_a_plan_says_what_an_unknown_type_is_taken_for(file: Platform) -> None:
     assert told == [
         "t.a is declared STRING, a type that is not known: its values are taken for an exact "
         "number",
-        "t.b is declared POINT, a type that is not known: its values are taken for an integer",
+        "t.b is declared POINT, which is not a standard type: eventlog treats its values as an integer",
     ]
 
 

@@ -1,4 +1,4 @@
-"""MariaDB, 10.11 and later, through PyMySQL: what it does in another way than MySQL.
+"""MariaDB, 10.11 and later, through PyMySQL: its differences from MySQL.
 
 A sequence numbers deliveries (spec/triggers.md 7.4, spec/event-log.md 10).
 """
@@ -40,7 +40,7 @@ class MariaDB(Family):
     package = "eventlog-publisher[mariadb]"
     connect_advice: ClassVar = {
         **CONNECT_ADVICE,
-        "caching_sha2_password": "this is most likely MySQL: write mysql:// in the URL",
+        "caching_sha2_password": "this is probably MySQL: write mysql:// in the URL",
     }
     reading_limit = "SET SESSION max_statement_time = {seconds}"
     transaction_read_only = "@@SESSION.tx_read_only"
@@ -72,7 +72,7 @@ class MariaDB(Family):
         check_release(self.title, version, _LEAST_VERSION, _RUN)
 
     def after_internal_tables(self, log: LogTable) -> list[str]:
-        # The server draws the comment, so that a script gives each log its own.
+        # The server generates the comment, so that a script gives each log a different one.
         create = f"CREATE SEQUENCE IF NOT EXISTS {self.quote(log.number_sequence)} COMMENT = "
         return [f"EXECUTE IMMEDIATE CONCAT({text.literal(create)}, QUOTE(UUID()))"]
 

@@ -1,4 +1,4 @@
--- What doctor asks of a MariaDB besides the questions that MySQL has too.
+-- The questions of doctor that only MariaDB has in this form.
 
 -- name: history
 -- The transactions whose old versions of rows wait for the purge.

@@ -1,4 +1,4 @@
-"""A log on MariaDB: the statements of a log that is open, and its lock."""
+"""A log on MariaDB in a session: its statements and its lock."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class MariaDBLog(MySQLFamilyLog):
     dialect: MariaDB
 
     def server_parts(self) -> dict[str, str]:
-        # Servers that replicate one another have their own numbers.
-        # The nodes of a cluster have the same rows.
+        # Servers that replicate from each other have different numbers. The nodes of a cluster have
+        # the same rows.
         database = {"database": self.identity()}
         cluster = fetch(
             self.connection,
@@ -63,7 +63,8 @@ class MariaDBLog(MySQLFamilyLog):
         }
 
     def lacking_to_draw(self) -> list[str]:
-        # A right on a sequence shows in the grants alone: no harmless statement needs it.
+        # Only the grants show a right on a sequence: every statement that needs it changes
+        # something.
         name = self.table.number_sequence
         granted = rights_on(self.connection, name)[name]
         return [

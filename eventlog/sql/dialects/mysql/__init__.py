@@ -1,4 +1,4 @@
-"""MySQL, 8.4 and later, through PyMySQL: what it does in another way than MariaDB.
+"""MySQL, 8.4 and later, through PyMySQL: its differences from MariaDB.
 
 A table with AUTO_INCREMENT numbers deliveries, since there are no sequences (spec/triggers.md 7.4,
 spec/event-log.md 10).
@@ -27,7 +27,7 @@ from eventlog.sql.dialects.stepwise import trigger_answers
 from eventlog.sql.log_table import LogTable
 
 _LEAST_VERSION: Final = (8, 4)
-"""The oldest release with maintenance."""
+"""The oldest release that is still maintained."""
 _RUN: Final = ((9, 7),)
 """The releases that the tests have run on."""
 
@@ -41,14 +41,14 @@ class MySQL(Family):
     package = "eventlog-publisher[mysql]"
     session = (
         *FamilySessions.session,
-        # The sizes of tables are those of now.
+        # Without it the sizes of tables are those of an earlier time.
         "SET SESSION information_schema_stats_expiry = 0",
     )
     connect_advice: ClassVar = {
         **CONNECT_ADVICE,
         "cryptography": (
-            "a password of caching_sha2_password crosses a socket or TLS alone: let the server "
-            "offer TLS, or write ?ssl_ca=FILE"
+            "caching_sha2_password sends a password only over TLS or a socket: enable TLS on the "
+            "server, or add ?ssl_ca=FILE to the URL"
         ),
     }
     reading_limit = "SET SESSION max_execution_time = {seconds}000"
@@ -85,7 +85,7 @@ class MySQL(Family):
         check_release(self.title, version, _LEAST_VERSION, _RUN)
 
     def after_internal_tables(self, log: LogTable) -> list[str]:
-        # The server draws the comment, so that a script gives each log its own.
+        # The server generates the comment, so that a script gives each log a different one.
         create = (
             f"CREATE TABLE IF NOT EXISTS {self.quote(log.number_sequence)} "
             "(delivery_no bigint AUTO_INCREMENT PRIMARY KEY) ENGINE = InnoDB COMMENT = "

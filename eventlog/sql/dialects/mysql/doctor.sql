@@ -1,4 +1,4 @@
--- What doctor asks of a MySQL besides the questions that MariaDB has too.
+-- The questions of doctor that only MySQL has in this form.
 
 -- name: history
 -- The transactions whose old versions of rows wait for the purge.

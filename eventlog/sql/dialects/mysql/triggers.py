@@ -33,7 +33,7 @@ class MySQLTriggers(FamilyTriggers):
     render = family_renderer(__package__)
 
     def silence(self, conn: Connection) -> str:
-        # MySQL 9.7 can fire the triggers of these rows itself, as each session wishes.
+        # MySQL 9.7 can fire the triggers of these rows itself; each session may choose.
         asked = "SHOW VARIABLES LIKE 'enable_cascade_triggers'"
         fires = " OR @@SESSION.enable_cascade_triggers" if fetch(conn, asked, {}) else ""
         return NO_CASCADES + fires

@@ -33,13 +33,13 @@ def _text(length: int) -> sa.types.TypeEngine[str]:
 
 
 _WIDE: Final = 1_000
-"""The number of record_ids from which on a gap is read up to the window's limit alone."""
+"""Gaps with at least this many record_ids are each read only up to the window's limit."""
 _MOST_WIDE: Final = 20
-"""The most gaps that are read so, as each makes the statement longer."""
+"""The maximum number of gaps that are read this way, since each makes the statement longer."""
 
 
 def _split(window: Window) -> tuple[Ranges, Ranges]:
-    """Return the gaps of a window but for the last one: the first wide ones, and all others."""
+    """Return the gaps of a window without the last one: the first wide gaps, and all others."""
     gaps = (window.gaps or ())[:-1]
     wide = [gap for gap in gaps if gap[1] - gap[0] >= _WIDE][:_MOST_WIDE]
     return wide, [gap for gap in gaps if gap not in wide]
@@ -123,8 +123,7 @@ class Family(FamilySessions, FamilyObjects):
         if field in ("record_id", "event_type"):
             if column_type is None or column_type.bits:
                 return column
-            # DECIMAL, which the driver gives as such: a number that is not a BIGINT is not an
-            # event type
+            # the driver returns a DECIMAL: a number that is not a BIGINT is not an event type
             is_short = f"{column} BETWEEN {-self.last_record_id} AND {self.last_record_id}"
             return (
                 f"CASE WHEN {is_short} THEN CAST({column} AS SIGNED) "
@@ -163,7 +162,8 @@ class Family(FamilySessions, FamilyObjects):
         )
 
     def create_queue_index(self, log: LogTable) -> str:
-        # There are no partial indexes: the letter comes first, so that the rows N are together.
+        # There are no partial indexes: the status is the first column, so that the rows N are
+        # together.
         index, table = self.quote(log.own_name("idx_{}_1")), self.quote(log.name)
         return (
             f"CREATE INDEX {index} ON {table} ({self.quote('status')}, {self.quote('record_id')})"

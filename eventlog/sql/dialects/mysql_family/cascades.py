@@ -3,7 +3,7 @@ itself, and fires none of their triggers (spec/triggers.md 7.4). The triggers of
 statement log these changes.
 
 A *way* leads from a watched table, foreign key by foreign key, to a table whose rows take its rows
-along. It is followed upwards as far as the rules of the keys pass on a DELETE or a new key.
+along. It is followed upwards as long as the rules of the keys pass on a DELETE or a new key.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTr
 _SQL: Final = statements(__package__, "reflect.sql")
 _ACTS: Final = ("CASCADE", "SET NULL", "SET DEFAULT")
 FACT: Final = "cascades"
-"""The name of these foreign keys among the facts for compiling."""
+"""The key of these foreign keys in the facts for compiling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def read_links(conn: Connection) -> tuple[Link, ...]:
 
 
 def as_fact(links: Iterable[Link]) -> list[dict[str, Any]]:
-    """Return foreign keys as literals, for ``from_fact``."""
+    """Serialize foreign keys as literals; ``from_fact`` reads them back."""
     return [
         {
             "child": link.child,
@@ -109,7 +109,7 @@ def leading_to(links: Sequence[Link], tables: Iterable[str]) -> tuple[Link, ...]
 
 
 class Source(NamedTuple):
-    """What a trigger looks for rows by: the row of its table, OLD or NEW, and the lock."""
+    """How a trigger finds the rows: the row of its table (OLD or NEW), and the lock."""
 
     row: str
     lock: str
@@ -118,13 +118,13 @@ class Source(NamedTuple):
 SHARED: Final = " LOCK IN SHARE MODE"
 """The end of a SELECT that sees rows as they are now, whatever the application's snapshot shows.
 
-FOR UPDATE would be a use of the table that the server refuses if the application's statement also
-reads it (1442).
+With FOR UPDATE the server would refuse the application's statement if that also reads the table
+(1442).
 """
 
 _SOURCES: Final = {
     **dict.fromkeys(("DELETE", "UPDATE"), Source("OLD", SHARED)),
-    # A lock of an INSERT would keep the writers of other parents off.
+    # A lock taken by an INSERT would block the writers of other parents.
     "INSERT": Source("NEW", ""),
 }
 
@@ -145,8 +145,8 @@ class Effect:
     NULL. It is empty if the rows are deleted.
     """
     trees: Mapping[str, Sequence[Link]] = with_field(default_factory=dict)
-    """The foreign keys, by table, to the table itself by which deleted rows take other rows of the
-    table along.
+    """By table, its foreign keys to itself, by which deleting rows deletes other rows of the same
+    table.
     """
     source: Source = with_field(default_factory=lambda: _SOURCES["DELETE"])
 
@@ -171,8 +171,8 @@ def effects_on(table: str, links: Sequence[Link]) -> Iterator[Effect]:
 
 
 def _trees(way: Way, table: str, links: Sequence[Link]) -> dict[str, list[Link]]:
-    """Return the foreign keys from tables to themselves by which rows deleted on a way take other
-    rows along.
+    """Return the foreign keys from tables to themselves by which rows deleted on a way delete other
+    rows.
     """
     deleted = {link.parent for link in way}
     if not way or way[0].on_delete == "CASCADE":
@@ -202,7 +202,7 @@ def _deleted(way: Way, links: Sequence[Link]) -> Iterator[Effect]:
 
 def _changed(way: Way, links: Sequence[Link]) -> Iterator[Effect]:
     last = way[-1]
-    # The server refuses a change of a row's own parent.
+    # The server refuses the change if a row is its own parent.
     if last.on_update not in _ACTS or last.child == last.parent:
         return
     pairs = _composed(way)
@@ -234,9 +234,9 @@ def _above(way: Way, links: Sequence[Link], *, by_update: bool) -> Iterator[Link
         if rule in _ACTS and link.parent in {one.child for one in way}:
             path = " -> ".join([*(one.child for one in (*way, link)), link.parent])
             raise TriggerError(
-                f"rows of {way[0].child} go or change with those of {link.parent}, and these with "
-                f"theirs, by foreign keys in a circle ({path}), and the server fires no trigger "
-                "for them: make one of these keys ON DELETE RESTRICT, ON UPDATE RESTRICT"
+                f"foreign keys in a circle ({path}) delete or change rows of {way[0].child} with "
+                f"those of {link.parent}, and the server fires no trigger for them: make one of "
+                "these keys ON DELETE RESTRICT and ON UPDATE RESTRICT"
             )
         yield link
 
@@ -246,11 +246,11 @@ def _above(way: Way, links: Sequence[Link], *, by_update: bool) -> Iterator[Link
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class CascadeTriggers(ClassTriggers):
-    """The changes that the triggers of a table log for rows of a class that its own rows take
-    along.
+    """The changes that the triggers of a table log for rows of a class that are deleted or changed
+    with its rows.
 
     ``table`` is the table in the statement; ``of`` is the declaration of the rows that change with
-    it. ``silence`` is SQL of the condition on which a session logs none of it.
+    it. ``silence`` is an SQL condition: if it is true in a session, none of it is logged.
     """
 
     of: TableTriggers
@@ -265,7 +265,8 @@ def cascades_of(
     declared: Sequence[TableTriggers], links: Sequence[Link], silence: str
 ) -> tuple[list[CascadeTriggers], dict[str, TriggerError]]:
     """Return the cascades that triggers of other tables log for the declared ones, and, by class,
-    the reason why they cannot. ``silence`` is SQL of the condition on which they log nothing.
+    the reason why they cannot. ``silence`` is an SQL condition: if it is true in a session, they
+    log nothing.
     """
     found: list[CascadeTriggers] = []
     refused: dict[str, TriggerError] = {}
@@ -302,8 +303,8 @@ def cascades_of(
 
 
 def _is_logged_by_owner(one: TableTriggers, effect: Effect) -> bool:
-    """Return True if the triggers of the owner cover the effect: their type 4 deletes the values,
-    and their new key has the values read back.
+    """Return True if the triggers of the owner cover the effect: their row of type 4 deletes the
+    values, too, and after a new key the values are read back.
     """
     if not isinstance(one, ChildTriggers) or not effect.way:
         return False
@@ -326,8 +327,9 @@ def _concerns(one: TableTriggers, effect: Effect) -> bool:
 def _refuse(one: TableTriggers, effect: Effect) -> None:
     if "." in effect.end:
         raise TriggerError(
-            f"rows of {one.table.name} go or change with those of {effect.end} of another "
-            "database, and the server fires no trigger for them: make the foreign key RESTRICT"
+            f"a foreign key deletes or changes rows of {one.table.name} with those of {effect.end} "
+            "in another database, and the server fires no trigger for them: make the foreign key "
+            "RESTRICT"
         )
     if not isinstance(one, ClassTriggers):
         return
@@ -335,14 +337,14 @@ def _refuse(one: TableTriggers, effect: Effect) -> None:
     is_of_key = any(column in keys for column, _ in effect.changed)
     if one.may_repeat and (is_of_key or not effect.changed):
         raise TriggerError(
-            f"rows of {one.table.name} go with those of {effect.end} by a foreign key, and the "
-            "server fires no trigger for them; since several rows may be one object, nobody can "
-            "tell before whether that is gone: make the foreign key RESTRICT"
+            f"a foreign key deletes rows of {one.table.name} with those of {effect.end}, and the "
+            "server fires no trigger for them. Since several rows may be one object, it is "
+            "unknown in advance whether the object is deleted: make the foreign key RESTRICT"
         )
     if any(column in keys and end is None for column, end in effect.changed):
         raise TriggerError(
-            f"the key of {one.table.name} is set to NULL by a foreign key to {effect.end}, and "
-            "the server fires no trigger for that: make it ON DELETE CASCADE, or RESTRICT"
+            f"a foreign key to {effect.end} sets the key of {one.table.name} to NULL, and the "
+            "server fires no trigger for that: make the foreign key ON DELETE CASCADE, or RESTRICT"
         )
 
 
@@ -351,28 +353,28 @@ def _refuse(one: TableTriggers, effect: Effect) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """Rows that a trigger looks for when a row is deleted or changed, and the log rows for each."""
+    """Rows that a trigger finds when a row is deleted or changed, and the log rows for each."""
 
     condition: str | None
-    """The condition under which the trigger looks for the rows."""
+    """The condition under which the trigger searches for the rows."""
     select: str
-    """The statement, with the old and the new key."""
+    """The statement that finds the rows, with their old and new keys."""
     rows: tuple[tuple[int, str, str | None], ...]
     """The type, the key (old or new) and the attribute of each row of the log."""
 
 
 def followed(one: CascadeTriggers, operation: str) -> list[Followed]:
-    """Return the rows that a trigger of an operation looks for.
-
-    A row at the end of several ways is logged once.
+    """Return the rows for which a trigger of an operation searches. A row at the end of several
+    ways is logged once.
     """
     several = [effect for effect in one.effects if effect.operation == operation]
     return _followed_rows(one, several, operation)
 
 
 def kept(one: CascadeTriggers) -> list[Followed]:
-    """Return the rows that a trigger AFTER INSERT looks for, on a server whose REPLACE keeps the
-    rows that go with a deleted one: they have been logged as gone, and come back.
+    """Return the rows for which a trigger AFTER INSERT searches, on a server whose REPLACE keeps
+    the rows that refer to the replaced row: they have been logged as deleted, so they must be
+    logged again.
     """
     several = [
         effect for effect in one.effects if effect.operation == "DELETE" and not effect.changed
@@ -389,7 +391,7 @@ def kept(one: CascadeTriggers) -> list[Followed]:
 def _followed_rows(
     one: CascadeTriggers, several: Sequence[Effect], operation: str
 ) -> list[Followed]:
-    """Return the rows of several effects that a trigger of an operation looks for."""
+    """Return the rows of several effects for which a trigger of an operation searches."""
     several = [replace(effect, source=_SOURCES[operation]) for effect in several]
     found: dict[tuple[tuple[int, str, str | None], ...], list[Effect]] = {}
     for effect in several:
@@ -416,7 +418,7 @@ def _followed(
         selects.append(select)
     if len(selects) == 1:
         return Followed(conditions[0], selects[0], rows)
-    # A way whose columns have not changed leads to unchanged rows.
+    # If the columns of a way have not changed, its rows have not changed either.
     parts = [
         f"SELECT u{place}.* FROM ({select}) AS u{place} WHERE {condition or '1 = 1'}"  # noqa: S608 - quoted names
         for place, (select, condition) in enumerate(zip(selects, conditions, strict=True))
@@ -426,8 +428,8 @@ def _followed(
 
 
 def _condition(effect: Effect) -> str | None:
-    """Return SQL of the condition on which an UPDATE takes rows along; None for a DELETE, which
-    always does.
+    """Return SQL of the condition on which an UPDATE changes the rows, too; None for a DELETE,
+    which always does.
     """
     if effect.operation == "DELETE":
         return None
@@ -459,7 +461,7 @@ def _keys(one: TableTriggers, effect: Effect, several: Sequence[Effect]) -> tupl
 
 
 def _new_value(column: str, effect: Effect, several: Sequence[Effect]) -> str:
-    """Return SQL of the new value of a row's column. The row may get values by other ways, too."""
+    """Return SQL of the new value of a row's column. Other ways may change the row, too."""
     value = f"t0.{quote_identifier(column)}"
     for other in several:
         end = dict(other.changed).get(column)
@@ -474,7 +476,7 @@ def _new_value(column: str, effect: Effect, several: Sequence[Effect]) -> str:
 
 
 def _is_reached(effect: Effect) -> str:
-    """Return SQL of a condition: a way leads to the row ``t0``."""
+    """Return an SQL condition that is true if a way leads to the row ``t0``."""
     first, *further = effect.way
     if not further:
         return _refers(first, "t0", "OLD")
@@ -503,11 +505,11 @@ def _flat(one: TableTriggers, effect: Effect, select: str, joined: str) -> str:
 
 
 def _deep(one: TableTriggers, effect: Effect, select: str, joined: str) -> str:
-    """Return SQL that selects the rows if deleted rows take other rows of their table along:
-    level by level, from the end of the way.
+    """Return SQL that selects the rows if deleting rows deletes other rows of the same table: level
+    by level, from the end of the way.
 
-    A level of the watched table, or of a table between, holds the rows that are deleted; the level
-    of the end holds the other rows that are deleted.
+    The level of the watched table, and of each table between, contains the rows that are deleted;
+    the level of the end contains the other rows of that table that are deleted.
     """
     own = one.owner_columns if isinstance(one, ChildTriggers) else one.key
     tables = [one.table.name, *(link.parent for link in effect.way)]
@@ -531,8 +533,8 @@ def _deep(one: TableTriggers, effect: Effect, select: str, joined: str) -> str:
 def _rows_of_level(
     effect: Effect, place: int, trees: Sequence[Link], rows: str, *, has_next: bool
 ) -> list[str]:
-    """Return SQL of each kind of rows in a level: those that refer to the deleted row itself, to
-    the next level, and to their own level. ``rows`` selects the columns of the level's table.
+    """Return SQL for each kind of rows in a level: rows that refer to the deleted row itself, to
+    the next level, or to the same level. ``rows`` selects the columns of the level's table.
     """
     end = len(effect.way)
     to_deleted = trees if place == end else effect.way[-1:] if place == end - 1 else ()
@@ -547,7 +549,7 @@ def _rows_of_level(
 
 
 def _refers(link: Link, child: str, parent: str) -> str:
-    """Return SQL of a condition: a row of the child refers to a row of the parent."""
+    """Return an SQL condition that is true if a row of the child refers to a row of the parent."""
     return " AND ".join(
         f"{child}.{quote_identifier(own)} = {parent}.{quote_identifier(ref)}"
         for own, ref in link.columns

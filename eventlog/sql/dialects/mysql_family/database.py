@@ -1,4 +1,4 @@
-"""A session of MySQL or MariaDB: the statements of a database that is open."""
+"""A database in a session of MySQL or MariaDB."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 _SQL: Final = statements(__package__, "reflect.sql")
 _FLUSHED_WITHIN: Final = 60.0
-"""The number of seconds in which the server writes its redo log to the disk; it tries to do so each
-second.
+"""How many seconds to wait until the server has written its redo log to the disk; it tries to do so
+every second.
 """
 
 
@@ -57,22 +57,24 @@ class MySQLFamilyDatabase(KeyedDatabase):
         begin_snapshot(self.connection)
 
     def make_durable(self) -> None:
-        # A row can be seen a moment before it is on the disk of the server, and with
-        # innodb_flush_log_at_trx_commit = 0 or 2 up to a second before.
+        # A row becomes visible shortly before it is on the server's disk; with
+        # innodb_flush_log_at_trx_commit = 0 or 2, up to a second before.
         reached, flushed = self._log_positions()
         until = monotonic() + _FLUSHED_WITHIN
         while flushed < reached:
             if monotonic() > until:
                 raise DatabaseError(
                     f"the server has not written its redo log to the disk for {_FLUSHED_WITHIN:g} "
-                    "s, so that a crash may undo what was read. Set "
+                    "s, so a crash could undo rows that were read. Set "
                     "innodb_flush_log_at_trx_commit = 1"
                 )
             sleep(0.01)
             _, flushed = self._log_positions()
 
     def _log_positions(self) -> tuple[int, int]:
-        """Return the positions up to which the redo log is written, and is on the disk."""
+        """Return the positions up to which the redo log has been written, and flushed to the
+        disk.
+        """
         names = self.dialect.redo_log_positions
         found = {
             str(name).lower(): int(value)
@@ -129,7 +131,7 @@ class MySQLFamilyDatabase(KeyedDatabase):
     ) -> Iterable[Sequence[Any]]:
         return fetch(self.connection, values_statement(cls, child, columns, size), binds)
 
-    # The server commits every DDL statement by itself: a migration that broke off is run again from
+    # The server commits every DDL statement by itself: an interrupted migration is run again from
     # its beginning.
 
     def guarded(self, statement: str) -> str:
@@ -140,7 +142,7 @@ class MySQLFamilyDatabase(KeyedDatabase):
         try:
             return super().has_table(schema, name)
         except DBAPIError as error:
-            # The server shows nothing of a table to a user without a right on it.
+            # The server does not show a table to a user without a right on it.
             if error_code(error) != NO_RIGHT_ON_TABLE:
                 raise
             return None
@@ -157,4 +159,4 @@ class MySQLFamilyDatabase(KeyedDatabase):
         )
 
     def join_snapshot(self, snapshot: str) -> None:
-        begin_snapshot(self.connection)  # its moment is not before the snapshot's
+        begin_snapshot(self.connection)  # taken no earlier than the snapshot

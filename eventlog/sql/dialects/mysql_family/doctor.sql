@@ -1,5 +1,6 @@
--- What doctor asks of MariaDB and MySQL alike; each has a file with the rest. Nothing here changes anything.
--- In braces: names of the log and of its columns, quoted; :now the time now in the zone of event_time.
+-- The questions of doctor that are the same on MariaDB and MySQL; each has a file with the rest.
+-- Nothing here changes anything. In braces: names of the log and of its columns, quoted; :now the
+-- time now in the zone of event_time.
 
 -- name: clock
 SELECT UNIX_TIMESTAMP(NOW(6));

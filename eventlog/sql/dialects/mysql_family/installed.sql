@@ -1,4 +1,4 @@
--- What a plan asks of MariaDB and MySQL.
+-- What the planning of triggers reads on MariaDB and MySQL.
 
 -- name: triggers
 -- Every trigger of the database.
@@ -8,7 +8,7 @@ WHERE t.trigger_schema = DATABASE()
 ORDER BY BINARY t.event_object_table, t.trigger_name;
 
 -- name: engines
--- The tables whose engine keeps what a transaction wrote that was rolled back.
+-- The tables whose engine has no transactions: it keeps changes that were rolled back.
 SELECT t.table_name, t.engine
 FROM information_schema.tables AS t
 JOIN information_schema.engines AS e ON e.engine = t.engine

@@ -1,4 +1,4 @@
-"""A log on MySQL or MariaDB: the statements of a log that is open, and its lock."""
+"""A log on MySQL or MariaDB in a session: its statements and its lock."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class MySQLFamilyLog(StepwiseLog):
     dialect: Family
 
     def identity(self) -> str:
-        # The comment of the source of delivery numbers, drawn when it was created: a replica that
-        # takes over has the same one.
+        # The comment of the source of delivery numbers, generated when it was created: a replica
+        # that takes over has the same comment.
         statement = (
             "SELECT DATABASE(), table_comment FROM information_schema.tables"
             " WHERE table_schema = DATABASE() AND BINARY table_name = BINARY %(name)s"
@@ -71,7 +71,7 @@ class MySQLFamilyLog(StepwiseLog):
     def _holder(self, session: int | None) -> LockHolder | None:
         if session is None:
             return None
-        # Without the right PROCESS the sessions of other users are not seen.
+        # Without the right PROCESS the sessions of other users are hidden.
         seen = "SELECT user, host FROM information_schema.processlist WHERE id = %s"
         user, address = self.connection.exec_driver_sql(seen, (session,)).first() or ("", "")
         return LockHolder(int(session), str(user), "", str(address))
@@ -89,8 +89,8 @@ class MySQLFamilyLog(StepwiseLog):
     def consumer_holder(self, consumer: str) -> LockHolder | None:
         return self._holder(self._ask_consumer_lock("IS_USED_LOCK({name})", consumer))
 
-    # A line of <log>_epoch is the lock between registering and removing, since locks by name
-    # outlast a transaction. A role that registers need not have the right to change it.
+    # The line of <log>_epoch is the lock between registering and removing, since named locks
+    # outlast a transaction. A role that registers does not need the right to change the line.
 
     def lock_registering(self) -> None:
         self.connection.exec_driver_sql(
@@ -137,7 +137,7 @@ class MySQLFamilyLog(StepwiseLog):
 
     @abstractmethod
     def lacking_to_draw(self) -> list[str]:
-        """Return the rights that this session lacks to draw the numbers of deliveries, in words."""
+        """Return the rights that this session lacks to draw delivery numbers, in words."""
 
     def rights_by_trying(self, needed: Iterable[tuple[Part, Right]]) -> list[str]:
         """Return which rights on tables of a log this session lacks, in words."""
@@ -155,8 +155,8 @@ class MySQLFamilyLog(StepwiseLog):
         binds = {**self.dialect.position_binds(walk.cls, position), "limit": limit}
         return [str(key) for (key,) in fetch(self.connection, statement, binds)]
 
-    # The text of a few statements contains the ranges of record_ids, of which there may be
-    # thousands, since there are no array binds.
+    # There are no array binds, so the text of a few statements contains the ranges of record_ids,
+    # of which there may be thousands.
 
     def read_rows(self, ranges: Ranges) -> list[LogRow]:
         rows: list[LogRow] = []
@@ -208,7 +208,7 @@ class MySQLFamilyLog(StepwiseLog):
             self.connection.exec_driver_sql(f"{head}\nVALUES {rows}", {**named, **binds})
 
     def half_made(self) -> bool:
-        # A table of eventlog's columns that nobody has written to since.
+        # A table with eventlog's columns to which nobody has written yet.
         columns = {
             column["name"] for column in sa.inspect(self.connection).get_columns(self.table.name)
         }

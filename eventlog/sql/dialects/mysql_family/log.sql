@@ -1,6 +1,7 @@
--- The statements of the event log on MariaDB and MySQL. In braces: names of the log and of its columns, quoted; %(name)s: bound
--- values. The index (status, record_id) serves those that ask for rows N; a log that somebody else made may have a
--- collation that takes n for N, so the letter is compared by its byte too.
+-- The statements of the event log on MariaDB and MySQL. In braces: names of the log and of its
+-- columns, quoted; %(name)s: bound values. The statements that read rows N use the index (status,
+-- record_id). A log of another program may have a collation in which n equals N, so the status is
+-- also compared by its byte.
 
 -- name: read_window
 -- The rows N from one record_id to another, in order.
@@ -21,8 +22,7 @@ LIMIT %(limit)s
 
 -- name: read_gaps
 -- Rows in ranges of record_ids, in order: the gaps range by range, then what is in the last one. One statement, hence
--- one snapshot. {wide}: the gaps that may hold more rows than are wanted, each read up to the limit. A gap is read by
--- the key: the statuses are compared by a CASE, since the planner may otherwise read all rows of a status for each gap.
+-- one snapshot. {wide}: the gaps that may have more rows than wanted, each read up to the limit. A gap is read by the key: the statuses are compared in a CASE, since the planner might otherwise read all rows of a status for each gap.
 {wide}
 (SELECT {fields}
 FROM JSON_TABLE(%(gaps)s, '$[*]' COLUMNS (lo BIGINT PATH '$[0]', hi BIGINT PATH '$[1]')) AS r
@@ -48,7 +48,7 @@ LIMIT %(limit)s)
 UNION ALL
 
 -- name: of_any_status
--- The rows of gaps, {statuses}: of every status that is not reserved. No index serves them but the key.
+-- The rows of gaps, {statuses}: those of every status that is not reserved. Only the key serves as index for them.
 BINARY {status} IN ('N', 'S', 'W', 'E', 'F')
 
 -- name: of_new
@@ -59,7 +59,7 @@ BINARY {status} IN ('N', 'S', 'W', 'E', 'F')
   AND ({perpetrator} IS NULL OR NOT (BINARY RTRIM({perpetrator}) <=> BINARY CONVERT(%(perpetrator)s USING utf8mb4)))
 
 -- name: lock_registering
--- Shared by those who register consumers.
+-- Shared by sessions that register consumers.
 SELECT 1 FROM {epoch} {shared}
 
 -- name: lock_removing

@@ -9,8 +9,7 @@ for each child table::
     FROM `usr` AS p JOIN `usr_phone` AS c ON c.`usr_id` = p.`id`
     WHERE (p.`id`, p.`branch`) IN ((1, 'N'), (2, 'W'))
 
-The server finds the rows by its own collation. Rows whose text differs from the key asked for are
-left out here.
+The server compares by its collation. Rows whose text differs from the wanted key are left out here.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ T = TypeVar("T")
 
 
 _KEYS: Final = 500
-"""The number of keys that one statement asks for."""
+"""The number of keys in one statement."""
 
 
 def _chunks(keys: Sequence[T]) -> Iterator[Sequence[T]]:
@@ -149,7 +148,8 @@ _KINDS: Final[Mapping[str, tuple[Kind, int, int]]] = {
     "timestamp": (Kind.TIMESTAMPTZ, 0, 0),
     "uuid": (Kind.UUID, 0, 0),
 }
-"""The kind of a type, with the bits of its signed and its unsigned form; 0 bits mean no own range.
+"""The kind of a type, with the bits of its signed and its unsigned form; 0 bits = the type has no
+range.
 """
 
 
@@ -236,8 +236,8 @@ def values_statement(
     """
     row, source = "p", f"{quote_identifier(cls.table.name)} AS p"
     if child is not None:
-        # By the collation of both sides, as the foreign key compares.
-        # The text of the key is its owner's.
+        # Compared by the collation of both sides, as by the foreign key. The text of the key is the
+        # owner's.
         owned = " AND ".join(
             f"p.{quote_identifier(key.name)} = c.{quote_identifier(owner)}"
             for key, owner in zip(cls.key, child.owner_columns, strict=True)
@@ -265,7 +265,7 @@ def _selected(column: Column, ref: str, *, is_key: bool) -> str:
 
 
 def _sure(read: Callable[[str], object]) -> Callable[[str], object]:
-    """Return a reader that raises NoSuchValue for a text that is not a value."""
+    """Return a reader that raises NoSuchValue for a text that the type cannot have."""
 
     def reader(text: str) -> object:
         try:
@@ -302,7 +302,7 @@ def _encodable(text: str) -> str:
 
 
 def _moment(text: str) -> str:
-    """Return a date or time in one form; the session's zone is UTC."""
+    """Return a date or time in a single form; the session's zone is UTC."""
     seconds, _, fraction = text.removesuffix("Z").partition(".")
     fraction = fraction.rstrip("0")
     return f"{seconds}.{fraction}" if fraction else seconds

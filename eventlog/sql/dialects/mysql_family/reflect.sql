@@ -1,6 +1,7 @@
--- What the database of the session has, in one statement each. Sequences and temporary tables are left out, and virtual
--- columns, which are not stored. Names are compared by bytes: the catalogue's own collation takes no notice of case. Each column has
--- an alias where it is read by name: MySQL shows the catalogue's own names in upper case.
+-- The contents of the session's database, in one statement each. Sequences, temporary tables and
+-- virtual columns, which are not stored, are left out. Names are compared by bytes: the catalogue's
+-- collation ignores case. Each column that is read by name has an alias: MySQL shows the
+-- catalogue's names in upper case.
 
 -- name: columns
 -- The columns of all tables and views, in order.
@@ -15,7 +16,7 @@ WHERE t.table_schema = DATABASE() AND t.table_type IN ('BASE TABLE', 'SYSTEM VER
 ORDER BY BINARY t.table_name, c.ordinal_position;
 
 -- name: unique_keys
--- The columns of unique indexes in order; sub_part is the length of a prefix, of which rows may share one.
+-- The columns of unique indexes in order; sub_part is the length of a prefix, which several rows may share.
 SELECT s.table_name AS relation, s.index_name AS index_name, s.column_name AS name, s.sub_part AS sub_part
 FROM information_schema.statistics AS s
 WHERE s.table_schema = DATABASE() AND s.non_unique = 0

@@ -32,35 +32,35 @@ from eventlog.sql.statements import fetch, qualified, statements
 _logger = logging.getLogger(__name__)
 
 _SQL_MODE: Final = "STRICT_ALL_TABLES,ANSI_QUOTES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO"
-"""The SQL mode of sessions: names in double quotes, as in the other databases; a value that does
-not fit is refused, never cut.
+"""The SQL mode of sessions: names in double quotes, as in other databases; the server refuses a
+value that does not fit instead of truncating it.
 """
 
 _ACCESS: Final = (
-    "check the user in the URL, and {secret}; a user is one of a host, such as "
-    "'eventlog'@'10.0.0.%'"
+    "check the user in the URL, and {secret}; the user must be allowed to connect "
+    "from this host, such as 'eventlog'@'10.0.0.%'"
 )
 CONNECT_ADVICE: Final = {
     "(1045,": _ACCESS,
     "(1698,": _ACCESS,
     "(1044,": "grant the user a right on the database, or correct its name in the URL",
     "(1049,": "correct the database in the URL, as in //user@host:3306/DATABASE",
-    "(1130,": "the server lets no user in from this host: create 'USER'@'HOST' there",
+    "(1130,": "the server accepts no user from this host: create 'USER'@'HOST' on it",
     "(1820,": "the password has expired: set a new one",
     "(1862,": "the password has expired: set a new one",
 }
 _REFUSED_BY: Final = {
     "(1665,": (
-        "a server whose binary log takes statements alone, and none of a session that is READ "
-        "COMMITTED, as ours are: set binlog_format = MIXED, or ROW"
+        "a server with binlog_format = STATEMENT, which refuses writes of READ COMMITTED sessions "
+        "such as eventlog's: set binlog_format = MIXED, or ROW"
     ),
-    "(1419,": "a server with a binary log, where not everybody may make triggers: set "
+    "(1419,": "a server with a binary log, on which only some users may create triggers: set "
     "log_bin_trust_function_creators = 1, or grant SUPER",
 }
 _PASSING: Final = frozenset(
     {
         *(1205, 1213),  # a lock that another session holds for too long, a deadlock
-        *(1021, 1041, 1114, 1135),  # no room, no memory, no thread
+        *(1021, 1041, 1114, 1135),  # out of disk space, memory or threads
         *(1040, 1203, 1226),  # too many connections
         *(
             1053,
@@ -74,7 +74,7 @@ _PASSING: Final = frozenset(
             1161,
             1184,
         ),  # a shutdown, a connection that broke
-        *(1290, 1836),  # a server that writes nothing now, as during a switchover
+        *(1290, 1836),  # a server that is read-only for now, as during a switchover
         *(
             1317,
             1927,
@@ -83,21 +83,30 @@ _PASSING: Final = frozenset(
             3169,
             4031,
         ),  # a statement or session that was ended, a statement that took too long
-        *(1020, 1412),  # the rows to read or write were changed meanwhile
+        *(1020, 1412),  # the rows to read or write have changed meanwhile
         *(
             1047,
             1180,
             3101,
-        ),  # a node of a cluster that is not ready, or that lost against another one at the commit
-        *(2002, 2003, 2005, 2006, 2013, 2014, 2027, 2055),  # the client's own: the server is gone
+        ),  # a cluster node that is not ready, or whose commit conflicted with another node's
+        *(
+            2002,
+            2003,
+            2005,
+            2006,
+            2013,
+            2014,
+            2027,
+            2055,
+        ),  # errors of the client: the connection was lost
     }
 )
 """The numbers of temporary errors."""
 
 
 class FamilySessions(Dialect):
-    """Sessions through PyMySQL: READ COMMITTED whatever the server's default, the lock by name,
-    rights tried by EXPLAIN.
+    """Sessions through PyMySQL: READ COMMITTED whatever the server's default, a named lock, rights
+    tested by EXPLAIN.
     """
 
     title: str
@@ -105,11 +114,11 @@ class FamilySessions(Dialect):
     reading_limit: str
     """The statement that limits the time of a session's statements to ``{seconds}``."""
     transaction_read_only: str
-    """SQL that is 1 if the session's transactions may write nothing."""
+    """SQL that is 1 if the session's transactions are read-only."""
     shows_grants_of_roles: ClassVar[bool] = True
-    """True if SHOW GRANTS has what the current role gives."""
+    """True if SHOW GRANTS includes the rights of the current role."""
     shared_lock: ClassVar[str]
-    """The end of a SELECT that locks its rows against changes, and needs no other right for it."""
+    """The end of a SELECT that locks its rows against changes without needing a further right."""
     xa_recover: ClassVar[str]
     """The statement that lists the prepared transactions, their names as ASCII."""
     global_status: ClassVar[str]
@@ -119,7 +128,7 @@ class FamilySessions(Dialect):
     which the log is on the disk.
     """
     rights_to_see_transactions: ClassVar[tuple[str, ...]]
-    """The rights by which a user sees the open and the prepared transactions of others."""
+    """The rights that a user needs to see the open and the prepared transactions of others."""
     byte_collation: ClassVar[str]
     """The collation of utf8mb4 that compares bytes, trailing blanks too."""
 
@@ -158,8 +167,8 @@ class FamilySessions(Dialect):
 
     @abstractmethod
     def check_server(self, version: str) -> None:
-        """Raise ConfigError for another server, or one that is too old, by its own text; warn of
-        one that the tests have never run on.
+        """Check the server's version text. Raise ConfigError for another database or a release that
+        is too old; warn about a release on which the tests have never run.
         """
 
     def check_url(self, url: URL) -> None:
@@ -177,7 +186,7 @@ class FamilySessions(Dialect):
 
 
 def _keep_alive(end: socket.socket) -> None:
-    """Let this end of a TCP connection notice that the server's host is gone."""
+    """Let this end of a TCP connection detect that the server's host is gone."""
     if end.family not in (socket.AF_INET, socket.AF_INET6):
         return
     options = {
@@ -188,43 +197,41 @@ def _keep_alive(end: socket.socket) -> None:
     }
     end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in options.items():
-        if hasattr(socket, name):  # not on each system
+        if hasattr(socket, name):  # not available on every system
             end.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def begin_snapshot(conn: Connection) -> None:
-    """Begin a transaction that sees this moment, whatever is committed until it ends, and changes
-    nothing.
-    """
+    """Begin a read-only transaction with one snapshot."""
     conn.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     conn.exec_driver_sql("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
 
 
 def is_mariadb(version: str) -> bool:
-    """Return True if a server's own text of its version is that of a MariaDB."""
+    """Return True if the version text of a server is that of a MariaDB."""
     return "-mariadb" in version.lower()
 
 
 def check_release(
     title: str, version: str, least: tuple[int, int], run: Sequence[tuple[int, int]]
 ) -> None:
-    """Check the release that a server's own text of its version names.
+    """Check the release in a server's version text.
 
     Args:
         title: The database (``MariaDB``).
         version: The text, as the driver gives it.
-        least: The oldest release that is let in.
-        run: The releases that the tests have run on. Another one is warned of, once.
+        least: The oldest accepted release.
+        run: The releases on which the tests have run. Any other release causes a warning, once.
 
     Raises ConfigError for a release that is too old.
     """
-    # A MariaDB may write 5.5.5- before its own version, for clients that are older than it is.
+    # MariaDB may write 5.5.5- before its version, for old clients.
     found = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)\.", version)
     release = None if found is None else (int(found[1]), int(found[2]))
     if release is not None and release < least:
         raise ConfigError(
-            f"{title} {'.'.join(map(str, release))} is too old: "
-            f"{'.'.join(map(str, least))} is needed"
+            f"{title} {'.'.join(map(str, release))} is too old: upgrade the server to "
+            f"{'.'.join(map(str, least))} or later"
         )
     if release not in run:
         _warn_of_release(title, version, " and ".join(".".join(map(str, one)) for one in run))
@@ -232,9 +239,9 @@ def check_release(
 
 @cache
 def _warn_of_release(title: str, version: str, run: str) -> None:
-    """Warn once of a release that the tests have never run on."""
+    """Warn once about a release on which the tests have never run."""
     _logger.warning(
-        "eventlog has never been run on %s %s: its tests have run on %s; try it on a copy first",
+        "eventlog has never been tested on %s %s, only on %s; try it on a copy first",
         title,
         version,
         run,
@@ -266,7 +273,7 @@ RIGHTS: Final = TriedRights(
         "DELETE": "EXPLAIN DELETE FROM {table} WHERE 1 = 0",
     },
     no_right=frozenset({1044, 1045, NO_RIGHT_ON_TABLE, 1143, 1227, 1370}),
-    # a column without a value, a transaction or a server that may write nothing
+    # a column without a value; a read-only transaction or server
     otherwise_refused=frozenset({1290, 1364, 1792}),
     error_code=error_code,
 )
@@ -281,7 +288,7 @@ def family_of(conn: Connection) -> FamilySessions:
 
 
 def grants_of(conn: Connection) -> list[str]:
-    """Return the grants of a session's user as SQL, also the grants of its current role."""
+    """Return the grants of a session's user as SQL, including those of its current role."""
     asked = "SHOW GRANTS"
     if not family_of(conn).shows_grants_of_roles:
         ((roles,),) = fetch(conn, "SELECT CURRENT_ROLE()", {})
@@ -302,7 +309,7 @@ _OF_TABLES: Final = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE", "TRIGGER"
 def rights_on(conn: Connection, *tables: str) -> Mapping[str, set[str]]:
     """Return the rights that the user of a session has on whole tables of its database, by table.
 
-    For a name without a table these are the rights on all tables of the database.
+    A name that is not a table has the rights on all tables of the database.
     """
     database = str(fetch(conn, "SELECT DATABASE()", {})[0][0])
     found: dict[str, set[str]] = {table: set() for table in tables}
@@ -325,8 +332,8 @@ def _unquoted(name: str) -> str:
 
 
 def _means(written: str, database: str) -> bool:
-    """Return True if the name of a database in a grant means this one. _ and % in it are a pattern,
-    unless escaped.
+    """Return True if the database name in a grant matches this database. In it, _ and % are
+    wildcards unless escaped.
     """
     if written == "*":
         return True
@@ -342,22 +349,25 @@ _SQL: Final = statements(__package__, "doctor.sql")
 
 
 def _numberings(conn: Connection, log: LogTable) -> Iterator[Numbering]:
-    """Yield the numbering of record_ids. They do not rise in the order of the requests if servers
-    divide the numbers between them.
+    """Yield the numbering of record_ids. If several servers divide the numbers between them, later
+    requests may get smaller numbers.
     """
     ((increment, offset),) = fetch(
         conn, "SELECT @@GLOBAL.auto_increment_increment, @@GLOBAL.auto_increment_offset", {}
     )
     name, step, cycles = f"{quote_identifier(log.name)} (AUTO_INCREMENT)", 0, False
-    if log.sequence is not None:  # its cache is the server's
+    if log.sequence is not None:  # all sessions share its cache
         name = qualified(*log.sequence, quote_identifier)
         ((step, cycles),) = fetch(conn, f"SELECT increment, cycle_option FROM {name}", {})  # noqa: S608
     disorder = None
     if not step and int(increment) > 1:
         disorder = (
-            f"counts in steps of {increment} from {offset} on, as where several servers are written"
+            f"counts in steps of {increment} from {offset} on, as in a setup with several "
+            "writable servers"
         )
-    fix = "let applications write one server alone, and SET GLOBAL auto_increment_increment = 1"
+    fix = (
+        "let applications write to only one server, and run SET GLOBAL auto_increment_increment = 1"
+    )
     yield Numbering(name, 1, int(step) or 1, bool(cycles), disorder, fix)
 
 
@@ -372,8 +382,9 @@ def _snapshots(conn: Connection, limit: int, **_: object) -> Iterator[Sequence[o
     """Yield the open transactions that may keep old versions of rows from being purged, the oldest
     first; nothing if this user lacks the right PROCESS.
 
-    The server does not tell who has a read view: it is a transaction of REPEATABLE READ, or one
-    that reads now. Each has the length of the history list, which is the server's.
+    The server does not show which transactions have a read view: those of REPEATABLE READ, and
+    those that are reading now, may have one. The number of each is the length of the server's
+    history list.
     """
     if not may_run(conn, "SELECT 1 FROM information_schema.innodb_trx LIMIT 1"):
         return
@@ -405,7 +416,7 @@ def _storage(conn: Connection, log: LogTable) -> Iterator[Sequence[object]]:
 
 
 def has_log(conn: Connection, log: str) -> bool:
-    """Return True if the log that the text of a trigger names exists."""
+    """Return True if a log named in the text of a trigger exists."""
     return log in {
         in_text(quote_identifier(str(name))) for (name,) in fetch(conn, _SQL["tables"], {})
     }

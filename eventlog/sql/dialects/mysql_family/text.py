@@ -19,7 +19,9 @@ from eventlog.core.values import Kind
 from eventlog.sql.statements import key_parts, quoted_unless
 
 MAX_IDENTIFIER: Final = 64
-"""The longest identifier: characters for the server; eventlog's own names have no more bytes."""
+"""The longest identifier: the server counts characters; eventlog's names have at most as many
+bytes.
+"""
 
 _PLAIN: Final = re.compile(r"[\w .,:;=+/@*()-]+", re.ASCII)
 UTC_NOW: Final = "UTC_TIMESTAMP(6)"
@@ -35,16 +37,16 @@ def quote_identifier(name: str) -> str:
 def literal(text: str) -> str:
     """Return a text as an SQL literal of utf8mb4 that means the same in every sql_mode.
 
-    A text with other characters than plain letters is written in hexadecimal digits. The mode
-    decides whether a backslash escapes, the server rewrites quotes in the body of a trigger, and
-    EMPTY_STRING_IS_NULL makes NULL of an empty literal.
+    A text with other characters than plain letters is written in hexadecimal digits. The reasons:
+    the mode decides whether a backslash escapes, the server rewrites quotes in the body of a
+    trigger, and EMPTY_STRING_IS_NULL turns an empty literal into NULL.
     """
     return f"'{text}'" if _PLAIN.fullmatch(text) else f"_utf8mb4 X'{text.encode().hex()}'"
 
 
 def in_text(text: str) -> str:
-    """Return a text for a literal that is read again: characters that end or change a literal
-    become %XX, as in a URL.
+    """Return a text for a literal that will be parsed again: characters that end or change a
+    literal become %XX, as in a URL.
     """
     return quote(text, safe=' !#$&()*+,-./:;<=>?@[]^_`{|}~"')
 
@@ -85,7 +87,7 @@ _LARGE: Final = (
     frozenset({"text", "mediumtext", "longtext", "json", "blob", "mediumblob", "longblob"})
     | _GEOMETRIES
 )
-"""The types whose values may exceed a packet as text."""
+"""The types whose values as text may be larger than a packet."""
 
 
 def data_type(column: Column) -> str:
@@ -109,8 +111,8 @@ def value_text(column: Column, ref: str) -> str:
         case Kind.BINARY:
             return f"REPLACE(TO_BASE64({ref}), CHAR(10), _utf8mb4 X'')"
         case Kind.TIMESTAMPTZ:
-            # UNIX_TIMESTAMP gives the stored value. All other functions use the session's zone,
-            # where two moments of an hour in autumn have one text.
+            # UNIX_TIMESTAMP returns the stored value. All other functions use the session's zone,
+            # in which two moments have the same text when summer time ends.
             seconds = f"UNIX_TIMESTAMP({ref})"
             zero = f"CONCAT({_as_text(ref)}, 'Z')"
             moment = _as_text(f"('1970-01-01' + INTERVAL {seconds} SECOND)")
@@ -119,7 +121,7 @@ def value_text(column: Column, ref: str) -> str:
                 f"CASE WHEN COALESCE({seconds}, 0) = 0 THEN {zero} ELSE CONCAT({moment}, 'Z') END"
             )
         case Kind.BOOLEAN | Kind.INTEGER:
-            # + 0 gives BIT as a number, ZEROFILL without its zeros.
+            # + 0 turns BIT into a number and removes the zeros of ZEROFILL.
             return _as_text(f"({ref} + 0)")
         case Kind.APPROXIMATE if column.type.bits == 32:
             return _as_text(f"CAST({ref} AS DOUBLE)")  # a FLOAT itself shows only six digits
@@ -134,12 +136,12 @@ def _as_text(value: str) -> str:
 
 
 def fits(*refs: str) -> str:
-    """Return SQL of a condition: the values together are no larger than a row of the log may be
+    """Return an SQL condition that is true if the values together fit into a row of the log
     (spec/triggers.md 7.4).
 
-    A function's text is NULL beyond max_allowed_packet, and so large a row could not be sent to the
-    publisher. In base64, and in a text of another character set, each byte of a value takes up to
-    three bytes.
+    The result of a function is NULL beyond max_allowed_packet, and a larger row could not be sent
+    to the publisher. In base64, and in a text of another character set, each byte of a value takes
+    up to three bytes.
     """
     sizes = " + ".join(f"COALESCE(OCTET_LENGTH({ref}), 0)" for ref in refs)
     return f"{sizes} <= @@GLOBAL.max_allowed_packet DIV 4"
@@ -167,7 +169,9 @@ _NEVER_QUOTED: Final = frozenset(
 """The kinds whose text contains no special or control character, and no blank at an end."""
 _SPECIAL: Final = rb"""^$|^[ ]|[ ]$|[,;'+"=\\<>\x00-\x1F\x7F]"""
 _NEEDS_QUOTES: Final = f"_utf8mb4 X'{_SPECIAL.hex()}'"
-"""A regular expression, in hexadecimal digits: what a backslash means depends on the mode."""
+"""A regular expression, in hexadecimal digits because the meaning of a backslash depends on the
+mode.
+"""
 
 
 def key_value(column: Column, ref: str) -> str:

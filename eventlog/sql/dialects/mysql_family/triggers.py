@@ -1,10 +1,10 @@
 """Triggers on MariaDB and MySQL: the changes that they log, as SQL, and how they are compared
 (spec/triggers.md 2, 4, 5, 6, 7.4, 9, 10).
 
-The texts are in the .sql.j2 files next to this module; how a trigger begins and how it walks the
-rows that go with others is in those of the database's own package. A table has one trigger for each
-operation. Its body contains the hash of the compiled text, as a text that is never read. The server
-commits every statement by itself.
+The texts are in the .sql.j2 files next to this module. The files of each database's package have
+the beginning of a trigger, and the loop over rows that are deleted or changed with others. A table
+has one trigger for each operation. Its body contains the hash of the compiled text in an unused
+literal. The server commits every statement by itself.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ _SQL: Final = statements(__package__, "installed.sql")
 DELIMITER: Final = "$eventlog$"
 _LOCK_WAIT: Final = 1205
 NO_CASCADES: Final = "NOT @@SESSION.foreign_key_checks"
-"""SQL of a session in which foreign keys do nothing."""
+"""An SQL condition that is true in a session without foreign key checks."""
 _SILENCE: Final = "silence"
-"""The name of the condition among the facts for compiling."""
+"""The key of the condition in the facts for compiling."""
 
 
 _Body = tuple[str, str, str]
@@ -95,7 +95,7 @@ _Body = tuple[str, str, str]
 class FamilyTriggers(MarkedTriggers):
     """Triggers without functions, in the database of their log.
 
-    ``title`` is the database for people. ``render`` makes the text of a template
+    ``title`` is the name of the database for people. ``render`` returns the text of a template
     (``family_renderer``).
     """
 
@@ -115,8 +115,8 @@ class FamilyTriggers(MarkedTriggers):
     ) -> Iterator[tuple[str, Callable[[str, str], str]]]:
         if triggers.watch.trigger_level != "row":
             raise TriggerError(
-                f"watch {triggers.class_name}: {self.title} has no triggers that see a whole "
-                "statement; use trigger_level = row"
+                f"watch {triggers.class_name}: {self.title} has no statement-level triggers; use "
+                "trigger_level = row"
             )
         if isinstance(triggers, CascadeTriggers):
             bodies = self._cascade_bodies(log, triggers)
@@ -152,7 +152,7 @@ class FamilyTriggers(MarkedTriggers):
         return dict(json.loads(unquote(line[1]))) if line else {}
 
     def difference(self, stored: StoredTrigger, compiled: CompiledTrigger) -> str | None:
-        # The database shows the body alone.
+        # The database shows only the body.
         return (
             None
             if behind_marker(stored.text) == behind_marker(compiled.statement)
@@ -165,14 +165,14 @@ class FamilyTriggers(MarkedTriggers):
         super().refuse(conn, log, schema, declared)
         if not sees_triggers(conn, ""):
             raise DatabaseError(
-                "the database shows this user no trigger, so nobody can tell which are missing: "
-                "run it as the owner, or have TRIGGER on the database granted"
+                "the database does not show triggers to this user, so missing ones cannot be "
+                "detected: run the command as the owner, or grant TRIGGER on the database"
             )
 
     def not_captured(self, declared: Sequence[TableTriggers]) -> tuple[str, ...]:
         return (
             "TRUNCATE, and EXCHANGE, DROP and TRUNCATE of a partition",
-            "what a replica writes of a primary that replicates by rows, unless "
+            "changes that a replica applies in row-based replication, unless "
             "slave_run_triggers_for_rbr is set",
         )
 
@@ -183,8 +183,8 @@ class FamilyTriggers(MarkedTriggers):
         return {CASCADES: as_fact(links), _SILENCE: self.silence(conn)} if links else {}
 
     def silence(self, conn: Connection) -> str:
-        """Return SQL of the condition on which triggers log nothing of what foreign keys take
-        along.
+        """Return the SQL condition on which triggers do not log rows that foreign keys delete or
+        change.
         """
         return NO_CASCADES
 
@@ -219,8 +219,7 @@ class FamilyTriggers(MarkedTriggers):
                 if trigger.digest is None and trigger.type == "AFTER":
                     yield (
                         f"trigger {trigger.name} of {trigger.table[1]} fires before ours, since it "
-                        "was made before: what it writes is logged before the "
-                        "change that it answers"
+                        "is older: its writes are logged before the change that caused them"
                     )
 
     # Applying
@@ -247,8 +246,8 @@ class FamilyTriggers(MarkedTriggers):
             return None
         return DatabaseError(
             f"{action.table} was locked for more than {lock_timeout:g} s by another transaction: "
-            "run it again when that has ended, or wait longer with --lock-timeout; what was done "
-            "before stays"
+            "run the command again when the transaction has ended, or wait longer with "
+            "--lock-timeout; tables that were done before stay as they are"
         )
 
     def ended(self, statements: Iterable[str]) -> Iterable[str]:
@@ -322,7 +321,7 @@ class FamilyTriggers(MarkedTriggers):
         yield "d", "AFTER DELETE", body("delete")
 
     def _has_rows(self, triggers: ClassTriggers, child: ChildTriggers) -> str:
-        """Return SQL of the condition that rows of a child table belong to a new row."""
+        """Return an SQL condition that is true if rows of a child table belong to a new row."""
         owned = " AND ".join(
             f"{field('c', own)} = {field('NEW', key)}"
             for key, own in zip(triggers.key, child.owner_columns, strict=True)
@@ -368,7 +367,7 @@ class FamilyTriggers(MarkedTriggers):
             return text if is_one else f"COALESCE({of_owner(row, lock)}, {text})"
 
         # A statement that has waited for its foreign key may read an older spelling of the owner.
-        # The key has locked the owner, so this lock waits for nobody and keeps nobody away.
+        # The key has already locked the owner, so this lock neither waits nor blocks anybody.
         current = SHARED if triggers.refers_to_owner else ""
 
         def is_value(row: str) -> str:
@@ -405,7 +404,7 @@ def _as_written(conn: Connection, name: str, shown: str | None) -> str:
     catalogue rewrites its literals.
     """
     if shown is None:
-        return ""  # of a table that this user may write, but not give triggers
+        return ""  # the user may write to its table, but not create triggers on it
     if "DECLARE eventlog_trigger " not in shown:
         return shown
     ((_, _, statement, *_),) = fetch(
@@ -419,16 +418,16 @@ def _engines(conn: Connection, log: LogTable, declared: Sequence[TableTriggers])
     engines = {str(table): str(engine) for table, engine in fetch(conn, _SQL["engines"], {})}
     if log.name in engines:
         yield (
-            f"the log {log.name} is kept by {engines[log.name]}, which has no transactions: what "
-            "was rolled back is published; ALTER TABLE "
+            f"the log {log.name} uses the engine {engines[log.name]}, which has no transactions: "
+            "changes that were rolled back are published. Run: ALTER TABLE "
             f"{quote_identifier(log.name)} ENGINE = InnoDB"
         )
     for table in dict.fromkeys(one.table.name for one in declared):
         if table in engines:
             yield (
-                f"{table} is kept by {engines[table]}, which has no transactions: what a "
-                "transaction wrote that is rolled back stays there and is not logged; ALTER TABLE "
-                f"{quote_identifier(table)} ENGINE = InnoDB"
+                f"{table} uses the engine {engines[table]}, which has no transactions: changes of "
+                "a transaction that is rolled back stay in the table but are not logged. Run: "
+                f"ALTER TABLE {quote_identifier(table)} ENGINE = InnoDB"
             )
 
 
@@ -437,7 +436,9 @@ def _words(log: LogTable, class_name: str) -> dict[str, str]:
 
 
 def family_renderer(package: str) -> Callable[..., str]:
-    """Return the function that renders the templates of a database, and those that all share."""
+    """Return the function that renders the templates of a database, and the templates that both
+    databases share.
+    """
     return staticmethod(
         template_renderer(
             package,

@@ -1,8 +1,8 @@
-"""The open writers of a log on MariaDB and MySQL: who holds a metadata lock on it, and which
-transactions are prepared (spec/event-log.md 13.6).
+"""The open writers of a log on MariaDB and MySQL: the sessions that hold a metadata lock on it, and
+the prepared transactions (spec/event-log.md 13.6).
 
-A statement takes the lock of every table that its triggers write before it executes, hence before
-it draws a number, and the lock is released after the commit can be seen.
+Before a statement executes, it takes the lock of every table that its triggers write, so it has the
+lock before it draws a number. The server releases the lock after the commit is visible.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ TABLES: Final = tuple(
 )
 """The tables of the server that a role reads to see the open writers."""
 _READING: Final = frozenset({"SHARED", "SHARED_HIGH_PRIO", "SHARED_READ", "SHARED_READ_ONLY"})
-"""The metadata locks under which nobody writes the table."""
+"""The types of metadata locks whose holder does not write to the table."""
 PREPARED: Final = "xa:"
-"""The beginning of the names of transactions that another session may commit."""
+"""The prefix of the names of prepared transactions, which any session may commit."""
 _COPIED_LOCK: Final = "mdl.cc:"
-"""The beginning of the source of a lock that MySQL has copied for a prepared transaction, which
-belongs to no session any more.
+"""The beginning of ``SOURCE`` of a lock that MySQL has copied for a prepared transaction, which no
+longer belongs to a session.
 """
 _XA_REFUSED: Final = 1401
 """The error of XA RECOVER on MySQL without the right XA_RECOVER_ADMIN."""
@@ -49,7 +49,7 @@ _LIST_AGE: Final = 0.11
 """The number of seconds without a reader after which the server renews ``innodb_trx``."""
 _LONGEST_REST: Final = 1.0
 _PATIENCE: Final = 5.0
-"""The number of seconds that a session waits for a new list, and for earlier transactions."""
+"""How many seconds a session waits for a new list, and for earlier transactions."""
 _SETTINGS: Final = (
     "set performance_schema = ON and performance-schema-instrument = "
     "'wait/lock/metadata/sql/mdl=ON' in the server's configuration, and restart it"
@@ -60,30 +60,32 @@ _SETTINGS: Final = (
 class KnownWriters:
     """The writers of a log that a session has seen.
 
-    A transaction that is prepared loses the lock by which it was known, and is known by its XID
-    from then on. So a lock that is gone counts as held while any transaction is prepared that may
-    be the same one.
+    When a transaction is prepared, the lock that identified it is released; from then on its XID
+    identifies it. So a lock that was released counts as held while any transaction is prepared that
+    may be the same one.
     """
 
     thread: int
     """The thread of the session itself."""
     checks: int = 0
     since: dict[str, int] = field(default_factory=dict)
-    """The number of the check that first showed each writer which the last check has shown."""
+    """For each writer that the last check has shown, the number of the check that first showed
+    it.
+    """
     became: dict[str, frozenset[str]] = field(default_factory=dict)
-    """The prepared transactions that each former holder of a lock may be."""
+    """For each former holder of a lock, the prepared transactions that it may have become."""
 
     def follow(self, shown: frozenset[str]) -> frozenset[str]:
-        """Return the writers by all names that this session has for them, from those that are shown
-        now.
+        """Record the writers that are shown now, and return them by all names that this session has
+        for them.
         """
         self.checks += 1
         prepared = {name for name in shown if name.startswith(PREPARED)}
         for name in prepared | shown:
             self.since.setdefault(name, self.checks)
         for name in self.since.keys() - shown:
-            # The locks are read before the prepared transactions: a transaction may be seen
-            # prepared one check before its lock is.
+            # The locks are read before the prepared transactions: a transaction may appear as
+            # prepared one check before its lock does.
             first = self.since.pop(name)
             self.became[name] = frozenset(one for one in prepared if self.since[one] >= first - 1)
         self.became = {
@@ -100,8 +102,8 @@ def open_writers(conn: Connection, dialect: FamilySessions, log: LogTable) -> fr
     if log not in known and not _are_shown(conn, dialect, log):
         return None
     of_log = known[log]
-    # The order counts: a transaction that loses its lock because it is prepared is listed by then.
-    # What hides a lock is read last: it has not hidden one before.
+    # The order matters: a transaction that loses its lock because it is prepared is in the later
+    # list. What may hide a lock is read last, to be sure that nothing hid one before.
     locks = _locks(conn, log)
     prepared = _prepared(conn, dialect)
     if all(thread != of_log.thread for thread, *_ in locks) or _what_hides(conn, dialect):
@@ -118,8 +120,9 @@ def open_writers(conn: Connection, dialect: FamilySessions, log: LogTable) -> fr
 def are_open(conn: Connection, writers: frozenset[str]) -> bool:
     """Return True if all of these writers were certainly open when the previous statement began.
 
-    Locks are released a moment after the changes can be seen. So each writer must also run no
-    statement, neither its COMMIT. A prepared transaction is committed by another session.
+    The server releases locks shortly after the changes are visible. So each writer must also be
+    idle, not even running COMMIT. Another session may commit a prepared transaction, so its XID
+    must still be listed.
     """
     if not writers:
         return True
@@ -127,7 +130,8 @@ def are_open(conn: Connection, writers: frozenset[str]) -> bool:
         return False
     threads = {int(name.partition(".")[0]) for name in writers}
     listed = ", ".join(map(str, threads))
-    # The order counts: who sleeps first and has the same lock afterwards has had it meanwhile.
+    # The order matters: a session that is idle first and has the same lock afterwards has held it
+    # in between.
     asleep = {thread for (thread,) in fetch(conn, _SQL["sleeping"].format(threads=listed), {})}
     if asleep != threads:
         return False
@@ -188,7 +192,7 @@ def _open_transactions(conn: Connection, log: LogTable) -> Iterator[Sequence[obj
         ):
             yield session, user, None, state, float(seconds), True, True, None
     for name in _prepared(conn, dialect):
-        # It may have written the log; the server does not show since when it is open.
+        # It may have written the log; the server does not show when it began.
         yield None, None, None, "prepared", None, True, True, name.removeprefix(PREPARED)
 
 
@@ -230,15 +234,16 @@ def _what_hides(conn: Connection, dialect: FamilySessions) -> str | None:
         return f"the server does not show metadata locks, since {what} is off; {_SETTINGS}"
     if int(float(lost or 0)):
         return (
-            "the server has had no room for all metadata locks or threads "
-            "(Performance_schema_metadata_lock_lost, Performance_schema_thread_instances_lost). "
-            "Raise performance_schema_max_metadata_locks and "
-            "performance_schema_max_thread_instances, and restart it"
+            "the performance_schema of the server is too small for all metadata locks or "
+            "threads (Performance_schema_metadata_lock_lost, "
+            "Performance_schema_thread_instances_lost). Raise "
+            "performance_schema_max_metadata_locks and performance_schema_max_thread_instances, "
+            "and restart the server"
         )
     if replica:
         return (
-            "the server is a replica: what it applies has numbers that the primary drew long ago. "
-            "Use the primary"
+            "the server is a replica, and the changes that it applies have numbers that the "
+            "primary drew long ago. Use the primary"
         )
     return None
 
@@ -251,9 +256,9 @@ def _unfit(conn: Connection) -> str | None:
         return settings.get(name, "OFF").upper() not in ("OFF", "0", "")
 
     if is_on("wsrep_on"):
-        return "a node of a Galera cluster does not show who writes on the other nodes"
+        return "a node of a Galera cluster does not show the writers on the other nodes"
     if settings.get("group_replication_group_name"):
-        return "a member of a replication group does not show who writes on the other members"
+        return "a member of a replication group does not show the writers on the other members"
     if is_on("read_only"):
         return "the server is read_only, as a replica is. Use the primary"
     if not is_on("performance_schema"):
@@ -279,13 +284,13 @@ def _lacking(conn: Connection, dialect: FamilySessions) -> str | None:
     if not missing:
         return None
     return (
-        f"the user lacks {'; '.join(missing)}. Let an administrator grant them, as `eventlog "
-        "grants --purpose consumer` prints them"
+        f"the user lacks {'; '.join(missing)}. Let an administrator run the statements that "
+        "`eventlog grants --purpose consumer` prints"
     )
 
 
 def _wait_for_earlier(conn: Connection, log: LogTable) -> None:
-    """Wait a moment until no transaction is open that may have written the log while the server hid
+    """Wait briefly until no transaction is open that may have written the log while the server hid
     its lock.
 
     The instrument may have been switched on while the server ran: locks that were held by then are
@@ -300,24 +305,25 @@ def _wait_for_earlier(conn: Connection, log: LogTable) -> None:
             suspect = hidden if suspect is None else suspect & hidden
             if not suspect:
                 return
-        # Readers that start together would renew the list's age for each other for good.
+        # Readers that start at the same time would keep each other's lists out of date forever.
         sleep(rest * (1 + chance()))
         rest = min(2 * rest, _LONGEST_REST)
     if suspect is None:
         raise ServerUnavailable(
-            "it is not known yet who has written the log "
-            f"{log}: other sessions read information_schema.innodb_trx without a pause"
+            f"cannot determine yet which transactions have written the log {log}: other sessions "
+            "read information_schema.innodb_trx all the time"
         )
     sessions = ", ".join(sorted({str(session) for _, session in suspect}))
     raise ServerUnavailable(
-        f"it is not known yet who has written the log {log}: the server does not show the metadata "
-        f"locks of session {sessions}, whose transaction is open since before they were switched on"
+        f"cannot determine yet which transactions have written the log {log}: session {sessions} "
+        "has a transaction that began before the server recorded metadata locks. End it, or wait "
+        "for its end"
     )
 
 
 def _transactions(conn: Connection, log: LogTable) -> set[tuple[str, int]] | None:
     """Return the open transactions of other sessions that may have written a table, by number and
-    session; None if the list is not of this moment.
+    session; None if the server's list is out of date.
     """
     mark = f"eventlog {random_hex(16)}"
     fetch(conn, _SQL["touch"].format(log=bindable(quote_identifier(log.name))), {})

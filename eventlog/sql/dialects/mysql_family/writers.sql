@@ -1,9 +1,8 @@
--- What shows the open writers of a log on MariaDB and MySQL (spec/event-log.md 13.6). In braces: the quoted log, and
--- what the two servers name differently.
+-- The statements that show the open writers of a log on MariaDB and MySQL (spec/event-log.md 13.6).
+-- In braces: the quoted log, and names that differ between the two servers.
 
 -- name: locks
--- The metadata locks on the log. The second part reads no row, but opens the log before the first part reads the locks:
--- so a lock of this session itself is among them, unless the server hides locks.
+-- The metadata locks on the log. The second part reads no row, but opens the log before the first part reads the locks. So a lock of this session is among them, unless the server hides locks.
 SELECT owner_thread_id, owner_event_id, object_instance_begin, lock_type, source
 FROM performance_schema.metadata_locks
 WHERE object_type = 'TABLE' AND lock_status = 'GRANTED'
@@ -14,8 +13,7 @@ FROM {log}
 WHERE 1 = 0
 
 -- name: state
--- What may hide a lock: the instrument, the consumer of all instruments, locks and threads for which there was no room,
--- and the threads of a replica.
+-- What may hide a lock: the instrument, the consumer of all instruments, locks and threads that did not fit into performance_schema, and the threads of a replica.
 SELECT
     (SELECT COUNT(*) FROM performance_schema.setup_instruments
      WHERE name = 'wait/lock/metadata/sql/mdl' AND enabled = 'YES'),
@@ -33,7 +31,7 @@ SHOW GLOBAL VARIABLES WHERE variable_name IN ('performance_schema', 'wsrep_on', 
 SELECT thread_id FROM performance_schema.threads WHERE processlist_id = CONNECTION_ID()
 
 -- name: sleeping
--- Those of some threads that run no statement, neither a COMMIT.
+-- The idle ones of some threads: they run no statement, not even COMMIT.
 SELECT thread_id FROM performance_schema.threads WHERE processlist_command = 'Sleep' AND thread_id IN ({threads})
 
 -- name: locks_of
@@ -45,13 +43,13 @@ WHERE object_type = 'TABLE' AND lock_status = 'GRANTED' AND owner_thread_id IN (
 SELECT 1 FROM {log} LIMIT 1
 
 -- name: transactions
--- {mark}: this text stands in the list itself if the server has made the list for this statement.
+-- {mark}: this text is in the list if the server has made the list for this statement.
 SELECT /* {mark} */ trx_id, trx_mysql_thread_id, trx_query, trx_rows_modified + trx_tables_in_use
 FROM
     information_schema.innodb_trx
 
 -- name: without_lock
--- Those of some sessions that have no metadata lock on a table.
+-- The sessions, among some, that have no metadata lock on a table.
 SELECT t.processlist_id
 FROM performance_schema.threads AS t
 WHERE t.processlist_id IN ({sessions})
@@ -61,7 +59,7 @@ WHERE t.processlist_id IN ({sessions})
   )
 
 -- name: sessions
--- Those of some threads but for this one, and since when their transaction is open.
+-- The sessions of some threads, without this one, and when their transactions began.
 SELECT t.processlist_id, t.processlist_user, LOWER(t.processlist_command),
        COALESCE(TIMESTAMPDIFF(SECOND, x.trx_started, NOW()), t.processlist_time)
 FROM performance_schema.threads AS t

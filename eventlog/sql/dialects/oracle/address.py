@@ -1,9 +1,9 @@
 """The address of a database for python-oracledb: the arguments of a URL, in the driver's own terms.
 
-SQLAlchemy makes a descriptor from host, port and service alone, with ``(PROTOCOL=TCP)`` whatever
-the URL asks for. It hands the rest to the driver, where the descriptor wins: a session that asks
-for TLS would be unencrypted. So the driver gets each part by its name, and an argument without
-effect is refused.
+SQLAlchemy makes a descriptor from host, port and service only, with ``(PROTOCOL=TCP)`` whatever the
+URL requests. It passes the rest to the driver, where the descriptor takes precedence: a session
+that requests TLS would be unencrypted. So the driver gets each part by its name, and an argument
+without effect is an error.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _ADDRESS: Final[Mapping[str, Callable[[str], object]]] = {
     "sdu": int,
     "use_sni": _truth,
 }
-"""The arguments that say where the server is. An alias has them in its descriptor."""
+"""The arguments for the location of the server. An alias has them in its descriptor."""
 _SESSION: Final[Mapping[str, Callable[[str], object]]] = {
     "config_dir": str,
     "wallet_location": str,
@@ -76,7 +76,7 @@ def arguments_of(url: URL) -> dict[str, Any]:
         if "service_name" in given or "sid" in given:
             raise ConfigError(
                 "the database URL names a SID after the host and a service or SID after the "
-                f"question mark: leave one out, as in {_EXAMPLE}"
+                f"question mark: remove one of them, as in {_EXAMPLE}"
             )
         arguments["sid"] = url.database
     if "service_name" in arguments or "sid" in arguments:
@@ -84,9 +84,9 @@ def arguments_of(url: URL) -> dict[str, Any]:
     for name in ("port", *_ADDRESS):
         if name in given or (name == "port" and url.port is not None):
             raise ConfigError(
-                f"the database URL names neither service_name nor SID, so {url.host!r} is an "
-                f"alias of tnsnames.ora, whose descriptor shows where the server is, and {name} "
-                f"would have no effect: write the service, as in {_EXAMPLE}, or leave {name} out"
+                f"the database URL names neither service_name nor SID, so {url.host!r} is an alias "
+                f"of tnsnames.ora, whose descriptor has the location of the server, and {name} "
+                f"would have no effect: add the service, as in {_EXAMPLE}, or remove {name}"
             )
     return {**arguments, "dsn": url.host}
 
@@ -97,14 +97,12 @@ def _given(url: URL) -> dict[str, Any]:
     for name, value in url.query.items():
         if name not in _ALL:
             near = get_close_matches(name, _ALL, 1)
-            instead = f"did you mean {near[0]}?" if near else f"known are {', '.join(_ALL)}"
-            raise ConfigError(
-                f"the database URL has ?{name}=, which is nothing of Oracle's: {instead}"
-            )
+            instead = f"did you mean {near[0]}?" if near else f"use one of {', '.join(_ALL)}"
+            raise ConfigError(f"unknown parameter {name} in the Oracle URL: {instead}")
         try:
             given[name] = _ALL[name](value if isinstance(value, str) else value[-1])
         except (KeyError, ValueError):
             raise ConfigError(
-                f"the database URL has ?{name}= with a value that it cannot have"
+                f"parameter {name} of the Oracle URL has an invalid value; correct it"
             ) from None
     return given

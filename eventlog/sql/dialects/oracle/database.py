@@ -1,4 +1,4 @@
-"""A session of Oracle: the statements of a database that is open."""
+"""A database in a session of Oracle."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 _QUESTIONS: Final = ("columns", "keys", "unique_indexes", "foreign_keys")
 _CALL_TIMEOUT: Final = 600
-"""The seconds that a publisher waits for the answer to one call; without a limit a lost answer
-would block it for ever.
+"""How many seconds a publisher waits for the answer to one call; without a limit, a lost answer
+would block it forever.
 """
 
 
@@ -87,7 +87,7 @@ class OracleDatabase(KeyedDatabase):
         return current_user(self.connection)
 
     def session_id(self) -> str:
-        # Number and audit number: no other session has both at the same time.
+        # Session number and audit number: no other session has both at the same time.
         statement = (
             "SELECT SYS_CONTEXT('USERENV', 'SID'), SYS_CONTEXT('USERENV', 'SESSIONID') FROM DUAL"
         )
@@ -139,7 +139,7 @@ class OracleDatabase(KeyedDatabase):
         return script.guarded(statement)
 
     def run(self, statement: str) -> None:
-        # Oracle commits the statement, and reports success for an object that does not compile.
+        # Oracle commits the statement, and reports success even if the object does not compile.
         compiled = script.made_by(statement)
         if compiled is None:
             run_as_it_stands(self.connection, statement)
@@ -147,7 +147,7 @@ class OracleDatabase(KeyedDatabase):
         type_, schema, name = compiled
         binds = {"owner": schema, "name": name}
         is_new = type_ == "TRIGGER" and not fetch(self.connection, INSTALLED_SQL["trigger"], binds)
-        # An existing trigger goes on firing, since changes would be lost otherwise.
+        # An existing trigger stays enabled, since changes would otherwise be lost.
         run_as_it_stands(self.connection, script.disabled(statement) if is_new else statement)
         _check_compiled(self.connection, *compiled)
         if is_new:
@@ -156,7 +156,7 @@ class OracleDatabase(KeyedDatabase):
     def has_table(self, schema: str | None, name: str) -> bool | None:
         if super().has_table(schema, name):
             return True
-        # A user sees all tables that it owns, and others' tables by a right on them.
+        # A user sees the tables that it owns, and tables of others on which it has a right.
         own = self.dialect.spelled(self.connection.dialect.default_schema_name or "")
         return False if schema in (None, own) else None
 
@@ -183,7 +183,7 @@ class OracleDatabase(KeyedDatabase):
 def _check_compiled(conn: Connection, type_: str, schema: str | None, name: str) -> None:
     """Raise DatabaseError if a trigger or function does not compile.
 
-    Such a trigger is dropped, since it would fail the application's statements.
+    Such a trigger is dropped, since it would make the application's statements fail.
     """
     binds = {"owner": schema, "name": name, "object_type": type_}
     errors = fetch(conn, INSTALLED_SQL["errors"], binds)
@@ -191,12 +191,15 @@ def _check_compiled(conn: Connection, type_: str, schema: str | None, name: str)
         return
     line, position, problem = errors[0]
     what = f"{type_.lower()} {name if schema is None else f'{schema}.{name}'}"
-    consequence = "grant its schema the rights on what it names, and run it again"
+    consequence = (
+        "grant its schema the rights on the objects that it uses, and run the command again"
+    )
     if type_ == "TRIGGER":
         run_as_it_stands(conn, script.drop_trigger(schema, name))
         consequence = (
-            "it was dropped, since the application's statements would fail by it, and nothing of "
-            "its is captured: grant its schema the rights that `eventlog triggers plan` names"
+            "it was dropped, since it would make the application's statements fail, and "
+            "its changes are not captured: grant its schema the rights that `eventlog "
+            "triggers plan` lists, and apply again"
         )
     raise DatabaseError(
         f"{what} does not compile: line {line}, column {position}: "

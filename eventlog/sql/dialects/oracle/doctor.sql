@@ -1,5 +1,5 @@
--- What doctor asks of an Oracle. Nothing here changes anything.
--- In braces: names of the log and of its columns, quoted; :now the time now in the zone of event_time.
+-- The questions of doctor on Oracle. Nothing here changes anything. In braces: names of the log and
+-- of its columns, quoted; :now the time now in the zone of event_time.
 
 -- name: clock
 SELECT (CAST(SYS_EXTRACT_UTC(SYSTIMESTAMP) AS DATE) - DATE '1970-01-01') * 86400
@@ -68,13 +68,13 @@ CREATE UNIQUE INDEX {schema}.{row_index} ON {log} ({record_id}) ONLINE
 GRANT SELECT ON {tables} TO {user}
 
 -- name: numberings
--- The sequences that stand in the default of record_id cannot be asked for, since the default is a LONG: ours by its name.
+-- No statement can search the default of record_id for its sequence, since the default is a LONG: find ours by its name.
 SELECT sequence_owner, sequence_name, cache_size, increment_by, cycle_flag, order_flag, session_flag
 FROM all_sequences
 WHERE sequence_owner = :owner AND sequence_name = :name
 
 -- name: scaled
--- Sequences that put instance and session into their numbers; the column came with them, after 12.2.
+-- Sequences that include instance and session in their numbers. This column exists only after 12.2.
 SELECT sequence_owner, sequence_name
 FROM all_sequences
 WHERE sequence_owner = :owner AND sequence_name = :name AND scale_flag = 'Y'

@@ -1,4 +1,4 @@
--- What a database has of our triggers, and what they need to know of it, for triggers.py.
+-- Our triggers in a database, and facts about it that they depend on, for triggers.py.
 
 -- name: log
 SELECT t.owner, t.table_name
@@ -6,7 +6,7 @@ FROM all_tables t
 WHERE t.owner = NVL(:owner, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA')) AND t.table_name = :name
 
 -- name: marked_tables
--- The tables that may have triggers of ours, by these triggers' names (spec/triggers.md 9).
+-- The tables that may have our triggers, by the triggers' names (spec/triggers.md 9).
 SELECT DISTINCT t.table_owner, t.table_name
 FROM all_triggers t
 WHERE t.base_object_type = 'TABLE'
@@ -29,7 +29,7 @@ WHERE s.type = 'TRIGGER' AND s.owner = :owner AND s.name IN ({names})
 ORDER BY s.owner, s.name, s.line
 
 -- name: trigger
--- Whether a trigger of this name is there.
+-- Whether a trigger of this name exists.
 SELECT 1
 FROM all_triggers
 WHERE owner = NVL(:owner, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA')) AND trigger_name = :name
@@ -52,14 +52,14 @@ WHERE owner = NVL(:owner, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA')) AND name = :
 ORDER BY sequence
 
 -- name: sees_triggers
--- ALL_TRIGGERS shows those on one's own tables, and all of them to who may create them anywhere.
+-- ALL_TRIGGERS shows a user the triggers on its own tables, or all triggers if it may create them anywhere.
 SELECT 1 FROM DUAL
 WHERE :owner = SYS_CONTEXT('USERENV', 'SESSION_USER')
    OR EXISTS (SELECT 1 FROM session_privs WHERE privilege = 'CREATE ANY TRIGGER')
    OR EXISTS (SELECT 1 FROM all_triggers WHERE table_owner = :owner)
 
 -- name: ordering
--- Which of some triggers of one schema say FOLLOWS, and what they name.
+-- The triggers, among some of one schema, that have FOLLOWS, and the triggers that they follow.
 SELECT trigger_owner, trigger_name, referenced_trigger_owner, referenced_trigger_name
 FROM all_trigger_ordering
 WHERE ordering_type = 'FOLLOWS' AND trigger_owner = :owner AND trigger_name IN ({names})

@@ -1,4 +1,4 @@
-"""A log on Oracle: the statements of a log that is open, and its lock."""
+"""A log on Oracle in a session: its statements and its lock."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 INSTALLED_SQL: Final = statements(__package__, "installed.sql")
 _SHORT: Final = 50
-"""A range of record_ids whose ends differ by less is read id by id."""
+"""A range of fewer record_ids is read id by id."""
 IDENTITY: Final = """SELECT SYS_CONTEXT('USERENV', 'DB_NAME') || '/'
     || SYS_CONTEXT('USERENV', 'CON_NAME') || '/'
     || OBJECT_ID || '/' || TO_CHAR(CREATED, 'YYYY-MM-DD HH24:MI:SS')
@@ -56,8 +56,8 @@ _MAY_LOCK: Final = "eventlog_may_use_dbms_lock"
 _BUSY: Final = 54
 _NO_TABLE: Final = 942
 _NO_EXECUTE: Final = frozenset({904, 942, 1031, 6550, 41900})
-"""The errors of a block that names a package which its user may not execute: most often PLS-00201
-in ORA-06550.
+"""The errors of a block that uses a package which the user may not execute: usually PLS-00201 in
+ORA-06550.
 """
 
 
@@ -72,7 +72,7 @@ class OracleLog(StepwiseLog):
     dialect: Oracle
 
     def identity(self) -> str:
-        # A standby that takes over has the same identity; an imported dump has not.
+        # A standby that takes over has the same identity; an imported dump has a different one.
         rows = fetch(
             self.connection,
             IDENTITY,
@@ -163,7 +163,7 @@ class OracleLog(StepwiseLog):
         return [key_text(walk.cls, row) for row in rows]
 
     def read_rows(self, ranges: Ranges) -> list[LogRow]:
-        # The ids of the short ranges, of which there may be thousands, are read by IN lists.
+        # There may be thousands of short ranges: their ids are read by IN lists.
         rows = super().read_rows(
             [(first, last) for first, last in ranges if last - first >= _SHORT]
         )
@@ -196,10 +196,8 @@ class OracleLog(StepwiseLog):
 
     def _request(self) -> int | None:
         """Return DBMS_LOCK's answer to a request for the lock of a log, None if this user may not
-        execute it.
-
-        The request is tried, and a refusal remembered for the session, since the dictionary does
-        not show which rights come by roles.
+        execute it. The right is tested by the request itself, and a refusal is remembered for the
+        session, since the dictionary does not show which rights come from roles.
         """
         if not self.connection.connection.info.get(_MAY_LOCK, True):
             return None
@@ -250,8 +248,8 @@ def _lock_row(beside: Connection, log: LogTable) -> bool:
     except DBAPIError as error:
         if error_code(error) == _NO_TABLE:
             raise DatabaseError(
-                f"nothing keeps a second publisher off {log}: this user may not execute "
-                f"SYS.DBMS_LOCK, and does not see {log.version_table}, whose rows would be locked "
+                f"cannot lock {log} against a second publisher: this user may not execute "
+                f"SYS.DBMS_LOCK, and cannot see {log.version_table}, whose rows would be locked "
                 "instead; grant EXECUTE on SYS.DBMS_LOCK"
             ) from error
         if error_code(error) != _BUSY:

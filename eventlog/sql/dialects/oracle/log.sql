@@ -1,5 +1,6 @@
--- The statements of the event log on Oracle. In braces: names of the log and of its columns, quoted; :name: bound values.
--- Every statement looks for rows of status N by the expression of the queue's index, which holds these rows alone.
+-- The statements of the event log on Oracle. In braces: names of the log and of its columns,
+-- quoted; :name: bound values. Every statement finds rows of status N by the expression of the
+-- queue's index, which contains only these rows.
 
 -- name: read_window
 -- The rows N from one record_id to another, in order. Walks the index and stops at the limit.

@@ -3,8 +3,8 @@ after a position.
 
 The catalogue is read in five statements, whatever the number of tables (spec/xds.md 5, 6.2).
 Current rows (spec/event-log.md 7.2, spec/xds.md 4.3) are read by one statement for the class and
-one for each child table, since Oracle joins no large objects and no LONG in a UNION. The
-keys are bound, as row values of an IN list::
+one for each child table, since Oracle does not allow large objects or LONG in a UNION. The keys
+are bound, as row values of an IN list::
 
     SELECT TO_CHAR(p."ID", ...), p."BRANCH", p."FNAME"
     FROM "S"."USR" p
@@ -58,8 +58,8 @@ Rows = Sequence[tuple[Any, ...]]
 
 
 class OracleObjects(KeyedDialect):
-    """The tables and views of a schema. Columns of types without a text form are left out. Keys are
-    bound as values that are equal for all spellings of one key.
+    """The tables and views of a schema. Columns of types without a text form are left out. All
+    spellings of one key are bound as equal values.
     """
 
     def is_read_back(self, column: Column) -> bool:
@@ -125,7 +125,7 @@ class OracleObjects(KeyedDialect):
         ]
 
     def behind(self, walk: Walk) -> str:
-        # Oracle does not order row values.
+        # Oracle cannot compare row values by order.
         binds = [bound(column, f":k{i}") for i, column in enumerate(walk.cls.key)]
         pairs = list(zip(self._ordered(walk), binds, strict=True))
         steps = [
@@ -143,7 +143,7 @@ _KINDS: Final = {
     "FLOAT": (
         Kind.EXACT,
         0,
-    ),  # also REAL and DOUBLE PRECISION: a NUMBER with this many binary digits
+    ),  # includes REAL and DOUBLE PRECISION: a NUMBER with this many binary digits
     "BINARY_FLOAT": (Kind.APPROXIMATE, 32),
     "BINARY_DOUBLE": (Kind.APPROXIMATE, 64),
     "BOOLEAN": (Kind.BOOLEAN, 0),
@@ -306,7 +306,7 @@ def _row(parts: Sequence[str]) -> str:
 
 
 def _selected(column: Column, ref: str, *, is_key: bool) -> str:
-    """Return SQL of a column as it is read; ``log_text`` makes the log text of it."""
+    """Return SQL of a column as it is read; ``log_text`` turns it into log text."""
     if column.type.kind is Kind.BINARY:
         return ref  # bytes, whose base64 is made in Python
     if family(column) in (Family.NATIONAL, Family.NCLOB) and not is_key:
@@ -315,8 +315,8 @@ def _selected(column: Column, ref: str, *, is_key: bool) -> str:
 
 
 def _compared(column: Column, ref: str) -> str:
-    """Return SQL of a key column as it is compared: by its text if a text might not convert to a
-    value of its type.
+    """Return SQL of a key column as it is compared: by its text if some texts cannot be converted
+    to its type.
     """
     return key_value(column, ref) if column.type.kind is Kind.OTHER else ref
 
@@ -325,7 +325,7 @@ def bound(column: Column, bind: str) -> str:
     """Return SQL of a key value from its bind, in the column's type, so that its index serves."""
     match column.type.kind:
         case Kind.FIXED:
-            # A CHAR of any length, since two of them are compared without trailing blanks.
+            # A CHAR of any length, since two CHARs are compared without trailing blanks.
             if family(column) is Family.NATIONAL:
                 # With the declared length: the national character set decides whether NCHAR(1000)
                 # is possible (ORA-00910).
@@ -372,10 +372,10 @@ def _number(text: str) -> int | Decimal:
     number = Decimal(text.strip())
     if not number.is_finite():
         raise NoSuchValue
-    # This avoids normalize(), which rounds to the digits of its context.
+    # Not normalize(), which rounds to the digits of its context.
     digits = "".join(map(str, number.as_tuple().digits))
-    # The point lies between two pairs, so the first digit is alone in its pair
-    # if the exponent is even.
+    # The decimal point is between two pairs, so the first digit is alone in its pair if the
+    # exponent is even.
     pairs = (len(digits.strip("0")) + 2 - number.adjusted() % 2) // 2
     if digits.strip("0") and (pairs > _MOST_PAIRS or number.adjusted() not in _EXPONENTS):
         raise NoSuchValue

@@ -6,10 +6,7 @@ FROM all_users
 WHERE username = NVL(:owner, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA'))
 
 -- name: columns
--- Tables and views with their columns in order. Virtual columns are left out, since they are not stored; of the hidden
--- ones those are kept that somebody declared invisible. The length is in bytes, of national texts in those of UTF-16,
--- whichever character set they are kept in. Left out: what lies in the recycle bin, temporary tables, whose
--- rows only their own session sees, and tables that belong to another one.
+-- Tables and views with their columns in order. Virtual columns are left out, since they are not stored; of the hidden columns, only those declared INVISIBLE are included. The length is in bytes; for national texts in bytes of UTF-16, whatever their character set. Left out: the recycle bin, temporary tables, whose rows only their session sees, and tables that are part of another one.
 SELECT c.table_name, CASE WHEN v.view_name IS NULL THEN 'table' ELSE 'view' END AS kind, c.column_name,
        CASE WHEN c.data_type_owner IS NULL OR c.data_type = 'XMLTYPE' THEN c.data_type ELSE 'OBJECT' END AS data_type,
        CASE WHEN c.data_type IN ('NCHAR', 'NVARCHAR2') THEN c.char_length * 2 ELSE c.data_length END AS data_length,

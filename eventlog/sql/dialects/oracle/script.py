@@ -1,9 +1,9 @@
-"""Scripts that SQL*Plus and SQLcl run as they are, and run again (spec/triggers.md 10).
+"""Scripts that SQL*Plus and SQLcl run as they are, and can run again (spec/triggers.md 10).
 
-Oracle commits with every CREATE and DROP, so a migration that breaks off leaves some objects
-after, and Alembic's statements work for one run only. Here each statement is in a block that
-treats "exists already" (or "does not exist", on the way down) as success. A script writes the lines
-of the version table only if they say something new.
+Oracle commits with every CREATE and DROP, so an interrupted migration leaves some objects, and
+Alembic's statements can be run only once. Here each statement is in a block that treats "already
+exists" (or "does not exist", in a downgrade) as success. A script writes the lines of the version
+table only if the revision changes.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from eventlog.sql.dialects.oracle.text import fold_name, qualified, quote_identi
 from eventlog.sql.statements import literal
 
 PROLOGUE: Final = (
-    "SET DEFINE OFF",  # else & in a text would ask for a value
-    "SET ESCAPE OFF",  # else a backslash in a text would disappear
+    "SET DEFINE OFF",  # otherwise & in a text would prompt for a value
+    "SET ESCAPE OFF",  # otherwise a backslash in a text would disappear
     "SET SQLBLANKLINES ON",
     "SET ECHO OFF",
     "WHENEVER OSERROR EXIT FAILURE ROLLBACK",
@@ -31,7 +31,9 @@ _MADE: Final = re.compile(r'CREATE OR REPLACE (TRIGGER|FUNCTION) (?:"([^"]+)"\.)
 _HEADER: Final = re.compile(r"\n(?=DECLARE\n|COMPOUND TRIGGER\n)")
 """The end of the text before the body of an eventlog trigger."""
 _LINES_THAT_END: Final = re.compile(r"^\s*[/.]\s*$|^\s*#|-[ \t]*$", re.MULTILINE)
-"""Lines that SQL*Plus takes for its own commands, and lines that it joins with the next one."""
+"""Lines that SQL*Plus would take for its commands, and lines that it would join with the next
+line.
+"""
 _LONGEST_LINE: Final = 2499
 _NO_TRIGGER: Final = -4080
 _NO_TABLE: Final = -942
@@ -39,7 +41,9 @@ _BLOCK: Final = re.compile(r"(?:CREATE OR REPLACE (?:TRIGGER|FUNCTION)|BEGIN|DEC
 
 
 def made_by(statement: str) -> tuple[str, str | None, str] | None:
-    """Return type, schema and name of the object that a statement compiles, None for others."""
+    """Return type, schema and name of the object that a statement compiles, None for other
+    statements.
+    """
     match = _MADE.match(statement)
     return None if match is None else (match[1], match[2], match[3])
 
@@ -77,8 +81,8 @@ def unless(statement: str, *codes: int) -> str:
 
 
 def ddl_lock_timeout(seconds: float) -> str:
-    """Return the statement that sets how long DDL waits for a table. 0 means without end, as nearly
-    as Oracle allows.
+    """Return the statement that sets how long DDL waits for a table. 0 = as long as Oracle
+    allows.
     """
     return (
         "ALTER SESSION SET DDL_LOCK_TIMEOUT = "
@@ -90,18 +94,21 @@ def terminated(statements: Iterable[str]) -> list[str]:
     """Return statements with the lines that end them in SQL*Plus. A block after each compiled
     object fails if the object has errors.
 
-    SQL*Plus treats a trigger with errors as a success, and the trigger would fail the application's
-    statements: the block drops it. Raises TriggerError for a name that no script can contain.
+    SQL*Plus treats a trigger with errors as a success, and such a trigger would make the
+    application's statements fail: the block drops it. Raises TriggerError for a name that no script
+    can contain.
     """
     lines = []
     for statement in statements:
         if _LINES_THAT_END.search(statement):
             raise TriggerError(
-                "a name holds a line that would end the statement in SQL*Plus: run it without --sql"
+                "a name contains a line that would end the statement in SQL*Plus: run the command "
+                "without --sql"
             )
         if max(map(len, statement.split("\n"))) > _LONGEST_LINE:
             raise TriggerError(
-                "names make a line that is too long for SQL*Plus: run it without --sql"
+                "the names are so long that a line is too long for SQL*Plus: run the command "
+                "without --sql"
             )
         if _BLOCK.match(statement):
             lines += [statement, "/"]
@@ -174,7 +181,7 @@ def _written(name: str) -> str:
 
 _TAKEN_FOR_SUCCESS: Final = (
     (re.compile("CREATE TABLE "), (-955,)),  # the name is taken
-    (re.compile("CREATE (UNIQUE )?INDEX "), (-955, -1408)),  # such columns are indexed already
+    (re.compile("CREATE (UNIQUE )?INDEX "), (-955, -1408)),  # these columns are already indexed
     (re.compile("ALTER TABLE .+ ADD "), (-1430,)),  # the column exists
     (re.compile("DROP TABLE "), (_NO_TABLE,)),
 )
@@ -184,7 +191,7 @@ _NEXT: Final = re.compile(r"UPDATE .+ SET version_num='(\w+)' WHERE .+ = '(\w+)'
 
 
 def guarded(statement: str) -> str:
-    """Return a statement of a migration so that it can be run again: CREATE, ALTER and DROP are
+    """Return a statement of a migration in a form that can be run again: CREATE, ALTER and DROP are
     guarded, others are unchanged.
     """
     bare = statement.strip()
@@ -193,8 +200,8 @@ def guarded(statement: str) -> str:
 
 
 def rerunnable(printed: str) -> str:
-    """Return the script for every run, from Alembic's printed statements, which end with a line
-    ``/`` or with ``;``.
+    """Return a script that can be run again, from Alembic's printed statements, which end with a
+    line ``/`` or with ``;``.
     """
     later = {before: after for after, before in _NEXT.findall(printed)}
     lines: list[str] = []

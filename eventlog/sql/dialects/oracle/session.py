@@ -26,7 +26,7 @@ from eventlog.sql.statements import literal, statements
 _ARRAY_SIZE: Final = 1000
 """The number of rows in one round trip."""
 _EXPIRE_MINUTES: Final = 1
-"""The minutes of silence after which the server's host is probed, at least 1.
+"""After how many minutes of silence the server's host is probed; at least 1.
 
 The driver gives up after ten probes, six seconds apart.
 """
@@ -40,41 +40,41 @@ _MODULE: Final = "eventlog"
 """The MODULE of eventlog sessions in V$SESSION; ACTION is publish, lock or read."""
 
 _ENCRYPTION: Final = (
-    "have SQLNET.ENCRYPTION_SERVER and SQLNET.CRYPTO_CHECKSUM_SERVER set to ACCEPTED, and use TLS "
-    "(protocol=tcps) if the network asks for it"
+    "set SQLNET.ENCRYPTION_SERVER and SQLNET.CRYPTO_CHECKSUM_SERVER on the server "
+    "to ACCEPTED, and use TLS (protocol=tcps) if the network needs encryption"
 )
 _SERVICE: Final = "correct the service in the URL: oracle://user@host:1521/?service_name=NAME"
 _CONNECT_ADVICE: Final = {
     "ORA-01017": "check the user in the URL, and {secret}",
-    "DPY-4001": "give the user in the URL, and the password: {secret}",
-    "ORA-28000": "the account is locked: have it unlocked",
+    "DPY-4001": "set the user in the URL, and the password: {secret}",
+    "ORA-28000": "the account is locked: unlock it",
     "ORA-28001": "the password has expired: set a new one",
     "ORA-01045": "grant CREATE SESSION to the user",
     "ORA-12514": _SERVICE,
     "DPY-6001": _SERVICE,
-    "DPY-6003": "correct the SID in the URL, or name a service: oracle://user@host:1521/?service_name=NAME",
-    "DPY-3010": "the server is older than 12.1, which the driver does not speak to",
+    "DPY-6003": "correct the SID in the URL, or use a service: "
+    "oracle://user@host:1521/?service_name=NAME",
+    "DPY-3010": "the server is older than 12.1, and the driver does not support it",
     "DPY-3001": (
-        "the server demands what the driver does not do in its thin mode, most often native "
+        "the server requires a feature that the driver's thin mode does not have, usually native "
         f"network encryption: {_ENCRYPTION}"
     ),
     "DPY-3015": (
-        "the password is kept in a form from before 11g: have SQLNET.ALLOWED_LOGON_VERSION_SERVER "
-        "set to 11 or 12 at the server, then have the password set again"
+        "the server stores the password in a form from before 11g: set "
+        "SQLNET.ALLOWED_LOGON_VERSION_SERVER on the server to 11 or 12, then set the password again"
     ),
     "ORA-12660": (
-        "the server demands native network encryption, which the driver does not "
-        "do in its thin mode: "
+        "the server requires native network encryption, which the driver's thin mode does not "
+        "have: "
     )
     + _ENCRYPTION,
     "DPY-6000": (
-        "the listener is there and has no place for this session: `lsnrctl services` shows "
-        "whether the service is blocked or its sessions and processes are used up, the "
-        "listener's log which error it was"
+        "the listener runs but cannot accept this session: `lsnrctl services` shows whether the "
+        "service is blocked or has no free sessions or processes; the listener's log has the error"
     ),
     "ORA-28040": (
-        "SQLNET.ALLOWED_LOGON_VERSION_SERVER of the server asks for another way of logging in "
-        "than the driver has: have it set to 12 or 11, then have the password set again"
+        "SQLNET.ALLOWED_LOGON_VERSION_SERVER of the server requires a way of logging in that the "
+        "driver does not have: set it to 12 or 11, then set the password again"
     ),
 }
 _PASSING: Final = frozenset(
@@ -96,16 +96,16 @@ _PASSING: Final = frozenset(
             1692,
             19809,
             30036,
-        ),  # no room
-        *(4030, 4031, 4036),  # no memory
-        *(1555, 8103, 8176, 8177),  # the rows to read have been changed too often
+        ),  # out of disk space
+        *(4030, 4031, 4036),  # out of memory
+        *(1555, 8103, 8176, 8177),  # the undo of the rows to read is gone
         *(4061, 4065, 4068),  # an object was compiled again
         *(
             1109,
             16000,
             16456,
         ),  # the database is not open, or not for writing, as during a switchover
-        *(25401, 25402, 25408, 25409),  # the session went to another instance in the middle
+        *(25401, 25402, 25408, 25409),  # the session moved to another instance in the middle
     }
 )
 
@@ -114,15 +114,15 @@ class OracleSessions(Dialect):
     """Sessions, and the lock of the one publisher of a log (spec/event-log.md 12).
 
     The lock is taken by ``DBMS_LOCK`` if the user may execute it; such a lock belongs to the
-    session, whatever is committed. Without that grant a second session next to this one locks the
-    rows of ``<log>_version`` in a transaction that it never ends. Either way the lock ends with the
+    session, whatever is committed. Without that right a second session locks the rows of
+    ``<log>_version`` in a transaction that it never ends. In both cases the lock ends with the
     publisher.
     """
 
     driver = "oracle+oracledb"
     package = "eventlog-publisher[oracle]"
     session = (
-        # The settings of a session that change the text of values, and equality, are pinned
+        # Session settings that affect the text of values, or equality, are set to fixed values
         # (spec/triggers.md 6).
         "ALTER SESSION SET TIME_ZONE = 'UTC'",
         "ALTER SESSION SET NLS_COMP = 'BINARY'",
@@ -136,7 +136,7 @@ class OracleSessions(Dialect):
     engine_options: ClassVar = {"enable_offset_fetch": False}
 
     def connect_args(self, timeout: int) -> dict[str, object]:
-        # The thin mode needs no client.
+        # The thin mode needs no client library.
         return {
             "tcp_connect_timeout": timeout,
             "expire_time": _EXPIRE_MINUTES,
@@ -147,7 +147,7 @@ class OracleSessions(Dialect):
         return arguments_of(url)
 
     def name_session(self, driver_connection: Any) -> None:
-        # The driver sends it with its next call, which needs no right and no round trip.
+        # The driver sends it with its next call, so it needs no right and no round trip.
         driver_connection.module = _MODULE
 
     def passes(self, error: BaseException) -> bool:
@@ -178,7 +178,7 @@ def fetch(
 CHUNKS: Final = (1, 10, 100, 900)
 """The sizes of IN lists.
 
-A list takes fewer than 1000 binds, and few sizes make few statements to parse.
+A list accepts fewer than 1000 binds, and with few sizes there are few statements to parse.
 """
 
 T = TypeVar("T")
@@ -202,7 +202,7 @@ def error_code(error: DBAPIError) -> int:
 
 
 def _as_text(cursor: Any, metadata: Any) -> Any:
-    """Let large objects come with their row, not as locators: an output type handler of
+    """Fetch large objects with their row instead of as locators: an output type handler of
     python-oracledb.
     """
     import oracledb
@@ -237,7 +237,7 @@ RIGHTS: Final = TriedRights(
     },
     # no such table (or no right to see it), no right, no sequence
     no_right=frozenset({942, 1031, 2289, 41900}),
-    # raised when the statement runs, after the check of its rights, as in a read-only transaction
+    # raised when the statement runs, after its rights were checked, as in a read-only transaction
     otherwise_refused=frozenset({1456}),
     error_code=error_code,
 )
@@ -268,8 +268,8 @@ def call(conn: Connection, block: str) -> int:
 
 # --- what doctor asks besides doctor.sql ----------------------------------------------------------
 
-# Facts in V$ views alone, such as the open transactions of other sessions, are left out: an
-# application's user does not see these views.
+# Facts that only V$ views have, such as the open transactions of other sessions, are left out: an
+# application's user cannot see these views.
 
 _SQL: Final = statements(__package__, "doctor.sql")
 _NO_COLUMN: Final = 904
@@ -286,12 +286,12 @@ def numberings(conn: Connection, log: LogTable) -> list[Numbering]:
         conn, _SQL["numberings"], names
     ):
         sequence = qualified(owner, name)
-        # The instance holds the cache, and sessions take their numbers from it one by one.
+        # The cache belongs to the instance, and sessions take numbers from it one by one.
         numbering = Numbering(sequence, 1, int(step), cycles == "Y")
         if of_session == "Y":
             disorder, fix = "gives every session the same numbers (SESSION)", "GLOBAL"
         elif _is_scaled(conn, names):
-            disorder, fix = "puts instance and session into its numbers (SCALE)", "NOSCALE"
+            disorder, fix = "includes instance and session in its numbers (SCALE)", "NOSCALE"
         elif ordered != "Y" and int(cache) > 0 and _is_cluster(conn):
             disorder = f"has a cache of {cache} numbers on each instance of a cluster (NOORDER)"
             fix = "ORDER"
@@ -323,18 +323,18 @@ def _is_scaled(conn: Connection, names: dict[str, str | None]) -> bool:
 
 
 def _is_cluster(conn: Connection) -> bool:
-    # V$INSTANCE has it, too, but an application's user does not see that view.
+    # Not from V$INSTANCE, which an application's user cannot see.
     is_cluster = "CASE WHEN DBMS_UTILITY.IS_CLUSTER_DATABASE THEN 1 ELSE 0 END"
     return call(conn, f"BEGIN\n    :answer := {is_cluster};\nEND;") == 1
 
 
 def has_log(conn: Connection, log: str) -> bool:
-    """Return True if the log that the text of a trigger names exists."""
+    """Return True if a log named in the text of a trigger exists."""
     return may_run(conn, f"SELECT 1 FROM {log} WHERE 1 = 0")  # noqa: S608 - quoted
 
 
 def _owned(_conn: Connection, schema: str, tables: Sequence[str], user: str) -> list[tuple[str]]:
-    """Return all of the tables or none, since a schema belongs to its user."""
+    """Return all of the tables or none, since a schema belongs to one user."""
     return [(table,) for table in tables] if schema == user else []
 
 
@@ -365,7 +365,7 @@ def _rights_to_apply(conn: Connection, schema: str, **_: Any) -> Iterator[tuple[
         yield ("the system privilege CREATE TRIGGER",)
     if schema != user:
         yield (
-            f"CREATE ANY TRIGGER, since the tables stand in schema {schema} and this is "
+            f"CREATE ANY TRIGGER, since the tables are in schema {schema} and the user is "
             f"{literal(user)}",
         )
 

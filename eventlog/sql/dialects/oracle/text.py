@@ -22,26 +22,25 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import key_parts, literal, quoted_unless
 
 MAX_IDENTIFIER: Final = 128
-"""The bytes of the longest name, since 12.2."""
+"""The longest name in bytes, since 12.2."""
 _UPPER: Final = str.maketrans(string.ascii_lowercase, string.ascii_uppercase)
 
 
 def quote_identifier(name: str) -> str:
     """Return a name as an SQL identifier, always quoted (spec/triggers.md 9).
 
-    Raises ConfigError for a name that is impossible in Oracle, where no name contains a quotation
-    mark.
+    Raises ConfigError for a name with a quotation mark, which Oracle does not allow.
     """
     if not name or '"' in name or "\0" in name:
         raise ConfigError(
-            f"{name!r} cannot be a name in Oracle, where no name holds a quotation mark: correct it"
+            f"{name!r} contains a quotation mark, which Oracle does not allow in names: correct it"
         )
     return statements.quote_identifier(name)
 
 
 def fold_name(name: str) -> str:
-    """Return a name as Oracle keeps it: unchanged if in double quotes, else a to z in upper case
-    (spec/triggers.md 7.2).
+    """Return a name as Oracle stores it: unchanged if in double quotes, otherwise with a to z in
+    upper case (spec/triggers.md 7.2).
     """
     if len(name) > 2 and name[0] == name[-1] == '"':
         return name[1:-1]
@@ -49,7 +48,7 @@ def fold_name(name: str) -> str:
 
 
 def spelled(name: str) -> str:
-    """Return a name as Oracle keeps it, from its form in SQLAlchemy and the configuration, where
+    """Return a name as Oracle stores it, from its form in SQLAlchemy and the configuration, where
     lower case means without case.
 
     A name that SQLAlchemy marks as quoted stays unchanged.
@@ -69,7 +68,7 @@ def qualified(schema: str | None, name: str) -> str:
 
 def new_time(*, is_zoned: bool) -> str:
     """Return SQL of the present time in the form that event_time takes."""
-    # A zoned column takes the moment itself; a time without its zone would be taken for the
+    # A zoned column gets a value with its zone; a time without a zone would be read in the
     # session's zone.
     return "SYSTIMESTAMP" if is_zoned else UTC_NOW
 
@@ -78,8 +77,8 @@ UTC_NOW: Final = "SYS_EXTRACT_UTC(SYSTIMESTAMP)"
 
 
 def short_integer(ref: str, digits: int) -> str:
-    """Return SQL of an event type, 0 for an impossible one, with so few digits that the driver
-    makes an integer of it.
+    """Return SQL of an event type, 0 for an invalid one, with so few digits that the driver returns
+    an integer.
     """
     return (
         f"CAST(CASE WHEN ABS({ref}) < 1000 THEN {ref} WHEN {ref} IS NOT NULL THEN 0 END AS "
@@ -90,7 +89,7 @@ def short_integer(ref: str, digits: int) -> str:
 QUOTE_FUNCTION: Final = "proc_{}_quote"
 BASE64_FUNCTION: Final = "proc_{}_base64"
 NUMBERS: Final = "seq_{}_1"
-"""The name patterns of a log's functions, and of the sequence that gives record_ids
+"""The name patterns of a log's functions, and of the sequence that numbers its rows
 (``LogTable.own_name``).
 """
 
@@ -103,20 +102,20 @@ def quote_function(log: LogTable, home: str | None = None) -> str:
 
 
 def base64_function(log: LogTable, home: str | None = None) -> str:
-    """Return the SQL name of the function that gives the base64 of a RAW, as called from the schema
-    ``home``.
+    """Return the SQL name of the function that returns the base64 of a RAW, as called from the
+    schema ``home``.
     """
     return _function(BASE64_FUNCTION, log, home)
 
 
 def _function(pattern: str, log: LogTable, home: str | None) -> str:
-    # The schema is left out if it is the caller's: in EVENTLOG.PROC_EVENTLOG_QUOTE, PL/SQL takes
-    # EVENTLOG for the table of that name, and not for the schema (PLS-00302).
+    # The schema is left out if it is the caller's: in EVENTLOG.PROC_EVENTLOG_QUOTE, PL/SQL resolves
+    # EVENTLOG to the table of that name instead of the schema (PLS-00302).
     return qualified(log.schema if log.schema != home else None, log.own_name(pattern))
 
 
 def number_sequence(log: LogTable) -> str:
-    """Return the SQL name of the sequence that gives record_ids."""
+    """Return the SQL name of the sequence that numbers the rows of the log."""
     return qualified(log.schema, log.own_name(NUMBERS))
 
 
@@ -137,7 +136,7 @@ _LINE: Final = 400
 
 
 class Family(StrEnum):
-    """The type by which PL/SQL takes the values of a column. Parameters name it without a size."""
+    """The PL/SQL type of the values of a column. Parameters have it without a size."""
 
     NUMBER = "NUMBER"
     FLOAT = "BINARY_FLOAT"
@@ -146,7 +145,7 @@ class Family(StrEnum):
     NATIONAL = "NVARCHAR2"
     RAW = "RAW"
     BOOLEAN = "BOOLEAN"
-    # The unconstrained subtypes, since the plain names keep only six digits of the seconds.
+    # The unconstrained subtypes, since the plain types have only six digits of a second.
     MOMENT = "TIMESTAMP_UNCONSTRAINED"
     ZONED = "TIMESTAMP_TZ_UNCONSTRAINED"
     MONTHS = "YMINTERVAL_UNCONSTRAINED"
@@ -154,7 +153,7 @@ class Family(StrEnum):
     CLOB = "CLOB"
     NCLOB = "NCLOB"
     UNREADABLE = "unreadable"
-    """LONG, LONG RAW, BLOB and similar types: a trigger can only ask whether an UPDATE names the
+    """LONG, LONG RAW, BLOB and similar types: a trigger can only check whether an UPDATE names the
     column.
     """
 
@@ -205,13 +204,13 @@ def _length(column: Column) -> int:
 _MAX_RAW: Final = 24_000
 """The number of bytes whose base64 fits in the longest VARCHAR2 of PL/SQL."""
 _MAX_NCHAR: Final = 666
-"""The characters in 2000 bytes at three bytes each, as national texts have in UTF8."""
+"""The number of characters in 2000 bytes at three bytes each, as in national texts in UTF8."""
 _SHORT_TEXT: Final = 70
-"""The bytes that hold every number (TM9 has at most 64 characters, and a key's number begins with
-0), moment, interval and ROWID.
+"""The number of bytes that is enough for every number (TM9 has at most 64 characters, and a key's
+number begins with 0), moment, interval and ROWID.
 """
 SQL_TEXT: Final = 4000
-"""The bytes of a text that SQL takes without a LOB, whatever MAX_STRING_SIZE is."""
+"""The longest text in bytes that SQL accepts without a LOB, whatever MAX_STRING_SIZE is."""
 
 
 def is_loggable(column: Column, lob_values: bool) -> bool:
@@ -253,14 +252,14 @@ def text_bytes(column: Column) -> int | None:
 
 
 def national_length(column: Column) -> int:
-    """Return the declared number of characters of a national text; without one, the most that NCHAR
-    has anywhere.
+    """Return the declared number of characters of a national text; without a declaration, the
+    largest possible number for NCHAR.
     """
     return _length(column) // 2 or _MAX_NCHAR
 
 
 def is_long(column: Column) -> bool:
-    """Return True if the text of a value may have more bytes than SQL takes without a LOB."""
+    """Return True if the text of a value may have more bytes than SQL accepts without a LOB."""
     return is_locator(column) or (text_bytes(column) or 0) > SQL_TEXT
 
 
@@ -278,7 +277,8 @@ def value_text(column: Column, ref: str, base64: str | None = None) -> str:
     PL/SQL alike.
 
     ``ref`` is SQL of the column reference, ``base64`` the SQL name of the function for binary
-    values. Without it binary values may have at most 1440 bytes, which SQL takes in one fragment.
+    values. Without the function, binary values may have at most 1440 bytes, which SQL converts in
+    one piece.
     """
     match column.type.kind:
         case Kind.INTEGER | Kind.EXACT | Kind.APPROXIMATE:
@@ -306,7 +306,7 @@ def value_text(column: Column, ref: str, base64: str | None = None) -> str:
             return f"ROWIDTOCHAR({ref})"
         case Kind.OTHER if column.type.sql.upper().startswith("UROWID"):
             return f"CAST({ref} AS VARCHAR2(4000))"
-        # Converted to the database character set by name, so that the server does not choose.
+        # Explicitly converted to the database character set, so that the server does not choose.
         case _ if family(column) is Family.NATIONAL:
             return f"TO_CHAR({ref})"
         case _ if family(column) is Family.NCLOB:
@@ -316,7 +316,7 @@ def value_text(column: Column, ref: str, base64: str | None = None) -> str:
 
 
 def _interval(ref: str, of: Family) -> str:
-    # Part by part: TO_CHAR alone writes as many digits as the type declares, and the types in a
+    # Part by part: TO_CHAR would write as many digits as the type declares, and the types in a
     # trigger have no size.
     parts, zero = (
         ([("YEAR", "FM999999990"), ("-MONTH", "FM00")], "MONTH")
@@ -341,7 +341,8 @@ def _interval(ref: str, of: Family) -> str:
 
 
 def _moment(ref: str, pattern: str) -> str:
-    # SYYYY, since YYYY hides "before Christ": such years have a minus sign, the others a blank.
+    # SYYYY, since YYYY drops the sign of years before Christ: these have a minus sign, the others a
+    # blank.
     return f"LTRIM(TO_CHAR({ref}, {literal(pattern)}, {_GREGORIAN}))"
 
 
@@ -364,8 +365,8 @@ def changed(column: Column, old: str, new: str) -> str:
 def named(column: Column) -> str:
     """Return PL/SQL that is true if the UPDATE names the column.
 
-    UPDATING takes every name for one in upper case, quoted or not, and finds no other names. A
-    column with such a name counts as named by every UPDATE.
+    UPDATING treats every name as upper case, quoted or not, so it cannot find other names. A column
+    whose name has lower case counts as named by every UPDATE.
     """
     return f"UPDATING({literal(column.name)})" if column.name == column.name.upper() else "UPDATING"
 
@@ -380,8 +381,8 @@ def differs(of: Family) -> str:
     NULL, differ.
     """
     match of:
-        # This avoids <>, which turns each RAW into hexadecimal digits, twice its length, and fails
-        # beyond 16383 bytes. COMPARE pads the shorter value with zeros, so the lengths count, too.
+        # Not <>, which turns each RAW into hexadecimal digits, twice its length, and fails beyond
+        # 16383 bytes. COMPARE pads the shorter value with zeros, so the lengths are compared, too.
         case Family.TEXT | Family.NATIONAL:
             bytes_ = [f"UTL_RAW.CAST_TO_RAW({value})" for value in ("old_value", "new_value")]
             return (
@@ -426,8 +427,8 @@ def key_text(
 ) -> str:
     """Return ``key_parts`` as one text, of key columns that are not NULL (spec/triggers.md 4).
 
-    ``quote`` is the SQL name of the function that quotes. It takes NULL for the empty text, which
-    is the same in Oracle.
+    ``quote`` is the SQL name of the function that quotes. For it NULL is the empty text, which is
+    the same in Oracle.
     """
     value = quoted_unless(
         _NEVER_QUOTED, partial(key_value, base64=base64), lambda text: f"{quote}({text})"
@@ -445,6 +446,7 @@ def scn(snapshot: str) -> str:
     """
     if _SCN.fullmatch(snapshot) is None:
         raise DatabaseError(
-            f"{snapshot!r} is not a system change number: give what `export_snapshot` returned"
+            f"{snapshot!r} is not a system change number: use the value that `export_snapshot` "
+            "returned"
         )
     return snapshot

@@ -1,9 +1,9 @@
 """Triggers on Oracle: the changes that they log, as SQL, and how they are compared and applied.
 
 See spec/triggers.md 2, 4, 5, 6, 7.2, 9, 10. The texts are in the .sql.j2 files next to this module.
-A table has one trigger for each operation, since the source of a trigger is limited to 32 KiB.
-Oracle keeps no comment on a trigger, so its source contains the hash of the compiled text. A
-comparison of the rest of the source shows changes made by hand.
+A table has one trigger for each operation, since the source of a trigger is limited to 32 KiB. A
+trigger of Oracle cannot have a comment, so its source contains the hash of the compiled text.
+Changes made by hand are found by comparing the rest of the source.
 """
 
 from __future__ import annotations
@@ -82,10 +82,10 @@ _SQL: Final = statements(__package__, "installed.sql")
 
 _OPERATIONS: Final[Mapping[str, str]] = {"i": "INSERT", "u": "UPDATE", "d": "DELETE"}
 _MAX_SOURCE: Final = 32 * 1024
-"""The bytes of a trigger's source that Oracle takes."""
+"""The longest source of a trigger in bytes that Oracle accepts."""
 _MAX_CHILD_VALUE: Final = 12_000
-"""The bytes of a child's value that a trigger can find again by its hexadecimal digits, next to the
-digits of its owner's key.
+"""The longest child value in bytes that a trigger can find again by its hexadecimal digits,
+together with the digits of its owner's key.
 """
 _FLUSH: Final = 1000
 """The number of log rows that a compound trigger keeps in memory before it writes them."""
@@ -96,10 +96,10 @@ _BUSY: Final = frozenset({54, 4021})
 
 class OracleTriggers(MarkedTriggers):
     """Oracle's triggers. Oracle commits every statement of a plan: statements before an error keep
-    their effect, and a new plan goes on.
+    their effect, and the next plan has the rest.
 
     A new trigger is created disabled, checked, and enabled (``Oracle.run``), since a trigger that
-    does not compile would fail the writes to its table until it is dropped.
+    does not compile would make the writes to its table fail until it is dropped.
     """
 
     replaces = True
@@ -170,13 +170,13 @@ class OracleTriggers(MarkedTriggers):
         for home in sorted({one.schema or schema or "" for one in declared}):
             if not shows_triggers(conn, home):
                 raise DatabaseError(
-                    f"the database shows user {current_user(conn)} no trigger of schema {home}, "
-                    f"so nobody can tell which are missing: run it as {home}, or as a user with "
-                    "CREATE ANY TRIGGER"
+                    f"the database does not show the triggers of schema {home} to user "
+                    f"{current_user(conn)}, so missing ones cannot be detected: run the command as "
+                    f"{home}, or as a user with CREATE ANY TRIGGER"
                 )
 
     def first_actions(self, conn: Connection, log: LogTable) -> list[Action]:
-        # A log of another maker has no functions.
+        # The log of another program has no functions.
         names = {"quote": log.own_name(QUOTE_FUNCTION), "base64": log.own_name(BASE64_FUNCTION)}
         rows = fetch(conn, _SQL["functions"], {"owner": log.schema, **names})
         if {row[0] for row in rows} >= set(names.values()):
@@ -200,7 +200,7 @@ class OracleTriggers(MarkedTriggers):
     def drop_warnings(
         self, installed: Installed, dropped: Sequence[StoredTrigger]
     ) -> Iterable[str]:
-        # A trigger that FOLLOWS a dropped one fails every later write to its table.
+        # A trigger that FOLLOWS a dropped one makes every later write to its table fail.
         gone = {(trigger.schema, trigger.name) for trigger in dropped}
         for trigger in (one for of_table in installed.triggers.values() for one in of_table):
             named = sorted(gone & trigger.follows)
@@ -208,8 +208,8 @@ class OracleTriggers(MarkedTriggers):
                 names = ", ".join(name for _, name in named)
                 yield (
                     f"trigger {trigger.name} of {'.'.join(trigger.table)} FOLLOWS {names}, which "
-                    "goes: it is invalid then, and every write to its table that fires it fails "
-                    "(ORA-04098); first make it without that"
+                    "will be dropped: then it is invalid, and every write to its table that fires "
+                    "it fails (ORA-04098). Recreate it first without FOLLOWS"
                 )
 
     def not_captured(self, declared: Sequence[TableTriggers]) -> tuple[str, ...]:
@@ -228,7 +228,7 @@ class OracleTriggers(MarkedTriggers):
             "TRUNCATE",
             "direct-path loads of SQL*Loader, and Data Pump imports in the direct path",
             "FLASHBACK TABLE without ENABLE TRIGGERS",
-            "what GoldenGate or another apply process writes",
+            "changes that GoldenGate or another apply process writes",
             *(f"{table}: EXCHANGE, DROP and TRUNCATE of a partition" for table in partitioned),
             *([f"writes through a locator (DBMS_LOB, OCI) to {', '.join(lobs)}"] if lobs else []),
         )
@@ -253,8 +253,8 @@ class OracleTriggers(MarkedTriggers):
             return None
         return DatabaseError(
             f"{action.table} was locked for more than {lock_timeout:g} s by another transaction: "
-            "run it again when that has ended, or wait longer with --lock-timeout; what was done "
-            "before stays"
+            "run the command again when the transaction has ended, or wait longer with "
+            "--lock-timeout; tables that were done before stay as they are"
         )
 
     def settings(self, lock_timeout: float) -> list[str]:
@@ -326,8 +326,8 @@ def _trigger(
     if len(text.encode()) > _MAX_SOURCE:
         raise TriggerError(
             f"watch {triggers.class_name}: the trigger for {operation} of {triggers.table.name} "
-            f"has {len(text.encode())} bytes, and Oracle takes {_MAX_SOURCE}: leave columns out "
-            "with exclude, or use row_style = row_query_back"
+            f"has {len(text.encode())} bytes, but Oracle accepts at most {_MAX_SOURCE}: exclude "
+            "columns, or use row_style = row_query_back"
         )
     return text
 
@@ -339,7 +339,8 @@ def _class_words(log: LogTable, triggers: ClassTriggers, operation: str) -> dict
     compared = [*triggers.key, *triggers.columns] if operation == "UPDATE" else []
     by_value = triggers.insert_type == EventType.INSERT_FIELD
     written = loggable if by_value and operation != "DELETE" else []
-    # A locator of :OLD or :NEW is written with its row, never kept until the end of the statement.
+    # A locator of :OLD or :NEW is written with its row instead of being kept until the end of the
+    # statement.
     by_statement = triggers.watch.trigger_level == "statement" and not any(map(is_locator, written))
     return {
         "log": _log_for(log, triggers.class_name, triggers.log_key, written),
@@ -387,8 +388,8 @@ def _log_for(
     """Return the words of the log for the templates. ``by_value`` are the columns whose values are
     logged.
 
-    The types that FORALL binds are no wider than necessary: a text beyond 4000 bytes is bound as a
-    LONG, with all restrictions of a LONG.
+    The types that FORALL binds are no wider than necessary: a text beyond 4000 bytes would be bound
+    as a LONG, with all restrictions of a LONG.
     """
     has_long = any(map(is_long, by_value))
     return {
@@ -400,8 +401,8 @@ def _log_for(
 
 
 def _text_type(parts: Iterable[int | None]) -> str:
-    """Return the type that holds a text of parts with these numbers of bytes; None stands for an
-    unknown size.
+    """Return the type for a text that consists of parts with these numbers of bytes; None = unknown
+    size.
     """
     known = list(parts)
     fits = None not in known and sum(size or 0 for size in known) <= SQL_TEXT
@@ -416,8 +417,8 @@ def _longest(columns: Sequence[Column]) -> Sequence[int | None]:
 
 
 def _key_part_bytes(column: Column) -> int | None:
-    """Return the bytes of a part of a key: + and =, the name, and the value in quotation marks with
-    each of its characters escaped.
+    """Return the maximum number of bytes of a part of a key: + and =, the name, and the value in
+    quotation marks with each of its characters escaped.
     """
     size = text_bytes(column)
     return None if size is None else len(table_key.quote(column.name).encode()) + 4 + 2 * size
@@ -447,7 +448,7 @@ def _is_changed(column: Column) -> str:
 
 def create_functions(log: LogTable) -> list[str]:
     """Return the statements that create the functions of a log in its schema: one quotes texts in
-    keys, one gives the base64 of binary values (spec/triggers.md 4, 6, 9).
+    keys, one returns the base64 of binary values (spec/triggers.md 4, 6, 9).
     """
     return [
         _text_of("quote_function.sql.j2", function=quote_function(log)),
@@ -477,24 +478,25 @@ _rendered: Final = template_renderer(
 )
 
 
-# --- what people should know of declared triggers (spec/triggers.md 1, 7) -------------------------
+# --- warnings about declared triggers (spec/triggers.md 1, 7) -------------------------
 
 
 def _deferrable(triggers: TableTriggers) -> Iterable[str]:
     if isinstance(triggers, ClassTriggers) and triggers.keys_may_shift:
         yield (
-            f"the primary key of {triggers.table.name} is DEFERRABLE: keys that several "
-            "statements of one transaction exchange are logged in the order of the statements, "
-            "and a key that two rows share for a while as if each were the object"
+            f"the primary key of {triggers.table.name} is DEFERRABLE: if several statements of a "
+            "transaction exchange keys, or two rows share a key for a while, the log has the "
+            "order of the statements, and each row counts as the object. Make the key NOT "
+            "DEFERRABLE if no statement relies on it"
         )
 
 
 def _always(triggers: TableTriggers) -> Iterable[str]:
     if triggers.watch.capture_replicated:
         yield (
-            f"capture_replicated has no effect on {triggers.table.name}: whether triggers fire for "
-            "what an "
-            "apply process writes is set by DBMS_DDL.SET_TRIGGER_FIRING_PROPERTY"
+            f"capture_replicated has no effect on {triggers.table.name}: use "
+            "DBMS_DDL.SET_TRIGGER_FIRING_PROPERTY to set whether triggers fire for changes of an "
+            "apply process"
         )
 
 
@@ -517,9 +519,9 @@ def _order(
         if before:
             yield (
                 (
-                    f"trigger {trigger.name} of {trigger.table[1]} fires before or after ours, as "
-                    "Oracle likes: what it writes to watched tables may be logged before the "
-                    "change it answers; give it FOLLOWS "
+                    f"trigger {trigger.name} of {trigger.table[1]} fires before or after ours, in "
+                    "no fixed order: its writes to watched tables may be logged before the change "
+                    "that caused them; give it FOLLOWS "
                 )
                 + ", ".join(before)
             )
@@ -536,8 +538,8 @@ def _grants(log: LogTable, compiled: Compiled) -> Iterable[str]:
         f"GRANT EXECUTE ON {base64_function(log)} TO {owner}",
     )
     yield (
-        f"the triggers in schema {compiled.schema} write the log with the rights of that user, "
-        f"which must be granted to it itself and not to a role: {'; '.join(wanted)}"
+        f"the triggers in schema {compiled.schema} write the log with the rights of that user. "
+        f"Grant them directly to the user, not to a role: {'; '.join(wanted)}"
     )
 
 

@@ -1,13 +1,14 @@
 """PostgreSQL, through psycopg: its capabilities and its log.
 
 The log's statements run for every published row, on a table whose statistics are always wrong: most
-of it is long done, and its few rows N come and go faster than ANALYZE. So the planner is given an
-index and no other choice (spec/event-log.md 8.1, 8.4).
+rows were done long ago, and the few rows N change faster than ANALYZE runs. So the planner may only
+use an index (spec/event-log.md 8.1, 8.4).
 
 A row whose status is not a letter would never be read. The queue's index refuses such a row
-(spec/triggers.md 7): besides the rows N it checks the status of every other row. A CHECK would be
-read from the catalogue and compiled for each statement that writes the log, which costs the writer
-3 to 4 us. Each statement maintains the index anyway, and a row N costs it nothing more.
+(spec/triggers.md 7): its condition also checks the status of every row that is not N. A CHECK would
+be read from the catalogue and compiled for each statement that writes the log, which costs the
+writer 3 to 4 us. Each statement maintains the index anyway, and for a row N the check costs
+nothing.
 
 For a bulk job one session exports its snapshot and stays in its transaction. The others adopt the
 snapshot and see exactly the same rows, whatever is committed in between (spec/event-log.md 12).
@@ -56,35 +57,35 @@ _ARGUMENTS: Final = {
 }
 
 _LOG: Final = {
-    # A row is written twice: as N, and when it is marked. The mark cannot be a HOT update, since
-    # the partial index looks at status, but with some room it stays on the row's page, and the log
-    # keeps its order on the disk.
+    # A row is written twice: as N, and when it is marked. Marking cannot be a HOT update, since the
+    # partial index depends on status. But with some free space the new version stays on the row's
+    # page, and the log keeps its order on the disk.
     "fillfactor": "80",
-    # Every mark leaves a dead entry at the head of the partial index, which each window read has to
-    # step over until vacuum has taken it away. The default of a fifth of the table would be
-    # millions of them in a long log.
+    # Every marked row leaves a dead entry at the head of the partial index, which each window read
+    # has to skip until vacuum has removed it. With the default, a fifth of the table, a long log
+    # would have millions of them.
     "autovacuum_vacuum_scale_factor": "0.01",
     "autovacuum_vacuum_threshold": "10000",
     "autovacuum_analyze_scale_factor": "0.02",
-    # Ten times the default: a vacuum that is slower than the publisher never comes to its end.
+    # Ten times the default: a vacuum that is slower than the publisher would never end.
     "autovacuum_vacuum_cost_limit": "2000",
     # With delete_from_log the end of the table empties repeatedly. Returning the pages to the
     # disk takes a lock that blocks every writer, and the next rows need the pages again.
     "vacuum_truncate": "false",
 }
 _INFLIGHT: Final = {
-    # A few lines, written again every second. By default autovacuum would wait for fifty dead
-    # lines, and their texts (in TOAST) are large.
+    # A few lines, rewritten every second. By default autovacuum would wait for fifty dead lines,
+    # and their texts (in TOAST) are large.
     "autovacuum_vacuum_scale_factor": "0",
     "toast.autovacuum_vacuum_scale_factor": "0",
 }
 _RESYNC: Final = {
-    # One line, written again with every batch.
+    # One line, rewritten with every batch.
     "autovacuum_vacuum_scale_factor": "0",
     "fillfactor": "50",
 }
 _CONSUMERS: Final = {
-    # A few lines, each written again with every delivery.
+    # A few lines, each rewritten with every delivery.
     "autovacuum_vacuum_scale_factor": "0",
     "fillfactor": "50",
     "toast.autovacuum_vacuum_scale_factor": "0",
@@ -111,8 +112,8 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         **dict.fromkeys(("name", "key", "value", "code", "text"), sa.Text()),
     }
     log_sql = statements(__package__, "log.sql")
-    # The session's own zone is UTC, whatever the server's is. This is the zone in which a session
-    # begins, as the application's sessions do.
+    # Our sessions use UTC, whatever the server's zone is. This is the default zone of a session,
+    # such as the application's.
     local_now = (
         "(clock_timestamp() AT TIME ZONE (SELECT reset_val FROM pg_catalog.pg_settings WHERE name "
         "= 'TimeZone'))"
@@ -128,8 +129,8 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
             return f"{column}::text"
         if column_type is not None and column_type.bits:
             return column
-        # numeric, which is wider than bigint and has NaN: a number outside bigint is not an event
-        # type
+        # numeric, which is wider than bigint and has NaN: a number outside of bigint is not an
+        # event type
         bounds = f"{column} BETWEEN {-_LAST} AND {_LAST}"
         return f"CASE WHEN {bounds} THEN {column}::bigint WHEN {column} IS NOT NULL THEN 0 END"
 
@@ -148,7 +149,7 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         return parameters if window.gaps is None else {**parameters, **bounds(window.gaps[:-1])}
 
     def value_size(self, text: str) -> str:
-        return f"octet_length({text})"  # which does not fetch values that are stored apart
+        return f"octet_length({text})"  # which does not fetch values from TOAST
 
     # The tables of the log
 
@@ -165,9 +166,9 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         return [f"DROP FUNCTION IF EXISTS {_status_function(log)}(pg_catalog.bpchar)"]
 
     def create_queue_index(self, log: LogTable) -> str:
-        # The guard of status consists of conditions, not of one function, so that a mark costs no
-        # call. It tests S, which nearly every mark writes, before the regular expression. It is
-        # joined by OR, so that status = 'N' implies the whole condition.
+        # The guard of status is made of conditions instead of one function, so that marking needs
+        # no call. It tests S, which nearly all marked rows get, before the regular expression. It
+        # is joined by OR, so that status = 'N' implies the whole condition.
         guard = f"status <> 'S' AND status !~ '^[A-Za-z]$' AND {_status_function(log)}(status)"
         return f"{super().create_queue_index(log)} OR ({guard})"
 
@@ -178,7 +179,7 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         return [f"DROP FUNCTION IF EXISTS {quote_function(log)}(text)"]
 
     def after_internal_tables(self, log: LogTable) -> list[str]:
-        # Its own sequence, not an identity: the number is needed before its line is written.
+        # A sequence instead of an identity column: the number is needed before the line is written.
         sequence = qualified(log.schema, log.number_sequence)
         return [
             _set(log, log.inflight_table, _INFLIGHT),
@@ -199,8 +200,8 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         return [_set(log, log.resync_table, _RESYNC), identity]
 
     def after_state(self, log: LogTable) -> list[str]:
-        # A request is deleted by the next poll, a claim by its end. The owner may be NULL, so the
-        # whole row is the identity by which the table can be replicated.
+        # The next poll deletes a request, the end of a job its claim. The owner may be NULL, so the
+        # replica identity is the whole row.
         table = qualified(log.schema, log.state_table)
         return [
             _set(log, log.state_table, _INFLIGHT),
@@ -250,7 +251,7 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
             .update_query_dict(_ARGUMENTS)
             .render_as_string(hide_password=False)
         )
-        uri = uri.replace(" ", "%20")  # in a password, for example: libpq refuses blanks
+        uri = uri.replace(" ", "%20")  # libpq refuses blanks, for example in a password
         try:
             with dbapi.connect(uri, autocommit=True) as connection, connection.cursor() as cursor:
                 cursor.adbc_statement.set_options(
@@ -274,7 +275,8 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
             ) from None
 
 
-# --- the statements that make the log -------------------------------------------------------------
+# --- the statements that create the log
+# -------------------------------------------------------------
 
 
 def _set(log: LogTable, table: str, parameters: Mapping[str, str]) -> str:
@@ -283,7 +285,7 @@ def _set(log: LogTable, table: str, parameters: Mapping[str, str]) -> str:
 
 
 def _status_function(log: LogTable) -> str:
-    """Return the quoted name of the function that refuses a status."""
+    """Return the quoted name of the function that refuses an invalid status."""
     return qualified(log.schema, log.own_name("proc_{}_status"))
 
 

@@ -63,13 +63,13 @@ _OPERATIONS: Final[Mapping[str, tuple[int, str, Mapping[str, str]]]] = {
     "d": (DELETE, "AFTER DELETE", {"OLD": _OLD}),
 }
 
-# A whole row, not its columns: a trigger that depended on columns would refuse the application's
-# own ALTER TABLE.
+# A whole row instead of its columns: with a trigger that depends on columns, the server would
+# refuse the application's ALTER TABLE.
 ANY_BYTE: Final = "OLD.* OPERATOR(pg_catalog.*<>) NEW.*"
 
-# For functions that work on a whole statement. Their plans are made once for each session, perhaps
-# for a statement of one row, and then used for a million: a look-up must use the key's index, and
-# compiling takes longer than running.
+# For functions that work on a whole statement. A session plans them once, perhaps for a statement
+# of one row, and then uses the plan for a million rows: a look-up must use the key's index, and JIT
+# compilation would take longer than running.
 _STATEMENT_SETTINGS: Final = {"enable_seqscan": "off", "jit": "off"}
 
 
@@ -103,25 +103,25 @@ class CompiledFunction:
     settings: tuple[str, ...]
     statement: str
     fits_body: str
-    """The body of a second function, which checks that the table is unchanged."""
+    """The body of a second function, which checks that the table's columns are unchanged."""
     fits_statement: str
     """The statement that creates the second function."""
     triggers: tuple[FunctionTrigger, ...]
     marker: str
-    """The comment of the triggers, which holds the hash of all."""
+    """The comment of the triggers, which contains the hash of function and triggers."""
     function_marker: str
     """The function's comment, which also lists the ``columns``."""
     columns: Mapping[str, str]
     """The columns (name -> type) for which the function was compiled."""
     by_statement: frozenset[str]
-    """The operations (i, u, d) that are logged by statement, not by row."""
+    """The operations (i, u, d) that are logged by statement instead of by row."""
     is_replicated: bool
-    """True if the function logs replicated changes row by row, besides another function that logs
-    statements.
+    """True if the function logs replicated changes row by row, while another function logs all
+    other changes by statement.
     """
     partitions: Mapping[TableName, FunctionTrigger | None]
     """The known partitions and their TRUNCATE triggers, None = this role may not create one. They
-    are outside the hash, since partitions come and go.
+    are not in the hash, since partitions are attached and detached.
     """
 
     @property
@@ -136,8 +136,8 @@ class CompiledFunction:
 
 
 def fits_name(function: str) -> str:
-    """Return the name of the function that checks for a trigger function that its table is
-    unchanged (spec/triggers.md 9).
+    """Return the name of the function that checks that the table of a trigger function is unchanged
+    (spec/triggers.md 9).
     """
     return cut_name(f"{function}_fits", MAX_IDENTIFIER)
 
@@ -150,7 +150,7 @@ FITS_ARGUMENTS: Final = (
 def compile_triggers(facts: Facts, declared: Sequence[TableTriggers]) -> list[CompiledFunction]:
     """Return the declared triggers as SQL, in their order.
 
-    Raises TriggerError for an impossible capture.
+    Raises TriggerError for a declaration that cannot be implemented.
     """
     functions: set[tuple[str, ...]] = set(facts.other_functions)
     used: set[tuple[str, ...]] = set(facts.other_triggers)
@@ -159,9 +159,9 @@ def compile_triggers(facts: Facts, declared: Sequence[TableTriggers]) -> list[Co
         table, by_statement = facts.place_of(triggers), _statement_operations(facts, triggers)
         parts = [((*_OPERATIONS, "t"), by_statement)]
         if triggers.watch.capture_replicated and by_statement:
-            # An apply worker fires row triggers only, a table's first synchronization fires both
-            # kinds. So a row trigger fires for replicated changes, and a statement trigger for all
-            # others, and no change is logged twice.
+            # An apply worker fires only row triggers, but a table's first synchronization fires
+            # both kinds. So a row trigger fires for replicated changes and a statement trigger for
+            # all others, and no change is logged twice.
             parts.append(
                 (tuple(letter for letter in _OPERATIONS if letter in by_statement), _NO_OPERATIONS)
             )
@@ -195,15 +195,15 @@ def _free_name(beginning: str, place: tuple[str, ...], used: set[tuple[str, ...]
 def _statement_operations(facts: Facts, triggers: TableTriggers) -> frozenset[str]:
     """Return the operations of a table that are logged by statement (spec/triggers.md 7.1).
 
-    Raises TriggerError if the declaration asks for that and a statement's transition tables would
-    not be the table's own rows.
+    Raises TriggerError if the declaration requires that, but the transition tables of a statement
+    would not contain the rows of this table only.
     """
     table = triggers.table
     inherits = facts.place_of(triggers) in facts.with_heirs | facts.heirs
     if triggers.watch.trigger_level == "statement":
         if table.partitioned or inherits:
             why = (
-                "partitioned: its partitions would not be seen"
+                "partitioned, and writes to its partitions would not be captured"
                 if table.partitioned
                 else "in an inheritance tree"
             )
@@ -222,7 +222,7 @@ def _statement_operations(facts: Facts, triggers: TableTriggers) -> frozenset[st
 
 
 def moving_with(triggers: TableTriggers, declared: Iterable[TableTriggers]) -> list[ChildTriggers]:
-    """Return the child tables whose rows follow a row that moves to another partition."""
+    """Return the child tables whose rows change with a row that moves to another partition."""
     if isinstance(triggers, ChildTriggers) or not triggers.table.partitioned:
         return []
     return following(triggers, declared)
@@ -231,7 +231,7 @@ def moving_with(triggers: TableTriggers, declared: Iterable[TableTriggers]) -> l
 def _enabled(
     triggers: TableTriggers, by_statement: frozenset[str], operation: str, *, is_replicated: bool
 ) -> str:
-    """Return when a trigger fires, as in pg_trigger.tgenabled: for changes of applications (O), for
+    """Return when a trigger fires, as in pg_trigger.tgenabled: for application changes (O), for
     replicated changes (R), or for both (A).
     """
     if is_replicated:
@@ -254,8 +254,8 @@ def _compile(
     if isinstance(triggers, ClassTriggers):
         body = _class_body(facts, triggers, list(moving), function, by_statement)
         shown = (*triggers.key, *triggers.columns)
-        # If a column is left out, the function compares by itself: a condition on the whole row
-        # would fetch the column's large values.
+        # If a column is left out, the function itself compares: a condition on the whole row would
+        # fetch the column's large values.
         is_whole = len(shown) == len(triggers.table.columns)
     else:
         body = _child_body(facts, triggers, function, by_statement)
@@ -288,7 +288,8 @@ def _compile(
     always = ["always"] if triggers.watch.capture_replicated else []
     if triggers.watch.capture_replicated and by_statement:
         always.append("what is replicated by row")
-    # The types count, too: a publisher reads the values by them, even if the SQL is equal.
+    # The types are in the hash, too: a publisher reads the values by them, even if the SQL is
+    # equal.
     whole = "\n".join(
         [
             statement,
@@ -364,8 +365,8 @@ def _trigger(
 
 
 def table_sql(compiled: Sequence[CompiledFunction]) -> TableSql:
-    """Return all that is declared for one table as SQL for a database without triggers, and the SQL
-    of the way back.
+    """Return the SQL that creates all declared triggers of one table in a database without
+    triggers, and the SQL that drops them.
     """
     first = compiled[0]
     table = qualified(*first.place)
@@ -400,7 +401,8 @@ def create(compiled: Iterable[CompiledFunction]) -> Iterable[str]:
         yield f"REVOKE ALL ON FUNCTION {fits} FROM PUBLIC"
         yield f"COMMENT ON FUNCTION {fits} IS {literal(one.marker)}"
         yield one.statement
-        # A user who could execute it could put it on his own table and write anything into the log.
+        # A user with EXECUTE on it could use it in a trigger on another table and write anything
+        # into the log.
         yield f"REVOKE ALL ON FUNCTION {function} FROM PUBLIC"
         yield f"COMMENT ON FUNCTION {function} IS {literal(one.function_marker)}"
         yield from (trigger.statement for trigger in one.triggers)
@@ -412,7 +414,7 @@ def create(compiled: Iterable[CompiledFunction]) -> Iterable[str]:
 
 
 def settle(trigger: FunctionTrigger, marker: str) -> Iterable[str]:
-    """Yield the statements that note a new trigger's log in its comment, and set when it fires."""
+    """Yield the statements that name the log in a new trigger's comment, and set when it fires."""
     name, table = quote_identifier(trigger.name), qualified(*trigger.table)
     yield f"COMMENT ON TRIGGER {name} ON {table} IS {literal(marker)}"
     if trigger.enabled != "O":
@@ -450,11 +452,11 @@ def _guard(
     *,
     reads_rows: bool,
 ) -> dict[str, object]:
-    """Return SQL texts for drifted.sql.j2: the facts on which the function relies, and how the key
-    is found if they have changed.
+    """Return SQL texts for drifted.sql.j2: the facts on which the function relies, and how it finds
+    the key if they have changed.
 
     ``own`` are the columns of the table, ``key`` the columns that make the key of an object.
-    ``others`` are further tables that the function reads, with their columns. ``reads_rows`` shows
+    ``others`` are further tables that the function reads, with their columns. ``reads_rows`` means
     that the function reads fields of OLD and NEW.
     """
     place = facts.place_of(triggers)
@@ -497,7 +499,7 @@ def _guard(
         ),
         "fits_function": literal(call + FITS_ARGUMENTS),
         # A partition has the trigger of its root. So the check also gets the trigger function,
-        # since the name of the root alone shows nothing about a partition.
+        # since the name of the root does not identify a partition.
         "fits": fits(constant(place), own, caller if triggers.table.partitioned else "NULL"),
         "types_at_first": f"{call}(NULL, {table}, {names_of(own)}, NULL, {caller})"
         if reads_rows
@@ -528,8 +530,8 @@ def _class_body(
         return key_text(triggers.log_key, refs, quote)
 
     def stands(refs: Sequence[str], and_also: str | None = None) -> str:
-        """Return SQL of a condition: a row ``standing`` with this key is in the table now.
-        ``and_also`` is a further condition on it.
+        """Return an SQL condition that is true if a row ``standing`` with this key exists.
+        ``and_also`` is a further condition on the row.
         """
         conditions = [
             f"{field('standing', column)} {_equality(facts, place, column)} {ref}"
@@ -545,8 +547,8 @@ def _class_body(
         return f"EXISTS (SELECT FROM {table} AS standing WHERE {' AND '.join(conditions)})"
 
     def type_of_gone(refs: Sequence[str]) -> str:
-        """Return SQL of the type of the log row for a key that was given up; another row may have
-        the key now.
+        """Return SQL of the event type for a key that a row no longer has; another row may have the
+        key now.
         """
         return f"CASE WHEN {stands(refs)} THEN 6 ELSE 4 END" if triggers.may_repeat else "4"
 
@@ -607,11 +609,11 @@ def _class_body(
 
 
 def _is_large(triggers: ClassTriggers) -> Callable[..., str]:
-    """Return the function that makes SQL of a condition: a value is too large to be logged
-    (spec/triggers.md 6.2). The SQL is "" if no value can be.
+    """Return the function that returns an SQL condition: a value is too large to be logged
+    (spec/triggers.md 6.2). The SQL is "" if no value can be too large.
 
     No value can be too large if no value is logged. The function's arguments are SQL of the columns
-    before and after, or of the columns of a new row alone.
+    before and after, or only of the columns of a new row.
     """
 
     def large(ref: str) -> str:
@@ -657,7 +659,7 @@ def _child_body(
         return key if is_one else f"COALESCE({standing(refs)}, {key})"
 
     def standing(refs: Sequence[str]) -> str:
-        """Return SQL of the key of the row's owner if the owner is in its table now, else NULL."""
+        """Return SQL of the key of the row's owner if the owner exists, otherwise NULL."""
         return f"(SELECT {key_of_owner('owner')} FROM {owner} AS owner WHERE {owns(refs)} LIMIT 1)"  # noqa: S608 - identifiers
 
     return _rendered(
@@ -695,8 +697,8 @@ def _same(
     column: Column,
     ref: str,
 ) -> str:
-    """Return SQL of a condition: the key column of an owner and the column of a child that refers
-    to it are equal.
+    """Return an SQL condition that is true if the key column of an owner and the column of a child
+    that refers to it are equal.
     """
     by_key = facts.foreign_keys.get((*child, column.name, *owner, key.name))
     if by_key is not None:
@@ -713,7 +715,7 @@ def _same(
 
 
 def _equality(facts: Facts, table: TableName, column: Column) -> str:
-    """Return the operator that finds a value of a column by the key that contains the column."""
+    """Return the operator that compares values of a column in the key that contains the column."""
     return facts.equality.get((*table, column.name), "OPERATOR(pg_catalog.=)")
 
 

@@ -1,4 +1,4 @@
-"""A session of PostgreSQL: the statements of a database that is open."""
+"""A database in a session of PostgreSQL."""
 
 from __future__ import annotations
 
@@ -79,11 +79,11 @@ class PostgresDatabase(OpenDatabase):
         self.connection.exec_driver_sql(f"SET LOCAL statement_timeout = '{int(seconds)}s'")
 
     def choose_plans(self) -> None:
-        """Allow only plans that use an index, if there is one, to the end of the transaction or to
+        """Allow only plans that use an index, if there is one, until the end of the transaction or
         ``usual_plans``.
 
-        The settings are sent once in a transaction, since each time costs a round trip. In a
-        publisher's session each statement has them by its kind.
+        The settings are sent once per transaction, since sending costs a round trip. In a
+        publisher's session they depend on the kind of each statement.
         """
         if is_log_session(self.connection) or _is_said(self.connection):
             return
@@ -108,20 +108,16 @@ class PostgresDatabase(OpenDatabase):
         )
         is_standby, is_read_only = self.connection.exec_driver_sql(settings).one()
         if is_standby:
-            return "the server is a standby, which takes no writes"
-        return (
-            "default_transaction_read_only is on for this session, so that it writes nothing"
-            if is_read_only
-            else None
-        )
+            return "the server is a standby, which is read-only"
+        return "default_transaction_read_only is on for this session" if is_read_only else None
 
     def begin_publishing(self) -> None:
         # Other sessions may commit without waiting for the disk. A commit here makes all earlier
-        # ones durable, so that no event is sent whose transaction a crash takes back
-        # (spec/event-log.md 12). remote_apply waits for still more.
+        # commits durable, so that no event is sent whose transaction a crash would undo
+        # (spec/event-log.md 12). remote_apply, which waits for more, stays.
         self.connection.exec_driver_sql(_DURABLE)
-        # Each statement has its own snapshot, whatever the role's default is. A snapshot taken
-        # after transactions have ended shows their rows (spec/event-log.md 13.1).
+        # A new snapshot for each statement, whatever the role's default is. A snapshot taken after
+        # transactions have ended shows their rows (spec/event-log.md 13.1).
         self.connection.exec_driver_sql(
             "SELECT set_config('default_transaction_isolation', 'read committed', false)"
         )
@@ -130,8 +126,8 @@ class PostgresDatabase(OpenDatabase):
         begin_log_session(self.connection)
 
     def make_durable(self) -> None:
-        # A transaction that has written the WAL waits at its commit for all of the WAL before. Most
-        # of the time nothing is written here, since who commits has waited for the disk.
+        # A transaction that has written WAL waits at its commit for all earlier WAL. Usually this
+        # is free: the committing sessions have already waited for the disk.
         try:
             with self.connection.begin_nested():
                 self.connection.exec_driver_sql(_FLUSHED)
@@ -173,8 +169,8 @@ class PostgresDatabase(OpenDatabase):
         )
 
     def fingerprint(self, catalog: Catalog) -> str:
-        # The watched tables may be given as a pattern, so a new table may be a class: the tables of
-        # the schema count, too.
+        # A pattern may select the watched tables, so a new table may be a class: the names of the
+        # schema's tables are included.
         parameters = {"schema": catalog.schema, "tables": catalog.table_names}
         return str(self.connection.execute(sa.text(_SQL["fingerprint"]), parameters).scalar_one())
 
@@ -221,12 +217,12 @@ class PostgresDatabase(OpenDatabase):
                 is_full = len(rows) == size
                 yield rows
         except GeneratorExit:
-            # The caller may have stopped after an error: the transaction then takes no statement,
+            # The caller may have stopped after an error: the transaction then accepts no statement,
             # and its cursors end with it.
             with suppress(SQLAlchemyError, DatabaseError):
                 self.connection.exec_driver_sql(_CLOSE)
             raise
-        # Outside a finally, so that an error of the cursor's own statements is raised.
+        # Not in a finally, so that errors of the cursor's statements are raised.
         self.connection.exec_driver_sql(_CLOSE)
 
     def are_open(self, writers: frozenset[str]) -> bool:

@@ -1,7 +1,8 @@
--- What doctor asks of a PostgreSQL. Nothing here changes anything.
--- In braces: names of the log and of its columns, quoted. :log is the log's quoted name as a text, :record_id_column the
--- name of one of its columns, :marker the end of the comments of its triggers, :now the time now in the zone of
--- event_time; to run a statement by hand put them in. "Newest" rows are those of the highest record_ids.
+-- The questions of doctor on PostgreSQL. Nothing here changes anything. In braces: names of the log
+-- and of its columns, quoted. :log is the log's quoted name as a text, :record_id_column the name
+-- of one of its columns, :marker the end of the comments of its triggers, :now the time now in the
+-- zone of event_time; to run a statement by hand, replace them. "Newest" rows are those of the
+-- highest record_ids.
 
 -- name: clock
 SELECT extract(epoch FROM clock_timestamp())::float8 AS seconds;
@@ -14,13 +15,13 @@ FROM (SELECT {status}::text AS status, {record_id}::numeric AS record_id
 GROUP BY status ORDER BY status COLLATE "C";
 
 -- name: without_record_id
--- Rows N that no publisher can address.
+-- Rows N without a usable record_id.
 SELECT count(*) AS rows, min(record_id) AS first, count(*) AS looked_at
 FROM (SELECT {record_id}::numeric AS record_id FROM {log}
       WHERE {status} = 'N' AND ({record_id} IS NULL OR {record_id} <= 0) LIMIT :limit) AS rows_n;
 
 -- name: made_by
--- Which of the first rows N one user made.
+-- Which of the first rows N were made by one user.
 SELECT count(*) FILTER (WHERE perpetrator = CAST(:perpetrator AS text)) AS rows,
        min(record_id) FILTER (WHERE perpetrator = CAST(:perpetrator AS text)) AS first, count(*) AS looked_at
 FROM (SELECT {record_id} AS record_id, rtrim({perpetrator}::text, ' ') COLLATE "C" AS perpetrator FROM {log}
@@ -43,7 +44,7 @@ WHERE record_id > 0
 GROUP BY table_name, table_key ORDER BY min(record_id);
 
 -- name: indexes
--- The indexes of the log: what is not valid (CREATE INDEX CONCURRENTLY that failed) serves nobody.
+-- The indexes of the log. An invalid index (of a failed CREATE INDEX CONCURRENTLY) is not used.
 SELECT x.relname::text AS index, i.indisvalid AND i.indisready AND m.amname = 'btree' AS is_valid,
        a.attname::text AS "column", pg_catalog.pg_get_expr(i.indpred, i.indrelid) AS predicate
 FROM pg_catalog.pg_index i
@@ -92,7 +93,7 @@ SELECT extract(epoch FROM (clock_timestamp() AT TIME ZONE 'UTC') - started)::flo
 WHERE entry_no = :delivery;
 
 -- name: transactions
--- Open transactions of other sessions. Rows that they wrote to the log are seen when they commit.
+-- Open transactions of other sessions. Rows that they wrote to the log become visible when they commit.
 WITH wrote_log AS (
     SELECT DISTINCT l.pid FROM pg_catalog.pg_locks l
     WHERE l.locktype = 'relation' AND l.relation = to_regclass(:log) AND l.mode = 'RowExclusiveLock' AND l.granted
@@ -115,10 +116,7 @@ WHERE p.database = current_database()
 ORDER BY seconds DESC NULLS LAST LIMIT :limit;
 
 -- name: snapshots
--- What keeps dead rows of this database from being removed, the oldest first: a session's snapshot or transaction, a
--- prepared transaction, the feedback of a standby, by a replication slot or without one. A slot's catalog_xmin holds
--- back the catalogue alone. VACUUM and logical decoding hold nothing back by their sessions. Without pg_read_all_stats
--- the start and the address of another user's session are NULL, its snapshot is seen.
+-- What prevents the removal of dead rows of this database, the oldest first: a session's snapshot or transaction, a prepared transaction, the feedback of a standby, by a replication slot or without one. A slot's catalog_xmin affects only the catalogue. The sessions of VACUUM and logical decoding do not prevent it. Without pg_read_all_stats the start and the address of another user's session are NULL, but its snapshot is visible.
 SELECT h.kind, h.name, h.pid, h."user", h.application, h.address, h.state, h.seconds::float8 AS seconds,
        h.transactions, h.xmin, h.fix
 FROM (
@@ -169,7 +167,8 @@ GROUP BY t.place, t.part, t.name ORDER BY t.place;
 -- The triggers of one log, by their comments, which end in its name.
 SELECT format('%s.%s', n.nspname, c.relname) AS "table", t.tgname::text AS trigger,
        t.tgenabled IN ('O', 'A')
-       -- Only what a replication applies: right where another trigger of ours logs all else, a statement.
+       -- A trigger only for replicated changes: correct if another trigger of ours logs all other
+       -- changes by statement.
        OR t.tgenabled = 'R' AND EXISTS (
            SELECT FROM pg_catalog.pg_trigger s
            JOIN pg_catalog.pg_description sd ON sd.classoid = d.classoid AND sd.objoid = s.oid
@@ -186,7 +185,7 @@ WHERE NOT t.tgisinternal AND t.tgparentid = 0
 ORDER BY 1, 2;
 
 -- name: orphans
--- Triggers of ours, by their comments, which name their log: here that is gone.
+-- Our triggers, by their comments, which name their log, if the log does not exist.
 SELECT format('%s.%s', n.nspname, c.relname) AS "table", t.tgname::text AS trigger, d.log,
        format('DROP TRIGGER %I ON %I.%I', t.tgname, n.nspname, c.relname) AS fix
 FROM (SELECT objoid, substring(description FROM '^eventlog sha256:[0-9a-f]{{64}} log (.*)$') AS log
@@ -203,7 +202,7 @@ WHERE d.log IS NOT NULL
 ORDER BY 1, 2;
 
 -- name: partition_triggers
--- Row triggers of ours on partitioned tables, and partitions in which the copy is missing or disabled.
+-- Our row triggers on partitioned tables, and partitions on which the copy is missing or disabled.
 SELECT format('%s.%s', n.nspname, c.relname) AS "table", format('%s.%s', pn.nspname, pc.relname) AS partition,
        t.tgname::text AS trigger, CASE WHEN copy.oid IS NULL THEN 'missing' ELSE 'disabled' END AS state,
        CASE WHEN copy.oid IS NULL
@@ -224,7 +223,7 @@ WHERE d.description LIKE 'eventlog sha256:%' AND right(d.description, length(:ma
 ORDER BY 1, 2, 3;
 
 -- name: without_triggers
--- Tables that have no trigger of anybody's making.
+-- Tables that have no trigger of any kind.
 SELECT c.relname::text AS name
 FROM pg_catalog.pg_class c
 WHERE c.relnamespace = to_regnamespace(quote_ident(:schema)) AND c.relkind IN ('r', 'p') AND c.relname = ANY (CAST(:tables AS text[]))
@@ -233,7 +232,7 @@ WHERE c.relnamespace = to_regnamespace(quote_ident(:schema)) AND c.relkind IN ('
 ORDER BY c.relname COLLATE "C";
 
 -- name: owned
--- Tables that belong to this role itself, and not to one that it is a member of.
+-- Tables that this role owns itself, not through membership in another role.
 SELECT c.relname::text AS name
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_roles r ON r.oid = c.relowner
 WHERE c.relnamespace = to_regnamespace(quote_ident(:schema)) AND c.relkind IN ('r', 'p') AND c.relname = ANY (CAST(:tables AS text[]))

@@ -1,5 +1,5 @@
-"""The installed objects of a database: the log, eventlog's triggers and functions, and facts on the
-tables that compiling needs.
+"""The installed objects of a database: the log, eventlog's triggers and functions, and facts about
+the tables that compiling needs.
 
 These facts can be written as literals, which a migration contains.
 """
@@ -23,11 +23,13 @@ from eventlog.sql.triggers import digest_of, missing_log
 from eventlog.sql.triggers.declared import ChildTriggers, TableName, TableTriggers
 
 MARKER: Final = re.compile(r"eventlog sha256:[0-9a-f]{64} (?=log |columns \{)")
-"""The beginning of the comments on eventlog's triggers and functions, whichever log they write."""
+"""The beginning of the comments on eventlog's triggers and functions, whichever log they write
+to.
+"""
 
 
 def marker_of(log: LogTable, digest: str, columns: Mapping[str, str] | None = None) -> str:
-    """Return the comment on triggers and functions: the log that they write, and the hash of the
+    """Return the comment on triggers and functions: the log that they write to, and the hash of the
     compiled text.
 
     ``columns`` are the columns for which it was compiled, name -> type; only a function's comment
@@ -61,7 +63,7 @@ def digest_of_markers(markers: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Facts on a log and the watched schemas beyond their catalogue."""
+    """Facts about a log and the watched schemas, in addition to their catalogue."""
 
     schema: str
     """The schema of the classes."""
@@ -70,13 +72,13 @@ class Facts:
     equality: Mapping[tuple[str, str, str], str]
     """The operators of unique keys by table and column."""
     foreign_keys: Mapping[tuple[str, str, str, str, str, str], str]
-    """The operators of foreign keys by both ends."""
+    """The operators of foreign keys, by the columns at both ends."""
     with_heirs: frozenset[TableName]
     heirs: frozenset[TableName]
-    """The tables that have heirs, and the tables that are heirs."""
+    """The tables that others inherit from, and the tables that inherit."""
     other_functions: frozenset[TableName]
     other_triggers: frozenset[tuple[str, str, str]]
-    """The names of functions and triggers that are in use by others."""
+    """The names of functions and triggers that are in use by other programs."""
     readable: frozenset[TableName] = frozenset()
     """The tables that ``owner`` may read."""
     lockable: frozenset[TableName] = frozenset()
@@ -110,8 +112,8 @@ class Facts:
 class InstalledFunctions:
     """The trigger functions of one log, its triggers, and the triggers of others.
 
-    Among them are functions and triggers of a log that is gone, where it can only be this one under
-    another name.
+    They include functions and triggers of a log that does not exist any more, if it can only be
+    this log under its former name.
     """
 
     functions: Mapping[int, Row[Any]]
@@ -120,11 +122,11 @@ class InstalledFunctions:
     """The functions that check that a table is unchanged, by schema and name."""
     ours: Mapping[TableName, Sequence[Row[Any]]]
     others: Mapping[TableName, Sequence[Row[Any]]]
-    """The triggers of the log, and the triggers of others, by table."""
+    """The triggers of the log, and the triggers of other programs, by table."""
     quoting: Row[Any] | None
     """The key quoting function, if it was created with the triggers and not with the log."""
     lost: Mapping[TableName, Collection[str]]
-    """The other logs that are gone, as SQL, by the table whose triggers write them."""
+    """Other logs that do not exist any more, as SQL, by the table whose triggers write to them."""
 
     def on(self, table: TableName) -> Sequence[Row[Any]]:
         """Return eventlog's triggers on a table."""
@@ -167,7 +169,9 @@ def read_facts(
     installed: InstalledFunctions,
     others: Iterable[str] = (),
 ) -> Facts:
-    """Return the facts on the classes' schema and on others, and on the log if it exists."""
+    """Return the facts about the classes' schema and about others, and about the log if it
+    exists.
+    """
     schemas = sorted({schema, *others})
 
     def rows(name: str) -> Sequence[Row[Any]]:
@@ -191,8 +195,8 @@ def read_facts(
         foreign_keys={tuple(row)[:6]: row.operator for row in rows("foreign_keys")},
         with_heirs=tables_that(lambda row: row.has_heirs),
         heirs=tables_that(lambda row: row.is_heir),
-        # CREATE OR REPLACE would replace another's function without warning,
-        # so its name counts as taken.
+        # CREATE OR REPLACE would replace another program's function without warning, so its name
+        # counts as taken.
         other_functions=frozenset(
             (row.schema, row.name) for row in rows("names") if row.oid not in installed.functions
         ),
@@ -214,7 +218,8 @@ def read_installed(
 ) -> InstalledFunctions:
     """Return the triggers and functions of a log, and the triggers of others on the same tables.
 
-    ``takes`` shows of which tables triggers are taken over that write a log which is gone.
+    ``takes`` returns True for tables whose triggers are taken over if their log does not exist any
+    more.
     """
     rows = {row.oid: row for row in conn.execute(sql("functions"))}
     written = {oid: name for oid, row in rows.items() if (name := log_of(row.marker))}
@@ -222,7 +227,7 @@ def read_installed(
     own = qualified(log.schema, log.name)
     gone = _gone(conn, set(written.values()) - {own})
     former = _former_functions(log, triggers, written, gone, takes) if gone else set()
-    # The function that checks a table has the log and the hash of the function that calls it.
+    # The comment of a checking function has the log and the hash of the function that calls it.
     of_former = {(written[oid], _digest(rows[oid].marker)) for oid in former}
     ours = {
         oid: rows[oid]
@@ -251,7 +256,7 @@ def _digest(marker: str) -> str:
 
 
 def _gone(conn: Connection, logs: Collection[str]) -> set[str]:
-    """Return those of these logs, as SQL, that are not tables of the database."""
+    """Return the logs, as SQL, that are not tables of the database."""
     if not logs:
         return set()
     return set(logs) - set(conn.execute(sql("logs"), {"names": sorted(logs)}).scalars())
@@ -267,8 +272,9 @@ def _former_functions(
     """Return the trigger functions, by oid, that were made for the log under a former name
     (spec/triggers.md 9.3).
 
-    ``written`` has the log that each function writes, as SQL, and ``gone`` the logs that are not
-    tables. On a table with triggers that write the log under its present name there is none.
+    ``written`` has the log that each function writes to, as SQL, and ``gone`` the logs that are not
+    tables. Functions on a table whose triggers write to the log under its present name are left
+    out.
     """
     functions: defaultdict[TableName, set[int]] = defaultdict(set)
     for row in triggers:
@@ -284,8 +290,8 @@ def _former_functions(
 
 
 def _former_name(log: LogTable, gone: Collection[str]) -> str | None:
-    """Return the one of these names, as SQL, that the log has had: its name in a schema that was
-    renamed, or another name in its schema. None if there is none, or if nobody can tell.
+    """Return the former name of the log among these names, as SQL: its name in a schema that was
+    renamed, or another name in its schema. None if there is no such name, or more than one.
     """
     name, schema = quote_identifier(log.name), f"{quote_identifier(log.schema or '')}."
     moved = [one for one in gone if one.endswith(f".{name}")]
@@ -309,8 +315,8 @@ _Columns = TypeVar("_Columns", bound=tuple[str, ...])
 def facts_of(
     conn: Connection, database: Database, log: LogTable, tables: Collection[str]
 ) -> dict[str, Any]:
-    """Return the facts on these tables that differ from most databases, as literals; empty if none
-    does. The log need not exist yet.
+    """Return the facts about these tables that differ from the usual ones, as literals; empty if
+    there is none. The log need not exist yet.
     """
     schema = database.schema or ""
     log = replace(log, schema=log.schema or schema)
@@ -353,8 +359,8 @@ def _names(places: Iterable[TableName]) -> list[str]:
 def _unusual(
     operators: Mapping[_Columns, str], places: Collection[TableName]
 ) -> list[tuple[_Columns, str]]:
-    """Return the columns of these tables whose values are compared by another operator than the
-    usual one, with that operator.
+    """Return the columns of these tables whose values are compared by an unusual operator, with
+    that operator.
     """
     return [
         (columns, operator)

@@ -1,7 +1,7 @@
--- What a database has of our triggers, and what they need to know of it, for installed.py.
+-- Our triggers in a database, and facts about it that they depend on, for installed.py.
 
 -- name: log
--- By its name, not by to_regclass, which fails for those who may not use the schema.
+-- By its name, not by to_regclass, which fails without USAGE on the schema.
 SELECT n.nspname AS schema, c.relname AS name, current_user AS owner,
        has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'INSERT') AS is_writable,
        EXISTS (SELECT FROM pg_catalog.pg_proc p
@@ -13,7 +13,7 @@ WHERE c.relname = :name
   AND CASE WHEN CAST(:schema AS text) IS NULL THEN pg_table_is_visible(c.oid) ELSE n.nspname = :schema END;
 
 -- name: logs
--- Which of these names, as SQL, are those of tables. Not by to_regclass, as above.
+-- Which of these names, as SQL, belong to tables. Not by to_regclass, as above.
 SELECT named.name
 FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -22,7 +22,7 @@ JOIN unnest(CAST(:names AS text[])) AS named (name)
 WHERE c.relkind IN ('r', 'p', 'v', 'f');
 
 -- name: functions
--- Found by their comments; those of every log.
+-- The functions of every log, found by their comments.
 SELECT p.oid, n.nspname AS schema, p.proname AS name, pg_get_function_identity_arguments(p.oid) AS arguments,
        p.prorettype = 'pg_catalog.trigger'::regtype AS is_trigger, d.description AS marker, p.prosrc AS body,
        p.prosecdef AS is_definer, l.lanname AS language, coalesce(p.proconfig, '{}') AS settings
@@ -34,7 +34,7 @@ WHERE d.classoid = 'pg_catalog.pg_proc'::regclass AND d.objsubid = 0 AND d.descr
 ORDER BY n.nspname COLLATE "C", p.proname COLLATE "C";
 
 -- name: triggers
--- Every trigger of somebody's making but a partition's copies. Ours are found by their comments, or by our functions.
+-- Every user-defined trigger except the copies on partitions. Ours are found by their comments, or by our functions.
 SELECT n.nspname AS schema, c.relname AS table_name, t.tgname AS name, d.description AS marker, t.tgfoid AS function,
        t.tgtype AS type, t.tgenabled AS enabled, t.tgconstraint <> 0 AS is_constraint, c.relispartition AS is_partition,
        t.tgattr::text <> '' OR t.tgnargs <> 0 AS has_arguments, t.tgoldtable AS old_table, t.tgnewtable AS new_table,
@@ -47,14 +47,14 @@ WHERE NOT t.tgisinternal AND t.tgparentid = 0
 ORDER BY n.nspname COLLATE "C", c.relname COLLATE "C", t.tgname COLLATE "C";
 
 -- name: names
--- Names of functions without parameters, which CREATE OR REPLACE would replace whosever they are.
+-- Names of functions without parameters, which CREATE OR REPLACE would replace even if they are not ours.
 SELECT p.oid, n.nspname AS schema, p.proname AS name
 FROM pg_catalog.pg_proc p
 JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
 WHERE n.nspname = ANY(CAST(:schemas AS text[])) AND p.pronargs = 0 AND p.proname LIKE 'proc\_%';
 
 -- name: foreign_keys
--- The operators by which foreign keys compare, pair by pair; the type of a key may have its own =.
+-- The operators by which foreign keys compare, pair by pair; the type of a key may have a different =.
 SELECT n.nspname AS schema, c.relname AS table_name, a.attname AS column_name,
        rn.nspname AS ref_schema, r.relname AS ref_table, ra.attname AS ref_column,
        format('OPERATOR(%I.%s)', pn.nspname, o.oprname) AS operator
@@ -71,7 +71,7 @@ JOIN pg_catalog.pg_namespace pn ON pn.oid = o.oprnamespace
 WHERE n.nspname = ANY(CAST(:schemas AS text[])) AND f.contype = 'f' AND f.conparentid = 0;
 
 -- name: equality
--- The operators by which unique keys tell equal values, column by column: with them a look-up goes by the key's index.
+-- The operators by which unique keys compare values, column by column: with them a look-up uses the key's index.
 SELECT n.nspname AS schema, c.relname AS table_name, a.attname AS column_name,
        format('OPERATOR(%I.%s)', pn.nspname, o.oprname) AS operator
 FROM pg_catalog.pg_index i
@@ -151,7 +151,7 @@ JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = wanted.name
 ORDER BY c.oid;
 
 -- name: to_lock
--- Tables by the names that actions have for them, that this role may lock.
+-- Tables, by their names in actions, that this role may lock.
 SELECT n.nspname AS schema, c.relname AS name, c.relkind AS kind
 FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -160,11 +160,11 @@ WHERE n.nspname || '.' || c.relname = ANY(CAST(:tables AS text[])) AND c.relkind
 ORDER BY c.oid;
 
 -- name: deadlock_timeout
--- Seconds after which a session that waits looks for a circle.
+-- Seconds after which a waiting session checks for a deadlock.
 SELECT CAST(setting AS float8) / 1000 FROM pg_catalog.pg_settings WHERE name = 'deadlock_timeout';
 
 -- name: holders
--- Sessions whose locks keep the triggers from being made, the oldest transaction first.
+-- Sessions whose locks block the creation of the triggers, the oldest transaction first.
 SELECT DISTINCT a.pid, a.usename AS "user", a.application_name AS application, a.state, a.xact_start AS since
 FROM pg_catalog.pg_locks l
 JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
@@ -189,7 +189,7 @@ JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_catalog.pg_proc f ON f.oid = t.tgfoid
 JOIN pg_catalog.pg_description d ON d.classoid = 'pg_catalog.pg_trigger'::regclass AND d.objoid = t.oid AND d.objsubid = 0
--- The function that it asks whether the table is as it was has the comment of the trigger.
+-- The function that checks the table for it has the same comment as the trigger.
 LEFT JOIN (pg_catalog.pg_description hd JOIN pg_catalog.pg_proc h ON h.oid = hd.objoid AND h.prorettype <> 'trigger'::regtype)
     ON hd.classoid = 'pg_catalog.pg_proc'::regclass AND hd.objsubid = 0 AND hd.description = d.description
 WHERE NOT t.tgisinternal AND t.tgparentid = 0

@@ -1,4 +1,4 @@
-"""A log on PostgreSQL: the statements of a log that is open, and its lock."""
+"""A log on PostgreSQL in a session: its statements and its lock."""
 
 from __future__ import annotations
 
@@ -50,10 +50,12 @@ if TYPE_CHECKING:
     from eventlog.sql.dialects.postgresql.database import PostgresDatabase
 
 _AT_ONCE: Final = 1000
-"""The number of rows of a window that are made, checked and released together."""
+"""The number of rows of a window that are created, checked and released together."""
 _MOST_POLLS: Final = 64
 _CHEAP: Final = 1_000.0
-"""The planner's cost below which rows are counted: a thousand pages, or 40,000 rows."""
+"""Below this planner cost, rows are counted instead of estimated: a thousand pages, or 40,000
+rows.
+"""
 _DATABASE_AND_NUMBERS: Final = """
     SELECT concat_ws('/', d.oid, to_regclass(%(deliveries)s)::oid)
     FROM pg_catalog.pg_database AS d
@@ -101,8 +103,8 @@ class PostgresLog(OpenLog):
     dialect: PostgreSQL
 
     def identity(self) -> str:
-        # A standby that takes over has the same identity, a restored dump has not. A role may ask
-        # for the cluster unless that right was revoked.
+        # A standby that takes over has the same identity; a restored dump has a different one. A
+        # role may read the cluster's identifier unless that right was revoked.
         parts = self._identity_parts()
         return "/".join(
             ["postgresql", *(parts[name] for name in ("cluster", "database") if name in parts)]
@@ -121,7 +123,7 @@ class PostgresLog(OpenLog):
         return parts
 
     def try_lock(self) -> bool:
-        # The session asks first, since a lock that is taken twice must be released twice.
+        # The session checks first, since a lock that is taken twice must be released twice.
         return bool(
             self._scalar(
                 f"CASE WHEN {_HELD} THEN true ELSE pg_try_advisory_lock({_KEY}) END",
@@ -202,12 +204,12 @@ class PostgresLog(OpenLog):
             statements.insert(
                 0, f"GRANT USAGE ON SCHEMA {self.dialect.quote(self.table.schema)} TO {user}"
             )
-        # Without a right on the schema nobody sees what numbers the rows.
+        # Without a right on the schema a role cannot see what numbers the rows.
         if Part.RECORD_IDS in rights and (
             self.table.schema is None
             or _has_right(self.connection, "schema", self.table.schema, "USAGE")
         ):
-            # An identity column draws its numbers without a right on its sequence.
+            # An identity column needs no right on its sequence.
             is_identity = self.connection.execute(
                 sa.text(_IS_IDENTITY),
                 {
@@ -236,7 +238,7 @@ class PostgresLog(OpenLog):
         cls: ObjectClass,
         selection: Selection,
     ) -> Walk:
-        # The log of another maker has no function that quotes keys; the session then creates a
+        # The log of another program has no function that quotes keys; the session then creates a
         # temporary one.
         signature = {"function": f"{quote_function(self.table)}(text)"}
         home = self.table
@@ -272,8 +274,8 @@ class PostgresLog(OpenLog):
         return [str(key) for (key,) in fetch(self.connection, statement, {"limit": limit, **binds})]
 
     def estimate(self, walk: Walk, position: str | None) -> int:
-        # The number of rows that the planner expects. It has no figures of a small table that was
-        # never analysed, and counting costs little.
+        # The number of rows that the planner expects. It has no statistics of a small table that
+        # was never analysed, but counting that is cheap.
         ((plan,),) = self._of_walk(
             walk, position, "EXPLAIN (FORMAT JSON) SELECT %(event_type)s::smallint"
         )
@@ -307,7 +309,7 @@ class PostgresLog(OpenLog):
         )
 
     def read_fields(self, window: Window, fields: Sequence[str]) -> Iterator[list[tuple[Any, ...]]]:
-        # Rows as the driver makes them, and at one time no more than the cache holds.
+        # Rows as the driver returns them, and never more at a time than fit into the CPU's cache.
         self.db.choose_plans()
         statement = self.dialect.window_statement(self.table, window, fields)
         return fetch_fragments(
@@ -398,7 +400,7 @@ class PostgresLog(OpenLog):
 
     def _identity_parts(self) -> dict[str, str]:
         """Return the facts that identify the database and its log: ``database``, and ``cluster`` if
-        the role may ask for it.
+        the role may read it.
         """
         deliveries = {"deliveries": qualified(self.table.schema, self.table.number_sequence)}
         parts = {
@@ -432,7 +434,7 @@ class PostgresLog(OpenLog):
 
 
 _POLLS: Final[dict[tuple[object, ...], str]] = {}
-"""The statements of polls: making the text of one takes longer than sending it."""
+"""The statements of polls, cached: composing the text of one takes longer than sending it."""
 
 
 def _poll_statement(

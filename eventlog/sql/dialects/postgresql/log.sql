@@ -1,10 +1,10 @@
--- The statements of the event log on PostgreSQL. In braces: names of the log and of its columns, quoted;
--- %(name)s: bound values. Every statement looks for rows of status N by the literal 'N', so that the partial index
--- (record_id) WHERE status = 'N' serves it.
+-- The statements of the event log on PostgreSQL. In braces: names of the log and of its columns,
+-- quoted; %(name)s: bound values. Every statement finds rows of status N by the literal 'N', so
+-- that it can use the partial index (record_id) WHERE status = 'N'.
 
 -- name: read_window
 -- The rows N from one record_id to another, in order. Walks the partial index and stops at the limit.
--- The planner does not have the bounds: it would look for the ends of the log's numbers at each poll.
+-- The bounds are hidden from the planner: it would otherwise look up the ends of the log's numbers at each poll.
 SELECT {fields}
 FROM {log}
 WHERE {status} = 'N' AND {record_id} BETWEEN (SELECT %(first)s::bigint) AND (SELECT %(last)s::bigint)
@@ -21,7 +21,7 @@ ORDER BY {record_id}
 LIMIT %(limit)s::bigint
 
 -- name: poll
--- First a row whose first field is that of asked, then the rows of a window. It is one statement, hence one snapshot.
+-- First a row whose first field is the result of "asked", then the rows of a window: one statement, hence one snapshot.
 SELECT {asked}{others}
 UNION ALL
 (
@@ -29,7 +29,7 @@ UNION ALL
 )
 
 -- name: asked
--- 0 if nothing is asked for again, else -1.
+-- 0 if there is no request to send rows again, otherwise -1.
 CASE WHEN EXISTS (SELECT FROM {state_table} WHERE kind = 'request' AND owner IS NULL) THEN -1 ELSE 0 END::bigint
 
 -- name: asked_of
@@ -37,8 +37,7 @@ CASE WHEN EXISTS (SELECT FROM {state_table} WHERE kind = 'request' AND owner IS 
 (SELECT CASE WHEN requeued IS NULL THEN 0 ELSE -1 END FROM {consumer_table} WHERE name = %(consumer)s)::bigint
 
 -- name: read_gaps
--- Rows in ranges of record_ids, in order: each gap by a range of the key, then what is in the last one. Each
--- stops at the limit, so that nothing more is sorted. One statement, hence one snapshot.
+-- Rows in ranges of record_ids, in order: each gap by a range of the key, then the rows in the last one. Each part stops at the limit, so that no more rows are sorted. One statement, hence one snapshot.
 SELECT *
 FROM (
     (SELECT {fields}
@@ -66,7 +65,7 @@ ORDER BY 1
 LIMIT %(limit)s::bigint
 
 -- name: of_any_status
--- The rows of gaps, {statuses}: of every status that is not reserved.
+-- The rows of gaps, {statuses}: those of every status that is not reserved.
 {status} IN ('N', 'S', 'W', 'E', 'F')
 
 -- name: of_new
@@ -76,8 +75,7 @@ LIMIT %(limit)s::bigint
 {status} = 'N' AND ({perpetrator} IS NULL OR rtrim({perpetrator}::text, ' ') COLLATE "C" <> %(perpetrator)s::text)
 
 -- name: open_writers
--- Transactions of other sessions that have written the log and are not at their end, prepared ones too: they hold the
--- lock that any INSERT takes before it draws a number. NULL on a standby, which does not know the locks of its primary.
+-- Transactions of other sessions that have written the log and have not ended, including prepared ones: they hold the lock that every INSERT takes before it draws a number. NULL on a standby, which has no access to the locks of its primary.
 SELECT DISTINCT virtualtransaction
 FROM pg_catalog.pg_locks
 WHERE locktype = 'relation' AND relation = %(table)s::regclass AND mode = 'RowExclusiveLock' AND granted
@@ -88,9 +86,7 @@ SELECT NULL
 WHERE pg_catalog.pg_is_in_recovery()
 
 -- name: are_open
--- Which of these transactions this statement cannot see, so that none before it could. By their numbers, of which
--- pg_locks has the lower half: locks are given back a moment after the changes can be seen. A transaction
--- without a number has written nothing yet, or has ended.
+-- The transactions whose changes this statement cannot see, so no earlier statement could. By their numbers, of which pg_locks has the lower half, and not by their locks: these are released shortly after the changes are visible. A transaction without a number has written nothing yet, or has ended.
 SELECT l.virtualtransaction
 FROM pg_catalog.pg_locks AS l
 CROSS JOIN (SELECT txid_current_snapshot() AS now) AS s
@@ -100,8 +96,7 @@ WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted
        OR (l.transactionid::text::bigint - (txid_snapshot_xmax(s.now) & 4294967295) + 4294967296) %% 4294967296 < 2147483648)
 
 -- name: read_rows
--- Rows by their record_ids, whatever their status. The ids are made by a sub-select: joined with the ranges instead, the
--- log might be read once a range, or the ranges once a row.
+-- Rows by their record_ids, whatever their status. A sub-select generates the ids: in a join with the ranges, the planner might read the log once per range, or the ranges once per row.
 SELECT {fields}
 FROM {log}
 WHERE {record_id} = ANY (ARRAY (
@@ -109,7 +104,7 @@ WHERE {record_id} = ANY (ARRAY (
 ORDER BY {record_id}
 
 -- name: mark
--- Rows by their record_ids, if they are still N. A row that waits for another session's change is looked at again.
+-- Rows by their record_ids, if they are still N. If another session changes a row meanwhile, its status is checked again.
 UPDATE {log}
 SET {status} = %(status)s
 WHERE {status} = 'N'
@@ -123,7 +118,7 @@ WHERE {status} = 'N'
         SELECT generate_series(r.lo, r.hi) FROM unnest(%(lo)s::bigint[], %(hi)s::bigint[]) AS r (lo, hi)))
 
 -- name: mark_ending
--- Rows of a delivery as by mark, and the end of its entry.
+-- Mark the rows of a delivery, and delete its entry.
 WITH ended AS (DELETE FROM {inflight_table} WHERE entry_no = %(ended)s::bigint)
 UPDATE {log}
 SET {status} = %(status)s
@@ -141,7 +136,7 @@ WHERE {status} = 'N'
   AND {is_committed}
 
 -- name: end_set
--- The entry of a consumer's delivery becomes that of what the consumer has done, in place of the former entries.
+-- Turn the entry of a consumer's delivery into the entry of its done rows, and delete the former entries.
 WITH former AS (DELETE FROM {inflight_table} WHERE entry_no = ANY (%(former)s::bigint[]))
 INSERT INTO {inflight_table} AS entry (entry_no, owner, kind, content)
 SELECT %(ended)s::bigint, %(owner)s::text, 'done', %(content)s::text
@@ -150,7 +145,7 @@ ON CONFLICT (entry_no) DO UPDATE
 SET kind = excluded.kind, content = excluded.content, started = {utc_now}
 
 -- name: durably
--- The commit waits for the disk, as all others.
+-- The commit waits for the disk, as usual.
 TRUE
 
 -- name: soon
@@ -159,7 +154,7 @@ TRUE
 (SELECT pg_catalog.set_config('synchronous_commit', 'off', true)) = 'off'
 
 -- name: record_delivery
--- The entry of a new delivery, unless its number is not greater than those before, or rows were put back.
+-- The entry of a new delivery, unless an earlier number is greater, or rows were set back to N.
 WITH drawn AS (
     SELECT {number} AS number
     WHERE NOT %(waits)s::boolean
@@ -171,7 +166,7 @@ WHERE number > %(above)s::bigint
 RETURNING entry_no
 
 -- name: record_delivery_of
--- The same for a consumer, unless rows are asked for again. Until the transaction ends nobody asks for any.
+-- The same for a consumer, unless there is a request to send rows again. No request can be made until the transaction ends.
 WITH unasked AS (SELECT FROM {consumer_table} WHERE name = %(owner)s::text AND requeued IS NULL FOR UPDATE),
      drawn AS (SELECT {number} AS number FROM unasked)
 INSERT INTO {inflight_table} (entry_no, owner, kind, content)

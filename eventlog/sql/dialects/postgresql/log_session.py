@@ -1,13 +1,14 @@
-"""A publisher's session of PostgreSQL: the statements of its log are prepared, with plans that use
-an index alone; all others run as in any session (spec/event-log.md 8.1).
+"""A publisher's session of PostgreSQL: the statements of its log are prepared, with plans that only
+use an index; all other statements run as in any session (spec/event-log.md 8.1).
 
-PostgreSQL reads the settings of the planner when it plans a statement. A prepared statement is
-planned again whenever a table of it was changed or analysed. So the settings hold whenever such a
-statement runs, and not only at first. They are changed where another kind of statement follows,
-which costs a round trip: nothing of the kind runs while changes flow that ask for no values.
+PostgreSQL reads the planner's settings when it plans a statement. A prepared statement is planned
+again whenever one of its tables was changed or analysed. So the settings are active whenever such a
+statement runs, and not only the first time. They are switched when another kind of statement
+follows, which costs a round trip. While changes flow and no values are read back, only statements
+of the log run.
 
-A generic plan is kept, so that only the tables' changes have it made again. It must serve a log of
-any size: with an index and no other choice there is one plan.
+The plan is generic, so that it is made again only when the tables change. It must be right for a
+log of any size: if only an index may be used, there is only one plan.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from sqlalchemy import Connection, Engine, event
 from eventlog.sql.statements import ALONE, KIND, StatementKind
 
 OTHER_PLANS: Final = ("enable_seqscan", "enable_bitmapscan", "enable_sort")
-"""The plans that a window would use otherwise: they read all of its rows and sort them, and the
-limit takes the first ones.
+"""The planner's methods to switch off: with them a window would read and sort all rows, and then
+keep the first ones.
 """
 _BY_INDEX: Final = {**dict.fromkeys(OTHER_PLANS, "off"), "plan_cache_mode": "force_generic_plan"}
 _SET: Final = "SELECT " + ", ".join(
@@ -34,10 +35,10 @@ _SET: Final = "SELECT " + ", ".join(
 )
 _USUAL: Final = "SELECT " + ", ".join(f"pg_catalog.current_setting('{name}')" for name in _BY_INDEX)
 _NEVER_BY_ITSELF: Final = 2**31
-"""The executions after which the driver prepares a statement that does not ask for it."""
+"""The number of executions after which the driver prepares any other statement."""
 _STALE: Final = frozenset({"0A000", "26000"})
-"""SQLSTATE of a prepared statement whose result has other types now, or that the session has not
-any more.
+"""SQLSTATE for a prepared statement whose result types have changed, or that no longer exists in
+the session.
 """
 _CACHED_PLAN: Final = "cached plan must not change result type"
 _sessions: Final[WeakKeyDictionary[psycopg.Connection[Any], LogSession]] = WeakKeyDictionary()
@@ -49,9 +50,9 @@ class LogSession:
     """The planner's settings in a publisher's session."""
 
     usual: Mapping[str, str]
-    """The settings that all but the log's statements run with."""
+    """The settings for all statements except those of the log."""
     by_index: bool | None = None
-    """True if the settings of the log's statements hold, None = unknown."""
+    """True if the settings for the log's statements are active, None = unknown."""
 
     def choose_plans(self, cursor: psycopg.Cursor[Any], kind: StatementKind) -> None:
         """Change the settings, if the next statement needs others."""
@@ -62,7 +63,7 @@ class LogSession:
 
 
 def begin_log_session(conn: Connection) -> None:
-    """Make a session one of a publisher, and commit."""
+    """Turn a session into a publisher's session, and commit."""
     driver = _driver(conn)
     if driver in _sessions:
         return
@@ -84,7 +85,7 @@ def is_log_session(conn: Connection) -> bool:
 
 
 def listen(engine: Engine) -> None:
-    """Have the sessions of an engine run their statements by their kinds."""
+    """Let the sessions of an engine run each statement with the plans of its kind."""
 
     @event.listens_for(engine, "do_execute")
     def execute(
@@ -122,7 +123,9 @@ def _choose_plans(cursor: psycopg.Cursor[Any], context: Any) -> None:
 
 
 def _forget_plans(conn: Connection) -> None:
-    """Note that a transaction was taken back, and the settings that were changed in it."""
+    """Record that a transaction was rolled back, together with the settings that were changed in
+    it.
+    """
     if conn.invalidated or (session := _sessions.get(driver := _driver(conn))) is None:
         return
     if driver.pgconn.transaction_status != TransactionStatus.IDLE:
@@ -156,22 +159,20 @@ def _run(
             session.choose_plans(cursor, kind)
             cursor.execute(statement, parameters, prepare=prepare)
     finally:
-        with suppress(psycopg.Error):  # of a connection that is lost
+        with suppress(psycopg.Error):  # the connection is lost
             driver.autocommit = False
 
 
 def is_stale(error: BaseException) -> bool:
-    """Return True for the refusal of a prepared statement that is not what it was: once all are
-    forgotten, the same statement may be run in a new transaction.
+    """Return True if the server refused a prepared statement because it is out of date: after
+    ``_forget_statements`` the statement can be run in a new transaction.
     """
     sqlstate = getattr(error, "sqlstate", None)
     return sqlstate in _STALE and (sqlstate != "0A000" or _CACHED_PLAN in str(error))
 
 
 def _forget_statements(cursor: psycopg.Cursor[Any]) -> None:
-    """Have the driver forget all prepared statements, which it does where a transaction is rolled
-    back.
-    """
+    """Make the driver forget all prepared statements, as it does after a rollback."""
     driver = cursor.connection
     driver.autocommit = False
     cursor.execute("SELECT 1")

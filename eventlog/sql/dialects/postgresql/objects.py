@@ -13,12 +13,12 @@ table with a child table and a composite key::
                FROM k JOIN ONLY usr_phone AS c ON c.id = k.k0 AND c.branch = k.k1
                GROUP BY k.n) AS c0 ON c0.n = k.n
 
-The keys are bound as texts and converted here, so that the key's index serves, and a text that its
-type cannot take never reaches a cast. A child table is read once for all keys, since it may
-have no index on its foreign key.
+The keys are bound as texts and converted in the statement, so that it can use the key's index. A
+text that is not valid for its type never reaches a cast. A child table is read once for all keys,
+since it may have no index on its foreign key.
 
-A resync walks a class by keyset (spec/event-log.md 11): each batch begins after the last key of
-the one before, which is kept as canonical table_key text, and turned back into values here. The
+A resync walks a class by keyset (spec/event-log.md 11): each batch begins after the last key of the
+previous batch, which is stored as canonical table_key text and converted back into values here. The
 statement is resync.sql.j2.
 """
 
@@ -55,7 +55,7 @@ from eventlog.sql.statements import (
 )
 from eventlog.sql.windows import Walk
 
-_rendered: Final = template_renderer(__package__)  # all text put in is quoted or bound
+_rendered: Final = template_renderer(__package__)  # all inserted text is quoted or bound
 _TEXT_KINDS: Final = (Kind.CHARACTER, Kind.FIXED)
 
 
@@ -71,7 +71,7 @@ class PostgresObjects(Dialect):
     # Objects by their keys
 
     def key_column_reader(self, column: Column) -> Callable[[str], str]:
-        # One of the possible spellings of a key, which the server is sure to accept.
+        # One of the possible spellings of a key, which the server certainly accepts.
         match column.type.kind:
             case Kind.APPROXIMATE | Kind.BOOLEAN:
                 return converter(column.type, ValueOptions())
@@ -127,8 +127,8 @@ class PostgresObjects(Dialect):
         return {f"k{i}": part.value for i, part in enumerate(table_key.parse(position))}
 
     def _binds(self, walk: Walk, position: str | None) -> dict[str, object]:
-        # Every statement with the operator's text has a parameter, so that the server takes one
-        # statement only.
+        # Every statement with the operator's text has a parameter, so that the server accepts only
+        # a single statement.
         return {
             "event_type": int(walk.selection.event_type),
             **self.position_binds(walk.cls, position),
@@ -164,7 +164,7 @@ def column_type(type_name: str | None, typmod: int, sql: str) -> ColumnType:
 
     ``type_name`` is ``pg_type.typname`` of a type of ``pg_catalog``, None for any other type;
     ``typmod`` is as in ``pg_attribute.atttypmod``, -1 for none; ``sql`` is the text of
-    ``format_type``. Domains must be resolved before.
+    ``format_type``. Domains must be resolved first.
     """
     kind, bits = _KINDS.get(type_name or "", (Kind.OTHER, 0))
     if kind is Kind.EXACT and typmod >= _HEADER and _scale(typmod) == 0:
@@ -286,11 +286,10 @@ def _key_join(schema: str | None, cls: ObjectClass) -> str:
 
 
 def _is_key(column: Column, i: int) -> str:
-    """Return SQL of a condition: the row of the class has this key value."""
+    """Return an SQL condition that is true if the row of the class has this key value."""
     ref = field("p", column)
     if column.type.kind is Kind.OTHER:
-        # No cast of a text to such a type is sure to succeed,
-        # and its "=" may be coarser than its text.
+        # A cast of a text to such a type may fail, and its "=" may treat different texts as equal.
         return f'({key_value(column, ref)}) COLLATE "C" = k.k{i}'
     if column.type.kind in _TEXT_KINDS:
         # The first condition finds the row by index, the second one compares exactly.
@@ -299,8 +298,8 @@ def _is_key(column: Column, i: int) -> str:
 
 
 def _owned(column: Column, owner: Column, i: int) -> str:
-    """Return SQL of a condition: the child's row belongs to this key, as the foreign key compares.
-    Its "=" may be coarser than the text.
+    """Return an SQL condition that is true if the child's row belongs to this key. It compares as
+    the foreign key does, whose "=" may treat different texts as equal.
     """
     ref = field("c", owner)
     if column.type.kind is not Kind.OTHER:
@@ -310,7 +309,7 @@ def _owned(column: Column, owner: Column, i: int) -> str:
         return f"{ref} = {key}"
     parent = field("p", column)
     if column.type.sql == owner.type.sql:
-        # As records, which compare by the type's own "=", even if that is not on the search path.
+        # As records, which are compared by the type's "=" even if that is not on the search path.
         return (
             f"ROW({ref})::pg_catalog.record OPERATOR(pg_catalog.=) ROW({parent})::pg_catalog.record"
         )
@@ -332,7 +331,7 @@ _CASTS: Final = {
 
 def _as_value(column_type: ColumnType, ref: str) -> str:
     """Return SQL of a key value from its text, in the column's type, but without length or
-    precision, which would cut it.
+    precision, which would truncate it.
     """
     match column_type.kind:
         case Kind.INTEGER:
@@ -359,7 +358,7 @@ def _numeric(text: str) -> str:
 
 def _moment(convert: Callable[[str], str], text: str) -> str:
     moment = convert(text)
-    # A special time, which the server takes unchanged; the session's zone is UTC.
+    # A special time, which the server accepts unchanged; the session's zone is UTC.
     if moment is text:
         return text
     if len(moment.partition(".")[2]) > 6:

@@ -9,8 +9,7 @@ WHERE nspname = coalesce(CAST(:schema AS pg_catalog.text), current_schema());
 -- Ordinary tables, partitioned roots (partitions are their roots' storage), views and materialized views, with their
 -- columns in order. Domains are followed to their base type, whose length is the innermost domain's. Virtual generated
 -- columns are left out: they are not stored, and a row trigger does not see them.
--- Every step is a look-up by an index, a row at a time (OFFSET 0 keeps it one): after a mass migration the server has no
--- statistics yet, and a join that it plans by guesses may read all columns once a table.
+-- Every step is an index look-up for one row at a time (OFFSET 0 prevents a join): after a large migration the server has no statistics yet, and a badly planned join might read all columns once per table.
 SELECT c.oid AS relation, c.relname AS table_name, c.relkind AS kind, a.attnum AS position, a.attname AS column_name,
        CASE WHEN a.typnamespace = 'pg_catalog'::pg_catalog.regnamespace THEN a.typname END AS type_name,
        a.typmod, pg_catalog.format_type(a.type, a.typmod) AS sql,
@@ -44,8 +43,7 @@ WHERE c.relnamespace = CAST(:schema AS pg_catalog.oid)
 ORDER BY c.relname COLLATE "C", a.attnum;
 
 -- name: unique_keys
--- Indexes that hold at every moment for every row: unique, valid, neither partial nor over expressions. Columns that
--- are only INCLUDEd are no part of the key. A key WITHOUT OVERLAPS is unique as a whole.
+-- Indexes that guarantee uniqueness at any time for every row: unique, valid, not deferrable, neither partial nor over expressions. INCLUDEd columns are not part of the key. A key WITHOUT OVERLAPS is unique as a whole.
 SELECT i.indrelid AS relation, i.indisprimary AS is_primary, i.indimmediate AS is_immediate,
        ARRAY(SELECT k.attnum::integer FROM unnest(i.indkey::smallint[]) WITH ORDINALITY AS k (attnum, place)
              WHERE k.place <= i.indnkeyatts ORDER BY k.place) AS positions
@@ -59,7 +57,7 @@ WHERE c.relnamespace = CAST(:schema AS pg_catalog.oid)
 ORDER BY i.indisprimary DESC, x.relname COLLATE "C";
 
 -- name: foreign_keys
--- Without those that a partitioned table's key makes for each partition, and those that compare periods (PostgreSQL 18).
+-- Without those that PostgreSQL creates for each partition of a partitioned table, and those that compare periods (PostgreSQL 18).
 SELECT f.conrelid AS relation, f.conkey::integer[] AS positions, n.oid AS ref_schema, n.nspname AS ref_schema_name,
        r.relname AS ref_table,
        ARRAY(SELECT a.attname::text FROM unnest(f.confkey) WITH ORDINALITY AS k (attnum, place)
@@ -76,7 +74,7 @@ WHERE c.relnamespace = CAST(:schema AS pg_catalog.oid)
 ORDER BY f.conname COLLATE "C";
 
 -- name: partitions
--- Partitions, which are no tables of the catalogue, with the root of their tree.
+-- Partitions, which are not tables of the catalogue, with the root of their tree.
 SELECT c.relname AS partition, r.relname AS root, r.relnamespace AS root_schema, n.nspname AS root_schema_name
 FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_class r ON r.oid = pg_catalog.pg_partition_root(c.oid)
@@ -85,8 +83,7 @@ WHERE c.relnamespace = CAST(:schema AS pg_catalog.oid) AND c.relispartition AND 
 ORDER BY c.relname COLLATE "C";
 
 -- name: fingerprint
--- Whether tables are still those of a catalogue: its own and those that refer to them, which may become child tables,
--- column by column; all others of the schema by their names.
+-- Whether tables are still as in a catalogue: column by column for its tables and for those that refer to them, which may become child tables; by name for all other tables of the schema.
 WITH named AS (
     SELECT c.oid
     FROM pg_catalog.pg_class c

@@ -1,7 +1,9 @@
-"""Refused connections: which of them may pass, and what to do about each (spec/event-log.md 12.1).
+"""Refused connections: which errors are transient, and what to do about each (spec/event-log.md
+12.1).
 
-libpq gives no SQLSTATE for a connection that fails, only text. So whole messages decide, in the
-words of PostgreSQL. Any other message, also one in another language, may pass.
+libpq gives no SQLSTATE for a connection that fails, only text. So the whole message, in
+PostgreSQL's English, decides. Any other message, including one in another language, counts as
+transient.
 """
 
 from __future__ import annotations
@@ -13,9 +15,9 @@ from typing import Final
 from eventlog.sql.database import Refusal
 
 _USER: Final = "check the user in the URL, and {secret}"
-_LET_IN: Final = "let this user in by a line in the server's pg_hba.conf, or correct the URL"
+_LET_IN: Final = "allow this user by a line in the server's pg_hba.conf, or correct the URL"
 _OPTIONS: Final = "correct the options after ? in the URL"
-_SLOTS: Final = "end sessions that nobody needs, or raise max_connections of the server"
+_SLOTS: Final = "end unused sessions, or raise max_connections of the server"
 
 _LASTING: Final = {
     "fe_sendauth: no password supplied": _USER,
@@ -31,14 +33,14 @@ _LASTING: Final = {
         "grant the right by GRANT CONNECT ON DATABASE, or correct the URL"
     ),
     "server does not support SSL, but SSL was required": (
-        "switch TLS on at the server, or correct sslmode in the URL"
+        "enable TLS on the server, or correct sslmode in the URL"
     ),
     'unrecognized configuration parameter ".*"': _OPTIONS,
     'invalid value for parameter ".*": ".*"': _OPTIONS,
     'permission denied to set parameter ".*"': _OPTIONS,
     'parameter ".*" cannot be (changed|set) .*': _OPTIONS,
     "invalid command-line argument for server process: .*": _OPTIONS,
-    # Written by libpq before it asks any server.
+    # From libpq, before it contacts a server.
     "invalid port number: .*": _OPTIONS,
     'invalid "?\\w+"? value: ".*"': _OPTIONS,
     'invalid integer value ".*" for connection option ".*"': _OPTIONS,
@@ -48,7 +50,7 @@ _LASTING: Final = {
     'service file ".*" not found': _OPTIONS,
     'root certificate file ".*" does not exist': _OPTIONS,
 }
-"""Patterns of whole messages that only people can change, and the advice for each."""
+"""Patterns of whole messages whose cause only people can fix, and the advice for each."""
 _PASSING: Final = {
     'too many connections for role ".*"': (
         "end sessions of this user, or raise its CONNECTION LIMIT"
@@ -62,10 +64,10 @@ _PASSING: Final = {
         "wait until its maintenance ends, or allow it by ALTER DATABASE ... ALLOW_CONNECTIONS true"
     ),
     '(LDAP|RADIUS|PAM|BSD|Ident) authentication failed for user ".*"': (
-        f"check the server that checks it as well: it may be unavailable; else {_USER}"
+        f"check the authentication server, which may be unavailable; otherwise {_USER}"
     ),
 }
-"""Patterns of whole messages that may pass, and the advice for each."""
+"""Patterns of whole messages of transient errors, and the advice for each."""
 _REFUSALS: Final = [
     *((re.compile(message), Refusal(advice)) for message, advice in _LASTING.items()),
     *((re.compile(message), Refusal(advice, passes=True)) for message, advice in _PASSING.items()),
@@ -90,8 +92,9 @@ def refusal_of(text: str) -> Refusal:
     ``text`` is the message of psycopg. It has one attempt for each address of each host, and an
     attempt has two messages if it was made with TLS and without.
 
-    An address refuses for good if all messages of its attempts do, a host if one of its addresses
-    does, and the URL if all of its hosts do: each host that is unavailable may accept later.
+    The refusal of an address is final if all messages of its attempts are; that of a host if the
+    refusal of one of its addresses is; and that of the URL if the refusals of all hosts are, since
+    a host that is unavailable may accept later.
     """
     hosts: dict[str, list[Refusal]] = {}
     for host, attempt in _attempts(text):
@@ -127,7 +130,7 @@ def _refusal(message: str) -> Refusal:
 
 
 def _unless_one_passes(refusals: Iterable[Refusal]) -> Refusal:
-    """Return the first of these refusals that passes, else the last; ``_UNKNOWN`` without any."""
+    """Return the first transient refusal, otherwise the last one; ``_UNKNOWN`` if there is none."""
     last = _UNKNOWN
     for last in refusals:
         if last.passes:

@@ -2,9 +2,9 @@
 is woken.
 
 NOTIFY wakes a sleeping publisher; a publisher that is awake gets no notification (spec/triggers.md
-8). A lock distinguishes the two. A writer of the log shares it until its transaction ends. The
-publisher takes it exclusively before it sleeps, and releases it when it wakes. A writer that cannot
-share the lock sends a notification.
+8). A lock distinguishes the two. A writer of the log holds it in shared mode until its transaction
+ends. The publisher takes it exclusively before it sleeps, and releases it when it wakes. A writer
+that cannot get the lock sends a notification.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _SET_KEEPALIVE: Final = f"""
     JOIN pg_catalog.pg_settings AS present USING (name)
     WHERE present.source NOT IN ('client', 'user', 'database', 'database user', 'global')
       AND pg_catalog.inet_client_addr() IS NOT NULL"""  # noqa: S608
-"""Lets the server notice that a publisher's host is gone, unless the URL, the role or the database
-has settings for it. A session of a Unix socket needs none.
+"""Lets the server detect that a publisher's host is gone, unless the URL, the role or the database
+has settings for it. A Unix socket needs none.
 """
 
 
@@ -68,8 +68,9 @@ class PostgresSessions(Dialect):
             "connect_timeout": timeout,
             "application_name": "eventlog",
             "client_encoding": "UTF8",
-            # No prepared statements: a statement reads one row or ten thousand, and its plan would
-            # be kept while the log grows. Those of the log have one plan (``log_session``).
+            # No prepared statements: a statement may read one row or ten thousand, and its plan
+            # would stay the same while the log grows. The log's statements have one plan
+            # (``log_session``).
             "prepare_threshold": None,
         }
 
@@ -86,7 +87,7 @@ class PostgresSessions(Dialect):
         log_session.listen(engine)
 
     def passes(self, error: BaseException) -> bool:
-        # In the middle of a transaction, which begins again with the next session.
+        # In the middle of a transaction; the next session runs it again.
         return log_session.is_stale(error)
 
     def refusal(self, error: BaseException) -> Refusal:
@@ -110,8 +111,8 @@ CLUSTER: Final = "SELECT system_identifier FROM pg_catalog.pg_control_system()"
 
 
 def database_number(conn: Connection) -> str:
-    """Return the system identifier of the server, if the role may ask for it, and the OID of the
-    database: the numbers of tables and columns count within these.
+    """Return the system identifier of the server, if the role may read it, and the OID of the
+    database: the numbers of tables and columns are valid within these.
     """
     number = str(conn.exec_driver_sql(_DATABASE).scalar_one())
     if conn.exec_driver_sql(MAY_ASK).scalar_one():
@@ -135,7 +136,8 @@ This is not the publisher's lock.
 def channel(log: LogTable) -> str:
     """Return the channel of a log: ``eventlog_<log table>`` in lower case, cut to 63 bytes.
 
-    Logs of one name in several schemas share it: their publishers wake each other once too often.
+    Logs of the same name in several schemas share it: their publishers are sometimes woken for
+    nothing.
     """
     return f"eventlog_{log.name}".lower().encode()[:MAX_IDENTIFIER].decode(errors="ignore")
 
@@ -188,7 +190,7 @@ class PostgresWake(Wake):
         return int(_driver(conn).fileno())
 
     def heard(self, conn: Connection) -> bool:
-        # All of them are taken, so that each counts once.
+        # Read all of them, so that each counts once.
         return len(list(_driver(conn).notifies(timeout=0))) > 0
 
 

@@ -2,9 +2,9 @@
 4, 6).
 
 All names are qualified with ``pg_catalog``, so that no function or operator of another schema can
-replace them, whatever the ``search_path``. Among the types that have a line in section 6, only
-approximate numbers depend on a session's settings. ``session_settings`` lists the settings on which
-the others depend.
+replace them, whatever the ``search_path``. Among the types that have a line in section 6, only the
+text of approximate numbers depends on a session's settings. ``session_settings`` lists the settings
+that affect other types.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import key_parts, qualified, quoted_unless
 
 MAX_IDENTIFIER: Final = 63
-"""The bytes of the longest name."""
+"""The longest name in bytes."""
 _LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
 def fold_name(name: str) -> str:
-    """Return a name as PostgreSQL keeps it: as it is in double quotes, else in lower case."""
+    """Return a name as PostgreSQL stores it: unchanged if in double quotes, otherwise in lower
+    case.
+    """
     if len(name) > 2 and name[0] == name[-1] == '"':
         return name[1:-1].replace('""', '"')
     return name.translate(_LOWER)
@@ -45,15 +47,15 @@ def quote_function(log: LogTable) -> str:
 def relation(schema: str | None, table: Table) -> str:
     """Return the rows of a table or view as SQL, without the rows of tables that inherit from it.
 
-    Inherited rows are not objects of the class: its triggers do not see them, and its key does not
-    cover them. A partitioned table has rows in its partitions alone.
+    Inherited rows are not objects of the class: its triggers do not fire for them, and its key does
+    not cover them. A partitioned table has rows only in its partitions.
     """
     only = "ONLY " if table.kind == "table" and not table.partitioned else ""
     return only + qualified(schema, table.name)
 
 
 def literal(text: str) -> str:
-    """Return a text as an SQL literal that reads the same with ``standard_conforming_strings`` on
+    """Return a text as an SQL literal that means the same with ``standard_conforming_strings`` on
     and off.
     """
     doubled = text.replace("'", "''")
@@ -67,7 +69,7 @@ def bindable(sql: str) -> str:
 
 def new_time(*, is_zoned: bool) -> str:
     """Return SQL of the present time in the form that event_time takes."""
-    # A zoned column takes the moment itself; a time without its zone would be taken for the
+    # A zoned column gets a value with its zone; a time without a zone would be read in the
     # session's zone.
     return "pg_catalog.clock_timestamp()" + ("" if is_zoned else " AT TIME ZONE 'UTC'")
 
@@ -77,8 +79,8 @@ def new_time(*, is_zoned: bool) -> str:
 _DATE: Final = "YYYY-MM-DD"
 _TIMESTAMP: Final = "YYYY-MM-DD HH24:MI:SS.US"
 
-# The types whose cast to text is not their output function. Their text form is the cast:
-# inet with its mask.
+# The types whose cast to text differs from their output function. Their log text is the cast: inet
+# with its mask.
 _CAST_TO_TEXT: Final = frozenset({"inet", "cidr", "xml", "name", '"char"'})
 
 
@@ -88,8 +90,7 @@ def value_text(column: Column, ref: str) -> str:
     """
     match column.type.kind:
         case Kind.DATE:
-            # This avoids to_char of the date itself, which is to_char of its midnight in the
-            # session's zone.
+            # Not to_char of the date itself, which converts its midnight to the session's zone.
             return _within_calendar(f"({ref})", "date", f"({ref})::pg_catalog.timestamp", _DATE)
         case Kind.TIMESTAMP:
             return _within_calendar(f"({ref})", "timestamp", f"({ref})", _TIMESTAMP)
@@ -99,9 +100,9 @@ def value_text(column: Column, ref: str) -> str:
         case Kind.BINARY:
             return f"pg_catalog.replace(pg_catalog.encode({ref}, 'base64'), pg_catalog.chr(10), '')"
         case Kind.OTHER if column.type.sql not in _CAST_TO_TEXT:
-            # By the type's output function: the type's owner may have created a cast to text, which
-            # would run with the rights of the trigger's owner. IS DISTINCT FROM NULL, since a row
-            # of NULLs "IS NULL", too.
+            # By the type's output function: a cast to text that the type's owner has created would
+            # run with the rights of the trigger's owner. IS DISTINCT FROM NULL, since a row of
+            # NULLs also "IS NULL".
             return f"CASE WHEN {ref} IS DISTINCT FROM NULL THEN pg_catalog.format('%s', {ref}) END"
         case _:
             return f"({ref})::pg_catalog.text"
@@ -111,9 +112,9 @@ def text_of_now(column: Column, ref: str) -> str:
     """Return SQL of a column's value as text that is right even if the column no longer has the
     type in ``column``.
 
-    The session must have ``TEXT_SETTINGS``. The table may have changed since it was read. A time
-    shows by its own form whether it has a time of day and a zone. The server refuses a column that
-    is not text any more, since only texts have a collation (spec/event-log.md 5.3).
+    The session must have ``TEXT_SETTINGS``. The table may have changed since it was read. The form
+    of a time shows whether it has a time of day and a zone. If the column is no longer text, the
+    server refuses the statement, since only texts have a collation (spec/event-log.md 5.3).
     """
     match column.type.kind:
         case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
@@ -135,10 +136,10 @@ def text_of_now(column: Column, ref: str) -> str:
 
 
 def _within_calendar(value: str, type_name: str, stamp: str, pattern: str, zone: str = "") -> str:
-    # to_char hides the values that XDS cannot hold: infinite values become NULL, "BC" is dropped.
-    # JSON's form of such values is ISO 8601; but for its T, it is the text that ::text gives with
-    # DateStyle ISO, whatever the session's DateStyle. The zone follows the last digit: before BC,
-    # and not after infinity.
+    # to_char hides values that XDS cannot represent: infinite values become NULL, and "BC" is
+    # dropped. JSON writes such values in ISO 8601: apart from its T, that is the result of ::text
+    # with DateStyle ISO, whatever the session's DateStyle is. The zone follows the last digit:
+    # before BC, and not after infinity.
     outside = (
         f"pg_catalog.replace(pg_catalog.to_json({value}) OPERATOR(pg_catalog.#>>) '{{}}', 'T', ' ')"
     )
@@ -171,9 +172,9 @@ _NEVER_QUOTED: Final = frozenset(
 _OF_ONE_SPELLING: Final = _NEVER_QUOTED | {Kind.FIXED, Kind.CHARACTER, Kind.BINARY}
 """The kinds whose equal values have one normal form.
 
-Exact numbers may still differ in their bytes, as 1.0 and 1.00 do.
+Equal exact numbers may have different texts, such as 1.0 and 1.00.
 """
-# Without a length, trailing blanks are kept but not compared.
+# Without a length, trailing blanks are stored but not compared.
 _PADDED: Final = frozenset({"bpchar"})
 
 
@@ -208,7 +209,7 @@ def key_values_by_type(ref: str) -> tuple[dict[str, str], str]:
     """Return SQL of a key value, not quoted, by the name of its type in ``pg_catalog``, and the SQL
     for all other types.
 
-    Keys use it whose types are known only when they are logged (spec/triggers.md 7.6).
+    It is for keys whose types are known only at the time of logging (spec/triggers.md 7.6).
     """
     kinds = {
         "numeric": Kind.EXACT,
@@ -267,7 +268,7 @@ def needs_quoting(key: Iterable[Column]) -> bool:
 
 
 def is_one_spelling(column: Column) -> bool:
-    """Return True if values that are equal to a foreign key have one normal form as keys."""
+    """Return True if values that a foreign key treats as equal have one normal form as keys."""
     return column.type.kind in _OF_ONE_SPELLING and column.deterministic
 
 
@@ -281,9 +282,9 @@ TEXT_SETTINGS: Final = _FLOATS | {
     "bytea_output": "hex",
     "lc_monetary": "C",
 }
-"""The settings of a session that change the text of values, with their pinned values."""
+"""The session settings that affect the text of values, with the fixed values that we set."""
 
-# Types of Kind.OTHER whose text no setting changes; the first word of format_type.
+# Types of Kind.OTHER whose text does not depend on any setting; the first word of format_type.
 _FIXED_TEXT: Final = frozenset(
     {
         "bit",
@@ -316,10 +317,11 @@ _FLOAT_TEXT: Final = frozenset({"point", "line", "lseg", "box", "path", "polygon
 
 
 def session_settings(columns: Iterable[Column], fixed_text: Iterable[str] = ()) -> dict[str, str]:
-    """Return the settings to pin so that the text of these columns is the same in every session
+    """Return the settings to fix so that the text of these columns is the same in every session
     (spec/triggers.md 6).
 
-    ``fixed_text`` is format_type of further types whose text no setting changes, such as enums.
+    ``fixed_text`` is format_type of further types whose text does not depend on any setting, such
+    as enums.
     """
     settings: dict[str, str] = {}
     known = _FIXED_TEXT | frozenset(fixed_text)
@@ -345,7 +347,7 @@ _SNAPSHOT: Final = re.compile(r"[0-9A-Fa-f-]{1,64}")
 
 
 def bounds(ranges: Ranges) -> dict[str, object]:
-    # As text, which the driver passes on unchanged; it would inspect each number of a list.
+    # As text, which the driver sends unchanged; in a list it would inspect each number.
     return {
         "lo": f"{{{','.join(str(first) for first, _ in ranges)}}}",
         "hi": f"{{{','.join(str(last) for _, last in ranges)}}}",
@@ -360,6 +362,7 @@ def adopt(snapshot: str) -> str:
     """
     if _SNAPSHOT.fullmatch(snapshot) is None:
         raise DatabaseError(
-            f"{snapshot!r} is not a name of a snapshot: give what pg_export_snapshot() returned"
+            f"{snapshot!r} is not the name of a snapshot: use the value that pg_export_snapshot() "
+            "returned"
         )
     return f"SET TRANSACTION SNAPSHOT '{snapshot}'"

@@ -1,8 +1,8 @@
 """Triggers on PostgreSQL: planned, applied and dropped (spec/triggers.md 7.1, 9, 10).
 
 ``compile`` makes their SQL, ``installed`` reads the installed ones. The comments contain the hash
-of the compiled text, so that a changed declaration shows. A comparison of each installed fragment
-with the compiled one shows changes made by hand.
+of the compiled text, by which a changed declaration is found. Changes made by hand are found by
+comparing each installed fragment with the compiled one.
 """
 
 from __future__ import annotations
@@ -90,12 +90,12 @@ from eventlog.sql.triggers.gaps import (
 
 _NOT_AVAILABLE: Final = "55P03"
 _NAMED: Final = 5
-"""The number of new partitions that a reason names; it counts the rest."""
+"""The maximum number of new partitions that a reason lists; it counts the rest."""
 
 
 class PostgresTriggers(Triggers):
-    """PostgreSQL's triggers. The triggers of each table call their own function, and their
-    comments contain the hash of the compiled text.
+    """PostgreSQL's triggers. Each table has a separate trigger function. The comments contain the
+    hash of the compiled text.
 
     The tables of a plan are locked against writes until it is committed.
     """
@@ -134,7 +134,7 @@ class PostgresTriggers(Triggers):
             *_drop_all(installed, staying=compiled, reason=NO_LONGER_WATCHED),
             *(action for action in quoting if action.kind == "drop"),
         ]
-        # Some warnings are of what this role would not see as the owner of the triggers.
+        # Some warnings are about rows that triggers owned by this role could not see.
         warnings = [*of_lost_logs(installed.lost)]
         warnings += [] if lacking else _warnings(compiled, facts, installed)
         not_captured = _not_captured(declared, facts)
@@ -142,7 +142,7 @@ class PostgresTriggers(Triggers):
 
     def plan_drop(self, conn: Connection, log: LogTable) -> TriggerPlan:
         log = self.find_log(conn, log)
-        # No declaration shows which tables are meant, so it is those next to the log.
+        # No declaration shows which tables are meant, so take those in the schema of the log.
         installed = read_installed(conn, log, lambda place: place[0] == log.schema)
         quoting = _compare_quoting(log, installed, is_needed=False, is_there=True)
         return TriggerPlan((*_drop_all(installed, staying=(), reason=ALL_GO), *quoting))
@@ -159,8 +159,8 @@ class PostgresTriggers(Triggers):
         self, conn: Connection, log: LogTable, tables: Collection[TableName] = ()
     ) -> dict[str, str]:
         installed = read_installed(conn, self.find_log(conn, log), tables.__contains__)
-        # Partitions and former partitions are left out: they have only triggers of TRUNCATE, which
-        # are outside the hash.
+        # Partitions and former partitions are left out: they have only TRUNCATE triggers, which are
+        # not in the hash.
         return {
             ".".join(table): digest_of_markers(
                 row.marker for row in installed.functions_on(table) if row.marker
@@ -233,24 +233,23 @@ class PostgresTriggers(Triggers):
             for row in conn.execute(sql("holders"), {"tables": tables})
         )
         return DatabaseError(
-            f"a table to get triggers was locked for more than {lock_timeout:g} s"
+            f"a table that needs triggers was locked for more than {lock_timeout:g} s"
             + (f" by {who}" if who else "")
             + (
-                "; nothing was changed: run it again when that transaction has ended, or wait "
-                "longer with --lock-timeout"
+                "; nothing was changed: run the command again when that transaction has ended, or "
+                "wait longer with --lock-timeout"
             )
         )
 
 
 def _lock_tables(conn: Connection, plan: TriggerPlan, lock_timeout: float) -> bool:
-    """Take the locks of all tables of a plan, and return True if ``lock_timeout`` has another value
-    now.
+    """Lock all tables of a plan, and return True if this changed the setting ``lock_timeout``.
 
-    While one lock is held, no other is waited for long (spec/triggers.md 9.2). A session that
-    writes two tables in another order would else wait for this one and this one for it, and the
-    server would end its statement. So the first table is waited for while no lock is held, and the
-    others for a time shorter than the delay after which a session looks for such a circle. Then all
-    locks are released, and the one that was not available comes first.
+    While it holds a lock, it never waits long for another one (spec/triggers.md 9.2). Otherwise it
+    could deadlock with a session that writes two of the tables in another order, and the server
+    would cancel that session's statement. So it waits for the first table while it holds no lock,
+    and for the others less than ``deadlock_timeout``. If one of these is not available, it releases
+    all locks and begins with that table.
     """
     locks = _locks(conn, plan)
     if len(locks) < 2:
@@ -296,7 +295,7 @@ def _locks(conn: Connection, plan: TriggerPlan) -> list[str]:
 
 
 def _refuse_own_tables(facts: Facts, declared: Sequence[TableTriggers]) -> None:
-    """Raise TriggerError for triggers on the log or on a table that belongs to it."""
+    """Raise TriggerError for triggers on the log or on one of its internal tables."""
     places = map(facts.place_of, declared)
     log = facts.log
     if own := [name for schema, name in places if schema == log.schema and name in log.own_tables]:
@@ -304,32 +303,33 @@ def _refuse_own_tables(facts: Facts, declared: Sequence[TableTriggers]) -> None:
 
 
 def _lacking(facts: Facts, declared: Sequence[TableTriggers]) -> Iterator[str]:
-    """Yield the reasons why triggers of this role would fail, and the application's statements with
-    them.
+    """Yield the reasons why triggers of this role would fail, and make the application's statements
+    fail.
     """
     log = facts.log
     if not facts.log_is_writable:
         name = qualified(log.schema, log.name)
         yield (
-            f"role {facts.owner} may not write {name}: grant it INSERT, or apply as the log's owner"
+            f"role {facts.owner} may not write to {name}: grant it INSERT, or apply as the log's "
+            "owner"
         )
     for triggers in declared:
         name = facts.place_of(triggers)[1]
         for needed in sorted(facts.read_by(triggers) - facts.readable):
             yield (
                 f"role {facts.owner} may not read {qualified(*needed)}, which the triggers of "
-                f"{name} do: grant it SELECT, or apply as the table's owner"
+                f"{name} must read: grant it SELECT, or apply as the table's owner"
             )
         for needed in map(facts.place_of, moving_with(triggers, declared)):
             if needed not in facts.lockable:
                 yield (
                     f"role {facts.owner} may not lock rows of {qualified(*needed)}, which the "
-                    f"triggers of {name} do when a row moves to another partition: grant it "
+                    f"triggers of {name} must do when a row moves to another partition: grant it "
                     "UPDATE, or apply as the table's owner"
                 )
 
 
-# --- what is compiled against what is installed ---------------------------------------------------
+# --- comparing compiled with installed triggers ---------------------------------------------------
 
 
 def _compare_table(
@@ -339,14 +339,14 @@ def _compare_table(
 ) -> Action:
     """Return the action for one table, given all that is declared for it, and for ``every`` table.
 
-    A function whose name another table needs belongs to that table from now on: a renamed table
-    still calls it.
+    If another table needs the name of a function, the function is assigned to that table. This
+    happens after a rename: the triggers of the renamed table still call it.
     """
     place = compiled[0].place
     name = ".".join(place)
     old = installed.on(place)
     functions = installed.functions_on(place)
-    # The triggers of partitions that this role may not change are left as they are.
+    # Triggers of partitions that this role may not change stay as they are.
     partitions = [
         trigger.table
         for one in compiled
@@ -357,7 +357,7 @@ def _compare_table(
     if not old and not {row.name for row in functions} & {one.name for one in compiled}:
         statements = (*_drop_triggers(of_partitions), *create(compiled))
         gaps = tuple(_gaps_of_new(compiled, installed, every))
-        return Action("create", name, "watched, and not captured yet", statements, gaps)
+        return Action("create", name, "watched, but not captured yet", statements, gaps)
     reasons = list(_differences(compiled, old, functions, installed))
     if not reasons:
         oids = {row.name: row.oid for row in functions}
@@ -395,8 +395,8 @@ def _gaps_of_new(
 def _gaps(
     compiled: Sequence[CompiledFunction], old: Sequence[Row[Any]], functions: Sequence[Row[Any]]
 ) -> Iterator[Gap]:
-    """Yield the gaps of a table with triggers: columns that the triggers do not know, operations
-    for which none fires.
+    """Yield the gaps of a table with triggers: columns that they were not compiled for, and
+    operations for which no trigger fires.
     """
     present = {row.name: row for row in functions}
     pairs = [(one, present.pop(one.name, None)) for one in compiled if not one.is_replicated]
@@ -460,7 +460,7 @@ def _compare_partitions(
             "captured yet",
         )
     for row in unmatched.values():
-        reasons.append(f"trigger {row.name} of partition {row.table_name} is one too many")
+        reasons.append(f"trigger {row.name} of partition {row.table_name} is superfluous")
         gone.append(row)
     if not reasons:
         return Action("unchanged", table, "as declared")
@@ -481,8 +481,8 @@ def _differences(
     if present and not present.keys() & {one.name for one in compiled}:
         names = ", ".join(sorted(present))
         yield (
-            f"its triggers call {names}, made for the name that the table had: "
-            "they log that name until then"
+            f"its triggers call {names}, made for the former name of the table, and log that name "
+            "until they are replaced"
         )
         return
     oids = {}
@@ -497,7 +497,7 @@ def _differences(
         oids[one.name] = function.oid
         yield from _function_differences(one, function, installed)
     if present:
-        yield "less of it is watched than before"
+        yield "fewer of its columns or changes are watched than before"
     unwatched = {row.oid for row in present.values()}
     yield from _trigger_differences(
         compiled, oids, {row.name: row for row in old if row.function not in unwatched}
@@ -505,21 +505,23 @@ def _differences(
 
 
 def _redeclared(compiled: CompiledFunction, function: Row[Any]) -> Iterable[str]:
-    """Yield what is declared otherwise than when the installed function was made."""
+    """Yield the differences between the present declaration and the one for which the installed
+    function was created.
+    """
     before = columns_of(function.marker)
     now = [column.name for column in compiled.declared.table.columns]
     yield from declared_otherwise(before, compiled.columns, now)
     if missing := [name for name in before if name not in now]:
         names = ", ".join(missing)
         yield (
-            f"the triggers still name {names}: they log rows to be read back until they are applied"
+            f"the triggers still name {names}: they log query-back rows until triggers are applied"
         )
 
 
 def _function_differences(
     compiled: CompiledFunction, function: Row[Any], installed: InstalledFunctions
 ) -> Iterable[str]:
-    """Yield what was changed by hand in a function that is declared as it was made, and in the
+    """Yield the changes made by hand in a function whose declaration has not changed, and in the
     function that checks its table.
     """
     if (
@@ -555,7 +557,7 @@ def _trigger_differences(
             elif row.function != oids[one.name] or not _is_as_compiled(one, trigger, row):
                 yield f"trigger {trigger.name} was changed by hand"
     for name in installed:
-        yield f"trigger {name} is one too many"
+        yield f"trigger {name} is superfluous"
 
 
 def _is_as_compiled(compiled: CompiledFunction, trigger: FunctionTrigger, row: Row[Any]) -> bool:
@@ -571,8 +573,8 @@ def _is_as_compiled(compiled: CompiledFunction, trigger: FunctionTrigger, row: R
 
 
 def _condition(definition: str | None) -> str | None:
-    """Return the WHEN of a trigger in the form that eventlog writes, also from the form that the
-    server shows.
+    """Return the WHEN condition of a trigger in the form that eventlog writes; the server shows it
+    in another form.
     """
     if definition is None:
         return None
@@ -638,8 +640,8 @@ def _drop_all(
 def _with_partitions(
     installed: InstalledFunctions, tables: Iterable[TableName]
 ) -> dict[TableName, list[Row[Any]]]:
-    """Return eventlog's triggers on these tables, by table. Triggers of partitions are with the
-    table whose function they call.
+    """Return eventlog's triggers on these tables, by table. Triggers of partitions are listed with
+    the table whose function they call.
     """
     rows = [row for table in sorted(tables) for row in installed.on(table)]
     roots = {
@@ -657,9 +659,9 @@ def _with_partitions(
 def _compare_quoting(
     log: LogTable, installed: InstalledFunctions, *, is_needed: bool, is_there: bool
 ) -> list[Action]:
-    """Return the actions for the key quoting function of a log of another maker.
+    """Return the actions for the key quoting function of another program's log.
 
-    In a log of eventlog's own the function belongs to the log (`eventlog db upgrade`), and no
+    In a log that eventlog created, the function belongs to the log (`eventlog db upgrade`), and no
     action is needed.
     """
     name = f"{log.schema}.{log.own_name(QUOTE_FUNCTION)}"
@@ -683,7 +685,7 @@ def _compare_quoting(
     return []
 
 
-# --- what people should know of declared triggers (spec/triggers.md 1, 7.1) -----------------------
+# --- warnings about declared triggers (spec/triggers.md 1, 7.1) -----------------------
 
 
 def _warnings(
@@ -703,14 +705,14 @@ def _keys(compiled: CompiledFunction) -> Iterable[str]:
     if not (isinstance(triggers, ClassTriggers) and triggers.keys_may_shift):
         return
     how = (
-        "logged a statement"
+        "logged by statement"
         if "u" in compiled.by_statement
         else "still logged row by row, since the table is "
         + ("partitioned" if triggers.table.partitioned else "in an inheritance tree")
     )
     yield (
-        f"the primary key of {triggers.table.name} is DEFERRABLE: an UPDATE is {how}; with the "
-        "check deferred to commit the order of two sessions' changes of one key is not promised"
+        f"the primary key of {triggers.table.name} is DEFERRABLE: an UPDATE is {how}; if the check "
+        "is deferred to commit, two sessions' changes of one key may be sent in the wrong order"
     )
 
 
@@ -718,8 +720,8 @@ def _replicated(compiled: CompiledFunction) -> Iterable[str]:
     if compiled.declared.watch.capture_replicated and compiled.by_statement:
         what = "changes" if len(compiled.by_statement) > 1 else "UPDATEs"
         yield (
-            f"{compiled.place[1]}: {what} are logged a statement, but what a replication applies "
-            "is logged row by row, since an apply worker fires row triggers only"
+            f"{compiled.place[1]}: {what} are logged by statement, but replicated changes are "
+            "logged row by row, since an apply worker fires only row triggers"
         )
 
 
@@ -727,7 +729,8 @@ def _filtered(compiled: CompiledFunction, facts: Facts) -> Iterable[str]:
     for place in sorted(facts.read_by(compiled.declared) & facts.filtered):
         yield (
             f"row level security filters {'.'.join(place)} for the role that applies the triggers, "
-            "and they do not see all of its rows: apply as its owner, or as a role with BYPASSRLS"
+            "so the triggers do not see all of its rows: apply as its owner, or as a role with "
+            "BYPASSRLS"
         )
 
 
@@ -746,17 +749,17 @@ def _order(compiled: CompiledFunction, installed: InstalledFunctions) -> Iterabl
         if is_row and by_statement:
             yield (
                 f"trigger {row.name} of {compiled.place[1]} fires for each row, before ours for "
-                "the statement: what it writes is logged before the change it answers"
+                "the statement: its writes are logged before the change that caused them"
             )
         elif row.name.encode() < first and (is_row or by_statement) and meets:
             yield (
-                f"trigger {row.name} of {compiled.place[1]} fires before ours: what it writes is "
-                "logged before the change it answers; give it a name that sorts after _tgr_"
+                f"trigger {row.name} of {compiled.place[1]} fires before ours: its writes are "
+                "logged before the change that caused them; give it a name that sorts after _tgr_"
             )
 
 
 def _fires_after_a_change(row: Row[Any]) -> bool:
-    """Return True if a trigger of others may write when a change is done."""
+    """Return True if another program's trigger may write after a change."""
     is_foreign = row.marker is None or not MARKER.match(row.marker)
     return not row.type & (BEFORE | INSTEAD) and row.enabled != "D" and is_foreign
 
@@ -766,8 +769,8 @@ def _partitions(compiled: CompiledFunction, installed: InstalledFunctions) -> It
         if trigger is None and not installed.on(partition):
             yield (
                 f"TRUNCATE of partition {'.'.join(partition)} of {compiled.place[1]} is not "
-                "captured: the role that applies the triggers does not own it, or may not read "
-                "all of its rows; apply as its owner"
+                "captured: the role that applies the triggers does not own the partition, or may "
+                "not read all of its rows; apply as its owner"
             )
 
 
@@ -779,8 +782,8 @@ def _not_captured(declared: Sequence[TableTriggers], facts: Facts) -> tuple[str,
     return (
         *(
             (
-                f"{table.name}: DETACH and DROP of a partition; TRUNCATE of a partition alone, or "
-                "of several by a cascade, if they came after triggers apply"
+                f"{table.name}: DETACH and DROP of a partition; TRUNCATE of only one partition, or "
+                "of several by a cascade, if they were created after `triggers apply`"
             )
             for table in places.values()
             if table.partitioned
@@ -791,11 +794,11 @@ def _not_captured(declared: Sequence[TableTriggers], facts: Facts) -> tuple[str,
             if place in facts.with_heirs
         ),
         *(
-            ["writes of a replication apply worker or with session_replication_role = replica"]
+            ["writes by a replication apply worker or with session_replication_role = replica"]
             if not all(triggers.watch.capture_replicated for triggers in declared)
             else []
         ),
-        "rows that TRUNCATE removes and a repeatable read snapshot does not see",
+        "rows that TRUNCATE removes but its repeatable read snapshot does not see",
     )
 
 

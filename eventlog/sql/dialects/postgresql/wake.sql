@@ -1,11 +1,9 @@
--- What wakes a publisher that sleeps (spec/triggers.md 8). In braces: quoted names of one log, the channel as a literal
--- and the first half of the lock's key; the second half is the log's OID, which a restored log has another one of.
+-- The objects that wake a sleeping publisher (spec/triggers.md 8). In braces: quoted names of one
+-- log, the channel as a literal and the first half of the lock's key; the second half is the log's
+-- OID, which changes when the log is restored.
 
 -- name: function
--- Every statement that writes the log shares the lock until its transaction ends. It gets none only while the publisher
--- has the lock for itself, which is while it sleeps. With prepared transactions allowed nobody notifies: PREPARE
--- TRANSACTION fails after a NOTIFY, and a statement of the application must never fail because of the log.
--- No search_path is set: that costs each statement more than all the rest of it, and nothing here is looked up by one.
+-- Every statement that writes the log takes the lock in shared mode until its transaction ends. It cannot get it only while the publisher holds the lock exclusively, which is while it sleeps. If prepared transactions are allowed, no notification is sent: PREPARE TRANSACTION fails after a NOTIFY, and a statement of the application must never fail because of the log. No search_path is set: setting it would cost each statement more than all the rest, and nothing here is looked up by it.
 CREATE OR REPLACE FUNCTION {function}() RETURNS pg_catalog.trigger
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -21,18 +19,18 @@ END
 $eventlog$
 
 -- name: revoke
--- Whoever could call it could take the lock and keep the publisher asleep; firing needs no right.
+-- A user who could call it could take the lock and keep the publisher asleep; firing the trigger needs no right.
 REVOKE ALL ON FUNCTION {function}() FROM PUBLIC
 
 -- name: drop_trigger
 DROP TRIGGER IF EXISTS {trigger} ON {log}
 
 -- name: trigger
--- Before the statement: there it costs half, and who shares the lock before his rows are there shares it in time.
+-- Before the statement: there it costs half, and the lock is taken in time, before the rows exist.
 CREATE TRIGGER {trigger} BEFORE INSERT ON {log} FOR EACH STATEMENT EXECUTE FUNCTION {function}()
 
 -- name: always
--- Triggers that capture what a replication applies write the log in its role, where others do not fire.
+-- Triggers that capture replicated changes write the log in the replica role, in which ordinary triggers do not fire.
 ALTER TABLE {log} ENABLE ALWAYS TRIGGER {trigger}
 
 -- name: drop_function
@@ -45,7 +43,7 @@ FROM pg_catalog.pg_class c
 WHERE c.oid = to_regclass(%(log)s)
 
 -- name: missing
--- Why nobody would notify; NULL if somebody would.
+-- Why writers would send no notification; NULL if they would send one.
 SELECT CASE
     WHEN current_setting('max_prepared_transactions') <> '0'
     THEN 'the server allows prepared transactions (max_prepared_transactions), which cannot notify'

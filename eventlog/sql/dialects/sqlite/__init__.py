@@ -1,4 +1,4 @@
-"""SQLite, which keeps the product in a file without a server: its capabilities and its log."""
+"""SQLite, a database in a file without a server: its capabilities and its log."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class SQLite(SQLiteSessions, SQLiteObjects):
     def log_checks(self) -> Sequence[str]:
         return (f"{self.quote('status')} GLOB '[A-Za-z]'", "event_type BETWEEN 1 AND 8")
 
-    # Deliveries are numbered by a table that never gives a number twice, in place of a sequence.
+    # A table that never gives a number twice numbers deliveries, in place of a sequence.
 
     def after_internal_tables(self, log: LogTable) -> list[str]:
         return [

@@ -1,4 +1,4 @@
-"""A session of SQLite: the statements of a database that is open."""
+"""A database in a session of SQLite."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from eventlog.sql.dialects.sqlite import SQLite
 
 _KEYS: Final = 1000
-"""The number of keys that one statement asks for."""
+"""The number of keys in one statement."""
 
 
 class SQLiteDatabase(StepwiseDatabase):
@@ -39,7 +39,7 @@ class SQLiteDatabase(StepwiseDatabase):
 
     def begin_reading(self, seconds: int) -> None:
         self.connection.exec_driver_sql("PRAGMA query_only = ON")
-        # A statement waits this long for a lock.
+        # How long a statement waits for a lock.
         self.connection.exec_driver_sql(f"PRAGMA busy_timeout = {int(seconds) * 1000}")
 
     def session_id(self) -> str:
@@ -55,10 +55,10 @@ class SQLiteDatabase(StepwiseDatabase):
         file = str(file_of(self.connection))
         if now is None:
             raise DatabaseUnavailable(
-                f"the database file {file!r} is gone: it was moved or removed"
+                f"the database file {file!r} does not exist any more: it was moved or removed"
             )
         raise DatabaseUnavailable(
-            f"the database file {file!r} was replaced by another one, which is opened now"
+            f"the database file {file!r} was replaced by another file, which will be opened"
         )
 
     def reflect(self, schema: str | None) -> Database:
@@ -101,10 +101,10 @@ class SQLiteDatabase(StepwiseDatabase):
     def are_open(self, writers: frozenset[str]) -> bool:
         return not writers
 
-    # Sessions cannot share a snapshot, and need none here: SQLite takes one writer at a time, so
+    # Sessions cannot share a snapshot, and need none here: SQLite has one writer at a time, so
     # record_ids are given in the order of commits, and no later row gets a record_id at or below
-    # the highest one seen. Nobody marks rows while a job holds the log, so its parts, which end at
-    # that row, hold the same rows N for every reader.
+    # the highest visible one. No rows are marked while a job has locked the log, so its parts,
+    # which end at that row, have the same rows N for every reader.
 
     def export_snapshot(self) -> str:
         # The version of the schema.
@@ -115,5 +115,5 @@ class SQLiteDatabase(StepwiseDatabase):
     def join_snapshot(self, snapshot: str) -> None:
         if self.export_snapshot() != snapshot:
             raise DatabaseError(
-                "the tables have changed since the job began: run the command again"
+                "the schema of the database has changed since the job began: run the command again"
             )

@@ -1,6 +1,6 @@
--- What doctor asks of a SQLite file. Nothing here changes anything.
--- In braces: names of the log and of its columns, quoted; :log_name is the log's, :now the time now in the zone of
--- event_time. "Newest" rows are those of the highest record_ids.
+-- The questions of doctor on SQLite. Nothing here changes anything. In braces: names of the log and
+-- of its columns, quoted; :log_name is the log's, :now the time now in the zone of event_time.
+-- "Newest" rows are those of the highest record_ids.
 
 -- name: statuses
 -- The newest rows by status.
@@ -10,13 +10,13 @@ FROM (SELECT CAST({status} AS TEXT) AS status, {record_id} AS record_id
 GROUP BY status ORDER BY status;
 
 -- name: without_record_id
--- Rows N that no publisher can address.
+-- Rows N without a usable record_id.
 SELECT count(*) AS rows, min(record_id) AS first, count(*) AS looked_at
 FROM (SELECT {record_id} AS record_id FROM {log}
       WHERE {status} = 'N' AND ({record_id} IS NULL OR {record_id} <= 0) LIMIT :limit);
 
 -- name: made_by
--- Which of the first rows N one user made.
+-- Which of the first rows N were made by one user.
 SELECT count(*) FILTER (WHERE perpetrator = :perpetrator) AS rows,
        min(record_id) FILTER (WHERE perpetrator = :perpetrator) AS first, count(*) AS looked_at
 FROM (SELECT {record_id} AS record_id, rtrim({perpetrator}, ' ') AS perpetrator FROM {log}
@@ -39,7 +39,7 @@ WHERE record_id > 0
 GROUP BY table_name, table_key ORDER BY min(record_id);
 
 -- name: index_columns
--- The columns of the log's indexes in order, and the text of each partial one, where its predicate stands.
+-- The columns of the log's indexes in order, and the text of each partial index, which contains its predicate.
 SELECT i.name, x.name AS column_name, CASE WHEN i.partial THEN s.sql END AS sql
 FROM pragma_index_list(:log_name) AS i
 JOIN pragma_index_xinfo(i.name) AS x

@@ -1,7 +1,7 @@
--- What a plan asks of a SQLite file.
+-- What the planning of triggers reads in a SQLite file.
 
 -- name: key_collations
--- The columns of a primary key that are compared by a collation other than SQLite's own.
+-- The columns of a primary key whose collation is not built into SQLite.
 SELECT c.name, c.coll
 FROM pragma_index_list(:table, 'main') AS i
 JOIN pragma_index_xinfo(i.name, 'main') AS c

@@ -1,4 +1,4 @@
-"""A log on SQLite: the statements of a log that is open, and its lock."""
+"""A log on SQLite in a session: its statements and its lock."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _REMEMBERS_NUMBERS: Final = """
 _LAST_NUMBER: Final = "SELECT max(seq) FROM main.sqlite_sequence WHERE name = ?"
 _HELD: Final = "eventlog_locks"
 _ATTEMPTS: Final = 5
-"""The number of attempts at a lock, since a session that only reads holds the file for a moment."""
+"""How often to try a lock: a session that only checks it holds the lock file for a moment."""
 _PART: Final = "lock"
 """The key of the lock in ``<log>_epoch.server``.
 
@@ -56,7 +56,7 @@ class SQLiteLog(StepwiseLog):
         return f"sqlite/{file_of(self.connection)}/{self.table.name}"
 
     def server_parts(self) -> dict[str, str]:
-        # The device may have another number after a restart of the machine.
+        # The number of the device may change when the machine restarts.
         opened = opened_file(self.connection)
         return {} if opened is None else {"file": str(opened.st_ino)}
 
@@ -132,7 +132,7 @@ class SQLiteLog(StepwiseLog):
             _give_back(file, path)
 
     def grants(self, rights: Rights, user: str) -> list[str]:
-        # A command in place of a GRANT: it lets this process write the file and its directory.
+        # A command instead of a GRANT: it lets this process write the file and its directory.
         file = file_of(self.connection)
         return [] if file is None else [f"chmod u+rw {file} && chmod u+rwx {file.parent}"]
 
@@ -140,8 +140,8 @@ class SQLiteLog(StepwiseLog):
         file = file_of(self.connection)
         if file is None:
             return []
-        # The directory must be writable, too: SQLite keeps its journal there,
-        # and the publisher its lock.
+        # The directory must be writable, too: SQLite creates its journal there, and the publisher
+        # its lock file.
         return [
             f"write access to {str(path)!r}"
             for path in (file, file.parent)
@@ -238,7 +238,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def _give_back(file: IO[Any], path: Path) -> None:
-    """Remove the lock file while it is still locked, then release the lock."""
+    """Delete the lock file while it is still locked, then release the lock."""
     if not file.closed:
         with file:
             if _is_at(file, path):
@@ -259,8 +259,8 @@ def _lock_file(path: Path) -> IO[Any] | None:
             f"the lock file {str(path)!r} cannot be written: {error.strerror}; the publisher "
             "needs the right to write the database's directory"
         ) from error
-    # A session that releases the log removes the file:
-    # a lock on the removed file would keep no session away.
+    # A session that releases the log deletes the file: a lock on a deleted file would not stop any
+    # other session.
     if _flock(file, shared=False) and _is_at(file, path):
         return file
     file.close()
@@ -268,8 +268,8 @@ def _lock_file(path: Path) -> IO[Any] | None:
 
 
 def _holder_elsewhere(log: OpenLog, path: Path) -> Path | None:
-    """Return the lock file of a publisher that has this file open by another name; None if there is
-    none.
+    """Return the lock file of a publisher that has opened this database file under another name;
+    None if there is none.
     """
     if not inspect(log.connection).has_table(log.table.epoch_table):
         return None  # the table of a source's position, which is locked like a log
@@ -301,7 +301,8 @@ def _flock(file: IO[Any], *, shared: bool) -> bool:
         import fcntl
     except ImportError as error:
         raise ConfigError(
-            "this system has no flock, which keeps a second publisher off a SQLite log"
+            "this operating system has no flock, by which eventlog locks a SQLite log against a "
+            "second publisher; use another system or database"
         ) from error
     try:
         fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)

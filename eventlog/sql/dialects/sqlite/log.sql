@@ -1,6 +1,6 @@
--- The statements of the event log on SQLite. In braces: names of the log and of its columns, quoted; :name: bound values.
--- Every statement looks for rows of status N by the literal 'N', so that the partial index (record_id) WHERE
--- status = 'N' serves it.
+-- The statements of the event log on SQLite. In braces: names of the log and of its columns,
+-- quoted; :name: bound values. Every statement finds rows of status N by the literal 'N', so that
+-- it can use the partial index (record_id) WHERE status = 'N'.
 
 -- name: read_window
 -- The rows N from one record_id to another, in order.
@@ -20,7 +20,7 @@ ORDER BY {record_id}
 LIMIT :limit
 
 -- name: read_gaps
--- Rows in ranges of record_ids, in order: the gaps range by range, then what is in the last one.
+-- Rows in ranges of record_ids, in order: the gaps range by range, then the rows in the last one.
 SELECT {fields}
 FROM json_each(:gaps) AS r
 CROSS JOIN {log}
@@ -33,7 +33,7 @@ ORDER BY 1
 LIMIT :limit
 
 -- name: of_any_status
--- The rows of gaps, {statuses}: of every status that is not reserved.
+-- The rows of gaps, {statuses}: those of every status that is not reserved.
 {status} IN ('N', 'S', 'W', 'E', 'F')
 
 -- name: of_new

@@ -10,8 +10,8 @@ one for each child attribute, for up to a thousand keys at once::
     FROM k CROSS JOIN "usr" AS p ON p."id" = k.k0 AND p."branch" = k.k1
          AND p."branch" COLLATE BINARY = k.k1
 
-The keys are bound as texts (numbers as numbers, binary values as bytes) and take the affinity of
-the column that they are compared with, so that the key's index serves.
+The keys are bound as texts (numbers as numbers, binary values as bytes) and get the affinity of the
+column that they are compared with, so that the key's index can be used.
 """
 
 from __future__ import annotations
@@ -94,20 +94,20 @@ _RULES: Final = (
 )
 
 _NAMES: Final = re.compile(r"\b(?:JSON|UUID|ANY)\b")
-"""The names of types whose values are texts, as SQLAlchemy declares them.
+"""The names of text types, as SQLAlchemy declares them.
 
 ANY is the type of STRICT tables.
 """
 
 _WHOLE: Final = re.compile(r"\b(?:DECIMAL|NUMERIC)\s*\(\s*[0-9]+\s*(?:,\s*[+-]?0+\s*)?\)")
-"""A type with a scale of 0, or with a precision alone."""
+"""A type with a scale of 0, or with only a precision."""
 
 
 def column_type(declared: str) -> ColumnType:
     """Return the column type of a declared type, such as ``VARCHAR(40)``.
 
-    An empty type is binary. JSON, UUID and ANY are text. DECIMAL and NUMERIC of scale 0 or with a
-    precision alone are integers without a range. A type that matches no rule is an exact number.
+    An empty type is binary. JSON, UUID and ANY are text. DECIMAL and NUMERIC with scale 0 or with
+    only a precision are integers without a range. A type that matches no rule is an exact number.
     """
     upper = declared.upper()
     if not upper.strip():
@@ -244,10 +244,10 @@ def fetch_objects(
             raise
         if child is not None:
             raise BadValue(
-                f"rows of {child.table.name} belong to those of {cls.name} by a collation that "
-                f"the application alone registers ({error.orig})"
+                f"the foreign key from {child.table.name} to {cls.name} uses a collation that only "
+                f"the application registers ({error.orig})"
             ) from error
-        # The key is still compared exactly; only the index cannot be used.
+        # The key is still compared exactly, but without its index.
         return fetch(conn, _statement(cls, child, columns, number, by_scan=True), binds)
 
 
@@ -279,7 +279,7 @@ def _statement(
         row, join = "c", f"\nJOIN {quote_identifier(child.table.name)} AS c ON {owned}"
     selected = ", ".join(["k.n", *(_selected(row, column) for column in columns)])
     is_key = " AND ".join(_is_key(column, i) for i, column in enumerate(cls.key))
-    # CROSS JOIN keeps the order of the tables: from the keys to the rows, by the key's index.
+    # CROSS JOIN fixes the order of the tables: from the keys to the rows, by the key's index.
     return (
         f"{_keys(cls, number)}\nSELECT {selected}\nFROM k\n"
         f"CROSS JOIN {quote_identifier(cls.table.name)} AS p ON {is_key}{join}"
@@ -304,5 +304,5 @@ def _is_key(column: Column, i: int) -> str:
 
 def _selected(row: str, column: Column) -> str:
     ref = field(row, column)
-    # A binary column may also hold numbers and texts.
+    # A binary column may also contain numbers and texts.
     return f"CAST({ref} AS BLOB)" if column.type.kind is Kind.BINARY else value_text(column, ref)

@@ -1,4 +1,5 @@
--- What the database has, in one statement each. Virtual tables, which take no triggers, and their shadows are left out.
+-- The contents of the database, in one statement each. Virtual tables, which cannot have triggers,
+-- and their shadow tables are left out.
 
 -- name: columns
 -- The columns of all tables and views; hidden: 0 ordinary, 3 generated and stored.

@@ -42,15 +42,16 @@ _PASSING: Final = frozenset(
 )
 """The lowest eight bits of the codes of temporary errors."""
 _MOVED: Final = 8 | 4 << 8
-"""The code SQLITE_READONLY_DBMOVED: a file without WAL mode was moved from under the session, which
-may not write any more. The next connection finds what is at the path then.
+"""The code SQLITE_READONLY_DBMOVED: a file without WAL mode was moved while the session had it
+open, so the session can no longer write. The next connection opens the file that is then at the
+path.
 """
 
 
 class SqliteSession(sqlite3.Connection):
     """A connection that reads every text, also text that is not UTF-8.
 
-    Text that cannot be written then makes one invalid row.
+    Then such a text makes only its own row invalid.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -91,32 +92,32 @@ class SQLiteSessions(Dialect):
         }
 
     def begin(self, connection: PoolProxiedConnection) -> None:
-        # A writing session takes its turn now; a reading one sees one moment.
+        # A writing session waits for its turn now; a reading session gets one snapshot.
         with closing(connection.cursor()) as cursor:
             cursor.execute("BEGIN IMMEDIATE" if connection.info.get(WRITES) else "BEGIN")
 
     def check_url(self, url: URL) -> None:
-        # A database in memory is shared with no application.
+        # No application can share a database in memory.
         if not self.is_there(url):
             raise DatabaseError(
                 f"there is no database file {str(_path(url))!r}: correct the database URL, or "
-                "make it with `eventlog db upgrade`"
+                "create the file with `eventlog db upgrade`"
             )
 
     def is_there(self, url: URL) -> bool:
         return _path(url).exists()
 
     def prepare(self, url: URL) -> None:
-        # Make the file if it is missing, and let readers and the writer work side by side (WAL
-        # mode, which stays).
+        # Create the file if it is missing, and let readers and the writer work concurrently (WAL
+        # mode, which is permanent).
         path = _path(url)
         try:
             with closing(sqlite3.connect(path)) as conn:
                 conn.execute("PRAGMA journal_mode = WAL")
         except sqlite3.Error as error:
             raise DatabaseError(
-                f"the database file {str(path)!r} cannot be prepared: {error}; is it a database "
-                "of SQLite, in a directory that is there and may be written?"
+                f"the database file {str(path)!r} cannot be prepared: {error}; check that it is a "
+                "SQLite database, and that its directory exists and is writable"
             ) from error
 
     def refuses(self, error: BaseException) -> bool:
@@ -131,8 +132,8 @@ def file_of(conn: Connection) -> Path | None:
 
 
 def opened_file(conn: Connection) -> os.stat_result | None:
-    """Return the file that a session has open, None for a database in memory. For a session of
-    another maker it is the file at the session's path.
+    """Return the file that a session has open, None for a database in memory. For a session that
+    eventlog did not open, it is the file at the session's path.
     """
     session = conn.connection.dbapi_connection
     if isinstance(session, SqliteSession):
@@ -145,7 +146,8 @@ def _path(url: URL) -> Path:
     if sqlite3.sqlite_version_info < _LEAST_VERSION:
         needed = ".".join(map(str, _LEAST_VERSION))
         raise ConfigError(
-            f"SQLite {sqlite3.sqlite_version} is too old: {needed} or later is needed"
+            f"SQLite {sqlite3.sqlite_version} is too old: use a Python with SQLite {needed} or "
+            "later"
         )
     if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
         raise ConfigError(
@@ -154,9 +156,9 @@ def _path(url: URL) -> Path:
     return Path(url.database)
 
 
-# A moved file takes its log along and leaves its lock at the old place. So the lock file names the
-# database file that is published, and the log names its lock file: a session that opens the file
-# under another name looks there, too.
+# When a database file is moved, its log moves with it, but the lock file stays. So the lock file
+# names the database file that is published, and the log names its lock file: a session that opens
+# the file under another name checks that lock file, too.
 
 
 # --- what doctor asks besides doctor.sql ----------------------------------------------------------
@@ -183,7 +185,7 @@ def _indexes(conn: Connection, log: LogTable) -> Answer:
 
 
 def has_log(conn: Connection, log: str) -> bool:
-    """Return True if the log that the text of a trigger names exists."""
+    """Return True if a log named in the text of a trigger exists."""
     return log in {quote_identifier(row.name) for row in conn.exec_driver_sql(_SQL["tables"])}
 
 

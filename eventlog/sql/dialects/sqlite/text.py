@@ -24,7 +24,7 @@ UTC_NOW: Final = strftime("'now'")
 
 
 def instant(time: str) -> str:
-    """Return SQL of a time in one form, so that texts compare as times do.
+    """Return SQL of a time in a uniform text form, so that texts sort as the times do.
 
     A missing time sorts first.
     """
@@ -37,7 +37,7 @@ def instant(time: str) -> str:
 def value_text(column: Column, ref: str) -> str:
     """Return SQL of a column's value as log text (spec/triggers.md 6).
 
-    A column may hold values of any type.
+    A column may contain values of any type.
     """
     match column.type.kind:
         case Kind.APPROXIMATE:
@@ -56,7 +56,7 @@ def value_text(column: Column, ref: str) -> str:
 def _plain_number(ref: str) -> str:
     """Return SQL of an exact number without an exponent.
 
-    SQLite keeps numbers beyond 64 bits as floats.
+    SQLite stores numbers beyond 64 bits as floats.
     """
     return (
         f"CASE WHEN typeof({ref}) = 'real' AND abs({ref}) >= 1e15 THEN "
@@ -76,7 +76,7 @@ def base64(ref: str) -> str:
     """
 
     def digit(place: int) -> str:
-        # Past the end substr returns '', for which instr returns 1, so it counts as 0.
+        # Past the end substr returns '', for which instr returns 1; it must count as 0.
         return f"(instr('0123456789ABCDEF', substr(h, {place}, 1)) - 1) << {24 - 4 * place}"
 
     number = " + ".join(f"({digit(place)})" for place in range(1, 7))
@@ -127,5 +127,5 @@ def key_text(key: Sequence[Column], refs: Sequence[str]) -> str:
 
 
 def is_one_spelling(column: Column) -> bool:
-    """Return True if values that are equal to a foreign key have one normal form as keys."""
+    """Return True if values that a foreign key treats as equal have one normal form as keys."""
     return column.deterministic

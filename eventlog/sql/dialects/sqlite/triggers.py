@@ -2,9 +2,9 @@
 (spec/triggers.md 2, 4, 5, 6, 7.5, 9, 10).
 
 The texts are in the .sql.j2 files next to this module. A trigger of SQLite has no function and no
-comment, so its own text holds the hash of the compiled text, too. SQLite keeps that text as it was
-written, and rewrites it when a table or column is renamed: so whole texts are compared. A
-transaction has the whole file for itself.
+comment, so its text contains the hash of the compiled text. SQLite stores the text as it was
+written, but rewrites it when a table or column is renamed: so whole texts are compared. A
+transaction has exclusive access to the file.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class SQLiteTriggers(MarkedTriggers):
     ) -> Iterator[tuple[str, Callable[[str, str], str]]]:
         if triggers.watch.trigger_level != "row":
             raise TriggerError(
-                f"watch {triggers.class_name}: SQLite has no triggers that see a whole statement; "
-                "use trigger_level = row"
+                f"watch {triggers.class_name}: SQLite has no statement-level triggers; use "
+                "trigger_level = row"
             )
         if isinstance(triggers, ClassTriggers):
             bodies = _class_bodies(log, triggers, declared)
@@ -106,9 +106,9 @@ class SQLiteTriggers(MarkedTriggers):
             for trigger in installed.triggers.get(one.place, ()):
                 if trigger.digest is None and "AFTER" in trigger.text.upper():
                     yield (
-                        f"trigger {trigger.name} of {trigger.table[1]} may fire before ours, "
-                        "since SQLite does not promise an order: what it writes is then logged "
-                        "before the change it answers"
+                        f"trigger {trigger.name} of {trigger.table[1]} may fire before ours, since "
+                        "SQLite does not guarantee an order: its writes are then logged before "
+                        "the change that caused them"
                     )
 
     def plan_declared(
@@ -122,11 +122,10 @@ class SQLiteTriggers(MarkedTriggers):
 
     def not_captured(self, declared: Sequence[TableTriggers]) -> tuple[str, ...]:
         return (
-            "rows that INSERT OR REPLACE and UPDATE OR REPLACE take away, unless the "
-            "application's connection has set PRAGMA recursive_triggers = ON",
+            "rows that INSERT OR REPLACE and UPDATE OR REPLACE delete, unless the application's "
+            "connection has set PRAGMA recursive_triggers = ON",
             "who made a change: SQLite has no users",
-            "writes of a connection that has switched triggers off "
-            "(SQLITE_DBCONFIG_ENABLE_TRIGGER)",
+            "writes by a connection that has disabled triggers (SQLITE_DBCONFIG_ENABLE_TRIGGER)",
         )
 
 
@@ -144,8 +143,8 @@ def _guesses(declared: Iterable[TableTriggers]) -> Iterator[str]:
         for column in dict.fromkeys(columns):
             if (assumed := guessed_type(column)) is not None:
                 yield (
-                    f"{triggers.table.name}.{column.name} is declared {column.type.sql}, a type "
-                    f"that is not known: its values are taken for {assumed}"
+                    f"{triggers.table.name}.{column.name} is declared {column.type.sql}, which is "
+                    f"not a standard type: eventlog treats its values as {assumed}"
                 )
 
 
@@ -166,12 +165,12 @@ def _unknown_collations(conn: Connection, declared: Sequence[TableTriggers]) -> 
             if not _is_known(conn, collation):
                 lost = ", ".join(children.get(triggers.class_name, ()))
                 lost = lost and (
-                    f"; values of {lost} cannot be read back, and rows that ask for them become E"
+                    f"; values of {lost} cannot be read back, and rows that need them become E"
                 )
                 yield (
-                    f"{triggers.table.name}.{column} has the collation {collation}, which the "
-                    "application registers and eventlog does not have: what is read back is found "
-                    f"by reading the whole table, and `resync` is refused{lost}"
+                    f"{triggers.table.name}.{column} has the collation {collation}, which only the "
+                    "application registers: reading rows back scans the whole table, and `resync` "
+                    f"is refused{lost}"
                 )
 
 
@@ -193,7 +192,7 @@ def broken_triggers(conn: Connection, log: LogTable) -> Iterator[tuple[str, str,
     that drops the triggers.
 
     SQLite compiles the triggers of a table with each statement that fires them; EXPLAIN compiles
-    and runs nothing.
+    the statement without running it.
     """
     by_table: dict[str, list[str]] = {}
     for trigger in SQLiteTriggers().all_triggers(conn):
