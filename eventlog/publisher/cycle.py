@@ -150,8 +150,8 @@ def _objects_of(context: Context, recorded: Sequence[Outgoing]) -> dict[str, Obj
 
 def _loading(context: Context) -> UnfinishedSnapshot | None:
     """Return the snapshot that is sent before the log is read, None = there is none."""
-    told = context.ledger.loading()
-    return None if told is None else UnfinishedSnapshot.of_line(*told)
+    line = context.ledger.loading()
+    return None if line is None else UnfinishedSnapshot.of_line(*line)
 
 
 def run_cycle(session: PublisherSession) -> Delivered:

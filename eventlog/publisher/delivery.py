@@ -5,8 +5,8 @@ The line is written and committed before the first document is sent. After a cra
 rows made which event, so that an event-id never means two sets of rows.
 
 This is a hot path: every event gets its delivery here. An event is made by ``tuple.__new__``, so
-the order of fields in ``Outgoing`` stands in ``placed``, too, and ``encode`` skips the search for
-special events in new deliveries that have none.
+``placed`` repeats the order of fields in ``Outgoing``, and ``encode`` skips the search for special
+events in new deliveries that have none.
 """
 
 from __future__ import annotations

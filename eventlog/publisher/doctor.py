@@ -1,4 +1,4 @@
-"""``doctor``: one look at the database that changes nothing and whose work is bounded
+"""``doctor``: a check of the database that changes nothing and whose work is bounded
 (spec/event-log.md 11).
 
 It is a table of checks. An entry names its subject, asks the database (``sql.doctor``, with the SQL
@@ -455,7 +455,9 @@ def _plan(case: Case) -> Iterator[Finding]:
 
 
 def _due(case: Case) -> Iterator[Finding]:
-    """Judge the due resyncs that `triggers apply` found and nobody ran (spec/triggers.md 9.1)."""
+    """Judge the resyncs that `triggers apply` found to be due and that were not run
+    (spec/triggers.md 9.1).
+    """
     if case.catalog is None or not case.log.may_have(case.log.table.resync_table):
         return
     if not case.log.lacking([(Part.RESYNC, Right.SELECT)]):
@@ -540,9 +542,9 @@ def _without_record_id(case: Case) -> Iterator[Finding]:
         refuse_large_ids(case.log)
     except LogTableError as refused:
         yield doctor.error("record_id_range", str(refused))
-    rows, _, looked_at = case.ask_one("without_record_id", doctor.row, limit=case.limits.rows)
+    rows, _, checked = case.ask_one("without_record_id", doctor.row, limit=case.limits.rows)
     yield from findings.judge_record_ids(
-        rows, looked_at, case.log_name, case.column("record_id"), case.limits
+        rows, checked, case.log_name, case.column("record_id"), case.limits
     )
 
 
@@ -561,7 +563,9 @@ def _in_flight(case: Case) -> Iterator[Finding]:
 
 
 def _consumers(case: Case) -> Iterator[Finding]:
-    """Judge consumers that stand still, and for which rows are kept (spec/event-log.md 13.4)."""
+    """Judge consumers that make no progress and keep rows from being purged (spec/event-log.md
+    13.4).
+    """
     zone, name = case.config.publisher.event_time_zone, case.consumer
     found = consumer_statuses(case.log, zone)
     following = next_unused(case.log) if found else None
@@ -601,13 +605,13 @@ def _loopback(case: Case) -> Iterator[Finding]:
     if user is None or case.consumer is not None:  # a consumer passes over rows on purpose
         return
     limit = case.limits.rows
-    rows, first, looked_at = case.ask_one(
+    rows, first, checked = case.ask_one(
         "made_by", doctor.row, perpetrator=user.rstrip(" "), limit=limit
     )
     if not rows:
         return
     which = (
-        f"{findings.at_least(rows, looked_at, case.limits)} of status N (from record_id {first} on)"
+        f"{findings.at_least(rows, checked, case.limits)} of status N (from record_id {first} on)"
     )
     text = f"{which} made by {user!r}, the publisher's own user: "
     if case.options.leave_loopback:

@@ -101,8 +101,8 @@ def _deciding_row(context: Context, object_id: ObjectId) -> LogRow | None:
     if not found:
         return None
     undone = [record_id for record_id, status in found.items() if status == Status.NEW]
-    told = min(undone) if undone else max(found)
-    return next(iter(log.read_rows([(told, told)])), None)
+    chosen = min(undone) if undone else max(found)
+    return next(iter(log.read_rows([(chosen, chosen)])), None)
 
 
 def _is_of(

@@ -338,7 +338,7 @@ class StatusLedger:
         followed = self.followed
         if followed is None or followed.has_gaps or monotonic() >= self.search_at:
             return None
-        followed.poll(self.log)  # without gaps it asks nothing
+        followed.poll(self.log)  # without gaps it runs no statement
         self.writers = None
         rows = self.log.poll(self.undone(window), fields, self.consumer)
         return None if rows is None else QueueScan(1, followed.done.top, frozenset(), rows=rows)
@@ -348,12 +348,12 @@ class StatusLedger:
     ) -> int | None:
         if not sees_requests(self.log) and self.is_requested():
             return None
-        # Without a set of done rows nobody takes requests up, and the queue is read from its head.
+        # Without a set of done rows the queue is read from its head, so requests need no attention.
         waits = self.followed is not None
         return record_delivery(self.log, content, "", number, above, waits=waits, alone=alone)
 
     def _search(self, followed: FollowedSet) -> None:
-        """Search the log for done rows that are N: somebody has set them back by hand."""
+        """Search the log for done rows that are N because somebody has set them back by hand."""
         begun = monotonic()
         highest = consumers.highest_row(self.log) or 0
         window = replace(followed.rows, limit=_MOST_FOUND, gaps=tuple(followed.done.spans))
@@ -552,7 +552,7 @@ class SetLedger:
     def poll(self, window: Window, fields: Sequence[str]) -> QueueScan | None:
         if self.followed.has_gaps:
             return None
-        self.followed.poll(self.log)  # without gaps it asks nothing
+        self.followed.poll(self.log)  # without gaps it runs no statement
         rows = self.log.poll(self.undone(window), fields, self.consumer)
         top = self.followed.done.top
         return None if rows is None else QueueScan(1, top, frozenset(), rows=rows)

@@ -98,10 +98,10 @@ class Liveness(LivenessClock, Observer):
         self.is_connected = True  # a standby only sees that the other process works
         self.sign()
 
-    def _is_heard(self, *_: object, **__: object) -> None:
+    def _observed(self, *_: object, **__: object) -> None:
         self.sign()
 
-    window_read = answered = marked = measured = _is_heard
+    window_read = answered = marked = measured = _observed
 
 
 def _longest_rest(config: Config) -> float:

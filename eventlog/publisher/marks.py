@@ -3,7 +3,7 @@
 
 This is a hot path: the rows of every event are marked here. ``itemgetter`` reads one field of all
 events of an answer in one pass, and the rows of an event without outcomes, as nearly all are, are
-its ``ids``. In return the positions of these fields stand at the top of the module.
+its ``ids``. In return the positions of these fields are repeated at the top of the module.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A purge: which rows it looks at, and which of them neither a delivery nor a consumer still needs
+"""A purge: which rows it checks, and which of them neither a delivery nor a consumer still needs
 (spec/event-log.md 11).
 """
 
@@ -40,8 +40,8 @@ _PURGED_EACH: Final = 100
 
 
 class Extent(NamedTuple):
-    """What a purge looks at: the rows between two record_ids except those that are ``noted`` as
-    removed.
+    """The rows that a purge checks: those between two record_ids, except the rows in ``purged``,
+    which are removed.
     """
 
     first: int
@@ -50,7 +50,7 @@ class Extent(NamedTuple):
 
 
 def extent_of(log: OpenLog) -> Extent:
-    """Return what a purge that begins now looks at."""
+    """Return the rows that a purge checks if it begins now."""
     last = highest_id(log)
     now, purged = utc_now(log.connection, log.dialect), read_purged(log)
     # A log whose last record_id is below the noted rows was emptied or restored.

@@ -331,7 +331,7 @@ def _is_probing(sender: DocumentSender[E]) -> bool:
 
 def _to_send_now(sender: DocumentSender[E], number: int, events: Sequence[E]) -> Sequence[E]:
     """Return those events whose objects do not wait; none if the document itself has to. No event
-    of these objects is in the air: an object that begins to wait here waits for all its events.
+    of these objects is being sent, so an object that begins to wait here waits with all its events.
     """
     parking, suspects = sender.parking, sender.suspects
     if parking:

@@ -98,9 +98,9 @@ def plan_for_new_log(db: OpenDatabase, config: Config) -> tuple[TriggerPlan, Cat
 
 
 def _with_warnings(planned: TriggerPlan, declared: _Declared, config: Config) -> TriggerPlan:
-    said = declared.config.warnings[len(config.warnings) :]
+    found = declared.config.warnings[len(config.warnings) :]
     views = _view_references(declared.config, declared.catalog)
-    return replace(planned, warnings=(*said, *planned.warnings, *views))
+    return replace(planned, warnings=(*found, *planned.warnings, *views))
 
 
 def _view_references(config: Config, catalog: Catalog) -> Iterator[str]:

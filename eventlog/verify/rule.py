@@ -166,9 +166,9 @@ class UndoneRows:
 
     def _done_set(self) -> RecordSet | None:
         """Return the done rows as a set, None if the statuses show which rows are done."""
-        told = self.done_in_target()
-        if told is not None:
-            return told
+        done = self.done_in_target()
+        if done is not None:
+            return done
         return self._done_by_consumer() if self.consumer else None
 
     def _done_by_consumer(self) -> RecordSet:

@@ -1,7 +1,7 @@
 """The metrics of a publisher, and of a backlog job, in OpenMetrics (docs/monitor.md, "Metrics", is
 generated from them).
 
-All values are known from the publisher's reports: a scrape asks the database nothing.
+All values come from the publisher's reports, so a scrape runs no statement on the database.
 """
 
 from __future__ import annotations

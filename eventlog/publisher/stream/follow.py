@@ -520,10 +520,10 @@ class Run:
             raise
         except Exception as error:
             # A change that breaks its writer would break it again at each start.
-            told = plugin_error(error)
+            reported = plugin_error(error)
             code, why = FormatError.code, f"{type(error).__name__}: {error}"
-            if told is not None:
-                code, why = told.code, str(told)
+            if reported is not None:
+                code, why = reported.code, str(reported)
             self.not_sent(Failure(read.event_id, code, why))
             return
         if not written:
