@@ -190,8 +190,8 @@ def class_names(config: Config) -> tuple[str | None, tuple[str, ...] | None]:
     schemas = {schema for schema, _ in parts if schema is not None}
     if len(schemas) > 1:
         raise ConfigError(
-            f"tables of several schemas ({', '.join(sorted(schemas))}) need a "
-            "publisher for each schema"
+            f"the watched tables are in several schemas ({', '.join(sorted(schemas))}); run one "
+            "publisher per schema, each with its own configuration"
         )
     return next(iter(schemas), config.database.schema_name), tuple(name for _, name in parts)
 

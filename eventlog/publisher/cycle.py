@@ -589,7 +589,7 @@ def _record_new(
     is_plain: bool,
     alone: bool,
 ) -> Delivery | None:
-    """Record a delivery of new events, and return it; None if rows are requested.
+    """Record a delivery of new events, and return it; None if requested rows must be read first.
 
     ``is_plain`` as in ``encode``; ``alone`` is true if nothing else belongs to the transaction.
     """

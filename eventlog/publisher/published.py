@@ -107,5 +107,5 @@ class Published:
 
 
 def repeated_number(following: int, published: Published) -> str:
-    """Return a sentence: the next record_id is one that was published before."""
+    """Return a sentence that reports that the next record_id was published before."""
     return f"the next record_id is {following}, and {published.highest} was published before"

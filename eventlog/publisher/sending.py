@@ -425,8 +425,8 @@ def why_refused(verdict: EventResult) -> str:
 def _judge(events: Sequence[E], answer: Answer) -> Judged[E]:
     """Return the verdict on each event, or that it is sent again.
 
-    An event after a retry of its object is sent again, too, since it must not be answered for
-    good before that one. The receiver may have applied it, so it gets a new event-id (7.4).
+    An event after a retry of its object is sent again, too, since it must not get a final answer
+    before the earlier event. The receiver may have applied it, so it gets a new event-id (7.4).
     """
     if not answer.verdicts and answer.general is None:  # a silent answer is one verdict for all
         return Judged([(SUCCESS, events)])

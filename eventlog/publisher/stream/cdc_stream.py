@@ -234,7 +234,7 @@ class CaptureSession:
             raise
         except Exception as error:
             raise SourceUnavailable(
-                f"the server {self.server}: {type(error).__name__}: {error}"
+                f"the session with the server {self.server} failed: {type(error).__name__}: {error}"
             ) from error
         finally:
             stream.reader.close()

@@ -157,8 +157,7 @@ def _saved(token: Any, options: ReaderOptions) -> tuple[str | None, str | None]:
         place_of_token(restart, options.order_by)
     except ConfigError as error:
         raise BadToken(
-            f"{error}. The position or order_by was perhaps changed after the position was saved; "
-            "restore it"
+            f"{error}. If the position or order_by was changed since, restore its value"
         ) from None
     return restart, members.get("dbnode")
 
