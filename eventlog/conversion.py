@@ -70,8 +70,8 @@ def _check_target(format: str, target: str, source_format: str, source: str) -> 
     """Raise ConfigError for a target that cannot or must not be written.
 
     It is raised for a URL that the format does not accept, for a path into a missing directory, and
-    for a target that is the source, lies in it, where the next run would read it, or is the
-    directory that holds the source among other files of its format.
+    for a target that is the source, is inside it, where the next run would read it, or is the
+    directory that contains the source among other files of its format.
     """
     _check_place(format, target)
     if "://" in target:
@@ -81,8 +81,8 @@ def _check_target(format: str, target: str, source_format: str, source: str) -> 
     is_path = "://" not in source and (read.is_file() or read.is_dir())
     if is_path and (read in (out, out.parent) or (source_format == format and out == read.parent)):
         raise ConfigError(
-            f"OUT {target} is IN, contains it or lies in it, so the output could overwrite the "
-            "input. Name another place"
+            f"OUT {target} is IN, contains it or is inside it, so the output could overwrite the "
+            "input. Use another path"
         )
 
 
@@ -270,7 +270,7 @@ def read_options(map: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     for name in map:
         if name not in ("reader", "writer", "catalog"):
             near = difflib.get_close_matches(name, ("reader", "writer", "catalog"), n=1)
-            hint = f"do you mean {near[0]}?" if near else "move it into reader or writer"
+            hint = f"did you mean {near[0]}?" if near else "move it into reader or writer"
             raise ConfigError(
                 f"member {name!r} of the map is not allowed next to reader and writer: {hint}"
             )

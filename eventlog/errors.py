@@ -216,7 +216,7 @@ class InvalidChange(FormatError):
 
 
 class NotExpressible(FormatError):
-    """A change that the target format cannot hold (spec/change-model.md 4)."""
+    """A change that the target format cannot represent (spec/change-model.md 4)."""
 
     code = "not_expressible"
 

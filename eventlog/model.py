@@ -256,7 +256,7 @@ def _check_delete(
     table: str, key: object, before: Row | None, after: Row | None, extras: Mapping[str, Any]
 ) -> None:
     if after is not None:
-        raise InvalidChange("after", f"DELETE of {table!r} has an `after` row")
+        raise InvalidChange("after", f"DELETE of {table!r} must not have an `after` row")
     if before is None and key is None and "part1" not in extras:
         raise InvalidChange("before", f"DELETE of {table!r} has neither a `before` row nor a key")
 
@@ -264,7 +264,7 @@ def _check_delete(
 def _check_truncate(table: str, key: object, before: Row | None, after: Row | None) -> None:
     for name, value in (("before", before), ("after", after), ("key", key)):
         if value is not None:
-            raise InvalidChange(name, f"TRUNCATE of {table!r} has {name}")
+            raise InvalidChange(name, f"TRUNCATE of {table!r} must not have {name}")
 
 
 class Change(_ChangeFields):
@@ -311,14 +311,15 @@ class Change(_ChangeFields):
             _check_truncate(table, key, before, after)
         else:
             if op is not _UPDATE and before is not None:
-                raise InvalidChange("before", f"{op} of {table!r} has a `before` row")
+                raise InvalidChange("before", f"{op} of {table!r} must not have a `before` row")
             if after is None and "query_back" not in extras and "part1" not in extras:
                 raise InvalidChange("after", f"{op} of {table!r} has no `after` row")
             if changed is not None and after is not None and not changed <= after.keys():
                 unknown = min(changed - after.keys())
                 raise InvalidChange(
                     "changed",
-                    f"UPDATE of {table!r} changed column {unknown!r}, which its row lacks",
+                    f"`changed` of an UPDATE of {table!r} names column {unknown!r}, but `after` "
+                    "lacks it",
                 )
         if commit_time is not None and commit_time.tzinfo is None:
             raise InvalidChange(
@@ -511,8 +512,8 @@ _STATUSES_OF_AN_EVENT: Final = 16
 
 
 def most_statuses(event_ids: Collection[str]) -> int:
-    """Return the most statuses of an answer to a document of ``event_ids``. A response with more
-    is not an answer (spec/event-log.md 8.4).
+    """Return the maximum number of statuses in an answer to a document of ``event_ids``. A response
+    with more statuses is not an answer (spec/event-log.md 8.4).
     """
     return _STATUSES_OF_AN_EVENT * max(1, len(event_ids))
 

@@ -184,8 +184,8 @@ def _unknown(group: str, name: str) -> ConfigError:
 
 @cache
 def _brought(group: str) -> Mapping[str, EntryPoint]:
-    """Return the entry points of a group by name. An entry point whose name is built in, or is that
-    of another package's, is left out with a warning.
+    """Return the entry points of a group by name. An entry point whose name is built in, or used by
+    another package, is left out with a warning.
     """
     # Takes 50 ms, which a configuration with only built-in names does not need.
     from importlib.metadata import distributions

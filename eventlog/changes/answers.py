@@ -25,5 +25,6 @@ class AnswerForm:
     """Reads the body of a response 2xx; None if the status code is the whole answer."""
     status_refuses: bool
     """True if the statuses 400, 409, 413 and 422 refuse the document, and 410 ends the publisher.
-    False if a receiver refuses in bodies alone: then such a status comes from something else.
+    False if a receiver refuses documents only in bodies: then such a status comes from something
+    else, such as a proxy.
     """

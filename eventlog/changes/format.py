@@ -217,7 +217,7 @@ class Format:
 
     def refusal(self, options: Any, publishing: Publishing) -> tuple[str, str] | None:
         """Return an option that cannot be combined with the target in ``publishing``, and the
-        reason; None if the target can take the documents. The option is ``type`` if the format
+        reason; None if the target accepts the documents. The option is ``type`` if the format
         itself is refused.
         """
         return None

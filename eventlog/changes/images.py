@@ -53,7 +53,7 @@ def with_zones(change: Change, object_class: ObjectClass | None) -> Change:
     """Return the change with a zone added to times whose columns have a zone in the catalogue
     (spec/change-model.md 5.1).
 
-    ``object_class`` is the class of the change's table, None = unknown. Formats without zones hold
+    ``object_class`` is the class of the change's table, None = unknown. Formats without zones write
     such times in UTC.
     """
     types = {} if object_class is None else _columns_with_zone(object_class)

@@ -236,8 +236,8 @@ def utc_text(moment: datetime) -> str:
 # --- catalogues -----------------------------------------------------------------------------------
 
 CatalogOption: TypeAlias = str | Database | Mapping[str, Any] | None
-"""A JSON catalogue: its path, its content (the form of the ``database`` member of spec/xds.md 9),
-or the parsed Database.
+"""A JSON catalogue: its path, its content (in the form of the ``database`` member of spec/xds.md
+9), or the parsed Database.
 """
 
 

@@ -140,10 +140,9 @@ def _former_names(
             if other != owner:
                 clash = ConfigError(
                     f"[[watch]] {owner} has renamed_from = {old!r}, but {old!r} is now a table of "
-                    "the class "
-                    f"{other}, so rows of that name may belong to either class. Remove was once "
-                    f"the rows of {owner} under its old name are published, or do not watch the "
-                    "other table until then"
+                    f"the class {other}, so rows of that name may belong to either class. Remove "
+                    f"renamed_from once the rows of {owner} under its old name are published, or "
+                    "do not watch the other table until then"
                 )
                 unavailable |= {owner: clash, other: clash}
             else:

@@ -76,7 +76,7 @@ class EventOptions:
 
 
 NO_ATTEMPTS: Final[Mapping[int, int]] = MappingProxyType({})
-"""No new event is known under a later attempt number."""
+"""The default of ``attempts``: every new event is sent for the first time."""
 
 
 class Decision(NamedTuple):

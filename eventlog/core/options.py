@@ -473,7 +473,7 @@ STYLES: Final = {
 STYLE: Final = Option("field", choice(*STYLES), "what the triggers log")
 LOG_TABLE: Final = Option("eventlog", TEXT, "the log table, schema-qualified or in schema_name")
 LAYOUT: Final = Option(
-    "2.x", choice("2.x", "3.5"), "order of the log's columns where their names do not decide it"
+    "2.x", choice("2.x", "3.5"), "order of the log's columns if they do not have the standard names"
 )
 COLUMN_SORT: Final = Option(
     "bytes",
@@ -492,7 +492,7 @@ FOLD_SPAN: Final = Option(
     "largest distance between its first and its last row, 0 = no bound; of an insert at least "
     "10000",
 )
-BATCH_SIZE: Final = Option(128, integer(1, 128), "events a document", idm=1)
+BATCH_SIZE: Final = Option(128, integer(1, 128), "maximum number of events in a document", idm=1)
 
 TIME_SYNTAX: Final = Option(
     "integer", choice("integer", "canonical", "java"), "form of dates and times"
@@ -510,10 +510,10 @@ REFERENTIAL: Final = Option(
     "value", choice("value", "dn"), "foreign keys as stored, or as associations"
 )
 INSERT_QUERY_BACK: Final = Option(
-    "modify", choice("modify", "add"), "element of inserts whose values are all read back"
+    "modify", choice("modify", "add"), "operation of inserts whose values are all read back"
 )
 INDENT: Final = Option(
     0, integer(0, 16), "blanks per level with file_layout = documents, 0 = no indentation"
 )
-PRODUCT_NAME: Final = Option("eventlog", TEXT, "text of the element product in each document")
-PRODUCT_VERSION: Final = Option(__version__, TEXT, "version in that element")
+PRODUCT_NAME: Final = Option("eventlog", TEXT, "text of the product element in each document")
+PRODUCT_VERSION: Final = Option(__version__, TEXT, "version in the product element")

@@ -24,8 +24,8 @@ def check_parent(path: Path) -> None:
     """
     if not path.parent.is_dir():
         raise ConfigError(
-            f"{path} cannot be written: there is no directory {path.parent}; make it, "
-            "or correct the path"
+            f"{path} cannot be written: the directory {path.parent} does not exist; create it, or "
+            "correct the path"
         )
 
 
@@ -57,11 +57,11 @@ def whole_path(target: str) -> Iterator[Path]:
     """
     path = Path(os.path.realpath(target))
     if path.is_dir():
-        raise ConfigError(f"{target} is a directory: name the file to write")
-    # The path that a link such as /dev/stdout leads to may be no name of a file.
+        raise ConfigError(f"{target} is a directory: give the path of a file in it")
+    # The target of a link such as /dev/stdout may not be the name of a file.
     if _is_special(Path(target)):
         raise ConfigError(
-            f"{target} is not a regular file, which this format needs: name a file to write"
+            f"{target} is not a regular file, which this format needs: give the path of a file"
         )
     temporary = _beside(path)
     try:
@@ -84,7 +84,7 @@ def whole_directory(target: str) -> Iterator[Path]:
     path = Path(target)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ConfigError(
-            f"{target} is there and not an empty directory: name another, or empty it"
+            f"{target} exists and is not an empty directory: give another path, or empty it"
         )
     temporary = _beside(path)
     with _named(path, temporary):
@@ -123,7 +123,7 @@ def _is_special(path: Path) -> bool:
 
 
 def _beside(path: Path) -> Path:
-    """Return the name of the unfinished output.
+    """Return a temporary name in the same directory, for the unfinished output.
 
     Raises ConfigError if its directory does not exist.
     """
@@ -133,7 +133,9 @@ def _beside(path: Path) -> Path:
 
 @contextmanager
 def _named(target: Path, written: Path) -> Iterator[None]:
-    """Give errors of writing the target's name in place of the unfinished output's or none."""
+    """In errors of writing, replace the name of the unfinished output, or a missing name, by the
+    target's.
+    """
     try:
         yield
     except OSError as error:

@@ -34,4 +34,4 @@ COMPRESSIONS: Final = {
 """The compressions by their names in options."""
 
 SUFFIXES: Final = tuple(one.suffix for one in COMPRESSIONS.values() if one.suffix)
-"""The suffixes of compressed files, which are read too."""
+"""The suffixes of compressed files, which can also be read."""

@@ -3,8 +3,8 @@ lines, Parquet.
 
 In CSV, NULL is an empty field without quotes, and the empty text is ``""``, as PostgreSQL's COPY
 writes it. Otherwise the files follow RFC 4180: written with LF, read with LF or CR LF, and with the
-names of the columns in the first line. Python's ``csv`` cannot tell NULL from the empty text.
-Reading a record takes time in proportion to its length, whatever it contains.
+names of the columns in the first line. Python's ``csv`` cannot distinguish NULL from the empty
+text. Reading a record takes time in proportion to its length, whatever it contains.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def format_of(path: Path) -> str | None:
 
 
 def is_packed(path: Path) -> bool:
-    """Return True if a name stands for rows in a compression that is not read; such a file would be
-    missed silently.
+    """Return True if the name is that of a file of rows with a compression that is not supported;
+    otherwise such a file would be silently ignored.
     """
     is_named = path.suffix.lower() in _PACKED and Path(path.stem).suffix.lower() in FORMATS
     return is_named and format_of(path) is None
@@ -82,9 +82,9 @@ def refuse_packed(path: Path) -> None:
     """Raise FormatError if the file ``is_packed``."""
     if is_packed(path):
         raise FormatError(
-            f"{path} is compressed in a way that is not read: CSV and JSON may end in "
-            f"{' or '.join(compression.SUFFIXES)}, in small letters, and Parquet compresses "
-            "inside; decompress it"
+            f"{path} has an unsupported compression: decompress it. CSV and JSON files may end in "
+            f"{' or '.join(compression.SUFFIXES)} (lower case), and Parquet compresses inside the "
+            "file"
         )
 
 
@@ -171,8 +171,8 @@ def _of_width(width: int, records: Rows, path: Path) -> Rows:
     for number, row in records:
         if not isinstance(row, FormatError) and len(row) != width:
             error = FormatError(
-                f"{path}, line {number}: {number_of(len(row), 'field')}, "
-                f"the first line names {width}"
+                f"{path}, line {number}: {number_of(len(row), 'field')}, but the first line names "
+                f"{width}"
             )
             yield number, error
         else:
@@ -194,7 +194,8 @@ def csv_records(file: io.TextIOBase, name: object) -> Rows:
         length += len(line)
         if length > LONGEST:
             raise FormatError(
-                f"{name}, line {begun}: longer than {LONGEST} characters; is a quote not closed?"
+                f"{name}, line {begun}: longer than {LONGEST} characters; check whether a quote is "
+                "not closed"
             )
         is_quoted ^= line.count('"') % 2 == 1
         if is_quoted:  # the line break lies within quotes
@@ -212,7 +213,7 @@ _FIELD: Final = re.compile(r'(?:"((?:[^"]++|"")*+)"|([^",]*+))(,|\Z)')
 
 def _fields(record: str, name: object, number: int) -> Row:
     if not record.isascii():
-        try:  # surrogateescape has escaped the bytes that are not UTF-8
+        try:  # bytes that are not UTF-8 are surrogates here (surrogateescape)
             record = record.encode("utf-8", "surrogateescape").decode("utf-8", "surrogatepass")
         except UnicodeError:
             return FormatError(f"{name}, line {number}: not UTF-8")
@@ -255,7 +256,7 @@ def json_object(line: str | bytes) -> dict[str, Any]:
     """Return the members of an object in a line of JSON. Raises FormatError."""
     value = parsed_json(text_of(line) if isinstance(line, bytes) else line)
     if not isinstance(value, dict):
-        raise FormatError(f"no JSON object: a row is a JSON object, not {type(value).__name__}")
+        raise FormatError(f"a row must be a JSON object, not {type(value).__name__}")
     return value
 
 
@@ -306,8 +307,8 @@ def pyarrow() -> Any:
         import pyarrow.parquet
     except ImportError:
         raise ConfigError(
-            "Parquet files, and those in .zst, need pyarrow, which is not installed: "
-            "pip install 'eventlog-publisher[parquet]'"
+            "Parquet and .zst files need pyarrow, which is not installed: pip install "
+            "'eventlog-publisher[parquet]'"
         ) from None
     return pyarrow
 
@@ -356,15 +357,15 @@ def batch_rows(batch: Any, place: object, before: int = 0) -> Iterator[Row]:
 
 
 def _parquet_row(batch: Any, number: int, place: str) -> Row:
-    """Return a row of a batch that holds an unreadable value: its values, or the error of its first
-    unreadable one.
+    """Return a row of a batch that contains an unreadable value: its values, or the error of its
+    first unreadable value.
     """
     values = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
             values.append(column[number].as_py())
         except _NO_VALUE as error:
-            return FormatError(f"{place}: column {name!r} has no value that can be read: {error}")
+            return FormatError(f"{place}: the value of column {name!r} cannot be read: {error}")
     return values
 
 
@@ -388,7 +389,7 @@ def _field(value: str | None) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a text as a quoted field of CSV."""
+    """Return a text as a quoted CSV field."""
     return '"' + text.replace('"', '""') + '"'
 
 

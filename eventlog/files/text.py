@@ -2,7 +2,7 @@
 spools.
 
 A secret comes from an environment variable ``NAME``, or from a file that ``NAME_FILE`` names, as
-orchestrators hand it over.
+orchestrators provide it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def numbered_lines(
             number += 1
             if len(line) > longest:
                 raise FormatError(
-                    f"{name}, line {number}: longer than {longest} bytes; is this a file of lines?"
+                    f"{name}, line {number}: longer than {longest} bytes; check that this is a "
+                    "file of lines"
                 )
             if not line.isspace():
                 yield number, line
@@ -74,8 +75,8 @@ def parsed_json(text: str | bytes) -> Any:
     except RecursionError:
         raise _too_deep() from None
     except (ValueError, ArithmeticError) as error:
-        raise FormatError(f"no JSON: {error or type(error).__name__}") from None
-    # Deep JSON has many opening brackets, so most texts pass without a look at the value.
+        raise FormatError(f"not JSON: {error or type(error).__name__}") from None
+    # Deep JSON has many opening brackets, so most texts pass without inspecting the value.
     opened = (
         text.count("[") + text.count("{")
         if isinstance(text, str)
@@ -101,7 +102,9 @@ def _is_deep(value: Any) -> bool:
 
 
 def _too_deep() -> FormatError:
-    return FormatError(f"no JSON that is read: it is nested in more than {DEEPEST} levels")
+    return FormatError(
+        f"not JSON that can be read: it is nested in more than {DEEPEST} levels; flatten it"
+    )
 
 
 def goes_on(line: bytes | str) -> bool:
@@ -115,9 +118,9 @@ def goes_on(line: bytes | str) -> bool:
 def pretty_printed(place: object) -> FormatError:
     """Return the error of a pretty-printed file."""
     return FormatError(
-        f"{place}: no JSON in one line: what begins here goes on over further lines, as in a file "
-        "that is printed for people; make a line of each value: jq -c . FILE, "
-        "of an array jq -c '.[]' FILE"
+        f"{place}: the JSON value that begins here continues on further lines, as in a "
+        "pretty-printed file. Write one value per line: jq -c . FILE, or for an array jq -c '.[]' "
+        "FILE"
     )
 
 
@@ -155,7 +158,7 @@ def source_files(source: Path, what: str, suffixes: Collection[str] | None = Non
     """Return the file that a source is, or the files of its directory as ``files_in`` does: at
     least one.
 
-    ``what`` the source should hold is for messages. Raises FormatError for an empty directory,
+    ``what`` is the expected content, for messages. Raises FormatError for an empty directory,
     ConfigError for a directory without a file of these suffixes; OSError.
     """
     if not source.is_dir():
@@ -163,7 +166,7 @@ def source_files(source: Path, what: str, suffixes: Collection[str] | None = Non
     files = files_in(source, suffixes)
     if not files:
         kind = FormatError if suffixes is None else ConfigError
-        raise kind(f"the directory {source} holds no {what}")
+        raise kind(f"the directory {source} contains no {what}")
     return files
 
 
@@ -212,12 +215,13 @@ def secret_variable(name: str, environ: Mapping[str, str]) -> str | None:
         return environ.get(name)
     source = f"environment variable {name}_FILE"
     if name in environ:
-        raise ConfigError(f"{source} and {name} exclude each other; keep one")
+        raise ConfigError(f"{source} and {name} are both set; remove one of them")
     return read_secret(Path(file), source)
 
 
 def referenced_secret(reference: str, source: str, environ: Mapping[str, str]) -> str:
-    """Return the secret that a ``REFERENCE`` leads to; ``source`` names the setting that holds it.
+    """Return the secret to which a ``REFERENCE`` refers; ``source`` names the setting that contains
+    it.
 
     Raises ConfigError.
     """
@@ -258,11 +262,11 @@ _BYTES_IN_MEMORY: Final = 16 << 20
 
 @contextmanager
 def spooled(things: Iterable[T]) -> Iterator[Callable[[], Iterator[T]]]:
-    """Read all items on entering, and yield a function that returns them again from the first one
-    on.
+    """Read all items at the start of the block, and yield a function that returns them again, from
+    the first item on.
 
-    Memory is bounded: beyond it the items go to a file. One caller reads them at a time. Pickle has
-    to take them.
+    Memory is bounded: further items go to a file. Only one caller may read them at a time. They
+    must be picklable.
     """
     # Few callers need these modules, and the configuration loads this one.
     import pickle

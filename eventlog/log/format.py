@@ -386,14 +386,12 @@ def _check_text(row: LogRow, *, holds_nul: bool) -> None:
     for name, text in zip(LogRow._fields, row, strict=True):
         if not isinstance(text, str) or text.isprintable():
             continue
-        what = (
-            None if holds_nul or "\0" not in text else "U+0000, which the database has no place for"
-        )
+        what = None if holds_nul or "\0" not in text else "U+0000, which the database cannot store"
         try:
             check_unicode(text)
         except BadValue:
-            what = "half a surrogate pair, which UTF-8 has no form for"
+            what = "half a surrogate pair, which UTF-8 cannot encode"
         if what is not None:
             raise NotExpressible(
-                f"{name} of a row of {row.table_name!r} holds {what}: {shown(text)}"
+                f"{name} of a row of {row.table_name!r} contains {what}: {shown(text)}"
             )

@@ -1,10 +1,10 @@
 """The storage of event log rows: files of JSON lines, CSV or Parquet, and the live table of a
 database; with the options of reader and writer under the names of spec/event-log.md 9.
 
-The columns of a file are found by their standard names, without case, else by ``column_map`` or by
-position (``layout``), as in a table (spec/event-log.md 1.3). In CSV an empty field without quotes
-is NULL and ``""`` the empty text, as PostgreSQL's COPY writes it; the first line holds the names. A
-source may be a directory of such files, which are read in the order of their names.
+The columns of a file are found by their standard names, without case, otherwise by ``column_map``
+or by position (``layout``), as in a table (spec/event-log.md 1.3). In CSV an empty field without
+quotes is NULL and ``""`` the empty text, as PostgreSQL's COPY writes it; the first line holds the
+names. A source may be a directory of such files, which are read in the order of their names.
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ class _LogOptions(CheckedOptions):
 class LogReaderOptions(_LogOptions):
     """Options of the reader.
 
-    The tables come from ``catalog``, else from the database. Without both, every column is text.
+    The tables come from ``catalog``, otherwise from the database. Without both, every column is
+    text.
     """
 
     schema: str | None = option(
@@ -155,7 +156,7 @@ def file_format_of(path: str, option: str | None) -> str:
     known = tabular.FORMATS.get(Path(path).suffix.lower())
     if known is None:
         raise ConfigError(
-            f"the name of {path} does not say what it holds: give file_format = "
+            f"the name of {path} does not show its format: set file_format = "
             f"{' | '.join(FILE_FORMATS)}"
         )
     return _NAMES[known]
@@ -210,8 +211,8 @@ def _records_of_objects(path: Path, options: _LogOptions) -> Iterator[tuple[str,
 def _records_of_table(
     path: Path, options: _LogOptions, names: Sequence[str], rows: tabular.Rows, unit: str
 ) -> Iterator[tuple[str, tabular.Row]]:
-    """Yield the records of a file whose columns have these names. ``unit`` is what a file has its
-    rows in, for their places.
+    """Yield the records of a file whose columns have these names. ``unit`` (line or row) is for the
+    places in messages.
     """
     places: list[int | None] = []
     for number, row in rows:
@@ -234,7 +235,7 @@ def _columns(names: Sequence[str], options: _LogOptions, path: Path) -> list[str
         ]
         if missing:
             raise ConfigError(
-                f"{path} has no column for {missing[0]} by column_map; its columns are "
+                f"column_map gives no column of {path} for {missing[0]}; the columns are "
                 f"{', '.join(names)}"
             )
         return [by_name[column_map[field].casefold()] for field in LogRow._fields]
@@ -244,8 +245,8 @@ def _columns(names: Sequence[str], options: _LogOptions, path: Path) -> list[str
         return [by_name.get(field, field) for field in LogRow._fields]
     if len(names) < len(LogRow._fields):
         raise ConfigError(
-            f"{path} has no columns record_id and event_type, and too few ({len(names)}) to take "
-            "them by position"
+            f"{path} has no columns record_id and event_type, and too few columns ({len(names)}) "
+            "to find them by position"
         )
     by_position = dict(zip(LAYOUTS[options.layout], names, strict=False))
     return [by_position[field] for field in LogRow._fields]

@@ -298,7 +298,9 @@ class ChangeLog:
     They are discarded with the connection.
     """
     unused: RecordSet = field(default_factory=RecordSet)
-    """The numbers, up to the record_id that ``looks`` show, that no row has, nor had."""
+    """The record_ids that were never used, up to the record_id that the checks for open
+    transactions show.
+    """
     line: RecordSet | None = None
     """The rows that the log records as done by the consumer, None without a consumer."""
     begun: str = ""

@@ -35,13 +35,13 @@ _EXCERPT_BYTES: Final = 4096
 EXCERPT: Final = 200
 """The most bytes read of a response that is not an answer, and characters shown of it."""
 _BEFORE_TEXT: Final = b"\0 \t\r\n\v\f\xef\xbb\xbf\xfe\xff"
-"""White space and the bytes of byte order marks, in UTF-8 and in UTF-16."""
+"""White space and the bytes of byte order marks, in UTF-8 and UTF-16."""
 
 
 _OF_ANOTHER_NAME: Final = frozenset({62, 64})
 """OpenSSL's codes for a certificate of another host or address (X509_V_ERR_..._MISMATCH)."""
 _NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"})
-"""OpenSSL's reasons if what came is not a record of TLS."""
+"""OpenSSL's reasons if the server does not speak TLS."""
 _TLS_ALERT: Final = "\x15\x03"
 
 
@@ -248,7 +248,7 @@ class HttpClient:
         except http.client.IncompleteRead:
             why = "the connection ended in the middle of the answer"
         except http.client.HTTPException as error:
-            in_short = "what came is not an HTTP response"
+            in_short = "the server's answer is not an HTTP response"
             if isinstance(error, http.client.BadStatusLine) and str(error).startswith(_TLS_ALERT):
                 in_short += ", but an alert of TLS, as a port for https:// sends it"
             why = f"{in_short}: {self.clean(f'{type(error).__name__}: {error}')}"
@@ -291,13 +291,11 @@ def _target(url: str, place: str) -> tuple[str, int, str, bool]:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise ConfigError(
-            f"{place} is not a URL; one like https://receiver/xds is needed"
-        ) from None
+        raise ConfigError(f"{place} is not a URL; write it like https://receiver/xds") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(f"{place} must be a URL like https://receiver/xds")
     if parts.username is not None or parts.password is not None:
-        raise ConfigError(f"{place} holds a user or a password, which belong in the environment")
+        raise ConfigError(f"{place} contains a user or a password; set them in the environment")
     try:
         parts.hostname.encode("idna")
     except UnicodeError:
@@ -336,7 +334,7 @@ def _tls_context(
         context = ssl.create_default_context(cafile=ca_file)
     except OSError as error:
         raise ConfigError(
-            f"{prefix}ca_file {ca_file}: {_pem_trouble(error)}; PEM certificates needed"
+            f"{prefix}ca_file {ca_file}: {_pem_trouble(error)}; it must contain PEM certificates"
         ) from None
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.sslsocket_class = _TlsSocket
@@ -346,8 +344,8 @@ def _tls_context(
             context.load_cert_chain(certificate, key, password=_no_passphrase)
         except OSError as error:
             raise ConfigError(
-                f"{prefix}client_certificate {files}: {_pem_trouble(error)}; a PEM certificate "
-                "and its key needed"
+                f"{prefix}client_certificate {files}: {_pem_trouble(error)}; a PEM certificate and "
+                "its key are needed"
             ) from None
     return context
 
@@ -422,9 +420,9 @@ class _Connection(http.client.HTTPConnection):
         except ssl.SSLCertVerificationError as error:
             why = f"the certificate is not trusted: {error.verify_message}"
             if error.verify_code in _OF_ANOTHER_NAME:
-                why = f"the certificate is of another name than {self.host}: {error.verify_message}"
+                why = f"the certificate is not for the name {self.host}: {error.verify_message}"
             elif self._section:
-                why += f"; name the authorities to trust in {self._section}.ca_file"
+                why += f"; set {self._section}.ca_file to the authorities to trust"
         except ssl.SSLError as error:
             why = f"no TLS connection: {error.reason or error}"
             if error.reason in _NO_TLS:

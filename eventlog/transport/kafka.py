@@ -1,7 +1,7 @@
 """Kafka: records sent to topics, with the brokers' answer for each, and topics read from an offset.
 
-This module alone touches confluent-kafka, the extra ``kafka``. Settings of librdkafka are passed
-through; secrets among them appear in no message and no log line.
+Only this module uses confluent-kafka, the extra ``kafka``. Settings of librdkafka are passed
+through; secrets among them never appear in messages or log lines.
 """
 
 from __future__ import annotations
@@ -116,11 +116,11 @@ def _client(
     """
     for name in properties or ():
         if name in _OURS:
-            raise ConfigError(f"property {name} of Kafka is eventlog's own; leave it out")
+            raise ConfigError(f"property {name} of Kafka is set by eventlog; remove it")
     try:
         return kind({"bootstrap.servers": brokers, **ours, **(properties or {})}, logger=_log)
     except (KafkaException, ValueError, TypeError) as error:
-        raise ConfigError(f"Kafka's settings are refused: {_refusal(error)}") from None
+        raise ConfigError(f"librdkafka refuses the Kafka settings: {_refusal(error)}") from None
 
 
 def _refusal(error: Exception) -> str:
@@ -197,7 +197,7 @@ class Transmitter:
                 if monotonic() > deadline:
                     self.abandon()
                     raise KafkaUnavailable(
-                        f"Kafka takes no more records within {self._timeout:g} s"
+                        f"Kafka has accepted no more records for {self._timeout:g} s"
                     ) from None
                 producer.poll(0.05)
             except KafkaException as error:
@@ -205,7 +205,7 @@ class Transmitter:
                 if error.args[0].code() not in _OF_THE_RECORD:
                     self.close()
                     raise KafkaUnavailable(
-                        f"Kafka takes no records: {error.args[0].str()}"
+                        f"Kafka does not accept records: {error.args[0].str()}"
                     ) from None
                 raise RecordRefused(error.args[0].str()) from None
             else:
@@ -214,8 +214,8 @@ class Transmitter:
     def ask(self, topic: str) -> tuple[int, int]:
         """Return the number of brokers, and that of the partitions of a topic, 0 = there is none.
 
-        The topic is looked for among all, since asking for one may make it. Raises
-        KafkaUnavailable.
+        The topic is searched in the list of all topics, since a query for one topic may create it.
+        Raises KafkaUnavailable.
         """
         try:
             told = self._producer.list_topics(timeout=self._timeout)
@@ -230,9 +230,9 @@ class Transmitter:
         """Wait until all records are acknowledged, and return the reasons of refused ones by their
         number.
 
-        A refusal concerns the record itself (it is too large, or malformed), so sending it again is
-        of no use. Raises KafkaUnavailable if a record is not acknowledged for another reason; then
-        all are abandoned, and none is sent later.
+        A refusal concerns the record itself (it is too large, or malformed), so sending it again
+        would fail, too. Raises KafkaUnavailable if a record is not acknowledged for another reason;
+        then all are abandoned, and none is sent later.
         """
         if self._producer is None or not self._sent:
             self._sent = 0
@@ -247,7 +247,7 @@ class Transmitter:
                 if others
                 else f"{left} records are not acknowledged within {self._timeout:g} s"
             )
-            raise KafkaUnavailable(f"Kafka has not taken all records: {reason}")
+            raise KafkaUnavailable(f"Kafka has not accepted all records: {reason}")
         return {number: error.str() for number, error in failed.items()}
 
     def abandon(self) -> None:
@@ -306,15 +306,13 @@ def parse_url(url: str) -> TopicUrl:
         or query
         or not all(map(_TOPIC.fullmatch, topics))
     ):
-        raise ConfigError(
-            "a topic is named as kafka://host:port/topic?offset=earliest, or offset=N"
-        )
+        raise ConfigError("write the topic as kafka://host:port/topic?offset=earliest, or offset=N")
     if "@" in parts.netloc:
         raise ConfigError(
-            "a user does not belong in the URL of a topic; set sasl.username in properties"
+            "the URL of a topic cannot contain a user; set sasl.username in properties"
         )
     if offset != "earliest" and not (offset.isascii() and offset.isdigit()):
-        raise ConfigError(f"offset {offset!r} is neither earliest nor a number")
+        raise ConfigError(f"offset {offset!r} is not valid; use earliest or a number")
     return TopicUrl(parts.netloc, topics, None if offset == "earliest" else int(offset))
 
 
@@ -395,22 +393,22 @@ class TopicReader:
             return set(self._consumer.list_topics(timeout=self._timeout).topics)
 
     def partitions(self, topics: Iterable[str]) -> list[Partition]:
-        """Return the partitions of topics, which have to exist."""
+        """Return the partitions of topics, which must exist."""
         partitions: list[Partition] = []
         for topic in topics:
             with self._unavailable():
                 known = self._consumer.list_topics(topic, timeout=self._timeout).topics.get(topic)
             if known is None or known.error is not None or not known.partitions:
                 reason = (
-                    "is not there" if known is None or known.error is None else known.error.str()
+                    "does not exist" if known is None or known.error is None else known.error.str()
                 )
                 raise KafkaUnavailable(f"topic {topic}: {reason}")
             partitions += [(topic, number) for number in sorted(known.partitions)]
         return partitions
 
     def spans(self, topics: Iterable[str]) -> dict[Partition, range]:
-        """Return the offsets that the brokers hold for the partitions of topics, which have to
-        exist.
+        """Return the range of offsets that the brokers have for each partition of topics, which
+        must exist.
         """
         spans = {}
         for topic, number in self.partitions(topics):
@@ -423,8 +421,7 @@ class TopicReader:
 
     def assign(self, starts: Mapping[Partition, int]) -> None:
         """Read these partitions from these offsets on, and no others."""
-        # Offset 0 means the beginning of a topic,
-        # also of one that librdkafka has not asked for yet.
+        # Offset 0 means the beginning of a topic, even if librdkafka has not queried the topic yet.
         with self._unavailable():
             self._consumer.assign(
                 [
@@ -467,8 +464,8 @@ class TopicReader:
             idle = 0 if records else idle + 1
             if idle * _MOMENT > self._timeout:
                 raise KafkaUnavailable(
-                    f"{self._brokers}: nothing comes of {len(left)} partitions within "
-                    f"{self._timeout:g} s"
+                    f"{self._brokers}: no records from {len(left)} partitions for "
+                    f"{self._timeout:g} s; check the brokers"
                 )
             yield records
             # Ends are seen by position, since offsets have gaps. Partitions at their end are read
@@ -489,6 +486,6 @@ class TopicReader:
             yield
         except KafkaException as error:
             raise KafkaUnavailable(
-                f"{self._brokers}: {error.args[0].str()}; check host and port, that the brokers "
-                "run and let this machine in"
+                f"{self._brokers}: {error.args[0].str()}; check host and port, and that the "
+                "brokers run and accept connections from this machine"
             ) from None

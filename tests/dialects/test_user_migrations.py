@@ -432,7 +432,7 @@ def test_what_cannot_be_is_refused_in_words(tree: Tree) -> None:
     tree.edit("models.py", '"row_style": "field"', '"stile": "field"')
     with pytest.raises(
         TriggerError,
-        match="info of table usr: 'stile' is not known; known: row_style, trigger_level",
+        match="info of table usr: unknown setting 'stile'; use row_style, trigger_level",
     ):
         tree.revision("one")
 

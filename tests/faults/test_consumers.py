@@ -569,7 +569,7 @@ def test_the_sequence_that_is_named_is_looked_at_and_loses_no_row(numbered_log: 
         (
             "ALTER TABLE eventlog ALTER record_id ADD GENERATED ALWAYS AS IDENTITY",
             "ids",
-            "numbers itself",
+            "accepts no other numbers",
         ),
     ],
 )

@@ -279,7 +279,7 @@ def test_credentials_that_a_receiver_repeats_are_not_shown(
         ("https:///xds", {}, "must be a URL like"),
         ("https://receiver:x/xds", {}, "is not a URL"),
         ("https://[::1/xds", {}, "is not a URL"),
-        ("https://hr:s3cret@receiver/xds", {}, "holds a user or a password"),
+        ("https://hr:s3cret@receiver/xds", {}, "contains a user or a password"),
         (f"https://{'x' * 64}.example.com/xds", {}, "not a host name"),
         ("https://receiver..example.com/xds", {}, "not a host name"),
         ("https://receiver/a b", {}, "percent-encode"),
@@ -317,7 +317,7 @@ def test_credentials_that_a_receiver_repeats_are_not_shown(
             {"ca_file": Path("/nowhere/ca.pem")},
             "/nowhere/ca.pem: No such file",
         ),
-        ("https://receiver/", {"ca_file": Path(__file__)}, "PEM certificates needed"),
+        ("https://receiver/", {"ca_file": Path(__file__)}, "must contain PEM certificates"),
         (
             "https://receiver/",
             {"client_certificate": Path("/nowhere/c.pem")},
@@ -326,7 +326,7 @@ def test_credentials_that_a_receiver_repeats_are_not_shown(
         (
             "https://receiver/",
             {"client_certificate": Path(__file__)},
-            "a PEM certificate and its key needed",
+            "a PEM certificate and its key are needed",
         ),
         ("https://receiver/", {"client_key": Path("k.pem")}, "needs sink.client_certificate"),
     ],

@@ -190,7 +190,7 @@ def test_nothing_is_marked_before_the_brokers_have_acknowledged(
     execute(database, *(f"INSERT INTO usr (idu, fname) VALUES ({n}, 'n')" for n in range(1, 11)))
     with (
         brokers.stopped(),
-        pytest.raises(ReceiverUnavailable, match="Kafka has not taken all records"),
+        pytest.raises(ReceiverUnavailable, match="Kafka has not accepted all records"),
     ):
         publish(config)
     assert set(statuses(database).values()) == {"N"}
@@ -315,7 +315,7 @@ def test_brokers_that_are_gone_leave_the_rows_new(
     execute(database, "INSERT INTO usr (idu) VALUES (1)")
     config = configure(sink={"timeout": 2})
     brokers.kill()
-    with pytest.raises(ReceiverUnavailable, match="Kafka has not taken all records"):
+    with pytest.raises(ReceiverUnavailable, match="Kafka has not accepted all records"):
         publish(config)
     assert set(statuses(database).values()) == {"N"}
 
@@ -522,6 +522,6 @@ def test_the_passphrase_of_a_key_comes_from_where_secret_properties_says(
     (tmp_path / "passphrase").write_text("geheim\n")
     open_sink(load(None, environ), io.StringIO()).close()
     (tmp_path / "passphrase").write_text("unlikely\n")
-    with pytest.raises(ConfigError, match="Kafka's settings are refused") as refused:
+    with pytest.raises(ConfigError, match="librdkafka refuses the Kafka settings") as refused:
         open_sink(load(None, environ), io.StringIO())
     assert "unlikely" not in str(refused.value)

@@ -216,7 +216,7 @@ def test_text_that_is_not_utf_8_is_an_error_of_its_row(spark: SparkSession, tmp_
     (tmp_path / "item__ct").mkdir()
     pq.write_table(pa.table(columns), tmp_path / "item__ct" / "1.parquet")
     with pytest.raises(
-        PythonException, match="FormatError: a batch of item: record 1: column 'c2' has no value"
+        PythonException, match="FormatError: a batch of item: record 1: the value of column 'c2'"
     ):
         read_change_table(spark, str(tmp_path)).collect()
 

@@ -259,7 +259,10 @@ def test_every_command_has_its_module() -> None:
 @pytest.mark.parametrize(
     ("said", "part"),
     [
-        (b"SSH-2.0-OpenSSH_9.6\r\n", "does not answer: what came is not an HTTP response"),
+        (
+            b"SSH-2.0-OpenSSH_9.6\r\n",
+            "does not answer: the server's answer is not an HTTP response",
+        ),
         (
             b"HTTP/1.1 302 Found\r\nLocation: http://elsewhere.example/\r\nContent-Length: "
             b"0\r\n\r\n",

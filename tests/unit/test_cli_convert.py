@@ -207,7 +207,7 @@ def test_no_message_repeats_the_password_of_a_url(run: Run, command: tuple[str, 
             "format 'xml' is not known; formats that can be written are xds, ",
         ),
         ((*CONVERT, "xds", "in.jsonl"), 2, "Missing argument 'OUT'"),
-        ((*CONVERT, "xds", "--options", "map.json", "in.jsonl", "out"), 2, "do you mean writer"),
+        ((*CONVERT, "xds", "--options", "map.json", "in.jsonl", "out"), 2, "did you mean writer"),
         (
             (*CONVERT, "xds", "--options", "nowhere.json", "in.jsonl", "out"),
             2,
@@ -221,7 +221,7 @@ def test_no_message_repeats_the_password_of_a_url(run: Run, command: tuple[str, 
         (
             (*CONVERT, "xds", "in.jsonl", "nowhere/out"),
             2,
-            "out cannot be written: there is no directory nowhere",
+            "out cannot be written: the directory nowhere does not exist",
         ),
         (
             (*CONVERT, "gbase", "in.jsonl", "sqlite:///out"),

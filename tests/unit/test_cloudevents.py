@@ -279,7 +279,7 @@ def test_an_error_names_file_line_and_place_in_the_batch(tmp_path: Path) -> None
     assert len(list(FORMAT.read(str(path), {}, report))) == 2
     assert [problem.removeprefix(str(path)) for problem in report.problems] == [
         ", line 2, event 2: a CloudEvent is a JSON object, not int [invalid_format]",
-        ", line 3: no JSON: Expecting property name enclosed in double quotes: line 2 column 1 "
+        ", line 3: not JSON: Expecting property name enclosed in double quotes: line 2 column 1 "
         "(char 2) [invalid_format]",
     ]
 

@@ -184,7 +184,7 @@ def test_a_map_file_that_is_none_is_named(
 @pytest.mark.parametrize(
     ("format", "map", "part"),
     [
-        ("xds", {"reader": {}, "writter": {}}, "do you mean writer"),
+        ("xds", {"reader": {}, "writter": {}}, "did you mean writer"),
         ("xds", {"reader": {}, "labels": {}}, "move it into reader or writer"),
         ("xds", {"reader": [], "writer": {}}, "not an object of options"),
         (

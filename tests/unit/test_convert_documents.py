@@ -59,7 +59,7 @@ def test_a_directory_is_read_in_the_order_of_its_names(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("not a document")
     assert positions(tmp_path) == ["1", "2", "3"]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ConfigError, match=r"holds no \.xml"):
+    with pytest.raises(ConfigError, match=r"contains no \.xml"):
         positions(tmp_path / "empty")
 
 

@@ -157,7 +157,7 @@ def test_what_a_live_log_has_no_place_for_is_passed_over_and_counted(url: str) -
     format_named("eventlog").write(told, url, {}, report)
     assert (report.written, report.counters) == (1, {"not_expressible": 1})
     assert (
-        "new_value of a row of 'usr' holds U+0000, which the database has no place for"
+        "new_value of a row of 'usr' contains U+0000, which the database cannot store"
         in report.problems[0]
     )
     found, _ = changes(url)

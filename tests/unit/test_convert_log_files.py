@@ -178,16 +178,16 @@ def test_a_directory_is_read_in_the_order_of_its_names(tmp_path: Path) -> None:
     (tmp_path / "_SUCCESS").write_text("")
     assert [change.position for change in changes(tmp_path)] == ["1", "2"]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ConfigError, match="holds no"):
+    with pytest.raises(ConfigError, match="contains no"):
         changes(tmp_path / "empty")
 
 
 @pytest.mark.parametrize(
     ("name", "content", "part"),
     [
-        ("log.jsonl", "{", "line 1: no JSON"),
-        ("log.jsonl", "[" * 100_000, "line 1: no JSON"),
-        ("log.jsonl", "7", "a row is a JSON object"),
+        ("log.jsonl", "{", "line 1: not JSON"),
+        ("log.jsonl", "[" * 100_000, "line 1: not JSON"),
+        ("log.jsonl", "7", "a row must be a JSON object"),
         ("log.jsonl", '{"record_id": null, "event_type": 1}', "line 1: it has no record_id"),
         ("log.jsonl", '{"record_id": "x", "event_type": 1}', "line 1: record_id is not a number"),
         (
@@ -200,7 +200,7 @@ def test_a_directory_is_read_in_the_order_of_its_names(tmp_path: Path) -> None:
         ("log.csv", f'{CSV}\n1,"N', "line 2: a quoted field has no end"),
         ("log.parquet", "PAR0", "not Parquet"),
         ("log.csv", b"\xff\xfe", "not UTF-8"),
-        ("log.txt", "", "does not say what it holds"),
+        ("log.txt", "", "does not show its format"),
     ],
 )
 def test_what_is_no_row_or_no_file_is_named(
@@ -220,7 +220,8 @@ def test_a_quote_that_is_not_closed_does_not_take_all_memory(
     path.write_text(f'{CSV}\n1,"N\n' + "x" * 2000)
     monkeypatch.setattr(tabular, "LONGEST", 1000)
     with pytest.raises(
-        FormatError, match=r"log.csv, line 2: longer than 1000 characters; is a quote not closed"
+        FormatError,
+        match=r"log.csv, line 2: longer than 1000 characters; check whether a quote is not closed",
     ):
         rows_of(path)
 

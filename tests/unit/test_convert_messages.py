@@ -137,7 +137,7 @@ BROKEN: list[tuple[str, str, Break, list[str]]] = [
         line(2, b'{"table":"t","op":"MERGE"}'),
         ["in.jsonl, line 2: ", "use one of INSERT, UPDATE"],
     ),
-    ("eventlog", "in.jsonl", line(3, b"[]"), ["in.jsonl, line 3: ", "a row is a JSON object"]),
+    ("eventlog", "in.jsonl", line(3, b"[]"), ["in.jsonl, line 3: ", "a row must be a JSON object"]),
     ("eventlog", "in.jsonl", line(3, BAD_KEY), ["in.jsonl, record_id 3: ", "table_key '('"]),
     (
         "eventlog",
@@ -256,8 +256,8 @@ BROKEN: list[tuple[str, str, Break, list[str]]] = [
         cell(2, "TYP", "x"),
         ["dispatch_attrs.csv, line 2: ", "column TYP holds 'x'"],
     ),
-    ("qlik-messages", "in.jsonl", line(2, b"nonsense"), ["in.jsonl, line 2: ", "no JSON"]),
-    ("qlik-messages", "in.jsonl", line(3, b"[" * 100_000), ["in.jsonl, line 3: ", "no JSON"]),
+    ("qlik-messages", "in.jsonl", line(2, b"nonsense"), ["in.jsonl, line 2: ", "not JSON"]),
+    ("qlik-messages", "in.jsonl", line(3, b"[" * 100_000), ["in.jsonl, line 3: ", "not JSON"]),
     (
         "qlik-messages",
         "in.jsonl",
@@ -302,9 +302,9 @@ def test_a_message_names_the_file_and_the_place(
             b"no stream of this format at all",
             "packet scheme",
         ),
-        ("eventlog", "standard input, line 1: ", b"nonsense\n", "no JSON"),
-        ("linter", "standard input, line 1: ", b"nonsense\n", "no JSON"),
-        ("qlik-messages", "standard input, line 1: ", b"nonsense\n", "no JSON"),
+        ("eventlog", "standard input, line 1: ", b"nonsense\n", "not JSON"),
+        ("linter", "standard input, line 1: ", b"nonsense\n", "not JSON"),
+        ("qlik-messages", "standard input, line 1: ", b"nonsense\n", "not JSON"),
     ],
 )
 @pytest.mark.parametrize("strict", [("--strict",), ()])
@@ -395,7 +395,7 @@ def test_a_directory_that_is_not_there_is_an_error_of_every_format(run: Run, for
         "convert", "--from", "jsonl", "--to", format, "in.jsonl", "none/deep/out.jsonl"
     )
     assert code == 2
-    assert "there is no directory none/deep; make it, or correct the path" in err
+    assert "the directory none/deep does not exist; create it, or correct the path" in err
     assert not Path("none").exists()
 
 
@@ -419,7 +419,7 @@ def test_the_input_is_never_written_over(
     before = Path("in.jsonl").read_bytes(), Path(QUEUE).read_bytes()
     code, _, err = run("convert", "--from", format, "--to", to, source, target)
     assert code == 2
-    assert "is IN, contains it or lies in it" in err
+    assert "is IN, contains it or is inside it" in err
     assert (Path("in.jsonl").read_bytes(), Path(QUEUE).read_bytes()) == before
 
 
@@ -470,7 +470,7 @@ def test_what_needs_a_regular_file_does_not_take_the_place_of_a_device(run: Run)
         "in.jsonl",
         "/dev/null",
     )
-    needed = "is not a regular file, which this format needs: name a file to write [config]\n"
+    needed = "is not a regular file, which this format needs: give the path of a file [config]\n"
     assert (code, err) == (2, f"eventlog: /dev/null {needed}")
     reading, writing = os.pipe()
     pipe = f"/dev/fd/{writing}"

@@ -23,8 +23,8 @@ SQLITE = load_dialect("sqlite")
     [
         ("", "names no directory"),
         ("mine", "mine does not contain a PostgreSQL: use a directory"),
-        ("mine/notes.txt", "notes.txt is not a PostgreSQL"),
-        ("nowhere/pg", "there is no directory nowhere"),
+        ("mine/notes.txt", "notes.txt does not contain a PostgreSQL"),
+        ("nowhere/pg", "the directory nowhere does not exist"),
     ],
 )
 def test_nothing_is_made_in_a_directory_that_is_somebody_elses(
@@ -98,7 +98,7 @@ def test_an_error_of_the_socket_in_the_middle_of_a_statement_is_unavailable(tmp_
 
     with (
         engine.connect() as conn,
-        pytest.raises(DatabaseUnavailable, match=r"is gone: .*No route to host"),
+        pytest.raises(DatabaseUnavailable, match=r"was lost: .*No route to host"),
     ):
         conn.exec_driver_sql("SELECT 1")
 

@@ -113,7 +113,7 @@ def test_the_wrong_layout_is_refused_as_the_specification_says() -> None:
 REFUSED = [
     (
         {"record_id": "decimal(9,2)"},
-        'column "record_id" cannot be record_id: numeric that is not of scale 0, integer',
+        'column "record_id" cannot be record_id: numeric that is not of scale 0, expected integer',
     ),
     ({"record_id": "text"}, 'column "record_id" cannot be record_id: character, expected integer'),
     (

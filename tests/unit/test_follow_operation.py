@@ -395,7 +395,7 @@ def test_a_database_that_cannot_be_written_is_waited_for_and_nothing_is_sent_mea
 
 def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     with (
-        pytest.raises(DatabaseError, match=r"cannot be prepared.*may be written"),
+        pytest.raises(DatabaseError, match=r"cannot be prepared.*is writable"),
         position_at(tmp_path / "nowhere" / "p.db")(),
     ):
         pass

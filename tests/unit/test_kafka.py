@@ -125,7 +125,7 @@ def test_what_librdkafka_repeats_is_logged_once_a_minute(caplog: pytest.LogCaptu
 
 
 def test_settings_that_are_ours_or_wrong_are_refused() -> None:
-    with pytest.raises(ConfigError, match="eventlog's own"):
+    with pytest.raises(ConfigError, match="is set by eventlog"):
         kafka.Transmitter("h", {"enable.idempotence": False})
     for properties in ({"no.such": "hush"}, {"linger.ms": "hush"}, {"acks": "hush"}):
         with pytest.raises(ConfigError) as refused:

@@ -90,7 +90,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("{", "line 1: no JSON"),
+        ("{", "line 1: not JSON"),
         ('{"value":{"hex":"0"}}', "line 1: .* is neither text nor hex"),
         ('{"key":7,"value":null}', "line 1: 7 is neither text nor hex"),
         ('{"topic":7,"value":null}', "line 1: topic is text"),
@@ -141,7 +141,7 @@ def test_what_cannot_be_read_is_passed_over_and_what_stands_behind_it_is_read(
     assert (report.read, report.counters) == (
         4, {"invalid_format": 1, "bad_envelope": 1, "bad_sequence": 1, "unknown_schema": 2},
     )  # fmt: skip
-    assert "line 2: no JSON" in report.problems[0]
+    assert "line 2: not JSON" in report.problems[0]
 
 
 def test_what_cannot_be_written_is_passed_over(tmp_path: Path) -> None:

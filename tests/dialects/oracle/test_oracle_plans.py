@@ -408,7 +408,7 @@ def test_a_function_that_does_not_compile_fails_the_migration() -> None:
     recorder = conn([], [(2, 1, "PLS-00201: identifier 'UTL_ENCODE' must be declared")])
     with pytest.raises(
         DatabaseError,
-        match=r"function LOGS\.PROC_EVENTLOG_BASE64 does not compile: line 2.*run it again",
+        match=r"function LOGS\.PROC_EVENTLOG_BASE64 does not compile: line 2.*run the command again",
     ):
         DIALECT.open(recorder).run(create_functions(LOG)[1])
     assert "DROP" not in recorder.run[-1][0]

@@ -168,7 +168,9 @@ def test_without_the_grant_and_without_a_row_to_lock_the_grant_is_asked_for() ->
         var=lambda _: None, close=lambda: None
     )
     position = LogTable("APP", "POSITIONS", ())
-    with pytest.raises(DatabaseError, match=r"off APP\.POSITIONS.*grant EXECUTE on SYS\.DBMS_LOCK"):
+    with pytest.raises(
+        DatabaseError, match=r"cannot lock APP\.POSITIONS.*grant EXECUTE on SYS\.DBMS_LOCK"
+    ):
         DIALECT.open(cast("Any", recorder)).log(position).try_lock()
 
 

@@ -26,8 +26,8 @@ def test_reserved_statuses_are_named_with_their_rows(examined: sa.Engine, doctor
     texts = [one["text"] for one in found["status_reserved"]]
     assert code == 1
     assert [text[:40] for text in texts] == [
-        "1 row of status 'n' (record_id 1): not l",
-        "1 row of status 'x' (record_id 2): not l",
+        "1 row of status 'n' (record_id 1): the p",
+        "1 row of status 'x' (record_id 2): the p",
     ]
     for one in found["status_reserved"]:
         execute(examined, one["fix"][0])

@@ -273,7 +273,7 @@ def test_what_is_not_captured_is_said(usr: Watched) -> None:
     ("watches", "tables", "message"),
     [
         ([WatchedTable("nothing")], ["usr"], "there is no such table in schema public"),
-        ([WatchedTable("keyed")], ["usr"], "keyed is not among the classes"),
+        ([WatchedTable("keyed")], ["usr"], "keyed is not a class"),
         ([WatchedTable("usr"), WatchedTable("USR")], ["usr"], "usr is watched twice"),
         ([WatchedTable("usr", exclude=("idu",))], ["usr"], "'idu' is a key column"),
         ([WatchedTable("usr", columns=("age",))], ["usr"], "'age' is not an attribute"),
