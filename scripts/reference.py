@@ -54,10 +54,11 @@ from eventlog.core.options import BOOLEAN, FLAG, MANY, Option, options_of, toml 
 from eventlog.error_codes import FIXES, FORMAT_CODES, ROW_CODES  # noqa: E402
 from eventlog.errors import EventlogError, RowError  # noqa: E402
 from eventlog.publisher.context import Counters  # noqa: E402
+from eventlog.publisher.health import KINDS  # noqa: E402
 from eventlog.publisher.liveness import LivenessClock  # noqa: E402
 from eventlog.publisher.monitor.activity import Activity, JobActivity  # noqa: E402
 from eventlog.publisher.monitor.openmetrics import SOURCE_LAG, JobMetrics, PublisherMetrics  # noqa: E402
-from eventlog.publisher.observer import QUEUE_CAP, Measured  # noqa: E402
+from eventlog.publisher.observer import NO_DIFFERENCES, QUEUE_CAP, Measured  # noqa: E402
 from eventlog.publisher.stream.open_source import refusal_of  # noqa: E402
 from eventlog.registry import FORMATS, SINKS, SOURCES, format_named, names, source_named  # noqa: E402
 from eventlog.sql.doctor import TableStorage  # noqa: E402
@@ -208,8 +209,20 @@ def _measured_activity(lag_unit: str) -> Activity:
             ],
         )
     )
-    activity.compared(())
+    activity.compared(NO_DIFFERENCES)
     return activity
+
+
+def _conditions() -> Iterator[str]:
+    yield from (
+        "| condition | severity | holds while | words | what to do | known to |",
+        "|---|---|---|---|---|---|",
+    )
+    for name, kind in KINDS.items():
+        words = re.sub(r"\{(\w+)\}", r"*\1*", kind.words)
+        action = " ".join([kind.action, *(f"`{command}`" for command in kind.commands)])
+        cells = (kind.severity.value, kind.when, words, action, kind.known_to)
+        yield f'| <a id="condition-{name}"></a>`{name}` | {" | ".join(map(_cell, cells))} |'
 
 
 def _job_metrics() -> Iterator[str]:
@@ -616,6 +629,7 @@ PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "formats": _formats,
     "commands": _commands,
     "metrics": _metrics,
+    "conditions": _conditions,
     "job_metrics": _job_metrics,
     "errors": _errors,
     "interface": partial(_interface, eventlog),

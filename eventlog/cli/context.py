@@ -53,13 +53,18 @@ class CommandContext:
         """Return the context with further settings, which override its own."""
         return replace(self, flags={**self.flags, **flags})
 
+    @property
+    def file(self) -> Path | None:
+        """The configuration file that is read, None without one."""
+        return self.config_file or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
+
     def config(self, **flags: str | None) -> Config:
         """Return the configuration, with a command's flags (``publisher__batch_size="10"``) over
         the global ones.
 
         Without --config, eventlog.toml is read if it exists. Prints warnings. Raises ConfigError.
         """
-        path = self.config_file or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
+        path = self.file
         of_command = {
             name.replace("__", "."): value for name, value in flags.items() if value is not None
         }

@@ -25,14 +25,16 @@ from eventlog.cli.context import (
     result,
     source_option,
 )
-from eventlog.cli.status import publishing_status
+from eventlog.cli.status import publishing_status, source_health
 from eventlog.config.load import Config
 from eventlog.core.clock import monotonic, sleep
 from eventlog.errors import ConfigError, DatabaseError, EventlogError, number_of
+from eventlog.publisher.capture_watcher import CAPTURE_INTERVAL
 from eventlog.publisher.monitor.status import HIDDEN, shape
-from eventlog.publisher.observer import QUEUE_CAP, SnapshotProgress
+from eventlog.publisher.observer import QUEUE_CAP, Differences, SnapshotProgress
 from eventlog.publisher.open_context import find_log
 from eventlog.publisher.stream.open_source import source_status
+from eventlog.publisher.trigger_plan import differences
 from eventlog.sql.doctor import age
 from eventlog.transport.http import HttpClient, HttpFailed
 
@@ -81,6 +83,7 @@ _TABLES: Final[Sequence[tuple[str, str, Mapping[str, str]]]] = (
 _LEGEND: Final = (
     f"{HIDDEN} stands for values, keys and the receiver's messages: monitor.show_values = false"
 )
+_STYLES: Final = {"ok": "bold green", "warning": "bold yellow", "error": "bold red"}
 _LEVELS: Final = {
     "success": "green",
     "warning": "yellow",
@@ -187,17 +190,23 @@ def _from_database(config: Config) -> Read:
         known = source_status(config)
         behind, unit = (None, None) if known.behind is None else known.behind
         return shape(
+            health=source_health(known).as_data(),
             log=config.publication,
             publisher_runs=known.publisher_runs,
             source_lag=behind,
             source_lag_unit=unit,
         )
 
+    compared: tuple[float, Differences] | None = None
+
     def read() -> Status:
+        nonlocal compared
         with reading(config) as db:
             log, zone = find_log(db, config), config.publisher.event_time_zone
+            if compared is None or monotonic() > compared[0] + CAPTURE_INTERVAL:
+                compared = monotonic(), differences(db, config)
             consumer = config.of_log.consumer
-            return shape(**publishing_status(log, consumer, zone, QUEUE_CAP))
+            return shape(**publishing_status(log, consumer, zone, compared[1], QUEUE_CAP))
 
     return read_source if config.follows else read
 
@@ -217,22 +226,14 @@ def _pictures(read: Read, interval: float) -> Iterator[Group]:
 
 
 def _picture(status: Status, before: tuple[float, Status] | None) -> Group:
-    state = status["state"]
-    if state is not None:
-        needs_care = state["name"] == "waiting" or status["parked_objects"]
-        words, style = state["words"], "bold yellow" if needs_care else "bold green"
-    else:
-        runs = status["publisher_runs"]
-        is_of_publisher = status["ranges"] is None
-        if runs:
-            words = f"{'a publisher' if is_of_publisher else 'it'} runs; its monitor shows more"
-        else:
-            words = "no publisher runs" if is_of_publisher else "it does not run"
-        style = "bold green" if runs else "bold red"
+    health, state = status["health"], status["state"]
     parts: list[Text | Table] = [
-        Text(f"{status['log']}: {words}", style=style),
+        Text(f"{status['log']}: {health['sentence']}", style=_STYLES[health["severity"]]),
+        *_conditions(health),
         _figures(status, before),
     ]
+    if state is None:
+        parts.append(Text("the monitor of a publisher shows more", style="dim"))
     for member, title, columns in _TABLES:
         if rows := status[member]:
             table = Table(*columns, title=title, title_justify="left", expand=False)
@@ -242,6 +243,16 @@ def _picture(status: Status, before: tuple[float, Status] | None) -> Group:
     if HIDDEN in json.dumps(status, ensure_ascii=False, default=str):
         parts.append(Text(_LEGEND, style="dim"))
     return Group(*parts)
+
+
+def _conditions(health: Mapping[str, Any]) -> Iterator[Text]:
+    """Yield what to do about the worst condition, and the other conditions."""
+    conditions = health["conditions"]
+    if conditions:
+        commands = "; ".join(conditions[0]["commands"])
+        yield Text(f"  {health['action']}{f' {commands}' if commands else ''}")
+    for one in conditions[1:]:
+        yield Text(f"  {one['severity']}: {one['text']}", style=_STYLES[one["severity"]])
 
 
 def _cell(key: str, value: Any) -> Text:

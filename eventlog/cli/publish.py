@@ -11,13 +11,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import Final
 
 import click
 
 from eventlog.changes.format import Report
-from eventlog.cli import Command
+from eventlog.cli import DONE, FAILED, Command
 from eventlog.cli.context import CommandContext, name_option, source_option
 from eventlog.cli.context import progress as progress_bar
 from eventlog.config.effective import non_default
@@ -25,11 +26,13 @@ from eventlog.config.load import Config
 from eventlog.config.publishing import ignored_option
 from eventlog.core.clock import start_thread
 from eventlog.core.options import toml
+from eventlog.errors import number_of
 from eventlog.publisher.context import (
     Context,
     Counters,
     Used,
     closing_summary,
+    has_failed,
     stream_summary,
     warn_of_loopback,
 )
@@ -65,17 +68,31 @@ _DONE: Final = (
 @click.option(
     "--dry-run", "dry", is_flag=True, help="Print the documents; record, mark and send nothing."
 )
+@click.option(
+    "--allow-refused",
+    is_flag=True,
+    help="With --once, end with exit code 0 although rows were refused or invalid, or a class is "
+    "not published.",
+)
 @name_option("--format", "format_name", group=FORMATS, can=("publish",), metavar="FORMAT",
              help="The format to send: {names}. Overrides format.type.")  # fmt: skip
 @source_option
 @click.pass_obj
 def publish(
-    context: CommandContext, once: bool, dry: bool, format_name: str | None, source: str | None
-) -> None:
+    context: CommandContext,
+    once: bool,
+    dry: bool,
+    allow_refused: bool,
+    format_name: str | None,
+    source: str | None,
+) -> int:
     """Read the log, send its events to the receiver, and mark the rows by the answers.
 
     Runs until SIGTERM or SIGINT. It then waits for the answers to what was sent, and marks the
     rows. Only one publisher at a time works on a log.
+
+    With --once the exit code is 1 if rows were refused or invalid, if a class is not published, or
+    if something is left; --allow-refused accepts all but the last.
 
     With --from it follows another source. The answers then advance the position in that source,
     which is stored in a file or a table.
@@ -83,6 +100,8 @@ def publish(
     There is no --json: --set log.format=json makes each log line a JSON object, and standard output
     is for the documents of the sink stdout.
     """
+    if allow_refused and not once:
+        raise click.UsageError("--allow-refused goes with --once")
     config = context.config(format__type=format_name, source__type=source)
     counters = Counters()
     tune_collector()
@@ -90,22 +109,23 @@ def publish(
         _log.warning("%s", warning)
     if config.publisher.publisher_disabled and not dry:
         _log.warning(NOTHING_PUBLISHED)
-        return
+        return DONE
     if config.follows:
-        _follow(config, counters, once=once, dry=dry)
-        return
+        _follow(config, context.file, counters, once=once, dry=dry)
+        return FAILED if once and not allow_refused and has_failed(counters) else DONE
     if dry:
         with open_unlocked(config, counters) as opened:
             refuse_post_poll(config, opened.log.table)
             for document in dry_run(opened):
                 sys.stdout.write(document if document.endswith("\n") else document + "\n")
             warn_of_loopback(opened, counters.rows_loopback, "would be marked")
-        return
-    _log_settings(config)
+        return DONE
+    _log_settings(config, context.file, once=once)
     stop = _stop_on_signals()
     quiet = context.quiet or not sys.stderr.isatty()
     quiet = quiet or (sink_named(config.sink.type).is_terminal and sys.stdout.isatty())
     ended = _Ended()
+    unpublished: list[str] = []
     try:
         if once:
             with (
@@ -119,6 +139,7 @@ def publish(
                 _snapshot_bar(config, quiet=quiet) as bar,
             ):
                 observer = join_observers(liveness, monitor, tracing, bar, ended)
+                unpublished += filter(opened.wants, opened.catalog.unavailable)
                 publish_once(opened, sink, stop, observer, comparison(config))
         else:
             _log.info("publishing the log %s", config.database.log_table)
@@ -141,6 +162,7 @@ def publish(
                 )
     finally:
         ended.log_summary(counters)
+    return FAILED if once and not allow_refused and (has_failed(counters) or unpublished) else DONE
 
 
 @contextmanager
@@ -201,18 +223,18 @@ class _Ended(Observer):
     """An observer that keeps what the closing line reports in addition to the counters."""
 
     def __init__(self) -> None:
-        self._has_begun, self._parked = False, 0
+        self._has_begun, self._parked, self._waiting = False, 0, 0
 
     def connected(self, *, again: bool) -> None:
         self._has_begun = True
 
-    def left(self, parked: int) -> None:
-        self._parked = parked
+    def left(self, parked: int, rows: int) -> None:
+        self._parked, self._waiting = parked, rows
 
     def log_summary(self, counters: Counters) -> None:
         """Log the closing line, as a warning if it reports failures; none if nothing has begun."""
         if self._has_begun:
-            line, needs_care = closing_summary(counters, self._parked)
+            line, needs_care = closing_summary(counters, self._parked, self._waiting)
             _log.log(logging.WARNING if needs_care else logging.INFO, "%s", line)
 
 
@@ -283,7 +305,9 @@ def _traced(config: Config) -> Iterator[tuple[Observer, _OpenSink]]:
             yield observer, lambda: TracedSink(open_its_sink(), observer)
 
 
-def _follow(config: Config, counters: Counters, *, once: bool, dry: bool) -> None:
+def _follow(
+    config: Config, file: Path | None, counters: Counters, *, once: bool, dry: bool
+) -> None:
     """Follow the source of ``[source]`` in place of the log."""
     from eventlog.publisher.stream.follow import follow
     from eventlog.publisher.stream.open_source import following, ignored_options, position_of
@@ -295,7 +319,7 @@ def _follow(config: Config, counters: Counters, *, once: bool, dry: bool) -> Non
             followed, open_position, lambda: StreamSink(sys.stdout), _stop_on_signals(), once=True
         )
         return
-    _log_settings(config)
+    _log_settings(config, file, once=once)
     if ignored := ignored_options(config):
         _log.info("ignored because the source is not an event log: %s", ", ".join(ignored))
     stop = _stop_on_signals()
@@ -315,12 +339,23 @@ def _follow(config: Config, counters: Counters, *, once: bool, dry: bool) -> Non
         _log.info("%s%s", stream_summary(counters), counted)
 
 
-def _log_settings(config: Config) -> None:
-    """Log the settings that differ from their defaults, one line per section, secrets masked."""
+def _log_settings(config: Config, file: Path | None, *, once: bool) -> None:
+    """Log the settings that differ from their defaults, one line per section, secrets masked. With
+    ``once`` it is one line, which counts them, unless the log is verbose.
+    """
     sections: dict[str, list[str]] = {}
     for section, key, value, _ in non_default(config):
         if value not in (None, ()):
             sections.setdefault(section, []).append(f"{key} = {toml(value)}")
+    if once and not _log.isEnabledFor(logging.DEBUG):
+        changed = sum(map(len, sections.values()))
+        _log.info(
+            "settings: %s%s, %s not the default (`eventlog config` shows them)",
+            "" if file is None else f"{file}, ",
+            f"{len(config.watches)} [[watch]]",
+            number_of(changed, "setting"),
+        )
+        return
     for section, settings in sections.items():
         _log.info("settings [%s]: %s", section, ", ".join(settings))
 

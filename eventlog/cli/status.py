@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, Final
 
@@ -33,12 +33,13 @@ from eventlog.core.event_ids import object_text
 from eventlog.errors import ConfigError, DatabaseError, ReceiverUnavailable, number_of, visible
 from eventlog.model import Status
 from eventlog.publisher.claimed_rows import CLAIM_WAYS_OUT, read_recorded
-from eventlog.publisher.consumers import MOST_BEHIND, consumer_statuses
+from eventlog.publisher.consumers import MOST_BEHIND, ConsumerStatus, consumer_statuses
 from eventlog.publisher.delivery import Delivery
 from eventlog.publisher.doctor import examine
+from eventlog.publisher.health import Facts, Health, judge
 from eventlog.publisher.ledger import is_at_work, ledger_of
 from eventlog.publisher.monitor.status import shape
-from eventlog.publisher.observer import Measured, SnapshotProgress, measure_queue
+from eventlog.publisher.observer import Differences, Measured, SnapshotProgress, measure_queue
 from eventlog.publisher.open_context import find_log
 from eventlog.publisher.open_sink import try_receiver
 from eventlog.publisher.stream.open_source import place_in_words, source_status
@@ -95,11 +96,10 @@ def _show(config: Config, *, as_json: bool, clear: bool) -> None:
         with reading(config) as db:
             log, zone = find_log(db, config), config.publisher.event_time_zone
             consumer = config.of_log.consumer
-            known = publishing_status(log, consumer, zone)
+            known = publishing_status(log, consumer, zone, differences(db, config))
             if consumer is None:
                 known |= {"rows": count_by_status(log)}
-            differ = differences(db, config)
-            status = shape(**known, drift=[*differ.tables, *differ.refused])
+            status = shape(**known)
         show = partial(print_json, status) if as_json else partial(_print_status, status, consumer)
     if clear:
         click.clear()  # this has no effect unless standard output is a terminal
@@ -107,14 +107,19 @@ def _show(config: Config, *, as_json: bool, clear: bool) -> None:
 
 
 def publishing_status(
-    log: OpenLog, consumer: str | None, event_time_zone: str, cap: int | None = None
+    log: OpenLog,
+    consumer: str | None,
+    event_time_zone: str,
+    differ: Differences,
+    cap: int | None = None,
 ) -> dict[str, Any]:
     """Return the status of a log's publisher from the database, by the names of the monitor's
-    status: whether it runs, the rows in the queue, the events being delivered, the rows that wait
-    for the marks of a backlog job, None without any, and the state of the consumers.
+    status: its health, whether it runs, the rows in the queue, the events being delivered, the rows
+    that wait for the marks of a backlog job, None without any, and the state of the consumers.
 
-    ``consumer`` names the consumer to report on in place of the publisher, with its waiting rows if
-    it is registered. ``cap`` is the most rows of the publisher's queue to count; None = all.
+    ``differ`` is how the triggers differ from the declared ones. ``consumer`` names the consumer to
+    report on in place of the publisher, with its waiting rows if it is registered. ``cap`` is the
+    most rows of the publisher's queue to count; None = all.
     """
     ledger = ledger_of(log, consumer)
     deliveries, claim = read_recorded(log, ledger.consumer)
@@ -135,6 +140,7 @@ def publishing_status(
         "dead_rows": dict(measured.dead_rows) or None,
         "table_bytes": dict(measured.table_bytes) or None,
         "verified": [one.as_data() for one in measured.verified],
+        "drift": differ.sentences,
     }
     if consumer is None:
         status |= _queue(log, event_time_zone, cap)
@@ -147,7 +153,54 @@ def publishing_status(
                 "ranges": own.ranges,
                 "snapshot": own.as_data()["snapshot"],
             }
-    return status
+    parked = sum(map(_parked_in, deliveries))
+    health = _health(
+        status, measured, differ, consumers if consumer is None else (), parked, consumer
+    )
+    return {**status, "health": health.as_data()}
+
+
+def _health(
+    status: Mapping[str, Any],
+    measured: Measured,
+    differ: Differences,
+    consumers: Sequence[ConsumerStatus],
+    parked: int,
+    consumer: str | None,
+) -> Health:
+    """Return the health by what the database shows. ``parked`` is the number of parked events."""
+    oldest = status.get("oldest_seconds")
+    runs = status["publisher_runs"]
+    return judge(
+        Facts(
+            state=in_words(runs=runs, is_publisher=consumer is None),
+            runs=runs,
+            progress_seconds=oldest or 0.0,
+            measured=replace(measured, queue_rows=status.get("queue_rows")),
+            oldest_seconds=oldest,
+            snapshot_seconds=status["oldest_snapshot_age_seconds"],
+            differences=differ,
+            consumers=consumers if consumer is None else (),
+            parked=parked,
+        )
+    )
+
+
+def _parked_in(delivery: Delivery) -> int:
+    """Return the number of events of a delivery that the receiver wants later, or fails for."""
+    failing = {
+        event.event_id
+        for number in delivery.suspects
+        for event in delivery.documents.get(number, ())
+    }
+    return len(failing | set(delivery.parked))
+
+
+def in_words(*, runs: bool | None, is_publisher: bool) -> str:
+    """Return whether a publisher, or a consumer, runs as a sentence."""
+    if is_publisher:
+        return "a publisher runs" if runs else "no publisher runs"
+    return "it runs" if runs else "it does not run"
 
 
 def _queue(log: OpenLog, event_time_zone: str, cap: int | None) -> dict[str, Any]:
@@ -231,7 +284,8 @@ def _print_queue(status: Mapping[str, Any], consumer: str | None) -> None:
     """Print who publishes the log, and its rows by status: a consumer's rows have no status."""
     log = f"log {visible(status['log'])}"
     if consumer is None:
-        result(f"{log}: {_runs(status['publisher_runs'])}")
+        result(f"{log}: {in_words(runs=status['publisher_runs'], is_publisher=True)}")
+        print_health(status["health"])
         rows = status["rows"]
         statuses = [*_MEANINGS, *sorted(set(rows) - set(_MEANINGS))]
         table(
@@ -243,7 +297,8 @@ def _print_queue(status: Mapping[str, Any], consumer: str | None) -> None:
     elif status["queue_rows"] is None:
         result(f"{log}: it is not registered yet; its first start registers it")
     else:
-        result(f"{log}: it {'runs' if status['publisher_runs'] else 'does not run'}")
+        result(f"{log}: {in_words(runs=status['publisher_runs'], is_publisher=False)}")
+        print_health(status["health"])
 
 
 def _print_in_flight(events: Sequence[Mapping[str, Any]], publisher_runs: bool | None) -> None:
@@ -284,8 +339,16 @@ def _print_consumer(one: Mapping[str, Any]) -> None:
     )
 
 
-def _runs(publisher_runs: bool | None) -> str:
-    return "a publisher runs" if publisher_runs else "no publisher runs"
+def print_health(health: Mapping[str, Any]) -> None:
+    """Print the conditions of a health, each with what to do."""
+    if not health["conditions"]:
+        result("health: ok", colour=_COLOURS["ok"])
+    for one in health["conditions"]:
+        severity = one["severity"]
+        result(f"health: {severity}: {visible(one['text'])}", colour=_COLOURS[severity])
+        result(f"    {one['action']}")
+        for command in one["commands"]:
+            result(f"        {visible(command)}")
 
 
 # --- a source other than a log --------------------------------------------------------------------
@@ -312,6 +375,7 @@ def _source_data(status: SourceStatus, moved_seconds: float | None) -> dict[str,
         "source_lag": None if behind is None else behind.number,
         "source_lag_unit": None if behind is None else behind.unit,
         "source_lag_unknown": status.unknown,
+        "health": source_health(status).as_data(),
         "failures": status.failures,
         "newest_failures": [
             {"time": at, "event_id": one.event_id, "code": one.code, "message": one.message}
@@ -320,8 +384,21 @@ def _source_data(status: SourceStatus, moved_seconds: float | None) -> dict[str,
     }
 
 
+def source_health(status: SourceStatus) -> Health:
+    """Return the health of a followed source by its position and what failed."""
+    return judge(
+        Facts(
+            state=in_words(runs=status.publisher_runs, is_publisher=True),
+            runs=status.publisher_runs,
+            refused=status.failures or 0,
+        )
+    )
+
+
 def _print_source(status: SourceStatus, moved_seconds: float | None) -> None:
-    result(f"source {status.source}: {_runs(status.publisher_runs)}")
+    runs = in_words(runs=status.publisher_runs, is_publisher=True)
+    result(f"source {status.source}: {runs}")
+    print_health(source_health(status).as_data())
     result(f"position: {place_in_words(status.source, status.position.token)}")
     moved = "" if moved_seconds is None else f", last moved {age(moved_seconds)} ago"
     result(f"kept in {status.place}{moved}")
@@ -345,7 +422,7 @@ def _print_source(status: SourceStatus, moved_seconds: float | None) -> None:
 
 # --- doctor ---------------------------------------------------------------------------------------
 
-_COLOURS: Final = {"error": "red", "warning": "yellow", "info": "cyan"}
+_COLOURS: Final = {"error": "red", "warning": "yellow", "info": "cyan", "ok": "green"}
 
 
 @click.command(cls=Command)

@@ -8,19 +8,20 @@ trigger, so only a comparison of the triggers finds it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from eventlog.core.clock import monotonic
 from eventlog.publisher.context import Context
+from eventlog.publisher.observer import Differences
 from eventlog.sql.open_database import OpenDatabase
 
 _log = logging.getLogger("eventlog.publisher")
 
 CAPTURE_INTERVAL: Final = 60.0
 """Seconds between two comparisons."""
-Uncaptured = Callable[[OpenDatabase], Sequence[str]]
-"""A function that returns sentences on tables whose triggers are not as declared."""
+CompareTriggers = Callable[[OpenDatabase], Differences]
+"""A function that returns how the triggers differ from the declared ones."""
 _SHARE: Final = 100.0
 """The pause after a comparison is at least this many times its duration, so that slow ones are
 rare.
@@ -30,10 +31,10 @@ rare.
 class CaptureWatcher:
     """The warnings about tables whose triggers are not as declared. It outlives the connection."""
 
-    __slots__ = ("_next", "_uncaptured", "_warned")
+    __slots__ = ("_compare", "_next", "_warned")
 
-    def __init__(self, uncaptured: Uncaptured | None) -> None:
-        self._uncaptured, self._next = uncaptured, 0.0
+    def __init__(self, compare: CompareTriggers | None) -> None:
+        self._compare, self._next = compare, 0.0
         self._warned: frozenset[str] = frozenset()
 
     def compare_if_due(self, context: Context) -> None:
@@ -43,18 +44,18 @@ class CaptureWatcher:
         No transaction may be open, and none is left open.
         """
         begun = monotonic()
-        if self._uncaptured is None or begun < self._next:
+        if self._compare is None or begun < self._next:
             return
-        uncaptured = self._uncaptured(context.log.db)
+        differences = self._compare(context.log.db)
         context.log.commit()
-        for sentence in uncaptured:
+        for sentence in differences.uncaptured:
             if sentence not in self._warned:
                 _log.warning(
                     "%s; these changes are not captured. Run `eventlog triggers apply`, then the "
                     "`resync` commands that it prints",
                     sentence,
                 )
-        self._warned = frozenset(uncaptured)
-        context.observer.compared(uncaptured)
+        self._warned = frozenset(differences.uncaptured)
+        context.observer.compared(differences)
         now = monotonic()
         self._next = now + max(CAPTURE_INTERVAL, _SHARE * (now - begun))

@@ -52,8 +52,12 @@ class ConsumerStatus(NamedTuple):
         }
 
 
-def consumer_statuses(log: OpenLog, event_time_zone: str) -> list[ConsumerStatus]:
-    """Return the status of each consumer of a log, by name."""
+def consumer_statuses(
+    log: OpenLog, event_time_zone: str, most: int = MOST_BEHIND
+) -> list[ConsumerStatus]:
+    """Return the status of each consumer of a log, by name; at most ``most`` rows behind are
+    counted for each.
+    """
     found = []
     lines = read_consumers(log)
     if not lines:
@@ -65,7 +69,7 @@ def consumer_statuses(log: OpenLog, event_time_zone: str) -> list[ConsumerStatus
         done = line.done
         done.discard(line.requeued.rows)
         ledger = SetLedger(log, line.name, line.begins, FollowedSet(done))
-        measured = measure_queue(log, event_time_zone, MOST_BEHIND, ledger)
+        measured = measure_queue(log, event_time_zone, most, ledger)
         deliveries, _ = read_recorded(log, line.name)
         still = (now - (line.moved or line.begun)).total_seconds()
         found.append(

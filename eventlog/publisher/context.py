@@ -268,18 +268,61 @@ def _in_words(queue: Measured) -> str:
     return f"queue: {number_of(queue.queue_rows or 0, 'row')}{more}{oldest}"
 
 
-def closing_summary(counters: Counters, parked: int) -> tuple[str, bool]:
+def closing_summary(counters: Counters, parked: int, waiting: int) -> tuple[str, bool]:
     """Return one line for people on the work of a process, and whether it leaves something that
     they must examine: refused or invalid rows, or ``parked`` objects.
+
+    The rows read are the sum of the other figures. ``waiting`` is the number of rows that are in
+    flight at the end. Rows that an earlier process had in flight are among them.
     """
-    failed = counters.rows_invalid + counters.rows_error + counters.rows_fatal
+    without_effect = (
+        counters.rows_dropped + counters.rows_gone + counters.rows_noop + counters.rows_loopback
+    )
+    refused = counters.rows_error + counters.rows_fatal
+    figures = [
+        (counters.rows_published, "published"),
+        (refused, "refused"),
+        (counters.rows_invalid, "invalid"),
+        (without_effect, f"without effect ({_without_effect(counters)})"),
+        (waiting, "waiting"),
+    ]
+    read = number_of(sum(rows for rows, _ in figures), "row")
+    added = ", ".join(f"{rows:,} {what}" for rows, what in figures if rows or what == "published")
+    failed = has_failed(counters)
+    events = number_of(counters.events_sent, "event")
     parts = [
-        f"{number_of(counters.rows_read, 'row')} read",
-        summary(Counters(), counters, None, parked),
+        f"{read} read: {added}",
+        f"{events} in {number_of(counters.documents_sent, 'document')}",
+        *remarks(counters.old_unreadable, counters.truncated),
+        f"{number_of(parked, 'object')} parked" if parked else "",
         "`eventlog errors` shows the reasons" if failed else "",
         "`eventlog status` shows what is parked" if parked else "",
     ]
     return "; ".join(filter(None, parts)), bool(failed or parked)
+
+
+def _without_effect(counters: Counters) -> str:
+    """Return why rows made no event, in words."""
+    reasons = [
+        (counters.rows_dropped, "covered by a query-back"),
+        (counters.rows_gone, "of an object that is gone"),
+        (counters.rows_noop, "that changed nothing"),
+        (counters.rows_loopback, "of the publisher's own user"),
+    ]
+    return ", ".join(f"{rows:,} {why}" for rows, why in reasons if rows)
+
+
+def has_failed(counters: Counters) -> bool:
+    """Return True if rows, objects of a snapshot, or changes of a source were refused or
+    invalid.
+    """
+    return bool(
+        counters.rows_invalid
+        + counters.rows_error
+        + counters.rows_fatal
+        + counters.answers_error
+        + counters.answers_fatal
+    )
 
 
 def remarks(old_unreadable: int, truncated: int) -> list[str]:

@@ -34,9 +34,10 @@ from eventlog.errors import (
     number_of,
 )
 from eventlog.model import Document
-from eventlog.publisher.capture_watcher import CaptureWatcher, Uncaptured
+from eventlog.publisher.capture_watcher import CaptureWatcher, CompareTriggers
 from eventlog.publisher.catalog_watcher import CatalogDrifted, CatalogWatcher
 from eventlog.publisher.claimed_rows import remove_marked_claims
+from eventlog.publisher.consumers import consumer_statuses
 from eventlog.publisher.context import Context, Counters, Reports, Used, summary, warn_at_start
 from eventlog.publisher.cycle import recover, run_cycle, send_in_flight
 from eventlog.publisher.ledger import ranges_of
@@ -94,13 +95,13 @@ def publish(
     stop: Stop | None = None,
     observer: Observer = SILENT,
     retry: tuple[float, float] = (1.0, 60.0),
-    uncaptured: Uncaptured | None = None,
+    compare: CompareTriggers | None = None,
     standby: bool = False,
 ) -> None:
     """Publish until ``stop`` is set. A lost database connection is opened again with a back-off,
     whose first and longest pauses are ``retry``, in seconds.
 
-    ``observer`` is informed of the work. ``uncaptured`` compares the triggers with the declared
+    ``observer`` is informed of the work. ``compare`` compares the triggers with the declared
     ones, None = they are not compared. With ``standby`` it waits while another publisher has locked
     the log, as a consumer always does. Raises FatalAnswer when the receiver answers fatal,
     PublisherAlreadyRunning when the log is locked, DatabaseError when the first connection fails.
@@ -108,7 +109,7 @@ def publish(
     stop = stop or StopRequest()
     timetable = Timetable()
     reports: Reports | None = None
-    captures = CaptureWatcher(uncaptured)
+    captures = CaptureWatcher(compare)
 
     def publish_connected(connected: Callable[[], bool]) -> None:
         nonlocal reports
@@ -143,7 +144,7 @@ def publish_once(
     sink: Sink,
     stop: Stop | None = None,
     observer: Observer = SILENT,
-    uncaptured: Uncaptured | None = None,
+    compare: CompareTriggers | None = None,
 ) -> None:
     """Send the recorded deliveries, then the present queue. The arguments are as in ``publish``.
 
@@ -159,7 +160,7 @@ def publish_once(
     try:
         with as_database_errors(context.log.connection), as_plugin_errors():
             warn_at_start(context)
-            CaptureWatcher(uncaptured).compare_if_due(context)
+            CaptureWatcher(compare).compare_if_due(context)
             _publish_once(context, sink, stop)
     finally:
         reports.warn_of_loopback(context, at_end=True)
@@ -202,7 +203,7 @@ def _publish_once(context: Context, sink: Sink, stop: Stop) -> None:
             last = context.ledger.tail()
         if state.loading is None and state.scan is None and not _is_waiting(context, last):
             break  # the remaining rows are newer than the start
-    context.observer.left(len(state.parking))
+    _report_left(context, state)
     if cycle.result is DeliveryResult.FATAL:
         raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")
     if cycle.result in (DeliveryResult.UNAVAILABLE, DeliveryResult.RETRY):
@@ -253,7 +254,7 @@ def _serve(
         if context.counters.documents_sent > sent_before:
             heartbeat.last = monotonic()
         _report(context, state, reports)
-        context.observer.left(len(state.parking))
+        _report_left(context, state)
         if not cycle.more:
             _measure_if_due(session)
         if cycle.result is DeliveryResult.FATAL:
@@ -304,6 +305,12 @@ def _beat(context: Context, sink: Sink) -> None:
     number = context.used.delivery_no = draw_delivery_no(context)
     context.log.commit()
     send_heartbeat(sink, Document(number, 1, (), context.output.heartbeat), context.counters)
+
+
+def _report_left(context: Context, state: PublisherState) -> None:
+    """Report to the observer what is parked and in flight."""
+    rows = sum(len(one.ids) for delivery in state.deliveries.values() for one in delivery.events())
+    context.observer.left(len(state.parking), rows)
 
 
 def _report(context: Context, state: PublisherState, reports: Reports) -> None:
@@ -432,6 +439,7 @@ def measure(session: PublisherSession) -> None:
             log, "inflight", float, delivery=min(state.deliveries)
         ) or (None,)
     zone, ledger = context.options.event_time_zone, context.ledger
+    consumers = () if ledger.consumer else consumer_statuses(log, zone, context.observer.queue_cap)
     measured = measure_queue(log, zone, context.observer.queue_cap, ledger, measured)
     log.commit()
     parked = [
@@ -450,6 +458,8 @@ def measure(session: PublisherSession) -> None:
             deliveries=deliveries,
             seconds=seconds,
             ranges=ranges_of(ledger),
+            unavailable=tuple(context.catalog.unavailable),
+            consumers=consumers,
             snapshot=None if state.loading is None else state.loading.progress(),
         )
     )
@@ -536,7 +546,7 @@ class Publisher:
         if config.publisher.publisher_disabled:
             _log.warning(NOTHING_PUBLISHED)
             return
-        uncaptured = comparison(config)
+        compare = comparison(config)
         with reported_liveness(config) as liveness:
             if config.follows:
                 from eventlog.publisher.stream.follow import follow
@@ -556,12 +566,12 @@ class Publisher:
                     open_to_publish(config, counters, self._used) as context,
                     closing(self._open_sink()) as sink,
                 ):
-                    publish_once(context, sink, stop, uncaptured=uncaptured)
+                    publish_once(context, sink, stop, compare=compare)
             else:
                 retry = config.publisher.retry_initial, config.publisher.retry_max
                 opens = partial(open_to_publish, config, counters, self._used)
                 standby = config.publisher.standby
-                publish(opens, self._open_sink, stop, liveness, retry, uncaptured, standby)
+                publish(opens, self._open_sink, stop, liveness, retry, compare, standby)
 
     def _open_sink(self) -> Sink:
         if self._receive is None:

@@ -37,9 +37,8 @@ from eventlog.publisher.delivery import Delivery
 from eventlog.publisher.ledger import is_at_work, status_of
 from eventlog.publisher.snapshot import Present, read_object
 from eventlog.sql.connection import as_database_errors
-from eventlog.sql.consumers import PUT_BACK
 from eventlog.sql.open_log import OpenLog
-from eventlog.sql.rows import ErrorLine, newest_errors, read_errors
+from eventlog.sql.rows import PUT_BACK, ErrorLine, newest_errors, read_errors
 
 _SECONDS: Final = 60
 """The seconds that one statement may take."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from inspect import isfunction
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from eventlog.model import Answer, Document
 from eventlog.publisher.delivery import DeliveryInfo
@@ -24,13 +24,23 @@ from eventlog.sql.doctor import (
     oldest_writer,
 )
 from eventlog.sql.open_log import OpenLog
+from eventlog.sql.resync import due_now
+from eventlog.sql.rights import Part, Right
+from eventlog.sql.rows import count_failed
 from eventlog.sql.verifications import LastVerification, read_verifications
 from eventlog.sql.windows import Window
+
+if TYPE_CHECKING:
+    from eventlog.publisher.consumers import ConsumerStatus
 
 QUEUE_CAP: Final = 100_000
 """The most rows N that a measurement counts; a longer queue is reported as so many or more."""
 
 
+MOST_FAILED: Final = 10_000
+"""The newest error lines among which refused and invalid rows are counted, as in
+``eventlog errors``.
+"""
 _MOST_TRANSACTIONS: Final = 100
 """The most open transactions that a measurement reads."""
 
@@ -115,6 +125,25 @@ class JobProgress(NamedTuple):
     """The number of rows to read or mark in all, 0 = unknown."""
 
 
+class Differences(NamedTuple):
+    """The sentences on captured tables that are not as declared, and on impossible watches.
+
+    ``uncaptured`` are those of ``tables`` that name what no trigger logs.
+    """
+
+    tables: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    uncaptured: tuple[str, ...] = ()
+
+    @property
+    def sentences(self) -> list[str]:
+        """All sentences: of the tables, and of the watches."""
+        return [*self.tables, *self.refused]
+
+
+NO_DIFFERENCES: Final = Differences()
+
+
 @dataclass(frozen=True, slots=True)
 class Measured:
     """Figures that need a query, as the publisher's own session last measured them between two
@@ -159,6 +188,18 @@ class Measured:
     """The log and its internal tables, empty if unknown."""
     verified: Sequence[LastVerification] = ()
     """The last verifications of targets, newest first; empty for a consumer."""
+    refused_rows: int = 0
+    """The rows, and objects of a snapshot, that the receiver has refused for good."""
+    invalid_rows: int = 0
+    """The rows, and objects of a snapshot, that failed a check."""
+    due_resyncs: Sequence[str] = ()
+    """The commands of the resyncs that are due; empty for a consumer, or if this role may not read
+    them.
+    """
+    unavailable: Sequence[str] = ()
+    """The names of the classes that cannot be published."""
+    consumers: Sequence[ConsumerStatus] = ()
+    """The consumers of the log; empty for a consumer."""
 
     @classmethod
     def read(cls, log: OpenLog, consumer: str = "") -> Measured:
@@ -169,12 +210,16 @@ class Measured:
             ask_log(log, "transactions", OpenTransaction, limit=_MOST_TRANSACTIONS)
         )
         snapshots = ask_log(log, "snapshots", HeldSnapshot, limit=1)
+        failed = count_failed(log, MOST_FAILED, consumer)
         return cls(
             oldest_open_transaction_age_seconds=None if writer is None else writer.seconds,
             oldest_open_transaction=None if writer is None else writer.who,
             oldest_snapshot=snapshots[0] if snapshots else None,
             tables=ask_log(log, "storage", TableStorage),
             verified=() if consumer else read_verifications(log),
+            refused_rows=failed.refused,
+            invalid_rows=failed.invalid,
+            due_resyncs=() if consumer else _due_resyncs(log),
         )
 
     @property
@@ -186,6 +231,16 @@ class Measured:
     def table_bytes(self) -> Mapping[str, int]:
         """The bytes on disk by part of the log, with indexes."""
         return {table.part: table.bytes for table in self.tables}
+
+
+NOT_MEASURED: Final = Measured()
+
+
+def _due_resyncs(log: OpenLog) -> list[str]:
+    """Return the commands of the resyncs that are due, empty if this role may not read them."""
+    if not log.may_have(log.table.resync_table) or log.lacking([(Part.RESYNC, Right.SELECT)]):
+        return []
+    return [one.command for one in due_now(log)]
 
 
 def measure_queue(
@@ -284,8 +339,8 @@ class Observer:
         ``left`` is the recorded rest, which is sent again; None = the delivery is done.
         """
 
-    def compared(self, uncaptured: Sequence[str]) -> None:
-        """Note the tables whose triggers are not as declared, a sentence for each."""
+    def compared(self, differences: Differences) -> None:
+        """Note how the triggers differ from the declared ones."""
 
     def loads(self, snapshot: SnapshotProgress | None) -> None:
         """Note the progress of a consumer's snapshot, None = it has ended."""
@@ -299,8 +354,8 @@ class Observer:
     def flushed(self) -> None:
         """Note that the receiver has answered everything that was pending."""
 
-    def left(self, parked: int) -> None:
-        """Note how many objects are parked after a cycle."""
+    def left(self, parked: int, rows: int) -> None:
+        """Note how many objects are parked, and how many rows are in flight, after a cycle."""
 
     def measure_due(self) -> float | None:
         """Return the seconds until ``measured`` is called next, 0 if it is due, None for never."""

@@ -14,10 +14,7 @@ from eventlog.publisher.delivery import Delivery, encode, rest_of
 from eventlog.publisher.ledger import Ledger
 from eventlog.sql.internal_tables import EntryKind, delete_entry, replace_content
 from eventlog.sql.open_log import OpenLog
-from eventlog.sql.rows import add_errors, add_object_errors
-
-CODE = "skipped"
-"""The code of the error lines."""
+from eventlog.sql.rows import SKIPPED, add_errors, add_object_errors
 
 
 class Skipped(NamedTuple):
@@ -47,7 +44,7 @@ def skip(log: OpenLog, ledger: Ledger, event_id: str, why: str) -> Skipped:
     message = f"{why}; the last answer: {answer}" if answer else why
     skipped = Skipped(event.sent_id, 0, 0 if tried is None else tried.tries, answer)
     if delivery.is_of_snapshot:
-        add_object_errors(log, [(event.event_id, CODE, message)], ledger.consumer)
+        add_object_errors(log, [(event.event_id, SKIPPED, message)], ledger.consumer)
         _strike(log, delivery, event)
         return skipped
     present = log.read_columns(to_ranges(event.ids), ("record_id", "status"))
@@ -61,7 +58,7 @@ def skip(log: OpenLog, ledger: Ledger, event_id: str, why: str) -> Skipped:
         )
     ledger.write({Status.ERROR: refused, Status.SUCCESS: dropped})
     next_ids = {record_id_of(event.event_id): f"{event.event_id}.{event.attempts + 1}"}
-    lines = [(record_id, CODE, message) for record_id in refused]
+    lines = [(record_id, SKIPPED, message) for record_id in refused]
     add_errors(log, lines, ledger.consumer, next_ids)
     if ledger.consumer:  # no status shows a consumer that a row is done
         _strike(log, delivery, event)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from eventlog.config.load import Config
@@ -18,6 +19,7 @@ from eventlog.publisher.configured_classes import (
     declared_tables,
     declared_watches,
 )
+from eventlog.publisher.observer import Differences
 from eventlog.publisher.open_context import find_log
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.locate import new_log
@@ -122,17 +124,6 @@ def _view_references(config: Config, catalog: Catalog) -> Iterator[str]:
             )
 
 
-class Differences(NamedTuple):
-    """The sentences on captured tables that are not as declared, and on impossible watches.
-
-    ``uncaptured`` are those of ``tables`` that name what no trigger logs.
-    """
-
-    tables: tuple[str, ...] = ()
-    refused: tuple[str, ...] = ()
-    uncaptured: tuple[str, ...] = ()
-
-
 def differences(db: OpenDatabase, config: Config) -> Differences:
     """Return what `eventlog triggers apply` would change, for a role that may read the tables.
 
@@ -181,12 +172,8 @@ def unlike_recorded(log: OpenLog, config: Config) -> tuple[str, ...]:
     )
 
 
-def comparison(config: Config) -> Callable[[OpenDatabase], tuple[str, ...]]:
+def comparison(config: Config) -> Callable[[OpenDatabase], Differences]:
     """Return the function by which a publisher learns of tables that are not captured as they are
     declared.
     """
-
-    def uncaptured(db: OpenDatabase) -> tuple[str, ...]:
-        return differences(db, config).uncaptured
-
-    return uncaptured
+    return partial(differences, config=config)

@@ -40,6 +40,7 @@ from eventlog.sql.open_log import OpenLog
 from eventlog.sql.record_ids import next_unused
 from eventlog.sql.rows import (
     MOST_RANGES,
+    PUT_BACK,
     ObjectRow,
     RefusedRow,
     Requeued,
@@ -595,8 +596,6 @@ def _gone(log: LogTable, name: str) -> DatabaseError:
     )
 
 
-PUT_BACK: Final = "requeued"
-"""The code of an error line which means that its row or object is no longer refused."""
 _AGAIN: Final = "to be sent again"
 
 

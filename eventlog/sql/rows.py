@@ -48,6 +48,12 @@ condition.
 """
 APPLIED: Final = (Status.SUCCESS, Status.WARNING)
 _FAILED: Final = (Status.ERROR, Status.FATAL)
+PUT_BACK: Final = "requeued"
+"""The code of an error line which means that its row or object is no longer refused."""
+SKIPPED: Final = "skipped"
+"""The code of an error line of an event that was given up by hand."""
+_BY_RECEIVER: Final = ("receiver", SKIPPED)
+"""The codes of error lines of events that failed no check."""
 
 
 @lru_cache(maxsize=32)
@@ -762,6 +768,45 @@ def read_errors(log: OpenLog, row: int | str, consumer: str = "") -> list[ErrorL
         sa.select(*columns).where(of_row, _is_of(log.table, consumer)).order_by(errors.c.error_time)
     )
     return [ErrorLine(*line) for line in log.connection.execute(lines)]
+
+
+class FailedRows(NamedTuple):
+    """How many rows, and objects of a consumer's snapshot, were not published for good."""
+
+    refused: int
+    """Those that the receiver has refused."""
+    invalid: int
+    """Those that failed a check."""
+
+
+def count_failed(log: OpenLog, most: int, consumer: str = "") -> FailedRows:
+    """Count the rows E and F by the newest ``most`` error lines: what ``eventlog errors`` lists.
+
+    ``consumer`` counts what was refused for this consumer and not put back since, in place of it.
+    """
+    errors = errors_of(log.table)
+    lines = (
+        sa.select(errors.c.record_id, errors.c.event_id, errors.c.code, errors.c.error_time)
+        .where(_is_of(log.table, consumer))
+        .order_by(errors.c.error_time.desc(), errors.c.record_id.desc())
+        .limit(most)
+        .subquery()
+    )
+    if consumer:
+        read = sa.select(lines.c.record_id, lines.c.event_id, lines.c.code, sa.literal("E"))
+    else:
+        record_id = column_of(log.table, "record_id")
+        read = sa.select(
+            lines.c.record_id, lines.c.event_id, lines.c.code, column_of(log.table, "status")
+        ).join_from(lines, record_id.table, record_id == lines.c.record_id)
+    newest: dict[Any, str] = {}
+    ordered = read.order_by(lines.c.error_time.desc(), lines.c.record_id.desc())
+    for row, event_id, code, status in log.connection.execute(ordered):
+        if unpadded(status) in _FAILED:
+            newest.setdefault(row or event_id, code)
+    refused = sum(code in _BY_RECEIVER for code in newest.values())
+    put_back = sum(code == PUT_BACK for code in newest.values())
+    return FailedRows(refused, len(newest) - refused - put_back)
 
 
 def newest_errors(log: OpenLog, most: int, consumer: str = "") -> list[tuple[int, ErrorLine]]:

@@ -22,7 +22,7 @@ from eventlog.core.clock import monotonic, sleep
 from eventlog.model import EventType, Status, unpadded
 from eventlog.publisher.context import Context
 from eventlog.publisher.explain import refused
-from eventlog.publisher.skipping import CODE as SKIPPED
+from eventlog.sql.rows import SKIPPED
 from eventlog.sql.windows import ANY_STATUS, Selection, Walk
 from eventlog.verify.comparison import Comparison, TargetRow, Texts
 from eventlog.verify.report import (

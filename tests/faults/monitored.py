@@ -6,7 +6,7 @@ import json
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,10 +34,15 @@ def read(url: str) -> tuple[int, str]:
 
 @contextmanager
 def watched(
-    log: sa.Engine, directory: Path, *, first: str = "/readyz", **options: object
+    log: sa.Engine,
+    directory: Path,
+    *,
+    first: str = "/readyz",
+    arguments: Sequence[str] = (),
+    **options: object,
 ) -> Iterator[tuple[subprocess.Popen[bytes], str, Ask]]:
     """A publisher process with a monitor that has answered 200 at ``first``: the process, where it
-    listens, and what gives a path's JSON.
+    listens, and what gives a path's JSON. ``arguments`` come before the command.
     """
     port = free_port()
     address = f"http://127.0.0.1:{port}"
@@ -47,7 +52,7 @@ def watched(
         "polling_interval": LONG,
         **options,
     }
-    with process(log, directory, **options) as running:
+    with process(log, directory, first=arguments, **options) as running:
 
         def ask(path: str) -> Any:
             code, body = read(address + path)

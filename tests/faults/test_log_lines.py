@@ -53,7 +53,7 @@ def test_the_first_lines_show_what_differs_from_the_defaults_alone(
 ) -> None:
     settings = [
         line.partition("settings ")[2]
-        for line in said(log, tmp_path, batch_size=7)
+        for line in said(log, tmp_path, "-v", batch_size=7)
         if "settings [" in line
     ]
     assert "[publisher]: batch_size = 7" in settings
@@ -99,10 +99,10 @@ def test_the_line_of_a_parked_object_and_the_closing_line_say_what_is_left(
     assert (parked["delivery"], parked["document"], parked["event_id"]) == (1, 2, "2")
     assert "the mailbox is locked" in parked["message"]
     assert told[-1]["code"] == "receiver_unavailable"
-    (closing,) = [line for line in told if "rows read" in line["message"]]
+    (closing,) = [line for line in told if "rows read:" in line["message"]]
     assert (closing["level"], closing["message"]) == (
         "warning",
-        "2 rows read; 0 rows published; 2 events in 2 documents; 1 row refused; 1 object parked; "
+        "2 rows read: 0 published, 1 refused, 1 waiting; 2 events in 2 documents; 1 object parked; "
         "`eventlog errors` shows the reasons; `eventlog status` shows what is parked",
     )
 

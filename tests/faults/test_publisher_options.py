@@ -406,7 +406,7 @@ def command(
 
 
 def test_settings_in_effect_are_told_at_the_start_without_secrets(log: sa.Engine) -> None:
-    done = command(log, "publish", "--once", profile="idm", query_limit=17)
+    done = command(log, "-v", "publish", "--once", profile="idm", query_limit=17)
     assert done.returncode == 0, done.stderr
     (line,) = [line for line in done.stderr.splitlines() if "settings [publisher]" in line]
     assert " INFO settings [publisher]: profile = " in line

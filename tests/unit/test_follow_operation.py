@@ -81,7 +81,9 @@ def test_status_shows_position_backlog_failures_and_who_runs(
     )
     assert 0 <= after["moved_seconds"] < 600
     assert (after["publisher_runs"], after["failures"]) == (False, 0)
-    assert cli.run(["-c", str(config), "publish", "--from", "gbase", "--once"]) == 0
+    assert (
+        cli.run(["-c", str(config), "publish", "--from", "gbase", "--once", "--allow-refused"]) == 0
+    )
     with position_of(load(config, {}, {"source.type": "gbase"}))():
         held = status(config, capfd, "--from", "gbase")
     assert held["publisher_runs"]
@@ -129,7 +131,7 @@ def test_status_speaks_to_people(
 ) -> None:
     config = configure(tmp_path)
     stream.insert(1, name="bell \x07")
-    assert cli.run(["-c", str(config), "publish", "--once"]) == 0
+    assert cli.run(["-c", str(config), "publish", "--once", "--allow-refused"]) == 0
     capfd.readouterr()
     assert cli.run(["-c", str(config), "status"]) == 0
     said, err = capfd.readouterr()
@@ -210,7 +212,7 @@ def test_errors_and_top_know_a_followed_source(
     assert "source gbase: nothing was refused" in capfd.readouterr().out
     stream.insert(1, name="bell \x07")
     stream.insert(2, name="bell \x07")
-    assert cli.run([*arguments, "publish", "--from", "gbase", "--once"]) == 0
+    assert cli.run([*arguments, "publish", "--from", "gbase", "--once", "--allow-refused"]) == 0
     stream.insert(3)
     capfd.readouterr()
     assert cli.run([*arguments, "errors", "--from", "gbase", "--json"]) == 0

@@ -28,6 +28,7 @@ from eventlog.publisher.monitor.server import Monitor, parse_address, serving
 from eventlog.publisher.monitor.status import answers_data, process_status, shape
 from eventlog.publisher.observer import (
     SILENT,
+    Differences,
     Doing,
     Measured,
     Observer,
@@ -242,12 +243,26 @@ def test_a_try_between_two_waits_is_part_of_the_waiting(activity: Activity, cloc
 
 
 def test_it_is_ready_while_the_connection_stands(activity: Activity) -> None:
+    connecting = "connecting\nwarning: connecting to the database\n"
     with asking(monitor_of(activity)) as ask:
-        assert ask("/readyz")[::2] == (503, "connecting\n")
+        assert ask("/readyz")[::2] == (503, connecting)
         activity.connected(again=False)
-        assert ask("/readyz")[0] == 200
+        activity.does(Doing.RESTING)
+        assert ask("/readyz")[::2] == (200, "ready\n")
         activity.disconnected()
         assert ask("/readyz")[0] == 503
+
+
+def test_ready_shows_what_is_wrong_to_a_client_that_may_look(activity: Activity) -> None:
+    activity.connected(again=False)
+    activity.does(Doing.RESTING)
+    activity.measured(Measured(refused_rows=4))
+    words = "ready\nwarning: 4 rows refused by the receiver\n"
+    with asking(monitor_of(activity)) as ask:
+        assert ask("/readyz")[::2] == (200, words)
+    with asking(monitor_of(activity, token="secret")) as ask:
+        assert ask("/readyz")[::2] == (200, "ready\n")
+        assert ask("/readyz", Authorization="Bearer secret")[::2] == (200, words)
 
 
 # --- what is told ---
@@ -278,7 +293,7 @@ def test_a_scrape_is_open_metrics_with_what_was_counted(activity: Activity, cloc
     activity.answered(Document(1, 1, ("1", "3", "5"), b"<nds/>"), Answer(), 0.3)
     measured = Measured(100_000, 100_000, 12.5, 3.0, [parked("busy")], [DeliveryInfo(4, 10, 20)])
     activity.measured(measured)
-    activity.compared(["hr.usr: column mail (text) is new in the watch and not captured yet"])
+    activity.compared(Differences(uncaptured=("hr.usr: column mail is not captured yet",)))
     clock.now += 2
     activity.measured(measured)
     values = scrape(activity)
@@ -642,9 +657,9 @@ def test_a_rest_tells_what_is_left_in_the_queue(activity: Activity, clock: Clock
     clock.now += 1
     activity.measured(Measured(2, 100))
     assert activity.in_words() == "resting: 2 rows wait"
-    activity.left(1)
+    activity.left(1, 1)
     assert activity.in_words() == "resting: 1 object parked"
-    activity.left(0)
+    activity.left(0, 0)
     activity.window_read(0.01, 2)
     clock.now += 1
     activity.does(Doing.RESTING)

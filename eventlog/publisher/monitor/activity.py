@@ -21,9 +21,12 @@ from eventlog.errors import number_of
 from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.context import Counters
 from eventlog.publisher.delivery import DeliveryInfo
+from eventlog.publisher.health import Facts, Health, growth_in_a_day, judge
 from eventlog.publisher.liveness import LivenessClock
 from eventlog.publisher.observer import (
+    NO_DIFFERENCES,
     QUEUE_CAP,
+    Differences,
     Doing,
     JobProgress,
     Measured,
@@ -46,6 +49,10 @@ _MEASURING_SHARE: Final = 100.0
 """The pause after a measurement is at least this many times its duration, so that slow measurements
 are rare.
 """
+_SIZE_INTERVAL: Final = 600.0
+"""The seconds between two kept sizes of the log."""
+_SIZES_KEPT: Final = 36
+"""The sizes of the log that are kept: those of six hours."""
 _FIRST_CAP: Final = 10_000
 """The most rows N that the first measurement counts, since it comes before anything is sent."""
 
@@ -61,6 +68,7 @@ class ActivityState(NamedTuple):
     """The time on the monotonic clock at which the state ends."""
     in_short: str = ""
     """The reason without words of the receiver, empty if there is no such text."""
+    waits_for: WaitFor | None = None
 
 
 class Sample(NamedTuple):
@@ -179,6 +187,10 @@ class Monitored(ABC):
         """
 
     @abstractmethod
+    def health(self, *, quotes: bool = True) -> Health:
+        """Return the health (spec/event-log.md 11.2). ``quotes`` as in ``in_words``."""
+
+    @abstractmethod
     def add_sample(self) -> None:
         """Add a point to the curves for the work since the previous sample."""
 
@@ -225,7 +237,8 @@ class Activity(Monitored, Observer):
         """The deliveries and the times when each was first seen. The mapping is replaced as a
         whole, since the server reads it at the same time.
         """
-        self.uncaptured: Sequence[str] | None = None
+        self.differences: Differences | None = None
+        self._sizes: deque[tuple[float, int]] = deque(maxlen=_SIZES_KEPT)
         self._parked = 0
         self.windows = Histogram(_SHORT)
         self.document_seconds = Histogram(_SHORT)
@@ -258,7 +271,7 @@ class Activity(Monitored, Observer):
         whom = f"the {who.value}"
         in_short = f"{whom}: {in_short}" if in_short else whom
         reason = f"{whom}: {reason}" if reason else whom
-        self._enter(ActivityState(Doing.WAITING, self.clock(), reason, until, in_short))
+        self._enter(ActivityState(Doing.WAITING, self.clock(), reason, until, in_short, who))
 
     def _enter(self, state: ActivityState) -> None:
         self.state = (
@@ -353,10 +366,10 @@ class Activity(Monitored, Observer):
         if age is not None:
             self.delays.observe(max(0.0, age))
 
-    def compared(self, uncaptured: Sequence[str]) -> None:
-        self.uncaptured = uncaptured
+    def compared(self, differences: Differences) -> None:
+        self.differences = differences
 
-    def left(self, parked: int) -> None:
+    def left(self, parked: int, rows: int) -> None:
         self._parked = parked
 
     def measure_due(self) -> float | None:
@@ -391,6 +404,9 @@ class Activity(Monitored, Observer):
             if seen != self._snapshot_seen[0]:
                 self._snapshot_seen = seen, now
         self.measurement, self.measured_time, self._parked = measured, now, len(measured.parked)
+        size = sum(measured.table_bytes.values())
+        if size and (not self._sizes or now - self._sizes[-1][0] >= _SIZE_INTERVAL):
+            self._sizes.append((now, size))
 
     # --- answers to the server ---
 
@@ -457,6 +473,31 @@ class Activity(Monitored, Observer):
         ]
         return [(sent, verdict) for sent, verdict in verdicts if verdict.level is not Level.SUCCESS]
 
+    def health(self, *, quotes: bool = True) -> Health:
+        measured, state, counters = self.measurement or Measured(), self.state, self.counters
+        is_stream = measured.behind_unit is not None
+        return judge(
+            Facts(
+                state=self.in_words(quotes=quotes),
+                doing=state.doing,
+                waits_for=state.waits_for,
+                is_alive=self.liveness.is_alive,
+                progress_seconds=self.clock() - self.progress_time,
+                measured=measured,
+                oldest_seconds=self.oldest_seconds,
+                snapshot_seconds=self.oldest_snapshot_age_seconds,
+                differences=self.differences or NO_DIFFERENCES,
+                consumers=measured.consumers,
+                parked=self._parked,
+                refused=counters.answers_error + counters.answers_fatal if is_stream else 0,
+                invalid=counters.rows_invalid if is_stream else 0,
+                rows_missing=counters.rows_missing,
+                bytes_in_a_day=growth_in_a_day(self._sizes[0], self._sizes[-1])
+                if self._sizes
+                else None,
+            )
+        )
+
     @property
     def _resting(self) -> str:
         """The rest in words, with what is left in the queue."""
@@ -471,7 +512,7 @@ class Activity(Monitored, Observer):
 
     def in_words(self, *, quotes: bool = True) -> str:
         now = self.clock()
-        doing, since, reason, until, in_short = self.state
+        doing, since, reason, until, in_short, _ = self.state
         reason = reason if quotes else in_short
         words = {
             Doing.CONNECTING: "connecting to the database",
@@ -553,6 +594,15 @@ class JobActivity(Monitored):
             self._add_sample(
                 seen.rows, self.events, max(0, seen.total - seen.rows) if seen.total else None
             )
+
+    def health(self, *, quotes: bool = True) -> Health:
+        return judge(
+            Facts(
+                state=self.in_words(quotes=quotes),
+                is_alive=self.liveness.is_alive,
+                progress_seconds=self.clock() - self.progress_time,
+            )
+        )
 
     @property
     def seconds_left(self) -> float | None:

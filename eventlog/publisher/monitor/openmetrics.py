@@ -22,6 +22,7 @@ from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from eventlog import __version__
+from eventlog.publisher.health import KINDS, Health
 from eventlog.publisher.monitor.activity import STAGES, Activity, Histogram, JobActivity
 from eventlog.publisher.observer import Doing
 from eventlog.sql.verifications import LastVerification
@@ -153,6 +154,20 @@ def _unit_of(name: str) -> str:
     return last if last in ("seconds", "ratio", "bytes") else ""
 
 
+def _health(health: Health, labels: _Labels, conditions: Iterable[str]) -> Iterator[Metric]:
+    """Yield the metrics of the health: its severity, and whether each condition holds."""
+    text = "How bad the worst condition is: 0 = ok, 1 = warning, 2 = error."
+    yield _gauge("eventlog_health", text, labels, health.severity.level)
+    text = "1 while a condition of the health holds."
+    family = GaugeMetricFamily(
+        "eventlog_condition", text, labels=[*labels, "condition", "severity"]
+    )
+    for name in conditions:
+        values = [*labels.values(), name, KINDS[name].severity.value]
+        family.add_metric(values, float(name in health.names))
+    yield family
+
+
 class PublisherMetrics(Collector):
     def __init__(self, activity: Activity, labels: _Labels) -> None:
         self._activity, self._labels = activity, labels
@@ -177,6 +192,7 @@ class PublisherMetrics(Collector):
         yield _counters_by("eventlog_backoffs", text, labels, "target", activity.backoffs)
         text = "How often the publisher connected to the database again."
         yield _counter("eventlog_reconnects", text, labels, activity.reconnects)
+        yield from _health(activity.health(), labels, KINDS)
         for name, text, number in self._gauges():
             yield _gauge(name, text, labels, number)
         if activity.measurement is not None:
@@ -258,9 +274,9 @@ class PublisherMetrics(Collector):
             "1 if the publisher is connected and holds the lock of its log.",
             activity.is_ready,
         )
-        if activity.uncaptured is not None:
+        if activity.differences is not None:
             text = "Tables whose triggers are not as declared; changes may not be captured."
-            yield "eventlog_uncaptured_tables", text, len(activity.uncaptured)
+            yield "eventlog_uncaptured_tables", text, len(activity.differences.uncaptured)
         measured = activity.measurement
         if measured is None:
             return
@@ -284,6 +300,10 @@ class PublisherMetrics(Collector):
         lag = SOURCE_LAG.get(measured.behind_unit or "")
         if lag is not None and measured.behind is not None:
             yield (*lag, measured.behind)
+        text = "Rows that the receiver has refused for good, as `eventlog errors` lists them."
+        yield "eventlog_refused_rows", text, measured.refused_rows
+        text = "Rows that failed a check, as `eventlog errors` lists them."
+        yield "eventlog_invalid_rows", text, measured.invalid_rows
         yield (
             "eventlog_objects_parked",
             "Objects whose event the receiver asked for later.",
@@ -328,6 +348,7 @@ class JobMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         activity, labels = self._activity, self._labels
         yield _build_info(labels)
+        yield from _health(activity.health(), labels, ["process_hangs"])
         for name, text, number in (
             (
                 "eventlog_backlog_rows_read",

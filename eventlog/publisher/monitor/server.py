@@ -41,7 +41,7 @@ from eventlog.config.load import Config, with_secrets_of_now
 from eventlog.config.settings import MonitorSettings
 from eventlog.core.clock import start_thread
 from eventlog.core.event_ids import is_of_snapshot
-from eventlog.errors import ConfigError, EventlogError
+from eventlog.errors import ConfigError, EventlogError, visible
 from eventlog.model import Status
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.doctor import Compare, examine
@@ -68,6 +68,8 @@ _COOKIE: Final = "eventlog_monitor"
 _LARGEST_FORM: Final = 4096
 _HEALTH: Final = ("/livez", "/readyz")
 """The paths that are answered without a token, and under any load."""
+_MAY_LOOK: Final = "eventlog.may_look"
+"""The name in a request's scope: True if the client has shown the token."""
 _MOST_REQUESTS: Final = 64
 """The other requests that are answered at the same time."""
 _HANDSHAKE_SECONDS: Final = 10.0
@@ -162,6 +164,7 @@ class _Guard:
             return
         request = Request(scope, receive)
         if request.url.path in _HEALTH:
+            scope[_MAY_LOOK] = self._has_token(request)
             await self._app(scope, receive, send)
             return
         if self._requests >= _MOST_REQUESTS:
@@ -175,6 +178,15 @@ class _Guard:
             await (response or self._app)(scope, receive, send)
         finally:
             self._requests -= 1
+
+    def _has_token(self, request: Request) -> bool:
+        """Return True if the client shows the token, or the cookie that it got for the token."""
+        if self._token is None:
+            return False
+        bearer = request.headers.get("authorization", "").partition(" ")
+        if bearer[0].lower() == "bearer" and _equal(bearer[2].strip(), self._token):
+            return True
+        return _equal(request.cookies.get(_COOKIE, ""), self._session)
 
     async def _refusal(self, request: Request) -> Response | None:
         """Return the response that refuses a request; None if the application may answer."""
@@ -191,12 +203,7 @@ class _Guard:
             return None
         if path == "/login" and request.method == "POST":
             return await self._log_in(request, self._token)
-        if path in ("/style.css", "/icon.svg"):
-            return None
-        bearer = request.headers.get("authorization", "").partition(" ")
-        if bearer[0].lower() == "bearer" and _equal(bearer[2].strip(), self._token):
-            return None
-        if _equal(request.cookies.get(_COOKIE, ""), self._session):
+        if path in ("/style.css", "/icon.svg") or self._has_token(request):
             return None
         if path == "/":
             return Response(_file("login.html"), 401, _HEADERS, "text/html; charset=utf-8")
@@ -304,9 +311,18 @@ def application(monitor: Monitor, host: str) -> ASGIApp:
 
         return answer
 
+    async def readiness(request: Request) -> Response:
+        is_ready = activity.is_ready
+        lines = ["ready" if is_ready else "connecting"]
+        if monitor.settings.token is None or request.scope.get(_MAY_LOOK):
+            health = activity.health(quotes=monitor.settings.show_values)
+            lines += [f"{one.severity.value}: {one.text}" for one in health.conditions]
+        text = "".join(f"{visible(line)}\n" for line in lines)
+        return PlainTextResponse(text, 200 if is_ready else 503, _HEADERS)
+
     routes = [
         Route("/livez", word(lambda: activity.liveness.is_alive, "ok", "stuck")),
-        Route("/readyz", word(lambda: activity.is_ready, "ready", "connecting")),
+        Route("/readyz", readiness),
         Route("/metrics", metrics),
         Route("/status.json", status),
         Route("/history.json", history),

@@ -34,7 +34,8 @@ _COUNTERS: Final = [
 
 EMPTY: Final[Mapping[str, Any]] = dict.fromkeys(
     (
-        "log", "sink", "format", "started_at", "publisher_runs", "state", "is_ready", "is_alive",
+        "log", "sink", "format", "started_at", "publisher_runs", "health", "state",
+        "is_ready", "is_alive",
         "progress_seconds", "liveness_timeout_seconds", "rows", "queue_rows", "queue_cap",
         "oldest_seconds", "oldest_open_transaction_age_seconds", "oldest_open_transaction",
         "oldest_snapshot_age_seconds", "oldest_snapshot", "dead_rows", "table_bytes",
@@ -80,12 +81,21 @@ def _status_of(
             "reason": reason,
             "next_try_seconds": next_try_seconds,
         },
+        health=watched.health(quotes=quotes).as_data(),
         is_ready=watched.is_ready,
         is_alive=watched.liveness.is_alive,
         progress_seconds=round(watched.clock() - watched.progress_time, 3),
         liveness_timeout_seconds=watched.liveness.timeout,
         **known,
     )
+
+
+def _plain(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return data for JSON with times as ISO texts."""
+    return {
+        name: value.isoformat() if isinstance(value, datetime) else value
+        for name, value in data.items()
+    }
 
 
 def answers_data(activity: Activity, event_id: str | None) -> list[dict[str, Any]]:
@@ -144,7 +154,8 @@ def process_status(
         source_lag=measured.behind,
         source_lag_unit=measured.behind_unit,
         verified=[one.as_data() for one in measured.verified],
-        drift=None if activity.uncaptured is None else list(activity.uncaptured),
+        drift=None if activity.differences is None else activity.differences.sentences,
+        consumers=[_plain(one.as_data()) for one in measured.consumers],
         checked_seconds_ago=None
         if activity.measured_time is None
         else round(now - activity.measured_time, 3),

@@ -173,6 +173,12 @@ class HeldSnapshot(NamedTuple):
     fix: str
     """How to end the snapshot."""
 
+    def is_old(self, limits: Limits) -> bool:
+        """Return True if the snapshot is old, and transactions since have left dead rows."""
+        if self.seconds is None:
+            return self.transactions >= limits.held_unknown
+        return self.seconds >= limits.snapshot and self.transactions >= limits.held
+
     @property
     def who(self) -> str:
         """Whose it is, for people."""
@@ -202,6 +208,13 @@ class TableStorage(NamedTuple):
     autovacuum: bool | None
     bytes: int
     """The bytes on disk, with indexes."""
+
+    def slows_reading(self, limits: Limits) -> bool:
+        """Return True if the table has so many dead rows that reading it is slow."""
+        bound: float = limits.dead_beside
+        if self.part == "log":
+            bound = max(limits.dead, limits.dead_share * (self.live or 0))
+        return (self.dead or 0) >= bound
 
 
 def oldest_writer(transactions: Iterable[OpenTransaction]) -> OpenTransaction | None:
@@ -473,10 +486,7 @@ def judge_transactions(
 def judge_snapshots(snapshots: Iterable[HeldSnapshot], limits: Limits) -> Iterator[Finding]:
     """Judge what prevents the removal of dead rows: reading the log gets slower meanwhile."""
     for one in snapshots:
-        bounds = (
-            (0.0, limits.held_unknown) if one.seconds is None else (limits.snapshot, limits.held)
-        )
-        if (one.seconds or 0.0) < bounds[0] or one.transactions < bounds[1]:
+        if not one.is_old(limits):
             continue
         since = "of unknown age" if one.seconds is None else f"{age(one.seconds)} old"
         state = f", {one.state}" if one.kind == "session" and one.state else ""

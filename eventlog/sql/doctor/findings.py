@@ -182,7 +182,8 @@ def judge_storage(
 
     ``snapshots`` are what may prevent their removal, the oldest first.
     """
-    for part, name, live, dead, vacuumed, has_autovacuum, _ in tables:
+    for table in tables:
+        part, name, live, dead, vacuumed, has_autovacuum, _ = table
         is_log = part == "log"
         if is_log and has_autovacuum is False:
             yield warning(
@@ -192,8 +193,7 @@ def judge_storage(
                 f"ALTER TABLE {name} SET (autovacuum_enabled = true)",
             )
         live, dead = live or 0, dead or 0
-        bound = max(limits.dead, limits.dead_share * live) if is_log else limits.dead_beside
-        if dead >= bound:
+        if table.slows_reading(limits):
             last = f"last vacuumed {vacuumed}" if vacuumed else "never vacuumed"
             slow = "windows are read slowly" if is_log else "each cycle of a publisher is slow"
             holders = (

@@ -1,0 +1,440 @@
+"""The health of a publisher, a consumer or a backlog job, judged in one place from everything that
+is known of it (spec/event-log.md 11.2).
+
+The status page, its title, ``status``, ``top``, ``/readyz``, the metrics and the alerts show what
+``judge`` returns: the same severity and the same words everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from eventlog.errors import first_of, number_of
+from eventlog.publisher.observer import (
+    NO_DIFFERENCES,
+    NOT_MEASURED,
+    Differences,
+    Doing,
+    Measured,
+    WaitFor,
+)
+from eventlog.sql.doctor import Limits, age
+
+if TYPE_CHECKING:
+    from eventlog.publisher.consumers import ConsumerStatus
+
+_LIMITS: Final = Limits()
+NO_PROGRESS: Final = 600.0
+"""Seconds without progress after which waiting rows count as stuck."""
+OLD_ROW: Final = 900.0
+"""Seconds that the oldest row may wait."""
+OLD_TRANSACTION: Final = 1800.0
+"""Seconds that a transaction which has written the log may stay open."""
+LARGE_LOG: Final = 1_000_000_000
+"""The bytes of a log and its internal tables from which on its growth is judged."""
+_SECONDS_A_DAY: Final = 86_400.0
+_MOST_NAMED: Final = 3
+"""The most tables or commands that one condition names."""
+
+
+class Severity(StrEnum):
+    """How bad a condition is, as in ``doctor``."""
+
+    OK = "ok"
+    WARNING = "warning"
+    """Somebody has to do something, or the publisher waits for something."""
+    ERROR = "error"
+    """Changes are lost, or nothing is published."""
+
+    @property
+    def level(self) -> int:
+        """0, 1 or 2, for a metric and for comparisons."""
+        return _LEVELS[self]
+
+
+_LEVELS: Final = {Severity.OK: 0, Severity.WARNING: 1, Severity.ERROR: 2}
+
+
+class Kind(NamedTuple):
+    """What is known of every condition of one name."""
+
+    severity: Severity
+    when: str
+    """When it holds."""
+    words: str
+    """The sentence, with placeholders."""
+    action: str
+    """What to do, an imperative sentence; empty if there is nothing to do."""
+    commands: tuple[str, ...] = ()
+    """The commands that belong to the action."""
+    known_to: Literal["both", "process", "command"] = "both"
+    """Where it is known: in the process, in a command that reads the database, or in both."""
+
+
+KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
+    {
+        "process_hangs": Kind(
+            Severity.ERROR,
+            "no sign of life has come within `monitor.liveness_timeout`, as `/livez` judges it",
+            "the process hangs: no progress for {age}",
+            "Restart it, if its supervisor does not do so by /livez.",
+            known_to="process",
+        ),
+        "uncaptured_tables": Kind(
+            Severity.ERROR,
+            "the triggers of a watched table are missing or not as declared, so that they "
+            "do not log a change",
+            "{tables} not captured as declared: changes are not logged ({names})",
+            "Have the owner of the tables apply the triggers, then run the resync that this names.",
+            ("eventlog triggers plan", "eventlog triggers apply"),
+        ),
+        "class_unavailable": Kind(
+            Severity.ERROR,
+            "a class or a `[[watch]]` does not fit the database",
+            "{classes} cannot be published as configured, and rows wait: {names}",
+            "Correct the [[watch]] or the table; doctor explains each.",
+            ("eventlog doctor",),
+        ),
+        "no_progress": Kind(
+            Severity.ERROR,
+            "rows wait and nothing has progressed for 10 minutes; for a command: no "
+            "publisher runs, and the oldest row is older than that",
+            "{rows} to publish, and no progress for {age}",
+            "Find out what the publisher waits for.",
+            ("eventlog status",),
+        ),
+        "rows_missing": Kind(
+            Severity.ERROR,
+            "the process has read rows that were gone before their answer was recorded",
+            "{rows} deleted from the log before the answer was recorded",
+            "Take the right to delete rows of the log from others, then resync the objects.",
+            ("eventlog doctor",),
+            known_to="process",
+        ),
+        "verify_different": Kind(
+            Severity.ERROR,
+            "the last verification of a target found objects that differ",
+            "{objects} of {target} differed at the last verification",
+            "Find out what changed the target, then verify it again with --repair.",
+            ("eventlog verify --help",),
+        ),
+        "database_unavailable": Kind(
+            Severity.WARNING,
+            "the process waits for the database",
+            "{state}",
+            "Nothing has to be done here: the publisher tries again by itself.",
+            known_to="process",
+        ),
+        "receiver_unavailable": Kind(
+            Severity.WARNING,
+            "the process waits for the receiver",
+            "{state}",
+            "Nothing has to be done here: the publisher tries again by itself.",
+            known_to="process",
+        ),
+        "source_unavailable": Kind(
+            Severity.WARNING,
+            "the process waits for the source that it follows",
+            "{state}",
+            "Nothing has to be done here: the publisher tries again by itself.",
+            known_to="process",
+        ),
+        "not_connected": Kind(
+            Severity.WARNING,
+            "the process has no connection to the database yet",
+            "{state}",
+            "Nothing has to be done if this ends soon; else read the log of the process.",
+            known_to="process",
+        ),
+        "no_publisher": Kind(
+            Severity.WARNING,
+            "nobody has the lock of the log, or of the consumer",
+            "{state}",
+            "Start it.",
+            ("eventlog publish",),
+            known_to="command",
+        ),
+        "refused_rows": Kind(
+            Severity.WARNING,
+            "rows of status E or F have an error line of the receiver or of `skip`, among "
+            "the newest 10,000 lines",
+            "{rows} refused by the receiver",
+            "Fix the cause, then put the rows back.",
+            ("eventlog errors",),
+        ),
+        "invalid_rows": Kind(
+            Severity.WARNING,
+            "rows of status E or F have an error line of a check, among the newest 10,000 lines",
+            "{rows} invalid, and not sent",
+            "Fix the cause, then put the rows back.",
+            ("eventlog errors",),
+        ),
+        "consumer_waits": Kind(
+            Severity.WARNING,
+            "a consumer has rows to do, and its set has not changed for 10 minutes",
+            "consumer {consumer} {runs} and has not moved for {age}: {rows} to do",
+            "Start it, fix its receiver, or drop it if nobody needs it.",
+            ("eventlog consumers list",),
+        ),
+        "parked_objects": Kind(
+            Severity.WARNING,
+            "the receiver asked for events later, or fails for them",
+            "{objects} parked: the receiver wants the events later, or fails for them",
+            "Fix what the receiver answers, or give an event up.",
+            ("eventlog status",),
+        ),
+        "queue_old": Kind(
+            Severity.WARNING,
+            "the oldest row has waited for 15 minutes",
+            "the oldest row has waited for {age}",
+            "Compare the rows that come with the rows that go.",
+            ("eventlog top",),
+        ),
+        "resync_due": Kind(
+            Severity.WARNING,
+            "`triggers apply` found changes that no trigger has logged; a role without "
+            "SELECT on `<log>_resync` does not see it",
+            "{resyncs} due: objects may differ from those of the receiver",
+            "Run what is due.",
+        ),
+        "trigger_drifted": Kind(
+            Severity.WARNING,
+            "triggers stand on tables that no `[[watch]]` names, and everything declared is"
+            " captured",
+            "{tables} with triggers that the configuration does not declare",
+            "Have the owner of the tables apply the triggers.",
+            ("eventlog triggers plan", "eventlog triggers apply"),
+        ),
+        "open_transaction": Kind(
+            Severity.WARNING,
+            "a transaction that has written the log has been open for 30 minutes",
+            "a transaction that has written the log has been open for {age}: {who}",
+            "End the transaction; its rows cannot be seen before.",
+            ("eventlog doctor",),
+        ),
+        "old_snapshot": Kind(
+            Severity.WARNING,
+            "a snapshot is an hour old with 1,000 transactions since, or of unknown age "
+            "with 1,000,000",
+            "a snapshot keeps dead rows of the log from being removed for {age}: {who}",
+            "End the session that holds it.",
+            ("eventlog doctor",),
+        ),
+        "dead_rows": Kind(
+            Severity.WARNING,
+            "the log has 100,000 dead rows that are a fifth of its live ones, or an "
+            "internal table has 20,000",
+            "{rows} dead in the log or an internal table: reading gets slow",
+            "Remove what keeps them, then vacuum.",
+            ("eventlog doctor",),
+        ),
+        "log_grows": Kind(
+            Severity.WARNING,
+            "the log and its internal tables have 1 GB, and will have doubled within a day "
+            "if they grow as in the last six hours",
+            "the log will have doubled within a day, to {bytes}",
+            "Purge what is done, or find out what keeps it.",
+            ("eventlog purge --older-than 30d", "eventlog doctor"),
+            known_to="process",
+        ),
+    }
+)
+"""The conditions, the worst first. ``judge`` reports them in this order."""
+
+
+class Condition(NamedTuple):
+    """Something that is not as it should be."""
+
+    name: str
+    severity: Severity
+    text: str
+    action: str
+    commands: tuple[str, ...]
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the condition as data for JSON."""
+        return {**self._asdict(), "severity": self.severity.value, "commands": [*self.commands]}
+
+
+class Health(NamedTuple):
+    """The conditions that hold now, the worst first; none if all is well."""
+
+    conditions: Sequence[Condition]
+    state: str
+    """What the process does, in words; the sentence if all is well."""
+
+    @property
+    def severity(self) -> Severity:
+        """The severity of the worst condition."""
+        return self.conditions[0].severity if self.conditions else Severity.OK
+
+    @property
+    def sentence(self) -> str:
+        """The worst condition in words, and how many there are besides."""
+        if not self.conditions:
+            return self.state
+        others = len(self.conditions) - 1
+        more = f" (and {number_of(others, 'more condition')})" if others else ""
+        return f"{self.conditions[0].text}{more}"
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the conditions that hold."""
+        return frozenset(one.name for one in self.conditions)
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the health as data for JSON."""
+        return {
+            "severity": self.severity.value,
+            "sentence": self.sentence,
+            "action": self.conditions[0].action if self.conditions else "",
+            "conditions": [one.as_data() for one in self.conditions],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a publisher, a consumer or a job. None and empty = not known, or nothing."""
+
+    state: str
+    """What it does, in words."""
+    doing: Doing | None = None
+    """What the process does; None for a command that reads the database, and for a job."""
+    waits_for: WaitFor | None = None
+    is_alive: bool = True
+    runs: bool | None = None
+    """True if the lock is held; None if the process itself is asked."""
+    progress_seconds: float = 0.0
+    """Seconds since the last progress; of a command, the age of the oldest row."""
+    measured: Measured = NOT_MEASURED
+    oldest_seconds: float | None = None
+    """The age of the oldest row now."""
+    snapshot_seconds: float | None = None
+    """The age of the oldest snapshot."""
+    differences: Differences = NO_DIFFERENCES
+    consumers: Sequence[ConsumerStatus] = ()
+    parked: int = 0
+    refused: int = 0
+    """Changes of a followed source that the receiver has refused."""
+    invalid: int = 0
+    """Changes of a followed source that could not be sent."""
+    rows_missing: int = 0
+    bytes_in_a_day: float | None = None
+    """The bytes of the log and its internal tables in a day, as they have grown."""
+
+
+def judge(facts: Facts) -> Health:
+    """Return the health by these facts."""
+    found = [*_process(facts), *_capture(facts), *_rows(facts), *_log(facts)]
+    order = list(KINDS)
+    return Health(sorted(found, key=lambda one: order.index(one.name)), facts.state)
+
+
+def _condition(name: str, /, *commands: str, **words: object) -> Condition:
+    kind = KINDS[name]
+    return Condition(
+        name, kind.severity, kind.words.format(**words), kind.action, commands or kind.commands
+    )
+
+
+def _process(facts: Facts) -> Iterator[Condition]:
+    """Judge whether the process works, and what it waits for."""
+    if not facts.is_alive:
+        yield _condition("process_hangs", age=age(facts.progress_seconds))
+    if facts.doing is Doing.WAITING and facts.waits_for is not None:
+        yield _condition(f"{facts.waits_for.value}_unavailable", state=facts.state)
+    elif facts.doing is Doing.CONNECTING:
+        yield _condition("not_connected", state=facts.state)
+    if facts.runs is False:
+        yield _condition("no_publisher", state=facts.state)
+    rows = facts.measured.queue_rows or 0
+    if rows and facts.progress_seconds > NO_PROGRESS and facts.runs is not True:
+        since = age(facts.progress_seconds)
+        yield _condition("no_progress", rows=number_of(rows, "row"), age=since)
+    if facts.rows_missing:
+        yield _condition("rows_missing", rows=number_of(facts.rows_missing, "row"))
+
+
+def _capture(facts: Facts) -> Iterator[Condition]:
+    """Judge whether changes are logged and can be published."""
+    differences, measured = facts.differences, facts.measured
+    if differences.uncaptured:
+        names = [sentence.partition(":")[0] for sentence in differences.uncaptured]
+        yield _condition(
+            "uncaptured_tables",
+            tables=number_of(len(names), "table"),
+            names=first_of(names, _MOST_NAMED),
+        )
+    drifted = len(differences.tables) - len(differences.uncaptured)
+    if drifted > 0:
+        yield _condition("trigger_drifted", tables=number_of(drifted, "table"))
+    if unavailable := differences.refused or measured.unavailable:
+        names = [sentence.partition(":")[0] for sentence in unavailable]
+        classes = f"{len(names):,} {'class' if len(names) == 1 else 'classes'}"
+        yield _condition("class_unavailable", classes=classes, names=first_of(names, _MOST_NAMED))
+    if measured.due_resyncs:
+        due = measured.due_resyncs
+        yield _condition("resync_due", *due[:_MOST_NAMED], resyncs=number_of(len(due), "resync"))
+
+
+def _rows(facts: Facts) -> Iterator[Condition]:
+    """Judge what is refused, parked or waits."""
+    measured = facts.measured
+    for name, rows in (
+        ("refused_rows", measured.refused_rows + facts.refused),
+        ("invalid_rows", measured.invalid_rows + facts.invalid),
+    ):
+        if rows:
+            yield _condition(name, rows=number_of(rows, "row"))
+    if facts.parked:
+        yield _condition("parked_objects", objects=number_of(facts.parked, "object"))
+    if facts.oldest_seconds is not None and facts.oldest_seconds > OLD_ROW:
+        yield _condition("queue_old", age=age(facts.oldest_seconds))
+    for one in facts.consumers:
+        if one.rows_behind and one.still_seconds > _LIMITS.in_flight:
+            yield _condition(
+                "consumer_waits",
+                consumer=one.name,
+                runs="runs" if one.runs else "does not run",
+                age=age(one.still_seconds),
+                rows=number_of(one.rows_behind, "row"),
+            )
+    for verified in measured.verified:
+        if verified.result == "different":
+            yield _condition(
+                "verify_different",
+                objects=number_of(verified.differences, "object"),
+                target=verified.target,
+            )
+
+
+def _log(facts: Facts) -> Iterator[Condition]:
+    """Judge what keeps the log from being read, or from staying small."""
+    measured = facts.measured
+    seconds = measured.oldest_open_transaction_age_seconds
+    if seconds is not None and seconds > OLD_TRANSACTION:
+        yield _condition(
+            "open_transaction", age=age(seconds), who=measured.oldest_open_transaction or "unknown"
+        )
+    snapshot = measured.oldest_snapshot
+    if snapshot is not None and snapshot.is_old(_LIMITS):
+        yield _condition("old_snapshot", age=age(facts.snapshot_seconds or 0.0), who=snapshot.who)
+    dead = sum(table.dead or 0 for table in measured.tables if table.slows_reading(_LIMITS))
+    if dead:
+        yield _condition("dead_rows", rows=number_of(dead, "row"))
+    now = sum(table.bytes for table in measured.tables)
+    day = facts.bytes_in_a_day
+    if day is not None and now > LARGE_LOG and now + day > 2 * now:
+        yield _condition("log_grows", bytes=f"{(now + day) / 1e9:,.1f} GB")
+
+
+def growth_in_a_day(first: tuple[float, int], last: tuple[float, int]) -> float | None:
+    """Return the bytes that a log grows in a day, by two of its sizes, each with its time in
+    seconds; None if less than an hour is between them.
+    """
+    seconds = last[0] - first[0]
+    return None if seconds < 3600 else (last[1] - first[1]) / seconds * _SECONDS_A_DAY

@@ -1,0 +1,203 @@
+"""The health of a publisher: each condition by the facts that make it hold (spec/event-log.md
+11.2).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, Final
+
+import pytest
+
+from eventlog.publisher.consumers import ConsumerStatus
+from eventlog.publisher.health import KINDS, Facts, Health, Severity, growth_in_a_day, judge
+from eventlog.publisher.observer import Differences, Doing, Measured, WaitFor
+from eventlog.sql.doctor import HeldSnapshot, TableStorage
+from eventlog.sql.verifications import LastVerification
+
+NOON: Final = datetime(2026, 3, 1, 12)
+STATE: Final = "waiting for 3 s: the receiver: refused"
+SNAPSHOT: Final = HeldSnapshot(
+    "session", None, 7, "app", "report", None, None, 7200.0, 1000, "801", "SELECT 1"
+)
+
+
+def facts(**known: Any) -> Facts:
+    return Facts(**{"state": "publishing", **known})
+
+
+def measured(**known: Any) -> Facts:
+    return facts(measured=Measured(**known))
+
+
+def consumer(rows: int, still: float, *, runs: bool = False) -> ConsumerStatus:
+    return ConsumerStatus("search", runs, "latest", NOON, rows, 5.0, 0, 7, 7, NOON, still, 0, None)
+
+
+def verified(result: str) -> LastVerification:
+    return LastVerification("publisher", "copy", result, NOON, NOON, 10, 3)
+
+
+def table(part: str, dead: int, size: int = 0) -> TableStorage:
+    return TableStorage(part, part, 1000, dead, None, True, size)
+
+
+def waiting_for(whom: WaitFor) -> Facts:
+    return facts(state=STATE, doing=Doing.WAITING, waits_for=whom)
+
+
+HOLDS: Final[Mapping[str, tuple[Facts, str]]] = MappingProxyType(
+    {
+        "process_hangs": (
+            facts(is_alive=False, progress_seconds=300.0),
+            "the process hangs: no progress for 5 minutes",
+        ),
+        "uncaptured_tables": (
+            facts(differences=Differences(("a: x", "b: x"), (), ("a: x", "b: x"))),
+            "2 tables not captured as declared: changes are not logged (a, b)",
+        ),
+        "class_unavailable": (
+            facts(differences=Differences(refused=("doc: column x is gone",))),
+            "1 class cannot be published as configured, and rows wait: doc",
+        ),
+        "no_progress": (
+            facts(measured=Measured(queue_rows=4), progress_seconds=601.0),
+            "4 rows to publish, and no progress for 10 minutes",
+        ),
+        "rows_missing": (
+            facts(rows_missing=2),
+            "2 rows deleted from the log before the answer was recorded",
+        ),
+        "verify_different": (
+            measured(verified=[verified("different")]),
+            "3 objects of copy differed at the last verification",
+        ),
+        "database_unavailable": (waiting_for(WaitFor.DATABASE), STATE),
+        "receiver_unavailable": (waiting_for(WaitFor.RECEIVER), STATE),
+        "source_unavailable": (waiting_for(WaitFor.SOURCE), STATE),
+        "not_connected": (facts(doing=Doing.CONNECTING, state="connecting"), "connecting"),
+        "no_publisher": (facts(runs=False, state="no publisher runs"), "no publisher runs"),
+        "refused_rows": (measured(refused_rows=4), "4 rows refused by the receiver"),
+        "invalid_rows": (measured(invalid_rows=1), "1 row invalid, and not sent"),
+        "consumer_waits": (
+            facts(consumers=[consumer(2217, 720.0)]),
+            "consumer search does not run and has not moved for 12 minutes: 2,217 rows to do",
+        ),
+        "parked_objects": (
+            facts(parked=2),
+            "2 objects parked: the receiver wants the events later, or fails for them",
+        ),
+        "queue_old": (
+            facts(oldest_seconds=1200.0),
+            "the oldest row has waited for 20 minutes",
+        ),
+        "resync_due": (
+            measured(due_resyncs=["eventlog resync usr"]),
+            "1 resync due: objects may differ from those of the receiver",
+        ),
+        "trigger_drifted": (
+            facts(differences=Differences(("old: no [[watch]] names it",))),
+            "1 table with triggers that the configuration does not declare",
+        ),
+        "open_transaction": (
+            measured(
+                oldest_open_transaction_age_seconds=3600.0, oldest_open_transaction="session 7"
+            ),
+            "a transaction that has written the log has been open for 60 minutes: session 7",
+        ),
+        "old_snapshot": (
+            facts(measured=Measured(oldest_snapshot=SNAPSHOT), snapshot_seconds=7200.0),
+            "a snapshot keeps dead rows of the log from being removed for 2 hours: "
+            "session 7 of app (report)",
+        ),
+        "dead_rows": (
+            measured(tables=[table("log", 100_000), table("error", 5)]),
+            "100,000 rows dead in the log or an internal table: reading gets slow",
+        ),
+        "log_grows": (
+            facts(measured=Measured(tables=[table("log", 0, 2 * 10**9)]), bytes_in_a_day=3e9),
+            "the log will have doubled within a day, to 5.0 GB",
+        ),
+    }
+)
+"""Facts by which each condition holds alone, and its words."""
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_each_condition_holds_by_its_facts_alone_and_has_an_action(name: str) -> None:
+    known, words = HOLDS[name]
+    (condition,) = judge(known).conditions
+    assert (condition.name, condition.text) == (name, words)
+    assert condition.severity is KINDS[name].severity
+    assert condition.action.endswith(".")
+    assert all(command.startswith("eventlog ") for command in condition.commands)
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        facts(runs=True, measured=Measured(queue_rows=4), progress_seconds=601.0),
+        facts(measured=Measured(queue_rows=0), progress_seconds=601.0),
+        facts(measured=Measured(queue_rows=4), progress_seconds=599.0),
+        facts(consumers=[consumer(0, 9999.0), consumer(7, 599.0)]),
+        facts(oldest_seconds=899.0),
+        facts(doing=Doing.RESTING),
+        measured(verified=[verified("equal"), verified("undecided")]),
+        measured(oldest_open_transaction_age_seconds=1799.0),
+        measured(oldest_snapshot=SNAPSHOT._replace(seconds=3599.0)),
+        measured(oldest_snapshot=SNAPSHOT._replace(transactions=999)),
+        measured(tables=[table("log", 99_999), table("error", 19_999)]),
+        facts(measured=Measured(tables=[table("log", 0, 10**8)]), bytes_in_a_day=3e9),
+        facts(measured=Measured(tables=[table("log", 0, 2 * 10**9)]), bytes_in_a_day=1e9),
+    ],
+)
+def test_what_is_usual_is_ok_and_the_sentence_is_what_the_process_does(known: Facts) -> None:
+    health = judge(known)
+    assert (health.severity, health.sentence) == (Severity.OK, "publishing")
+    assert health.as_data()["conditions"] == []
+
+
+def test_the_worst_condition_is_the_sentence_and_the_others_are_counted() -> None:
+    health = judge(
+        facts(
+            parked=1,
+            measured=Measured(refused_rows=4),
+            differences=Differences(("a: x",), (), ("a: x",)),
+        )
+    )
+    assert health.severity is Severity.ERROR
+    assert health.sentence == (
+        "1 table not captured as declared: changes are not logged (a) (and 2 more conditions)"
+    )
+    assert [one.name for one in health.conditions] == [
+        "uncaptured_tables", "refused_rows", "parked_objects",
+    ]  # fmt: skip
+    assert health.as_data()["action"] == KINDS["uncaptured_tables"].action
+
+
+def test_errors_come_before_warnings() -> None:
+    levels = [kind.severity.level for kind in KINDS.values()]
+    assert levels == sorted(levels, reverse=True)
+
+
+def test_each_placeholder_of_the_words_is_filled() -> None:
+    for known, words in HOLDS.values():
+        assert not re.search(r"[{}]", words)
+        assert isinstance(judge(known), Health)
+
+
+def test_a_due_resync_is_the_command_to_run() -> None:
+    (condition,) = judge(HOLDS["resync_due"][0]).conditions
+    assert condition.commands == ("eventlog resync usr",)
+
+
+@pytest.mark.parametrize(
+    ("last", "bytes_a_day"), [((3599.0, 9), None), ((7200.0, 7300), 12 * 7200), ((7200.0, 100), 0)]
+)
+def test_growth_is_judged_by_an_hour_at_least(
+    last: tuple[float, int], bytes_a_day: float | None
+) -> None:
+    assert growth_in_a_day((0.0, 100), last) == bytes_a_day
