@@ -135,6 +135,8 @@ def publishing_status(
         "consumers": [one.as_data() for one in consumers],
         "oldest_open_transaction_age_seconds": measured.oldest_open_transaction_age_seconds,
         "oldest_open_transaction": measured.oldest_open_transaction,
+        "refused_rows": measured.refused_rows,
+        "invalid_rows": measured.invalid_rows,
         "oldest_snapshot_age_seconds": None if snapshot is None else snapshot.seconds,
         "oldest_snapshot": None if snapshot is None else snapshot.who,
         "dead_rows": dict(measured.dead_rows) or None,

@@ -34,6 +34,8 @@ OLD_ROW: Final = 900.0
 """Seconds that the oldest row may wait."""
 OLD_TRANSACTION: Final = 1800.0
 """Seconds that a transaction which has written the log may stay open."""
+OLD_DEAD_ROWS: Final = 900.0
+"""Seconds that the log may have many dead rows: a busy one has them between two vacuums."""
 LARGE_LOG: Final = 1_000_000_000
 """The bytes of a log and its internal tables from which on its growth is judged."""
 _SECONDS_A_DAY: Final = 86_400.0
@@ -226,11 +228,12 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         ),
         "dead_rows": Kind(
             Severity.WARNING,
-            "the log has 100,000 dead rows that are a fifth of its live ones, or an "
-            "internal table has 20,000",
+            "for 15 minutes the log has had 100,000 dead rows that are a fifth of its live ones, "
+            "or an internal table 20,000",
             "{rows} dead in the log or an internal table: reading gets slow",
             "Remove what keeps them, then vacuum.",
             ("eventlog doctor",),
+            known_to="process",
         ),
         "log_grows": Kind(
             Severity.WARNING,
@@ -323,6 +326,8 @@ class Facts:
     invalid: int = 0
     """Changes of a followed source that could not be sent."""
     rows_missing: int = 0
+    dead_seconds: float = 0.0
+    """Seconds since the log, or an internal table, has had many dead rows."""
     bytes_in_a_day: float | None = None
     """The bytes of the log and its internal tables in a day, as they have grown."""
 
@@ -423,8 +428,8 @@ def _log(facts: Facts) -> Iterator[Condition]:
     snapshot = measured.oldest_snapshot
     if snapshot is not None and snapshot.is_old(_LIMITS):
         yield _condition("old_snapshot", age=age(facts.snapshot_seconds or 0.0), who=snapshot.who)
-    dead = sum(table.dead or 0 for table in measured.tables if table.slows_reading(_LIMITS))
-    if dead:
+    if facts.dead_seconds > OLD_DEAD_ROWS:
+        dead = sum(table.dead or 0 for table in measured.tables if table.slows_reading(_LIMITS))
         yield _condition("dead_rows", rows=number_of(dead, "row"))
     now = sum(table.bytes for table in measured.tables)
     day = facts.bytes_in_a_day

@@ -52,7 +52,9 @@ PUT_BACK: Final = "requeued"
 """The code of an error line which means that its row or object is no longer refused."""
 SKIPPED: Final = "skipped"
 """The code of an error line of an event that was given up by hand."""
-_BY_RECEIVER: Final = ("receiver", SKIPPED)
+RECEIVER: Final = "receiver"
+"""The code of an error line of an event that the receiver has refused."""
+_BY_RECEIVER: Final = (RECEIVER, SKIPPED)
 """The codes of error lines of events that failed no check."""
 
 

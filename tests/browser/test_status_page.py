@@ -4,6 +4,9 @@ screens.
 
 from __future__ import annotations
 
+import importlib.util
+import itertools
+import os
 import re
 import shutil
 import socket
@@ -29,6 +32,7 @@ from eventlog.publisher.monitor import monitoring_job
 
 webdriver = pytest.importorskip("selenium.webdriver")
 from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = [
@@ -200,6 +204,117 @@ def test_the_page_fits_the_screen(log: sa.Engine, browser: Any, tmp_path: Path, 
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
+@contextmanager
+def troubled(log: sa.Engine, directory: Path, browser: Any) -> Iterator[str]:
+    """A publisher whose receiver refuses row 1 and parks rows 2 and 3, shown in the browser."""
+    refused = [status("error", "1", "Jack is gone")]
+    mixed = reply(200, answer(*refused, *(status("retry", one, "Jack is locked") for one in "23")))
+    with Receiver(lambda _: mixed) as receiver:
+        http = {"sink__type": "http", "sink__url": receiver.url, "retry_initial": 60}
+        with watched(log, directory, **http) as (_, url):
+            write(log, 1, 2, 3)
+            forget_complaints(browser)
+            browser.get(url)
+            wait_until(lambda: "eventlog skip" in text(browser, "parked"), "two are parked")
+            wait_until(lambda: "row 1" in text(browser, "errors"), "one is refused")
+            yield url
+
+
+def test_the_page_and_its_title_show_the_health_and_what_to_do(
+    log: sa.Engine, browser: Any, tmp_path: Path
+) -> None:
+    with troubled(log, tmp_path, browser):
+        words = "1 row refused by the receiver (and 1 more condition)"
+        wait_until(lambda: text(browser, "words") == words, "the worst condition is shown")
+        assert browser.title == f"warning: {words} · eventlog"
+        assert browser.find_element(By.ID, "now").get_attribute("class") == "is-warn"
+        assert text(browser, "advice").startswith("Fix the cause, then put the rows back.")
+        assert "2 objects parked" in text(browser, "conditions")
+        assert "monitor.show_values = false" in text(browser, "now"), "what ••• stands for"
+        large = browser.find_elements(By.CSS_SELECTOR, "#tiles .large .tile")
+        titles = [tile.find_element(By.TAG_NAME, "span").text for tile in large]
+        assert titles == [
+            "state",
+            "rows in the queue",
+            "oldest row waits for",
+            "refused or invalid",
+        ]
+        assert large[3].find_element(By.TAG_NAME, "b").text == "1"
+        assert "limit 15 min" in text(browser, "charts")
+        assert complaints(browser) == []
+
+
+def test_objects_and_errors_are_grouped_with_one_command_each_in_blocks_of_commands_alone(
+    log: sa.Engine, browser: Any, tmp_path: Path
+) -> None:
+    with troubled(log, tmp_path, browser):
+        assert "the receiver answers retry" in text(browser, "parked")
+        press(browser, "ask-doctor", "doctor", lambda shown: "rows_failed" in shown)
+        commands = [
+            one.text for one in browser.find_elements(By.CSS_SELECTOR, ".command code") if one.text
+        ]
+        skip = "eventlog skip --reason 'given up on the status page' \"$id\""
+        assert f"for id in 2 3; do {skip}; done" in commands
+        assert "eventlog requeue --status E --ids 1" in commands
+        for command in commands:
+            assert re.match(r"(eventlog [a-z]|for id in |[A-Z]{4,} )", command), command
+            assert not re.search(r"^eventlog .*(, | or )", command), command
+        errors, documents = (browser.find_element(By.ID, one) for one in ("errors", "sent"))
+        assert errors.location["y"] < documents.location["y"]
+
+
+def test_everything_is_reached_by_the_keyboard_and_a_command_is_copied(
+    log: sa.Engine, browser: Any, tmp_path: Path
+) -> None:
+    with troubled(log, tmp_path, browser):
+        reached = []
+        for _ in range(40):
+            browser.switch_to.active_element.send_keys(Keys.TAB)
+            active = browser.switch_to.active_element
+            reached.append(active.get_attribute("aria-label") or active.text or active.tag_name)
+            if active.get_attribute("aria-label") == "Copy: eventlog errors":
+                active.send_keys(Keys.ENTER)
+                wait_until(lambda one=active: one.text == "Copied", "it is copied")
+        assert reached[0] == "Skip to the status"
+        assert "Copy: eventlog errors" in reached
+        assert {"Ask the database", "Explain", "Examine the log"} <= set(reached)
+        assert any(one.startswith("Rows a second: ") for one in reached), "a curve"
+
+
+def axe() -> str:
+    """The source of axe-core: of the package axe-playwright-python, or at EVENTLOG_TEST_AXE."""
+    found = importlib.util.find_spec("axe_playwright_python")
+    named = os.environ.get("EVENTLOG_TEST_AXE")
+    if named is None and (found is None or found.origin is None):
+        pytest.skip("no axe-core here (pip install --no-deps axe-playwright-python)")
+    path = named or Path(str(found and found.origin)).with_name("axe.min.js")
+    return Path(path).read_text(encoding="utf-8")
+
+
+VIOLATIONS = """
+const done = arguments[arguments.length - 1];
+axe.run().then((found) => done(found.violations.map((one) => `${one.id}: ${one.nodes[0].html}`)));
+"""
+
+
+def test_axe_finds_nothing_on_a_wide_and_on_a_narrow_screen_in_light_and_in_dark(
+    log: sa.Engine, browser: Any, tmp_path: Path
+) -> None:
+    source = axe()
+    with troubled(log, tmp_path, browser):
+        press(browser, "ask-doctor", "doctor", lambda shown: "rows_failed" in shown)
+        for width, scheme in itertools.product((1280, 400), ("light", "dark")):
+            media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+            size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+            browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+            browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+            assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+            browser.execute_script(source)
+            assert browser.execute_async_script(VIOLATIONS) == [], (width, scheme)
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 NOT_SHOWN = """
 return [...document.querySelectorAll("td")].filter((cell) => {
   const box = cell.getBoundingClientRect();
@@ -237,7 +352,8 @@ def test_every_column_can_be_seen_and_errors_of_before_the_start_are_shown_unask
             assert text(browser, "queue-hint") == "All 3 rows of the log."
             assert re.search(r"\d\d:\d\d:\d\d UTC", text(browser, "sent"))
             assert "Jack" not in browser.page_source
-            assert "monitor.show_values = false" in text(browser, "now"), "what ••• stands for"
+            assert "the receiver answers 422" in text(browser, "sent")
+            assert "the receiver answers 422" in text(browser, "errors")
             assert browser.execute_script(NOT_SHOWN) == []
             titles = browser.execute_script(
                 "return [...document.querySelectorAll('td')].map((c) => c.dataset.title)"

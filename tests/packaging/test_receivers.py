@@ -197,7 +197,7 @@ def test_the_function_of_the_page_receives(
     capfd.readouterr()
     arguments = ["--set", "sink.type=python", "--set", "sink.function=receivers:receive"]
     try:
-        assert cli.run([*arguments, "publish", "--once"]) == 0
+        assert cli.run([*arguments, "publish", "--once", "--allow-refused"]) == 0
     finally:
         sys.modules.pop("receivers", None)
     assert capfd.readouterr().out.splitlines() == [

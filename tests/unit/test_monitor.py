@@ -25,7 +25,7 @@ from eventlog.publisher.liveness import Liveness
 from eventlog.publisher.monitor.activity import Activity, Histogram
 from eventlog.publisher.monitor.openmetrics import PublisherMetrics, exposition
 from eventlog.publisher.monitor.server import Monitor, parse_address, serving
-from eventlog.publisher.monitor.status import answers_data, process_status, shape
+from eventlog.publisher.monitor.status import answer_status, answers_data, process_status, shape
 from eventlog.publisher.observer import (
     SILENT,
     Differences,
@@ -383,6 +383,20 @@ def test_the_size_of_the_log_is_told_by_table_where_the_database_tells_it(
     }
 
 
+def test_dead_rows_are_a_condition_once_they_have_stayed_for_a_while(
+    activity: Activity, clock: Clock
+) -> None:
+    activity.does(Doing.RESTING)
+    many = TableStorage("log", "hr.eventlog", 10, 100_000, None, True, 8192)
+    for tables, seconds, names in (
+        ([many], 0, set()), ([many], 901, {"dead_rows"}), ([], 1, set()), ([many], 1, set()),
+    ):  # fmt: skip
+        clock.now += seconds
+        activity.liveness.sign()
+        activity.measured(Measured(tables=tables))
+        assert activity.health().names == names
+
+
 def test_before_the_first_look_the_queue_is_not_told(activity: Activity) -> None:
     assert ("eventlog_queue_rows",) not in scrape(activity)
 
@@ -405,6 +419,53 @@ def test_values_keys_and_receivers_texts_are_hidden_unless_they_are_wanted(
     shown = json.dumps(process_status(activity, "log", "http", "xds", shows_values=True))
     assert "Alice" in shown
     assert "idu=17" in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("http://r: the receiver answers 503 Service Unavailable; Jack", "503 Service Unavailable"),
+        ("the receiver answers 599; Jack", "599"),
+    ],
+)
+def test_of_a_hidden_answer_its_status_is_left(text: str, shown: str) -> None:
+    assert answer_status(text) == f"the receiver answers {shown}"
+    assert answer_status("Jack is locked") == "•••"
+    assert answer_status("") == ""
+
+
+def test_parked_objects_are_grouped_by_class_and_answer_with_a_command_for_each(
+    activity: Activity,
+) -> None:
+    failing = "the receiver answers 500 Internal Server Error"
+    objects = [
+        ParkedObject("usr", "idu=1", 1020.0, 3, failing, "7"),
+        ParkedObject("usr", "idu=2", 1010.0, 5, f"{failing}; Jack", "8"),
+        ParkedObject("usr", "idu=3", 1015.0, 1, "Alice is locked", "9"),
+    ]
+    activity.measured(Measured(3, 100, parked=objects))
+    shown = process_status(activity, "log", "http", "xds", shows_values=False, consumer="search")
+    skip = "eventlog skip --consumer search --reason 'given up on the status page'"
+    assert shown["parked_groups"] == [
+        {
+            "class": "usr", "answer": failing, "objects": 2, "attempts": 5,
+            "next_try_seconds": 10.0, "command": f'for id in 7 8; do {skip} "$id"; done',
+        },
+        {
+            "class": "usr", "answer": "the receiver answers retry", "objects": 1, "attempts": 1,
+            "next_try_seconds": 15.0, "command": f"{skip} 9",
+        },
+    ]  # fmt: skip
+
+
+def test_the_event_id_of_a_snapshots_object_is_in_no_command_while_keys_are_hidden(
+    activity: Activity,
+) -> None:
+    objects = [ParkedObject("usr", "idu=1", 1020.0, 3, "no", "snapshot.1.usr.idu=1")]
+    activity.measured(Measured(3, 100, parked=objects))
+    for shows_values, command in ((False, False), (True, True)):
+        status = process_status(activity, "log", "http", "xds", shows_values=shows_values)
+        assert bool(status["parked_groups"][0]["command"]) is command
 
 
 def test_a_delivery_is_seen_as_soon_as_it_begins_and_until_it_has_ended(

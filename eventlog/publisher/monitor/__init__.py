@@ -17,6 +17,7 @@ from eventlog.errors import ConfigError
 from eventlog.publisher.context import Counters
 from eventlog.publisher.liveness import LivenessClock
 from eventlog.publisher.observer import Observer
+from eventlog.registry import sink_named
 
 if TYPE_CHECKING:
     from eventlog.publisher.doctor import Compare
@@ -58,6 +59,8 @@ def monitoring(
         config.sink.type,
         config.format.type,
         shows_values=settings.show_values,
+        consumer=consumer,
+        patience=sink_named(config.sink.type).patience(config.sink.options),
     )
     questions = None
     if not config.follows:

@@ -34,6 +34,7 @@ from eventlog.publisher.observer import (
     WaitFor,
     event_age,
 )
+from eventlog.sql.doctor import Limits
 
 HISTORY_SECONDS: Final = 3600
 """The time that the curves of the status page cover."""
@@ -49,6 +50,7 @@ _MEASURING_SHARE: Final = 100.0
 """The pause after a measurement is at least this many times its duration, so that slow measurements
 are rare.
 """
+_LIMITS: Final = Limits()
 _SIZE_INTERVAL: Final = 600.0
 """The seconds between two kept sizes of the log."""
 _SIZES_KEPT: Final = 36
@@ -238,6 +240,7 @@ class Activity(Monitored, Observer):
         whole, since the server reads it at the same time.
         """
         self.differences: Differences | None = None
+        self._dead_since: float | None = None
         self._sizes: deque[tuple[float, int]] = deque(maxlen=_SIZES_KEPT)
         self._parked = 0
         self.windows = Histogram(_SHORT)
@@ -404,6 +407,8 @@ class Activity(Monitored, Observer):
             if seen != self._snapshot_seen[0]:
                 self._snapshot_seen = seen, now
         self.measurement, self.measured_time, self._parked = measured, now, len(measured.parked)
+        has_many_dead = any(table.slows_reading(_LIMITS) for table in measured.tables)
+        self._dead_since = (self._dead_since or now) if has_many_dead else None
         size = sum(measured.table_bytes.values())
         if size and (not self._sizes or now - self._sizes[-1][0] >= _SIZE_INTERVAL):
             self._sizes.append((now, size))
@@ -492,6 +497,7 @@ class Activity(Monitored, Observer):
                 refused=counters.answers_error + counters.answers_fatal if is_stream else 0,
                 invalid=counters.rows_invalid if is_stream else 0,
                 rows_missing=counters.rows_missing,
+                dead_seconds=0.0 if self._dead_since is None else self.clock() - self._dead_since,
                 bytes_in_a_day=growth_in_a_day(self._sizes[0], self._sizes[-1])
                 if self._sizes
                 else None,

@@ -56,10 +56,10 @@ from eventlog.publisher.explain import (
 from eventlog.publisher.monitor.activity import Monitored
 from eventlog.publisher.monitor.connections import Connections
 from eventlog.publisher.monitor.openmetrics import exposition
-from eventlog.publisher.monitor.status import HIDDEN
+from eventlog.publisher.monitor.status import HIDDEN, answer_status
 from eventlog.publisher.open_context import open_unlocked
 from eventlog.sql.doctor import Limits
-from eventlog.sql.rows import count_newest
+from eventlog.sql.rows import RECEIVER, count_newest
 from eventlog.transport.http import is_loopback
 
 _log = logging.getLogger("eventlog.publisher")
@@ -433,6 +433,7 @@ class Questions:
                     if self._shows_values or one.code not in _QUOTING
                     else HIDDEN,
                     "command": "\n".join(one.fix),
+                    "fix": [*one.fix],
                 }
                 for one in findings
             ]
@@ -476,11 +477,16 @@ def _without_values(explanation: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_key(refusals: Refusals) -> Refusals:
-    """Return refusals without the receiver's words and the key in an event-id of a snapshot."""
+    """Return refusals with the status of the answer alone, without the key in an event-id of a
+    snapshot.
+    """
+    shown = refusals._replace(
+        message=answer_status(refusals.message) if refusals.code == RECEIVER else HIDDEN
+    )
     if isinstance(refusals.example, int):
-        return refusals._replace(message=HIDDEN)
+        return shown
     command = refusals.command.partition(" --event-id ")[0]
-    return refusals._replace(message=HIDDEN, example=HIDDEN, command=command)
+    return shown._replace(example=HIDDEN, command=command)
 
 
 def _without_message(sentence: str) -> str:

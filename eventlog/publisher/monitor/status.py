@@ -8,22 +8,29 @@ changes its meaning or is removed raises it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
+from http.client import responses
 from typing import Any, Final
 
 from eventlog import __version__
 from eventlog.core.clock import utc_now
 from eventlog.core.event_ids import is_of_snapshot, without_key
 from eventlog.publisher.context import Counters
+from eventlog.publisher.health import OLD_ROW
 from eventlog.publisher.monitor.activity import Activity, JobActivity, Monitored
-from eventlog.publisher.observer import Measured
+from eventlog.publisher.observer import Measured, ParkedObject
 
 VERSION: Final = 1
 HIDDEN: Final = "•••"
 """The text in place of values, keys and a receiver's texts (``monitor.show_values = false``)."""
 _MOST_LISTED: Final = 100
+_MOST_SKIPPED: Final = 20
+"""The most events that one command gives up."""
+_STATUS: Final = re.compile(r"\bthe receiver answers ([1-5][0-9]{2})\b")
 _ANSWERS_TOLD: Final = 10
 """The most answers to one event, the newest."""
 
@@ -37,6 +44,7 @@ EMPTY: Final[Mapping[str, Any]] = dict.fromkeys(
         "log", "sink", "format", "started_at", "publisher_runs", "health", "state",
         "is_ready", "is_alive",
         "progress_seconds", "liveness_timeout_seconds", "rows", "queue_rows", "queue_cap",
+        "limits", "refused_rows", "invalid_rows", "parked_groups",
         "oldest_seconds", "oldest_open_transaction_age_seconds", "oldest_open_transaction",
         "oldest_snapshot_age_seconds", "oldest_snapshot", "dead_rows", "table_bytes",
         "checked_seconds_ago", "counters", "backoffs",
@@ -90,6 +98,56 @@ def _status_of(
     )
 
 
+def answer_status(text: str) -> str:
+    """Return the status in a receiver's text, as of ``the receiver answers 503 ...; ...``, and
+    nothing else of it; ``HIDDEN`` if it has none.
+    """
+    found = _STATUS.search(text)
+    if found is None:
+        return text and HIDDEN
+    return f"the receiver answers {found[1]} {responses.get(int(found[1]), '')}".rstrip()
+
+
+def _parked_groups(
+    parked: Sequence[ParkedObject], now: float, consumer: str | None, *, shows_values: bool
+) -> list[dict[str, Any]]:
+    """Return the parked objects by class and answer, the largest group first, each with the command
+    that gives its first events up.
+    """
+    groups: dict[tuple[str, str], list[ParkedObject]] = {}
+    for one in parked:
+        answer = one.reason if shows_values else answer_status(one.reason)
+        answer = answer.replace(HIDDEN, "the receiver answers retry")
+        groups.setdefault((one.class_name, answer), []).append(one)
+    return [
+        {
+            "class": class_name,
+            "answer": answer,
+            "objects": len(members),
+            "attempts": max(one.tries for one in members),
+            "next_try_seconds": round(max(0.0, min(one.due for one in members) - now), 3),
+            "command": _skip(members[:_MOST_SKIPPED], consumer, shows_values=shows_values),
+        }
+        for (class_name, answer), members in sorted(
+            groups.items(), key=lambda group: (-len(group[1]), group[0])
+        )
+    ]
+
+
+def _skip(parked: Sequence[ParkedObject], consumer: str | None, *, shows_values: bool) -> str:
+    """Return the command that gives the events of parked objects up, empty if their event-ids are
+    hidden: that of an object in a snapshot contains its key.
+    """
+    ids = [one.event_id for one in parked]
+    if not shows_values and any(without_key(one) != one for one in ids):
+        return ""
+    of_consumer = "" if consumer is None else f" --consumer {shlex.quote(consumer)}"
+    command = f"eventlog skip{of_consumer} --reason 'given up on the status page'"
+    if len(ids) == 1:
+        return f"{command} {shlex.quote(ids[0])}"
+    return f'for id in {shlex.join(ids)}; do {command} "$id"; done'
+
+
 def _plain(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return data for JSON with times as ISO texts."""
     return {
@@ -118,11 +176,19 @@ def answers_data(activity: Activity, event_id: str | None) -> list[dict[str, Any
 
 
 def process_status(
-    activity: Activity, log: str, sink: str, format_name: str, *, shows_values: bool
+    activity: Activity,
+    log: str,
+    sink: str,
+    format_name: str,
+    *,
+    shows_values: bool,
+    consumer: str | None = None,
+    patience: float | None = None,
 ) -> dict[str, Any]:
     """Return the status of a running publisher from its reports.
 
-    ``format_name`` is the name of the output format.
+    ``format_name`` is the name of the output format. ``consumer`` is the name of the consumer that
+    the process is. ``patience`` is the most seconds that the sink waits for an answer.
     """
     now, measured, state = activity.clock(), activity.measurement or Measured(), activity.state
 
@@ -143,6 +209,10 @@ def process_status(
         queue_rows=measured.queue_rows,
         queue_cap=measured.cap,
         oldest_seconds=activity.oldest_seconds,
+        limits={"oldest_seconds": OLD_ROW, "send_duration_seconds": patience},
+        refused_rows=measured.refused_rows,
+        invalid_rows=measured.invalid_rows,
+        parked_groups=_parked_groups(measured.parked, now, consumer, shows_values=shows_values),
         oldest_open_transaction_age_seconds=measured.oldest_open_transaction_age_seconds,
         oldest_open_transaction=measured.oldest_open_transaction,
         oldest_snapshot_age_seconds=activity.oldest_snapshot_age_seconds,
@@ -170,7 +240,7 @@ def process_status(
                 "event_id": without_key(parked.event_id) if not shows_values else parked.event_id,
                 "attempts": parked.tries,
                 "next_try_seconds": round(max(0.0, parked.due - now), 3),
-                "reason": private(parked.reason),
+                "reason": parked.reason if shows_values else answer_status(parked.reason),
             }
             for parked in measured.parked[:_MOST_LISTED]
         ],
@@ -183,7 +253,7 @@ def process_status(
                 **sent._asdict(),
                 "first_id": sent.first_id if shows_values else without_key(sent.first_id),
                 "last_id": sent.last_id if shows_values else without_key(sent.last_id),
-                "reason": private(sent.reason),
+                "reason": sent.reason if shows_values else answer_status(sent.reason),
             }
             for sent in activity.newest_sent()[:_MOST_LISTED]
         ],

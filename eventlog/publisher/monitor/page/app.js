@@ -57,9 +57,17 @@ function show(parent, ...children) {
 }
 
 // Columns are [title, (row) => value or element, class]; what is unchanged is left alone, so that a selection stays.
-function table(parent, columns, rows, none) {
-  const key = JSON.stringify(rows);
-  if (parent.dataset.shown === key) return;
+// Fields that change each second are no reason to replace a row: only their cells are written again.
+function table(parent, columns, rows, none, changing = []) {
+  const key = JSON.stringify(rows, (name, value) => (changing.includes(name) ? undefined : value));
+  if (parent.dataset.shown === key) {
+    if (changing.length) rows.forEach((row, place) => columns.forEach(([, value], column) => {
+      const content = value(row);
+      const cell = parent.querySelectorAll("tbody tr")[place].cells[column];
+      if (!(content instanceof Node) && cell.textContent !== content) cell.textContent = content ?? "–";
+    }));
+    return;
+  }
   parent.dataset.shown = key;
   if (!rows.length) return show(parent, element("p", none, "none"));
   const made = element("table");
@@ -83,6 +91,51 @@ function table(parent, columns, rows, none) {
   show(parent, made);
 }
 
+// After a change of the page: a region that scrolls can be reached by the keyboard, and the legend of what is hidden is
+// shown if anything is.
+function settle() {
+  $("hidden-values").hidden = ![...document.querySelectorAll(".table, .card")].some((one) => one.textContent.includes(HIDDEN));
+  for (const one of document.querySelectorAll(".table, pre")) {
+    if (one.scrollWidth > one.clientWidth + 1) one.tabIndex = 0;
+    else one.removeAttribute("tabindex");
+  }
+}
+
+// --- commands ---
+
+// A command for a shell or a statement of SQL; anything else is a sentence.
+const COMMAND = /^(for id in .*|eventlog [a-z](?!.*(, | or |\.\.\.|\()).*|(ALTER|CREATE|DROP|GRANT|ROLLBACK|SELECT|UPDATE|VACUUM) .*)$/s;
+
+function command(text) {
+  const block = element("div", null, "command");
+  const code = element("code", text);
+  const copy = element("button", "Copy");
+  copy.type = "button";
+  copy.setAttribute("aria-label", `Copy: ${text}`);
+  copy.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      const range = document.createRange(); // without TLS a browser has no clipboard for a page
+      range.selectNodeContents(code);
+      getSelection().removeAllRanges();
+      getSelection().addRange(range);
+      document.execCommand("copy");
+    }
+    copy.textContent = "Copied";
+    setTimeout(() => { copy.textContent = "Copy"; }, 2000);
+  });
+  block.append(code, copy);
+  return block;
+}
+
+// Commands in blocks that hold nothing else, sentences as text.
+function fixes(texts) {
+  const all = element("div");
+  for (const text of texts) if (text) all.append(COMMAND.test(text) ? command(text) : element("p", text));
+  return all;
+}
+
 // --- curves ---
 
 function svg(name, attributes, text) {
@@ -91,6 +144,8 @@ function svg(name, attributes, text) {
   if (text !== undefined) made.textContent = text;
   return made;
 }
+
+let limits = {}; // of the health: the value of a curve from which on it is a condition
 
 function makeChart(title, format, first, second, isOfPublisher) {
   const figure = element("figure", null, "chart");
@@ -102,6 +157,16 @@ function makeChart(title, format, first, second, isOfPublisher) {
   if (isOfPublisher) figure.classList.add("of-publisher");
   $("charts").append(figure);
   const chart = { figure, picture, told, format, first, second, title };
+  picture.tabIndex = 0;
+  picture.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: -0.02, ArrowRight: 0.02 }[event.key];
+    if (step) chart.pointer = Math.min(1, Math.max(0, (chart.pointer ?? 1) + step));
+    else if (event.key === "Escape") chart.pointer = undefined;
+    else return;
+    event.preventDefault();
+    draw(chart);
+  });
+  picture.addEventListener("blur", () => { chart.pointer = undefined; draw(chart); });
   picture.addEventListener("pointermove", (event) => {
     const box = picture.getBoundingClientRect();
     chart.pointer = (event.clientX - box.left) / box.width;
@@ -128,7 +193,10 @@ function draw(chart) {
   const begin = Math.max(end - HOUR, samples.length ? samples[0].at : end - 60, 0);
   const span = Math.max(end - begin, 60);
   const values = samples.flatMap((one) => [one[chart.first], chart.second ? one[chart.second] : null]).filter((value) => value !== null);
-  const most = niceTop(Math.max(0, ...values));
+  const highest = Math.max(0, ...values);
+  const limit = limits[chart.first] ?? null;
+  const showsLimit = limit !== null && highest > limit / 4; // far below it the curve would be flat
+  const most = niceTop(showsLimit ? Math.max(highest, limit) : highest);
   const x = (at) => left + ((at - (end - span)) / span) * (width - left - 6);
   const y = (value) => top + (1 - value / most) * (height - top - bottom);
   const parts = [];
@@ -136,6 +204,10 @@ function draw(chart) {
     const at = y(most * share);
     parts.push(svg("line", { class: "grid", x1: left, x2: width - 6, y1: at, y2: at }));
     parts.push(svg("text", { x: left - 6, y: at + 4, "text-anchor": "end" }, chart.format(most * share)));
+  }
+  if (showsLimit) {
+    parts.push(svg("line", { class: "limit", x1: left, x2: width - 6, y1: y(limit), y2: y(limit) }));
+    parts.push(svg("text", { class: "limit-text", x: width - 8, y: y(limit) + 13, "text-anchor": "end" }, `limit ${chart.format(limit)}`));
   }
   parts.push(svg("text", { x: left, y: height - 4 }, `${seconds(span)} ago`));
   parts.push(svg("text", { x: width - 6, y: height - 4, "text-anchor": "end" }, "now"));
@@ -164,24 +236,48 @@ function draw(chart) {
   }
   if (shown) {
     const more = chart.second ? `, 99 % ${chart.format(shown[chart.second])}` : "";
-    chart.told.textContent = `${chart.format(shown[chart.first])}${more}${chart.pointer === undefined ? "" : ` at ${clock(shown.at)}`}`;
+    const bound = limit === null ? "" : `, limit ${chart.format(limit)}`;
+    chart.told.textContent = `${chart.format(shown[chart.first])}${more}${bound}${chart.pointer === undefined ? "" : ` at ${clock(shown.at)}`}`;
+    chart.picture.setAttribute("aria-label", `${chart.title}: ${chart.told.textContent}`);
   }
   chart.picture.replaceChildren(...parts);
 }
 
 // --- what the publisher does ---
 
+const KINDS = { ok: "is-good", warning: "is-warn", error: "is-bad" };
+
+// The worst condition is the sentence, with what to do; the others follow.
+function showHealth(status) {
+  const health = status.health;
+  $("now").className = KINDS[health.severity];
+  if ($("words").textContent !== health.sentence) $("words").textContent = health.sentence;
+  document.title = health.severity === "ok" ? `${status.state.name} · ${status.log}` : `${health.severity}: ${health.sentence} · ${status.log}`;
+  // Texts change each second while a receiver is waited for; the commands below them stay, so that they can be copied.
+  const key = JSON.stringify(health.conditions.map((one) => [one.name, one.action, one.commands]));
+  const [first, ...others] = health.conditions;
+  if ($("now").dataset.shown !== key) {
+    $("now").dataset.shown = key;
+    show($("advice"), ...(first ? [element("p", first.action), ...first.commands.map(command)] : []));
+    $("conditions").hidden = !others.length;
+    show($("conditions"), ...others.map((one) => {
+      const item = element("li");
+      const line = element("p");
+      line.append(element("span", `${one.severity}: `, `severity severity-${one.severity}`), element("span", one.text, "condition-text"));
+      item.append(line, element("p", one.action, "hint"), ...one.commands.map(command));
+      return item;
+    }));
+  }
+  $("conditions").querySelectorAll(".condition-text").forEach((line, place) => {
+    if (line.textContent !== others[place].text) line.textContent = others[place].text;
+  });
+}
+
 function showStatus(status) {
   $("log").textContent = status.log;
-  document.title = `${status.state.name} · ${status.log}`;
   $("about").textContent = `to ${status.sink} as ${status.format} · eventlog ${status.eventlog}`;
-  $("words").textContent = status.state.words;
-  const kind = !status.is_alive ? "is-bad" : status.state.name === "waiting" || !status.is_ready || status.parked_objects ? "is-warn" : "is-good";
-  $("now").className = kind;
-  $("hidden-values").hidden = !JSON.stringify(status).includes(HIDDEN);
-  const advice = $("advice");
-  advice.hidden = status.is_alive;
-  if (!status.is_alive) advice.textContent = `No progress for ${seconds(status.progress_seconds)}; a sign was due within ${seconds(status.liveness_timeout_seconds)}.`;
+  limits = status.limits ?? {};
+  showHealth(status);
   const newest = samples[samples.length - 1];
   document.body.classList.toggle("is-job", status.job !== null);
   if (status.job) return showJob(status, newest);
@@ -191,39 +287,54 @@ function showStatus(status) {
   const isCapped = looked.queue_rows !== null && looked.queue_rows >= status.queue_cap;
   const age = status.checked_seconds_ago > 3 * interval + 5 ? `, ${seconds(status.checked_seconds_ago)} ago` : "";
   const done = status.counters;
-  const tiles = [
-    ["rows a second", newest ? count(newest.rows_per_second) : "–"],
+  const isOld = looked.oldest_seconds > (limits.oldest_seconds ?? Infinity);
+  const failedRows = status.refused_rows + status.invalid_rows + (status.source_lag === null ? 0 : done.answers_error + done.answers_fatal + done.rows_invalid);
+  const large = [
+    ["state", status.state.name, status.state.name === "waiting" ? "is-warn" : ""],
     status.source_lag === null
       ? [`${isConsumer ? "rows to do" : "rows in the queue"}${isCapped ? ", or more" : ""}${age}`, count(looked.queue_rows) + (isCapped ? "+" : "")]
       : [`${status.source_lag_unit} after the position${age}`, count(status.source_lag)],
-    ["oldest row waits for", looked.oldest_seconds ? seconds(looked.oldest_seconds) : "none"],
+    ["oldest row waits for", looked.oldest_seconds ? seconds(looked.oldest_seconds) : "none", isOld ? "is-warn" : ""],
+    ["refused or invalid", count(failedRows), failedRows ? "is-warn" : ""],
+  ];
+  const small = [
+    ["rows a second", newest ? count(newest.rows_per_second) : "–"],
     ["rows answered success", count(done.rows_success)],
     ["rows answered warning", count(done.rows_warning)],
     ["rows answered error or fatal", count(done.rows_error + done.rows_fatal)],
-    ["rows bad, not sent", count(done.rows_invalid)],
+    ["rows invalid, not sent", count(done.rows_invalid)],
     ["last progress", `${seconds(status.progress_seconds)} ago`],
   ];
-  if (done.rows_requeued) tiles.splice(7, 0, ["of these put back since", count(done.rows_requeued)]);
+  if (done.rows_requeued) small.splice(5, 0, ["of these put back since", count(done.rows_requeued)]);
   // Objects of a snapshot are not rows: their answers are counted alone.
-  const failed = done.rows_error + done.rows_fatal + done.rows_invalid + done.answers_error + done.answers_fatal;
+  const failed = done.rows_error + done.rows_fatal + done.rows_invalid + done.answers_error + done.answers_fatal + status.refused_rows + status.invalid_rows;
   if (failed !== failedSeen && status.queue_rows !== null) askErrors(failed);
-  if (status.oldest_open_transaction_age_seconds !== null) tiles.push([`oldest open writer${status.oldest_open_transaction ? `, ${status.oldest_open_transaction}` : ""}`, seconds(status.oldest_open_transaction_age_seconds)]);
-  if (status.oldest_snapshot !== null) tiles.push([`oldest snapshot, ${status.oldest_snapshot}`, seconds(status.oldest_snapshot_age_seconds)]);
-  if (status.dead_rows !== null) tiles.push(["dead rows of the log and its internal tables", count(sum(status.dead_rows))]);
-  if (status.table_bytes !== null) tiles.push(["bytes of the log and its internal tables", count(sum(status.table_bytes))]);
-  if (isConsumer) tiles.push(["ranges in the consumer's set", count(status.ranges)]);
+  if (status.oldest_open_transaction_age_seconds !== null) small.push([`oldest open writer${status.oldest_open_transaction ? `, ${status.oldest_open_transaction}` : ""}`, seconds(status.oldest_open_transaction_age_seconds)]);
+  if (status.oldest_snapshot !== null) small.push([`oldest snapshot, ${status.oldest_snapshot}`, seconds(status.oldest_snapshot_age_seconds)]);
+  if (status.dead_rows !== null) small.push(["dead rows of the log and its internal tables", count(sum(status.dead_rows))]);
+  if (status.table_bytes !== null) small.push(["bytes of the log and its internal tables", count(sum(status.table_bytes))]);
+  if (isConsumer) small.push(["ranges in the consumer's set", count(status.ranges)]);
   if (status.snapshot !== null && status.snapshot.class !== null)
-    tiles.push([`objects of ${status.snapshot.class} read, of about ${count(status.snapshot.expected)}`, count(status.snapshot.objects)]);
+    small.push([`objects of ${status.snapshot.class} read, of about ${count(status.snapshot.expected)}`, count(status.snapshot.objects)]);
   for (const one of status.verified ?? [])
-    tiles.push([`${one.target}, verified ${one.ended} UTC${one.verified_through ? ` through ${one.verified_through}` : ""}`, one.result]);
-  showTiles(tiles);
+    small.push([`${one.target}, verified ${one.ended} UTC${one.verified_through ? ` through ${one.verified_through}` : ""}`, one.result]);
+  showTiles(large, small);
+  $("consumers-section").hidden = !status.consumers?.length;
+  table($("consumers"), [
+    ["consumer", (one) => one.name], ["process", (one) => element("span", one.runs ? "runs" : "does not run", one.runs ? "" : "severity-warning")],
+    ["rows to do", (one) => count(one.rows_behind), "number"], ["oldest row", (one) => (one.oldest_seconds === null ? "none" : seconds(one.oldest_seconds))],
+    ["last moved", (one) => `${seconds(one.still_seconds)} ago`], ["ranges", (one) => count(one.ranges), "number"],
+    ["snapshot", (one) => (one.snapshot === null ? "–" : one.snapshot.class === null ? "between two classes" : `${count(one.snapshot.objects)} of about ${count(one.snapshot.expected)} of ${one.snapshot.class}`)],
+  ], status.consumers ?? [], "");
   $("uncaptured").hidden = !status.drift?.length;
-  table($("uncaptured-tables"), [["Table", (one) => one]], status.drift ?? [], "");
+  table($("uncaptured-tables"), [["Table", (one) => one, "text"]], status.drift ?? [], "");
+  $("parked-section").hidden = !status.parked_objects;
   $("parked-count").textContent = status.parked_objects ? `(${status.parked_objects})` : "";
   table($("parked"), [
-    ["class", (one) => one.class], ["key", (one) => one.key, "text"], ["event-id", (one) => one.event_id], ["attempts", (one) => count(one.attempts), "number"],
-    ["next try in", (one) => seconds(one.next_try_seconds)], ["last answer", (one) => one.reason, "text"],
-  ], status.parked, "None.");
+    ["class", (one) => one.class], ["last answer", (one) => one.answer || "retry", "text"], ["objects", (one) => count(one.objects), "number"],
+    ["attempts", (one) => count(one.attempts), "number"], ["next try in", (one) => seconds(one.next_try_seconds)],
+    ["to give the events up", (one) => (one.command ? command(one.command) : "–"), "text"],
+  ], status.parked_groups, "None.", ["next_try_seconds", "attempts"]);
   table($("deliveries"), [
     ["delivery", (one) => one.number], ["events", (one) => count(one.events), "number"], ["rows", (one) => count(one.rows), "number"],
     ["in flight for", (one) => seconds(one.seconds)],
@@ -233,29 +344,40 @@ function showStatus(status) {
     ["events", (one) => count(one.events), "number"], ["event-ids", (one) => (one.first_id === one.last_id ? one.first_id : `${one.first_id} to ${one.last_id}`)],
     ["answer after", (one) => seconds(one.seconds)], ["answer", (one) => element("span", one.level, `level-${one.level}`)], ["reason", (one) => one.reason, "text"],
   ], status.sent.slice(0, 12), "Nothing has been sent yet.");
+  settle();
 }
 
 // A backlog job has a stage and an end; it has no queue of its own, no deliveries and no answers.
 function showJob(status, newest) {
   const job = status.job;
-  const tiles = [
+  const small = [
+    ["rows a second", newest ? count(newest.rows_per_second) : "–"],
+    ["last progress", `${seconds(status.progress_seconds)} ago`],
+  ];
+  if (job.parts) small.push(["parts", job.parts]);
+  showTiles([
     ["done", `${Math.floor(job.share * 100)} %`],
     ["time left, about", seconds(job.seconds_left)],
     ["rows", job.total ? `${count(job.rows)} of ${count(job.total)}` : count(job.rows)],
-    ["rows a second", newest ? count(newest.rows_per_second) : "–"],
     ["events written", count(job.events)],
-    ["last progress", `${seconds(status.progress_seconds)} ago`],
-  ];
-  if (job.parts) tiles.push(["parts", job.parts]);
-  showTiles(tiles);
+  ], small);
 }
 
-function showTiles(tiles) {
-  show($("tiles"), ...tiles.map(([title, value]) => {
-    const tile = element("div", null, "tile");
+// Four large figures, each [title, value, class]; the others are small.
+function showTiles(large, small) {
+  const tiles = element("div", null, "large");
+  for (const [title, value, className] of large) {
+    const tile = element("div", null, `tile ${className ?? ""}`);
     tile.append(element("span", title), element("b", value));
-    return tile;
-  }));
+    tiles.append(tile);
+  }
+  const list = element("dl", null, "small");
+  for (const [title, value] of small) {
+    const pair = element("div");
+    pair.append(element("dt", title), element("dd", value));
+    list.append(pair);
+  }
+  show($("tiles"), tiles, list);
 }
 
 function lose(reason) {
@@ -311,6 +433,7 @@ function onAsk(button, place, path, render) {
     } finally {
       done();
       button.disabled = false;
+      settle();
     }
   };
   const pressed = (event) => { event.preventDefault(); ask(); };
@@ -322,10 +445,6 @@ function onAsk(button, place, path, render) {
 function askErrors(failed) {
   failedSeen = failed;
   if (!$("ask-errors").disabled) loadErrors();
-}
-
-function command(text) {
-  return text ? element("code", text) : "";
 }
 
 onAsk($("ask-queue"), $("queue"), () => "/queue.json", (found) => {
@@ -340,14 +459,14 @@ const loadErrors = onAsk($("ask-errors"), $("errors"), () => "/errors.json", (fo
   const rows = found.errors.reduce((sum, one) => sum + one.rows, 0);
   $("errors-count").textContent = rows ? `(${count(rows)} refused)` : "";
   table($("errors"), [
-    ["code", (one) => one.code], ["table", (one) => one.table_name], ["status", (one) => one.status], ["rows", (one) => count(one.rows), "number"],
-    ["newest", (one) => one.newest], ["for example", (one) => `${typeof one.example === "number" ? "row " : ""}${one.example}: ${one.message}`, "text"], ["then", (one) => command(one.command), "text"],
+    ["class", (one) => one.table_name], ["answer", (one) => (one.code === "receiver" ? "refused by the receiver" : one.code)], ["status", (one) => one.status], ["rows", (one) => count(one.rows), "number"],
+    ["newest", (one) => one.newest], ["for example", (one) => `${typeof one.example === "number" ? "row " : ""}${one.example}: ${one.message}`, "text"], ["once the cause is fixed", (one) => command(one.command), "text"],
   ], found.errors, "No row has an error line.");
 });
 
 onAsk($("ask-doctor"), $("doctor"), () => "/doctor.json", (found) => table($("doctor"), [
-  ["", (one) => element("span", one.level, `level-${one.level}`)], ["code", (one) => one.code],
-  ["what", (one) => one.message, "text"], ["what fixes it", (one) => command(one.command), "text"],
+  ["severity", (one) => element("span", one.level, `level-${one.level}`)], ["code", (one) => one.code],
+  ["what", (one) => one.message, "text"], ["what fixes it", (one) => fixes(one.fix), "text"],
 ], found.findings, "Nothing is wrong."));
 
 onAsk($("row-form").querySelector("button"), $("row"), () => `/rows/${encodeURIComponent($("record-id").value.trim())}.json`, (found) => {
@@ -377,5 +496,8 @@ makeChart("Rows a second", count, "rows_per_second");
 makeChart("Rows that wait", count, "queue_rows");
 makeChart("Age of the oldest row", seconds, "oldest_seconds", null, true);
 makeChart("Time of a document: median", seconds, "send_duration_median", "send_duration_99", true);
-window.addEventListener("resize", () => charts.forEach(draw));
+window.addEventListener("resize", () => {
+  charts.forEach(draw);
+  settle();
+});
 look();
