@@ -11,11 +11,12 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import sqlalchemy as sa
-from common import LOG, SCHEMA, Server, configuration, install, server
+from common import LOG, SCHEMA, Cost, Meter, Server, configuration, install, server
 
 from eventlog.config.load import load
 from eventlog.publisher.context import Counters
@@ -31,32 +32,50 @@ SELECT n, 'first ' || n, 'last ' || n, 'user.' || n || '@example.org', n * 0.25,
 FROM generate_series(1, CAST(:objects AS bigint)) AS n"""
 
 
-def first_load(bench: Server, file: Path) -> tuple[float, float]:
-    """Load all objects into files, and return seconds by the clock and of CPU of this process."""
-    config = load(file, {"EVENTLOG_DATABASE_URL": bench.url})
-    wall, cpu = time.monotonic(), time.process_time()
-    bench.run(
-        f"INSERT INTO {LOG} (event_type, table_name, table_key) "
-        f"SELECT 5, 'usr', 'idu=' || idu FROM {SCHEMA}.usr ORDER BY idu"
-    )
-    with (
-        open_context(config, Counters()) as context,
-        closing(open_sink(config, sys.stdout)) as sink,
-    ):
-        publish_once(context, sink)
-    return time.monotonic() - wall, time.process_time() - cpu
+@contextmanager
+def measured(bench: Server) -> Iterator[list[Cost]]:
+    """Yield a list that has the cost of the block after it: CPU of this process and the server."""
+    costs: list[Cost] = []
+    meter, cpu = Meter(bench), time.process_time()
+    yield costs
+    cost = meter.stop()
+    costs.append(Cost(cost.wall, time.process_time() - cpu, cost.server))
 
 
-def compare(bench: Server, file: Path, target: str) -> tuple[float, float, int]:
-    """Compare, and return seconds by the clock and of CPU of this process, and the equal
-    objects.
-    """
+def first_load(bench: Server, file: Path) -> Cost:
+    """Load all objects into files."""
     config = load(file, {"EVENTLOG_DATABASE_URL": bench.url})
-    wall, cpu = time.monotonic(), time.process_time()
-    with closing(open_target(config, target)) as opened:
+    with measured(bench) as costs:
+        bench.run(
+            f"INSERT INTO {LOG} (event_type, table_name, table_key) "
+            f"SELECT 5, 'usr', 'idu=' || idu FROM {SCHEMA}.usr ORDER BY idu"
+        )
+        with (
+            open_context(config, Counters()) as context,
+            closing(open_sink(config, sys.stdout)) as sink,
+        ):
+            publish_once(context, sink)
+    return costs[0]
+
+
+def compare(bench: Server, file: Path, target: str) -> Cost:
+    """Compare the whole class with a target, which is equal."""
+    config = load(file, {"EVENTLOG_DATABASE_URL": bench.url})
+    with measured(bench) as costs, closing(open_target(config, target)) as opened:
         report = run_verification(config, opened, (), VerifyOptions(wait=0))
     assert report.result == "equal", report.differences[:5]
-    return time.monotonic() - wall, time.process_time() - cpu, report.classes["usr"].equal
+    return costs[0]
+
+
+def tell(what: str, objects: int, cost: Cost, whole: Cost | None = None) -> None:
+    server = cost.server or 0.0
+    cpu = cost.client + server
+    share = "" if whole is None else f", {cpu / (whole.client + (whole.server or 0.0)):.0%} of it"
+    print(
+        f"{what}: {cost.wall:.1f} s; CPU of the client {cost.client:.1f} s, of the server "
+        f"{server:.1f} s, {cpu / objects * 1e6:.1f} us an object{share}",
+        flush=True,
+    )
 
 
 def main() -> None:
@@ -76,12 +95,11 @@ def main() -> None:
         )
         table.run(_ROWS.replace(f"{SCHEMA}.usr", "usr"), objects=objects)
         table.run("VACUUM (ANALYZE) usr")
-        wall, cpu, equal = compare(bench, file, table.url)
-        print(f"verify of a table: {equal:,} objects, {wall:.1f} s, {cpu:.1f} s of CPU", flush=True)
-        loaded, load_cpu = first_load(bench, file)
-        print(f"first load: {loaded:.1f} s, {load_cpu:.1f} s of CPU", flush=True)
-        wall, cpu, equal = compare(bench, file, str(Path(name) / "documents"))
-        print(f"verify of files: {equal:,} objects, {wall:.1f} s, {cpu:.1f} s of CPU", flush=True)
+        whole = first_load(bench, file)
+        tell("first load", objects, whole)
+        tell("verify of a table", objects, compare(bench, file, table.url), whole)
+        documents = str(Path(name) / "documents")
+        tell("verify of files", objects, compare(bench, file, documents), whole)
         copy.dispose()
         bench.run("DROP DATABASE verify_copy WITH (FORCE)")
 

@@ -201,6 +201,8 @@ def _show(report: VerifyReport, repaired: str | None) -> None:
 def _lines(one: Difference, report: VerifyReport) -> Iterator[str]:
     rows = f" (rows {', '.join(map(str, one.record_ids))})" if one.record_ids else ""
     yield f"{_HOW[one.kind]}: {one.class_name} {one.key}{rows}"
+    if one.fault:
+        yield f"    {one.fault}"
     shown = one.as_data(shows_values=report.shows_values)["columns"]
     for column, values in zip(one.columns, shown, strict=True):
         yield f"    {column.column}: {_pair(column, values['source'], values.get('target'))}"
@@ -210,6 +212,7 @@ _HOW: Final = {
     Kind.VALUE: "different",
     Kind.MISSING: "missing in the target",
     Kind.SURPLUS: "only in the target",
+    Kind.VERSIONS: "overlapping or missing versions",
 }
 
 

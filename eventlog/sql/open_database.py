@@ -22,6 +22,7 @@ from eventlog.sql.statements import (
     fetch_chunks,
     run_as_it_stands,
 )
+from eventlog.sql.windows import RangeReader
 
 if TYPE_CHECKING:
     from eventlog.sql.open_log import OpenLog
@@ -164,6 +165,15 @@ class OpenDatabase(ABC):
         each row. Missing objects are left out; the keys are compared exactly, whatever the
         collation (spec/event-log.md 7.2).
         """
+
+    def range_reader(
+        self, schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]
+    ) -> RangeReader | None:
+        """Return the function that reads the objects of a class by ranges of keys, with
+        ``attributes``, which are columns of its table. None if this database does not have them
+        in an order that is the same everywhere.
+        """
+        return None
 
     def fetch_answer(
         self,

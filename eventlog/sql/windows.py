@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from eventlog.core.catalog import ObjectClass
 from eventlog.core.checks import is_of
@@ -180,6 +180,19 @@ class ResyncBatch(NamedTuple):
     present: int = 0
     is_complete: bool = True
     """False if a key of this run could not be read: the due resync is not finished."""
+
+
+KeyValues: TypeAlias = tuple[Any, ...]
+"""The values of a key: an integer for each integer column, a text for each other one."""
+
+RangeReader: TypeAlias = Callable[[KeyValues | None, KeyValues | None, int], list[tuple[Any, ...]]]
+"""A function that returns the first objects of a table after a key and up to another one (None = no
+bound), in the order of their keys. Its last argument is the maximum number of objects.
+
+Each is a tuple of the values of the key, then of the texts of the attributes as ``query_back``
+returns them. A row with a NULL in its key is left out. The keys are in the order that they have in
+Python, in every database.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,8 @@ class Kind(StrEnum):
     """The target does not have the object."""
     SURPLUS = "surplus"
     """Only the target has the object."""
+    VERSIONS = "versions"
+    """The versions of the object in a history overlap, or one of them is missing."""
 
 
 class Result(StrEnum):
@@ -47,6 +49,8 @@ class Difference:
     record_ids: Sequence[int] = ()
     reason: str = ""
     """Why the object has to differ; empty = it must not."""
+    fault: str = ""
+    """What is wrong with the versions of the object."""
 
     @property
     def name(self) -> ObjectName:
@@ -67,7 +71,8 @@ class Difference:
             ],
             "record_ids": list(self.record_ids),
         }
-        return data | ({"reason": self.reason} if self.reason else {})
+        told = {"reason": self.reason, "fault": self.fault}
+        return data | {member: text for member, text in told.items() if text}
 
 
 def _hashed(value: str | list[str] | None) -> str | None:
@@ -112,7 +117,7 @@ class ClassReport:
     def count(self, kind: Kind) -> None:
         """Count an object that must not differ and does."""
         match kind:
-            case Kind.VALUE:
+            case Kind.VALUE | Kind.VERSIONS:
                 self.different += 1
             case Kind.MISSING:
                 self.missing += 1

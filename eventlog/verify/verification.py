@@ -14,16 +14,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from eventlog.core.catalog import ObjectClass
 from eventlog.core.checks import is_of
 from eventlog.core.clock import monotonic, sleep
+from eventlog.core.table_key import parse, quote
+from eventlog.core.values import Kind as ValueKind
 from eventlog.model import EventType, Status, unpadded
 from eventlog.publisher.context import Context
 from eventlog.publisher.explain import refused
 from eventlog.sql.rows import SKIPPED
-from eventlog.sql.windows import ANY_STATUS, Selection, Walk
+from eventlog.sql.windows import ANY_STATUS, KeyValues, RangeReader, Selection, Walk
 from eventlog.verify.comparison import Comparison, TargetRow, Texts
 from eventlog.verify.report import (
     MOST_LISTED,
@@ -65,6 +67,15 @@ class VerifyOptions:
     """The most objects that are read per second, None = no limit."""
 
 
+class _Ranges(NamedTuple):
+    """Source and target of a class whose objects both can be read by the same ranges of keys."""
+
+    read_source: RangeReader
+    read_target: RangeReader
+    names: Sequence[str]
+    """The attributes, in the order of their texts in a row."""
+
+
 @dataclass(slots=True)
 class _ClassSource:
     """A class in the source, and what is compared of it."""
@@ -73,6 +84,28 @@ class _ClassSource:
     walk: Walk
     comparison: Comparison
     report: ClassReport
+    ranges: _Ranges | None
+
+    @property
+    def width(self) -> int:
+        """The number of key columns."""
+        return len(self.cls.key)
+
+    def name_of(self, values: KeyValues) -> ObjectName:
+        """Return the object with a key of ``ranges``, which a row begins with."""
+        # Integers, and texts that need no quotes.
+        names = (column.name for column in self.cls.key)
+        return self.cls.name, "+".join(
+            [f"{quote(name)}={value}" for name, value in zip(names, values, strict=False)]
+        )
+
+    def values_of(self, key: str) -> KeyValues:
+        """Return the values of a canonical key, as ``ranges`` has them."""
+        texts = {part.name: part.value for part in parse(key)}
+        return tuple(
+            int(texts[column.name]) if column.type.kind is ValueKind.INTEGER else texts[column.name]
+            for column in self.cls.key
+        )
 
 
 @dataclass(slots=True)
@@ -109,8 +142,12 @@ class Verification:
         start = names.index(place[0]) if place is not None and place[0] in names else 0
         for number, name in enumerate(names[start:]):
             position = place[1] if place is not None and number == 0 else None
-            self._walk(self._sources[name], position)
-            self._find_surplus(self._sources[name])
+            source = self._sources[name]
+            if source.ranges is None:
+                self._walk(source, position)
+                self._find_surplus(source)
+            else:
+                self._walk_ranges(source, source.ranges, position)
         self._wait(classes)
         self._end()
 
@@ -121,9 +158,81 @@ class Verification:
         comparison = Comparison(self.target.attributes(cls), self.target.held(cls))
         for name in self.target.not_held(cls):
             self.report.losses[f"{cls.name}.{name}"] = "the target does not have this column"
-        return _ClassSource(cls, walk, comparison, report)
+        return _ClassSource(cls, walk, comparison, report, self._ranges(cls, comparison))
+
+    def _ranges(self, cls: ObjectClass, comparison: Comparison) -> _Ranges | None:
+        names = [one.name for one in comparison.attributes]
+        if any(child.attribute.name in names for child in cls.children):
+            return None
+        read_target = self.target.range_reader(cls)
+        if read_target is None:
+            return None
+        read_source = self.context.log.db.range_reader(
+            self.context.catalog.schema, cls, comparison.attributes
+        )
+        return None if read_source is None else _Ranges(read_source, read_target, names)
 
     # --- the first round ---
+
+    def _walk_ranges(self, source: _ClassSource, ranges: _Ranges, position: str | None) -> None:
+        """Compare all objects of a class that the source or the target has, after a key. Both are
+        read once.
+        """
+        log, size, width = self.context.log, self.options.batch, source.width
+        behind = None if position is None else source.values_of(position)
+        is_last = False
+        while not is_last:
+            there = ranges.read_target(behind, None, size)
+            last = there[-1][:width] if len(there) == size else None
+            with snapshot(log):
+                self.undone.read_new()
+                here = ranges.read_source(behind, last, size)
+                if len(here) == size and here[-1][:width] != last:
+                    # The source has more objects in this range: the others come with the next one.
+                    last = here[-1][:width]
+                    there = [row for row in there if row[:width] <= last]
+                self._judge_rows(source, ranges, here, there)
+                self._move_on()
+            is_last = last is None
+            if last is not None:
+                behind = last
+                _, position = source.name_of(last)
+                self.save(Progress(source.cls.name, position, self.report, self.waiting))
+            self._pace(len(here))
+
+    def _judge_rows(
+        self,
+        source: _ClassSource,
+        ranges: _Ranges,
+        here: Sequence[tuple[Any, ...]],
+        there: Sequence[tuple[Any, ...]],
+    ) -> None:
+        """Judge the objects of a range. An object is equal if the key and each text are the same;
+        only others are compared column by column.
+        """
+        if here == there and not self.undone.objects and not self.waiting:
+            source.report.equal += len(here)
+            return
+        width, names = source.width, ranges.names
+        others = {row[:width]: row for row in there}
+        is_quiet = not self.undone.objects and not self.waiting
+
+        def texts(row: tuple[Any, ...]) -> dict[str, Texts]:
+            return {name: [text] for name, text in zip(names, row[width:], strict=True)}
+
+        for row in here:
+            other = others.pop(row[:width], None)
+            if is_quiet and row == other:
+                source.report.equal += 1
+                continue
+            name = source.name_of(row)
+            if row == other and name not in self.undone.objects and name not in self.waiting:
+                source.report.equal += 1
+            else:
+                held = None if other is None else texts(other)
+                self._judge_one(source, name, texts(row), held)
+        for key, row in others.items():
+            self._judge_one(source, source.name_of(key), None, texts(row))
 
     def _walk(self, source: _ClassSource, position: str | None) -> None:
         """Compare all objects of a class that the source has, after a key."""
@@ -275,6 +384,8 @@ class Verification:
                 self.report.losses[f"{source.cls.name}.{column}"] = (
                     "the target holds another value by design"
                 )
+            for key, fault in self.target.faults(source.cls).items():
+                self._add(Difference(source.cls.name, key, Kind.VERSIONS, fault=fault))
         log = self.context.log
         with snapshot(log):
             self.report.in_motion = [self._in_motion(name) for name in self.waiting]

@@ -10,6 +10,7 @@ import random
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ from verified import content, document, publish_once, published, run, writing
 from eventlog.config.load import load
 from eventlog.verify import VerifyOptions, VerifyReport, verify
 from eventlog.verify import session as sessions
+from eventlog.verify.targets.table import TableTarget
 
 DRIVER = Path(__file__).with_name("verified_driver.py")
 OBJECTS = 300
@@ -77,9 +79,11 @@ def test_a_table_that_follows_the_source_is_never_called_different(
         assert report.classes["item"].equal > OBJECTS / 2
 
 
+@pytest.mark.parametrize("key", ["integer", "numeric(12)"], ids=["by ranges", "by keys"])
 def test_planted_differences_are_found_while_others_write(
-    source: sa.Engine, copy: sa.Engine
+    source: sa.Engine, copy: sa.Engine, key: str
 ) -> None:
+    run(copy, f"ALTER TABLE item ALTER id TYPE {key}")
     # The writers leave these keys alone.
     run(source, "INSERT INTO item SELECT n, 'quiet' FROM generate_series(5001, 5010) AS n")
     with published(document(source), verified.Table(copy)), writing(source, OBJECTS):
@@ -96,6 +100,82 @@ def test_planted_differences_are_found_while_others_write(
         ("surplus", "id=6001"),
         ("value", "id=5001"),
     ]
+
+
+# --- how source and target are read ---------------------------------------------------------------
+
+PARTS = "(area integer, code uuid, name text, made date, PRIMARY KEY (area, code))"
+
+
+def parts(engine: sa.Engine, *further: str) -> None:
+    """The table ``part`` with 120 rows in 4 areas."""
+    run(
+        engine,
+        f"CREATE TABLE part {PARTS}",
+        "INSERT INTO part SELECT mod(n, 4), CAST(md5(n::text) AS uuid), NULLIF('p' || n, 'p7'), "
+        "date '2026-01-01' + n FROM generate_series(1, 120) AS n",
+        *further,
+    )
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_reading_by_ranges_finds_what_reading_by_keys_finds(
+    new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    with new_database() as engine, new_database() as other:
+        config = document(engine) | {"watch": [{"table": "part"}]}
+        parts(engine)
+        install(load(config, {}))
+        parts(
+            other,
+            "DELETE FROM part WHERE area = 1 OR made < date '2026-01-09'",
+            "INSERT INTO part SELECT n, CAST(md5(n::text) AS uuid) FROM generate_series(-9, 9) AS n "
+            "WHERE n NOT BETWEEN 0 AND 3",
+            "UPDATE part SET name = NULL WHERE area = 2 AND made > date '2026-04-20'",
+            "UPDATE part SET name = name || ' ' WHERE area = 3",
+        )
+        run(engine, "UPDATE part SET name = 'waits' WHERE made = date '2026-04-30'")
+        reports = []
+        for is_ordered in (True, False):
+            if not is_ordered:
+                monkeypatch.setattr(TableTarget, "range_reader", lambda self, cls: None)
+            options = VerifyOptions(wait=0, batch=size)
+            reports.append(verify(config, url_of(other), environ={}, options=options))
+    told = [
+        (
+            sorted((*one.name, one.kind, str(one.columns)) for one in report.differences),
+            [(one.key, one.record_ids) for one in report.in_motion],
+            report.classes["part"].as_data(),
+        )
+        for report in reports
+    ]
+    assert told[0] == told[1]
+    differences, moving, numbers = told[0]
+    assert len(moving) == 1
+    assert {kind for _, _, kind, _ in differences} == {"value", "missing", "surplus"}
+    assert numbers["equal"] > 20
+
+
+def test_a_table_is_read_by_one_scan_of_source_and_target(
+    source: sa.Engine, copy: sa.Engine
+) -> None:
+    def read(engine: sa.Engine) -> int:
+        # The session of the verification has ended, so its numbers are there.
+        (row,) = fetch(
+            engine,
+            "SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_user_tables "
+            "WHERE relname = 'item'",
+        )
+        return int(row[0])
+
+    before = read(source), read(copy)
+    assert compare(source, copy, options=VerifyOptions(wait=0, batch=50)).result == "equal"
+    until = time.monotonic() + 20
+    while read(copy) - before[1] < OBJECTS and time.monotonic() < until:
+        time.sleep(0.1)
+    # The size of a table that was never analysed is counted before, once, in the source.
+    assert OBJECTS <= read(source) - before[0] <= 2.2 * OBJECTS
+    assert OBJECTS <= read(copy) - before[1] <= 1.2 * OBJECTS
 
 
 # --- what is found --------------------------------------------------------------------------------

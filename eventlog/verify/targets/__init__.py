@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from eventlog.core.catalog import Attribute, ObjectClass
 from eventlog.core.ranges import RecordSet
+from eventlog.sql.windows import RangeReader
 from eventlog.verify.comparison import Held, TargetRow
 
 
@@ -67,6 +68,18 @@ class Target(ABC):
         """Yield keys of the class's objects in the target, at least those that ``rows`` was never
         asked for, in lists of at most ``size``. A key that is no key of the class is its own text.
         """
+
+    def faults(self, cls: ObjectClass) -> Mapping[str, str]:
+        """Return what is wrong with objects in the target as it is pinned, whatever the source has:
+        a sentence by key.
+        """
+        return {}
+
+    def range_reader(self, cls: ObjectClass) -> RangeReader | None:
+        """Return the function that reads the objects of a class by ranges of keys, each with the
+        key of the source and the texts of ``attributes``; None if the target cannot be read so.
+        """
+        return None
 
     def close(self) -> None:
         """Release what the target holds."""

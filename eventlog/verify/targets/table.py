@@ -30,7 +30,7 @@ from eventlog.sql.connection import as_database_errors, connect, describe, diale
 from eventlog.sql.log_table import LogTable, split_name
 from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.open_log import OpenLog
-from eventlog.sql.windows import Selection, Walk
+from eventlog.sql.windows import KeyValues, RangeReader, Selection, Walk
 from eventlog.verify.comparison import Held, TargetRow
 from eventlog.verify.targets import Target
 
@@ -172,6 +172,25 @@ class TableTarget(Target):
             position = keys[-1]
             yield [table.source_key(table.cls.canonical_key(key)) for key in keys]
         self._connection.commit()
+
+    def range_reader(self, cls: ObjectClass) -> RangeReader | None:
+        table = self._table(cls)
+        if [one.type.kind for one in cls.key] != [one.type.kind for one in table.cls.key]:
+            return None
+        read = self._db.range_reader(
+            table.schema, table.cls, [there for _, there in table.attributes]
+        )
+        if read is None:
+            return None
+
+        def read_and_end(
+            behind: KeyValues | None, last: KeyValues | None, limit: int
+        ) -> list[tuple[Any, ...]]:
+            rows = read(behind, last, limit)
+            self._connection.commit()
+            return rows
+
+        return read_and_end
 
     def close(self) -> None:
         self._resources.close()

@@ -28,7 +28,12 @@ from eventlog.sql.dialects.postgresql.log_session import (
     begin_log_session,
     is_log_session,
 )
-from eventlog.sql.dialects.postgresql.objects import objects_statement, table_of
+from eventlog.sql.dialects.postgresql.objects import (
+    is_ordered,
+    objects_statement,
+    range_statement,
+    table_of,
+)
 from eventlog.sql.dialects.postgresql.text import (
     adopt,
 )
@@ -44,6 +49,7 @@ from eventlog.sql.statements import (
     statements,
     without_collector,
 )
+from eventlog.sql.windows import KeyValues, RangeReader
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.postgresql import PostgreSQL
@@ -198,6 +204,29 @@ class PostgresDatabase(OpenDatabase):
                 for name, value, is_list in zip(names, values, lists, strict=True)
             }
         return rows
+
+    def range_reader(
+        self, schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]
+    ) -> RangeReader | None:
+        if cls.is_view or not all(is_ordered(column) for column in cls.key):
+            return None
+
+        def read(
+            behind: KeyValues | None, last: KeyValues | None, limit: int
+        ) -> list[tuple[Any, ...]]:
+            usual_plans(self.connection)
+            statement = range_statement(
+                schema, cls, tuple(attributes), goes_on=behind is not None, ends=last is not None
+            )
+            bounds = {
+                f"{name}{i}": value
+                for name, key in (("behind", behind), ("last", last))
+                for i, value in enumerate(key or ())
+            }
+            with without_collector():
+                return fetch(self.connection, statement, {"limit": limit, **bounds})
+
+        return read
 
     def fetch_chunks(
         self, statement: str, parameters: Mapping[str, object], size: int

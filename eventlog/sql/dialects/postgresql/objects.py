@@ -135,6 +135,54 @@ class PostgresObjects(Dialect):
         }
 
 
+# --- the statement that reads a range of keys -----------------------------------------------------
+
+_ORDERED: Final = {Kind.INTEGER: "int8", Kind.UUID: "uuid"}
+"""The kinds of keys whose order is that of Python's values, with the type of a bound."""
+
+
+def is_ordered(column: Column) -> bool:
+    """Return True if a column of a key can bound a range."""
+    is_number = column.type.kind is Kind.INTEGER
+    return column.type.kind in _ORDERED and (not is_number or column.type.bits > 0)
+
+
+@lru_cache(maxsize=512)
+def range_statement(
+    schema: str | None,
+    cls: ObjectClass,
+    attributes: tuple[Attribute, ...],
+    *,
+    goes_on: bool,
+    ends: bool,
+) -> str:
+    """Return the statement of ``read_range``; ``goes_on`` and ``ends`` mean that the first and the
+    last key are bound, as ``behind0``, ``last0`` and so on.
+    """
+    refs = [bindable(field("p", column)) for column in cls.key]
+    keys = [
+        ref if column.type.kind is Kind.INTEGER else f"({ref})::pg_catalog.text"
+        for column, ref in zip(cls.key, refs, strict=True)
+    ]
+    texts = [bindable(text_of_now(one.column, field("p", one.column))) for one in attributes]
+    conditions = [f"{ref} IS NOT NULL" for ref in refs]
+    for is_bound, operator, name in ((goes_on, ">", "behind"), (ends, "<=", "last")):
+        if is_bound:
+            bound = ", ".join(
+                f"%({name}{i})s::pg_catalog.{_ORDERED[column.type.kind]}"
+                for i, column in enumerate(cls.key)
+            )
+            conditions.append(
+                f"ROW({', '.join(refs)}) OPERATOR(pg_catalog.{operator}) ROW({bound})"
+            )
+    # It consists of quoted identifiers; the keys are bound.
+    return (
+        f"SELECT {', '.join([*keys, *texts])}\n"
+        f"FROM {bindable(relation(schema, cls.table))} AS p\n"
+        f"WHERE {' AND '.join(conditions)}\nORDER BY {', '.join(refs)}\nLIMIT %(limit)s::bigint"
+    )
+
+
 # --- the catalogue --------------------------------------------------------------------------------
 
 _KINDS: Final = {
