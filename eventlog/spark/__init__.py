@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from eventlog.spark.convert import convert as convert_captures
     from eventlog.spark.copy_history import as_of, history
     from eventlog.spark.copy_query import live_copy
-    from eventlog.spark.copy_verification import verify
+    from eventlog.spark.copy_verification import verify, verify_history
     from eventlog.spark.delta_copy import delta
     from eventlog.spark.iceberg_copy import iceberg
     from eventlog.spark.messages import read_messages, write_messages
@@ -52,6 +52,7 @@ __all__ = [
     "register",
     "run_backlog",
     "verify",
+    "verify_history",
     "write_messages",
 ]
 
@@ -67,6 +68,7 @@ _HOMES: Final = {
     "find_change_tables": ("change_tables", "find_change_tables"),
     "live_copy": ("copy_query", "live_copy"),
     "verify": ("copy_verification", "verify"),
+    "verify_history": ("copy_verification", "verify_history"),
     "live_view": ("change_tables", "live_view"),
     "mark_backlog": ("backlog", "mark_finished"),
     "read_captures": ("change_frame", "read_captures"),

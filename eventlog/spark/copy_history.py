@@ -42,7 +42,8 @@ from eventlog.spark.copy_types import (
     refused_changes,
 )
 
-_SUFFIX: Final = "_history"
+SUFFIX: Final = "_history"
+"""The end of the name of a history, which begins with that of its copy."""
 LOAD: Final = "_load"
 BATCH: Final = "_batch"
 POSITION: Final = "_position"
@@ -96,7 +97,7 @@ class History:
     @property
     def table(self) -> Target:
         """The table of the history."""
-        return self.copy.beside(_SUFFIX)
+        return self.copy.beside(SUFFIX)
 
     @property
     def content(self) -> str:
@@ -153,6 +154,8 @@ class History:
         columns = arrow_schema(_types_of(files.names, copy.note))
         schema = _with_own(columns)
         own = {LOAD: number, BATCH: copy.number, COMMIT_TIME: self.source.moment()}
+        told, _ = self.copy.done()  # before the rows: the history has at least these changes
+        done = "" if told is None else told.encode()
         parts = in_schema(self.copy.rows(), columns)
 
         def rows() -> Iterator[pa.RecordBatch]:
@@ -167,7 +170,7 @@ class History:
                 yield pa.RecordBatch.from_arrays([*same, *part.columns], schema=schema)
 
         behind = None if held is None else held.number
-        batch, note = CopyBatch(query, copy.number), copy.note._replace(load=number)
+        batch, note = CopyBatch(query, copy.number, done), copy.note._replace(load=number)
         table.append(batch, self.content, schema, note, rows(), behind)
 
     def append(self, batch: CopyBatch, changes: Sequence[KeyedChange]) -> None:
@@ -321,7 +324,7 @@ class _Reading:
     @classmethod
     def of(cls, copy: Target) -> _Reading:
         """Return the history of a copy. Raises ConfigError if it has none."""
-        table = copy.beside(_SUFFIX)
+        table = copy.beside(SUFFIX)
         files = table.files()
         loads = [] if files is None else loads_of(table)
         if files is None or not loads:

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import pyarrow as pa
 from pyspark.sql import types as t
 
+from eventlog.core.ranges import RecordSet
 from eventlog.spark.arrow_rows import structs_of
 from eventlog.spark.copy_types import Columns, Note
 
@@ -179,6 +180,11 @@ class Target(Protocol):
         self, column: str | None = None, values: Collection[Any] = ()
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows whose column has one of the values; without a column all rows."""
+
+    def done(self) -> tuple[RecordSet | None, object]:
+        """Return the rows of the log that the table holds now, and the state of the table; None if
+        the table does not name them.
+        """
 
     def files(self) -> Files | None:
         """Return the files of the table as it is now; None if there is no table."""

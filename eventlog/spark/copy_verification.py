@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import types as t
 
 from eventlog.changes.publishing import row_attributes
@@ -21,14 +22,24 @@ from eventlog.core.typed import to_text
 from eventlog.core.values import TEMPORAL, key_normalizer
 from eventlog.errors import ConfigError
 from eventlog.spark.arrow_rows import structs_of
+from eventlog.spark.copy_history import (
+    BATCH,
+    COMMIT_TIME,
+    LOAD,
+    OPERATION,
+    POSITION,
+    SUFFIX,
+    TRUNCATE,
+)
 from eventlog.spark.copy_types import Columns, columns_of_class
 from eventlog.spark.delta_copy import DeltaCopy
+from eventlog.spark.history_rows import HistoryRow, HistoryRows
 from eventlog.spark.iceberg_copy import IcebergCopy
 from eventlog.verify.comparison import Held, TargetRow
 from eventlog.verify.report import VerifyReport
 from eventlog.verify.session import repair, run_verification
 from eventlog.verify.targets import Target
-from eventlog.verify.targets.states import States
+from eventlog.verify.targets.states import State, States
 from eventlog.verify.verification import VerifyOptions
 
 
@@ -70,12 +81,18 @@ class CopyTarget(Target):
         states = self._states = States()
         self._pinned = self._version
         (cls,) = classes
-        names = [one.name for one in self.attributes(cls)]
-        for part in self._copy.rows_of(self._version):
-            for row in part.to_pylist():
-                state = {name: [_text(row.get(name))] for name in names if name in row}
-                states.put(cls.name, _key(cls, row), state)
+        for key, state in self._states_of(cls, self._copy.rows_of(self._version)):
+            states.put(cls.name, key, state)
         states.write()
+
+    def _states_of(
+        self, cls: ObjectClass, parts: Iterable[pa.RecordBatch]
+    ) -> Iterator[tuple[str, State]]:
+        """Yield the keys of objects and their states, from the rows of the table."""
+        names = [one.name for one in self.attributes(cls)]
+        for part in parts:
+            for row in part.to_pylist():
+                yield _key(cls, row), _state(names, row)
 
     def rows(self, cls: ObjectClass, keys: Sequence[str]) -> Mapping[str, TargetRow]:
         assert self._states is not None
@@ -94,6 +111,10 @@ class CopyTarget(Target):
         return columns_of_class(cls, value_options(self._config))
 
 
+def _state(names: Iterable[str], row: Mapping[str, Any]) -> State:
+    return {name: [_text(row[name])] for name in names if name in row}
+
+
 def _text(value: Any) -> str | None:
     return None if value is None else to_text(value)
 
@@ -104,6 +125,47 @@ def _key(cls: ObjectClass, row: Mapping[str, Any]) -> str:
         (column.name, key_normalizer(column.type)(_text(row[column.name]) or ""))
         for column in cls.key
     )
+
+
+class HistoryTarget(CopyTarget):
+    """The history of a live copy, each time at one version: the newest version of each object is
+    compared as the row of a copy, and all its versions with each other.
+    """
+
+    def __init__(self, copy: DeltaCopy | IcebergCopy, config: Config) -> None:
+        super().__init__(copy.beside(SUFFIX), config)
+        self._faults: Mapping[str, str] = {}
+
+    def __str__(self) -> str:
+        return super().__str__().replace("the copy", "the history", 1)
+
+    def faults(self, cls: ObjectClass) -> Mapping[str, str]:
+        return self._faults
+
+    def _states_of(
+        self, cls: ObjectClass, parts: Iterable[pa.RecordBatch]
+    ) -> Iterator[tuple[str, State]]:
+        names = [one.name for one in self.attributes(cls)]
+        with closing(HistoryRows()) as rows:
+            for part in parts:
+                rows.add(
+                    HistoryRow(
+                        None if row[OPERATION] == TRUNCATE else _key(cls, row),
+                        row[LOAD],
+                        row[BATCH],
+                        row[POSITION],
+                        row[OPERATION],
+                        row[COMMIT_TIME],
+                        _state(names, row),
+                    )
+                    for row in part.to_pylist()
+                )
+            faults = self._faults = {}
+            for key, state, fault in rows.objects():
+                if fault:
+                    faults[key] = fault
+                if state is not None:
+                    yield key, state
 
 
 def _in_copy(columns: Columns, attribute: Attribute, text: str) -> str | None:
@@ -140,3 +202,22 @@ def verify(
     if repairs and report.differences:
         repair(loaded, report)
     return report
+
+
+def verify_history(
+    config: str | Path,
+    class_name: str,
+    copy: DeltaCopy | IcebergCopy,
+    *,
+    options: VerifyOptions = VerifyOptions(),  # noqa: B008 - frozen
+) -> VerifyReport:
+    """Compare the history of a live copy with the class while the query writes and the application
+    too, and return the report (spec/verify.md 4.4).
+
+    The newest version of each object has to equal the source, and the versions of an object must
+    neither overlap nor leave a gap. ``copy`` is the copy, not the table of its history. The other
+    arguments are those of ``verify``. Raises ConfigError and DatabaseError.
+    """
+    loaded = load(Path(config), os.environ)
+    with closing(HistoryTarget(copy, loaded)) as target:
+        return run_verification(loaded, target, [class_name], options)

@@ -20,7 +20,7 @@ pytest.importorskip(
     "pyspark.sql.streaming.datasource", reason="a stream needs PySpark 4.2 or later"
 )
 
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from stream_engine import Engine, reader_of
 from test_live_copy import INSERT, installed, make_accounts, run
 from test_live_copy_batches import delta_in, iceberg_in
@@ -28,8 +28,10 @@ from test_live_copy_log import SCHEMA
 
 from eventlog.config.load import load
 from eventlog.errors import ConfigError
-from eventlog.spark import verify
+from eventlog.spark import verify, verify_history
 from eventlog.spark.change_log import close_cached_connection
+from eventlog.spark.changes import STATEMENT
+from eventlog.spark.copy_history import History
 from eventlog.spark.copy_query import put_batch
 from eventlog.spark.copy_source import ClassSource
 from eventlog.spark.copy_target import CopyBatch
@@ -48,14 +50,23 @@ class Query:
     """A live copy of ``acct`` and the stream that feeds it."""
 
     def __init__(
-        self, database: sa.Engine, directory: Path, copy_in: Callable[[Path], Any] = delta_in
+        self,
+        database: sa.Engine,
+        directory: Path,
+        copy_in: Callable[[Path], Any] = delta_in,
+        fold: str = "batch",
     ) -> None:
         self.config = installed(database, directory)
         self.copy = copy_in(directory / "lake")
         self.engine = Engine(
-            reader_of(config=self.config, start_from="latest"), directory / "query"
+            reader_of(config=self.config, start_from="latest", fold=fold), directory / "query"
         )
         self.source = ClassSource.of(load(self.config, {}), "acct")
+        self.history = History(self.source, self.copy) if fold == STATEMENT else None
+        self.follow()
+
+    def follow(self) -> None:
+        """Run batches until the copy has all changes."""
         while self.engine.step(self.put):
             pass
 
@@ -70,7 +81,11 @@ class Query:
             self.copy,
             CopyBatch("query", number, done),
             lambda: pa.Table.from_pylist(pairs, SCHEMA),
+            history=self.history,
         )
+
+    def verify_history(self, wait: float = 0) -> VerifyReport:
+        return verify_history(self.config, "acct", self.copy, options=VerifyOptions(wait=wait))
 
     def verify(self, wait: float = 0) -> VerifyReport:
         return verify(self.config, "acct", self.copy, options=VerifyOptions(wait=wait))
@@ -170,3 +185,103 @@ def test_a_copy_without_the_rows_that_it_holds_is_refused(
     )
     with pytest.raises(ConfigError, match="does not name the rows"):
         verify(query.config, "acct", copy)
+
+
+# --- the history of a copy ------------------------------------------------------------------------
+
+
+def changed_often(accounts: sa.Engine, query: Query) -> None:
+    """Objects with several versions, in several batches; 61 is deleted and comes again."""
+    for number in range(3):
+        run(
+            accounts,
+            INSERT.format(first=61 + number, last=61 + number),
+            f"UPDATE acct SET owner = 'version {number}' WHERE no IN (1, 2, 3, 61)",
+            f"UPDATE acct SET owner = 'later {number}' WHERE no = 1",
+            f"DELETE FROM acct WHERE no = {40 + number}",
+        )
+        query.follow()
+    run(accounts, "DELETE FROM acct WHERE no = 61", INSERT.format(first=61, last=61))
+    query.follow()
+
+
+@pytest.mark.parametrize("copy_in", [delta_in, iceberg_in])
+def test_a_history_equals_its_class_and_what_waits_is_in_motion(
+    accounts: sa.Engine, tmp_path: Path, copy_in: Callable[[Path], Any]
+) -> None:
+    query = Query(accounts, tmp_path, copy_in, STATEMENT)
+    # A history that holds nothing but its load names the rows that it holds, too.
+    assert query.verify_history().classes["acct"].equal == 60
+    changed_often(accounts, query)
+    report = query.verify_history()
+    assert (report.result, report.classes["acct"].equal) == ("equal", 60)
+    run(accounts, "UPDATE acct SET owner = 'later' WHERE no = 7")
+    report = query.verify_history()
+    assert (report.result, len(report.in_motion)) == ("undecided", 1)
+    query.follow()
+    assert query.verify_history().result == "equal"
+
+
+@pytest.mark.parametrize("copy_in", [delta_in, iceberg_in])
+def test_changes_that_no_trigger_saw_are_found_in_a_history(
+    accounts: sa.Engine, tmp_path: Path, copy_in: Callable[[Path], Any]
+) -> None:
+    query = Query(accounts, tmp_path, copy_in, STATEMENT)
+    changed_often(accounts, query)
+    run(
+        accounts,
+        "ALTER TABLE acct DISABLE TRIGGER USER",
+        "UPDATE acct SET owner = 'silent' WHERE no = 1",
+        "DELETE FROM acct WHERE no = 6",
+        INSERT.format(first=80, last=80),
+    )
+    assert [kind for kind, _ in found(query.verify_history())] == ["missing", "surplus", "value"]
+
+
+@pytest.mark.parametrize(
+    ("lost", "expected"),
+    [
+        ("_operation = 'add' AND no = 62", [("missing", "no=62")]),
+        ("_operation = 'delete' AND no = 40", [("surplus", "no=40")]),
+        ("_operation = 'add' AND no = 61 AND _batch < 3", [("versions", "no=61")]),
+        ("_operation = 'load' AND no = 2", [("versions", "no=2")]),
+    ],
+    ids=["an insert", "a delete", "the first version", "a row of the load"],
+)
+def test_a_row_that_a_history_has_lost_is_found(
+    accounts: sa.Engine, tmp_path: Path, lost: str, expected: list[tuple[str, str]]
+) -> None:
+    query = Query(accounts, tmp_path, fold=STATEMENT)
+    changed_often(accounts, query)
+    DeltaTable(query.copy.beside("_history").uri).delete(lost)
+    assert [(kind, key.split("+")[-1]) for kind, key in found(query.verify_history())] == expected
+
+
+def test_a_row_that_a_history_has_twice_is_found(accounts: sa.Engine, tmp_path: Path) -> None:
+    query = Query(accounts, tmp_path, fold=STATEMENT)
+    changed_often(accounts, query)
+    table = DeltaTable(query.copy.beside("_history").uri)
+    twice = table.to_pyarrow_dataset().to_table().to_pylist()
+    kept = [row for row in twice if row["no"] == 3 and row["_operation"] == "modify"][:1]
+    schema = pa.schema(table.schema().to_arrow())
+    write_deltalake(table, pa.Table.from_pylist(kept, schema=schema), mode="append")
+    (one,) = query.verify_history().differences
+    assert one.kind == "versions"
+    assert "two versions begin there" in one.fault
+
+
+def test_the_versions_of_a_class_that_was_loaded_again_are_right(
+    accounts: sa.Engine, tmp_path: Path
+) -> None:
+    query = Query(accounts, tmp_path, fold=STATEMENT)
+    changed_often(accounts, query)
+    run(accounts, "DELETE FROM acct WHERE no = 5")
+    put_batch(
+        query.source,
+        query.copy,
+        CopyBatch("another query", 0),
+        lambda: pa.Table.from_pylist([], SCHEMA),
+        history=query.history,
+    )
+    report = query.verify_history()
+    assert (report.result, report.classes["acct"].equal) == ("equal", 59)
