@@ -11,13 +11,17 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import mysql_servers
 import pymysql
 import sqlalchemy as sa
+from publishers import install, write_config
 from pymysql.connections import Connection as Session
+from shared import execute, url_of
 
+from eventlog.config.load import load
 from eventlog.core.ranges import to_ranges
 from eventlog.sql.consumers import shown_ids
 from eventlog.sql.followed_set import FollowedSet
@@ -31,11 +35,26 @@ NUMBERS = (
     "CREATE TABLE numbers (n int PRIMARY KEY)",
     f"INSERT INTO numbers VALUES {', '.join(f'({n})' for n in range(20))}",
 )
+WATCHES = [{"table": "usr"}]
 OBJECTS = f"INSERT INTO usr VALUES {', '.join(f'({n}, NULL, 0)' for n in range(1, KEYS + 1))}"
 _EXPECTED = {1020, 1205, 1213, 1317, 1397, 1401, 1927, 2003, 2006, 2013}
 """What the server answers for what others do at the same time: locks, and sessions that were
 ended.
 """
+
+
+@contextlib.contextmanager
+def filled(server: mysql_servers.Server, directory: Path) -> Iterator[sa.Engine]:
+    """The database ``app`` with the objects, their log and its triggers, by the superuser."""
+    with server.database() as url:
+        root = sa.create_engine(server.url.set(database=url.database), poolclass=sa.NullPool)
+        execute(root, TABLE, *NUMBERS)
+        install(load(write_config(directory, url_of(root), WATCHES), {}, {}))
+        execute(root, OBJECTS)
+        try:
+            yield root
+        finally:
+            end_prepared(server)
 
 
 def session(server: mysql_servers.Server, database: str = "app", **more: Any) -> Session[Any]:
@@ -81,12 +100,18 @@ def close(session: Session[Any] | None) -> None:
 
 
 class Writers:
-    """Eight writers that make so many transactions together."""
+    """Eight writers that make so many transactions together. Each rests for so many seconds between
+    two of them.
+    """
 
-    def __init__(self, server: mysql_servers.Server, transactions: int, seed: int = 1) -> None:
-        self.server, self.left, self.seed = server, transactions, seed
+    def __init__(
+        self, server: mysql_servers.Server, transactions: int, seed: int = 1, rest: float = 0
+    ) -> None:
+        self.server, self.left, self.seed, self.rest = server, transactions, seed, rest
         self.counting, self.stop = threading.Lock(), threading.Event()
         self.errors: list[str] = []
+        self.inserted: list[int] = []
+        """Objects that may be deleted."""
         self.threads = [threading.Thread(target=self._write, args=(n,)) for n in range(8)]
 
     def start(self) -> None:
@@ -113,6 +138,7 @@ class Writers:
             try:
                 mine = mine or session(self.server)
                 self._transaction(mine, chance, f"{self.seed}-{number}-{count}")
+                self.stop.wait(self.rest)
             except pymysql.err.MySQLError as error:
                 code = error.args[0] if error.args else 0
                 if code not in {0, *_EXPECTED} and not self.stop.is_set():
@@ -129,6 +155,8 @@ class Writers:
         kind = chance.random()
         if kind < 0.2:
             run(mine, insert)
+            with self.counting:
+                self.inserted.append(mine.insert_id())
         elif kind < 0.35:
             run(mine, update)
         elif kind < 0.4:
@@ -144,6 +172,10 @@ class Writers:
             time.sleep(0.02 + chance.random() * 0.2)
             run(mine, f"XA {'COMMIT' if chance.random() < 0.8 else 'ROLLBACK'} '{name}'")
         elif kind < 0.48:
+            with self.counting:
+                gone = self.inserted.pop(0) if self.inserted else 0
+            run(mine, f"DELETE FROM usr WHERE id = {gone}")
+        elif kind < 0.49:
             # A session that is ended in the midst of its transaction.
             with closed(session(self.server)) as other:
                 run(other, "BEGIN", insert)

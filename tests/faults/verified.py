@@ -69,6 +69,7 @@ class Table:
 
     engine: sa.Engine
     names: dict[str, str] = field(default_factory=dict)
+    session: Any = field(init=False)
 
     def __post_init__(self) -> None:
         self.session = session(self.engine)

@@ -22,7 +22,9 @@ from shared import execute
 from stream_engine import Engine, reader_of, watched
 from test_live_copy_log import copied
 
+from eventlog.spark import delta, verify
 from eventlog.spark.change_log import close_cached_connection
+from eventlog.verify import VerifyOptions, VerifyReport
 
 ACCOUNTS = (
     "CREATE TABLE acct (id int PRIMARY KEY, owner varchar(40), amount decimal(10, 2))",
@@ -68,3 +70,31 @@ def test_a_live_copy_gets_the_rows_of_a_transaction_that_commits_late(
         late.commit()
     execute(accounts, "DELETE FROM acct WHERE id = 3")
     assert copy() == source()
+
+
+def test_a_live_copy_equals_its_table_once_a_late_transaction_has_come_and_a_fault_is_found(
+    accounts: sa.Engine, tmp_path: Path
+) -> None:
+    config = watched(accounts, tmp_path, "acct")
+    engine = Engine(reader_of(config=config, start_from="latest"), tmp_path / "query")
+    lake = delta(tmp_path / "acct")
+    put = copied(config, tmp_path, lake, engine.offsets)
+
+    def verified() -> VerifyReport:
+        return verify(config, "acct", lake, options=VerifyOptions(wait=0))
+
+    def follow() -> None:
+        while engine.step(put):
+            pass
+
+    with accounts.connect() as late:
+        late.exec_driver_sql("UPDATE acct SET owner = 'late' WHERE id = 1")
+        execute(accounts, "INSERT INTO acct VALUES (3, 'c', 3)")
+        follow()
+        assert verified().result == "equal"
+        late.commit()
+    assert [one.key for one in verified().in_motion] == ["id=1"]
+    follow()
+    assert (verified().result, verified().classes["acct"].equal) == ("equal", 3)
+    DeltaTable(lake.uri).delete("id = 2")
+    assert [(one.kind.value, one.key) for one in verified().differences] == [("missing", "id=2")]

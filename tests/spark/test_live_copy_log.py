@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -44,9 +45,11 @@ def accounts(filled_database: Any) -> Iterator[sa.Engine]:
 
 
 def copied(
-    config: Path, directory: Path, copy: Any = None
+    config: Path, directory: Path, copy: Any = None, offsets: Path | None = None
 ) -> Callable[[int, list[dict[str, Any]]], None]:
-    """Return a sink that brings the copy, in ``directory``, to the state after each batch."""
+    """Return a sink that brings the copy, in ``directory``, to the state after each batch.
+    ``offsets`` has those of the batches, whose rows the commits name.
+    """
     source = ClassSource.of(load(config, {}), "acct")
     copy = copy or delta(directory / "acct")
 
@@ -55,8 +58,12 @@ def copied(
             {**row, **{name: row[name] and list(row[name].items()) for name in ("key", "after")}}
             for row in rows
         ]
+        done = json.loads((offsets / str(number)).read_text())["done"] if offsets else ""
         put_batch(
-            source, copy, CopyBatch("query", number), lambda: pa.Table.from_pylist(pairs, SCHEMA)
+            source,
+            copy,
+            CopyBatch("query", number, done),
+            lambda: pa.Table.from_pylist(pairs, SCHEMA),
         )
 
     return put
