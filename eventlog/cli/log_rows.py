@@ -34,6 +34,7 @@ from eventlog.config.load import Config
 from eventlog.core.clock import sleep
 from eventlog.core.ranges import to_ranges
 from eventlog.errors import ConfigError, number_of
+from eventlog.model import Status
 from eventlog.publisher.claimed_rows import CLAIM_WAYS_OUT, read_recorded, sent_ids
 from eventlog.publisher.explain import refused
 from eventlog.publisher.ledger import ledger_of
@@ -123,6 +124,9 @@ def requeue(
             done = rows.requeue_loopback(log, user, ranges, force=force, dry=dry)
             outcome = f" {would}set back to N, {done.copied} of {user!r} {would}logged again"
         else:
+            if not dry and {Status.ERROR, Status.FATAL}.intersection(chosen):
+                log.lock_requeuing()
+            # The order matters: from the lock on, nothing else is recorded as in flight.
             _, claim = read_recorded(log)
             done = rows.requeue(
                 log,

@@ -346,10 +346,12 @@ class StatusLedger:
     def record(
         self, content: str, number: int | None = None, above: int = 0, *, alone: bool
     ) -> int | None:
-        if not sees_requests(self.log) and self.is_requested():
-            return None
         # Without a set of done rows the queue is read from its head, so requests need no attention.
         waits = self.followed is not None
+        if waits and not sees_requests(self.log):
+            self.log.lock_recording()
+            if self.is_requested():
+                return None
         return record_delivery(self.log, content, "", number, above, waits=waits, alone=alone)
 
     def _search(self, followed: FollowedSet) -> None:

@@ -103,7 +103,8 @@ def record_delivery(
     Returns None, and writes nothing, if the number is not above ``above``. If the database can
     check it in the same statement (``sees_requests``), it also returns None if there is a request
     to send rows again: to the consumer that is the ``owner``, or to a publisher that ``waits`` for
-    its requests. ``alone`` is true if nothing else belongs to the transaction.
+    its requests and for the ``requeue`` that is about to write one. ``alone`` is true if nothing
+    else belongs to the transaction.
     """
     if not log.has_statement("record_delivery"):
         number = next_number(log) if number is None else number
@@ -115,14 +116,15 @@ def record_delivery(
     if owner:
         values["owner"] = owner
     else:
-        values["waits"] = waits
+        values |= {"waits": waits, "table": log.dialect.qualified(log.table.schema, log.table.name)}
     if number is None:
         values["sequence"] = log.dialect.qualified(log.table.schema, log.table.number_sequence)
     else:
         values["number"] = number
     drawn = log.dialect.log_sql["next_delivery" if number is None else "given_delivery"]
     name = "record_delivery_of" if owner else "record_delivery"
-    recorded = log.run_statement(name, values, alone=alone, number=drawn).scalar()
+    first = "lock_recording" if waits else None
+    recorded = log.run_statement(name, values, alone=alone, first=first, number=drawn).scalar()
     return None if recorded is None else int(recorded)
 
 

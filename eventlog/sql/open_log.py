@@ -28,7 +28,14 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.parts import LogPart, part_size, parts_of
 from eventlog.sql.rights import Addition, Part, Purpose, Right, Rights, demanded, name_of
-from eventlog.sql.statements import NEUTRAL, OF_LOG, OF_LOG_ALONE, run_many, without_collector
+from eventlog.sql.statements import (
+    FIRST,
+    NEUTRAL,
+    OF_LOG,
+    OF_LOG_ALONE,
+    run_many,
+    without_collector,
+)
 from eventlog.sql.windows import DuePlace, NotDue, Queue, ResyncBatch, Selection, Walk, Window
 
 _LATER: Final = frozenset({Part.CONSUMER, Part.CAPTURED, Part.RESYNC, Part.VERSION})
@@ -136,6 +143,16 @@ class OpenLog(ABC):
         until this transaction ends.
         """
 
+    def lock_requeuing(self) -> None:
+        """Wait for the transactions in which a publisher records a delivery, and keep others away
+        to the end of this one. Where one transaction writes at a time, nobody has to wait.
+        """
+
+    def lock_recording(self) -> None:
+        """Wait for the transactions that set rows back to N (``lock_requeuing``), and keep others
+        away to the end of this one.
+        """
+
     # Rights
 
     @abstractmethod
@@ -197,15 +214,25 @@ class OpenLog(ABC):
         return name in self.dialect.log_sql
 
     def run_statement(
-        self, name: str, parameters: Mapping[str, object], *, alone: bool, **words: str
+        self,
+        name: str,
+        parameters: Mapping[str, object],
+        *,
+        alone: bool,
+        first: str | None = None,
+        **words: str,
     ) -> CursorResult[Any]:
         """Run a statement of ``log_sql`` with these words. ``alone`` is true if nothing else
-        belongs to its transaction.
+        belongs to its transaction. ``first`` is the name of a statement with the same parameters
+        that runs before it: the snapshot of the statement is taken when that one has ended.
         """
+        options = dict(OF_LOG_ALONE if alone else OF_LOG)
+        if first is not None:
+            options[FIRST] = self.dialect.log_statement(self.table, first)
         return self.connection.exec_driver_sql(
             self.dialect.log_statement(self.table, name, **words),
             dict(parameters),
-            execution_options=OF_LOG_ALONE if alone else OF_LOG,
+            execution_options=options,
         )
 
     def poll(

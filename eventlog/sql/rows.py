@@ -221,10 +221,11 @@ def requeue(
     since their event-ids were applied. Unless ``force``, it refuses rows of types 1 to 4 that
     ``judge`` finds stale, or whose record_id is below a row that was removed from the log. If only
     some rows of an insert are queued again, they are sent as modifies. ``ids`` None = all.
-    ``in_flight`` are rows N that have been sent, or are about to be. ``claimed_to`` is the last
-    record_id that a finished directory claims, 0 = there is none: unless ``force``, it refuses rows
-    E and F up to it. ``own_user`` is the user whose rows are loopback, empty = nobody. With ``dry``
-    nothing is changed, and the numbers are what would be changed. Raises ConfigError for a status
+    ``in_flight`` are rows N that have been sent, or are about to be; if rows E or F may go back,
+    call ``OpenLog.lock_requeuing`` before reading them. ``claimed_to`` is the last record_id that a
+    finished directory claims, 0 = there is none: unless ``force``, it refuses rows E and F up to
+    it. ``own_user`` is the user whose rows are loopback, empty = nobody. With ``dry`` nothing is
+    changed, and the numbers are what would be changed. Raises ConfigError for a status
     that cannot be requeued.
     """
     chosen_statuses = set(statuses)

@@ -200,6 +200,10 @@ ALONE: Final = "eventlog_alone"
 """The execution option of a statement that may be a transaction by itself: if no transaction has
 begun and the database supports it, it takes one round trip. The caller still commits.
 """
+FIRST: Final = "eventlog_first"
+"""The execution option with the text of a statement that runs first, in the same transaction, with
+the same parameters and without a result. Where the driver can, both take one round trip.
+"""
 OF_LOG: Final[Mapping[str, Any]] = {KIND: StatementKind.LOG}
 OF_LOG_ALONE: Final[Mapping[str, Any]] = {KIND: StatementKind.LOG, ALONE: True}
 OF_CURSOR: Final[Mapping[str, Any]] = {KIND: StatementKind.CURSOR}

@@ -62,12 +62,6 @@ class Reader:
     sent: dict[Change, Sent] = field(default_factory=dict)
     newest: dict[int, int] = field(default_factory=dict)
     """The highest position of a change of each object that was sent."""
-    sent_before: set[Change] = field(default_factory=set)
-    """What its receiver had applied when the present ``requeue`` began."""
-    asked: set[int] = field(default_factory=set)
-    """The objects that ``requeue`` has asked for. What the reader sends while ``requeue`` runs may
-    be a later change of them (spec/event-log.md 11).
-    """
     last: dict[int, Change] = field(default_factory=dict)
     """The change of each object that its receiver has applied last."""
     begun_from: int = 0
@@ -154,16 +148,12 @@ class Audit:
             if row.status == "E" and row.change in sent:
                 sent[row.change].is_recorded = True
 
-    def requeue_begins(self) -> None:
-        """Note what was sent before ``requeue`` looks at anything."""
-        for reader in self.readers.values():
-            reader.sent_before = {
-                change for change, sent in reader.sent.items() if sent.level is not Level.ERROR
-            }
-
     def requeued(self, name: str) -> None:
-        """Note what ``requeue`` has asked for. It has just committed."""
+        """Note what ``requeue`` has asked for. It has just committed: from its first statement on
+        the reader has recorded nothing new, so that it has sent no later change of these objects.
+        """
         reader = self.readers[name]
+        applied = {change for change, sent in reader.sent.items() if sent.level is not Level.ERROR}
         asked = self._asked_of_consumer() if name == CONSUMER else set[int]()
         for row in self._rows():
             change = row.change
@@ -175,8 +165,7 @@ class Audit:
             ):
                 continue
             reader.sent[change].is_asked = True
-            reader.asked.add(change.key)
-            if later := reader.sent_before.intersection(self._later(change)):
+            if later := applied.intersection(self._later(change)):
                 self._world.fail(f"requeue sends {change} again behind {later}")
 
     def _later(self, change: Change) -> list[Change]:
@@ -240,7 +229,7 @@ class Audit:
             elif sent is not None and sent.is_asked:
                 yield f"{name} has not sent {change} again, as requeue has asked"
         for key, change in reader.last.items():
-            newer = [] if key in reader.asked | self._overtakes else self._later(change)
+            newer = [] if key in self._overtakes else self._later(change)
             if any(
                 reader.sent[one].level is not Level.ERROR for one in newer if one in reader.sent
             ):

@@ -256,6 +256,10 @@ def _copies_wait_for_nobody() -> Replacements:
     return {(rows, "wait_for"): lambda *_: None}
 
 
+def _requeue_waits_for_no_delivery() -> Replacements:
+    return {(PostgresLog, "lock_requeuing"): lambda *_: None}
+
+
 FAULTS: Mapping[str, Callable[[], Replacements]] = {
     "writers are not forgotten": _writers_are_not_forgotten,
     "gaps of ended writers stay skipped": _gaps_of_ended_writers_stay_skipped,
@@ -279,6 +283,7 @@ FAULTS: Mapping[str, Callable[[], Replacements]] = {
     "a request overwrites the one before": _request_overwrites_the_one_before,
     "a request is cleared before its rows are taken out": _request_is_cleared_before_its_rows_are_taken_out,
     "copies wait for nobody": _copies_wait_for_nobody,
+    "requeue waits for no delivery": _requeue_waits_for_no_delivery,
 }
 
 NOT_FOUND_YET = (

@@ -231,7 +231,6 @@ class Operator(Process):
 
     def start(self, what: str) -> None:
         if not self.is_running:
-            self.world.audit.requeue_begins()
             acts = {
                 CONSUMER: self._for_consumer,
                 FIRST_OF_CONSUMER: partial(self._for_consumer, is_first=True),
@@ -241,6 +240,7 @@ class Operator(Process):
 
     def _for_publisher(self) -> None:
         log = self.kept.log
+        log.lock_requeuing()
         done = requeue(log, ("E", "F"), in_flight=sent_ids(log))
         log.commit()
         self.world.tell(f"requeue: {done.set_back} rows")

@@ -89,8 +89,9 @@ class MySQLFamilyLog(StepwiseLog):
     def consumer_holder(self, consumer: str) -> LockHolder | None:
         return self._holder(self._ask_consumer_lock("IS_USED_LOCK({name})", consumer))
 
-    # The line of <log>_epoch is the lock between registering and removing, since named locks
-    # outlast a transaction. A role that registers does not need the right to change the line.
+    # The line of <log>_epoch is the lock between registering and removing, and between requeuing
+    # and recording a delivery, since named locks outlast a transaction. A role that registers or
+    # requeues does not need the right to change the line.
 
     def lock_registering(self) -> None:
         self.connection.exec_driver_sql(
@@ -106,6 +107,12 @@ class MySQLFamilyLog(StepwiseLog):
         self.connection.exec_driver_sql(
             self.dialect.log_statement(self.table, "lock_removing", epoch=self._epoch_table)
         ).close()
+
+    def lock_requeuing(self) -> None:
+        self.lock_registering()
+
+    def lock_recording(self) -> None:
+        self.lock_removing()
 
     @property
     def _epoch_table(self) -> str:

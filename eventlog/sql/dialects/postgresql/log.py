@@ -162,6 +162,12 @@ class PostgresLog(OpenLog):
     def lock_removing(self) -> None:
         self._removal_lock("pg_advisory_xact_lock_shared")
 
+    def lock_requeuing(self) -> None:
+        self.connection.exec_driver_sql(
+            self.dialect.log_statement(self.table, "lock_requeuing"),
+            {"table": qualified(self.table.schema, self.table.name)},
+        )
+
     def next_record_id(self) -> int | None:
         following: list[int] = []
         for numbering in ask(self.db, "numberings", Numbering, self.table):

@@ -165,6 +165,16 @@ FROM drawn
 WHERE number > %(above)s::bigint
 RETURNING entry_no
 
+-- name: lock_requeuing
+-- Keeps publishers from recording a delivery until the transaction ends. The lock needs no right. Its key is "Ereq" and
+-- the log's OID.
+SELECT pg_catalog.pg_advisory_xact_lock(1165124977, %(table)s::regclass::oid::integer)
+
+-- name: lock_recording
+-- Shared by those who record a delivery. It runs before the statement that looks for requests, whose snapshot must not be
+-- older than the lock.
+SELECT pg_catalog.pg_advisory_xact_lock_shared(1165124977, %(table)s::regclass::oid::integer)
+
 -- name: record_delivery_of
 -- The same for a consumer, unless there is a request to send rows again. No request can be made until the transaction ends.
 WITH unasked AS (SELECT FROM {consumer_table} WHERE name = %(owner)s::text AND requeued IS NULL FOR UPDATE),

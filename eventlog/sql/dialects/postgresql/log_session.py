@@ -14,7 +14,7 @@ log of any size: if only an index may be used, there is only one plan.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -23,7 +23,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from sqlalchemy import Connection, Engine, event
 
-from eventlog.sql.statements import ALONE, KIND, StatementKind
+from eventlog.sql.statements import ALONE, FIRST, KIND, StatementKind
 
 OTHER_PLANS: Final = ("enable_seqscan", "enable_bitmapscan", "enable_sort")
 """The planner's methods to switch off: with them a window would read and sort all rows, and then
@@ -92,9 +92,13 @@ def listen(engine: Engine) -> None:
         cursor: psycopg.Cursor[Any], statement: str, parameters: Any, context: Any
     ) -> bool | None:
         session = _sessions.get(cursor.connection)
-        if session is None:
+        options = context.execution_options
+        if session is None and FIRST not in options:
             return None
-        _run(session, cursor, statement, parameters, context.execution_options)
+        if session is None:
+            _run_after(options[FIRST], cursor, statement, parameters, None)
+        else:
+            _run(session, cursor, statement, parameters, options)
         return True
 
     @event.listens_for(engine, "do_execute_no_params")
@@ -139,28 +143,51 @@ def _run(
     parameters: Any,
     options: Mapping[str, Any],
 ) -> None:
-    kind = options.get(KIND, StatementKind.OTHER)
+    kind, first = options.get(KIND, StatementKind.OTHER), options.get(FIRST)
     prepare = True if kind is StatementKind.LOG else None
     driver = cursor.connection
-    if ALONE not in options or driver.pgconn.transaction_status != TransactionStatus.IDLE:
+
+    def execute() -> None:
         session.choose_plans(cursor, kind)
-        cursor.execute(statement, parameters, prepare=prepare)
+        if first is None:
+            cursor.execute(statement, parameters, prepare=prepare)
+        else:
+            _run_after(first, cursor, statement, parameters, prepare)
+
+    is_alone = ALONE in options and (first is None or psycopg.Pipeline.is_supported())
+    if not is_alone or driver.pgconn.transaction_status != TransactionStatus.IDLE:
+        execute()
         return
     driver.autocommit = True
     try:
-        session.choose_plans(cursor, kind)
         try:
-            cursor.execute(statement, parameters, prepare=prepare)
+            execute()
         except psycopg.Error as error:
             if not is_stale(error):
                 raise
             _forget_statements(cursor)
             session.by_index = None
-            session.choose_plans(cursor, kind)
-            cursor.execute(statement, parameters, prepare=prepare)
+            execute()
     finally:
         with suppress(psycopg.Error):  # the connection is lost
             driver.autocommit = False
+
+
+def _run_after(
+    first: str,
+    cursor: psycopg.Cursor[Any],
+    statement: str,
+    parameters: Any,
+    prepare: bool | None,
+) -> None:
+    """Run a statement after a first one, in one transaction and, if libpq can, in one round trip.
+
+    Each of the two has its own snapshot: the server begins the second one when the first has ended.
+    """
+    driver = cursor.connection
+    with driver.pipeline() if psycopg.Pipeline.is_supported() else nullcontext():
+        psycopg.Cursor(driver).execute(first, parameters, prepare=prepare)
+        cursor.execute(statement, parameters, prepare=prepare)
 
 
 def is_stale(error: BaseException) -> bool:
