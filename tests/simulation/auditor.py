@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from application import KEYS, OWN_USER
-from lines import Request, Rows
+from lines import Request, Rows, rows_in_flight
 from replicas import Key, Replica, class_of, object_of
 from scheduler import BEGIN
 
@@ -42,6 +42,11 @@ if TYPE_CHECKING:
 _NOT_FOR_GOOD = (Level.ERROR, Level.FATAL, Level.RETRY)
 _LETTERS = {Level.SUCCESS: "S", Level.WARNING: "W", Level.ERROR: "E", Level.FATAL: "F"}
 _MULTIPLE = "customer_tag.tag"
+_OF_FORMATS = (
+    "(code NOT IN ('requeued', 'skipped') AND message NOT IN ('bad', 'stop') "
+    "AND message NOT LIKE 'given up after %')"
+)
+"""The condition of error lines that a format has written: receivers answer ``bad`` and ``stop``."""
 _DELETED = "deleted"
 _OF_COPIES = ("_answered", "_brought", "_began_at", "_attempts")
 """What of the model goes back when a copy of the database is put back."""
@@ -69,6 +74,8 @@ class Auditor:
         """How often each row was refused for good."""
         self._attempts: dict[tuple[str, str], int] = {}
         """The number of the newest sending of each event-id."""
+        self._built_with: dict[tuple[str, str], int] = {}
+        """The next number of each event by its error lines, when it was built again."""
         self._copied: dict[str, Any] = {}
         """The model as it was when the database was copied."""
         self._lost: set[tuple[str, int]] = set()
@@ -113,7 +120,9 @@ class Auditor:
             self.checks += 1
             if before != rows:
                 last = self._answered.get(which)
-                if last not in _NOT_FOR_GOOD and not self._is_refused(before):
+                if last not in _NOT_FOR_GOOD and not self._is_refused_by_format(
+                    consumer, before, rows
+                ):
                     self._world.fail(
                         f"event-id {event.sent_id} of {consumer or 'the publisher'} meant rows {before}, and means {rows}; "
                         f"its last answer was {last.name.lower() if last else 'none'}"
@@ -135,26 +144,32 @@ class Auditor:
         if number < newest:
             self._world.fail(f"{event.sent_id} of {consumer} comes after its sending {newest}")
         self._attempts[consumer, meaning] = max(number, newest)
-        whose = f"= '{consumer}'" if consumer else "IS NULL"
+        built_with = self._built_with.pop((consumer, meaning), None)
         # Error lines of before a consumer was reset are not its own.
-        if (
-            number == newest
-            and consumer not in self._began_at
-            and (
-                again := self._ask(
-                    "SELECT event_id FROM eventlog_error WHERE event_id IS NOT NULL AND record_id > 0 "
-                    f"AND record_id = {meaning.partition('.')[0]} AND consumer {whose}"
-                )
-            )
-        ):
-            highest = max(
-                (_sending(event_id) for (event_id,) in again if _meaning(event_id) == meaning),
-                default=0,
-            )
+        if number == newest and consumer not in self._began_at:
+            highest = self._next_sending(consumer, meaning) if built_with is None else built_with
             if number < highest:
                 self._world.fail(
                     f"{event.sent_id} of {consumer} was given up, and its next sending is {highest}"
                 )
+
+    def builds(self, consumer: str, events: Iterable[Any]) -> None:
+        """Note events that a publisher has just built again. It sends them although one is given up
+        from now on: ``skip`` comes too late for an event that is in the air."""
+        for event in events:
+            if event.ids:
+                meaning = _meaning(event.sent_id)
+                self._built_with[consumer, meaning] = self._next_sending(consumer, meaning)
+
+    def _next_sending(self, consumer: str, meaning: str) -> int:
+        """Return the greatest number in the error lines of an event, 0 = there is none."""
+        whose = f"= '{consumer}'" if consumer else "IS NULL"
+        lines = self._ask(
+            "SELECT event_id FROM eventlog_error WHERE event_id IS NOT NULL AND record_id > 0 "
+            f"AND record_id = {meaning.partition('.')[0]} AND consumer {whose}"
+        )
+        numbers = (_sending(event_id) for (event_id,) in lines if _meaning(event_id) == meaning)
+        return max(numbers, default=0)
 
     def numbers(self, process: str, event_id: str, numbers: Sequence[str]) -> None:
         """Note the numbers of an event in a format that has them: an event that comes again has its
@@ -188,11 +203,27 @@ class Auditor:
             self._world.fail(f"event-id {which[1]} said {before!r}, and says {content!r}")
         self._contents[which] = content
 
-    def _is_refused(self, rows: Iterable[int]) -> bool:
-        """Return True if the format itself has refused an event of these rows."""
-        return self._world.refuses_values and bool(
-            {row for (row,) in self._ask("SELECT record_id FROM eventlog_error")} & set(rows)
-        )
+    def _is_refused_by_format(
+        self, consumer: str, before: Sequence[int], rows: Sequence[int]
+    ) -> bool:
+        """Return True if the format itself has refused, for this consumer, an event that was about
+        to be sent: all its rows, or each of those that it has lost since.
+        """
+        if not self._world.refuses_values:
+            return False
+        whose = f"= '{consumer}'" if consumer else "IS NULL"
+        of_format = {
+            row
+            for (row,) in self._ask(
+                f"SELECT record_id FROM eventlog_error WHERE {_OF_FORMATS} AND consumer {whose}"
+            )
+        }
+        lost = set(before) - set(rows)
+        has_only_lost = bool(lost) and set(rows) <= set(before) and lost <= of_format
+        # Rows that precedence dropped are done whatever the answer.
+        return has_only_lost or of_format >= {
+            row for row in before if (consumer, row) not in self._idle
+        }
 
     def is_applied(self, receiver: str, event: Event, is_strict: bool) -> None:
         """Note an event that a receiver has applied for the first time."""
@@ -205,6 +236,9 @@ class Auditor:
             return
         self.checks += 1
         meaning = _meaning(event.event_id)
+        if self._is_restored and not self._is_recorded(receiver, rows):
+            # It was in the air when the copy without its line was put back.
+            self._lost |= {(receiver, row) for row in rows if (receiver, row) not in self._applied}
         for row in rows:
             other = self._applied.setdefault((receiver, row), meaning)
             if other == meaning:
@@ -237,6 +271,15 @@ class Auditor:
         # them.
         locked = self._world.application.written.intersection(rows)
         self._newest[which] = max(newest, *locked, 0)
+
+    def _is_recorded(self, receiver: str, rows: Sequence[int]) -> bool:
+        """Return True if the lines in flight have the first of these rows."""
+        consumer = _consumer(receiver)
+        whose = f"= '{consumer}'" if consumer else "IS NULL"
+        lines = self._ask(
+            f"SELECT content FROM eventlog_inflight WHERE kind = 'delivery' AND owner {whose}"
+        )
+        return any(rows[0] in rows_in_flight(content) for (content,) in lines)
 
     def _may_repeat(self, receiver: str, row: int, before: str, now: str) -> bool:
         """Return True if a row may be applied under a second id, since the database has lost that
@@ -789,8 +832,16 @@ class Auditor:
                 f"SELECT record_id FROM eventlog_error WHERE consumer = '{name}'"
             )
         }
-        refused |= {  # purge takes the lines of rows that are gone
+        # Purge takes the lines of rows that are gone, also of rows that were bad.
+        refused |= {
             row for row, (_, level) in self._answers_of(name).items() if level in _NOT_FOR_GOOD
+        }
+        refused |= {
+            row
+            for (row,) in self._ask(
+                "SELECT record_id FROM removed_lines JOIN eventlog_consumer ON name = consumer "
+                f"WHERE name = '{name}' AND code <> 'requeued' AND error_time >= begun"
+            )
         }
         refused |= self._given_up_rows(name)
         self.checks += len(rows)

@@ -136,6 +136,10 @@ def _is_resync_begun(ended: Ended) -> bool:
     return bool(ended.world.application.session.execute(sql, (ended.words[1],)).fetchone()[0])
 
 
+def _runs_a_second_publisher(ended: Ended) -> bool:
+    return "second" in ended.world.scheduler.processes
+
+
 def _always(_: Ended) -> bool:
     return True
 
@@ -162,6 +166,7 @@ REASONS = (
     Reason("resync", 1, r"unknown_(table|column) at offset", _always),
     Reason("resync", 2, r"is not finished: ", _is_resync_begun),
     Reason("triggers", 1, r"there is no table or view", _has_no_such_class),
+    Reason("db", 1, r"is already being published", _runs_a_second_publisher),
 )
 
 

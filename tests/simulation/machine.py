@@ -462,6 +462,7 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
     random.seed(seed)
     told_options, told_send = open_context.publisher_options, marks.InflightLine.send
     add_outcomes, answer_idle = marks.Marks.add_outcomes, marks.InflightLine._answer_idle
+    told_rebuilt = marks.InflightLine._rebuilt
     auditor = world.auditor
     told_settle, reported_liveness = marks.InflightLine.settle, daemon.reported_liveness
 
@@ -484,6 +485,11 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         else:
             world.converting.meanings.append(events)
         return told_send(line, document_no, events)
+
+    def rebuilt(line: Any, number: int, build: Any) -> Any:
+        events = told_rebuilt(line, number, build)
+        auditor.builds(line._context.ledger.consumer, events)
+        return events
 
     def needs_no_event(rows: list[int]) -> None:
         if world.converting is None:
@@ -551,6 +557,7 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         put(open_context, "publisher_options", options)
         put(daemon, "reported_liveness", observed)
         put(marks.InflightLine, "send", send)
+        put(marks.InflightLine, "_rebuilt", rebuilt)
         put(marks.InflightLine, "settle", settle)
         put(marks.InflightLine, "_answer_idle", idle)
         put(marks.Marks, "add_outcomes", outcomes)

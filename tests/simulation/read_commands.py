@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from lines import Request
+
 from eventlog.core.ranges import RecordSet, decode
 
 if TYPE_CHECKING:
@@ -101,10 +103,16 @@ def _compare(world: World, command: str, said: Mapping[str, Any], of: str | None
 
 
 def _behind(world: World) -> dict[str, int]:
-    """Return how many rows of the log are in no consumer's set, by consumer."""
+    """Return how many rows of the log each consumer has not done, or is asked to send again."""
     rows = [row for (row,) in _ask(world, "SELECT record_id FROM eventlog")]
+    asked = {
+        name: Request.of(told).rows
+        for name, told in _ask(
+            world, "SELECT name, requeued FROM eventlog_consumer WHERE requeued IS NOT NULL"
+        )
+    }
     return {
-        name: sum(row not in done for row in rows)
+        name: sum(row not in done or row in asked.get(name, ()) for row in rows)
         for name, done in done_of_consumers(world).items()
     }
 

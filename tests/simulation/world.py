@@ -706,7 +706,7 @@ def _memory() -> str | None:
 @cache
 def template(shape: Shape) -> Path:
     """Return a database with the tables, the log and the triggers. ``removed_rows`` has each row
-    that was removed from the log, ``begun_consumers`` the set with which each consumer began, and
+    that was removed from the log, ``removed_lines`` its error lines, ``begun_consumers`` the set with which each consumer began, and
     how many rows had been removed by then, ``asked_rows`` what consumers were asked to send again,
     and when.
     """
@@ -736,6 +736,12 @@ def template(shape: Shape) -> Path:
         )
         conn.execute(
             "CREATE TRIGGER removed AFTER DELETE ON eventlog BEGIN INSERT INTO removed_rows VALUES (OLD.record_id, OLD.status, OLD.table_name, OLD.table_key, OLD.perpetrator); END"
+        )
+        conn.execute(
+            "CREATE TABLE removed_lines (record_id integer, code text, consumer text, error_time text)"
+        )
+        conn.execute(
+            "CREATE TRIGGER removed_line AFTER DELETE ON eventlog_error BEGIN INSERT INTO removed_lines VALUES (OLD.record_id, OLD.code, OLD.consumer, OLD.error_time); END"
         )
         conn.execute("CREATE TABLE asked_rows (name text, rows text, at text)")
         conn.execute(
