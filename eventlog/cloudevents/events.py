@@ -4,9 +4,9 @@ JSON format 1.0.2). They become dicts, which ``json_bytes`` writes.
 This is a hot path: an event of a log is made from its steps without a Change in between
 (``data_reader``); types, converters and readers are looked up once for each class; tuples are made
 by ``tuple.__new__``, in less than half the time; names of the module stand for members of
-enumerations. In return the rules of data stand twice, for changes and for steps, which
-test_steps_make_the_data_that_their_changes_make holds equal, and a CloudEvent is made from its
-fields by position.
+enumerations. The price: the rules of data are written twice, for changes and for steps
+(test_steps_make_the_data_that_their_changes_make checks that they agree), and a CloudEvent is made
+from its fields by position.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class CloudEvent(NamedTuple):
         return whole
 
     def data_bytes(self) -> bytes:
-        """Return the data alone, as binary mode sends them."""
+        """Return only the data, as binary mode sends them."""
         return escaped_json_bytes(self.data)
 
     def whole_bytes(self) -> bytes:
@@ -130,8 +130,8 @@ def attribute_writer(
     """Return the function that makes an event from its id, subject (None = none), time (None =
     unknown) and data.
 
-    A subject that no attribute may hold is left out. The function raises NotExpressible for such an
-    id.
+    A subject with characters that attributes must not contain is left out. The function raises
+    NotExpressible for such an id.
     """
     type_of = type_writer(event_type)
 
@@ -141,8 +141,9 @@ def attribute_writer(
         operation, schema, table = data["operation"], data.get("schema"), data["class"]
         if not event_id or not is_text(event_id):
             raise NotExpressible(
-                f"{operation} of {table!r} at {shown(event_id)}: no CloudEvent has such an id: it "
-                "is empty or holds a character that attributes may not hold"
+                f"{operation} of {table!r} at {shown(event_id)}: the id of a CloudEvent must not "
+                "be empty or contain characters that attributes exclude, such as control "
+                "characters"
             )
         named = type_of(operation, schema, table)
         uri = None if dataschema is None else schema_uri(dataschema, schema, table)
@@ -153,7 +154,7 @@ def attribute_writer(
 
 
 def subject_of(text: str | None) -> str | None:
-    """Return the subject, None if no attribute may hold it."""
+    """Return the subject, None if it has characters that attributes must not contain."""
     return text if text and is_text(text) else None
 
 
@@ -173,7 +174,7 @@ def schema_uri(template: str | None, schema: str | None, table: str) -> str | No
 def type_writer(template: str) -> Callable[[str, str | None, str], str]:
     """Return the function that fills the template of the type of events.
 
-    Characters of names that attributes may not hold are percent-encoded.
+    Characters of names that attributes must not contain are percent-encoded.
     """
 
     @lru_cache(maxsize=4096)
@@ -282,7 +283,7 @@ def _old_and_new(
     key: Mapping[str, Value],
     converters: _Converters,
 ) -> dict[str, dict[str, Any]]:
-    """Return the known values of columns in JSON. A key column has them as the key has them."""
+    """Return the known values of columns in JSON. Key columns have the same form as in the key."""
     columns: dict[str, dict[str, Any]] = {}
     for name in names:
         convert = converters[name]
@@ -378,7 +379,7 @@ class _ClassReader:
 
     def columns(self, event: Outgoing, key: Key) -> dict[str, dict[str, Any]]:
         """Return old and new values of the columns that an event changes; of the key's columns only
-        those that move.
+        those whose value changes.
         """
         columns: dict[str, dict[str, Any]] = {}
         is_add, of_key = event.operation == Operation.ADD, dict(key)
@@ -426,7 +427,7 @@ def _text_reader(attribute: Attribute, values: ValueOptions) -> ReadValue:
 
 
 def referenced_key(association: str) -> str:
-    """Return the text of the key value in a reference, which stands in place of the column's value
+    """Return the text of the key value in a reference, which replaces the column's value
     (spec/xds.md 6.4).
     """
     return parse_association(association)[0][0].value
@@ -473,5 +474,5 @@ def _named(change: Change, catalog: Catalog | None) -> tuple[Change, str | None]
     try:
         return change, association_text(change, change.key, object_class)
     except NotExpressible:
-        # A key with NULL, or with characters that no association can hold, stands in the data.
+        # A key with NULL, or with characters that no association can contain, is only in the data.
         return change, None

@@ -1,4 +1,4 @@
-"""The format ``cloudevents``: what the rest of the program uses of it."""
+"""The format ``cloudevents``, as the rest of the program uses it."""
 
 from __future__ import annotations
 

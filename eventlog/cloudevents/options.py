@@ -31,7 +31,7 @@ _NOT_HELD: Final = "\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef" + "".join(
     f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000)
 )
 is_text: Final = re.compile(f"[ -~]*(?:[^ -~{_NOT_HELD}]+[ -~]*)*").fullmatch
-"""A match if attributes may hold a text's characters (CloudEvents 1.0.2, "Type System")."""
+"""Matches a text whose characters are allowed in attributes (CloudEvents 1.0.2, "Type System")."""
 
 _is_uri_reference: Final = re.compile(
     r"(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})+"
@@ -41,7 +41,7 @@ _is_uri_reference: Final = re.compile(
 def _parse_source(value: Any) -> str:
     text: str = TEXT.parse(value)
     if _is_uri_reference(text) is None:
-        raise ValueError("a character of it stands in no URI: write it as %XX")
+        raise ValueError("it has a character that a URI cannot contain: write it as %XX")
     return text
 
 
@@ -57,7 +57,7 @@ def _parse_event_type(value: Any) -> str:
                 f"{{{name}}} is none of {', '.join(f'{{{one}}}' for one in NAMES_IN_TYPE)}"
             )
     if not is_text(text):
-        raise ValueError("it holds a control character")
+        raise ValueError("it contains a control character")
     return text
 
 
@@ -86,7 +86,7 @@ INTEGERS: Final = Option(
 NESTED_VALUES: Final = Option(
     "json",
     choice("json", "text"),
-    "json, jsonb and arrays: as JSON, or as the text that the database has of them",
+    "json, jsonb and arrays: as JSON, or as the database's text of them",
 )
 
 
@@ -107,7 +107,8 @@ def _parse_dataschema(value: Any) -> str:
 
 DATASCHEMA: Final = Option(
     None, OptionKind(_parse_dataschema, "a URI with {schema}, {class}"),
-    "dataschema of the events: where you put what `eventlog schema` prints; default: left out",
+    "dataschema of the events: the URI at which you publish the output of `eventlog schema`; "
+    "default: left out",
     example="https://hr.example.com/schemas/{class}.json",
 )  # fmt: skip
 
@@ -118,7 +119,7 @@ class ReadOptions(CheckedOptions):
 
     catalog: CatalogOption = shared(CATALOG)
     nested_values: str = shared(
-        NESTED_VALUES, about="json, jsonb and arrays: how the events have them"
+        NESTED_VALUES, about="json, jsonb and arrays: their form in the events"
     )
 
 

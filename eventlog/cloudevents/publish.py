@@ -54,7 +54,7 @@ def source_of(publishing: Publishing) -> str:
 
 
 class CloudEventWriter(EventWriter[CloudEvent]):
-    """A writer of events as CloudEvents, in the chosen mode or else the usual one of the sink
+    """A writer of events as CloudEvents, in the chosen mode or otherwise the usual mode of the sink
     (spec/cloudevents.md 2).
     """
 

@@ -1,8 +1,8 @@
 """CloudEvents to changes: events in the JSON format, and files of them (spec/cloudevents.md 3, 4,
 5; CloudEvents 1.0.2, JSON format 1.0.2).
 
-A file has an event or a JSON array of events on each line; or the whole file is one array or one
-event, as printed for people.
+A file has an event or a JSON array of events on each line; or the whole file is one pretty-printed
+array or event.
 """
 
 from __future__ import annotations
@@ -29,24 +29,23 @@ _OPS: Final = {op.lower(): op for op in ChangeOp}
 def change_of(
     event: Any, catalog: Catalog | None = None, encoding: JsonEncoding = DEFAULT_ENCODING
 ) -> Change | None:
-    """Return the change of an event in the JSON format; None if its data are not written by
-    eventlog.
+    """Return the change of an event in the JSON format; None if eventlog did not write its data.
 
     Text stays text; JSON and arrays become the text of the database if the catalogue has their
-    columns. Raises FormatError for a value that is not a CloudEvent, or whose data break
+    columns. Raises FormatError for a value that is not a CloudEvent, or whose data violate
     spec/cloudevents.md 4.
     """
     if not isinstance(event, dict):
-        raise FormatError(f"a CloudEvent is a JSON object, not {type(event).__name__}")
+        raise FormatError(f"a CloudEvent must be a JSON object, not {type(event).__name__}")
     for name in ("specversion", "id", "source", "type"):
         if not isinstance(event.get(name), str) or not event[name]:
             raise FormatError(
-                f"{name} of a CloudEvent is a text that is not empty, not "
+                f"{name} of a CloudEvent must be a text that is not empty, not "
                 f"{shown(repr(event.get(name)))}"
             )
     if event["specversion"] != SPECVERSION:
         raise FormatError(
-            f"specversion {shown(event['specversion'])} is not {SPECVERSION}, which is read"
+            f"specversion {shown(event['specversion'])} is not supported; only {SPECVERSION} is"
         )
     data = event.get("data")
     if not isinstance(data, dict) or "operation" not in data or "class" not in data:
@@ -101,7 +100,9 @@ def _operation(data: Mapping[str, Any]) -> tuple[ChangeOp, str]:
     """Return the operation and the class of an event. Raises FormatError."""
     operation, table = data["operation"], data["class"]
     if not isinstance(operation, str) or operation not in _OPS:
-        raise FormatError(f"operation {shown(repr(operation))} is none of {', '.join(_OPS)}")
+        raise FormatError(
+            f"unknown operation {shown(repr(operation))}; expected one of {', '.join(_OPS)}"
+        )
     if not isinstance(table, str):
         raise FormatError(f"class is {shown(repr(table))}, which is not text")
     return _OPS[operation], table
@@ -186,8 +187,8 @@ def _values(file: BinaryIO, path: Path, report: Report) -> Iterator[tuple[str, A
             line += file.read(LONGEST + 1 - len(line))
             if len(line) > LONGEST:
                 raise FormatError(
-                    f"{path}: longer than {LONGEST} bytes: write an event, "
-                    "or an array of some, a line"
+                    f"{path}: longer than {LONGEST} bytes: write one event, or an array of some "
+                    "events, per line"
                 )
         is_first = False
         try:

@@ -20,7 +20,7 @@ def schema_of(
     encoding: JsonEncoding,
     dataschema: str | None = None,
 ) -> Mapping[str, Any]:
-    """Return the schema that the data of every event of a class follow.
+    """Return the schema of the data of every event of a class.
 
     ``schema`` is that of its table, None = there is none. ``dataschema`` is the option of this
     name.

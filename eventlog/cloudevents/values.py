@@ -1,8 +1,8 @@
 """The values of columns in the data of an event (spec/cloudevents.md 4), and back.
 
 Writing is a hot path: ``value_converter`` and ``text_converter`` decide once for each type of
-columns and return closures without further choices. In return a type's rule stands where its
-converter is chosen, and not where the value is.
+columns and return closures without further choices. The price: the rule of a type is where its
+converter is chosen, not where its values are converted.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ DEFAULT_ENCODING: Final = JsonEncoding()
 """The encoding by the default options."""
 
 _EXACT_DIGITS: Final = 15
-"""The number of digits of integers that every reader of JSON keeps exactly (RFC 8259 6)."""
+"""The number of digits of an integer that every JSON reader preserves (RFC 8259 6)."""
 
 _is_integer: Final = re.compile(r"0|-?[1-9][0-9]*").fullmatch
 
 
 def is_wide(type: ColumnType | None) -> bool:
-    """Return True if a column may hold integers that some readers of JSON do not keep exactly."""
+    """Return True if a column may contain integers that some JSON readers do not preserve."""
     if type is None or type.kind is not Kind.INTEGER:
         return type is None
     return type.bits == 64 or (type.bits == 0 and (not type.sizes or type.sizes[0] > _EXACT_DIGITS))
@@ -149,7 +149,7 @@ def _integer(text: str) -> Any:
         return text
     try:
         return int(text)
-    except ValueError:  # more digits than Python is willing to convert
+    except ValueError:  # more digits than Python converts
         return JsonText(text)
 
 

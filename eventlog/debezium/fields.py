@@ -46,9 +46,8 @@ It raises ValueError, ArithmeticError, RowError.
 
 
 class Field(NamedTuple):
-    """The writing of a column's values.
-
-    ``schema`` is that of Connect, without ``field`` and ``optional``.
+    """How the values of a column are written. ``schema`` is the schema of Connect, without
+    ``field`` and ``optional``.
     """
 
     schema: Mapping[str, Any]
@@ -69,15 +68,17 @@ _INFINITE_DAYS: Final = {"infinity": -2147472692, "-infinity": -2147472691}
 """Debezium's numbers for the infinite values of DATE."""
 _DAYS_OF_SNAPSHOTS: Final = {-622191234: "infinity", -622191233: "infinity",
                              -625821272: "-infinity", -625821271: "-infinity"}  # fmt: skip
-"""Debezium's numbers for them in a snapshot, which depend on the zone of its server. No date of
-PostgreSQL has these numbers.
+"""Debezium's numbers for infinite dates in a snapshot, which depend on the zone of its server. No
+date of PostgreSQL has these numbers.
 """
 
 
 # --- by the column's type -------------------------------------------------------------------------
 
 _DIGITS_OF_SCALE: Final = 7
-_LARGEST_SCALE: Final = 16383  # of PostgreSQL; the scale in a foreign schema is checked against it
+_LARGEST_SCALE: Final = (
+    16383  # PostgreSQL's limit; the scale in a schema from outside is checked against it
+)
 
 
 @lru_cache(maxsize=4096)
@@ -156,12 +157,12 @@ def _temporal(kind: Kind, mode: str, precision: int) -> Field:
     return Field(_named("int64", f"{package}.{size}Timestamp"), _since_epoch(unit), _of_epoch(unit))
 
 
-# --- by the schema that an event brings -----------------------------------------------------------
+# --- by the schema in an event -----------------------------------------------------------
 
 
 def decoder_of(schema: Mapping[str, Any]) -> Decode:
-    """Return the function that reads the values of a field with this schema of Connect. Its name
-    counts more than its type.
+    """Return the function that reads the values of a field with this schema of Connect. The
+    schema's name takes precedence over its type.
 
     Raises ValueError for an invalid schema.
     """
@@ -272,10 +273,10 @@ def _json_text(value: Any) -> str:
 
 def _exact(value: Value) -> Decimal:
     if not isinstance(value, int | Decimal) or isinstance(value, bool):
-        raise _no("exact number; decimal_handling_mode = string writes NaN and Infinity")
+        raise _no("exact number; set decimal_handling_mode = string to write NaN and Infinity")
     number = Decimal(value)
     if not number.is_finite():
-        raise ValueError("not finite; decimal_handling_mode = string writes it")
+        raise ValueError("not finite; set decimal_handling_mode = string to write it")
     if abs(number.adjusted()) > WIDEST:
         raise ValueError("too many digits")
     return number

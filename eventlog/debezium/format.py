@@ -1,4 +1,4 @@
-"""The format ``debezium``: what the rest of the program uses of it."""
+"""The format ``debezium``, as the rest of the program uses it."""
 
 from __future__ import annotations
 

@@ -110,24 +110,24 @@ class _EnvelopeReader:
             return None
         if not isinstance(payload, Mapping):
             raise FormatError(
-                f"a change event is an object with op, before and after, not {_kind(payload)}"
+                f"a change event must be an object with op, before and after, not {_kind(payload)}"
             )
         operation = payload.get("op")
         if operation == _MESSAGE or (
             operation is None and ("status" in payload or "ddl" in payload)
         ):
-            # A message, the border of a transaction, or a change of the schema.
+            # A message, the begin or end of a transaction, or a change of the schema.
             self._count("other_events")
             return None
         op = _OPERATIONS.get(operation) if isinstance(operation, str) else None
         if op is None:
             raise FormatError(
-                f"op is {shown(str(operation))}; known are {', '.join(_OPERATIONS)}",
+                f"unknown op {shown(str(operation))}; expected one of {', '.join(_OPERATIONS)}",
                 code="unknown_operation",
             )
         source = payload.get("source") or {}
         if not isinstance(source, Mapping):
-            raise FormatError(f"source is an object, not {_kind(source)}")
+            raise FormatError(f"source must be an object, not {_kind(source)}")
         return self._of_row(op, payload, source, key, schema)
 
     def _of_row(
@@ -152,7 +152,9 @@ class _EnvelopeReader:
         if op is ChangeOp.DELETE and before is None and own_key is not None:
             before = dict(own_key)
         changed = None if before is None or after is None else differing(before, after)
-        if op is ChangeOp.REFRESH:  # place and time of a snapshot concern the reading of the row
+        if (
+            op is ChangeOp.REFRESH
+        ):  # position and time in a snapshot are those of the reading, not of the change
             return Change(owner, table, op, own_key, None, after, extras=_extras(source))
         block = payload.get("transaction")
         transaction = block if isinstance(block, Mapping) else {}
@@ -206,7 +208,7 @@ class _EnvelopeReader:
         if image is None:
             return None
         if not isinstance(image, Mapping):
-            raise FormatError(f"{name} is an object, not {_kind(image)}")
+            raise FormatError(f"{name} must be an object, not {_kind(image)}")
         return self._row(image, _fields_of(_field_named(schema, name), object_class) or known)
 
     def _row(self, image: Mapping[str, Any], decoders: Mapping[str, Decode]) -> dict[str, Value]:
@@ -234,14 +236,14 @@ class _EnvelopeReader:
         after: Row | None,
         object_class: ObjectClass | None,
     ) -> Key | None:
-        """Return the key of the row: that of the record, else the columns that the options or the
-        catalogue name.
+        """Return the key of the row: the key of the record, otherwise the columns that the options
+        or the catalogue name.
         """
         image = (before if after is None else after) or {}
         if key is not None:
             payload, own_schema = _taken_apart(key)
             if not isinstance(payload, Mapping):
-                raise FormatError(f"the key is an object of its columns, not {_kind(payload)}")
+                raise FormatError(f"the key must be an object of its columns, not {_kind(payload)}")
             decoders = _fields_of(own_schema, object_class) or self._decoders(object_class)
             return tuple(self._row(payload, decoders).items())
         names = self._options.keys.get(full_name(schema, table)) or self._options.keys.get(table)
@@ -260,7 +262,7 @@ def _names_of(source: Mapping[str, Any]) -> tuple[str | None, str]:
     # MySQL has databases in place of schemas.
     owner = source.get("schema") or source.get("db") or None
     if not isinstance(owner, str | None):
-        raise FormatError(f"source.schema is text, not {_kind(owner)}")
+        raise FormatError(f"source.schema must be text, not {_kind(owner)}")
     return owner, table
 
 
@@ -345,8 +347,8 @@ def _extras(source: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _record_ids(extras: Mapping[str, Any]) -> Sequence[int] | None:
-    """Return the record_ids of a change, None if what has the name is not a list of numbers:
-    anybody may write a file.
+    """Return the record_ids of a change, None if the member of this name is not a list of numbers:
+    the file may come from another program.
     """
     told = extras.get("record_ids")
     is_list = isinstance(told, list | tuple) and all(type(one) is int for one in told)

@@ -1,12 +1,12 @@
 """Changes to Debezium records: key, envelope and tombstone (spec/debezium.md 1, 2), and the options
 of writing them.
 
-The envelope is that of the PostgreSQL connector, "Data change events", with a source block of our
-own. Options of Debezium have its names, with _ in place of the dot.
+The envelope is that of the PostgreSQL connector, "Data change events", with eventlog's source
+block. Options of Debezium have its names, with _ in place of the dot.
 
-``_TableRecords`` prepares all that is the same in the records of a table: its fields, and the bytes
-of its schemas, which stand before each payload. In return key and value are joined from bytes,
-outside of the JSON that orjson writes.
+``_TableRecords`` prepares everything that is the same in the records of a table: its fields, and
+the bytes of its schemas, which precede each payload. The price: key and value are concatenated from
+bytes, outside of the JSON that orjson writes.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class ConnectorOptions(CheckedOptions):
     unavailable_value_placeholder: str = option(
         PLACEHOLDER,
         _matching("[!-~]+", "a text of ASCII without blanks"),
-        "what stands for a value that is not known: unavailable.value.placeholder",
+        "the placeholder for an unknown value: unavailable.value.placeholder",
     )
 
 
@@ -92,7 +92,7 @@ class PublishOptions(ConnectorOptions):
         "eventlog", _TOPIC, "first part of topics and name of the source: topic.prefix"
     )
     schemas_enable: bool = option(
-        True, FLAG, "key and value bring their schemas: schemas.enable of the converter"
+        True, FLAG, "key and value contain their schemas: schemas.enable of the converter"
     )
     tombstones_on_delete: bool = option(
         True, FLAG, "Kafka: a tombstone follows a delete: tombstones.on.delete"
@@ -100,8 +100,7 @@ class PublishOptions(ConnectorOptions):
     missing_columns: str = option(
         "read_back",
         choice("read_back", "placeholder", "error"),
-        "columns of after that the log does not hold: read back, a placeholder, "
-        "or the event is an error",
+        "columns of after that are not in the log: read back, a placeholder, or an error",
     )
 
 
@@ -111,7 +110,7 @@ class WriteOptions(PublishOptions):
 
     catalog: CatalogOption = shared(CATALOG)
     complete: Complete | None = option(
-        None, FUNCTION, "function of schema, table and key that gives the whole row"
+        None, FUNCTION, "function of schema, table and key that returns the whole row"
     )
     database: str = option(
         "", _matching("[^\\ud800-\\udfff]*", "a text"), "name of the database: source.db"
@@ -119,7 +118,7 @@ class WriteOptions(PublishOptions):
     lines: str = option(
         "records",
         choice("records", "values"),
-        "what a line of a file holds: topic, key and value of a record, or its value alone",
+        "content of a line of a file: topic, key and value of a record, or only its value",
     )
     topic: str | None = option(
         None, _TOPIC, "one topic for all tables; default: <prefix>.<schema>.<table>"
@@ -269,9 +268,10 @@ class EnvelopeWriter:
         if missing and self.options.missing_columns != "placeholder":
             raise NotExpressible(
                 f"{change.op} of {change.table!r} at {change.position}: columns "
-                f"{', '.join(missing)} are not known, and after is the whole row: read it back "
+                f"{', '.join(missing)} are unknown, but after must be the whole row: read it back "
                 "from the database, give the writer the option complete, or set missing_columns = "
-                "placeholder; of change tables with whole rows, the reader's absent_nulls = null"
+                "placeholder; for change tables with whole rows, set absent_nulls = null for the "
+                "reader"
             )
         return {**dict.fromkeys(missing), **after}, frozenset(missing)
 
@@ -440,11 +440,11 @@ class _TableRecords:
     def _old_image(
         self, row: Row, unknown: frozenset[str], *, is_whole: bool
     ) -> dict[str, Any] | None:
-        """Return the row before, of which a value cannot be written: None if the row is whole or
-        not there, else the row without such values (spec/debezium.md 2).
+        """Return the row before if one of its values cannot be written: None if the row is whole or
+        missing, otherwise the row without such values (spec/debezium.md 2).
 
-        The row is gone or has another value by now, so a refusal could never be fixed. Each such
-        column is counted. Raises NotExpressible for a value of the key.
+        The row was deleted or has another value by now, so nobody could fix a refused event. Each
+        such column is counted. Raises NotExpressible for a value of the key.
         """
         image: dict[str, Any] = {}
         for name, value in row.items():
@@ -461,7 +461,7 @@ class _TableRecords:
             return None
         for name in row:
             if name not in self.fields:
-                message = f"{name!r} is not a column of {self._what}, as the catalog has it"
+                message = f"{name!r} is not a column of {self._what} in the catalog"
                 raise NotExpressible(message, f"{self._what}.{name}")
         return {
             name: self._unavailable(name) if name in unknown else self._encoded(name, row[name])
@@ -494,9 +494,9 @@ class _TableRecords:
             return str(self.fields[name].encode(self._placeholder.encode()))
         if type != "string" and self._has_schema:
             raise NotExpressible(
-                f"column {name!r} of {self._what} is not known, and its type in the schema, "
-                f"{type}, holds no placeholder: set schemas_enable = false, "
-                "or missing_columns = read_back",
+                f"column {name!r} of {self._what} is unknown, and its type in the schema, {type}, "
+                "cannot hold a placeholder: set schemas_enable = false, or missing_columns = "
+                "read_back",
                 f"{self._what}.{name}",
             )
         return self._placeholder
@@ -512,7 +512,7 @@ class _TableRecords:
 
 
 def _of_column(type: ColumnType, value: Value) -> Value:
-    """Return a value that a format without types has made text or a double as a value of its
+    """Return a value that a format without types has turned into text or a double as a value of its
     column. Raises BadValue.
     """
     if isinstance(value, float) and type.kind in (Kind.EXACT, Kind.INTEGER):

@@ -1,10 +1,10 @@
-"""The layout of a captured table: the columns that TABSCHEM spells, and the functions that read and
-write its rows (spec/gbase-cdc.md 3.1, 3.2).
+"""The layout of a captured table: the columns in its TABSCHEM record, and the functions that read
+and write its rows (spec/gbase-cdc.md 3.1, 3.2).
 
 The row decoder is a hot path. It unpacks all fixed columns with one ``struct`` call, converts only
 the columns that need it, and takes the common size array (little-endian, payload used up exactly)
-without the checks of ``_sizes_reader``. In return ``decode`` is a closure over many prepared lists,
-and the rules of size arrays stand in ``_sizes_reader``, which it calls for every other array.
+without the checks of ``_sizes_reader``. The price: ``decode`` is a closure over many prepared
+lists, and the rules of size arrays are in ``_sizes_reader``, which it calls for every other array.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Column:
 def parse_columns(text: str, decimal_no_scale: str = "floating") -> tuple[Column, ...]:
     """Return the columns of a TABSCHEM text in the order of the text.
 
-    Raises FormatError, also if a name comes twice.
+    Raises FormatError, also if a name occurs twice.
     """
     columns = tuple(
         Column(name, parse_type(spelled, name, decimal_no_scale))
@@ -55,7 +55,7 @@ def parse_columns(text: str, decimal_no_scale: str = "floating") -> tuple[Column
     )
     names = [column.name for column in columns]
     if len(set(names)) < len(names):
-        raise FormatError(f"a column of {text!r} comes twice", code="schema_mismatch")
+        raise FormatError(f"a column occurs twice in {text!r}", code="schema_mismatch")
     return columns
 
 
@@ -118,8 +118,8 @@ def parse_type(text: str, column: str, decimal_no_scale: str = "floating") -> Co
     parsed = _parsed(spelled, decimal_no_scale)
     if parsed is None:
         raise FormatError(
-            f"column {shown(column)} has the type {shown(spelled)}, which CDC does not capture: "
-            "leave the column out of startcapture",
+            f"column {shown(column)} has the type {shown(spelled)}, which CDC cannot capture: "
+            "remove the column from startcapture",
             code="unknown_type",
         )
     return parsed
@@ -221,8 +221,8 @@ class Layout:
             if name not in names:
                 captured = ", ".join(names)
                 raise ConfigError(
-                    f"key column {name!r} of {self.table!r} is not captured: "
-                    f"captured are {captured}"
+                    f"key column {name!r} of {self.table!r} is not captured; the captured columns "
+                    f"are {captured}"
                 )
         self.key = tuple(key or ())
         self.key_of = None if key is None else _key_reader(key)
@@ -282,7 +282,7 @@ class Layouts(dict[int, Layout]):
         if (fixed, variable) != (len(columns) - variable_columns, variable_columns):
             raise FormatError(
                 f"the TABSCHEM of label {label} counts {fixed} fixed and {variable} variable "
-                f"columns, its text {text!r} has {len(columns) - variable_columns} and "
+                f"columns, but its text {text!r} has {len(columns) - variable_columns} and "
                 f"{variable_columns}",
                 code="schema_mismatch",
             )
@@ -336,7 +336,7 @@ def _sizes_reader(
                 problem = f"its slot ends at byte {end} of a payload of {payload}"
                 raise ColumnError(problem, code="row_length").at(table, _sequence(record), name)
         if end != payload:
-            problem = f"the columns take {end} bytes, the payload has {payload}"
+            problem = f"the columns take {end} bytes, but the payload has {payload}"
             raise ColumnError(problem, code="row_length").at(table, _sequence(record), last)
         return sizes
 
@@ -376,9 +376,9 @@ def _array_reader(
 
 
 class _Slots(NamedTuple):
-    """The columns of a table as its decoder goes through them: the fixed slots, the values that
-    stand for NULL there, and the functions that convert the others, by place; and the functions
-    that read the variable slots.
+    """The columns of a table as its decoder uses them: the fixed slots, the values that mean NULL
+    there, the functions that convert other values, by place, and the functions that read the
+    variable slots.
     """
 
     fixed: struct.Struct
@@ -401,7 +401,7 @@ def _slots(columns: Sequence[Column], options: ReadOptions, layouts: Layouts) ->
         for column in columns
     ]
     fixed = [column.type.slot for column in columns if not column.type.variable]
-    # Integers need no conversion; their lowest value stands for NULL.
+    # Integers need no conversion; their lowest value means NULL.
     readers = [(place, one.read) for place, one in enumerate(codecs) if one.read is not None]
     return _Slots(
         struct.Struct(">" + "".join(fixed)),

@@ -2,8 +2,8 @@
 that they form after savepoints and update pairs (spec/gbase-cdc.md 4).
 
 Memory is bounded and the loop is fast: an UPDBEF is paired when its UPDAFT arrives, entries beyond
-the limit go to one file, and blocks of entries are read back together. In return ``pair``,
-``discard`` and ``move_to_file`` keep places and sequences right by hand.
+the limit go to one file, and blocks of entries are read back together. The price: ``pair``,
+``discard`` and ``move_to_file`` maintain places and sequences by hand.
 """
 
 from __future__ import annotations
@@ -103,8 +103,7 @@ class OpenTransaction:
         self._blocks: list[_Block] = []
         self._layouts: list[Layout | None] = []
         self._gone: set[int] = set()
-        # Sequences normally rise within a transaction. If they do not,
-        # DISCARD looks at every record.
+        # Sequences normally rise within a transaction. If they do not, DISCARD checks every record.
         self._ordered = True
         self._seen = 0
         self._highest = 0
@@ -112,7 +111,7 @@ class OpenTransaction:
     def pair(self, entry: Entry) -> Entry:
         """Return the entry, paired: an UPDAFT with the nearest unpaired UPDBEF of its label.
 
-        An UPDBEF, which the caller appends next, is noted as unpaired.
+        An UPDBEF, which the caller appends next, is recorded as unpaired.
         """
         label = entry.label
         if entry.number == UPDBEF:
@@ -159,8 +158,8 @@ class OpenTransaction:
             self._load_last_block()
 
     def _forget_unpaired(self, end: int) -> None:
-        """Forget the unpaired UPDBEFs that are dropped: those from the place ``end``, and, if
-        records are out of order, those that are gone before it.
+        """Forget the unpaired UPDBEFs that are dropped: those from the place ``end`` on, and, if
+        records are out of order, those dropped before it.
         """
         for label, places in self._unpaired.items():
             while places and places[-1] >= end:

@@ -61,7 +61,8 @@ class Token(NamedTuple):
         except (ValueError, TypeError):
             pass
         raise ConfigError(
-            f"restart {value!r} is not a token; it looks like {Token(0xB01746018, None).to_json()}"
+            f"restart {value!r} is not a token; expected one like "
+            f"{Token(0xB01746018, None).to_json()}"
         )
 
     def to_json(self) -> dict[str, str | None]:
@@ -123,9 +124,9 @@ class StreamOptions(CheckedOptions):
     decimal_no_scale: str = option(
         "floating",
         choice("floating", "zero"),
-        "what DECIMAL(p) is: a floating-point decimal, or of scale 0",
+        "meaning of DECIMAL(p): a floating-point decimal, or scale 0",
     )
-    max_record: int = option(DEFAULT_MAX_RECORD, integer(1), "largest record, in bytes")
+    max_record: int = option(DEFAULT_MAX_RECORD, integer(1), "maximum size of a record in bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,9 @@ class ReadOptions(StreamOptions):
         {}, LIST_OBJECT, "key columns of a table, by owner.table or table"
     )
     charset_errors: str = option(
-        "strict", choice("strict", "replace"), "if bytes are not of the charset"
+        "strict",
+        choice("strict", "replace"),
+        "what happens to bytes that are not valid in the charset",
     )
     char_trim: bool = option(True, FLAG, "cut the trailing blanks of CHAR")
     size_order: str = option(
@@ -146,17 +149,23 @@ class ReadOptions(StreamOptions):
         "auto", choice("auto", 1, 2), "how many bytes the length of a VARCHAR takes"
     )
     max_open_bytes: int = option(
-        256 << 20, integer(1), "bytes of open transactions in memory; more go to a file"
+        256 << 20,
+        integer(1),
+        "maximum number of bytes of open transactions in memory; the rest goes to a file",
     )
     empty_transactions: bool = option(False, FLAG, "count transactions without changes")
     duplicate_begin: str = option(
         "error", choice("error", "replace"), "what happens if a transaction begins twice"
     )
     orphans: str = option(
-        "skip", choice("skip", "error"), "if records are of no transaction that began"
+        "skip",
+        choice("skip", "error"),
+        "what happens to records of a transaction that did not begin",
     )
     restart: Token | Mapping[str, str | None] | str | None = option(
-        None, OptionKind(Token.of, "a restart token"), "token of the last run, to go on from"
+        None,
+        OptionKind(Token.of, "a restart token"),
+        "token of the last run, from which to continue",
     )
 
     @property
@@ -190,7 +199,7 @@ class WriteOptions(StreamOptions):
     size_order: str = option("little", choice("little", "big"), "byte order of the sizes in a row")
     varchar_prefix: int = option(2, choice(1, 2), "how many bytes the length of a VARCHAR takes")
     complete: Complete | None = option(
-        None, FUNCTION, "function of schema, table and key that gives the whole row"
+        None, FUNCTION, "function of schema, table and key that returns the whole row"
     )
     user_ids: Mapping[str, int] = option(
         {},

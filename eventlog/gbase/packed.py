@@ -3,8 +3,8 @@
 
 Decimals and timestamps are a hot path. Table translation and ``hex()`` turn base-100 digits into
 decimal ones in C, and one common case of each type (a positive decimal of its declared scale, a
-complete timestamp) is read without taking the number apart. In return each reader exists twice, and
-the general one (``read_any``) is the rule that the fast one has to agree with.
+complete timestamp) is read without taking the number apart. The price: each reader exists twice;
+the general one (``read_any``) defines the result with which the fast one must agree.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def unpack_digits(raw: bytes) -> tuple[bool, int, str] | None:
         return False, 0, ""
     if first == _ZERO:
         raise ColumnError(
-            f"{raw.hex().upper()} begins like zero and has digits", code="bad_decimal"
+            f"{raw.hex().upper()} begins like zero but has digits", code="bad_decimal"
         )
     if negative:
         digits = digits[:-1].translate(_NINES) + digits[-1:].translate(_HUNDREDS)
@@ -154,7 +154,7 @@ def decimal_writer(precision: int, scale: int | None) -> Callable[[Decimal], byt
         sign, number, exponent = value.as_tuple()
         if not isinstance(exponent, int):
             raise NotExpressible(
-                f"{value} is not a number that {spelled} holds", code="value_range"
+                f"{value} is not a number that {spelled} can hold", code="value_range"
             )
         digits = "".join(map(str, number)).lstrip("0")
         exponent += len(digits) - len(digits := digits.rstrip("0"))
@@ -177,7 +177,7 @@ def decimal_writer(precision: int, scale: int | None) -> Callable[[Decimal], byt
 
 FIELDS: Final = ("year", "month", "day", "hour", "minute", "second", "fraction")
 YEAR, MONTH, DAY, HOUR, MINUTE, SECOND, FRACTION = range(7)
-# The separators in front of each field but the first.
+# The separators before each field except the first.
 _BEFORE: Final = ("", "-", "-", " ", ":", ":", ".")
 _RANGES: Final = (range(1, 10_000), range(1, 13), range(1, 32), range(24), range(60), range(60))
 _DEFAULT_FRACTION: Final = 3
@@ -233,7 +233,7 @@ _QUALIFIER: Final = re.compile(
 
 
 def parse_qualifier(text: str, interval: bool) -> Qualifier | None:
-    """Parse a qualifier in lower case like ``day(3) to second``; None if there is none such."""
+    """Parse a qualifier in lower case like ``day(3) to second``; None if it is not valid."""
     match = _QUALIFIER.fullmatch(text)
     if match is None or match[1] not in FIELDS or match[3] not in FIELDS:
         return None
@@ -247,7 +247,7 @@ def parse_qualifier(text: str, interval: bool) -> Qualifier | None:
 
 
 def _precision(digits: str | None, first: int, interval: bool) -> int | None:
-    """Return the number of digits of the first field, None if the qualifier may not say it so."""
+    """Return the number of digits of the first field, None if the qualifier must not have it."""
     default = 4 if first == YEAR else 2
     if not interval:
         return default if digits is None else None

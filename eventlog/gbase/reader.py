@@ -3,9 +3,9 @@
 
 Both loops are a hot path: ``StreamReader.transactions`` runs once for each record, the function of
 ``_maker`` once for each change. They keep methods in local names, make tuples by ``tuple.__new__``
-with fields by position, and hold the unusual records in ``_other``. In return the order of fields
-in ``Entry`` and ``Change`` stands here too, and the checks of ``Change`` are left out because they
-hold by construction.
+with fields by position, and handle unusual records in ``_other``. The price: the order of fields in
+``Entry`` and ``Change`` is repeated here, and the checks of ``Change`` are skipped because the code
+ensures them.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Committed:
     offset: int
     """The offset of the COMMTX record."""
     operations: Iterator[Operation]
-    """The operations, which can be read once, and only until the next transaction is asked for."""
+    """The operations, which can be read once, and only before the next transaction is requested."""
 
 
 class StreamReader:
@@ -79,8 +79,8 @@ class StreamReader:
     ``counters`` count skipped and odd records, under the names of the specification. ``on_idle`` is
     called at each TIMEOUT record with the sequence of the last data. ``on_bad_row`` is called with
     the error of a row that cannot be read, and the row is left out; without it the error is raised.
-    A reader that goes on within a stream needs the ``size_order`` that the ``layouts`` of the
-    reader before it have shown.
+    A reader that continues within a stream needs the ``size_order`` that the ``layouts`` of the
+    previous reader have found.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class StreamReader:
         """Yield the transactions that are committed with ``data``, empty ones only with
         ``empty_transactions``.
 
-        A transaction counts as delivered, for ``token``, when the next one is asked for. Raises
+        For ``token``, a transaction counts as delivered when the next one is requested. Raises
         FormatError.
         """
         if self._dead is not None:
@@ -237,9 +237,9 @@ class StreamReader:
                 return
             if self._options.duplicate_begin == "error":
                 raise FormatError(
-                    f"transaction id {tx} begins with sequence {seq:016x} while the one begun "
-                    f"with {transaction.begin_seq:016x} is open; to drop that one set "
-                    "duplicate_begin = replace",
+                    f"transaction id {tx} begins with sequence {seq:016x} while the transaction of "
+                    f"that id that began with {transaction.begin_seq:016x} is open; to drop the "
+                    "open transaction, set duplicate_begin = replace",
                     code="duplicate_begin",
                 )
             self._bytes_in_memory -= transaction.bytes_in_memory
@@ -280,8 +280,8 @@ class StreamReader:
     def _orphan(self, number: int, tx: int) -> None:
         if self._options.orphans == "error" and not self._restarted:
             raise FormatError(
-                f"{RECORD_NAMES[number]} is of transaction {tx}, which has not begun: "
-                "read the capture from its start, or set orphans = skip",
+                f"{RECORD_NAMES[number]} belongs to transaction {tx}, which has not begun: read "
+                "the capture from its start, or set orphans = skip",
                 code="orphan_record",
             )
         self.counters["orphan_records"] += 1
@@ -357,8 +357,8 @@ def _maker(options: ReadOptions, committed: Committed) -> Callable[[Operation, i
                 after = row
                 if old is not None:
                     before, changed = _updated(layout, values, row, old)
-        # The checks of Change are skipped: they hold by the lines above and cost
-        # a tenth of the reading.
+        # The checks of Change are skipped: the lines above ensure them, and they cost a tenth of
+        # the reading time.
         return make(
             Change,
             (

@@ -1,8 +1,8 @@
 """Bytes to records, in any cut, and the errors of records; the fields of each record, and how
 records are written (spec/gbase-cdc.md 2, 3).
 
-``Framer.feed`` is a hot path: it keeps its functions in local names and yields bare tuples. In
-return readers have to know the order of fields in ``Frame``.
+``Framer.feed`` is a hot path: it keeps its functions in local names and yields bare tuples. The
+price: readers depend on the order of fields in ``Frame``.
 """
 
 from __future__ import annotations
@@ -111,8 +111,9 @@ class Framer:
         """Declare the end of the stream. Raises FormatError if it lies inside a record."""
         if self._rest:
             error = FormatError(
-                f"the stream ends inside the record at offset {self.offset}, of which there are "
-                f"{len(self._rest)} bytes: the capture was cut, or goes on in another file",
+                f"the stream ends inside the record at offset {self.offset}, after "
+                f"{len(self._rest)} bytes of it: the capture was cut off, or continues in another "
+                "file",
                 code="truncated_stream",
             )
             error.offset = self.offset
@@ -171,13 +172,15 @@ def framing_error(offset: int, problem: str) -> FormatError:
     """Return the error of bytes that are not a record (spec/gbase-cdc.md 2); the record begins at
     ``offset``.
     """
-    error = FormatError(f"{problem}; is this a CDC stream, read from its start?", code="framing")
+    error = FormatError(
+        f"{problem}; check that this is a CDC stream, read from its start", code="framing"
+    )
     return at_offset(error, offset)
 
 
 class ColumnError(FormatError):
-    """A row that cannot be read. Once the place is known, ``table``, ``sequence`` and ``name`` say
-    it; ``column`` is ``schema.table.column``.
+    """A row that cannot be read. ``table``, ``sequence`` and ``name`` are its place, once it is
+    known; ``column`` is ``schema.table.column``.
     """
 
     code = "unreadable_row"

@@ -72,7 +72,7 @@ def capture_session(
     ``cdc_opensess`` has it; ``max_recs`` and ``read_bytes`` bound one read. Full-row logging is
     switched on for the tables that have it off, and off again for these at the end. The session is
     always closed. Raises CdcError with the name of the error. LSN means that the position is older
-    than the oldest log: reading stops there and never restarts from now by itself.
+    than the oldest log: reading stops there, and never restarts at the present position by itself.
     """
     session = _call(connection, "cdc_opensess", server, 0, timeout, max_recs, *_VERSION)
     switched_on: list[str] = []
@@ -209,15 +209,15 @@ _HINTS: Final = {
     ),
     "DBNOTLOGGED": "the database must have logging",
     "TABPROPERTIES": (
-        "full-row logging is off, or it is a view, a temporary table or a type "
-        "that cannot be captured"
+        "full-row logging is off, or the table is a view, a temporary table or of a type that "
+        "cannot be captured"
     ),
-    "LSN": "the position is older than the oldest log that is kept: load the tables again",
+    "LSN": "the position is older than the oldest log that the server has: load the tables again",
 }
 
 
 class CdcError(DatabaseError):
-    """An error that a call of the CDC interface answered: ``number`` and ``name``
+    """An error that a call of the CDC interface returned: ``number`` and ``name``
     (spec/gbase-cdc.md 1).
     """
 
@@ -227,7 +227,7 @@ class CdcError(DatabaseError):
         name = error_name(number)
         hint = f": {_HINTS[name]}" if name in _HINTS else ""
         super().__init__(
-            f"{call}{' of ' + about if about else ''} answered {number} ({name}){hint}"
+            f"{call}{' of ' + about if about else ''} returned {number} ({name}){hint}"
         )
         self.call = call
         self.number = number
@@ -241,7 +241,7 @@ class SessionDead(FormatError):
 
     def __init__(self, error: int) -> None:
         super().__init__(
-            f"the server ended the session with error {error} ({error_name(error)}); "
-            "open another one"
+            f"the server ended the session with error {error} ({error_name(error)}); open another "
+            "session"
         )
         self.error = error

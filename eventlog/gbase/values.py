@@ -2,8 +2,8 @@
 (spec/gbase-cdc.md 3.3, spec/change-model.md 5.1).
 
 Each reader is a hot path. ``codec`` decides once for a column and returns closures without further
-choices; an integer has no reader at all, and dates and booleans come from dictionaries. In return a
-rule that two kinds share (the charset, the length prefix) stands in each closure.
+choices; an integer has no reader at all, and dates and booleans come from dictionaries. The price:
+a rule that two kinds share (the charset, the length prefix) is repeated in each closure.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def _refused(value: Value, what: str) -> NotExpressible:
     match value:
         case bytes() | Lob():
             return NotExpressible(
-                f"bytes cannot be written to a CDC stream, here as {what}; leave the column out"
+                f"bytes cannot be written to a CDC stream, here as {what}; remove the column"
             )
         case tuple():
             return NotExpressible(f"several values of one attribute cannot be written as {what}")
@@ -208,7 +208,7 @@ def _read_int8(raw: bytes) -> Value:
         return None
     if sign not in (1, -1):
         raise ColumnError(
-            f"INT8 {raw.hex().upper()} has the sign {sign}; 1, 0 and -1 are known", code="bad_value"
+            f"INT8 {raw.hex().upper()} has the sign {sign}; expected 1, 0 or -1", code="bad_value"
         )
     return sign * (high << 32 | low)  # type: ignore[no-any-return]
 
@@ -232,7 +232,7 @@ def _float_codec(structure: struct.Struct, name: str) -> Codec:
     def write(value: Value) -> bytes:
         number = _float(value, name)
         try:
-            # One of the NaNs stands for NULL, so every NaN is written as the plain one.
+            # One of the NaNs means NULL, so every NaN is written as the plain NaN.
             return structure.pack(number if number == number else float("nan"))
         except OverflowError:
             raise NotExpressible(f"{number} does not fit {name}", code="value_range") from None
@@ -338,7 +338,7 @@ def _write_date(value: Value) -> bytes:
     if isinstance(day, datetime):
         if day.time() != time():
             raise NotExpressible(
-                f"{day.isoformat()} has a time of day, which date does not hold", code="value_range"
+                f"{day.isoformat()} has a time of day, which a date cannot hold", code="value_range"
             )
         day = day.date()
     if not isinstance(day, date):
@@ -379,7 +379,8 @@ def _char_codec(type: ColumnType, charset: str, errors: str, trim: bool) -> Code
         raw = _encoded(value, charset, width, type.spelled, is_padded=True)
         if raw[:1] == b"\0":
             raise NotExpressible(
-                f"{shown(str(value))} begins with U+0000, which reads as NULL in {type.spelled}",
+                f"{shown(str(value))} begins with U+0000, which would be read as NULL in "
+                f"{type.spelled}",
                 code="value_range",
             )
         return raw.ljust(width)
@@ -413,7 +414,7 @@ def _varchar_codec(type: ColumnType, charset: str, errors: str, prefix: int | No
         raw = _encoded(value, charset, longest, type.spelled)
         if raw == null:
             raise NotExpressible(
-                f"a lone U+0000 reads as NULL in {type.spelled}", code="value_range"
+                f"a single U+0000 would be read as NULL in {type.spelled}", code="value_range"
             )
         return len(raw).to_bytes(size_bytes, "big") + raw
 
@@ -448,14 +449,14 @@ def _lvarchar_codec(type: ColumnType, charset: str, errors: str) -> Codec:
 
 def _disagreeing(size: int, prefix: bytes) -> ColumnError:
     return ColumnError(
-        f"the size array gives {size} bytes, its length prefix is {prefix.hex().upper()}",
+        f"the size array gives {size} bytes, but the length prefix is {prefix.hex().upper()}",
         code="size_array",
     )
 
 
 def _undecodable(raw: bytes, error: UnicodeError) -> ColumnError:
     return ColumnError(
-        f"{raw[:32].hex().upper()} is not of the charset ({error}); set the option charset",
+        f"{raw[:32].hex().upper()} is not valid in the charset ({error}); set the option charset",
         code="decode",
     )
 

@@ -1,7 +1,7 @@
 """Row images: their types and the interface of codecs (spec/linter-queue.md 6, 7).
 
-The one codec that has a name is that of our emulator (``eventlog.testing.linter_codec``). It is
-imported when the option ``codec`` names it.
+Only the codec of our emulator (``eventlog.testing.linter_codec``) has a name. It is imported when
+the option ``codec`` names it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from eventlog.model import Lob, Value
 
 class RowDecodeError(FormatError):
     """A row image that its codec cannot read (spec/linter-queue.md 6, 7). If ``column`` is None the
-    whole image is unreadable. A codec names the column alone, the reader ``schema.table.column``.
+    whole image is unreadable. A codec sets only the column's name, the reader
+    ``schema.table.column``.
     """
 
     code = "row_decode"

@@ -2,8 +2,8 @@
 (spec/linter-queue.md 1, 2).
 
 ``_dispatch_rows`` is a hot path: it picks all columns of a row by one ``itemgetter``, tests the
-common types at once, strips each distinct text once, and makes the row by ``tuple.__new__``. In
-return the order of DispatchRow's fields stands there too, and a row of uncommon types takes the
+common types at once, strips each distinct text once, and makes the row by ``tuple.__new__``. The
+price: the order of DispatchRow's fields is repeated there, and a row of uncommon types takes the
 slower conversions below the test.
 """
 
@@ -137,11 +137,11 @@ def stripped(value: Any) -> str:
             value = value.decode()
         except UnicodeDecodeError as error:
             raise FormatError(
-                f"a CHAR column holds bytes that are not UTF-8: {error}", code="bad_column_value"
+                f"a CHAR column contains bytes that are not UTF-8: {error}", code="bad_column_value"
             ) from None
     if not isinstance(value, str):
         raise FormatError(
-            f"a CHAR column holds {value!r:.60}, which is not text", code="bad_column_value"
+            f"a CHAR column contains {value!r:.60}, which is not text", code="bad_column_value"
         )
     return value.rstrip(" \0")
 
@@ -158,12 +158,13 @@ def data_bytes(value: Any) -> bytes:
             return bytes.fromhex(value)
         except ValueError as error:
             raise FormatError(
-                f"DATA given as text is not hex digits: {error}", code="bad_column_value"
+                f"DATA is text but not hex digits: {error}", code="bad_column_value"
             ) from None
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     raise FormatError(
-        f"DATA holds {value!r:.60}, which is neither bytes nor hex digits", code="bad_column_value"
+        f"DATA contains {value!r:.60}, which is neither bytes nor hex digits",
+        code="bad_column_value",
     )
 
 
@@ -179,7 +180,8 @@ def integer(name: str, value: Any) -> int:
     except (TypeError, ValueError, OverflowError):
         pass
     raise FormatError(
-        f"column {name} holds {value!r:.60}, which is not a whole number", code="bad_column_value"
+        f"column {name} contains {value!r:.60}, which is not a whole number",
+        code="bad_column_value",
     )
 
 
@@ -211,8 +213,8 @@ class Destination(NamedTuple):
 class DispatchRow(NamedTuple):
     """A row of DISPATCH_QUEUE.
 
-    In a COMMIT or ROLLBACK nobody reads ``blobatr``, ``tabnum_src``, ``rowid_src``, ``destination``
-    and ``data`` (spec/linter-queue.md 5), so they may hold anything.
+    In a COMMIT or ROLLBACK ``blobatr``, ``tabnum_src``, ``rowid_src``, ``destination`` and ``data``
+    are never read (spec/linter-queue.md 5), so they may contain anything.
     """
 
     oper_date: bytes
@@ -236,7 +238,7 @@ class DispatchRow(NamedTuple):
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """The fields by which a row that is read again is known (spec/linter-queue.md 5)."""
+        """The fields that identify a row when it is read again (spec/linter-queue.md 5)."""
         identity: tuple[Any, ...] = _IDENTITY(self)
         return identity
 
@@ -257,7 +259,7 @@ def column_positions(
     for name, position in zip(wanted, positions, strict=True):
         if position is None and name not in optional:
             raise MissingColumn(
-                f"column {name} of {table} is missing; there are {', '.join(names) or 'none'}"
+                f"column {name} of {table} is missing; the columns are {', '.join(names) or 'none'}"
             )
     return positions
 
@@ -311,11 +313,11 @@ def _dispatch_rows(values: Iterable[tuple[Any, ...]], where: Where | None) -> It
                 dbnode, going_to = text[dbnode], destination[server, owner, table]
             except TypeError:
                 raise FormatError(
-                    f"a CHAR column of {(dbnode, server, owner, table)!r:.80} holds no text",
+                    f"a CHAR column of {(dbnode, server, owner, table)!r:.80} is not text",
                     code="bad_column_value",
                 ) from None
             if extdata == 0 and 0 <= len1 + len2 <= DATA_SIZE:
-                # The rest of DATA is never read, and rows are kept in memory.
+                # The rest of DATA is never read, and rows stay in memory.
                 if type(data) is bytes:
                     data = data[: len1 + len2]
                 elif type(data) is str:
@@ -419,7 +421,7 @@ class TableAttrs:
     columns: tuple[ColumnAttrs, ...]
 
     def __hash__(self) -> int:
-        # Codecs keep what they prepare for a table in a dictionary, which every row looks up.
+        # Codecs cache what they prepare for a table in a dictionary, with a look-up for every row.
         return self.tabnum
 
     @cached_property
@@ -477,7 +479,7 @@ def attrs_of_option(option: Any) -> dict[int, TableAttrs]:
     """
     if not isinstance(option, Mapping):
         raise ConfigError(
-            "dispatch_attrs is not an object of lists of columns by the number of the table"
+            "dispatch_attrs must map the number of each table to a list of its columns"
         )
     tables = {}
     for tabnum, columns in option.items():
@@ -490,7 +492,7 @@ def attrs_of_option(option: Any) -> dict[int, TableAttrs]:
             tables[int(tabnum)] = columns
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise ConfigError(
-                f"dispatch_attrs of table {tabnum!r} cannot be read ({error!r}); give a list of "
+                f"dispatch_attrs of table {tabnum!r} cannot be read ({error!r}); write a list of "
                 "objects with name, typ, len, atrnum and pkey under the number of the table"
             ) from None
     return tables

@@ -85,8 +85,8 @@ class SourceOptions(PlaceOptions):
     """
 
     dispatch_attrs: Mapping[int, TableAttrs] = shared(DISPATCH_ATTRS)
-    batch_rows: int = option(10_000, integer(1), "rows that are read from a database at once")
-    final: bool = option(True, FLAG, "hand out everything, keep nothing back for a later read")
+    batch_rows: int = option(10_000, integer(1), "number of rows per read from a database")
+    final: bool = option(True, FLAG, "return all changes now, keep none for a later read")
     catalog: CatalogOption = shared(CATALOG)
 
 
@@ -97,11 +97,12 @@ class TargetOptions(PlaceOptions):
     Tables that a database lacks are created.
     """
 
-    files: str = option("csv", STRING, "form of the files in a directory: csv, jsonl or parquet")
+    files: str = option("csv", STRING, "format of the files in a directory: csv, jsonl or parquet")
 
 
 def export_reader(source: str, options: Mapping[str, Any], report: Report) -> QueueReader:
-    """Return the reader of an export whose rows are already in order: call ``QueueReader.changes``.
+    """Return the reader of an export whose rows are already in order. Call ``QueueReader.changes``
+    on it.
 
     Raises ConfigError, FormatError.
     """
@@ -220,7 +221,8 @@ class LinterFormat(Format):
     def output_place(self, name: str, options: Mapping[str, Any]) -> str:
         if options.get("attrs") is not None:
             raise ConfigError(
-                "the writer's option attrs is one file, and each capture has its own: leave it out"
+                "the writer's option attrs names one file, but each capture needs a separate file: "
+                "remove the option"
             )
         return super().output_place(name, options)
 
@@ -250,7 +252,7 @@ def export_files(source: Path) -> tuple[list[Path], Path | None]:
         queue = [path for path in files if path not in described]
         if not queue:
             raise FormatError(
-                f"{source} holds no {', '.join(_SUFFIXES)} file with rows of DISPATCH_QUEUE"
+                f"{source} contains no {', '.join(_SUFFIXES)} file with rows of DISPATCH_QUEUE"
             )
     else:
         queue = [source]
@@ -288,7 +290,7 @@ def _tables(
     """
     suffix = path.suffix.lower()
     if suffix not in _SUFFIXES:
-        raise FormatError(f"{path} is none of {', '.join(_SUFFIXES)}, in which a queue is exported")
+        raise FormatError(f"{path} is not a {', '.join(_SUFFIXES)} file, as a queue's export is")
     number = 1
 
     def where() -> str:
@@ -336,7 +338,8 @@ def _readable(rows: Iterable[tuple[int, _T | FormatError]]) -> Iterator[tuple[in
 def write_export(
     queue: Path, attrs: Path, rows_of_queue: Iterable[DispatchRow], tables: Iterable[TableAttrs]
 ) -> None:
-    """Write both files, each whole or not at all. Their directory is made; its parent must exist.
+    """Write both files, each whole or not at all. Their directory is created; its parent must
+    exist.
 
     Raises the errors of the rows, ConfigError, OSError.
     """
@@ -365,7 +368,7 @@ def _write_rows(
     with path.open("w", encoding="utf-8", newline="") as file:
         if suffix == ".jsonl":
             file.writelines(tabular.json_line(names, row) for row in texts)
-        else:  # blanks that pad a CHAR stand without quotes, as servers export them
+        else:  # the blanks that pad a CHAR are written without quotes, as servers export them
             lines = csv.writer(file, lineterminator="\n")
             lines.writerow(names)
             lines.writerows(texts)
@@ -382,7 +385,7 @@ _INTEGERS: Final[Mapping[str, type[sa.types.TypeEngine[int]]]] = {
 
 
 def find_table(connection: sa.Connection, name: str, schema: str | None = None) -> sa.Table:
-    """Return the table of this name, matched exactly or else without case.
+    """Return the table of this name, matched exactly or otherwise without case.
 
     Raises DatabaseError if there is none.
     """
@@ -451,7 +454,7 @@ def insert_rows(connection: sa.Connection, table: sa.Table, queue: Iterable[Disp
 def insert_attrs(connection: sa.Connection, table: sa.Table, tables: Sequence[TableAttrs]) -> None:
     """Describe the tables that have no description yet.
 
-    Raises FormatError for a table that is described otherwise.
+    Raises FormatError for a table that already has another description.
     """
     names = [column_of(table, name).name for name in ATTRS_COLUMNS]
     present = _read_attrs(connection, table)
@@ -459,8 +462,8 @@ def insert_attrs(connection: sa.Connection, table: sa.Table, tables: Sequence[Ta
         known = present.get(attrs.tabnum)
         if known is not None and known != attrs:
             raise FormatError(
-                f"DISPATCH_ATTRS describes table {attrs.tabnum} with other columns already; give "
-                "it another number"
+                f"DISPATCH_ATTRS already describes table {attrs.tabnum} with other columns; give "
+                "the table another number"
             )
         if known is None:
             connection.execute(
@@ -502,13 +505,13 @@ def column_of(table: sa.Table, name: str) -> sa.Column[Any]:
 
 
 class QueuePoller:
-    """A poller of one queue. ``restart_token`` is where a new poller goes on, given as the option
-    ``restart``.
+    """A poller of one queue. ``restart_token`` is where a new poller continues: pass it as the
+    option ``restart``.
 
     Each poll reads the queue in order in one statement, far enough for ``batch_rows`` new rows, and
     closes its transaction before it yields the first change. Operations of open transactions stay
-    in memory until their COMMIT is seen. Earlier rows are read over again, since the queue only
-    loses rows that have been sent. The table names of ``place`` are matched exactly or else without
+    in memory until their COMMIT is seen. Earlier rows are read again, since rows leave the queue
+    only after they were sent. The table names of ``place`` are matched exactly or otherwise without
     case.
     """
 
@@ -564,7 +567,7 @@ class QueuePoller:
                 self._reader.describe(_read_attrs(connection, self._attrs))
             if self._queue is None:
                 self._queue = find_table(connection, place.queue_table, place.schema)
-            # Among so many rows at least one batch is new, if the queue holds that many new rows.
+            # Among so many rows at least one batch is new, if the queue has that many new rows.
             limit = len(self._reader.seen) + place.batch_rows
             statement = _select_queue(self._queue, self._options.order_by, limit)
             result = connection.execute(statement, execution_options={"yield_per": _AT_ONCE})
@@ -590,7 +593,7 @@ def _select_queue(table: sa.Table, order_by: str, limit: int) -> sa.Select[Any]:
 
 def follow(poller: QueuePoller, wait: Callable[[], bool]) -> Iterator[Change]:
     """Yield the changes of poll after poll. ``wait`` is called after a poll without changes: it
-    waits, and returns whether to go on.
+    waits, and returns whether to continue.
 
     Raises FormatError, DatabaseError.
     """

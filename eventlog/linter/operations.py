@@ -1,8 +1,8 @@
 """The rows of a transaction to its operations with their two parts (spec/linter-queue.md 3 to 5).
 
 ``of_transaction`` is a hot path: most rows are a whole and valid operation, which ``_of_one_row``
-takes by one comparison. In return the rules of lengths appear there in short; every other row goes
-to ``parts``, which has them in full.
+recognizes by one comparison. The price: the rules of lengths are repeated there in brief; every
+other row goes to ``parts``, which has the full rules.
 """
 
 from __future__ import annotations
@@ -76,15 +76,16 @@ def check_code(row: DispatchRow, table: TypTable) -> None:
         )
     if table is PROSE and (len1 > 0 or len2 > 0):
         raise FormatError(
-            f"{where(row)}: TYP {typ} with data is not an operation of the table 'prose'",
+            f"{where(row)}: TYP {typ} with data is not an operation of the table 'prose'; set "
+            "typ_table = fields",
             code="unknown_operation",
         )
     if len1 < 0 or len2 < 0:
         raise FormatError(f"{where(row)}: LEN1 {len1}, LEN2 {len2} are negative", code="bad_length")
     if len1 or len2:
         raise FormatError(
-            f"{where(row)}: TYP {typ} ends a transaction and has no data, yet LEN1 is {len1} and "
-            f"LEN2 {len2}; is typ_table fields right here?",
+            f"{where(row)}: TYP {typ} ends a transaction and must have no data, but LEN1 is {len1} "
+            f"and LEN2 {len2}; check that typ_table = fields is right",
             code="typ_contradiction",
         )
 
@@ -99,7 +100,7 @@ def parts(rows: Sequence[DispatchRow], table: TypTable = FIELDS) -> tuple[bytes,
     for number, row in enumerate(rows):
         if row.extdata != number:
             raise FormatError(
-                f"{where(first)}: part {number} is missing, part {row.extdata} stands in its place",
+                f"{where(first)}: part {number} is missing, and part {row.extdata} is in its place",
                 code="missing_part",
             )
     are_totals = first.len1 + first.len2 > DATA_SIZE
@@ -155,13 +156,14 @@ def _check_lengths(row: DispatchRow, len1: int, len2: int, table: TypTable) -> N
         return
     if table is PROSE and typ == 4 and not len1 and not len2:
         raise FormatError(
-            f"{where(row)}: TYP 4 without data is not a CLEAR BLOB; is typ_table prose right here?",
+            f"{where(row)}: TYP 4 without data is not a CLEAR BLOB; check that typ_table = prose "
+            "is right",
             code="typ_contradiction",
         )
     if not len1 or bool(len2) is not (typ == UPDATE):
         wanted = "a first and a second part" if typ == UPDATE else "a first part only"
         raise FormatError(
-            f"{where(row)}: TYP {typ} has {wanted}, yet LEN1 is {len1} and LEN2 {len2}",
+            f"{where(row)}: TYP {typ} must have {wanted}, but LEN1 is {len1} and LEN2 {len2}",
             code="typ_contradiction",
         )
 
@@ -171,9 +173,9 @@ def of_transaction(
 ) -> list[Operation]:
     """Return the operations of a transaction, whose rows are in order.
 
-    With ``every_destination`` an operation is returned for each of its destinations, else for the
-    smallest in byte order (option ``destinations``, spec/linter-queue.md 5). Raises
-    FormatError and the errors of ``parts``.
+    With ``every_destination`` an operation is returned for each of its destinations, otherwise for
+    the smallest in byte order (option ``destinations``, spec/linter-queue.md 5). Raises FormatError
+    and the errors of ``parts``.
     """
     operations = []
     number, end = 0, len(rows)
@@ -194,7 +196,7 @@ def of_transaction(
 def _of_one_row(row: DispatchRow, table: TypTable) -> Operation:
     _, extdata, _, _, _, typ, _, _, _, _, len1, len2, _, data = row
     end = len1 + len2
-    # Most rows are one whole and valid operation; the rules of ``parts`` judge all others.
+    # Most rows are one whole and valid operation; ``parts`` handles all others.
     if type(data) is bytes and extdata == 0 < len1 <= end <= len(data) and end <= DATA_SIZE:
         if len2 == 0:
             if typ in _OF_ONE_PART:

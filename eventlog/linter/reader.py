@@ -90,9 +90,7 @@ def _parse_tables(value: Any) -> dict[int, tuple[str | None, str]]:
         try:
             tables[int(tabnum)] = name
         except (TypeError, ValueError):
-            raise ConfigError(
-                f"tables has {tabnum!r} where the number of a table belongs"
-            ) from None
+            raise ConfigError(f"tables has {tabnum!r} in place of the number of a table") from None
     return tables
 
 
@@ -131,7 +129,9 @@ def place_of_token(token: str, order_by: str) -> tuple[bytes, int]:
         shape = (
             "16 hex digits" if order_by == "syslog" else "12 hex digits, a colon and 16 hex digits"
         )
-        raise ConfigError(f"restart token {token!r} is none of order_by {order_by}: it has {shape}")
+        raise ConfigError(
+            f"restart token {token!r} does not match order_by = {order_by}: it must have {shape}"
+        )
     return bytes.fromhex(match[1] or ""), int(match[2], 16)
 
 
@@ -159,21 +159,23 @@ def _in_order(rows: Iterable[DispatchRow], order_by: str) -> list[DispatchRow]:
 class ReaderOptions(CheckedOptions):
     """The reader's options under the names of spec/linter-queue.md. Raises ConfigError."""
 
-    typ_table: str = option("fields", choice(*TYP_TABLES), "table of TYP that the server uses")
+    typ_table: str = option(
+        "fields", choice(*TYP_TABLES), "table of operation codes (TYP) that the server uses"
+    )
     time_zone: str = shared(TIME_ZONE)
     order_by: str = option("syslog", choice(*_ORDERS), "what orders operations")
     order_tolerance: float = option(
-        7200, number(0), "with order_by = oper_date: seconds that rows may come late"
+        7200, number(0), "with order_by = oper_date: how many seconds late rows may arrive"
     )
-    restart: str | None = option(None, STRING, "token of an earlier read, to go on from")
-    dbnode: str | None = option(None, STRING, "read the changes of this node alone")
+    restart: str | None = option(None, STRING, "token of an earlier read, from which to continue")
+    dbnode: str | None = option(None, STRING, "read only the changes of this node")
     destinations: str = option(
         "first", choice("first", "all"), "read a change for several destinations once, or for each"
     )
     destination: Sequence[str | None] | None = option(
         None,
         OptionKind(parse_place, "a list of server, owner and table, null for any"),
-        "read only what goes to this destination: server, owner, table",
+        "read only changes for this destination: server, owner, table",
     )
     tables: Mapping[int, tuple[str | None, str]] = shared(TABLES)
     codec: RowCodec | str = option(
@@ -186,7 +188,7 @@ class ReaderOptions(CheckedOptions):
         "error", choice("error", "raw"), "what happens to a row that cannot be decoded"
     )
     blob_operations: str = option(
-        "skip", choice("skip", "error"), "what happens to operations on a BLOB alone"
+        "skip", choice("skip", "error"), "what happens to operations that only change a BLOB"
     )
 
     def __post_init__(self) -> None:
@@ -214,7 +216,7 @@ class QueueReader:
     open at the end of a read are kept for the next one. ``seen`` holds the identities of the rows
     that are not read again.
 
-    After an error, or a read that was left half-way, go on with a new reader and the token.
+    After an error, or a read that was not finished, continue with a new reader and the token.
     """
 
     def __init__(
@@ -355,8 +357,8 @@ class QueueReader:
         self.seen = self._present.union(row.identity for row in self._open_rows)
 
     def _count_open(self, transactions: Iterable[list[DispatchRow]]) -> None:
-        """Count the transactions that no row ends, and warn of those that the other table of TYP
-        would have ended.
+        """Count the transactions that no row ends, and warn about those that would have an end in
+        the other table of operation codes.
         """
         for rows in transactions:
             self._count("open_transactions")
@@ -364,8 +366,8 @@ class QueueReader:
                 row.typ == 4 and row.len1 == 0 == row.len2 for row in rows
             ):
                 _log.warning(
-                    "%s: its transaction has no end and operations TYP 4 without data, which are "
-                    "COMMITs of the table fields: is typ_table prose right here?",
+                    "%s: its transaction has no end, but operations TYP 4 without data, which mean "
+                    "COMMIT in the table fields; check that typ_table = prose is right",
                     where(rows[0]),
                 )
 
@@ -483,8 +485,8 @@ class QueueReader:
         if self._options.blob_operations == "error":
             row = of_blobs[0]
             raise NotExpressible(
-                f"{where(row)}: the BLOB operation TYP {row.typ} is not a change of a row; "
-                "set blob_operations to skip to leave such operations out"
+                f"{where(row)}: the BLOB operation TYP {row.typ} is not a change of a row; set "
+                "blob_operations = skip to leave such operations out"
             )
         for _ in of_blobs:
             self._count("blob_operations")
@@ -548,7 +550,7 @@ class QueueReader:
 _Image = dict[str, Value] | None
 _Images = tuple[_Image, _Image, frozenset[str] | None]
 
-# CLEAR BLOB is missing here and becomes an UPDATE, too.
+# CLEAR BLOB is not listed, and becomes an UPDATE, too.
 _OPS: Mapping[int, ChangeOp] = {DELETE: ChangeOp.DELETE, INSERT: ChangeOp.INSERT}
 
 

@@ -159,14 +159,14 @@ class WriterOptions(CheckedOptions):
     charset: str = shared(CODEC_CHARSET)
     time_zone: str = shared(TIME_ZONE)
     continuation_lengths: str = option(
-        "per_row", choice("per_row", "total"), "what LEN1 and LEN2 hold in continuation rows"
+        "per_row", choice("per_row", "total"), "meaning of LEN1 and LEN2 in continuation rows"
     )
     truncate: str = option("error", choice("error", "deletes"), "what is written for a TRUNCATE")
     complete: Complete | None = option(
-        None, FUNCTION, "function of schema, table and key that gives the whole row"
+        None, FUNCTION, "function of schema, table and key that returns the whole row"
     )
     dispatch_attrs: Mapping[int, TableAttrs] = shared(DISPATCH_ATTRS)
-    """The descriptions of tables, whose names stand in ``tables``."""
+    """The descriptions of the tables that ``tables`` names."""
     tables: Mapping[int, tuple[str | None, str]] = shared(TABLES)
     """The names of the tables by number."""
     catalog: CatalogOption = shared(CATALOG)
@@ -188,7 +188,7 @@ _Target = tuple[TableAttrs, tuple[Destination, ...]]
 
 class QueueWriter:
     """A writer of changes as rows. ``attrs`` are the tables by number; ``address`` is where the log
-    goes on.
+    continues.
 
     Changes that cannot be written go to ``report.skip``; without a report the first one raises its
     error. Raises ConfigError.
@@ -205,7 +205,7 @@ class QueueWriter:
         codec = row_codec(options.codec, options.charset)
         if codec is None:
             raise ConfigError(
-                f"codec none cannot write rows; use {EMULATOR_CODEC} or an object with encode"
+                f"codec = none cannot write rows; use {EMULATOR_CODEC} or an object with encode"
             )
         self._encode = codec.encode
         self._zone = time_zone_named(options.time_zone)
@@ -254,7 +254,9 @@ class QueueWriter:
             yield self._log.end(number, channel, oper_date)
 
     def _transact_id(self, transaction_id: str | None) -> int:
-        """Return the low 64 bits of the id if this run has not used them, else a free number."""
+        """Return the low 64 bits of the id if this run has not used them, otherwise a free
+        number.
+        """
         if transaction_id is not None and _HEX.fullmatch(transaction_id):
             number = int(transaction_id, 16) & MASK_64
             if number not in self._used:
@@ -353,9 +355,9 @@ class QueueWriter:
         """Return TYP and parts of each DELETE that is written for a TRUNCATE."""
         if self._options.truncate == "error":
             raise NotExpressible(
-                f"TRUNCATE of {full_name(change.schema, change.table)}: a Linter queue has no "
-                "such operation; with truncate = deletes it is written as one DELETE for each row "
-                "that was written before"
+                f"TRUNCATE of {full_name(change.schema, change.table)}: a Linter queue has no such "
+                "operation; set truncate = deletes to write one DELETE for each row that was "
+                "written before"
             )
         rows = self._known.pop(attrs.tabnum, {})
         return [(DELETE, [self._image(row, change, attrs)]) for row in rows.values()]
@@ -448,7 +450,8 @@ def _typ_and_length(column: Column) -> tuple[int, int]:
             return Typ.VARCHAR, min(size * _BYTES_A_CHARACTER, LONGEST)
         case Kind.TIME:
             raise NotExpressible(
-                f"column {column.name!r} holds times of day, which a Linter queue has no type for"
+                f"column {column.name!r} contains times of day, for which a Linter queue has no "
+                "type"
             )
 
 
@@ -457,8 +460,8 @@ Truncated = Callable[[str], None]
 
 
 def column_value(value: Value, column: ColumnAttrs, truncated: Truncated) -> Value:
-    """Return the value as the row codec takes it: text parsed as the column's type, times cut to
-    1/100 s.
+    """Return the value as the row codec expects it: text parsed as the column's type, times
+    truncated to 1/100 s.
 
     Raises NotExpressible for a value that the column cannot hold.
     """

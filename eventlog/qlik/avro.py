@@ -66,7 +66,7 @@ def _in_places(column: QlikColumn) -> Callable[[Decimal], Decimal]:
 def _in_long(number: int) -> int:
     if number > 2**63 - 1:
         raise NotExpressible(
-            f"{number} does not fit into the long of UINT8; turn logical_types on",
+            f"{number} does not fit into the long of UINT8; set logical_types = true",
             code="value_range",
         )
     return number
@@ -128,9 +128,9 @@ def bytes_writer(schema: str) -> Callable[[Any], bytes]:
 
 # fastavro takes 16 us for the message of an update of six columns, most of it to find the branches
 # of unions; with the branches given it takes 11 us, and with a schema for each pattern of NULLs 7
-# to 9 us. The writers below take 3.4 us (bench/RESULTS.md, "One path to JSON"). They leave
-# rare types to fastavro. The tests test_avro_messages_are_whole_records_of_their_schemas and
-# test_a_record_is_written_as_fastavro_writes_it hold both equal.
+# to 9 us. The writers below take 3.4 us (bench/RESULTS.md, "One path to JSON"). They leave rare
+# types to fastavro. The tests test_avro_messages_are_whole_records_of_their_schemas and
+# test_a_record_is_written_as_fastavro_writes_it check that both agree.
 
 _NULL: Final = b"\0"
 _VALUE: Final = b"\2"
@@ -243,7 +243,7 @@ def from_bytes(schema: str, data: bytes) -> dict[str, Any]:
         )
     if not isinstance(record, dict):
         raise FormatError(
-            f"a record is needed, and the Avro schema gives {type(record).__name__}",
+            f"the Avro schema must be a record, not {type(record).__name__}",
             code="bad_avro",
         )
     return record

@@ -133,7 +133,7 @@ def _layout(
             data.append((column, place))
         elif header in headers:
             raise FormatError(
-                f"{what} has the header column {header_prefix}{header} twice; name another "
+                f"{what} has the header column {header_prefix}{header} twice; set another "
                 "header_prefix"
             )
         else:
@@ -289,15 +289,14 @@ def _letter(change_oper: Any, operation: Any, change_seq: str, what: str) -> str
         letter = _LETTERS.get(named or "")
     elif named and OPERATIONS.get(letter) != named and letter in OPERATIONS:
         raise FormatError(
-            f"row {change_seq} of {what} has change_oper {letter} and operation {shown(named)}: "
-            "they disagree",
+            f"row {change_seq} of {what} has change_oper {letter} but operation {shown(named)}",
             code="operation_mismatch",
         )
     if letter not in OPERATIONS:
         raise FormatError(
             f"row {change_seq} of {what} has change_oper {shown(str(change_oper))} and operation "
-            f"{shown(str(operation))}; "
-            f"known are {', '.join(f'{letter} {name}' for letter, name in OPERATIONS.items())}",
+            f"{shown(str(operation))}; expected one of "
+            f"{', '.join(f'{letter} {name}' for letter, name in OPERATIONS.items())}",
             code="unknown_operation",
         )
     return letter
@@ -427,7 +426,7 @@ def _stream_position_writer(what: str) -> Callable[[ChangeRow], str | None]:
         if position is not None and len(position) > longest:
             raise NotExpressible(
                 f"stream position {shown(position)} of row {row.change_seq} of {what} has "
-                f"{len(position)} characters, and the column takes {longest}",
+                f"{len(position)} characters, but the column takes at most {longest}",
                 code="value_range",
             )
         return position

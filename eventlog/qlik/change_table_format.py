@@ -1,7 +1,7 @@
 """The converter's format ``qlik-change-table``: change tables in a directory of files or in a
 database.
 
-A source or target with ``://`` is the URL of a database, any other is a path. Change tables are
+A source or target with ``://`` is the URL of a database; all others are paths. Change tables are
 read from a ``Source`` and appended to a ``Store``.
 """
 
@@ -81,7 +81,8 @@ def _changes_in(
 def nothing_found(place: str, options: ReadOptions) -> FormatError:
     """Return the error for a source without a change table."""
     return FormatError(
-        f"{place} has no change table that the options want: names end in {options.suffix}"
+        f"{place} has no change table that the options select; the names of change tables end in "
+        f"{options.suffix}"
     )
 
 
@@ -95,8 +96,8 @@ def _position(change: Change | Waiting) -> str:
 
 
 class Store(Protocol):
-    """A place that change tables are appended to, all or nothing: appended rows count once ``save``
-    returns.
+    """A place to which change tables are appended, all or nothing: appended rows take effect when
+    ``save`` returns.
     """
 
     def stored_state(self) -> WriterState:
@@ -213,7 +214,7 @@ class ChangeTableFormat(Format):
         pass
 
     def is_sorted_first(self, options: Mapping[str, Any]) -> bool:
-        # Else the last row may wait, which needs one stream.
+        # Otherwise the last row may wait, which needs one stream.
         return bool(options.get("input_complete", True))
 
     def is_one_source(self, place: Path, options: Mapping[str, Any]) -> bool | None:

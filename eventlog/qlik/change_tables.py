@@ -39,7 +39,7 @@ class SourceTable:
 
     schema: str | None
     table: str
-    """The names that the table's changes bear."""
+    """The names that the table's changes have."""
     key: tuple[str, ...] | None = None
     """The key columns in key order, None if unknown."""
     lobs: frozenset[str] = frozenset()
@@ -49,7 +49,7 @@ class SourceTable:
     before image has a value (spec/change-model.md 3.3).
     """
     task: str | None = None
-    """The task, which goes to extras."""
+    """The task, for ``extras``."""
 
 
 def key_from_deletes(rows: Iterable[ChangeRow]) -> tuple[str, ...] | None:

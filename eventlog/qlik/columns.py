@@ -39,7 +39,7 @@ _LOB_TYPES: Final = frozenset({"CLOB", "NCLOB", "BLOB"})
 @dataclass(frozen=True, slots=True)
 class QlikColumn:
     """A column in a metadata message; its place in the list is its ordinal. Raises ConfigError for
-    a type that is none of ``CLASSES``.
+    a type that is not in ``CLASSES``.
     """
 
     name: str
@@ -210,7 +210,7 @@ def columns_from_json(
     instead of ``pk`` in the columns. ``what`` names the table in messages. Raises ConfigError.
     """
     if isinstance(columns, str) or not isinstance(columns, Sequence):
-        raise ConfigError(f"the columns of {what} are a list, not {columns!r}")
+        raise ConfigError(f"the columns of {what} must be a list, not {columns!r}")
     read = [_column_from_json(column, what) for column in columns]
     names = [column.name for column in read]
     for name in (
@@ -228,26 +228,27 @@ def _column_from_json(value: str | Mapping[str, Any], what: str) -> QlikColumn:
     if isinstance(value, str):
         return QlikColumn(value, "STRING")
     if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
-        raise ConfigError(f"a column of {what} is a name or an object with a name, not {value!r}")
+        raise ConfigError(
+            f"a column of {what} must be a name or an object with a name, not {value!r}"
+        )
     unknown = sorted(map(str, set(value) - _FIELDS))
     if unknown:
         raise ConfigError(
-            f"member {unknown[0]!r} of column {value['name']!r} of {what} is not known; known: "
+            f"member {unknown[0]!r} of column {value['name']!r} of {what} is unknown; use "
             f"{', '.join(sorted(_FIELDS))}"
         )
     for name, (least, most) in _SIZES.items():
         number = value.get(name, 0)
         if type(number) is not int or not least <= number <= most:
             raise ConfigError(
-                f"{name} of column {value['name']!r} of {what} is a number from {least} to "
+                f"{name} of column {value['name']!r} of {what} must be a number from {least} to "
                 f"{most}, not {number!r}"
             )
     if not isinstance(value.get("type", ""), str) or not isinstance(
         value.get("nullable", True), bool
     ):
         raise ConfigError(
-            f"column {value['name']!r} of {what} has a type, which is text, and nullable, "
-            "true or false"
+            f"in column {value['name']!r} of {what}, type must be text, and nullable true or false"
         )
     return QlikColumn(**{"type": "STRING", **value})
 

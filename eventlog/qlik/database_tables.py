@@ -215,11 +215,11 @@ def _is_listed(
     listing = _control_table(inspector, CONTROL_TABLE)
     if partition is None or listing is None:
         missing = (
-            f"{CONTROL_TABLE} is not there"
+            f"{CONTROL_TABLE} does not exist"
             if listing is None
             else f"{table.name} has no partition_name"
         )
-        raise ConfigError(f"partitions cannot be read: {missing}; read with partitioned = false")
+        raise ConfigError(f"partitions cannot be read: {missing}; set partitioned = false")
     listed = _by_upper(listing)
     conditions = [listed["PARTITION_NAME"] == partition, listed["TABLE_NAME"] == name]
     if table.schema is not None:
@@ -328,8 +328,8 @@ class DatabaseStore:
         )
         if place in self._tables:
             raise FormatError(
-                f"{name} and {self._tables[place].full_name} are one table in this database, "
-                "which has no schemas; write them to two databases"
+                f"{name} and {self._tables[place].full_name} would be the same table in this "
+                "database, which has no schemas; write them to two databases"
             )
         if inspector.has_table(stored_name, schema=stored_schema):
             stored = _table_named(inspector, *place)
@@ -364,8 +364,8 @@ class DatabaseStore:
             missing.append(options.header_prefix + PARTITION_NAME)
         if missing:
             raise FormatError(
-                f"the change table of {name} is there and has no column {missing[0]!r}; add it, "
-                "or name another suffix"
+                f"the change table of {name} exists, but has no column {missing[0]!r}; add the "
+                "column, or set another suffix"
             )
         return layout
 
@@ -464,7 +464,7 @@ def _append(connection: sa.Connection, table: sa.TableClause, rows: list[list[An
     names = [column.name for column in table.columns]
     driver: Any = connection.connection.driver_connection
     if not isinstance(driver, psycopg.Connection):
-        # Names of columns are unfit as parameters.
+        # Column names cannot be used as parameter names.
         places = [f"v{place}" for place in range(len(names))]
         values: dict[str, Any] = {
             name: sa.bindparam(place) for name, place in zip(names, places, strict=True)

@@ -106,22 +106,22 @@ def open_json(record: Any) -> Envelope:
     Raises FormatError, BadEnvelope.
     """
     if not isinstance(record, Mapping):
-        raise BadEnvelope(f"a message is a JSON object, not {shown(str(record))}")
+        raise BadEnvelope(f"a message must be a JSON object, not {shown(str(record))}")
     if "message" not in record:
         return Envelope(None, None, None, record)
     if record.get("magic") != MAGIC:
         raise FormatError(
-            f"the magic of an envelope is {shown(str(record.get('magic')))}, not {MAGIC}",
+            f"the magic of an envelope is {shown(str(record.get('magic')))}; expected {MAGIC}",
             code="bad_magic",
         )
     if not isinstance(record["message"], Mapping):
         raise BadEnvelope(
-            f"the message of an envelope is an object, not {shown(str(record['message']))}"
+            f"the message of an envelope must be an object, not {shown(str(record['message']))}"
         )
     schema_id, schema = record.get("messageSchemaId"), record.get("messageSchema")
     for name, value in (("messageSchemaId", schema_id), ("messageSchema", schema)):
         if value is not None and not isinstance(value, str):
-            raise BadEnvelope(f"{name} of an envelope is text, not {shown(str(value))}")
+            raise BadEnvelope(f"{name} of an envelope must be text, not {shown(str(value))}")
     return Envelope(record.get("type") or DATA, schema_id, schema, record["message"])
 
 
@@ -129,8 +129,8 @@ def open_avro(data: bytes) -> Envelope:
     """Return the envelope of a record in Avro. Raises FormatError."""
     if not data.startswith(MAGIC.encode()):
         raise FormatError(
-            f"a message begins with {data[:5].hex(' ').upper() or 'nothing'}, "
-            f"not with the magic {MAGIC}",
+            f"a message begins with {data[:5].hex(' ').upper() or 'nothing'}; expected the magic "
+            f"{MAGIC}",
             code="bad_magic",
         )
     record = avro.from_bytes(ENVELOPE_SCHEMA, data)
@@ -168,7 +168,7 @@ def split(data: bytes) -> tuple[int, bytes]:
     """
     if len(data) < _PREFIX_LENGTH or data[0]:
         raise FormatError(
-            f"{data[:_PREFIX_LENGTH].hex(' ').upper()} is not a prefix of a registry: "
+            f"{data[:_PREFIX_LENGTH].hex(' ').upper()} is not the prefix of a registry, which is "
             "00 and four bytes"
         )
     return int.from_bytes(data[1:_PREFIX_LENGTH], "big"), data[_PREFIX_LENGTH:]
@@ -191,7 +191,8 @@ def registry_of_writer(options: WriteOptions) -> HttpRegistry | None:
         return None
     if options.registry is None:
         raise ConfigError(
-            "metadata = registry of the Qlik messages needs the option registry, its URL"
+            "metadata = registry of the Qlik messages needs the option registry: set it to the "
+            "registry's URL"
         )
     return open_registry(options.registry)
 
@@ -239,7 +240,7 @@ class HttpRegistry:
             kind = answer.get("schemaType", "AVRO")
             if kind != "AVRO":
                 raise RegistryError(
-                    f"schema {schema_id} of the registry is {kind}, and Avro is needed"
+                    f"schema {schema_id} of the registry is {kind}; only Avro is supported"
                 )
             known = self._schemas[schema_id] = _member(answer, "schema", str)
         return known

@@ -191,7 +191,7 @@ def table_entries(source: Path, suffix: str) -> list[Path]:
     Raises FormatError.
     """
     if not source.exists():
-        raise FormatError(f"{source} does not exist; give a directory of change tables")
+        raise FormatError(f"{source} does not exist; use a directory of change tables")
     if is_table(source, suffix):
         return [source]
     if source.is_file():
@@ -268,9 +268,9 @@ def refuse_unread(tables: Iterable[TableFiles], options: ReadOptions) -> None:
         if not table.parts:
             formats = FILE_FORMATS if options.file_format is None else (options.file_format,)
             raise FormatError(
-                f"the change table of {full_name(table.schema, table.table)} has no file that is "
-                f"read: looked for {', '.join(formats)} by the names of the files; leave the "
-                "table out by the option tables, or name its files so"
+                f"the change table of {full_name(table.schema, table.table)} has no "
+                f"{', '.join(formats)} file, by the names of its files; exclude the table by the "
+                "option tables, or rename its files"
             )
 
 
@@ -393,7 +393,7 @@ class FileStore:
                 return WriterState(str(saved["prefix"]), int(saved["number"]))
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise FormatError(
-                    f"{path} is not a state of a writer: {error!r}; restore it or remove it"
+                    f"{path} is not the state of a writer: {error!r}; restore or remove the file"
                 ) from None
         context = reading(self._read_options, (), Report(strict=True))
         rows = (

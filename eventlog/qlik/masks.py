@@ -3,9 +3,9 @@ of a mask (spec/qlik.md 2, 4).
 
 A mask is an ``int`` of any width: bit *b* belongs to the column at place *b* of a ``MaskLayout``. A
 layout is made once for a column list, and prepares all lookups of encoding and decoding. Decoding
-is a hot path: masks that come again are looked up, since few statements write a table; a mask of
-few bits is taken apart bit by bit, a mask of many bits by its binary digits in C. The price:
-``_names`` has two ways to one result.
+is a hot path: masks that repeat are looked up, since few statements write a table; a mask of few
+bits is taken apart bit by bit, a mask of many bits by its binary digits in C. The price: ``_names``
+has two ways to one result.
 
 attrep_ddl_history has the column list with which a mask was written. Its DETAILS is a JSON
 document whose ``columns`` describe a DDL statement: by the column's old name an ``action`` ADD,
@@ -68,8 +68,7 @@ class MaskLayout:
         if len(self._bit_of) != len(self.columns):
             twice = next(name for name in self.columns if self.columns.count(name) > 1)
             raise FormatError(
-                f"column {twice!r} stands twice in the column list of a mask; "
-                "name every column once"
+                f"column {twice!r} is twice in the column list of a mask; list every column once"
             )
         self._column_bits = sum(self._bit_of.values())
         self._bits = tuple(1 << bit for bit in range(self.width))
@@ -142,8 +141,8 @@ def check_capacity(layout: MaskLayout) -> None:
     if layout.width > CAPACITY and any(place is not None for place in layout.places[CAPACITY:]):
         raise FormatError(
             f"{len(layout.columns)} columns after {layout.width - len(layout.columns)} headers "
-            f"take {layout.width} positions, but a mask has {CAPACITY}; leave out header columns "
-            "or split the table",
+            f"take {layout.width} positions, but a mask has {CAPACITY}; remove header columns or "
+            "split the table",
             code="mask_too_wide",
         )
 
@@ -211,7 +210,7 @@ def parse_text(text: str | None) -> int:
         digits = text
     if digits:
         raise FormatError(
-            f"mask {shown(text)} is not a hex text; it may hold 0-9, A-F and a leading 0x only",
+            f"mask {shown(text)} is not a hex text; it may contain only 0-9, A-F and a leading 0x",
             code="bad_mask",
         )
     return 0
@@ -231,7 +230,8 @@ def no_mask(value: Any) -> FormatError:
     (spec/qlik.md 2.2).
     """
     return FormatError(
-        f"mask {shown(str(value))} is a {type(value).__name__}, and a mask is hex text or bytes",
+        f"mask {shown(str(value))} is a {type(value).__name__}, but a mask must be hex text or "
+        "bytes",
         code="bad_mask",
     )
 

@@ -51,7 +51,7 @@ _REST: Final = 0.2
 _FLUSH_INTERVAL: Final = 1.0
 
 _CHANGE_REFUSED: Final = (NotExpressible, FormatError)
-"""The errors that concern one change alone; a table or registry that is refused stops the
+"""The errors that concern only one change; the refusal of a table or by a registry stops the
 writer.
 """
 
@@ -204,7 +204,7 @@ def _message_of(line: bytes) -> Message:
         return Message(None, None, record)
     topic, value = record.get("topic"), record["value"]
     if not isinstance(topic, str | None):
-        raise FormatError(f"topic is text, not {shown(str(topic))}")
+        raise FormatError(f"topic must be text, not {shown(str(topic))}")
     is_hex = isinstance(value, dict) and value.keys() == {"hex"}
     return Message(topic, _bytes(record.get("key")), _bytes(value) if is_hex else value)
 
@@ -228,7 +228,7 @@ def _read_topics(url: str, options: ReadOptions, report: Report) -> Iterator[Cha
 
     place = kafka.parse_url(url)
     if not place.topics:
-        raise ConfigError("a topic to read is named in the URL: kafka://host:port/topic")
+        raise ConfigError("the URL names no topic to read: write it as kafka://host:port/topic")
     properties = with_password(options.properties)
     reader = open_reader(options, report)
     described_in = metadata_place(place, options, properties)
@@ -278,7 +278,8 @@ def _write_topics(
     place = kafka.parse_url(url)
     if len(place.topics) > 1:
         raise ConfigError(
-            "messages are written to one topic, or, without one in the URL, to one a table"
+            "the URL may name only one topic to write to; without a topic in the URL, each table "
+            "has one"
         )
     if place.topics:
         options = replace(options, topic=place.topics[0])

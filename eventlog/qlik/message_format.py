@@ -50,11 +50,12 @@ class QlikMessagesFormat(Format):
         if options.metadata == "registry" and (
             options.encoding != "avro" or options.registry is None
         ):
-            return "metadata", "it needs encoding = avro and registry, its URL"
+            return "metadata", "it needs encoding = avro, and registry set to the registry's URL"
         if not publishing.in_records:
             return (
                 "type",
-                "messages are records, which need a sink of records: set sink.type = kafka",
+                "messages are records, which only a sink of records can send: set sink.type = "
+                "kafka",
             )
         return None
 

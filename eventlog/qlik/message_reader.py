@@ -171,8 +171,8 @@ class MessageReader:
             schema_id, body = split(value)
             if self._registry is None:
                 raise UnknownSchema(
-                    "a message has the prefix of a registry, and no registry is given; "
-                    "set option registry"
+                    "a message has the prefix of a registry, but no registry is configured; set "
+                    "the option registry"
                 )
             return Envelope(None, None, self._registry.schema(schema_id), body)
         if first == MAGIC[:1].encode():
@@ -188,7 +188,7 @@ class MessageReader:
         if isinstance(message, bytes):
             if envelope.schema is None:
                 raise UnknownSchema(
-                    f"metadata message {envelope.schema_id} comes without its own schema"
+                    f"metadata message {envelope.schema_id} does not contain its schema"
                 )
             message = avro.from_bytes(envelope.schema, message)
         table, schema = read_metadata(message)
@@ -216,8 +216,8 @@ class MessageReader:
         if isinstance(payload, bytes):
             if not schema:
                 raise UnknownSchema(
-                    "a message in Avro names no schema: it cannot be read without "
-                    "its metadata message"
+                    "a message in Avro names no schema, so it cannot be read without its metadata "
+                    "message"
                 )
             payload = avro.from_bytes(schema, payload)
         find = _finder(payload, has_envelope=envelope.type is not None)
@@ -268,8 +268,8 @@ class MessageReader:
     ) -> _Known:
         """Return the table of a message that names no metadata (spec/qlik.md 5.1).
 
-        The message's own Avro schema decides the columns and their order; else the option
-        ``columns``, the newest MD, or the fields of its row do.
+        The message's Avro schema decides the columns and their order; otherwise the option
+        ``columns``, the newest MD, or the fields of its row.
         """
         key = schema, name, fields if has_schema or (schema, name) not in self._newest else None
         known = self._seen.get(key)
@@ -432,7 +432,7 @@ def _is_metadata(envelope: Envelope) -> bool:
         return isinstance(envelope.message, Mapping) and "tableStructure" in envelope.message
     if envelope.type not in (METADATA, DATA):
         raise BadEnvelope(
-            f"the type of an envelope is {shown(str(envelope.type))}, not {METADATA} or {DATA}"
+            f"the type of an envelope is {shown(str(envelope.type))}; expected {METADATA} or {DATA}"
         )
     return envelope.type == METADATA
 
@@ -457,7 +457,7 @@ def _finder(payload: Mapping[str, Any], *, has_envelope: bool) -> _Find:
 def _image(payload: Mapping[str, Any], name: str) -> _Image | None:
     row = payload.get(name)
     if row is not None and not isinstance(row, Mapping):
-        raise BadEnvelope(f"{name} of a message is a record, not {shown(str(row))}")
+        raise BadEnvelope(f"{name} of a message must be a record, not {shown(str(row))}")
     return row
 
 
@@ -467,7 +467,7 @@ def _operation(find: _Find, names: tuple[str | None, str]) -> ChangeOp:
     if op is None:
         stands = "no operation" if value is _ABSENT else f"operation {shown(str(value))}"
         raise FormatError(
-            f"a message of {names[1]!r} has {stands}; known are {', '.join(_OPERATIONS)}",
+            f"a message of {names[1]!r} has {stands}; expected one of {', '.join(_OPERATIONS)}",
             code="unknown_operation",
         )
     return op
@@ -485,7 +485,7 @@ def _sequence(find: _Find, op: ChangeOp, names: tuple[str | None, str]) -> str |
 def _text(value: Any) -> str | None:
     """Return the text of a header, None if it is empty, null or missing."""
     if isinstance(value, Mapping | list):
-        raise BadEnvelope(f"a header is {shown(str(value))}, and one value is needed")
+        raise BadEnvelope(f"a header is {shown(str(value))}; expected a single value")
     return None if value is None or value is _ABSENT or value == "" else str(value)
 
 
@@ -535,9 +535,9 @@ def _key(
 
 def _unknown_schema(schema_id: str | None, when: str, waiting: int) -> UnknownSchema:
     return UnknownSchema(
-        f"no metadata message with schema id {schema_id} has come {when}, and {waiting} messages "
-        "wait for it; read the metadata topic too (metadata_topic), or, of messages in JSON, give "
-        "the table's columns by the reader's option columns = "
-        '{"<schema>.<table>": [{"name": ..., "type": ..., "pk": 1}, ...]}, '
-        "and schema and table where the messages do not name them"
+        f"no metadata message with schema id {schema_id} has arrived {when}, and {waiting} "
+        "messages wait for it; read the metadata topic too (metadata_topic), or, for messages in "
+        "JSON, set the reader's option columns = "
+        '{"<schema>.<table>": [{"name": ..., "type": ..., "pk": 1}, ...]}, and schema and '
+        "table where the messages do not name them"
     )

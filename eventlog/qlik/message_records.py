@@ -3,9 +3,9 @@ orjson writes JSON, ``eventlog.qlik.avro`` writes Avro.
 
 ``TableRecords.draft`` and ``record`` are a hot path. A table prepares its columns, names and schema
 once, masks are kept by the columns that make them, tuples are made by ``tuple.__new__``, and names
-of the module stand for members of enumerations, whose look-up is slow. In return a Draft and a
-KafkaRecord are made from their fields by position, and a time is formatted by ``%``, in half the
-time of ``isoformat``.
+of the module stand for members of enumerations, whose look-up is slow. The price: a Draft and a
+KafkaRecord are made from their fields by position. A time is formatted by ``%``, in half the time
+of ``isoformat``.
 """
 
 from __future__ import annotations
@@ -170,10 +170,11 @@ class TableRecords:
             return column
         if multi_valued:
             raise NotExpressible(
-                f"{name!r} of {self.full_name!r} has several values: a message has one a column"
+                f"{name!r} of {self.full_name!r} has several values, but a message has only one "
+                "per column"
             )
         raise NotExpressible(
-            f"the columns of {self.full_name!r} have no {name!r}: name it in the option columns"
+            f"the columns of {self.full_name!r} have no {name!r}: add it to the option columns"
         )
 
     def takes_text(self, field: str) -> bool:
@@ -353,7 +354,7 @@ class _Json:
 
 
 def _half_a_character(error: UnicodeEncodeError) -> NotExpressible:
-    return NotExpressible(f"text with half a character: {error.reason}")
+    return NotExpressible(f"text with half a surrogate pair: {error.reason}")
 
 
 def json_key(values: list[Any]) -> bytes:

@@ -48,7 +48,7 @@ def _parse_properties(value: Any) -> Mapping[str, Any]:
     properties: Mapping[str, Any] = OBJECT.parse(value)
     for name, one in properties.items():
         if not isinstance(name, str) or not isinstance(one, str | int | float):
-            raise ValueError(f"property {name!r} is not a text, number or truth value")  # noqa: TRY004
+            raise ValueError(f"property {name!r} must be a text, a number, true or false")  # noqa: TRY004
     return properties
 
 
@@ -75,12 +75,14 @@ class ReadOptions(CheckedOptions):
         "columns of tables, for messages without schema: names, or objects with name, type and pk",
     )
     topic: str | None = option(
-        None, STRING, "the one topic of all tables, whose name names no table"
+        None, STRING, "the single topic of all tables, if its name is not that of a table"
     )
     metadata_topic: str | None = option(
         _DEFAULT_METADATA_TOPIC, _NULLABLE, "topic of the metadata messages, which is read too"
     )
-    metadata_wait: float = option(30.0, number(0), "seconds that a message waits for its metadata")
+    metadata_wait: float = option(
+        30.0, number(0), "how many seconds a message waits for its metadata"
+    )
     byteorder: str = option("little", choice("little", "big", "auto"), "byte order of masks")
     registry: str | None = option(None, STRING, "URL of the schema registry")
     follow: bool = option(False, FLAG, "wait for more at the end of a topic")
@@ -111,14 +113,14 @@ class PublishOptions(CheckedOptions):
         example="https://registry:8081",
     )  # fmt: skip
     names: str = option(
-        "message", choice("message", "headers", "off"), "where schema and table stand"
+        "message", choice("message", "headers", "off"), "where schema and table are written"
     )
     external_schema_id: bool = option(False, FLAG, "write the header externalSchemaId")
     logical_types: bool = option(True, FLAG, "use the logical types of Avro")
     namespace: str | None = option(
         None,
         STRING,
-        "beginning of Avro names, before .<schema>.<table>",
+        "prefix of Avro names, before .<schema>.<table>",
         example="com.attunity.queue.msg.hr",
     )
     key: str = option("primary_key", choice("none", "table", "primary_key"), "key of the records")
@@ -140,9 +142,9 @@ class WriteOptions(PublishOptions):
     """Options of the writer. Raises ConfigError."""
 
     columns: Columns = option(
-        {}, _COLUMNS, "columns of tables, as for the reader; default: those that the changes show"
+        {}, _COLUMNS, "columns of tables, as for the reader; default: the columns in the changes"
     )
-    topic: str | None = option(None, STRING, "one topic for all tables; default: one a table")
+    topic: str | None = option(None, STRING, "one topic for all tables; default: one per table")
     on_truncate: str = option(
         "skip", choice("skip", "error"), "what happens to a TRUNCATE, which has no message"
     )
@@ -266,7 +268,7 @@ def _text_of(schema: _Schema) -> str:
 
 def id_of_schema(table: MessageTable, schema: str) -> str:
     """Return the id of a table's payload schema: 32 hex digits (spec/qlik.md 5.1)."""
-    # loads OpenSSL, which takes longer than the options above, which every command reads
+    # loads OpenSSL, which is slow, while every command loads the options above
     import hashlib
 
     parts = (table.schema or "", table.name, str(table.version), schema)
@@ -461,7 +463,7 @@ def read_metadata(message: Mapping[str, Any]) -> tuple[MessageTable, str]:
         name, own_schema, schema_id, schema = texts
         if not name or not all(isinstance(text, str) for text in texts):
             raise FormatError(
-                "a metadata message names its table, schema, schemaId and dataSchema as text",
+                "a metadata message must have its table, schema, schemaId and dataSchema as text",
                 code="bad_metadata",
             )
         described = message["tableStructure"]["tableColumns"].items()
@@ -494,12 +496,12 @@ def read_file_metadata(content: bytes) -> tuple[int, tuple[QlikColumn, ...]]:
         ]
     except (KeyError, TypeError, AttributeError, ValueError, FormatError) as error:
         raise FormatError(
-            f"no metadata of a data file: {type(error).__name__} {shown(str(error))}",
+            f"not the metadata of a data file: {type(error).__name__} {shown(str(error))}",
             code="bad_metadata",
         ) from None
     if not all(isinstance(column.name, str) for column in columns):
         raise FormatError(
-            "metadata of a data file name a column with something that is not text",
+            "the metadata of a data file have a column whose name is not text",
             code="bad_metadata",
         )
     return version, tuple(columns)
@@ -511,7 +513,7 @@ _MOST_DIGITS: Final = 18
 def _number(value: Any) -> int:
     number = whole_number(int(value) if isinstance(value, str) else value, _MOST_DIGITS)
     if number is None:
-        raise ValueError(f"{shown(str(value))} is not a number of {_MOST_DIGITS} digits at most")
+        raise ValueError(f"{shown(str(value))} is not a number of at most {_MOST_DIGITS} digits")
     return number
 
 

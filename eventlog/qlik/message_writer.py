@@ -3,8 +3,8 @@ spec/change-model.md 4).
 
 ``MessageWriter.messages`` and ``records`` run once for each message: names of the module stand for
 members of enumerations, ``tuple.__new__`` makes tuples from their fields by position, and a table
-whose columns are the same object as before is found by one comparison. In return ``table`` compares
-columns twice: by identity, and, if they are another object, by value.
+whose columns are the same object as before is found by one comparison. The price: ``table``
+compares columns twice: by identity, and, if the object is another one, by value.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class MessageWriter:
         self._utc_now = utc_now
         if (registry is None) == (options.metadata == "registry"):
             raise ConfigError(
-                "metadata = registry of the Qlik messages needs a registry, and only that takes one"
+                "a registry must be given with metadata = registry of the Qlik messages, and only "
+                "then"
             )
         self._described = {
             name: columns_from_json(each, what=name) for name, each in options.columns.items()
@@ -83,7 +84,8 @@ class MessageWriter:
         if change.op is _TRUNCATE:
             if self._options.on_truncate == "error":
                 raise NotExpressible(
-                    f"TRUNCATE of {change.table!r} cannot be written as a message (on_truncate)"
+                    f"TRUNCATE of {change.table!r} cannot be written as a message; set on_truncate "
+                    "= skip to leave it out"
                 )
             self._report.count("truncate_skipped")
             return ()

@@ -4,8 +4,8 @@
 ``_StepReader.images`` is a hot path: it makes the images of a message from the steps of an event,
 without a Change in between. What depends only on the attributes of the steps is kept by them
 (``_Shape``), steps are unpacked by position, ``tuple.__new__`` makes tuples, and names of the
-module stand for members of enumerations. In return the rules of images stand twice: here for one
-step of each attribute, and in ``TableRecords.images`` for the net effect of several.
+module stand for members of enumerations. The price: the rules of images are written twice, here for
+one step of each attribute, and in ``TableRecords.images`` for the net effect of several.
 """
 
 from __future__ import annotations

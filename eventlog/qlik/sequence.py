@@ -126,8 +126,9 @@ def next_sequence(
 ) -> tuple[WriterState, str]:
     """Return the state afterwards and the sequence of one written change.
 
-    ``prefix`` is the prefix of its time; it is held if the clock goes back. ``with_before``: an
-    update with its before image takes two numbers and bears the second. Raises FormatError.
+    ``prefix`` is the prefix of its time; the previous one is used if the clock goes back.
+    ``with_before``: an update with its before image takes two numbers and has the second. Raises
+    FormatError.
     """
     greatest, last = state
     if prefix < greatest:
@@ -255,8 +256,8 @@ _OF_A_DELIVERY: Final = 10**10
 """The count of numbers that belong to one delivery: more than twice its rows."""
 
 _STEP: Final = 2
-"""The numbers of one event. An update with its before image takes two numbers and bears the second;
-every event has room for one.
+"""The numbers of one event. An update with its before image takes two numbers and has the second;
+every event has room for that.
 """
 
 
@@ -319,8 +320,8 @@ def transaction_from_text(text: str | None) -> str | None:
 
 
 class Waiting(NamedTuple):
-    """A row that makes no change yet, a before image whose update may come: its change_seq and its
-    transaction.
+    """A row that is not a change yet, a before image whose update may follow: its change_seq and
+    its transaction.
     """
 
     position: str

@@ -140,7 +140,7 @@ class ReadOptions(ChangeTableOptions):
     absent_nulls: Literal["null", "absent"] = option(
         "absent",
         choice("null", "absent"),
-        "what NULL means where the mask of a row has no bit; absent: not known",
+        "meaning of NULL in a column without a bit in the mask; absent: unknown",
     )
     partitioned: bool = option(
         False, FLAG, "read only the partitions that attrep_cdc_partitions lists"
@@ -149,11 +149,9 @@ class ReadOptions(ChangeTableOptions):
         False, FLAG, "take the column lists of masks from attrep_ddl_history"
     )
     input_complete: bool = option(
-        True, FLAG, "no more rows come, so that the last transaction is whole"
+        True, FLAG, "the input has no further rows, so the last transaction is complete"
     )
-    task: str | None = option(
-        None, STRING, "name of the task, which each change carries in its extras"
-    )
+    task: str | None = option(None, STRING, "name of the task, for the extras of each change")
     file_format: str | None = option(None, choice(*FILE_FORMATS), "read only files of this format")
 
 
@@ -190,7 +188,7 @@ class WriteOptions(ChangeTableOptions):
         "empty", choice("empty", "null"), "a binary mask without bits"
     )
     refresh: Literal["skip", "insert"] = option(
-        "skip", choice("skip", "insert"), "if rows are of an initial load"
+        "skip", choice("skip", "insert"), "what happens to rows of an initial load"
     )
     partitioned: bool = option(False, FLAG, "write partition_name, and list ended partitions")
     partition_seconds: int = option(3600, integer(1), "length of a partition in seconds")
@@ -233,17 +231,19 @@ def described(
     for name, about in tables.items():
         what = f"table {name!r}"
         if not isinstance(about, Mapping):
-            raise ConfigError(f"{what} of tables is an object with columns and key, not {about!r}")
+            raise ConfigError(
+                f"{what} of tables must be an object with columns and key, not {about!r}"
+            )
         unknown = sorted(map(str, set(about) - _TABLE_MEMBERS))
         if unknown:
-            raise ConfigError(f"member {unknown[0]!r} of {what} is not known; known: columns, key")
+            raise ConfigError(f"member {unknown[0]!r} of {what} is unknown; use columns, key")
         key = about.get("key") or ()
         if (
             isinstance(key, str)
             or not isinstance(key, Sequence)
             or not all(isinstance(one, str) for one in key)
         ):
-            raise ConfigError(f"the key of {what} is a list of column names, not {key!r}")
+            raise ConfigError(f"the key of {what} must be a list of column names, not {key!r}")
         if about.get("columns") is not None:
             columns[name] = columns_from_json(about["columns"], key, what=what)
         elif key:
@@ -267,13 +267,13 @@ class Reading:
     report: Report
 
     def uncounted(self) -> Reading:
-        """Return the same context for a look ahead, without counting, since the rows are counted
+        """Return the same context for reading ahead, without counting, since the rows are counted
         when they are read.
         """
         return replace(self, report=Report())
 
     def names(self, schema: str | None) -> str | None:
-        """Return the schema that changes bear: that of the options, else that of the table."""
+        """Return the schema of changes: that of the options, otherwise that of the table."""
         return schema if self.options.schema is None else self.options.schema
 
     def wants(self, schema: str | None, table: str) -> bool:

@@ -2,8 +2,8 @@
 databases and Parquet) or as text (in CSV and JSON files); and their readers (spec/qlik.md 1.1,
 5.4).
 
-Reading is tolerant, and equal for all places: text, numbers and Avro's own types are accepted
-wherever they can mean the type. Parse JSON numbers with ``parse_float=Decimal``.
+Reading is tolerant, in the same way everywhere: text, numbers and Avro's types are accepted
+wherever they can represent the type. Parse JSON numbers with ``parse_float=Decimal``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ It never gets NULL.
 _UNREADABLE: Final = (
     ValueError, TypeError, AttributeError, InvalidOperation, OverflowError, FormatError,
 )  # fmt: skip
-"""What the reader of a value raises for one that is none of its type."""
+"""The errors that the reader of a value raises for a value of another type."""
 _ZONE: Final = r"(?: ?(Z|z|[+-][0-9]{2}:?[0-9]{2}))?"
 _CLOCK: Final = r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{0,9}))?)?"
 _DATE_TEXT = re.compile(rf"([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})(?:[ T]{_CLOCK}{_ZONE})?", re.ASCII)
@@ -203,7 +203,8 @@ def value_reader(column: QlikColumn) -> Callable[[Any], Value]:
         number = value if type(value) is int else checked(value)
         if not least <= number <= most:  # type: ignore[operator]
             raise FormatError(
-                f"{shown(str(number))} of column {column.name!r} is outside of {least} to {most}",
+                f"{shown(str(number))} in column {column.name!r} is out of range ({least} to "
+                f"{most})",
                 code="bad_message_value",
             )
         return number
@@ -220,7 +221,7 @@ def plain_value(value: Any) -> Value:
         real = float(value)
         if isinf(real):
             raise FormatError(
-                f"{shown(str(value))} is larger than a number of a column without type can be",
+                f"{shown(str(value))} is too large for a column without a type",
                 code="bad_message_value",
             )
         return real
@@ -228,7 +229,7 @@ def plain_value(value: Any) -> Value:
         return naive_utc(value)
     if isinstance(value, Mapping | list):
         raise FormatError(
-            f"{shown(str(value))} is not a value of a column: it is nested",
+            f"{shown(str(value))} is nested, so it cannot be the value of a column",
             code="bad_message_value",
         )
     plain: Value = value
@@ -275,7 +276,7 @@ def writer(column: QlikColumn, write: Convert) -> Convert:
     def typed(value: Value) -> Any:
         if is_multi_valued(value):
             raise NotExpressible(
-                f"column {column.name!r} has several values, and a message has one for each column"
+                f"column {column.name!r} has several values, but a message has only one per column"
             )
         try:
             return read(value)
@@ -535,7 +536,8 @@ def _arrow_decimal(column: QlikColumn) -> Convert:
         number = write_any(value)
         if not number.is_finite():
             raise NotExpressible(
-                f"{number} of column {column.name!r} is not a number, which Parquet's decimals are",
+                f"{number} of column {column.name!r} cannot be written to Parquet, whose decimals "
+                "have neither NaN nor infinity",
                 code="value_range",
             )
         return number

@@ -4,9 +4,9 @@ The image is invented, for tests and for users without a server. Readers and wri
 load the codec by its name, ``eventlog-emulator-1``.
 
 Decoding is a hot path: ``EmulatorCodec`` prepares one ``struct`` for each run of fixed slots of a
-table, so that a row takes few calls, and converts only the columns that need it. In return an error
-is found in a run first, and ``decode`` goes through the row a second time, slot by slot, to name
-the column.
+table, so that a row takes few calls, and converts only the columns that need it. The price: an
+error is first found in a run, and ``decode`` reads the row a second time, slot by slot, to name the
+column.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ def read_events(document: bytes | str, limit: int = DEFAULT_LIMIT) -> ParsedDocu
             raise _unknown(child, "nds", "source, input")
     if len(inputs) != 1:
         raise XdsError(
-            f"line {root.sourceline}: nds holds {len(inputs)} input elements, one needed"
+            f"line {root.sourceline}: nds has {len(inputs)} input elements; expected one"
         )
     events: list[Event] = []
     others: list[str] = []
@@ -143,8 +143,8 @@ def parse_document(document: bytes | str, limit: int = DEFAULT_LIMIT) -> etree._
     data = _utf8(document)
     if len(data) > limit:
         raise XdsError(
-            f"the document has {len(data)} bytes, {limit} are read at most: raise the limit or "
-            "send less at a time"
+            f"the document has {len(data)} bytes, more than the limit of {limit}: raise the limit "
+            "or send fewer events per document"
         )
     # The DOCTYPE is searched before parsing: the parser would expand entities in attribute values,
     # and with huge_tree without bound.
@@ -204,10 +204,10 @@ def _utf8(document: bytes | str) -> bytes:
         if encoding in _AS_IT_IS:
             return document
         if encoding not in _CODECS:
-            raise XdsError(f"a document in encoding {encoding} is not read: UTF-8 needed")
+            raise XdsError(f"the document has the unsupported encoding {encoding}; use UTF-8")
         return document.decode(_CODECS[encoding]).encode()
     except UnicodeError as error:
-        raise XdsError(f"the document is not of its encoding: {error}") from None
+        raise XdsError(f"the document is not valid in its encoding: {error}") from None
 
 
 def _event(element: etree._Element) -> Event:
@@ -227,7 +227,7 @@ def _event(element: etree._Element) -> Event:
             )
     if len(associations) != 1 or not associations[0]:
         raise XdsError(
-            f"line {element.sourceline}: {operation} needs one association that is not empty"
+            f"line {element.sourceline}: {operation} must have one association that is not empty"
         )
     class_name = _needed(element, "class-name")
     if operation is Operation.MODIFY and not attributes:
@@ -238,8 +238,8 @@ def _event(element: etree._Element) -> Event:
 
 def _unknown(element: etree._Element, parent: str, legal: str) -> XdsError:
     return XdsError(
-        f"line {element.sourceline}: element {element.tag} in {parent}: "
-        f"only {legal} can stand there"
+        f"line {element.sourceline}: element {element.tag} in {parent}; only {legal} is allowed "
+        "there"
     )
 
 
@@ -305,8 +305,8 @@ def _values(element: etree._Element, types: set[str]) -> tuple[str, ...]:
         value_type = child.get("type", "string")
         if value_type not in VALUE_TYPES:
             raise XdsError(
-                f"line {child.sourceline}: value of type {value_type}: "
-                f"{', '.join(sorted(VALUE_TYPES))} are read"
+                f"line {child.sourceline}: value of unknown type {value_type}; expected one of "
+                f"{', '.join(sorted(VALUE_TYPES))}"
             )
         types.add(value_type)
         text = _text(child)
@@ -374,7 +374,7 @@ class DocumentOptions(CheckedOptions):
 class DocumentReaderOptions(DocumentOptions):
     """Options of the reader; all but ``limit`` are those with which the documents were written."""
 
-    limit: int = option(DEFAULT_LIMIT, integer(1, 1 << 40), "bytes of the largest document")
+    limit: int = option(DEFAULT_LIMIT, integer(1, 1 << 40), "maximum size of a document in bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -548,7 +548,7 @@ class XdsFormat(Format):
             return "indent", "on records of Kafka, which are not indented"
         if options.indent and publishing.file_layout == "lines":
             why = 'with file_layout = "lines", which writes a document on one line'
-            return "indent", f'{why}: set file_layout = "documents" in [sink], or leave indent out'
+            return "indent", f'{why}: set file_layout = "documents" in [sink], or remove indent'
         return None
 
     def values(self, options: PublishOptions, shared: ValueOptions) -> ValueOptions:
@@ -577,7 +577,7 @@ def read_answer(body: bytes | str, event_ids: Collection[str], limit: int = ANSW
     output. Then no row may be marked.
     """
     if not body.strip():
-        why = "the receiver's answer is empty: nds with output needed"
+        why = "the receiver's answer is empty; it must be an nds document with output"
         raise ReceiverUnavailable(why, why)
     try:
         root = parse_document(body, limit)

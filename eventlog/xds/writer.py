@@ -4,12 +4,12 @@ This is a hot path, through which millions of events pass. Text is built directl
 Everything that follows from names alone is made once for each attribute and class (``_Prepared``,
 ``_element``), so that an attribute costs one look-up and one formatted text. ``_body`` runs for
 nearly every row: it unpacks steps by position, compares types, and escapes the usual value on the
-spot, since the calls of ``escape_text`` took 4 % of the writer's time. In return the forms of a
-step stand twice: in ``_body`` for one value of a plain type, in ``_step`` for all others. The text
-of an event is one line, since LF is always a character reference.
+spot, since the calls of ``escape_text`` took 4 % of the writer's time. The price: the forms of a
+step are written twice, in ``_body`` for one value of a plain type and in ``_step`` for all others.
+The text of an event is one line, since LF is always a character reference.
 
-Earlier checks refuse characters that XML 1.0 cannot hold (spec/event-log.md 5): this module does
-not look for them.
+Earlier checks refuse characters that XML 1.0 cannot represent (spec/event-log.md 5), so this module
+does not check for them.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def write_event(event: Event) -> str:
     operation, class_name, association, event_id, attributes = event
     steps: list[Written] = []
     for name, value_type, several in attributes:
-        # Without steps, so that later events find the prepared text.
+        # Prepared without steps, so that later events can reuse the text.
         named = AttributeSteps(name, value_type, ())
         for op, values in several:
             texts = values[0] if len(values) == 1 else values
@@ -231,7 +231,7 @@ _no_digits = re.compile("[^-0-9]|[0-9]-").search
 def _body(operation: str, steps: Sequence[Written]) -> str:
     """Return the attributes of an event.
 
-    Steps of one attribute stand side by side and become one element.
+    Steps of one attribute are adjacent and become one element.
     """
     parts: list[str] = []
     previous: Any = None
@@ -282,7 +282,7 @@ def _values(value_type: str, texts: Texts) -> str:
                 for t, v in zip(types, several, strict=True)
             ]
         )
-    if value_type == "dn":  # the association of the target stands in both places (spec/xds.md 6.4)
+    if value_type == "dn":  # the association of the target is in both places (spec/xds.md 6.4)
         return "".join(
             [
                 f'<value type="dn" association-ref="{escape_attribute(t)}">{escape_text(t)}</value>'

@@ -221,7 +221,9 @@ def test_a_capture_that_does_not_fit_the_options_does_not_stop_the_others(
     done = convert("eventlog", "jsonl", str(source), str(tmp_path / "out"), spark=spark)
     assert [one.failed is None for one in done.captures] == [True, False, True]
     assert "has no columns record_id" in str(done.captures[1].failed)
-    with pytest.raises(ConfigError, match=r"attrs is one file, and each capture has its own"):
+    with pytest.raises(
+        ConfigError, match=r"attrs names one file, but each capture needs a separate file"
+    ):
         convert(
             "eventlog",
             "linter",

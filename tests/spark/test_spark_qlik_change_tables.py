@@ -145,7 +145,7 @@ def test_compressed_files_are_read_together_with_others(
 def test_a_table_of_which_no_file_is_read_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "app.item__ct").mkdir()
     (tmp_path / "app.item__ct" / "part.dfm").write_text("{}", encoding="utf-8")
-    with pytest.raises(FormatError, match="no file that is read"):
+    with pytest.raises(FormatError, match="has no"):
         read_change_table(spark, str(tmp_path))
     (tmp_path / "app.item__ct" / "part.csv.bz2").write_bytes(b"")
     with pytest.raises(FormatError, match="decompress it"):
@@ -294,7 +294,7 @@ def test_what_is_no_directory_of_change_tables_is_named(
 ) -> None:
     with pytest.raises(FormatError, match="not a directory of change tables"):
         read_change_table(spark, str(tmp_path / "nowhere"))
-    with pytest.raises(FormatError, match="names end in __ct"):
+    with pytest.raises(FormatError, match="the names of change tables end in __ct"):
         read_change_table(spark, str(tmp_path))
     with pytest.raises(ConfigError, match="nearest known one is suffix"):
         read_change_table(spark, str(tmp_path), {"sufix": "_x"})

@@ -183,7 +183,7 @@ def test_what_is_no_answer_means_that_the_receiver_is_unavailable(body: bytes) -
 def test_answer_over_the_limit_is_no_answer() -> None:
     body = answer(status("success", "1"))
     assert read_answer(body, ["1"], limit=len(body)).verdict("1").level is Level.SUCCESS
-    with pytest.raises(ReceiverUnavailable, match="read at most"):
+    with pytest.raises(ReceiverUnavailable, match="more than the limit of"):
         read_answer(body, ["1"], limit=len(body) - 1)
 
 

@@ -190,7 +190,7 @@ def test_the_type_names_operation_schema_and_class() -> None:
 @pytest.mark.parametrize("character", ["\n", "\x7f", "\x85", "\ufffe", "\ud800", "\U0010ffff"])
 def test_a_character_that_attributes_may_not_hold_is_in_none(character: str) -> None:
     assert "subject" not in event_of(ITEM, f'id="a{character}",table=item')
-    with pytest.raises(NotExpressible, match="no CloudEvent has such an id"):
+    with pytest.raises(NotExpressible, match="the id of a CloudEvent must not be empty"):
         event_of(ITEM._replace(position=f"a{character}"))
 
 
@@ -251,9 +251,9 @@ def test_events_of_others_are_counted_and_passed_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("event", "message"),
     [
-        ([], "a CloudEvent is a JSON object, not list"),
+        ([], "a CloudEvent must be a JSON object, not list"),
         ({**EVENT, "specversion": "0.3"}, "specversion '0.3' is not 1.0"),
-        ({**EVENT, "id": ""}, "id of a CloudEvent is a text that is not empty"),
+        ({**EVENT, "id": ""}, "id of a CloudEvent must be a text that is not empty"),
         ({**EVENT, "source": None}, "source of a CloudEvent"),
         (
             {**EVENT, "data": {**EVENT["data"], "operation": "merge"}},
@@ -278,7 +278,7 @@ def test_an_error_names_file_line_and_place_in_the_batch(tmp_path: Path) -> None
     report = Report()
     assert len(list(FORMAT.read(str(path), {}, report))) == 2
     assert [problem.removeprefix(str(path)) for problem in report.problems] == [
-        ", line 2, event 2: a CloudEvent is a JSON object, not int [invalid_format]",
+        ", line 2, event 2: a CloudEvent must be a JSON object, not int [invalid_format]",
         ", line 3: not JSON: Expecting property name enclosed in double quotes: line 2 column 1 "
         "(char 2) [invalid_format]",
     ]

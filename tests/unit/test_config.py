@@ -124,7 +124,7 @@ def test_a_flag_beats_the_environment_and_that_beats_the_file(file: Any) -> None
          "a record of Kafka is one event"),
         (f'{CLOUDEVENTS}mode = "structured"\n[sink]\ntype = "files"\ndirectory = "d"\n'
          'file_layout = "documents"', {}, "each document has its own file"),
-        ('[format.cloudevents]\nsource = "a b"', {}, "stands in no URI"),
+        ('[format.cloudevents]\nsource = "a b"', {}, "that a URI cannot contain"),
         ('[format.cloudevents]\nevent_type = "a.{table}"', {},
          r"\{table\} is none of \{operation\}, \{schema\}, \{class\}"),
         ('[format.cloudevents]\nevent_type = "a.{"', {}, r"write \{\{ and \}\} for braces"),

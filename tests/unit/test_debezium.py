@@ -319,12 +319,12 @@ def test_a_placeholder_is_a_column_that_is_not_known(tmp_path: Path) -> None:
     [
         ({"op": "x", "source": source()}, "op is 'x'; known are c, u, d, r, t"),
         ({"op": "c", "after": ANNE}, "source.table"),
-        ({"op": "c", "after": [], "source": source()}, "after is an object, not list"),
+        ({"op": "c", "after": [], "source": source()}, "after must be an object, not list"),
         (
             {"schema": {"fields": []}, "payload": {"op": "c", "after": ANNE, "source": source()}},
             "no field after",
         ),
-        ("[1]", "a change event is an object"),
+        ("[1]", "a change event must be an object"),
     ],
 )
 def test_what_is_no_event_is_named(tmp_path: Path, line: Any, said: str) -> None:

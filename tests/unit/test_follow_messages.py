@@ -271,7 +271,7 @@ def test_a_topic_of_which_nothing_can_be_read_is_not_passed_over(
     for _ in range(2):
         with pytest.raises(
             UnknownSchema,
-            match=r"the schema of 2 messages is unknown.*app.item:[0-9]:0.*no registry is given",
+            match=r"the schema of 2 messages is unknown.*app.item:[0-9]:0.*no registry is configured",
         ):
             follow(
                 following(source),

@@ -409,7 +409,11 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
         ({}, "0000000b01746018", "not a position of a CDC stream"),
         ({}, {"restart": "xyz", "commit": None}, "not a position of a CDC stream"),
         ({}, {"restart": "1", "commit": "1", "capture": {}}, "names no place in a capture"),
-        ({"type": "linter", "url": "sqlite:///q.db"}, {"restart": None}, "none of order_by syslog"),
+        (
+            {"type": "linter", "url": "sqlite:///q.db"},
+            {"restart": None},
+            "does not match order_by = syslog",
+        ),
         (
             {"type": "qlik-messages", "brokers": "b:1", "topics": ["t"]},
             ["t"],

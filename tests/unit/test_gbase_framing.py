@@ -61,7 +61,7 @@ def test_the_declared_end_inside_a_record_names_the_bytes_left() -> None:
     with refused("truncated_stream") as caught:
         framer.finish()
     assert caught.value.offset == 113
-    assert "of which there are 17 bytes" in str(caught.value)
+    assert "after 17 bytes of it" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def test_a_database_is_written_read_and_written_on(tmp_path: Path) -> None:
     assert comparable(read(url, batch_rows=7)) == comparable(CHANGES)
     write(url)
     assert comparable(read(url)) == comparable(CHANGES + CHANGES)
-    with pytest.raises(FormatError, match="describes table 7 with other columns"):
+    with pytest.raises(FormatError, match="already describes table 7 with other columns"):
         write(url, tables={7: "APP.ITEM"}, dispatch_attrs={7: [{"name": "ID", "typ": 2, "len": 8}]})
 
 

@@ -163,11 +163,11 @@ def test_an_empty_four_is_judged_at_the_end_of_its_transaction(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     empty = row(4, 100, b"ab", len1=0, len2=0)
-    with refused("typ_contradiction", match="is typ_table prose right here"):
+    with refused("typ_contradiction", match="check that typ_table = prose is right"):
         read(empty, commit(200, typ=5), typ_table="prose")
     other = row(2, 50, b"a", transaction=7)
     assert len(read(other, empty, commit(60, typ=5, transaction=7), typ_table="prose")) == 1
-    assert "is typ_table prose right here" in caplog.text
+    assert "check that typ_table = prose is right" in caplog.text
 
 
 def test_a_clear_blob_in_parts_may_begin_without_data() -> None:

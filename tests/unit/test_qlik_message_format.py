@@ -94,7 +94,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
         ('{"value":{"hex":"0"}}', "line 1: .* is neither text nor hex"),
         ('{"key":7,"value":null}', "line 1: 7 is neither text nor hex"),
         ('{"topic":7,"value":null}', "line 1: topic is text"),
-        ("7", "a message is a JSON object"),
+        ("7", "a message must be a JSON object"),
     ],
 )
 def test_lines_that_are_no_records_are_named(tmp_path: Path, line: str, why: str) -> None:

@@ -139,7 +139,7 @@ VALUE = '<value type="string">x</value>'
         ("<nds>", "not well-formed"),
         ("<nds>&nbsp;</nds>", "not well-formed"),
         ("<nds>\x00</nds>", "not well-formed"),
-        ("<nds>\ud800</nds>", "not of its encoding"),
+        ("<nds>\ud800</nds>", "not valid in its encoding"),
         (b"<nds>\xff</nds>", "not well-formed"),
         (b'<?xml version="1.0" encoding="UTF-7"?><nds/>', "encoding utf-7 is not read"),
         ("<nds>".encode("utf-16-le"), "not well-formed"),
@@ -152,8 +152,11 @@ VALUE = '<value type="string">x</value>'
             document_text('<add event-id="1"><association>a</association></add>'),
             "add without class-name",
         ),
-        (document_text('<add class-name="c"/>'), "add needs one association"),
-        (document_text('<add class-name="c"><association/></add>'), "add needs one association"),
+        (document_text('<add class-name="c"/>'), "add must have one association"),
+        (
+            document_text('<add class-name="c"><association/></add>'),
+            "add must have one association",
+        ),
         (
             document_text('<delete class-name="c"><association>a<b/></association></delete>'),
             "element b in association",
@@ -256,7 +259,7 @@ def test_document_over_the_limit_is_refused() -> None:
     document = event("", "delete")
     assert read_events(document, limit=len(document)).events
     with pytest.raises(
-        XdsError, match=f"has {len(document)} bytes, {len(document) - 1} are read at most"
+        XdsError, match=f"has {len(document)} bytes, more than the limit of {len(document) - 1}"
     ):
         read_events(document, limit=len(document) - 1)
 
