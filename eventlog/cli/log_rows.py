@@ -26,6 +26,7 @@ from eventlog.cli.context import (
     reading,
     result,
     session,
+    source_option,
     table,
     transaction,
     yes_option,
@@ -45,7 +46,9 @@ from eventlog.publisher.open_context import (
     publisher_user,
 )
 from eventlog.publisher.purge import extent_of, purge_batches, purge_error_lines
+from eventlog.publisher.skipping import Skipped
 from eventlog.publisher.skipping import skip as skip_event
+from eventlog.publisher.stream.open_source import skip_in_source
 from eventlog.sql import rows
 from eventlog.sql.consumers import (
     lock_line,
@@ -301,9 +304,15 @@ def _of_log(context: CommandContext, command: str) -> Config:
 )
 @consumer_option
 @json_option
+@source_option
 @click.pass_obj
 def skip(
-    context: CommandContext, event_id: str, reason: str, consumer: str | None, as_json: bool
+    context: CommandContext,
+    event_id: str,
+    reason: str,
+    consumer: str | None,
+    as_json: bool,
+    source: str | None,
 ) -> None:
     """Give up the event EVENT_ID, which is parked: the receiver fails for it, or asks for it later.
 
@@ -312,10 +321,26 @@ def skip(
     then the later events of the object are sent. `eventlog status` shows which events are being
     delivered. `eventlog requeue` puts the rows back.
 
-    With --consumer the consumer must not run.
+    With --consumer the consumer must not run, and with --from the source's publisher must not run.
+    An event of a followed source has no rows: the source's error table gets the change.
     """
-    config = _of_log(context, "skip")
-    who = f"given up by hand by {getpass.getuser()} on {socket.gethostname()}"
+    config = context.config(source__type=source)
+    why = f"given up by hand by {getpass.getuser()} on {socket.gethostname()}: {reason}"
+    if config.follows:
+        if consumer is not None:
+            raise ConfigError("--consumer is for a log; a followed source has no consumers")
+        skipped = skip_in_source(config, event_id, why)
+    else:
+        skipped = _skip_in_log(config, event_id, why, consumer)
+    if as_json:
+        print_json(skipped._asdict())
+    else:
+        rows = f": {number_of(skipped.rows, 'row')} set to E" if skipped.rows else ""
+        result(f"event {skipped.event_id} is given up{rows}")
+
+
+def _skip_in_log(config: Config, event_id: str, why: str, consumer: str | None) -> Skipped:
+    """Give up an event of the log, or of its consumer."""
     with session(config) as db:
         log = find_log(db, config)
         ledger = ledger_of(log, consumer or config.of_log.consumer)
@@ -323,13 +348,9 @@ def skip(
             consumer_line(log, ledger.consumer)
             ledger.lock()
             ledger.recover()
-        skipped = skip_event(log, ledger, event_id, f"{who}: {reason}")
+        skipped = skip_event(log, ledger, event_id, why)
         log.commit()
-    if as_json:
-        print_json(skipped._asdict())
-    else:
-        rows = f": {number_of(skipped.rows, 'row')} set to E" if skipped.rows else ""
-        result(f"event {skipped.event_id} is given up{rows}")
+    return skipped
 
 
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}

@@ -306,10 +306,7 @@ def _print_queue(status: Mapping[str, Any], consumer: str | None) -> None:
 def _print_in_flight(events: Sequence[Mapping[str, Any]], publisher_runs: bool | None) -> None:
     if not events:
         return
-    waits = "sent first at the next start"
-    if publisher_runs:
-        waits = "being delivered, or parked until the receiver takes them"
-    result(f"{number_of(len(events), 'event')} {waits}:")
+    result(f"{number_of(len(events), 'event')} {_when_sent(publisher_runs)}:")
     table(
         (
             "delivery",
@@ -326,6 +323,13 @@ def _print_in_flight(events: Sequence[Mapping[str, Any]], publisher_runs: bool |
     )
     if len(events) > _SHOWN:
         result(f"... and {len(events) - _SHOWN} more (--json lists all)")
+
+
+def _when_sent(publisher_runs: bool | None) -> str:
+    """Return what happens to events without an answer."""
+    if publisher_runs:
+        return "being delivered, or parked until the receiver takes them"
+    return "sent first at the next start"
 
 
 def _print_consumer(one: Mapping[str, Any]) -> None:
@@ -378,6 +382,7 @@ def _source_data(status: SourceStatus, moved_seconds: float | None) -> dict[str,
         "source_lag_unit": None if behind is None else behind.unit,
         "source_lag_unknown": status.unknown,
         "health": source_health(status).as_data(),
+        "in_flight": [one._asdict() for one in status.waiting],
         "failures": status.failures,
         "newest_failures": [
             {"time": at, "event_id": one.event_id, "code": one.code, "message": one.message}
@@ -408,6 +413,14 @@ def _print_source(status: SourceStatus, moved_seconds: float | None) -> None:
         result(f"after it: {status.behind.number} {status.behind.unit}")
     if status.unknown is not None:
         result(f"how much follows it is unknown: {status.unknown}")
+    if status.waiting:
+        result(f"{number_of(len(status.waiting), 'event')} {_when_sent(status.publisher_runs)}:")
+        table(
+            ("document", "event-id", "table", "key", "attempts", "last answer"),
+            status.waiting[:_SHOWN],
+        )
+        if len(status.waiting) > _SHOWN:
+            result(f"... and {len(status.waiting) - _SHOWN} more (--json lists all)")
     if status.failures is None:
         result("what failed is unknown: this user may not read it")
     if status.failures:

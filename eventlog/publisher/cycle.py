@@ -28,7 +28,7 @@ from eventlog.errors import DatabaseUnavailable, number_of
 from eventlog.model import LogRow, Origins, Status, origins_of, queue_rows, unpadded
 from eventlog.publisher.claimed_rows import read_recorded, warn_of
 from eventlog.publisher.context import Context, report_missing
-from eventlog.publisher.database_clock import DatabaseClock
+from eventlog.publisher.database_clock import DatabaseClock, park_again
 from eventlog.publisher.delivery import (
     Delivery,
     Tried,
@@ -41,7 +41,7 @@ from eventlog.publisher.delivery import (
 )
 from eventlog.publisher.ledger import QueueScan
 from eventlog.publisher.marks import InflightLine, Marks, all_wait, keep_next_attempts
-from eventlog.publisher.parking import Parked, Parking
+from eventlog.publisher.parking import Parking
 from eventlog.publisher.queue import (
     DueScan,
     Either,
@@ -56,7 +56,7 @@ from eventlog.publisher.queue import (
     read_window,
 )
 from eventlog.publisher.read_back import Built, built_deliveries, with_current_rows
-from eventlog.publisher.sending import Delivered, DeliveryResult, send_delivery
+from eventlog.publisher.sending import Delivered, DeliveryResult, end_cycle, send_delivery
 from eventlog.publisher.session import (
     PublisherSession,
     PublisherState,
@@ -86,7 +86,7 @@ def recover(context: Context) -> PublisherState:
     context.log.commit()
     warn_of(claim)
     parking: Parking[ObjectId] = Parking(context.options.retry_initial, context.options.retry_max)
-    clock = DatabaseClock(context.log)
+    clock = DatabaseClock(context.log.connection, context.log.dialect)
     deliveries = {
         delivery.number: _parked_again(context, delivery, parking, clock) for delivery in recorded
     }
@@ -116,17 +116,11 @@ def _parked_again(
         if delivery.is_of_snapshot
         else _objects_of(context, wanted)
     )
-    longest = monotonic() + parking.longest_pause
     for event in reversed(wanted):  # the first event of an object names it
         object_id = objects.get(event.event_id)
         if object_id is not None:
             tried, alone = parked_before[event.event_id]
-            due = min(clock.moment_of(tried.due), longest) if tried.due else monotonic()
-            answers = None if alone is None else 0
-            parking.put(
-                object_id,
-                Parked(tried.tries, due, tried.answer, event.sent_id, alone or 0, answers),
-            )
+            park_again(parking, clock, object_id, event.sent_id, tried, alone)
     documents = {
         number: [
             event._replace(object_id=objects.get(event.event_id, event.object_id))
@@ -203,24 +197,15 @@ def _ended(session: PublisherSession, cycle: Delivered) -> Delivered:
     context, state = session.context, session.state
     if cycle.result is DeliveryResult.DONE and cycle.more and state.suspects.is_probing:
         return cycle  # the next window may have another one
-    freed, suspected = state.suspects.end()
+    ended = end_cycle(cycle, state.suspects, state.parking, context.options.isolate_after)
     if state.scan is not None:
         # The scan has passed over rows of the objects that are free now.
-        state.freed.update(one for one in freed if one not in state.parking)
-    if suspected and cycle.result is DeliveryResult.DONE:
+        state.freed.update(one for one in ended.freed if one not in state.parking)
+    if cycle.result is not ended.cycle.result:
         state.scan = None
-        cycle = Delivered.unavailable(suspected[0].failure)._replace(is_suspicious=True)
-    if not suspected or not cycle.is_suspicious:
-        return cycle
-    sent_ids = state.suspects.to_cut(suspected, context.options.isolate_after)
-    tried = Tried(state.suspects.failure_streak, str(suspected[0].failure))
-    if sent_ids:
-        _record_failures(context, state, sent_ids, tried, is_cut=True)
-        return cycle._replace(retry_after=0.0)  # the halves are documents that have not failed yet
-    if sent_ids is not None and tried.tries > 1 and state.parking.is_recorded(tried.tries):
-        failed = frozenset(event.sent_id for event in suspected[0].events)
-        _record_failures(context, state, failed, tried, is_cut=False)
-    return cycle._replace(is_suspicious=sent_ids is not None)
+    if ended.failed:
+        _record_failures(context, state, ended.failed, ended.tried, is_cut=ended.is_cut)
+    return ended.cycle
 
 
 def _scan_to_read(context: Context, state: PublisherState) -> QueueScan | DueScan | None:

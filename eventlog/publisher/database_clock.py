@@ -4,24 +4,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from datetime import datetime, timedelta
+from typing import TypeVar
+
+from sqlalchemy import Connection
 
 from eventlog.core.clock import monotonic
-from eventlog.sql.open_log import OpenLog
+from eventlog.publisher.delivery import Tried
+from eventlog.publisher.parking import Parked, Parking
+from eventlog.sql.dialect import Dialect
 from eventlog.sql.purge import utc_now
+
+K = TypeVar("K", bound=Hashable)
 
 
 class DatabaseClock:
-    """The clock of a log's database, read once, when it is first needed. Moments are of
+    """The clock of a database, read once, when it is first needed. Moments are of
     ``core.clock.monotonic``, in seconds.
     """
 
-    __slots__ = ("_begun", "_log", "_started")
+    __slots__ = ("_begun", "_connection", "_dialect", "_started")
 
-    def __init__(self, log: OpenLog) -> None:
-        self._log = log
+    def __init__(self, connection: Connection, dialect: Dialect) -> None:
+        self._connection, self._dialect = connection, dialect
         self._begun: datetime | None = None
         self._started = 0.0
+
+    def start(self) -> None:
+        """Read the clock, if it was not read yet, in the present transaction."""
+        self._begin()
 
     def text_of(self, moment: float) -> str:
         """Return the database's time at a moment, in UTC (ISO 8601)."""
@@ -37,6 +49,24 @@ class DatabaseClock:
 
     def _begin(self) -> datetime:
         if self._begun is None:
-            self._begun = utc_now(self._log.connection, self._log.dialect).replace(tzinfo=None)
+            self._begun = utc_now(self._connection, self._dialect).replace(tzinfo=None)
             self._started = monotonic()
         return self._begun
+
+
+def park_again(
+    parking: Parking[K],
+    clock: DatabaseClock,
+    object_id: K,
+    sent_id: str,
+    tried: Tried,
+    alone: int | None,
+) -> None:
+    """Park an object as it was before a restart: until its event is due, at most
+    ``parking.longest_pause`` from now. ``alone`` are the attempts with its event alone, None if the
+    receiver has asked for it later (spec/event-log.md 8.4, *Progress*).
+    """
+    now = monotonic()
+    due = min(clock.moment_of(tried.due), now + parking.longest_pause) if tried.due else now
+    answers = None if alone is None else 0
+    parking.put(object_id, Parked(tried.tries, due, tried.answer, sent_id, alone or 0, answers))

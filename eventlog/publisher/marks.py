@@ -232,7 +232,7 @@ class InflightLine:
         clock: DatabaseClock | None = None,
     ) -> None:
         self.suspects = suspects
-        self._clock = DatabaseClock(context.log) if clock is None else clock
+        self._clock = clock or DatabaseClock(context.log.connection, context.log.dialect)
         self.options, self.counters, self.parking = context.options, context.counters, parking
         self.delivery_no, self.recorded = delivery.number, delivery
         self._context, self._sink, self._whole, self._build = context, sink, delivery, build
@@ -337,13 +337,8 @@ class InflightLine:
     def _note_parked(self, retried: Sequence[Outgoing]) -> None:
         """Note the attempts of events that got retry, from the second one on."""
         for event in retried:
-            parked = self._parked_of(event)
-            if (
-                parked is not None
-                and parked.event_id == event.sent_id
-                and parked.attempts > 1
-                and self.parking.is_recorded(parked.attempts)
-            ):
+            parked = self.parking.to_record(event.object_id, event.sent_id)
+            if parked is not None:
                 due = self._clock.text_of(parked.due)
                 self._parked[event.event_id] = Tried(parked.attempts, parked.reason, due)
                 self._is_changed = True

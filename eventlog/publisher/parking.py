@@ -77,6 +77,15 @@ class Parking(dict[K, Parked]):
         is_power = attempts & (attempts - 1) == 0
         return is_power or back_off(attempts, *self._pauses) > back_off(attempts - 1, *self._pauses)
 
+    def to_record(self, object_id: K | None, event_id: str) -> Parked | None:
+        """Return how the object of an event that got retry is parked, if its line records that:
+        from the second attempt on.
+        """
+        parked = None if object_id is None else self.get(object_id)
+        if parked is None or parked.event_id != event_id or parked.attempts < 2:
+            return None
+        return parked if self.is_recorded(parked.attempts) else None
+
     @property
     def longest_pause(self) -> float:
         """The longest pause before the next attempt, in seconds."""

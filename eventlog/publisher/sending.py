@@ -152,6 +152,42 @@ class DocumentSender(Protocol[E]):
         ...
 
 
+class CycleEnd(NamedTuple):
+    """The end of a cycle, once it is known what happens to a suspected document."""
+
+    cycle: Delivered
+    freed: Sequence[Any] = ()
+    """The objects that waited for the end of the cycle."""
+    failed: frozenset[str] = frozenset()
+    """The event-ids of the document whose ``tried`` is recorded, none = nothing is recorded."""
+    tried: Tried = Tried()
+    """The cycles in a row without an answer."""
+    is_cut: bool = False
+    """True if the document is cut in halves, which have not failed yet."""
+
+
+def end_cycle(
+    cycle: Delivered, suspects: Suspects, parking: Parking[Any], isolate_after: int
+) -> CycleEnd:
+    """Return how a cycle ends: without another document that is answered the receiver is
+    unavailable, and a document that it fails for is cut in halves at last (spec/event-log.md 8.4,
+    *One document never holds the log*).
+    """
+    freed, suspected = suspects.end()
+    if suspected and cycle.result is DeliveryResult.DONE:
+        cycle = Delivered.unavailable(suspected[0].failure)._replace(is_suspicious=True)
+    if not suspected or not cycle.is_suspicious:
+        return CycleEnd(cycle, freed)
+    to_cut = suspects.to_cut(suspected, isolate_after)
+    tried = Tried(suspects.failure_streak, str(suspected[0].failure))
+    if to_cut:
+        return CycleEnd(cycle._replace(retry_after=0.0), freed, to_cut, tried, is_cut=True)
+    failed: frozenset[str] = frozenset()
+    if to_cut is not None and tried.tries > 1 and parking.is_recorded(tried.tries):
+        failed = frozenset(event.sent_id for event in suspected[0].events)
+    return CycleEnd(cycle._replace(is_suspicious=to_cut is not None), freed, failed, tried)
+
+
 # --- sending --------------------------------------------------------------------------------------
 
 

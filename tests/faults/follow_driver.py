@@ -1,10 +1,11 @@
 """A publisher of a source that kills itself with SIGKILL at its n-th step: run by
 test_follow_kill.py.
 
-    python follow_driver.py CONFIG [told]
+    python follow_driver.py CONFIG [told | endless]
 
 Reads numbers from standard input, as ``kill_driver`` does: for each a forked process publishes once
-and dies there. ``told``: it dies when it is told to, wherever it is.
+and dies there. ``told``: it dies when it is told to, wherever it is. ``endless``:
+the same, and it does not end at the present end of the source.
 """
 
 from __future__ import annotations
@@ -77,18 +78,18 @@ def publish(config: Config, steps: Steps) -> None:
     publish_to_the_end(config)
 
 
-def publish_to_the_end(config: Config) -> None:
+def publish_to_the_end(config: Config, *, once: bool = True) -> None:
     followed = following(config, Counters(), Report())
     follow.follow(
         followed,
         position_of(config),
         lambda: open_sink(config, sys.stdout),
         StopRequest(),
-        once=True,
+        once=once,
     )
 
 
-def told(config: Config) -> None:
+def told(config: Config, *, once: bool) -> None:
     """Publish in a process of its own at each ``r`` of standard input, kill it at a ``k``, answer
     what became of it.
     """
@@ -100,7 +101,7 @@ def told(config: Config) -> None:
         if child == 0:
             code = 1
             try:
-                publish_to_the_end(config)
+                publish_to_the_end(config, once=once)
                 code = 0
             except BaseException:
                 traceback.print_exc()
@@ -118,7 +119,7 @@ def told(config: Config) -> None:
 
 if __name__ == "__main__":
     configured = load(Path(sys.argv[1]), {})
-    if "told" in sys.argv[2:]:
-        told(configured)
+    if sys.argv[2:]:
+        told(configured, once=sys.argv[2] != "endless")
     else:
         forked(lambda steps: publish(configured, steps))

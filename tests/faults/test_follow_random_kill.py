@@ -137,8 +137,18 @@ class Publisher:
 
 @contextmanager
 def publisher(
-    feed: Feed, directory: Path, position: dict[str, Any], url: str
+    feed: Feed,
+    directory: Path,
+    position: dict[str, Any],
+    url: str,
+    *,
+    options: dict[str, Any] | None = None,
+    timeout: float = 20,
+    once: bool = True,
 ) -> Iterator[Publisher]:
+    """A publisher with these ``options`` besides the usual ones; with ``once`` it ends at the
+    present end of the source.
+    """
     sections: dict[str, dict[str, Any]] = {
         "publisher": {
             "batch_size": 2,
@@ -146,8 +156,9 @@ def publisher(
             "concurrency": 3,
             "retry_initial": 0.005,
             "retry_max": 0.01,
+            **(options or {}),
         },
-        "sink": {"type": "http", "url": url, "timeout": 20, "file_layout": "documents"},
+        "sink": {"type": "http", "url": url, "timeout": timeout, "file_layout": "documents"},
         "source": {**feed.settings, **position},
     }
     config = written(directory, sections)
@@ -155,7 +166,7 @@ def publisher(
         sys.executable,
         str(Path(__file__).with_name("follow_driver.py")),
         str(config),
-        "told",
+        "told" if once else "endless",
     ]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         yield Publisher(process)

@@ -115,7 +115,7 @@ def test_doctor_says_that_it_is_about_logs(
     assert "eventlog status" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("command", [["requeue"], ["skip", "1", "--reason", "x"]])
+@pytest.mark.parametrize("command", [["requeue"]])
 def test_what_needs_a_queue_says_what_a_followed_source_has_in_its_place(
     stream: Stream, tmp_path: Path, capfd: pytest.CaptureFixture[str], command: list[str]
 ) -> None:

@@ -338,7 +338,7 @@ def test_a_table_whose_server_drops_the_session_is_opened_again(
 @pytest.mark.parametrize("database", ["postgresql", "oracle", "sqlite"])
 def test_the_tables_can_be_made_by_hand(database: str) -> None:
     statements = position_ddl("ops.place", database)
-    assert statements.count("CREATE TABLE ops.place") == 2
+    assert statements.count("CREATE TABLE ops.place") == 3
     assert "ops.place_error" in statements
 
 

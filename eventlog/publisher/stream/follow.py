@@ -3,8 +3,9 @@ answers (spec/change-model.md 6).
 
 The promises are the ones of a log (spec/event-log.md 12): at least once, the events of an object in
 their order, an event-id with one meaning, no loss by a kill at any moment. The position belongs to
-the source alone and moves when everything before it is answered and flushed. Events sent after it
-are sent again after a crash, with the same event-ids.
+the source alone and moves when everything before it is answered and flushed, or recorded with it:
+the events of parked objects. Events sent after it are sent again after a crash, with the same
+event-ids.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from concurrent.futures import Executor
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from eventlog.changes import json_form as change_json
 from eventlog.changes.images import with_zones
 from eventlog.changes.keys import class_of_change, old_and_new_key, with_key
 from eventlog.changes.publishing import EventWriter
 from eventlog.changes.to_events import association_text, change_to_events
-from eventlog.core.catalog import Catalog, Database, ObjectClass, Table
+from eventlog.core.catalog import Catalog, Database, ObjectClass
 from eventlog.core.catalog_builder import build_catalog
 from eventlog.core.clock import executor, monotonic
 from eventlog.core.values import ValueOptions
@@ -41,6 +42,8 @@ from eventlog.errors import (
 )
 from eventlog.model import Answer, Change, ChangeOp, Document, Event, EventResult, Level, differing
 from eventlog.publisher.context import Counters, PublisherOptions, Reports, stream_summary
+from eventlog.publisher.database_clock import park_again
+from eventlog.publisher.delivery import Tried, halves
 from eventlog.publisher.liveness import ReportingSink
 from eventlog.publisher.observer import SILENT, Doing, Measured, Observer, ParkedObject, WaitFor
 from eventlog.publisher.parking import Parking
@@ -50,6 +53,7 @@ from eventlog.publisher.sending import (
     Judged,
     as_flushed,
     deliver,
+    end_cycle,
     send_heartbeat,
     why_refused,
 )
@@ -63,20 +67,38 @@ from eventlog.publisher.stream import (
     SourceUnavailable,
     Stream,
 )
-from eventlog.publisher.stream.pending import ObjectId, Pending, PendingEvent, ReadPosition
+from eventlog.publisher.stream.pending import (
+    FailedDocument,
+    ObjectId,
+    Passes,
+    Pending,
+    PendingEvent,
+    ReadPosition,
+)
 from eventlog.publisher.stream.position import OpenPosition, Position, Saved
+from eventlog.publisher.stream.recorded import RecordedDocument, RecordedEvent, decode, encode
+from eventlog.publisher.suspects import Suspects
 from eventlog.publisher.waiting import BackOff, HeartbeatTimer, Stop, keep_connected, soonest
 from eventlog.registry import as_plugin_errors, plugin_error
 
 _log = logging.getLogger("eventlog.publisher")
 
 _UNLIMITED: Final = 10_000
-"""The most events between the oldest unanswered one and the newest with ``query_limit = 0``, so
-that memory stays bounded.
-"""
+"""The most events without an answer with ``query_limit = 0``, so that memory stays bounded."""
 
 
 _DEFAULTS: Final = ValueOptions("full", characters="unicode")
+
+_Written: TypeAlias = tuple[
+    str, tuple[ObjectId, ...], Change, Any, str, Described | None
+]  # the fields of PendingEvent after the number
+
+_EntryKey: TypeAlias = tuple[tuple[int, ...], Tried | None]
+"""What an entry depends on: the numbers of its events, which do not change, and the attempts."""
+
+
+def _key_of(document: RecordedDocument) -> _EntryKey:
+    return tuple(event.number for event in document.events), document.tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +148,7 @@ def follow(
         ):
             reporting = ReportingSink(sink, observer)
             run = Run(following, position, reporting, threads, stop, once, observer)
+            run.restore()
             with closing(run.steps()) as steps:
                 for step in steps:
                     connected()
@@ -170,14 +193,17 @@ class Run:
         self.writer = following.open_writer()
         self.writer.resume(saved.numbered)
         self._described: dict[tuple[str | None, str], ObjectClass] = {}
+        self._descriptions: dict[tuple[str | None, str], Described] = {}
         self.parking: Parking[ObjectId] = Parking(options.retry_initial, options.retry_max)
+        self.suspects = Suspects(self.parking)
         self.pending = Pending(self.parking)
         self.heartbeat = HeartbeatTimer(options.heartbeat_interval, monotonic())
         self.last_document_no = 0
         self._position, self._sink, self._threads = position, sink, threads
         # To be saved: failures of changes that were never sent,
-        # and of events that were answered fatal.
+        # of events that were given up, and of events that were answered fatal.
         self._unread: list[Failure] = []
+        self._given_up: list[Failure] = []
         self._fatal: list[Failure] = []
         self._back_off = BackOff(options.retry_initial, options.retry_max, observer)
         # True after the receiver was unavailable: each answer is saved then, so that a document
@@ -185,6 +211,57 @@ class Run:
         self._is_careful = False
         self._saved_at = monotonic()
         self._reports = Reports(self.counters)
+        # The recorded attempts at the documents that are being sent, by their numbers, and the
+        # numbers of those that the receiver has failed for.
+        self._tried: dict[int, Tried | None] = {}
+        self._failed: set[int] = set()
+        # The recorded attempts at events that got retry, by their numbers, and the entries as they
+        # were last saved, with what they were made of.
+        self._parked: dict[int, Tried] = {}
+        self._entries: dict[int, tuple[_EntryKey, str]] = {}
+
+    def restore(self) -> None:
+        """Read the recorded events, which are sent before what is read from the source.
+
+        Raises the errors of ``send_ready``, and ConfigError.
+        """
+        for entry_no, content in self._position.entries().items():
+            document = decode(entry_no, content)
+            self._entries[entry_no] = _key_of(document), content
+            events: list[PendingEvent] = []
+            for recorded in document.events:
+                if recorded.described is not None:
+                    self.describe(recorded.described)
+                self.writer.resume(recorded.numbered)
+                written = self._written(Read(recorded.change, recorded.sent_id)) or ()
+                events += [
+                    PendingEvent(number, *event)
+                    for number, event in enumerate(written, recorded.number)
+                ]
+            if events:
+                self._park_again(document, events)
+                self.pending.restore(FailedDocument(events, document.suspect, document.failures))
+                if document.failures is not None:
+                    self.suspects.failure_streak = max(
+                        self.suspects.failure_streak, document.failures.tries
+                    )
+        self.writer.resume(self.saved.numbered)
+
+    def _park_again(self, document: RecordedDocument, events: Sequence[PendingEvent]) -> None:
+        """Park the objects of recorded events as they were before a restart. With ``once`` each is
+        tried now, whether it is due or not.
+        """
+        tried = document.suspect or document.parked
+        if tried is None or self.once:
+            return
+        if document.parked is not None:
+            self._parked[events[0].number] = tried
+        alone = None
+        if document.suspect is not None:
+            alone = tried.tries if len(events) == 1 else 0
+        for event in events:
+            clock = self._position.clock
+            park_again(self.parking, clock, event.object_id, event.sent_id, tried, alone)
 
     @property
     def delivery_no(self) -> int:
@@ -218,10 +295,16 @@ class Run:
         """
         while not self.stop.is_set() and (everything or self.is_enough):
             at_once = 1 if self._is_careful else self.options.concurrency
-            documents = self.pending.documents(self.options.batch_size, at_once, monotonic())
-            if not documents:
+            now = None if self.suspects.is_probing else monotonic()
+            documents = self.pending.documents(self.options.batch_size, at_once, now)
+            if not documents and not (everything and self.suspects.is_probing):
                 return
-            ended = self._deliver(documents)
+            ended = Delivered(DeliveryResult.DONE)
+            if documents:
+                ended = self._deliver(documents)
+                if ended.result is DeliveryResult.DONE and self.suspects.is_probing:
+                    continue  # another document decides, which may have to be read first
+            ended = self._end_cycle(ended)
             result = ended.result
             if result is DeliveryResult.FATAL:
                 # a stream has no requeue: the position stays before the refused event
@@ -240,32 +323,53 @@ class Run:
                         ended = ended._replace(reason=str(lost), in_short=lost.in_short)
                     stops = True
             if stops:
-                self._wait(ReceiverUnavailable(ended.reason, ended.in_short), ended.retry_after)
+                why = ReceiverUnavailable(
+                    ended.reason, ended.in_short, is_suspicious=ended.is_suspicious
+                )
+                self._wait(why, ended.retry_after)
+                if why.is_suspicious and not self.once and not self.is_enough:
+                    return  # the next event of the source may be the one that decides
 
     def _deliver(self, documents: Sequence[Sequence[PendingEvent]]) -> Delivered:
         """Send documents, several at once, and put back their unanswered events."""
         before = self.last_document_no
         numbered = list(enumerate(documents, before + 1))
+        self._tried = {number: self.pending.attempts_at(events) for number, events in numbered}
+        self._failed = set()
         try:
             several = self._threads if len(numbered) > 1 else None
             ended = deliver(numbered, self, self.stop.is_set, several)
         except ReceiverUnavailable as lost:
             ended = Delivered.unavailable(lost)
+        for number, events in numbered:
+            if number in self._failed and self.options.park and not self.pending.is_failed(events):
+                self.pending.fail(events)
         self.pending.put_back_unanswered()
         if self.last_document_no > before:
             self.last_document_no = before + len(documents)
         return ended
 
-    @property
-    def suspects(self) -> None:
-        """None: each failure of the receiver means that it is unavailable."""
-        return
+    def _end_cycle(self, ended: Delivered) -> Delivered:
+        """Return how a cycle ends: when no document is being looked for that would decide about a
+        suspected one, or there is none.
+        """
+        end = end_cycle(ended, self.suspects, self.parking, self.options.isolate_after)
+        if end.failed:
+            events = self.pending.failed_with(end.failed)
+            for part in halves(events) if end.is_cut else [events]:
+                self.pending.fail(part, failures=end.tried)
+        return end.cycle
 
-    def tried(self, document_no: int) -> None:
-        return
+    def tried(self, document_no: int) -> Tried | None:
+        return self._tried.get(document_no)
 
     def send(self, document_no: int, events: Sequence[PendingEvent]) -> Answer:
-        return self._sink.send(self.document(document_no, events))
+        try:
+            return self._sink.send(self.document(document_no, events))
+        except ReceiverUnavailable as failure:
+            if failure.is_suspicious:
+                self._failed.add(document_no)
+            raise
 
     def document(self, document_no: int, events: Sequence[PendingEvent]) -> Document:
         """Return the document of events."""
@@ -301,12 +405,14 @@ class Run:
             return class_of_change(self.following.catalog, change)
         return self._described.get((change.schema, change.table))
 
-    def describe(self, schema: str | None, table: Table) -> None:
+    def describe(self, described: Described) -> None:
         """Store the source's description of a table. A table without a key is not a class."""
+        schema, table = described
         database = Database("", schema, (table,))
         classes = build_catalog(database, values=self.following.values).classes
         self._described.pop((schema, table.name), None)
         self._described.update({(schema, one.name): one for one in classes})
+        self._descriptions[schema, table.name] = described
 
     def settle(
         self, document_no: int, events: Sequence[PendingEvent], judged: Judged[PendingEvent]
@@ -316,15 +422,39 @@ class Run:
         """
         self.last_document_no = max(self.last_document_no, document_no)
         self.heartbeat.last = monotonic()
+        if judged.failed is not None:
+            self._note_failure(events, judged.failed)
         for verdict, answered in judged.answered:
             if verdict.level is Level.FATAL:
                 self._fatal += self._failures(verdict, answered)
             else:
                 self.pending.answer(verdict, answered)
+        for verdict, event in judged.given_up:
+            self.counters.count_rows(verdict.level, 1)
+            self._given_up += self._failures(verdict, [event])
+            self.pending.give_up(event)
         for event in judged.retried:
             if self.parking.is_waiting(event.object_id):
                 self.pending.park(event)
+                parked = self.parking.to_record(event.object_id, event.sent_id)
+                if parked is not None:
+                    due = self._position.clock.text_of(parked.due)
+                    self._parked[event.number] = Tried(parked.attempts, parked.reason, due)
         return ""
+
+    def _note_failure(self, events: Sequence[PendingEvent], failed: Tried) -> None:
+        """Note that the receiver has failed for a document that is isolated, or for a part: their
+        halves are parts.
+        """
+        parked = self.parking.get(events[0].object_id)
+        if parked is None:
+            return
+        tried = failed._replace(due=self._position.clock.text_of(parked.due))
+        if not tried.tries:
+            for half in halves(events):
+                self.pending.fail(half, suspect=tried)
+        elif self.parking.is_recorded(tried.tries):
+            self.pending.fail(events, suspect=tried)
 
     def fragment(self, change: Change, event_id: str, object_class: ObjectClass | None) -> Any:
         """Return the format's fragment of a change, None for nothing; wait for a registry that is
@@ -364,6 +494,10 @@ class Run:
                 raise
         if answered:
             self._back_off.attempts = 0
+        if self._parked:
+            for _, events in answered:
+                for each in events:
+                    self._parked.pop(each.number, None)
         for verdict, events in answered:
             self.counters.count_rows(verdict.level, len(events))
         if self._reports.due() is not None:
@@ -372,20 +506,56 @@ class Run:
                 stream_summary(self.counters),
                 number_of(self.pending.parked, "object"),
             )
-        place = self.pending.flushed()
+        place = self.pending.flushed(self._passes())
         refused = [
             failure for verdict, events in answered for failure in self._failures(verdict, events)
         ]
-        failures = [*self._unread, *refused, *self._fatal]
-        if place is None and not failures and not self.last_document_no:
+        failures = [*self._unread, *refused, *self._given_up, *self._fatal]
+        entries = self._recorded()
+        if (
+            place is None
+            and not failures
+            and not self.last_document_no
+            and entries.items() == self._entries.items()
+        ):
             return
         token, numbered = (self.saved.token, self.saved.numbered) if place is None else place
         saved = Saved(token, self.saved.delivery_no + (1 if self.last_document_no else 0), numbered)
         begun = monotonic()
-        self._position.save(saved, failures)
+        contents = {number: content for number, (_, content) in entries.items()}
+        self._position.save(saved, failures, contents)
         self.observer.marked(monotonic() - begun)
-        self.saved, self.last_document_no = saved, 0
-        self._unread, self._fatal = [], []
+        self.saved, self.last_document_no, self._entries = saved, 0, entries
+        self._unread, self._given_up, self._fatal = [], [], []
+
+    def _passes(self) -> Passes:
+        """Return the events that the position passes and that are recorded."""
+        if not self.options.park or self.suspects.is_probing:
+            return Passes.ANSWERED
+        return Passes.ALL if self.suspects.failure_streak > 1 else Passes.PARKED
+
+    def _recorded(self) -> dict[int, tuple[_EntryKey, str]]:
+        """Return the entries of the events without an answer that the position has passed."""
+        entries = {}
+        for events, suspect, failures in self.pending.recorded():
+            first = events[0].number
+            retried = self._parked.get(first) if suspect is None and failures is None else None
+            document = RecordedDocument(
+                [
+                    RecordedEvent(
+                        each.number, each.sent_id, each.change, each.numbered, each.described
+                    )
+                    for each in events
+                ],
+                suspect,
+                failures,
+                retried,
+            )
+            key, known = _key_of(document), self._entries.get(first)
+            if known is None or known[0] != key:
+                known = key, encode(document)
+            entries[first] = known
+        return entries
 
     def save_now(self) -> None:
         """Save if the sink can be flushed; otherwise the events are sent again."""
@@ -435,11 +605,12 @@ class Run:
             self.last_document_no += 1
 
     def _wait(self, why: ReceiverUnavailable, retry_after: float | None = None) -> None:
-        """Wait after a stop; with ``once`` raise ReceiverUnavailable instead.
+        """Wait after a stop; with ``once`` raise ReceiverUnavailable instead, unless the document
+        may be the cause: whether it is, further attempts show.
 
         ``retry_after`` as in ``Delivered``.
         """
-        if self.once:
+        if self.once and not why.is_suspicious:
             raise ReceiverUnavailable(f"the rest of the source was not published: {why}")
         self._back_off.wait(self.stop, str(why), retry_after, self.measure, why.in_short)
 
@@ -474,7 +645,7 @@ class Run:
                 self.save_if_due()
             return
         if isinstance(step, Described):
-            self.describe(step.schema, step.table)
+            self.describe(step)
             return
         self.counters.rows_read += 1
         if isinstance(step, Failure):
@@ -484,14 +655,20 @@ class Run:
         if self.is_enough:
             self.send_ready(everything=False)
         while self._is_too_far() and not self.stop.is_set():
-            if self.once:
-                self.save_now()
-                raise self._left()
             self._wait_for_parked()
 
     def _add_events(self, read: Read) -> None:
-        """Add the events of a change. A change that the format cannot hold is a failure, and the
-        stream goes on.
+        """Add the events of a change. Raises the errors of ``_written``."""
+        written = self._written(read)
+        if written is not None and not written:
+            self.counters.rows_noop += 1
+        for event in written or ():
+            self.pending.add(*event)
+
+    def _written(self, read: Read) -> list[_Written] | None:
+        """Return the events of a change as the fields of ``PendingEvent`` after the number. A
+        change that the format cannot hold is a failure, for which it returns None, and the stream
+        goes on.
 
         Raises ConfigError for a table without a key, ReceiverUnavailable with ``once`` for a
         registry that does not answer.
@@ -507,15 +684,19 @@ class Run:
         if change.schema is None and object_class is not None and catalog is not None:
             change = change._replace(schema=catalog.schema)
         change = with_zones(change, object_class)
+        described = None
+        if catalog is None:
+            described = self._descriptions.get((change.schema, change.table))
         try:
-            written = []
+            written: list[_Written] = []
             for event_id, objects, part in _parts(self.writer, change, read.event_id, object_class):
+                numbered = self.writer.numbered
                 fragment = self.fragment(part, event_id, object_class)
                 if fragment is not None:
-                    written.append((event_id, objects, part, fragment))
+                    written.append((event_id, objects, part, fragment, numbered, described))
         except (FormatError, RowError) as error:
             self.not_sent(Failure(read.event_id, error.code, str(error), change_json.dumps(change)))
-            return
+            return None
         except (EventlogError, MemoryError):
             raise
         except Exception as error:
@@ -525,20 +706,17 @@ class Run:
             if reported is not None:
                 code, why = reported.code, str(reported)
             self.not_sent(Failure(read.event_id, code, why))
-            return
-        if not written:
-            self.counters.rows_noop += 1
-        for event in written:
-            self.pending.add(*event)
+            return None
+        return written
 
     def _is_too_far(self) -> bool:
-        """Return True if so many events come after parked ones that the parked ones must be waited
-        for: a crash would repeat all of them.
+        """Return True if so many events wait for parked ones that the parked ones must be waited
+        for.
         """
         pending = self.pending
         limit = self.options.query_limit or _UNLIMITED
         return pending.parked > 0 and (
-            pending.span >= limit or pending.parked > self.options.max_parked
+            pending.size >= limit or bool(self.parking.too_many(self.options.max_parked))
         )
 
     def _rest(self, seconds: float) -> None:
@@ -585,8 +763,14 @@ class Run:
         )
 
     def _wait_for_parked(self) -> None:
+        """Wait until an event of a parked object is due, and send it. Raises ReceiverUnavailable
+        with ``once``, unless it is not known yet for which events the receiver fails.
+        """
+        if self.once and self.parking.next_untried() is None:
+            self.save_now()
+            raise self._left()
         due = self.pending.next_due() or 0.0
-        why = "it asked for the events of parked objects later"
+        why = "it asked for the events of parked objects later, or fails for them"
         self.observer.waits(WaitFor.RECEIVER, why, due, why)
         self.stop.wait(max(0.0, due - monotonic()))
         self.send_all()
@@ -598,15 +782,13 @@ class Run:
         if not self.stop.is_set():
             self.send_all()
         while self.pending.parked and not self.stop.is_set():
-            if self.once:
-                raise self._left()
             self._wait_for_parked()
         self.save_now()
 
     def _left(self) -> ReceiverUnavailable:
         return ReceiverUnavailable(
             f"{number_of(self.pending.parked, 'object')} left: the receiver asked for their events "
-            "later"
+            "later, or fails for them"
         )
 
 

@@ -31,9 +31,11 @@ from eventlog.errors import ConfigError, EventlogError
 from eventlog.publisher.context import Counters
 from eventlog.publisher.open_context import is_given, publisher_options
 from eventlog.publisher.sinks import Owner
+from eventlog.publisher.skipping import Skipped
 from eventlog.publisher.stream import BadToken, Failure, Gives, Source, Stream
 from eventlog.publisher.stream.follow import Following
 from eventlog.publisher.stream.position import (
+    Entries,
     Failures,
     OpenPosition,
     Position,
@@ -43,6 +45,7 @@ from eventlog.publisher.stream.position import (
     position_table,
     status_in_table,
 )
+from eventlog.publisher.stream.skipping import skip_recorded
 from eventlog.registry import as_plugin_errors, sink_named, source_named
 from eventlog.sql.connection import describe, parse_url
 
@@ -133,6 +136,17 @@ def source_failures(config: Config, most: int) -> list[Failures]:
     return failures_in_table(
         _position_url(settings), settings.options.position_table, settings.type, most
     )
+
+
+def skip_in_source(config: Config, event_id: str, why: str) -> Skipped:
+    """Give up an event of the source in ``[source]`` that has no answer.
+
+    Raises ConfigError if there is no such event, PublisherAlreadyRunning, DatabaseError.
+    """
+    settings = config.source
+    table = settings.options.position_table
+    with position_table(_position_url(settings), table, settings.type) as position:
+        return skip_recorded(position, event_id, why)
 
 
 def place_in_words(source: str, token: Any) -> str:
@@ -227,9 +241,11 @@ class _Unmoved:
     """A position that is read and never saved."""
 
     def __init__(self, position: Position) -> None:
-        self.load = position.load
+        self.load, self.entries, self.clock = position.load, position.entries, position.clock
 
-    def save(self, saved: Saved, failures: Sequence[Failure] = ()) -> None:
+    def save(
+        self, saved: Saved, failures: Sequence[Failure] = (), entries: Entries | None = None
+    ) -> None:
         """Save nothing."""
 
 
@@ -238,7 +254,7 @@ class _Unmoved:
 _COUNTING: Final = frozenset({
     "profile", "publisher_disabled", "batch_size", "query_limit", "heartbeat_interval",
     "retry_initial", "retry_max", "on_retry", "max_parked", "concurrency", "delivery_rows",
-    "mark_interval", "health_file", "standby",
+    "mark_interval", "health_file", "standby", "isolate_after", "max_attempts",
 })  # fmt: skip
 """The options of [publisher] that have an effect on a source that is not a log."""
 

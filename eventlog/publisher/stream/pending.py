@@ -3,23 +3,32 @@
 At most one event of an object is being sent, in whatever document, so that events of an object
 never overtake each other, and each event has one event-id. An event with a new key belongs to two
 objects. An event that concerns every object, such as a TRUNCATE, is sent alone.
+
+A document that the receiver has failed for stays one document: it is sent again as it was, until it
+is answered or cut in halves (spec/event-log.md 8.4, *One document never holds the log*).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from eventlog.model import Change, EventResult
+from eventlog.publisher.delivery import Tried
 from eventlog.publisher.parking import Parking
 from eventlog.publisher.sending import Answered
+from eventlog.publisher.stream import Described
 
 ObjectId: TypeAlias = tuple[Any, ...]
 """The object of an event: schema, table and key of a row."""
 
 _EVERY: Final[ObjectId] = ()
 """The object_id that stands for all objects."""
+
+_STEP: Final = 2
+"""The numbers of one event: a recorded event may become two, in another format."""
 
 
 class ReadPosition(NamedTuple):
@@ -40,6 +49,10 @@ class PendingEvent(NamedTuple):
     change: Change
     fragment: Any
     """The format's text or record of ``change``."""
+    numbered: str = ""
+    """The newest number before the event, for a format that numbers changes."""
+    described: Described | None = None
+    """The source's description of the change's table, None if it gave none."""
 
     @property
     def object_id(self) -> ObjectId:
@@ -52,22 +65,48 @@ class PendingEvent(NamedTuple):
         return self.objects or (_EVERY,)
 
 
+class FailedDocument(NamedTuple):
+    """A document that the receiver has failed for, as far as its events have no answer."""
+
+    events: Sequence[PendingEvent]
+    suspect: Tried | None = None
+    """The attempts, if it is a part of a document that the receiver failed for while it answered
+    others.
+    """
+    failures: Tried | None = None
+    """The cycles in a row in which the receiver failed for it and answered no other document, if
+    they are recorded.
+    """
+
+
+class Passes(Enum):
+    """The events that the position passes without their answers, so that they are recorded."""
+
+    ANSWERED = "none: it stays before every event without an answer"
+    PARKED = "those of parked objects, and all later events of these objects"
+    ALL = "all: the receiver fails for a document, and answers no other one"
+
+
 class Pending:
     """The events that are not answered yet. They are added, chosen by ``documents``, and then
     answered, parked or put back before more are chosen.
 
     ``answered`` has the events answered since the last flush; only a flush makes an answer final.
+    ``size`` is the number of events without an answer. The saved position has passed the events
+    with numbers below ``passed``: those of them that have no answer are recorded with it.
     """
 
     def __init__(self, parking: Parking[ObjectId]) -> None:
         self.answered: Answered[PendingEvent] = []
+        self.size = self.passed = 0
         self._parking = parking
         self._next = 0
         self._ready: deque[PendingEvent] = deque()
         self._in_air: dict[int, PendingEvent] = {}
-        # The events of parked objects; a queue is empty while its only event is being sent. An
-        # event of two objects is in both queues.
+        # The later events of parked objects and failed documents; a queue is empty while its only
+        # event is being sent, or is in a failed document. An event of two objects is in both.
         self._parked: dict[ObjectId, deque[PendingEvent]] = {}
+        self._failed: dict[int, FailedDocument] = {}  # by the number of the first event
         self._marks: deque[tuple[int, ReadPosition]] = deque()
 
     @property
@@ -80,21 +119,28 @@ class Pending:
         """The number of objects that are parked, or have events that wait for a parked one."""
         return len(self._parked)
 
-    @property
-    def span(self) -> int:
-        """The number of events from the oldest unanswered one on."""
-        return self._next - self._oldest()
-
     def next_due(self) -> float | None:
         """Return when the next event of a parked object may be sent; None if there is none."""
-        return min((self._due(event) for event in self._heads()), default=None)
+        if any(each.object_id not in self._parking for each in self._heads()):
+            return 0.0
+        return self._parking.next_due()
 
     def add(
-        self, event_id: str, objects: tuple[ObjectId, ...], change: Change, fragment: Any
+        self,
+        event_id: str,
+        objects: tuple[ObjectId, ...],
+        change: Change,
+        fragment: Any,
+        numbered: str = "",
+        described: Described | None = None,
     ) -> None:
         """Add an event that was read."""
-        self._ready.append(PendingEvent(self._next, event_id, objects, change, fragment))
-        self._next += 1
+        number = self._next
+        self._ready.append(
+            PendingEvent(number, event_id, objects, change, fragment, numbered, described)
+        )
+        self._next += _STEP
+        self.size += 1
 
     def mark(self, place: ReadPosition) -> None:
         """Note that the source is read again from ``place`` once all events are answered."""
@@ -102,23 +148,43 @@ class Pending:
             self._marks.pop()
         self._marks.append((self._next, place))
 
-    def documents(self, size: int, most: int, now: float) -> list[list[PendingEvent]]:
-        """Return the next events to send, in their order, in at most ``most`` documents: events of
-        parked objects whose wait is over, and ready events.
+    def documents(self, size: int, most: int, now: float | None) -> list[list[PendingEvent]]:
+        """Return the next events to send in at most ``most`` documents: failed documents and events
+        of parked objects whose wait is over, and ready events, in their order.
 
-        Events of parked objects come with the longest due first. If there are ready events, the
-        former take at most half of the places (at least one). Ready events of parked objects are
-        parked on the way.
+        Those that are sent again come with the longest due first. If there are ready events, they
+        take at most half of the places (at least one). Ready events of parked objects are parked on
+        the way. With ``now`` None all parked objects wait on.
         """
-        chosen = self._take_due(max(size * most // 2, 1) if self._ready else size * most, now)
-        self._take_ready(chosen, size * most)
-        chosen.sort()
+        self._parking.wake([] if now is None else self._parking.due(now))
+        again = max(most // 2, 1) if self._ready else most
+        documents = [list(each.events) for each in self._failed_due()][:again]
+        left = size * (most - len(documents))
+        chosen: list[PendingEvent] = []
+        if left:
+            again = size * most - left
+            chosen = self._take_due(max(size * most // 2 - again, 1) if self._ready else left)
+            self._take_ready(chosen, left)
+            chosen.sort()
+        documents += [chosen[first : first + size] for first in range(0, len(chosen), size)]
         self._in_air = {each.number: each for each in chosen}
-        return [chosen[first : first + size] for first in range(0, len(chosen), size)]
+        self._in_air |= {each.number: each for events in documents for each in events}
+        return documents
 
-    def _take_due(self, most: int, now: float) -> list[PendingEvent]:
+    def _failed_due(self) -> list[FailedDocument]:
+        """Return the failed documents none of whose objects wait, the longest due first."""
+        waits = self._parking.is_waiting
+        return sorted(
+            (
+                document
+                for document in self._failed.values()
+                if not any(waits(event.object_id) for event in document.events)
+            ),
+            key=lambda document: self._due(document.events[0]),
+        )
+
+    def _take_due(self, most: int) -> list[PendingEvent]:
         """Take the events of parked objects whose wait is over, out of their queues."""
-        self._parking.wake(self._parking.due(now))
         due = sorted(
             (each for each in self._heads() if not self._parking.is_waiting(each.object_id)),
             key=self._due,
@@ -147,9 +213,25 @@ class Pending:
             if not event.objects:
                 return
 
+    # --- after a document was sent ---
+
+    def attempts_at(self, events: Sequence[PendingEvent]) -> Tried | None:
+        """Return the attempts at a document that is a part of a failed one, None for another."""
+        document = self._failed.get(events[0].number)
+        return None if document is None else document.suspect
+
     def answer(self, verdict: EventResult, events: Sequence[PendingEvent]) -> None:
         """Note the answer to events, which is not a retry."""
         self.answered.append((verdict, events))
+        self._done(events)
+
+    def give_up(self, event: PendingEvent) -> None:
+        """Note that an event is not sent again, although it has no answer."""
+        self._done([event])
+
+    def _done(self, events: Sequence[PendingEvent]) -> None:
+        self.size -= len(events)
+        self._leave_failed(events)
         for each in events:
             del self._in_air[each.number]
             for queue in each.queues:
@@ -159,37 +241,165 @@ class Pending:
     def park(self, event: PendingEvent) -> None:
         """Put an event into its parked objects' queues; their later events wait for it."""
         del self._in_air[event.number]
+        self._leave_failed([event])
         self._park_first(event)
+
+    def fail(
+        self,
+        events: Sequence[PendingEvent],
+        suspect: Tried | None = None,
+        failures: Tried | None = None,
+    ) -> None:
+        """Keep events as one document that the receiver has failed for, with these attempts.
+
+        Events that are answered or parked are left out.
+        """
+        held = {each.number for document in self._failed.values() for each in document.events}
+        events = [each for each in events if each.number in self._in_air or each.number in held]
+        if not events:
+            return
+        self._leave_failed(events)
+        self._failed[events[0].number] = FailedDocument(events, suspect, failures)
+        for each in events:
+            self._in_air.pop(each.number, None)
+            for queue in each.queues:
+                self._parked.setdefault(queue, deque())
+
+    def is_failed(self, events: Sequence[PendingEvent]) -> bool:
+        """Return True if the events are a failed document, or a part of one."""
+        numbers = {each.number for each in events}
+        return any(
+            each.number in numbers for document in self._failed.values() for each in document.events
+        )
+
+    def failed_with(self, sent_ids: frozenset[str]) -> Sequence[PendingEvent]:
+        """Return the events of the failed document that has these event-ids."""
+        for document in self._failed.values():
+            if any(each.sent_id in sent_ids for each in document.events):
+                return document.events
+        return ()
+
+    def _leave_failed(self, events: Sequence[PendingEvent]) -> None:
+        """Take events out of their failed documents."""
+        if not self._failed:
+            return
+        gone = {each.number for each in events}
+        for number, document in list(self._failed.items()):
+            rest = [each for each in document.events if each.number not in gone]
+            if len(rest) < len(document.events):
+                del self._failed[number]
+                if rest:
+                    self._failed[rest[0].number] = document._replace(events=rest)
 
     def put_back_unanswered(self) -> None:
         """Put back the events without an answer that are not parked, so that they are sent before
         all later ones.
         """
-        self._put_back(self._in_air.values())
+        held = {each.number for document in self._failed.values() for each in document.events}
+        self._put_back([each for each in self._in_air.values() if each.number not in held])
         self._in_air = {}
 
     def forget_answers(self) -> None:
         """Put back the events answered since the last flush, because the flush has failed."""
-        self._put_back([each for _, events in self.answered for each in events])
+        again = [each for _, events in self.answered for each in events]
         self.answered = []
+        self.size += len(again)
+        self._put_back(again)
 
-    def flushed(self) -> ReadPosition | None:
-        """Make the answers final and return the newest place with no unanswered event before it;
-        None if the place has not moved.
+    # --- the position ---
+
+    def flushed(self, passes: Passes = Passes.ANSWERED) -> ReadPosition | None:
+        """Make the answers final and return the newest place that the position may move to; None
+        if it has not moved.
+
+        Before it every event is answered, or is one that the position ``passes`` and that is
+        recorded with it (``recorded``).
         """
         self.answered = []
-        oldest, place = self._oldest(), None
-        while self._marks and self._marks[0][0] <= oldest:
-            place = self._marks.popleft()[1]
+        first, place = self._first_not_passed(passes), None
+        while self._marks and self._marks[0][0] <= first:
+            self.passed, place = self._marks.popleft()
         return place
+
+    def recorded(self) -> Iterator[FailedDocument]:
+        """Yield the events without an answer that the position has passed: failed documents, and
+        every other event as a separate document.
+        """
+        held: set[int] = set()
+        for document in self._failed.values():
+            held.update(each.number for each in document.events)
+            events = [each for each in document.events if each.number < self.passed]
+            if events:
+                yield document._replace(events=events)
+        for each in self._unanswered():
+            if each.number < self.passed and each.number not in held:
+                yield FailedDocument([each])
+
+    def restore(self, document: FailedDocument) -> None:
+        """Add a document that was recorded, before events are read. Its events are in the order of
+        the source.
+        """
+        self._next = self.passed = max(self._next, document.events[-1].number + _STEP)
+        self.size += len(document.events)
+        if document.suspect is None and document.failures is None:
+            for each in document.events:
+                is_behind = any(queue in self._parked for queue in each.queues)
+                if is_behind or each.object_id in self._parking:
+                    self._park_last(each)
+                else:
+                    self._ready.append(each)
+            return
+        self._in_air = {each.number: each for each in document.events}
+        self.fail(document.events, document.suspect, document.failures)
+
+    def _first_not_passed(self, passes: Passes) -> int:
+        """Return the number of the oldest event without an answer that the position cannot pass, or
+        of the next event if there is none.
+        """
+        if passes is Passes.ALL:
+            return self._next
+        waiting: set[int] = set()
+        if passes is Passes.PARKED:
+            waiting = {each.number for queue in self._parked.values() for each in queue}
+            for document in self._failed.values():
+                if document.suspect or document.events[0].object_id in self._parking:
+                    waiting.update(each.number for each in document.events)
+        return min(
+            (
+                each.number
+                for each in self._unanswered()
+                if each.number >= self.passed and each.number not in waiting
+            ),
+            default=self._next,
+        )
+
+    def _unanswered(self) -> Iterator[PendingEvent]:
+        """Yield each event without an answer once."""
+        held: set[int] = set()
+        for document in self._failed.values():
+            held.update(each.number for each in document.events)
+            yield from document.events
+        yield from (each for each in self._in_air.values() if each.number not in held)
+        for one, queue in self._parked.items():
+            yield from (each for each in queue if each.queues[0] == one)
+        yield from self._ready
+
+    # --- queues of parked objects ---
 
     def _heads(self) -> list[PendingEvent]:
         """Return the events of parked objects that are first in the queues of all their objects."""
+        held = {
+            queue
+            for document in self._failed.values()
+            for each in document.events
+            for queue in each.queues
+        }
         heads = {queue[0].number: queue[0] for queue in self._parked.values() if queue}
         return [
             each
             for each in heads.values()
-            if all(self._parked[one][0] is each for one in each.queues)
+            if held.isdisjoint(each.queues)
+            and all(self._parked[one][0] is each for one in each.queues)
         ]
 
     def _park_first(self, event: PendingEvent) -> None:
@@ -200,14 +410,28 @@ class Pending:
         for queue in event.queues:
             self._parked.setdefault(queue, deque()).append(event)
 
-    def _put_back(self, events: Iterable[PendingEvent]) -> None:
-        back = sorted(events, reverse=True)
+    def _put_back(self, events: Sequence[PendingEvent]) -> None:
+        if not events:
+            return
+        queues = {queue for each in events for queue in each.queues}
+        later = [
+            each
+            for document in self._failed.values()
+            for each in document.events
+            if not each.objects or not queues.isdisjoint(each.queues)
+        ]
+        self._leave_failed(later)  # they follow what is put back
+        later += self._parked.pop(_EVERY, ())
+        back = sorted([*events, *later], reverse=True)
         if any(not each.objects for each in back):
             # Parked events of single objects came after it, and are sent again after it.
             waiting = {each.number: each for queue in self._parked.values() for each in queue}
+            waiting |= {
+                each.number: each for document in self._failed.values() for each in document.events
+            }
             for each in waiting.values():
                 self._parking.release(each.object_id)
-            self._parked = {}
+            self._parked, self._failed = {}, {}
             back = sorted([*back, *waiting.values()], reverse=True)
         ready = []
         for each in back:
@@ -222,12 +446,3 @@ class Pending:
         """Return when an event of a parked object may be sent."""
         parked = self._parking.get(event.object_id)
         return 0.0 if parked is None else parked.due
-
-    def _oldest(self) -> int:
-        """Return the number of the oldest unanswered event, or of the next if there is none."""
-        first = [queue[0].number for queue in self._parked.values() if queue]
-        if self._in_air:
-            first.append(next(iter(self._in_air)))
-        if self._ready:
-            first.append(self._ready[0].number)
-        return min(first, default=self._next)

@@ -1,5 +1,5 @@
-"""The saved position of a followed source, and its failures: two tables of a database
-(spec/change-model.md 6.4).
+"""The saved position of a followed source, the events without an answer that it has passed, and its
+failures: three tables of a database (spec/change-model.md 6.4, 6.6).
 
 The tables belong to the publisher alone and have plain types, so they are created on first use in
 the named database: it need not contain a log, and no migration includes them. A SQLite file will
@@ -10,18 +10,23 @@ do, and is created if it is missing. A user who may not create tables has them c
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.mysql import LONGTEXT
 from sqlalchemy.schema import CreateTable
 
+from eventlog.changes.json_form import value_to_json
 from eventlog.core.clock import utc_now
 from eventlog.errors import DatabaseError, PublisherAlreadyRunning
+from eventlog.model import full_name
+from eventlog.publisher.database_clock import DatabaseClock
 from eventlog.publisher.stream import Backlog, Failure
+from eventlog.publisher.stream.recorded import decode
 from eventlog.sql.connection import (
     as_database_errors,
     connect,
@@ -32,6 +37,7 @@ from eventlog.sql.connection import (
     refuse_pooling,
     will_write,
 )
+from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, split_name, storable
 
 
@@ -46,16 +52,33 @@ class Saved(NamedTuple):
     """The newest number up to the token for a format that numbers changes, else empty."""
 
 
+Entries: TypeAlias = Mapping[int, str]
+"""The documents without an answer that a position has passed (``recorded``), by their numbers."""
+
+
 class Position(Protocol):
     """The saved position of the source, locked by this publisher.
 
     Raises DatabaseError, DatabaseUnavailable.
     """
 
+    @property
+    def clock(self) -> DatabaseClock:
+        """The clock of the position's database."""
+        ...
+
     def load(self) -> Saved: ...
 
-    def save(self, saved: Saved, failures: Sequence[Failure] = ()) -> None:
-        """Make a position, and the failures up to it, durable."""
+    def entries(self) -> Entries:
+        """Return the entries, in their order."""
+        ...
+
+    def save(
+        self, saved: Saved, failures: Sequence[Failure] = (), entries: Entries | None = None
+    ) -> None:
+        """Make a position, the failures up to it, and the entries that it has then, durable. With
+        None the entries stay as they are.
+        """
         ...
 
 
@@ -65,13 +88,17 @@ PublisherAlreadyRunning, ConfigError, DatabaseError.
 """
 
 
-_Tables = tuple[sa.Table, sa.Table]
-"""The table of the positions, and the table of the failures."""
+class _Tables(NamedTuple):
+    """The tables of a position."""
+
+    position: sa.Table
+    inflight: sa.Table
+    failures: sa.Table
 
 
 def _position_tables(name: str) -> _Tables:
-    """Return the table of this name (``schema.name`` or ``name``), and the table of failures,
-    ``<name>_error``.
+    """Return the table of this name (``schema.name`` or ``name``), the table of the events without
+    an answer, ``<name>_inflight``, and the table of failures, ``<name>_error``.
     """
     schema, table_name = split_name(name)
     metadata = sa.MetaData(schema=schema)
@@ -100,6 +127,28 @@ def _position_tables(name: str) -> _Tables:
         ),
         comment="Position of a followed source: everything before it has been answered",
     )
+    inflight = sa.Table(
+        f"{table_name}_inflight",
+        metadata,
+        sa.Column("source", sa.String(32), primary_key=True, comment="Format of the source"),
+        sa.Column(
+            "entry_no",
+            sa.BigInteger,
+            primary_key=True,
+            autoincrement=False,
+            comment="Number of the document, in the order of the source",
+        ),
+        sa.Column(
+            "content",
+            sa.Text().with_variant(LONGTEXT(), "mysql", "mariadb"),
+            nullable=False,
+            comment="JSON: its events, and the attempts at it",
+        ),
+        comment=(
+            f"Events without an answer that the position in {table_name} has passed: one line a "
+            "document, sent before what is read"
+        ),
+    )
     failures = sa.Table(
         f"{table_name}_error",
         metadata,
@@ -121,11 +170,11 @@ def _position_tables(name: str) -> _Tables:
             "failure, never changed afterwards"
         ),
     )
-    return position, failures
+    return _Tables(position, inflight, failures)
 
 
 def position_ddl(name: str, database: str) -> str:
-    """Return the statements that create both tables in a database of this kind (``postgresql``,
+    """Return the statements that create the tables in a database of this kind (``postgresql``,
     ``oracle``, ``sqlite``).
     """
     dialect = sa.make_url(f"{load_dialect(database).driver}://").get_dialect()()
@@ -138,15 +187,33 @@ def position_ddl(name: str, database: str) -> str:
 class TablePosition:
     """The position of a source in a table, locked by a session against other publishers."""
 
-    __slots__ = ("_connection", "_source", "_tables", "_token")
+    __slots__ = ("_connection", "_entries", "_source", "_tables", "_token", "clock")
 
-    def __init__(self, connection: sa.Connection, tables: _Tables, source: str) -> None:
+    def __init__(
+        self, connection: sa.Connection, dialect: Dialect, tables: _Tables, source: str
+    ) -> None:
         self._connection, self._tables, self._source = connection, tables, source
         self._token: Any = None
+        self._entries: dict[int, str] = {}  # as they were last read or written
+        self.clock = DatabaseClock(connection, dialect)
+
+    def entries(self) -> Entries:
+        """Return the entries, in their order. Raises DatabaseError, DatabaseUnavailable."""
+        table = self._tables.inflight
+        with as_database_errors(self._connection):
+            self.clock.start()
+            lines = self._connection.execute(
+                sa.select(table.c.entry_no, table.c.content)
+                .where(table.c.source == self._source)
+                .order_by(table.c.entry_no)
+            )
+            self._entries = {int(entry_no): content for entry_no, content in lines}
+            self._connection.commit()
+        return dict(self._entries)
 
     def load(self) -> Saved:
         """Return the last saved values. Raises DatabaseError, DatabaseUnavailable."""
-        table, _ = self._tables
+        table = self._tables.position
         with as_database_errors(self._connection):
             kept = sa.select(table.c.token, table.c.delivery_no, table.c.numbered)
             statement = kept.where(table.c.source == self._source)
@@ -163,18 +230,45 @@ class TablePosition:
             ) from None
         return Saved(self._token, int(row.delivery_no), row.numbered or "")
 
-    def save(self, saved: Saved, failures: Sequence[Failure] = ()) -> None:
-        """Write the position and the failures up to it in one transaction.
+    def save(
+        self, saved: Saved, failures: Sequence[Failure] = (), entries: Entries | None = None
+    ) -> None:
+        """Write the position, the failures up to it and its entries in one transaction.
 
         Raises DatabaseError, DatabaseUnavailable.
         """
         with as_database_errors(self._connection):
             self._write(saved, failures)
+            if entries is not None:
+                self._write_entries(entries)
             self._connection.commit()
         self._token = saved.token
+        if entries is not None:
+            self._entries = dict(entries)
+
+    def _write_entries(self, entries: Entries) -> None:
+        """Write the entries that differ from what the table has."""
+        table, before = self._tables.inflight, self._entries
+        changed = [one for one, content in entries.items() if before.get(one) != content]
+        gone = [one for one in before if one not in entries or one in changed]
+        of_entry = sa.and_(
+            table.c.source == self._source, table.c.entry_no == sa.bindparam("of_entry")
+        )
+        if gone:
+            self._connection.execute(
+                sa.delete(table).where(of_entry), [{"of_entry": one} for one in gone]
+            )
+        if changed:
+            self._connection.execute(
+                sa.insert(table),
+                [
+                    {"source": self._source, "entry_no": one, "content": entries[one]}
+                    for one in changed
+                ],
+            )
 
     def _write(self, saved: Saved, failures: Sequence[Failure]) -> None:
-        (table, failed), now = self._tables, utc_now().replace(tzinfo=None)
+        (table, _, failed), now = self._tables, utc_now().replace(tzinfo=None)
         token = None if saved.token is None else json.dumps(saved.token, separators=(",", ":"))
         values = {
             "token": token,
@@ -215,7 +309,7 @@ def position_table(url: str | sa.URL, name: str, source: str) -> Iterator[TableP
     DatabaseError, PublisherAlreadyRunning.
     """
     url, source_tables = parse_url(url), _position_tables(name)
-    position, _ = source_tables
+    position = source_tables.position
     dialect = dialect_of(url)
     dialect.prepare(url)
     engine = connect(url, secret=POSITION_SECRET)
@@ -236,7 +330,7 @@ def position_table(url: str | sa.URL, name: str, source: str) -> Iterator[TableP
                 )
             connection.commit()
             refuse_pooling(connection, dialect, describe(engine.url))
-            yield TablePosition(connection, source_tables, source)
+            yield TablePosition(connection, dialect, source_tables, source)
     finally:
         engine.dispose()
 
@@ -254,6 +348,42 @@ _SHOWN: Final = 20
 """The most failures that a status shows, the newest."""
 
 
+class WaitingEvent(NamedTuple):
+    """An event without an answer that the position has passed. ``document`` is the number of its
+    entry, and ``attempts`` and ``answer`` are of the document, None if there are none.
+    """
+
+    document: int
+    event_id: str
+    table: str
+    key: str | None
+    attempts: int | None
+    answer: str | None
+
+
+def waiting_events(entries: Entries) -> list[WaitingEvent]:
+    """Return the events of entries. Raises DatabaseError."""
+    waiting = []
+    for entry_no, content in entries.items():
+        document = decode(entry_no, content)
+        tried = document.tried
+        for event in document.events:
+            key = event.change.key or ()
+            waiting.append(
+                WaitingEvent(
+                    entry_no,
+                    event.sent_id,
+                    full_name(event.change.schema, event.change.table),
+                    None
+                    if key is None
+                    else ",".join(f"{name}={value_to_json(value)}" for name, value in key),
+                    None if tried is None else tried.tries,
+                    None if tried is None else tried.answer,
+                )
+            )
+    return waiting
+
+
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
     """The status of a source."""
@@ -269,6 +399,8 @@ class SourceStatus:
     """The total number of failures, None if this user may not read them."""
     newest: Sequence[tuple[datetime, Failure]] = ()
     """The last of the failures with their times, the newest last."""
+    waiting: Sequence[WaitingEvent] = ()
+    """The events without an answer that the position has passed."""
     behind: Backlog | None = None
     """The amount in the source after the position, answered or not; None if it is unknown."""
     unknown: str | None = None
@@ -293,7 +425,7 @@ def failures_in_table(url: str, table: str, source: str, most: int) -> list[Fail
 
     Raises DatabaseError.
     """
-    position, failures = _position_tables(table)
+    position, _, failures = _position_tables(table)
     dialect = dialect_of(parse_url(url))
     if not dialect.is_there(parse_url(url)):
         return []
@@ -326,7 +458,7 @@ def status_in_table(url: str, table: str, source: str) -> SourceStatus:
     Raises ConfigError, DatabaseError.
     """
     names = _position_tables(table)
-    position, failures = names
+    position, _, failures = names
     dialect = dialect_of(parse_url(url))
     if not dialect.is_there(parse_url(url)):
         return SourceStatus(source, position.fullname, Saved())
@@ -339,7 +471,10 @@ def status_in_table(url: str, table: str, source: str) -> SourceStatus:
         runs = (
             dialect.open(connection).log(LogTable(position.schema, position.name, ())).is_locked()
         )
-        saved = TablePosition(connection, names, source).load()
+        of_table = TablePosition(connection, dialect, names, source)
+        saved, waiting = of_table.load(), list[WaitingEvent]()
+        if sa.inspect(connection).has_table(names.inflight.name, names.inflight.schema):
+            waiting = waiting_events(of_table.entries())
         moved = connection.scalar(sa.select(position.c.saved).where(position.c.source == source))
         of_source = failures.c.source == source
         number = connection.execute(
@@ -355,4 +490,6 @@ def status_in_table(url: str, table: str, source: str) -> SourceStatus:
         )
         newest = [(at.replace(tzinfo=UTC), Failure(*rest)) for at, *rest in reversed(lines.all())]
     moved = None if moved is None else moved.replace(tzinfo=UTC)
-    return SourceStatus(source, position.fullname, saved, moved, runs, int(number), newest)
+    return SourceStatus(
+        source, position.fullname, saved, moved, runs, int(number), newest, waiting=waiting
+    )

@@ -1,0 +1,192 @@
+"""The events of a followed source that its position has passed and that have no answer yet
+(spec/change-model.md 6.6): the form in which they are kept with the position.
+
+A source is read again from its position, so nothing before it may depend on the source. An event is
+kept as its change, with all that makes it the same event again: its event-id, the description of
+its table, and the newest number before it for a format that numbers changes. What the receiver
+failed for is recorded as in the in-flight line of a log (``publisher.delivery``).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from eventlog.changes.json_form import database_from_json, database_to_json
+from eventlog.core.catalog import Database
+from eventlog.errors import ConfigError, DatabaseError, FormatError
+from eventlog.model import Change, ChangeOp, Lob
+from eventlog.publisher.delivery import LINE_FORMAT, Tried, refuse_newer
+from eventlog.publisher.stream import Described
+
+_DIALECT = "source"
+"""The database of a description: no database has other type names under this name."""
+
+
+class RecordedEvent(NamedTuple):
+    """An event without an answer."""
+
+    number: int
+    """The event's number in the order of the source."""
+    sent_id: str
+    change: Change
+    numbered: str = ""
+    """The newest number before it, for a format that numbers changes."""
+    described: Described | None = None
+    """The description of the change's table, None if the source gave none."""
+
+
+class RecordedDocument(NamedTuple):
+    """Events that are sent as one document.
+
+    ``suspect`` are the attempts at a part of a document that the receiver failed for, ``failures``
+    the cycles in which it failed for the document and answered no other one, ``parked`` the
+    attempts at an event that got retry; at most one of them is not None (spec/event-log.md 8.4).
+    """
+
+    events: Sequence[RecordedEvent]
+    suspect: Tried | None = None
+    failures: Tried | None = None
+    parked: Tried | None = None
+
+    @property
+    def tried(self) -> Tried | None:
+        """The attempts, None if there are none."""
+        return self.suspect or self.failures or self.parked
+
+
+def encode(document: RecordedDocument) -> str:
+    """Return the content of a document's entry.
+
+    ``{"line_format": 1, "events": [...]}`` with ``tables``, the descriptions of the tables, and
+    with ``suspect``, ``failures`` or ``parked``, which have the form of the in-flight line.
+    """
+    line: dict[str, Any] = {"line_format": LINE_FORMAT}
+    tables = dict.fromkeys(event.described for event in document.events if event.described)
+    if tables:
+        line["tables"] = [
+            database_to_json(Database(_DIALECT, each.schema, (each.table,))) for each in tables
+        ]
+    for name in _ATTEMPTS:
+        tried: Tried | None = getattr(document, name)
+        if tried is not None:
+            line[name] = tried.as_data()
+    line["events"] = [
+        {
+            "number": event.number,
+            "id": event.sent_id,
+            **({"numbered": event.numbered} if event.numbered else {}),
+            "change": [_to_json(field) for field in event.change],
+        }
+        for event in document.events
+    ]
+    return json.dumps(line, separators=(",", ":"))
+
+
+_ATTEMPTS = ("suspect", "failures", "parked")
+
+
+def decode(entry_no: int, content: str) -> RecordedDocument:
+    """Return the document of an entry. Raises DatabaseError for a content that it cannot read."""
+    try:
+        line = json.loads(content)
+        refuse_newer(entry_no, line)
+        tables = {}
+        for each in line.get("tables", ()):
+            database = database_from_json(each)
+            (table,) = database.tables
+            tables[database.schema, table.name] = Described(database.schema, table)
+        events = []
+        for each in line["events"]:
+            op, fields = _OP, [_from_json(field) for field in each["change"]]
+            fields[op] = ChangeOp(fields[op])
+            change = Change(*fields)
+            events.append(
+                RecordedEvent(
+                    int(each["number"]),
+                    str(each["id"]),
+                    change,
+                    str(each.get("numbered", "")),
+                    tables.get((change.schema, change.table)),
+                )
+            )
+        attempts = {name: Tried(**line[name]) for name in _ATTEMPTS if name in line}
+        return RecordedDocument(events, **attempts)
+    except (TypeError, ValueError, KeyError, AttributeError, ConfigError, FormatError) as error:
+        raise DatabaseError(
+            f"the entry {entry_no} of the events without an answer cannot be read ({error}); was "
+            "it changed by hand?"
+        ) from None
+
+
+_OP = Change._fields.index("op")
+
+
+# --- values, with their types ---------------------------------------------------------------------
+
+
+def _to_json(value: Any) -> Any:
+    """Return the JSON of a field of a change, from which ``_from_json`` makes an equal value of the
+    same type. The JSON form of changes (spec/change-model.md 1.1) does not distinguish all types.
+    """
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return {"float": repr(value)}
+        case Decimal():
+            return {"decimal": str(value)}
+        case Lob(data):
+            return {"lob": base64.b64encode(data).decode()}
+        case bytes():
+            return {"bytes": base64.b64encode(value).decode()}
+        case datetime():
+            return {"datetime": value.isoformat()}
+        case date():
+            return {"date": value.isoformat()}
+        case time():
+            return {"time": value.isoformat()}
+        case tuple():
+            return {"tuple": [_to_json(part) for part in value]}
+        case list():
+            return [_to_json(part) for part in value]
+        case set() | frozenset():
+            return {"set": [_to_json(part) for part in sorted(value)]}
+        case Mapping():
+            return {"object": {str(name): _to_json(part) for name, part in value.items()}}
+    raise TypeError(f"a value of type {type(value).__name__} cannot be kept")
+
+
+def _from_json(value: Any) -> Any:
+    """Return the value of JSON that ``_to_json`` returned."""
+    if isinstance(value, list):
+        return [_from_json(part) for part in value]
+    if not isinstance(value, dict):
+        return value
+    ((kind, content),) = value.items()
+    match kind:
+        case "float":
+            return float(content)
+        case "decimal":
+            return Decimal(content)
+        case "lob":
+            return Lob(base64.b64decode(content))
+        case "bytes":
+            return base64.b64decode(content)
+        case "datetime":
+            return datetime.fromisoformat(content)
+        case "date":
+            return date.fromisoformat(content)
+        case "time":
+            return time.fromisoformat(content)
+        case "tuple":
+            return tuple(_from_json(part) for part in content)
+        case "set":
+            return frozenset(_from_json(part) for part in content)
+        case "object":
+            return {name: _from_json(part) for name, part in content.items()}
+    raise ValueError(f"{kind!r} is no type of a value")

@@ -1,0 +1,387 @@
+"""Following a source whose receiver fails for one document while it answers others
+(spec/event-log.md 8.4, spec/change-model.md 6.6).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from followed_stream import (
+    Receiver,
+    Stream,
+    failures,
+    files,
+    following,
+    once,
+    position_at,
+    running,
+    saved_at,
+)
+from shared import wait_until
+from test_follow_sources import configure
+
+from eventlog import cli
+from eventlog.changes.publishing import Publishing
+from eventlog.cloudevents.options import PublishOptions as CloudEventsOptions
+from eventlog.cloudevents.publish import CloudEventWriter
+from eventlog.core.catalog import table_of_types
+from eventlog.errors import ReceiverUnavailable
+from eventlog.model import Answer, Change, ChangeOp, Document, Event, KafkaRecord, Lob
+from eventlog.publisher.delivery import Tried
+from eventlog.publisher.sinks import Sink
+from eventlog.publisher.stream import Described, Mark, Read
+from eventlog.publisher.stream.follow import follow
+from eventlog.publisher.stream.recorded import RecordedDocument, RecordedEvent, decode, encode
+from eventlog.publisher.waiting import StopRequest
+from eventlog.qlik.message_tables import PublishOptions
+from eventlog.qlik.publish import QlikWriter
+
+
+class Failing(Receiver):
+    """Raises for documents with an event of ``culprits``, by key, and for all while ``is_down``.
+    ``tried`` are these documents. Stops the publisher when ``limit`` of them have come.
+    """
+
+    def __init__(self, *culprits: int, is_down: bool = False) -> None:
+        super().__init__()
+        self.culprits, self.is_down = set(map(str, culprits)), is_down
+        self.tried: list[list[str]] = []
+        self.limit = 0
+
+    def receive(self, body: bytes, events: Sequence[Event]) -> Answer:
+        names = [f"{event.operation} {_key(event)}" for event in events]
+        if self.is_down or any(_key(event) in self.culprits for event in events):
+            self.tried.append(names)
+            if len(self.tried) == self.limit:
+                self.stop.set()
+            raise RuntimeError("no such mailbox")
+        return super().receive(body, events)
+
+
+def _key(event: Event) -> str:
+    return event.association.partition(",")[0].removeprefix("id=")
+
+
+def run(stream: Stream, place: Path, receiver: Receiver, **options: Any) -> None:
+    """A publisher that runs until the receiver stops it."""
+    followed = following(files(stream.path), **options)
+    follow(followed, position_at(place), receiver.sink, receiver.stop)
+
+
+def entries(place: Path) -> list[dict[str, Any]]:
+    with position_at(place)() as position:
+        return [json.loads(content) for content in position.entries().values()]
+
+
+def adds(*keys: int) -> set[str]:
+    return {f"add {key} new" for key in keys}
+
+
+def test_one_document_never_stops_the_flow(stream: Stream, place: Path) -> None:
+    for first in range(0, 48, 4):
+        stream.insert(*range(first, first + 4))
+    receiver = Failing(6, 21)
+    others = adds(*range(48)) - adds(6, 21)
+    receiver.enough = lambda receiver: others <= set(receiver.heard)
+    run(stream, place, receiver, batch_size=8)
+    assert set(receiver.heard) == others
+
+
+def test_a_quiet_source_sends_all_others_too(stream: Stream, place: Path) -> None:
+    stream.insert(*range(16))
+    receiver = Failing(5)
+    receiver.enough = lambda receiver: len(receiver.heard) == 15
+    run(stream, place, receiver, batch_size=16)
+    assert set(receiver.heard) == adds(*range(16)) - adds(5)
+
+
+def test_later_events_of_the_culprit_wait_and_follow_in_order(stream: Stream, place: Path) -> None:
+    stream.insert(1, 2, 3)
+    stream.update(1, "new", "b")
+    stream.insert(4)
+    stream.update(1, "b", "c")
+    receiver = Failing(1)
+    receiver.enough = lambda receiver: adds(2, 3, 4) <= set(receiver.heard)
+    run(stream, place, receiver, batch_size=2)
+    again = Receiver()
+    once(stream, place, again)
+    assert [one for one in again.heard if one.split()[1] == "1"] == [
+        "add 1 new", "modify 1 b", "modify 1 c",
+    ]  # fmt: skip
+
+
+def test_a_restart_repeats_what_waits_and_nothing_else(stream: Stream, place: Path) -> None:
+    stream.insert(1, 2, 3, 4)
+    stream.update(2, "new", "b")
+    receiver = Failing(2)
+    with pytest.raises(ReceiverUnavailable, match="1 object left"):
+        once(stream, place, receiver, batch_size=2)
+    assert saved_at(place).token["commit"] is not None
+    assert set(receiver.heard) == adds(1, 3, 4)
+    again = Receiver()
+    again.meanings = receiver.meanings
+    once(stream, place, again)
+    assert again.heard == ["add 2 new", "modify 2 b"]
+    assert all(len(texts) == 1 for texts in again.meanings.values())
+    assert entries(place) == []
+
+
+def test_kills_at_each_fourth_failure_do_not_stop_the_search_for_the_culprit(
+    stream: Stream, place: Path
+) -> None:
+    stream.insert(*range(64))
+    heard: set[str] = set()
+    for _ in range(4):
+        receiver = Failing(7)
+        receiver.limit = 4
+        run(stream, place, receiver, batch_size=16)
+        heard |= set(receiver.heard)
+    assert heard == adds(*range(64)) - adds(7)
+
+
+def test_attempts_go_on_after_a_restart_and_end_at_max_attempts(
+    stream: Stream, place: Path
+) -> None:
+    stream.insert(1, 2, 3, 4)
+    stream.update(1, "new", "b")
+    with pytest.raises(ReceiverUnavailable):
+        once(stream, place, Failing(1), batch_size=2)
+    (tries,) = [entry["suspect"]["tries"] for entry in entries(place) if "suspect" in entry]
+    assert tries > 0
+    followed = following(files(stream.path), batch_size=2, max_attempts=tries + 2)
+    receiver = Failing(1)
+    new = count(5)
+
+    def is_given_up() -> bool:
+        stream.insert(next(new))  # only the answer to another document decides
+        return bool(failures(place))
+
+    with running(followed, position_at(place), receiver):
+        wait_until(is_given_up)
+    failure, *_ = failures(place)  # its later events fail, too
+    assert failure["code"] == "receiver"
+    assert failure["message"].startswith("given up after ")
+    # Attempts more, if nothing was answered between the restart and them.
+    assert 2 <= receiver.tried.count(["add 1"]) <= 8
+    assert "<add " in failure["content"]
+    again = Receiver()
+    once(stream, place, again)
+    assert "add 1 new" not in again.heard
+
+
+def test_a_receiver_that_is_unavailable_parks_nothing_and_gives_nothing_up(
+    stream: Stream, place: Path
+) -> None:
+    stream.insert(*range(8))
+    receiver = Failing(is_down=True)
+    receiver.limit = 30
+    run(stream, place, receiver, batch_size=4, max_attempts=1)
+    assert failures(place) == []
+    again = Receiver()
+    once(stream, place, again)
+    assert set(again.heard) == adds(*range(8))
+
+
+def test_with_on_retry_stop_a_failure_stops_everything(stream: Stream, place: Path) -> None:
+    stream.insert(1, 2, 3)
+    receiver = Failing(1)
+    receiver.limit = 4
+    run(stream, place, receiver, batch_size=1, park=False)
+    assert (receiver.heard, receiver.tried) == ([], [["add 1"]] * 4)
+
+
+# --- an event of all objects ----------------------------------------------------------------------
+
+
+class Truncating:
+    """A source of two inserts, a TRUNCATE, and an insert after it."""
+
+    def steps(self, token: Any, *, once: bool) -> Iterator[Any]:
+        changes = [
+            *(Change("s", "t", ChangeOp.INSERT, (("id", n),), None, {"id": n}) for n in (1, 2)),
+            Change("s", "t", ChangeOp.TRUNCATE),
+            Change("s", "t", ChangeOp.INSERT, (("id", 3),), None, {"id": 3}),
+        ]
+        for number in range(token or 0, len(changes)):
+            yield Read(changes[number], str(number))
+            yield Mark(number + 1)
+        yield Mark(len(changes), is_idle=True)
+
+    def backlog(self, token: Any) -> None:
+        return None
+
+
+class Records(Sink):
+    """Takes documents, and fails for those for which ``fails`` returns True. Stops the publisher at
+    the event ``last``.
+    """
+
+    takes_several = True
+
+    def __init__(self, fails: Callable[[Document], bool]) -> None:
+        self.fails, self.came = fails, list[str]()
+        self.last, self.stop = "", StopRequest()
+        self.records: dict[str, tuple[KafkaRecord, ...]] = {}
+
+    def send(self, document: Document) -> Answer:
+        if self.fails(document):
+            raise ReceiverUnavailable("answers 500", is_suspicious=True)
+        self.came += document.event_ids
+        for event_id, records in zip(document.event_ids, document.records, strict=False):
+            assert isinstance(records, tuple)
+            self.records[event_id] = records
+        if self.last in self.came:
+            self.stop.set()
+        return Answer()
+
+
+def test_a_truncate_that_fails_keeps_its_place_in_the_order(place: Path) -> None:
+    writer = CloudEventWriter(CloudEventsOptions(), Publishing())
+    failed: list[Document] = []
+
+    def fails(document: Document) -> bool:
+        if "2" in document.event_ids and len(failed) < 6:
+            failed.append(document)
+            return True
+        return False
+
+    sink = Records(fails)
+    sink.last = "3"
+    followed = following(Truncating(), writer)
+    follow(followed, position_at(place, "s"), lambda: sink, sink.stop)
+    assert len(failed) == 6
+    first = [*dict.fromkeys(sink.came)]
+    assert first == ["0", "1", "2", "3"]
+    assert sink.came.index("3") > max(n for n, one in enumerate(sink.came) if one == "2")
+
+
+# --- numbers ---------------------------------------------------------------------------------------
+
+
+def test_a_parked_message_has_the_same_number_after_a_restart(stream: Stream, place: Path) -> None:
+    def writer() -> QlikWriter:
+        return QlikWriter(PublishOptions(), Publishing(topic="changes", in_records=True))
+
+    stream.insert(1, 2)
+    stream.insert(3)
+    before: dict[str, tuple[KafkaRecord, ...]] = {}
+
+    def fails(document: Document) -> bool:
+        of_document = zip(document.event_ids, document.records, strict=True)
+        before.update((name, one) for name, one in of_document if isinstance(one, tuple))
+        return len(document.event_ids) == 1 and document.event_ids[0] == culprit
+
+    first = Records(lambda document: False)
+    follow(
+        following(files(stream.path), writer()),
+        position_at(place.with_name("other")),
+        lambda: first,
+        StopRequest(),
+        once=True,
+    )
+    culprit = first.came[1]
+    with suppress(ReceiverUnavailable):
+        follow(
+            following(files(stream.path), writer(), batch_size=1),
+            position_at(place),
+            lambda: Records(fails),
+            StopRequest(),
+            once=True,
+        )
+    stream.insert(4)
+    last = Records(lambda document: False)
+    follow(
+        following(files(stream.path), writer()),
+        position_at(place),
+        lambda: last,
+        StopRequest(),
+        once=True,
+    )
+    assert last.came[0] == culprit
+    assert len(last.came) == 2
+    # Metadata messages, which a restart repeats, have the time at which they were made.
+    assert last.records[culprit][-1] == before[culprit][-1] == first.records[culprit][-1]
+    assert _sequence(last.records[last.came[1]]) > _sequence(first.records[first.came[2]])
+
+
+def _sequence(records: tuple[KafkaRecord, ...]) -> str:
+    value = records[-1].value
+    assert value is not None
+    return str(json.loads(value)["message"]["headers"]["changeSequence"])
+
+
+# --- the record ------------------------------------------------------------------------------------
+
+
+def test_a_recorded_event_has_the_same_values_and_types_when_it_is_read() -> None:
+    row = {
+        "id": 7, "a": "text \x00 \ud800", "b": Decimal("1.50"), "c": float("-inf"), "d": True,
+        "e": None, "f": b"\x00\xff", "g": date(2024, 2, 29), "h": time(1, 2, 3, 4),
+        "i": datetime(2024, 1, 2, 3, 4, 5, 6, UTC), "j": Lob(b"large"), "k": ("x", 2),
+        "l": datetime(2024, 1, 2),
+    }  # fmt: skip
+    change = Change(
+        "s", "t", ChangeOp.UPDATE, (("id", 7),), {"b": Decimal("1.5")}, row, frozenset({"a", "b"}),
+        "12:34", "AB", 3, True, datetime(2024, 5, 6, tzinfo=UTC), "ann",
+        {"masks": [1, {"x": {"deep": Decimal(1)}}], "part1": b"x", "names": {"a", "b"}},
+    )  # fmt: skip
+    described = Described(
+        "s", table_of_types("t", [("id", "integer"), ("b", "numeric(9,2)")], ["id"])
+    )
+    document = RecordedDocument(
+        [RecordedEvent(4, "12:34.2", change, "20240101", described)], Tried(3, "500", "2024-01-01")
+    )
+    read = decode(4, encode(document))
+    (event,), (whole,) = read.events, document.events
+    assert event[:-1] == whole[:-1]
+    assert (read.suspect, read.tried) == (document.suspect, document.tried)
+    assert event.described is not None
+    assert event.described.table.columns == described.table.columns
+    assert event.change.after is not None
+    assert list(map(type, event.change.after.values())) == list(map(type, row.values()))
+    assert event.change.extras == {**change.extras, "names": frozenset({"a", "b"})}
+
+
+# --- by hand ---------------------------------------------------------------------------------------
+
+
+def test_skip_gives_a_waiting_event_up_and_later_events_of_its_object_are_sent(
+    stream: Stream, tmp_path: Path, place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    config = configure(tmp_path)
+    stream.insert(1, 2, 3)
+    stream.update(2, "new", "b")
+    with pytest.raises(ReceiverUnavailable):
+        once(stream, place, Failing(2), batch_size=2)
+    capfd.readouterr()
+    assert cli.run(["-c", str(config), "status", "--json"]) == 0
+    waiting = json.loads(capfd.readouterr().out)["in_flight"]
+    assert [(one["table"], one["key"], one["attempts"]) for one in waiting] == [
+        ("app.item", "id=2", 1),
+        ("app.item", "id=2", None),
+    ]
+    assert "no such mailbox" in waiting[0]["answer"]
+    assert cli.run(["-c", str(config), "status"]) == 0
+    assert "2 events sent first at the next start" in capfd.readouterr().out
+    culprit = waiting[0]["event_id"]
+    skip = ["-c", str(config), "skip", culprit, "--reason", "no need"]
+    with position_at(place)():
+        assert cli.run(skip) == 1  # a publisher runs
+    assert cli.run([*skip[:3], "nothing", *skip[4:]]) == 2
+    assert f"the receiver fails for {culprit}" in capfd.readouterr().err
+    assert cli.run(skip) == 0
+    (failure,) = failures(place)
+    assert (failure["event_id"], failure["code"]) == (culprit, "skipped")
+    assert "no need; the last answer: " in failure["message"]
+    assert json.loads(failure["content"])["after"] == {"id": 2, "name": "new"}
+    again = Receiver()
+    once(stream, place, again)
+    assert again.heard == ["modify 2 b"]
