@@ -105,6 +105,9 @@ FIXES: Final[Mapping[str, str]] = {
     "log_table": (
         "Run `eventlog db upgrade`, or correct `log_table`, `schema_name` or `column_map`."
     ),
+    "log_in_use": (
+        "Let the session that the message names end its transaction, and run the command again."
+    ),
     "receiver_unavailable": (
         "Check the receiver and [sink]. The publisher marks nothing and tries again by itself."
     ),

@@ -19,6 +19,7 @@ An error has its own class only if code catches it by class. The other errors of
      |    |__ PublisherAlreadyRunning the log is already being published
      |    |    |__ ConsumerRuns another process already runs as this consumer
      |    |    |__ LostSession  the session that this publisher lost still holds its lock
+     |    |__ LogInUse         another session uses the log: its partitions stay as they are
      |    |__ DatabaseUnavailable     the connection is lost, or the server asks to try again
      |         |__ ServerUnavailable  the server cannot be reached
      |__ TriggerError          a watch that cannot be compiled or applied
@@ -149,6 +150,14 @@ class PublisherAlreadyRunning(DatabaseError):
     """Another publisher (or a Spark job that marks) that holds this log (spec/event-log.md 12)."""
 
     code = "another_publisher"
+
+
+class LogInUse(DatabaseError):
+    """Another session uses the log, or one of its leaves, so that its partitions cannot be changed
+    now (spec/event-log.md 14).
+    """
+
+    code = "log_in_use"
 
 
 class ConsumerRuns(PublisherAlreadyRunning):

@@ -134,6 +134,14 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "eventlog db current": "what is installed, and what is not applied yet",
         "eventlog db current --json": "for a program",
     },
+    "db partition": {
+        "eventlog db partition": "as the owner of the log, while no publisher and no consumer runs",
+        "eventlog db partition --leaf-size 5000000": "a leaf for each 5 million record_ids",
+    },
+    "db unpartition": {
+        "eventlog db unpartition": "one table again",
+        "eventlog db unpartition --most-copied 1000000": "also if that takes a while",
+    },
     "db start-epoch": {
         "eventlog db start-epoch": "after a snapshot was put back, before the publisher starts",
         "eventlog db start-epoch --json": "the epoch, for a program",

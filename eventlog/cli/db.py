@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import click
 from sqlalchemy import Connection
@@ -27,7 +27,15 @@ from eventlog.cli.context import (
     yes_option,
 )
 from eventlog.config.load import Config, connection_url
-from eventlog.errors import ConfigError, ConsumerRuns, LogTableError, NoLogTable, first_of
+from eventlog.errors import (
+    ConfigError,
+    ConsumerRuns,
+    LogTableError,
+    NoLogTable,
+    first_of,
+    number_of,
+)
+from eventlog.publisher.leaves import in_turn, means_to_partition, refuse_to_partition
 from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.open_context import advice_for_consumers, find_log
 from eventlog.sql import migrations
@@ -38,8 +46,12 @@ from eventlog.sql.epoch import raise_epoch, read_epoch
 from eventlog.sql.locate import new_log
 from eventlog.sql.log_table import split_name
 from eventlog.sql.open_database import OpenDatabase
-from eventlog.sql.rows import tail
+from eventlog.sql.open_log import OpenLog
+from eventlog.sql.rows import extent, tail
 from eventlog.sql.triggers import triggers_of
+
+_LEAST_WIDTH: Final = 100_000
+"""The least record_ids of a leaf, unless another size is asked for."""
 
 dialect_option = click.option("--dialect", "dialect_name", type=click.Choice(SUPPORTED),
     help="With --sql: the database to write it for; needs neither a connection nor a URL.",
@@ -173,6 +185,71 @@ def start_epoch(context: CommandContext, as_json: bool) -> None:
 
 
 @db.command()
+@click.option("--leaf-size", metavar="NUMBER", type=click.IntRange(min=1),
+              help="Record_ids per leaf, by default a quarter of those that the log has now, and "
+              "at least 100000.")  # fmt: skip
+@json_option
+@click.pass_obj
+def partition(context: CommandContext, leaf_size: int | None, as_json: bool) -> None:
+    """PostgreSQL: partition the log by record_id, so that `eventlog purge` removes old rows with
+    their leaf.
+
+    The present table becomes the first leaf, and no row is copied. The table is read once before,
+    while others write it; then the log is locked for some milliseconds. Run it as the owner of the
+    log, while neither the publisher nor a consumer runs. `eventlog db unpartition` takes it back.
+    """
+    config = context.config()
+    with session(config) as db:
+        log = find_log(db, config)
+        means = means_to_partition(log)
+        if means.leaves(log):
+            raise ConfigError(f"the log {log} is partitioned already: nothing to do")
+        reached = migrations.current(db.connection, **names(config))
+        refuse_to_partition(log, means, is_ours=migrations.drops_log(reached, "base"))
+        lock_all_readers(log)
+        first, last = extent(log) or (1, 0)
+        width = leaf_size or max((last - first + 1) // 4, _LEAST_WIDTH)
+        log.commit()
+        in_turn(log, lambda: means.prepare(log))
+        leaves = in_turn(log, lambda: means.partition(log, width))
+    if as_json:
+        print_json({"log": str(log), "leaves": [leaf._asdict() for leaf in leaves]})
+    elif not context.quiet:
+        ranges = ", ".join(leaf.name for leaf in leaves)
+        result(f"log {log}: partitioned, {width:,} record_ids per leaf ({ranges})")
+
+
+@db.command()
+@click.option("--most-copied", metavar="ROWS", default=100_000, show_default=True,
+              type=click.IntRange(min=0),
+              help="Refuse to copy more rows than this: every writer waits meanwhile.")  # fmt: skip
+@json_option
+@click.pass_obj
+def unpartition(context: CommandContext, most_copied: int, as_json: bool) -> None:
+    """PostgreSQL: make a partitioned log one table again.
+
+    The largest leaf becomes the table, and the rows of all other leaves are copied into it, while
+    every writer waits. Run it as the owner of the log, while neither the publisher nor a consumer
+    runs.
+    """
+    config = context.config()
+    with session(config) as db:
+        log = find_log(db, config)
+        means = means_to_partition(log)
+        if not means.leaves(log):
+            raise ConfigError(f"the log {log} is not partitioned by eventlog: nothing to do")
+        refuse_to_partition(log, means, is_ours=True)
+        lock_all_readers(log)
+        log.commit()
+        in_turn(log, lambda: means.finish(log))
+        copied = in_turn(log, lambda: means.unpartition(log, most_copied))
+    if as_json:
+        print_json({"log": str(log), "copied": copied})
+    elif not context.quiet:
+        result(f"log {log}: one table again, {number_of(copied, 'row')} copied")
+
+
+@db.command()
 @click.argument("revision")
 @click.option(
     "--existing-log", is_flag=True, help="With --sql: keep a log that eventlog did not create."
@@ -237,6 +314,22 @@ def downgrade(
         print_json(_moved(config, before, after))
     elif not context.quiet:
         result(f"log {config.database.log_table}: now at {_revisions(after)}")
+
+
+def lock_all_readers(log: OpenLog) -> None:
+    """Lock a log's publisher and all consumers for this session. Ends the transaction.
+
+    Raises PublisherAlreadyRunning, and ConsumerRuns that names the session of a consumer.
+    """
+    ledger_of(log).lock()
+    for consumer in read_consumers(log):
+        if not log.try_consumer_lock(consumer.name):
+            holder = log.consumer_holder(consumer.name)
+            by = f" as {holder}" if holder else ""
+            raise ConsumerRuns(
+                f"the consumer {consumer.name} of the log {log} runs{by}: stop it first"
+            )
+    log.commit()
 
 
 def _moved(config: Config, before: Sequence[str], after: Sequence[str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import re
 import socket
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 import click
@@ -34,10 +34,11 @@ from eventlog.cli.context import (
 from eventlog.config.load import Config
 from eventlog.core.clock import sleep
 from eventlog.core.ranges import to_ranges
-from eventlog.errors import ConfigError, number_of
+from eventlog.errors import ConfigError, LogInUse, number_of
 from eventlog.model import Status
 from eventlog.publisher.claimed_rows import CLAIM_WAYS_OUT, read_recorded, sent_ids
 from eventlog.publisher.explain import refused
+from eventlog.publisher.leaves import LeafPurge, cut_ahead, in_turn, purge_leaves
 from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.open_context import (
     find_log,
@@ -45,7 +46,7 @@ from eventlog.publisher.open_context import (
     publisher_options,
     publisher_user,
 )
-from eventlog.publisher.purge import extent_of, purge_batches, purge_error_lines
+from eventlog.publisher.purge import Extent, extent_of, purge_batches, purge_error_lines
 from eventlog.publisher.skipping import Skipped
 from eventlog.publisher.skipping import skip as skip_event
 from eventlog.publisher.stream.open_source import skip_in_source
@@ -379,7 +380,8 @@ def purge(
 
     Rows of any other status, rows being delivered and rows that a consumer has not processed stay.
     A publisher may run meanwhile, since each batch is a separate transaction. The batches of a
-    purge that is stopped stay committed. On a terminal it asks first.
+    purge that is stopped stay committed. On a terminal it asks first. As the owner of a partitioned
+    log it removes whole leaves, and makes the next ones.
     """
     limit = parse_age(age)
     config = context.config()
@@ -398,6 +400,7 @@ def purge(
                 "error lines.",
                 yes=yes,
             )
+        leaves, looked_at = _purge_leaves(log, event_time, looked_at, dry=dry)
         # Rows that came after the start are too new.
         batches = purge_batches(
             log,
@@ -424,12 +427,25 @@ def purge(
         for batch in _each_committed(log, error_lines, pause):
             removed["error_lines"] += batch.removed
             removed["batches"] += 1
+    removed["rows"] += sum(one.rows for one in leaves)
+    removed["checked"] += sum(one.rows + one.moved for one in leaves)
+    gone = [one for one in leaves if not one.why_kept]
+    held_back = next((one for one in leaves if one.why_kept), None)
     if as_json:
+        of_leaves = {
+            "leaves": len(gone),
+            "kept_leaf": held_back and {"name": held_back.leaf.name, "reason": held_back.why_kept},
+        }
         print_json(
             {"log": str(log), "dry_run": dry, "cutoff": cutoff, **removed, "kept": dict(kept)}
+            | (of_leaves if log.table.is_partitioned else {})
         )
     elif not context.quiet:
         verb = "would be removed" if dry else "removed"
+        if gone:
+            result(f"{len(gone)} {'leaf' if len(gone) == 1 else 'leaves'} {verb}")
+        if held_back is not None:
+            result(f"leaf {held_back.leaf.name} stays: {held_back.why_kept}")
         result(
             f"log {log}, before {cutoff}: {removed['rows']:,} of "
             f"{number_of(removed['checked'], 'row')} {verb}, "
@@ -437,6 +453,38 @@ def purge(
         )
         for name, number in kept.items():
             result(f"{number_of(number, 'row')} kept for consumer {name}, still to process")
+
+
+def _purge_leaves(
+    log: OpenLog, event_time: datetime, looked_at: Extent, *, dry: bool
+) -> tuple[list[LeafPurge], Extent]:
+    """Purge the leaves of a partitioned log whose owner this session is. Return what was found of
+    them, and which rows remain to be purged one by one.
+    """
+    means = log.dialect.partitioning
+    known = means.leaves(log) if means is not None and log.table.is_partitioned else []
+    if means is None or not known:
+        return [], looked_at
+    if not means.is_owner(log):
+        note(
+            f"user {log.db.current_user()} does not own the log {log}, so that rows are deleted "
+            "one by one and no leaf is removed or cut"
+        )
+        return [], looked_at
+    log.commit()
+    if not dry:
+        in_turn(log, lambda: means.finish(log))
+        try:
+            cut_ahead(log, means)
+        except LogInUse as error:
+            note(f"the open leaf was not cut: {error}")
+    found = list(purge_leaves(log, means, event_time, dry=dry))
+    # A leaf goes as a whole, later: deleting its rows now would leave dead ones for nothing.
+    lowest = means.leaves(log)[0]
+    log.commit()
+    ends = [lowest.end, *(one.leaf.end for one in found if one.by_rows)]
+    last = max(one for one in ends if one is not None) - 1
+    return found, looked_at._replace(last=min(looked_at.last, last))
 
 
 def _each_committed(log: OpenLog, batches: Iterator[Purged], pause: float) -> Iterator[Purged]:

@@ -23,6 +23,7 @@ from eventlog.core.values import ColumnType
 from eventlog.errors import BadValue, ConfigError
 from eventlog.model import LogRow, is_status
 from eventlog.sql.database import AnswerFunction, SqlDatabase, Wake
+from eventlog.sql.leaves import Partitioning
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.parts import LogPart
 from eventlog.sql.statements import statements
@@ -75,6 +76,9 @@ class Dialect(SqlDatabase):
     wake: Wake | None = None
     """The means by which a writer wakes a sleeping publisher, None = the publisher polls only."""
 
+    partitioning: Partitioning | None = None
+    """How the table of a log is partitioned, None = the database has no means for it here."""
+
     # The log. Its statements are in ``log_sql`` (spec/event-log.md 8.1, 8.4).
 
     log_sql: ClassVar[Mapping[str, str]]
@@ -89,6 +93,13 @@ class Dialect(SqlDatabase):
         """Return SQL of a field of ``LogRow`` as it is read: record_id and event_type as integers
         (0 for an unusable one), all others as text.
         """
+
+    def within(self, log: LogTable, record_id: str) -> str:
+        """Return the word ``within`` of statements that name their rows by ranges: a further
+        condition on ``record_id`` by which only the leaves of these ranges are touched; empty for a
+        log that is not partitioned.
+        """
+        return ""
 
     @abstractmethod
     def log_times(self, column: str, *, is_zoned: bool) -> Mapping[str, str]:
@@ -357,6 +368,7 @@ def log_words(dialect: Dialect, log: LogTable, event_time_zone: str) -> Mapping[
         "fields": dialect.log_fields(log, LogRow._fields),
         **columns,
         "now": now,
+        "within": dialect.within(log, columns["record_id"]) if log.is_partitioned else "",
         **dialect.log_times(columns["event_time"], is_zoned=log.has_zoned_time),
         **_number_words(dialect, log, columns["record_id"]),
     }

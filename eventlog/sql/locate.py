@@ -91,7 +91,12 @@ def locate_log(
     except LogTableError as error:
         raise LogTableError(f"log table {log}: {error}") from None
     types = {column.name: column.type for column in columns}
-    log = replace(log, columns=fields, types=tuple(types[column] for column in fields))
+    log = replace(
+        log,
+        columns=fields,
+        types=tuple(types[column] for column in fields),
+        is_partitioned=db.is_partitioned(schema, log_name),
+    )
     if has_internal_tables:
         _refuse_without_internal_tables(db, log)
     if sequence is not None:

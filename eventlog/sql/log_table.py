@@ -39,6 +39,11 @@ class LogTable:
     record_ids, None = the column numbers itself, or it is unknown.
     """
 
+    is_partitioned: bool = False
+    """True if the table is partitioned: statements name the range of their rows, too, so that they
+    touch only the leaves of that range (spec/event-log.md 14).
+    """
+
     def column(self, field: str) -> str:
         """Return the real name of the column that holds a field of ``LogRow``."""
         return self.columns[LogRow._fields.index(field)]

@@ -143,6 +143,12 @@ class OpenDatabase(ABC):
         """
         return sa.inspect(self.connection).has_table(quoted(name), schema)
 
+    def is_partitioned(self, schema: str | None, name: str) -> bool:
+        """Return True if a table is partitioned, so that statements should name the range of their
+        rows.
+        """
+        return False
+
     def choose_plans(self) -> None:
         """Set how the database plans the log's statements, before reading or marking."""
 

@@ -19,6 +19,7 @@ from eventlog.model import LogRow
 from eventlog.publisher import purge as publisher_purge
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
+from eventlog.sql.locate import locate_log
 from eventlog.sql.log_table import LogTable
 
 LOG = LogTable("hr", "eventlog", LogRow._fields)
@@ -45,13 +46,26 @@ def fill(database: sa.Engine) -> None:
     )
 
 
-@pytest.fixture
+def fill_leaf(database: sa.Engine) -> None:
+    """The same rows, in the lowest leaf of a partitioned log."""
+    fill(database)
+    with database.connect() as conn:
+        db = DIALECT.open(conn)
+        log = db.log(locate_log(db, name="eventlog", schema="hr"))
+        DIALECT.partitioning.prepare(log)
+        DIALECT.partitioning.partition(log, 100)
+
+
+@pytest.fixture(params=[fill, fill_leaf], ids=["table", "leaf"])
 def home(
-    filled_database: Any, empty_home: Path, monkeypatch: pytest.MonkeyPatch
+    filled_database: Any,
+    empty_home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> Iterator[sa.Engine]:
     """A database with a log of ten rows, the first eight of them a month old: SWNEFxSS SN."""
     monkeypatch.setenv("EVENTLOG_DATABASE_SCHEMA_NAME", "hr")
-    with filled_database(fill) as database:
+    with filled_database(request.param) as database:
         monkeypatch.setenv(
             "EVENTLOG_DATABASE_URL", database.url.render_as_string(hide_password=False)
         )
@@ -157,6 +171,7 @@ def test_a_purge_that_is_stopped_has_done_what_it_has_done(
     assert "2 of 8 rows removed" in capfd.readouterr().out
 
 
+@pytest.mark.parametrize("home", [fill], indirect=True)  # a leaf of young rows is not looked at
 def test_a_purge_ends_behind_many_rows_that_are_too_young(
     home: sa.Engine, purge: Purge, monkeypatch: pytest.MonkeyPatch
 ) -> None:

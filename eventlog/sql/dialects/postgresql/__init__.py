@@ -30,6 +30,7 @@ from eventlog.sql.database import CAPABILITIES
 from eventlog.sql.dialects.postgresql import text
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.dialects.postgresql.database import PostgresDatabase
+from eventlog.sql.dialects.postgresql.leaves import PostgresPartitioning
 from eventlog.sql.dialects.postgresql.log_session import OTHER_PLANS
 from eventlog.sql.dialects.postgresql.objects import PostgresObjects
 from eventlog.sql.dialects.postgresql.session import WAKE, PostgresSessions
@@ -92,6 +93,10 @@ _CONSUMERS: Final = {
 }
 
 
+def _parameters(wanted: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} = {literal(value)}" for name, value in wanted.items())
+
+
 class PostgreSQL(PostgresSessions, PostgresObjects):
     """PostgreSQL, through psycopg."""
 
@@ -99,6 +104,7 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
     capabilities = frozenset(CAPABILITIES) - {"nul_characters"}
     max_identifier = text.MAX_IDENTIFIER
     wake = WAKE
+    partitioning = PostgresPartitioning(_parameters(_LOG), WAKE.create)
     fold_name = staticmethod(text.fold_name)
     bindable = staticmethod(text.bindable)
     value_text = staticmethod(text.value_text)
@@ -133,6 +139,13 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         # event type
         bounds = f"{column} BETWEEN {-_LAST} AND {_LAST}"
         return f"CASE WHEN {bounds} THEN {column}::bigint WHEN {column} IS NOT NULL THEN 0 END"
+
+    def within(self, log: LogTable, record_id: str) -> str:
+        # Leaves are left out by values that are known before the rows are read, and not by an array
+        # that a sub-select makes.
+        first = "(SELECT min(lo) FROM unnest(%(lo)s::bigint[]) AS bounds (lo))"
+        last = "(SELECT max(hi) FROM unnest(%(hi)s::bigint[]) AS bounds (hi))"
+        return f"\n  AND {record_id} >= {first} AND {record_id} <= {last}"
 
     def log_times(self, column: str, *, is_zoned: bool) -> Mapping[str, str]:
         time = f"({column} AT TIME ZONE 'UTC')" if is_zoned else f"{column}::timestamp"
@@ -280,8 +293,7 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
 
 
 def _set(log: LogTable, table: str, parameters: Mapping[str, str]) -> str:
-    settings = ", ".join(f"{name} = {literal(value)}" for name, value in parameters.items())
-    return f"ALTER TABLE {qualified(log.schema, table)} SET ({settings})"
+    return f"ALTER TABLE {qualified(log.schema, table)} SET ({_parameters(parameters)})"
 
 
 def _status_function(log: LogTable) -> str:

@@ -46,6 +46,7 @@ from eventlog.sql.statements import (
     by_relation,
     fetch,
     missing_schema,
+    qualified,
     statements,
     without_collector,
 )
@@ -83,6 +84,14 @@ class PostgresDatabase(OpenDatabase):
             "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
         )
         self.connection.exec_driver_sql(f"SET LOCAL statement_timeout = '{int(seconds)}s'")
+
+    def is_partitioned(self, schema: str | None, name: str) -> bool:
+        statement = (
+            "SELECT EXISTS (SELECT FROM pg_catalog.pg_partitioned_table "
+            "WHERE partrelid = to_regclass(%(name)s))"
+        )
+        named = {"name": qualified(schema, name)}
+        return bool(self.connection.exec_driver_sql(statement, named).scalar_one())
 
     def choose_plans(self) -> None:
         """Allow only plans that use an index, if there is one, until the end of the transaction or

@@ -97,10 +97,11 @@ WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted
 
 -- name: read_rows
 -- Rows by their record_ids, whatever their status. A sub-select generates the ids: in a join with the ranges, the planner might read the log once per range, or the ranges once per row.
+-- The last condition is for a partitioned log: the first and the last of the record_ids, by which the leaves are chosen.
 SELECT {fields}
 FROM {log}
 WHERE {record_id} = ANY (ARRAY (
-        SELECT generate_series(r.lo, r.hi) FROM unnest(%(lo)s::bigint[], %(hi)s::bigint[]) AS r (lo, hi)))
+        SELECT generate_series(r.lo, r.hi) FROM unnest(%(lo)s::bigint[], %(hi)s::bigint[]) AS r (lo, hi))){within}
 ORDER BY {record_id}
 
 -- name: mark
@@ -109,13 +110,13 @@ UPDATE {log}
 SET {status} = %(status)s
 WHERE {status} = 'N'
   AND {record_id} = ANY (ARRAY (
-        SELECT generate_series(r.lo, r.hi) FROM unnest(%(lo)s::bigint[], %(hi)s::bigint[]) AS r (lo, hi)))
+        SELECT generate_series(r.lo, r.hi) FROM unnest(%(lo)s::bigint[], %(hi)s::bigint[]) AS r (lo, hi))){within}
 
 -- name: delete
 DELETE FROM {log}
 WHERE {status} = 'N'
   AND {record_id} = ANY (ARRAY (
-        SELECT generate_series(r.lo, r.hi) FROM unnest(%(lo)s::bigint[], %(hi)s::bigint[]) AS r (lo, hi)))
+        SELECT generate_series(r.lo, r.hi) FROM unnest(%(lo)s::bigint[], %(hi)s::bigint[]) AS r (lo, hi))){within}
 
 -- name: mark_ending
 -- Mark the rows of a delivery, and delete its entry.
@@ -124,7 +125,7 @@ UPDATE {log}
 SET {status} = %(status)s
 WHERE {status} = 'N'
   AND {record_id} = ANY (ARRAY (
-        SELECT generate_series(r.lo, r.hi) FROM unnest(%(lo)s::bigint[], %(hi)s::bigint[]) AS r (lo, hi)))
+        SELECT generate_series(r.lo, r.hi) FROM unnest(%(lo)s::bigint[], %(hi)s::bigint[]) AS r (lo, hi))){within}
   AND {is_committed}
 
 -- name: delete_ending
@@ -132,7 +133,7 @@ WITH ended AS (DELETE FROM {inflight_table} WHERE entry_no = %(ended)s::bigint)
 DELETE FROM {log}
 WHERE {status} = 'N'
   AND {record_id} = ANY (ARRAY (
-        SELECT generate_series(r.lo, r.hi) FROM unnest(%(lo)s::bigint[], %(hi)s::bigint[]) AS r (lo, hi)))
+        SELECT generate_series(r.lo, r.hi) FROM unnest(%(lo)s::bigint[], %(hi)s::bigint[]) AS r (lo, hi))){within}
   AND {is_committed}
 
 -- name: end_set

@@ -106,3 +106,5 @@ def downgrade() -> None:
     ):
         op.drop_table(quoted(log.name), schema=schema_of(log))
     execute(dialect.drop_before_log(log))
+    if dialect.partitioning is not None and not context.is_offline_mode():
+        execute(dialect.partitioning.drop(log))

@@ -1,0 +1,242 @@
+"""The leaves of a partitioned log: when one may be removed, and where the open one is cut
+(spec/event-log.md 14.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
+
+import sqlalchemy as sa
+
+from eventlog.core.clock import monotonic, sleep
+from eventlog.core.ranges import Range, within
+from eventlog.errors import ConfigError, LogInUse, LogTableError, number_of
+from eventlog.model import Status
+from eventlog.publisher.claimed_rows import read_recorded
+from eventlog.publisher.cycle import recorded_ids
+from eventlog.sql.consumers import done_by_consumers
+from eventlog.sql.epoch import note_removed
+from eventlog.sql.leaves import MOST_LEAVES, MOST_MOVED, Leaf, Partitioning
+from eventlog.sql.open_log import OpenLog
+from eventlog.sql.purge import highest_id
+from eventlog.sql.rows import APPLIED, MOST_RANGES, column_of, is_in, rows_of
+
+Result = TypeVar("Result")
+
+PATIENCE: Final = 20.0
+"""The seconds in which a change of the leaves is tried again while other sessions use the log."""
+_LEAST_WIDTH: Final = 100_000
+"""The record_ids of a leaf whose width no other shows."""
+_PAUSE: Final = 0.1
+"""The seconds between two attempts."""
+
+
+def means_to_partition(log: OpenLog) -> Partitioning:
+    """Return the means of a log's database to partition it. Raises ConfigError if it has none."""
+    if log.dialect.partitioning is None:
+        raise ConfigError(
+            f"a log is partitioned on PostgreSQL alone, and {log} is on {log.dialect.name}: remove "
+            "old rows with `eventlog purge`"
+        )
+    return log.dialect.partitioning
+
+
+def refuse_to_partition(log: OpenLog, means: Partitioning, *, is_ours: bool) -> None:
+    """Raise an error unless the table of a log may be made a leaf, or a leaf the table: ConfigError
+    for a log that another program made, and LogTableError if this session lacks the rights of the
+    owner, or if something is attached to the table.
+    """
+    if not is_ours:
+        raise ConfigError(
+            f"the log {log} was not made by `eventlog db upgrade`: only the program that made it "
+            "may change its table"
+        )
+    if not means.is_owner(log):
+        raise LogTableError(
+            f"user {log.db.current_user()} does not own the log {log}: run the command as its "
+            "owner, or as a role that has the owner's rights and CREATE on the schema"
+        )
+    if attached := means.dependents(log):
+        raise LogTableError(
+            f"the table of the log {log} has {', '.join(attached)}, which would stay with the old "
+            "table: drop that first, and make it again afterwards"
+        )
+
+
+def in_turn(log: OpenLog, change: Callable[[], Result], patience: float = PATIENCE) -> Result:
+    """Change the leaves, with more attempts while other sessions use the log. Each attempt keeps
+    the log's writers waiting briefly. Raises LogInUse after ``patience`` seconds.
+    """
+    until = monotonic() + patience
+    while True:
+        try:
+            return change()
+        except LogInUse:
+            log.connection.rollback()
+            if monotonic() >= until:
+                raise
+        sleep(_PAUSE)
+
+
+# --- purge ----------------------------------------------------------------------------------------
+
+
+class LeafPurge(NamedTuple):
+    """What a purge has found of one leaf."""
+
+    leaf: Leaf
+    rows: int = 0
+    """The rows that are removed with it, or would be."""
+    moved: int = 0
+    """The rows that stay, in the lowest leaf."""
+    why_kept: str = ""
+    """Why the leaf stays, for people; empty = it is removed."""
+    by_rows: bool = False
+    """True if too many of its rows stay, so that the others are deleted one by one."""
+
+
+class _Content(NamedTuple):
+    """The rows of a leaf, as a purge sees them."""
+
+    rows: int
+    highest: int
+    """The highest record_id that may be removed, 0 if there is none."""
+    stay: Sequence[int]
+    """The record_ids that stay, at most one more than may be moved."""
+
+
+def cut_ahead(log: OpenLog, means: Partitioning) -> list[Leaf]:
+    """Cut the open leaf until as many numbers as the newest leaf has lie ahead of the log, and
+    return the leaves that were cut off. Commits.
+    """
+    cut: list[Leaf] = []
+    while True:
+        leaves = means.leaves(log)
+        following = max(log.next_record_id() or highest_id(log) + 1, 1)
+        log.commit()
+        newest, head = leaves[-2], leaves[-1]
+        assert head.first is not None
+        width = _LEAST_WIDTH if newest.first is None else head.first - newest.first
+        if head.first - following >= width:
+            return cut
+        if len(leaves) >= MOST_LEAVES:
+            width *= 2
+        at = max(head.first, following) + width
+        cut.append(in_turn(log, partial(means.cut, log, at)))
+
+
+def purge_leaves(
+    log: OpenLog, means: Partitioning, older_than: datetime, *, dry: bool
+) -> Iterator[LeafPurge]:
+    """Remove the leaves above the lowest one whose rows are all done and older than ``older_than``,
+    and yield what was found of each, up to the first one that stays. Commits.
+
+    Rows of another status than S and W are moved to the lowest leaf, unless they are many.
+    """
+    highest = highest_id(log)
+    # The leaf with the newest row stays, and what lies ahead of it.
+    old = [leaf for leaf in means.leaves(log)[1:] if leaf.end is not None and leaf.end <= highest]
+    log.commit()
+    for leaf in old:
+        found = _judge(log, leaf, older_than)
+        if isinstance(found, LeafPurge):
+            log.commit()
+            yield found
+            return
+        log.commit()
+        if not dry:
+            try:
+                in_turn(log, partial(_remove, log, means, leaf, found))
+            except LogInUse as error:
+                yield LeafPurge(leaf, why_kept=str(error))
+                return
+            in_turn(log, lambda: means.finish(log))
+        yield LeafPurge(leaf, found.rows, len(found.stay))
+
+
+def _remove(log: OpenLog, means: Partitioning, leaf: Leaf, content: _Content) -> None:
+    """Remove a leaf, unless a row of it is needed again meanwhile."""
+    if why := _why_needed(log, leaf):
+        log.connection.rollback()
+        raise LogInUse(f"the leaf {leaf.name} of the log {log} is needed again: {why}")
+    if content.highest:
+        note_removed(log, content.highest)
+    means.remove(log, leaf, content.stay)
+
+
+def _range_of(leaf: Leaf) -> Range:
+    assert leaf.first is not None
+    assert leaf.end is not None
+    return leaf.first, leaf.end - 1
+
+
+def _judge(log: OpenLog, leaf: Leaf, older_than: datetime) -> _Content | LeafPurge:
+    """Return the rows of a leaf that may be removed, or why it stays."""
+    record_id, event_time = (column_of(log.table, one) for one in ("record_id", "event_time"))
+    status = column_of(log.table, "status")
+    is_inside = record_id.between(*_range_of(leaf))
+    newest = log.connection.execute(
+        sa.select(event_time < older_than).where(is_inside).order_by(record_id.desc()).limit(1)
+    ).scalar()
+    if newest is False:
+        return LeafPurge(leaf, why_kept="its newest row is younger")
+    if why := _why_needed(log, leaf):
+        return LeafPurge(leaf, why_kept=why)
+    # The whole leaf is read here, once.
+    is_done = status.in_(APPLIED)
+    counted = sa.select(
+        sa.func.count(),
+        sa.func.count().filter(sa.and_(is_done, event_time >= older_than)),
+        sa.func.max(record_id).filter(is_done),
+        sa.func.count().filter(~is_done),
+    )
+    rows, young, highest, others = log.connection.execute(
+        counted.select_from(rows_of(log.table)).where(is_inside)
+    ).one()
+    if young:
+        return LeafPurge(leaf, why_kept=f"{number_of(young, 'row')} of it are younger")
+    if others > MOST_MOVED:
+        return LeafPurge(
+            leaf, why_kept=f"{number_of(others, 'row')} of it stay, which are too many to move",
+            by_rows=True,
+        )  # fmt: skip
+    stay = (
+        log.connection.execute(
+            sa.select(record_id).where(is_inside, ~is_done).order_by(record_id)
+        ).scalars()
+        if others
+        else ()
+    )
+    staying = [int(one) for one in stay]
+    return _Content(int(rows) - len(staying), int(highest or 0), staying)
+
+
+def _why_needed(log: OpenLog, leaf: Leaf) -> str:
+    """Return why a row of a leaf is still needed, for people; empty if none is. New consumers are
+    kept away to the end of the transaction.
+    """
+    record_id, status = (column_of(log.table, one) for one in ("record_id", "status"))
+    first, last = _range_of(leaf)
+    is_new = sa.and_(status == Status.NEW, record_id.between(first, last))
+    waiting = log.connection.execute(
+        sa.select(record_id).where(is_new).order_by(record_id).limit(1)
+    ).scalar()
+    if waiting is not None:
+        return f"row {waiting} is not published"
+    deliveries, _ = read_recorded(log)
+    if in_flight := [one for one in recorded_ids(deliveries) if first <= one <= last]:
+        return f"row {min(in_flight)} is being delivered"
+    for name, done in done_by_consumers(log).items():
+        gaps = within(done.gaps(last), first, last)
+        for start in range(0, len(gaps), MOST_RANGES):
+            undone = log.connection.execute(
+                sa.select(sa.func.min(record_id)).where(
+                    is_in(log.table, gaps[start : start + MOST_RANGES])
+                )
+            ).scalar()
+            if undone is not None:
+                return f"consumer {name} has not processed row {undone}"
+    return ""

@@ -1,0 +1,592 @@
+# ruff: noqa: S608 - quoted names
+"""A log of PostgreSQL that is partitioned by record_id (spec/event-log.md 14.1).
+
+A leaf is attached without a scan. PostgreSQL reads the whole of a table that it attaches, unless a
+valid CHECK implies the bounds; and a CHECK that does so refuses rows outside of them as long as the
+table has other bounds. So the lowest leaf and the open one, which get other bounds later, have a
+CHECK that calls a function, which is ``true``. A transaction that has the log for itself reads by
+the index of the key that a leaf has no row outside of the range, makes the function the range's
+condition, attaches the leaf, and makes the function ``true`` again before it commits. No other
+session ever sees the condition. The leaves in between, one of which the writers write, have no
+CHECK, which costs each statement that writes the table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
+
+from eventlog.core.clock import sleep
+from eventlog.errors import DatabaseError, LogInUse, number_of
+from eventlog.sql.dialects.postgresql.log_session import OTHER_PLANS
+from eventlog.sql.leaves import MOST_MOVED, Leaf, Partitioning
+from eventlog.sql.log_table import LogTable, cut_name
+from eventlog.sql.statements import (
+    literal,
+    qualified,
+    quote_identifier,
+    run_as_it_stands,
+    statements,
+)
+
+if TYPE_CHECKING:
+    from eventlog.sql.open_log import OpenLog
+
+_SQL: Final = statements(__package__, "leaves.sql")
+_WAIT: Final = 40
+"""The milliseconds that a change waits for the log: later writers wait meanwhile, and while the
+change is made, which takes up to ten.
+"""
+_CHECKS: Final = 5
+_PAUSE: Final = 0.002
+"""How often a removal looks for snapshots while it has the log, and the seconds in between: a
+statement of an application ends in that time.
+"""
+_LOCK_NOT_AVAILABLE: Final = "55P03"
+_DEADLOCK: Final = "40P01"
+_BOUND: Final = re.compile(r"FROM \(('?-?\d+'?|MINVALUE)\) TO \(('?-?\d+'?|MAXVALUE)\)")
+_MOST_BYTES: Final = 55
+"""The most bytes of the name that a leaf's is made of: its indexes have longer ones."""
+
+
+class _Identity(NamedTuple):
+    """How the record_ids of a log are numbered."""
+
+    clause: str
+    """What ``ALTER COLUMN ... ADD`` takes."""
+    sequence: str
+    """The quoted name of the sequence."""
+    following: int
+    """The number that it gives next."""
+    rights: Sequence[str]
+
+
+class PostgresPartitioning(Partitioning):
+    """Range partitions of a log's table."""
+
+    def __init__(self, parameters: str, wake: Callable[[LogTable], Sequence[str]]) -> None:
+        """``parameters`` are the storage parameters of a leaf as SQL, ``wake`` makes the statements
+        of the trigger that wakes a publisher.
+        """
+        self._parameters = parameters
+        self._wake = wake
+
+    def leaves(self, log: OpenLog) -> list[Leaf]:
+        read = _ask(log, "leaves", function=f"{_function(log.table)}(bigint)")
+        found = []
+        for name, bound in read:
+            match = _BOUND.search(bound)
+            if match is None:  # of another maker's partitioning
+                return []
+            first, end = (one.strip("'") for one in match.groups())
+            found.append(
+                Leaf(
+                    name,
+                    None if first == "MINVALUE" else int(first),
+                    None if end == "MAXVALUE" else int(end),
+                )
+            )
+        return sorted(found, key=lambda leaf: (leaf.first is not None, leaf.first or 0))
+
+    def is_owner(self, log: OpenLog) -> bool:
+        return bool(_ask(log, "owns")[0][0])
+
+    def holders(self, log: OpenLog) -> list[str]:
+        return _in_words(_ask(log, "holders"))
+
+    def dependents(self, log: OpenLog) -> list[str]:
+        trigger = log.table.own_name("_tgr_{}_i_1")
+        is_partitioned = log.table.is_partitioned
+        return [
+            str(one)
+            for (one,) in _ask(log, "dependents", trigger=trigger, is_partitioned=is_partitioned)
+        ]
+
+    def prepare(self, log: OpenLog) -> None:
+        check, table = quote_identifier(_check_name(log.table)), _name(log.table)
+        known = _ask(log, "check", name=_check_name(log.table))
+        found = known[0][0] if known else None
+        if found is None:
+            with _locked(log):
+                self._let(log)
+                _run(log, f"ALTER FUNCTION {_function(log.table)}(bigint) OWNER TO {_owner(log)}")
+                _run(log, f"GRANT EXECUTE ON FUNCTION {_function(log.table)}(bigint) TO PUBLIC")
+                column, _ = _columns(log.table)
+                _run(
+                    log,
+                    f"ALTER TABLE {table} ADD CONSTRAINT {check} "
+                    f"CHECK ({_function(log.table)}({column})) NOT VALID",
+                )
+        log.commit()
+        if not found:
+            _run(log, f"ALTER TABLE {table} VALIDATE CONSTRAINT {check}")
+            log.commit()
+
+    def partition(self, log: OpenLog, width: int) -> list[Leaf]:
+        table, first = _name(log.table), _leaf_name(log.table, 1)
+        with _locked(log):
+            owner = _owner(log)
+            column, _ = _columns(log.table)
+            highest = _value(log, f"SELECT coalesce(max({column}), 0) FROM {table}")
+            identity = self._take_identity(log, column)
+            bound = max(highest + 1, identity.following)
+            rights = _rights(log, table)
+            comment = _comment_of(log, table)
+            names = _ask(log, "index_names", name=table)
+            self._rename_away(log, table, first, names)
+            leaf = _sibling(log.table, first)
+            _run(
+                log,
+                f"CREATE TABLE {table} (LIKE {leaf} INCLUDING ALL EXCLUDING IDENTITY "
+                f"EXCLUDING STATISTICS) PARTITION BY RANGE ({column})",
+            )
+            # The table itself has no use for the CHECK, and its leaves would inherit it.
+            self._drop_check(log, table)
+            self._make_log(log, table, column, identity, rights, comment)
+            _run(log, f"ALTER TABLE {table} OWNER TO {owner}")
+            second, third = _leaf_name(log.table, 2), _leaf_name(log.table, 3)
+            self._create_leaf(log, second)
+            self._create_leaf(log, third)
+            self._add_check(log, third)
+            self._attach(log, Leaf(first, None, bound))
+            self._attach(log, Leaf(second, bound, bound + width))
+            self._attach(log, Leaf(third, bound + width, None))
+            self._rename_parents(log, leaf, names)
+            self._let(log)
+        log.commit()
+        return [
+            Leaf(first, None, bound),
+            Leaf(second, bound, bound + width),
+            Leaf(third, bound + width, None),
+        ]
+
+    def unpartition(self, log: OpenLog, most_copied: int) -> int:
+        table = _name(log.table)
+        with _locked(log):
+            column, _ = _columns(log.table)
+            largest, *others = (name for (name,) in _ask(log, "sizes"))
+            home = _sibling(log.table, largest)
+            copied = _count(log, [_sibling(log.table, one) for one in others], most_copied)
+            identity = self._take_identity(log, column)
+            rights = _rights(log, table)
+            comment = _comment_of(log, table)
+            names = _ask(log, "index_parents", name=home)
+            for one in (largest, *others):
+                _run(log, f"ALTER TABLE {table} DETACH PARTITION {_sibling(log.table, one)}")
+            _run(log, f"DROP TABLE {table}")
+            for one in others:
+                leaf = _sibling(log.table, one)
+                _run(log, f"INSERT INTO {home} SELECT * FROM {leaf}")
+                _run(log, f"DROP TABLE {leaf}")
+            self._drop_check(log, home)
+            _run(log, f"DROP FUNCTION {_function(log.table)}(bigint)")
+            own = {index: name for index, name, _ in _ask(log, "index_names", name=home)}
+            for index, name, _ in names:
+                _rename_index(log, own[index], name)
+            _run(log, f"ALTER TABLE {home} RENAME TO {quote_identifier(log.table.name)}")
+            self._make_log(log, table, column, identity, rights, comment)
+        log.commit()
+        return copied
+
+    def cut(self, log: OpenLog, at: int) -> Leaf:
+        known = self.leaves(log)
+        head = known[-1]
+        new = Leaf(_next_name(log.table, known), at, None)
+        old_table, new_table = _sibling(log.table, head.name), _sibling(log.table, new.name)
+        column, _ = _columns(log.table)
+        with _changes(log):
+            self._create_leaf(log, new.name)
+            self._add_check(log, new.name)
+            _take(log)
+            self._check_known(log, known)
+            _take_leaves(log, [old_table])
+            beyond = f"FROM {old_table} WHERE {column} >= {at:d}"
+            if (
+                _value(
+                    log, f"SELECT count(*) FROM (SELECT {beyond} LIMIT {MOST_MOVED + 1}) AS rows"
+                )
+                > MOST_MOVED
+            ):
+                raise DatabaseError(
+                    f"the open leaf {head.name} of the log {log} has more than {MOST_MOVED:,} rows "
+                    f"from record_id {at} on: cut it at a higher number"
+                )
+            _run(log, f"ALTER TABLE {_name(log.table)} DETACH PARTITION {old_table}")
+            _run(log, f"INSERT INTO {new_table} SELECT * {beyond}")
+            _run(log, f"DELETE {beyond}")
+            self._attach(log, head._replace(end=at))
+            self._drop_check(log, old_table)
+            self._attach(log, new)
+            self._let(log)
+        log.commit()
+        return head._replace(end=at)
+
+    def remove(self, log: OpenLog, leaf: Leaf, stay: Collection[int]) -> None:
+        known = self.leaves(log)
+        lowest, table = known[0], _sibling(log.table, leaf.name)
+        home = _sibling(log.table, lowest.name)
+        column, status = (
+            quote_identifier(log.table.column(one)) for one in ("record_id", "status")
+        )
+        if leaf.end is None or len(known) < 2 or leaf != known[1]:
+            raise DatabaseError(
+                f"the leaf {leaf.name} of the log {log} cannot be removed: only the one above the "
+                "lowest can be"
+            )
+        with _changes(log):
+            _take(log)
+            self._check_known(log, known)
+            _take_leaves(log, [home, table])
+            if _value(log, f"SELECT EXISTS (SELECT FROM {table} WHERE {status} = 'N')"):
+                raise DatabaseError(f"the leaf {leaf.name} of the log {log} has rows to publish")
+            for one in (table, home):
+                _run(log, f"ALTER TABLE {_name(log.table)} DETACH PARTITION {one}")
+            if stay:
+                numbers = ", ".join(f"{one:d}" for one in sorted(stay))
+                _run(log, f"INSERT INTO {home} SELECT * FROM {table} WHERE {column} IN ({numbers})")
+            self._attach(log, lowest._replace(end=leaf.end))
+            self._let(log)
+            self._refuse_readers(log)
+        log.commit()
+
+    def finish(self, log: OpenLog) -> int:
+        tables = [name for (name,) in _ask(log, "detached", comment=_comment(log.table))]
+        log.commit()
+        column, status = (
+            quote_identifier(log.table.column(one)) for one in ("record_id", "status")
+        )
+        log_name = _name(log.table)
+        for name in tables:
+            table = _sibling(log.table, name)
+            with _changes(log):
+                _run(log, f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+                _run(
+                    log,
+                    f"INSERT INTO {log_name} OVERRIDING SYSTEM VALUE SELECT r.* FROM {table} AS r "
+                    f"WHERE r.{status} NOT IN ('S', 'W') AND NOT EXISTS "
+                    f"(SELECT FROM {log_name} AS there WHERE there.{column} = r.{column})",
+                )
+                _run(log, f"DROP TABLE {table}")
+            log.commit()
+        return len(tables)
+
+    def drop(self, log: LogTable) -> list[str]:
+        return [f"DROP FUNCTION IF EXISTS {_function(log)}(bigint)"]
+
+    # The parts of a change
+
+    def _let(self, log: OpenLog) -> None:
+        """Make the function of the CHECKs true."""
+        _run(log, _SQL["function"].format(function=_function(log.table), condition="true"))
+
+    def _attach(self, log: OpenLog, leaf: Leaf) -> None:
+        """Attach a leaf that has no row outside of its range, which the index of its key shows."""
+        table, column = (
+            _sibling(log.table, leaf.name),
+            quote_identifier(log.table.column("record_id")),
+        )
+        outside, inside = [], ["true"]
+        if leaf.first is not None:
+            outside.append(f"{column} < {leaf.first:d}")
+            inside.append(f"$1 OPERATOR(pg_catalog.>=) {_number(leaf.first)}")
+        if leaf.end is not None:
+            outside.append(f"{column} >= {leaf.end:d}")
+            inside.append(f"$1 OPERATOR(pg_catalog.<) {_number(leaf.end)}")
+        for condition in outside:
+            if _value(log, f"SELECT EXISTS (SELECT FROM {table} WHERE {condition})"):
+                raise DatabaseError(
+                    f"the leaf {leaf.name} of the log {log} has rows outside of its range "
+                    f"({condition}): nothing was changed"
+                )
+        statement = _SQL["function"].format(
+            function=_function(log.table), condition=" AND ".join(inside)
+        )
+        _run(log, statement)
+        first = "MINVALUE" if leaf.first is None else f"{leaf.first:d}"
+        end = "MAXVALUE" if leaf.end is None else f"{leaf.end:d}"
+        _run(
+            log,
+            f"ALTER TABLE {_name(log.table)} ATTACH PARTITION {table} "
+            f"FOR VALUES FROM ({first}) TO ({end})",
+        )
+
+    def _create_leaf(self, log: OpenLog, name: str) -> None:
+        table = _sibling(log.table, name)
+        _run(
+            log,
+            f"CREATE TABLE {table} (LIKE {_name(log.table)} INCLUDING ALL EXCLUDING IDENTITY "
+            f"EXCLUDING COMMENTS) WITH ({self._parameters})",
+        )
+        _run(log, f"COMMENT ON TABLE {table} IS {literal(_comment(log.table))}")
+        _run(log, f"ALTER TABLE {table} OWNER TO {_owner(log)}")
+
+    def _add_check(self, log: OpenLog, name: str) -> None:
+        """Give a new leaf, which has no rows, the CHECK by which it may get other bounds later."""
+        column, _ = _columns(log.table)
+        _run(
+            log,
+            f"ALTER TABLE {_sibling(log.table, name)} "
+            f"ADD CONSTRAINT {quote_identifier(_check_name(log.table))} "
+            f"CHECK ({_function(log.table)}({column}))",
+        )
+
+    def _drop_check(self, log: OpenLog, table: str) -> None:
+        check = quote_identifier(_check_name(log.table))
+        _run(log, f"ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {check}")
+
+    def _check_known(self, log: OpenLog, known: Sequence[Leaf]) -> None:
+        """Raise LogInUse if another session has changed the leaves meanwhile."""
+        if self.leaves(log) != list(known):
+            raise LogInUse(
+                f"another session has changed the leaves of the log {log} meanwhile: start again"
+            )
+
+    def _refuse_readers(self, log: OpenLog) -> None:
+        """Raise LogInUse if a session may still read the leaf that is being removed."""
+        for _ in range(_CHECKS):
+            _run(log, "SELECT pg_catalog.pg_stat_clear_snapshot()")
+            readers = _in_words(_ask(log, "readers"))
+            if not readers:
+                return
+            sleep(_PAUSE)
+        raise LogInUse(
+            f"a snapshot is open by which a leaf of the log {log} may still be read: "
+            f"{'; '.join(readers)}"
+        )
+
+    def _take_identity(self, log: OpenLog, column: str) -> _Identity:
+        """Take the numbering of the record_ids away from the table, and return it."""
+        found = _ask(log, "numbering", record_id_column=log.table.column("record_id"))
+        if not found:
+            raise DatabaseError(
+                f"the record_ids of the log {log} are not numbered by an identity column: a log "
+                "that `eventlog db upgrade` made is"
+            )
+        name, sequence, generated, increment, cache, lowest, highest, cycles, start = found[0]
+        # Nobody draws a number meanwhile: that needs the lock of the table.
+        drawn = f"CASE WHEN is_called THEN {increment:d} ELSE 0 END"
+        following = _value(log, f"SELECT last_value + {drawn} FROM {name}")
+        identity = _Identity(
+            f"GENERATED {generated} AS IDENTITY (SEQUENCE NAME {_sibling(log.table, sequence)} "
+            f"START {start:d} INCREMENT {increment:d} MINVALUE {lowest:d} MAXVALUE {highest:d} "
+            f"CACHE {cache:d} {'' if cycles else 'NO '}CYCLE)",
+            _sibling(log.table, sequence),
+            following,
+            _rights(log, name),
+        )
+        _run(log, f"ALTER TABLE {_name(log.table)} ALTER COLUMN {column} DROP IDENTITY")
+        return identity
+
+    def _rename_away(
+        self, log: OpenLog, table: str, leaf: str, names: Sequence[tuple[Any, ...]]
+    ) -> None:
+        """Rename the table of a log and its indexes to those of a leaf, and take its trigger."""
+        trigger = quote_identifier(log.table.own_name("_tgr_{}_i_1"))
+        _run(log, f"DROP TRIGGER IF EXISTS {trigger} ON {table}")
+        for place, (_, name, _) in enumerate(names):
+            _rename_index(log, name, _index_name(log.table, leaf, place))
+        _run(log, f"ALTER TABLE {table} RENAME TO {quote_identifier(leaf)}")
+        comment = literal(_comment(log.table))
+        _run(log, f"COMMENT ON TABLE {_sibling(log.table, leaf)} IS {comment}")
+
+    def _rename_parents(self, log: OpenLog, leaf: str, names: Sequence[tuple[Any, ...]]) -> None:
+        """Give the indexes of the log the names that those of its first leaf had."""
+        former = {index: name for index, name, _ in names}
+        wanted = [(now, former[index]) for index, now, _ in _ask(log, "index_parents", name=leaf)]
+        for place, (now, _) in enumerate(wanted):
+            _rename_index(log, now, f"_eventlog_{place}")
+        for place, (_, name) in enumerate(wanted):
+            _rename_index(log, f"_eventlog_{place}", name)
+
+    def _make_log(
+        self,
+        log: OpenLog,
+        table: str,
+        column: str,
+        identity: _Identity,
+        rights: Sequence[str],
+        comment: str | None,
+    ) -> None:
+        """Give a table all that the log had but its rows."""
+        _run(log, f"ALTER TABLE {table} ALTER COLUMN {column} ADD {identity.clause}")
+        _value(log, f"SELECT setval({literal(identity.sequence)}, {identity.following:d}, false)")
+        for right in rights:
+            _run(log, f"GRANT {right.format(table=f'TABLE {table}')}")
+        for right in identity.rights:
+            _run(log, f"GRANT {right.format(table=f'SEQUENCE {identity.sequence}')}")
+        text = "NULL" if comment is None else literal(comment)
+        _run(log, f"COMMENT ON TABLE {table} IS {text}")
+        for statement in self._wake(log.table):
+            _run(log, statement)
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def _name(log: LogTable) -> str:
+    return qualified(log.schema, log.name)
+
+
+def _sibling(log: LogTable, name: str) -> str:
+    """Return the quoted name of a relation in the schema of a log."""
+    return qualified(log.schema, name)
+
+
+def _columns(log: LogTable) -> tuple[str, str]:
+    """Return the quoted names of the columns of record_id and status."""
+    return quote_identifier(log.column("record_id")), quote_identifier(log.column("status"))
+
+
+def _leaf_name(log: LogTable, number: int) -> str:
+    return f"{cut_name(log.name, _MOST_BYTES - len(str(number)))}_{number}"
+
+
+def _next_name(log: LogTable, known: Sequence[Leaf]) -> str:
+    """Return a name that no leaf has, nor the table of one that was removed."""
+    newest = max(int(leaf.name.rpartition("_")[2]) for leaf in known)
+    return _leaf_name(log, newest + 1)
+
+
+def _index_name(log: LogTable, leaf: str, place: int) -> str:
+    return cut_name(f"{leaf}_{place}x", log.max_identifier)
+
+
+def _check_name(log: LogTable) -> str:
+    return log.own_name("chk_{}_leaf")
+
+
+def _function(log: LogTable) -> str:
+    return qualified(log.schema, log.own_name("proc_{}_leaf"))
+
+
+def _comment(log: LogTable) -> str:
+    """Return the comment of a leaf, by which the table of a removed one is found."""
+    return f"eventlog: leaf of the log {_name(log)}"
+
+
+def _number(number: int) -> str:
+    return f"({number:d})::pg_catalog.int8"
+
+
+# --- statements -----------------------------------------------------------------------------------
+
+
+def _ask(log: OpenLog, question: str, **parameters: object) -> list[Any]:
+    statement = _SQL[question]
+    if ":log" in statement:
+        parameters["log"] = _name(log.table)
+    return list(log.connection.execute(sa.text(statement), parameters).all())
+
+
+def _run(log: OpenLog, statement: str) -> None:
+    run_as_it_stands(log.connection, statement)
+
+
+def _value(log: OpenLog, statement: str) -> int:
+    options = {"no_parameters": True}
+    return int(log.connection.exec_driver_sql(statement, execution_options=options).scalar_one())
+
+
+def _owner(log: OpenLog) -> str:
+    """Return the quoted owner of a log's table: a role with its rights may make the leaves."""
+    return str(_ask(log, "owner")[0][0])
+
+
+def _comment_of(log: OpenLog, table: str) -> str | None:
+    statement = "SELECT obj_description(to_regclass(:name), 'pg_class')"
+    comment: str | None = log.connection.execute(sa.text(statement), {"name": table}).scalar()
+    return comment
+
+
+def _count(log: OpenLog, tables: Sequence[str], most: int) -> int:
+    """Return the number of rows of tables. Raises DatabaseError if they are more than ``most``."""
+    rows = sum(
+        _value(log, f"SELECT count(*) FROM (SELECT FROM {table} LIMIT {most + 1:d}) AS rows")
+        for table in tables
+    )
+    if rows > most:
+        raise DatabaseError(
+            f"more than {number_of(most, 'row')} of the log {log} would be copied while every "
+            "writer waits: purge it first, or allow more with --most-copied"
+        )
+    return rows
+
+
+def _rights(log: OpenLog, name: str) -> list[str]:
+    """Return what GRANT takes for the rights of others on a relation, with ``{table}``."""
+    granted = []
+    for right, grantee, is_grantable in _ask(log, "rights", name=name):
+        # Both are quoted names or words of SQL; braces in them are not those of the place.
+        words = (str(one).replace("{", "{{").replace("}", "}}") for one in (right, grantee))
+        privilege, who = words
+        option = " WITH GRANT OPTION" if is_grantable else ""
+        granted.append(f"{privilege} ON {{table}} TO {who}{option}")
+    return granted
+
+
+def _rename_index(log: OpenLog, name: str, new: str) -> None:
+    # This renames a constraint that the index serves, too.
+    if name != new:
+        _run(log, f"ALTER INDEX {_sibling(log.table, name)} RENAME TO {quote_identifier(new)}")
+
+
+def _in_words(sessions: Sequence[Any]) -> list[str]:
+    return [
+        f"prepared transaction {gid!r}"
+        if gid is not None
+        else f"session {pid}, user {user}, application {application!r}"
+        + (f", transaction since {since:%Y-%m-%d %H:%M:%S}" if since else "")
+        for pid, gid, user, application, since in sessions
+    ]
+
+
+# --- the log for oneself --------------------------------------------------------------------------
+
+
+@contextmanager
+def _locked(log: OpenLog) -> Iterator[None]:
+    """Change a log in the name of its owner, with its table for this session alone."""
+    with _changes(log):
+        _take(log)
+        yield
+
+
+@contextmanager
+def _changes(log: OpenLog) -> Iterator[None]:
+    """Have the statements of this transaction wait for a lock briefly, and take it back after an
+    error. Raises LogInUse if another session has a lock.
+    """
+    try:
+        _run(log, f"SET LOCAL lock_timeout = '{_WAIT}ms'")
+        for plan in OTHER_PLANS:
+            _run(log, f"SET LOCAL {plan} = off")
+        yield
+    except DBAPIError as error:
+        state = getattr(error.orig, "sqlstate", None)
+        log.connection.rollback()
+        if state not in (_LOCK_NOT_AVAILABLE, _DEADLOCK):
+            raise
+        found = _in_words(_ask(log, "holders"))
+        log.connection.rollback()
+        by = f" by {'; '.join(found)}" if found else ""
+        raise LogInUse(f"the log {log} is in use{by}") from None
+    except BaseException:
+        log.connection.rollback()
+        raise
+
+
+def _take(log: OpenLog) -> None:
+    """Take the table of a log for this session."""
+    _run(log, f"LOCK TABLE ONLY {_name(log.table)} IN ACCESS EXCLUSIVE MODE")
+
+
+def _take_leaves(log: OpenLog, tables: Sequence[str]) -> None:
+    # Each session that reads or writes the log itself holds its lock, so that only a vacuum or a
+    # session that names the leaf is in the way.
+    for table in tables:
+        _run(log, f"LOCK TABLE ONLY {table} IN ACCESS EXCLUSIVE MODE NOWAIT")

@@ -1,0 +1,493 @@
+"""A log that is partitioned by record_id: no insert fails, nothing that is needed goes
+(spec/event-log.md 14).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from shared import Run, execute, fetch, statuses, wait_until
+from sqlalchemy import Connection
+
+from eventlog import cli
+from eventlog.core.ranges import RecordSet
+from eventlog.errors import DatabaseError, LogInUse
+from eventlog.publisher import leaves as publisher_leaves
+from eventlog.sql import migrations
+from eventlog.sql.dialects.postgresql import DIALECT
+from eventlog.sql.leaves import MOST_MOVED
+from eventlog.sql.locate import locate_log
+from eventlog.sql.open_log import OpenLog
+
+MEANS = DIALECT.partitioning
+FAR = 10**9
+Command = Callable[..., dict[str, Any]]
+
+
+def fill(database: sa.Engine) -> None:
+    """A log with 100 rows S that are a month old."""
+    execute(database, "CREATE SCHEMA hr; CREATE TABLE hr.usr (idu integer PRIMARY KEY, fname text)")
+    migrations.upgrade(database, log_table="eventlog", schema="hr")
+    write(database, 100)
+
+
+def write(database: sa.Engine, rows: int, status: str = "S", days: int = 31) -> None:
+    execute(
+        database,
+        "INSERT INTO hr.eventlog (status, event_type, table_name, table_key, event_time) "
+        f"SELECT '{status}', 4, 'usr', 'idu=1', now() AT TIME ZONE 'UTC' - interval '{days} days' "
+        f"FROM generate_series(1, {rows})",
+    )
+
+
+@pytest.fixture
+def home(
+    filled_database: Any, empty_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[sa.Engine]:
+    """The database of ``fill``, which command lines use."""
+    monkeypatch.setenv("EVENTLOG_DATABASE_SCHEMA_NAME", "hr")
+    monkeypatch.setattr(publisher_leaves, "PATIENCE", 0.3)
+    with filled_database(fill) as database:
+        monkeypatch.setenv(
+            "EVENTLOG_DATABASE_URL", database.url.render_as_string(hide_password=False)
+        )
+        yield database
+
+
+@pytest.fixture
+def command(home: sa.Engine, capfd: pytest.CaptureFixture[str]) -> Command:
+    """A command with --json that succeeds, as data."""
+
+    def command(*arguments: str) -> dict[str, Any]:
+        capfd.readouterr()
+        assert cli.run([*arguments, "--json"]) == 0
+        found: dict[str, Any] = json.loads(capfd.readouterr().out)
+        return found
+
+    return command
+
+
+@pytest.fixture
+def partitioned(home: sa.Engine, command: Command) -> sa.Engine:
+    """The log in leaves of 100 numbers, with four leaves of rows: a month, a month, a month and no
+    day old.
+    """
+    command("db", "partition", "--leaf-size", "100")
+    with opened(home) as log:
+        MEANS.cut(log, 301)
+    write(home, 200)
+    write(home, 50, days=0)
+    return home
+
+
+@contextmanager
+def opened(database: sa.Engine) -> Iterator[OpenLog]:
+    with database.connect() as conn:
+        db = DIALECT.open(conn)
+        log = db.log(locate_log(db, name="eventlog", schema="hr"))
+        conn.commit()
+        yield log
+
+
+def known(database: sa.Engine) -> list[tuple[int | None, int | None]]:
+    """The ranges of the leaves."""
+    with opened(database) as log:
+        return [(leaf.first, leaf.end) for leaf in MEANS.leaves(log)]
+
+
+def insert(database: sa.Engine, *numbers: int) -> None:
+    """A row by each number, and one by the sequence; then none of them."""
+    with database.connect() as conn:
+        conn.exec_driver_sql("SET LOCAL lock_timeout = '5s'")
+        conn.exec_driver_sql(
+            "INSERT INTO hr.eventlog (event_type, table_name, table_key) VALUES (4, 'usr', 'idu=1')"
+        )
+        for number in numbers:
+            conn.exec_driver_sql(f"DELETE FROM hr.eventlog WHERE record_id = {number}")
+            conn.exec_driver_sql(
+                "INSERT INTO hr.eventlog (record_id, event_type, table_name, table_key) VALUES "
+                f"({number}, 4, 'usr', 'idu=1')"
+            )
+        conn.rollback()
+
+
+def described(database: sa.Engine) -> list[tuple[Any, ...]]:
+    """What the users of the log see of its table."""
+    return fetch(
+        database,
+        """
+        SELECT x.relname::text, i.indisprimary::text, pg_get_expr(i.indpred, i.indrelid)
+        FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid WHERE i.indrelid = 'hr.eventlog'::regclass
+        UNION ALL SELECT 'rights', relacl::text, obj_description(oid) FROM pg_class WHERE oid = 'hr.eventlog'::regclass
+        UNION ALL SELECT 'numbers', relacl::text, NULL FROM pg_class WHERE oid = 'hr.eventlog_record_id_seq'::regclass
+        UNION ALL SELECT attname, attacl::text, attidentity::text || col_description(attrelid, attnum) FROM pg_attribute
+            WHERE attrelid = 'hr.eventlog'::regclass AND attnum > 0 AND NOT attisdropped
+        UNION ALL SELECT tgname::text, tgenabled::text, NULL FROM pg_trigger WHERE tgrelid = 'hr.eventlog'::regclass
+        ORDER BY 1, 2""",
+    )
+
+
+def test_a_log_becomes_leaves_and_a_table_again_and_its_users_see_the_same(
+    home: sa.Engine, command: Command
+) -> None:
+    role = f"reader_{home.url.database}"
+    execute(
+        home,
+        f"CREATE ROLE {role}; GRANT SELECT, UPDATE (status) ON hr.eventlog TO {role}",
+        f"GRANT SELECT ON SEQUENCE hr.eventlog_record_id_seq TO {role}",
+    )
+    before, rows = described(home), fetch(home, "SELECT * FROM hr.eventlog ORDER BY 1")
+    files = fetch(home, "SELECT pg_relation_filenode('hr.eventlog')")
+    command("db", "partition", "--leaf-size", "100")
+    assert known(home) == [(None, 101), (101, 201), (201, None)]
+    assert described(home) == before
+    assert fetch(home, "SELECT * FROM hr.eventlog ORDER BY 1") == rows
+    assert fetch(home, "SELECT pg_relation_filenode('hr.eventlog_1')") == files
+    assert cli.run(["db", "partition"]) == 2
+    write(home, 150)
+    rows = fetch(home, "SELECT * FROM hr.eventlog ORDER BY 1")
+    assert command("db", "unpartition")["copied"] == 150
+    assert described(home) == before
+    assert fetch(home, "SELECT * FROM hr.eventlog ORDER BY 1") == rows
+    assert fetch(
+        home, "SELECT relkind::text FROM pg_class WHERE relname ~ '^eventlog(_[0-9])?$'"
+    ) == [("r",)]
+    write(home, 1)
+    assert fetch(home, "SELECT max(record_id) FROM hr.eventlog") == [(251,)]
+    execute(home, f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+def test_a_copy_that_is_larger_than_allowed_is_refused(
+    partitioned: sa.Engine, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = statuses(partitioned, "hr.eventlog")
+    assert cli.run(["db", "unpartition", "--most-copied", "10"]) == 1
+    assert "more than 10 rows" in capfd.readouterr().err
+    assert statuses(partitioned, "hr.eventlog") == before
+
+
+def test_the_log_of_another_maker_is_refused(
+    database: sa.Engine, empty_home: Path, monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    migrations.upgrade(database, log_table="eventlog")
+    execute(database, "DROP TABLE eventlog_version")
+    execute(
+        database,
+        *(
+            f"DROP TABLE eventlog_{one}"
+            for one in ("error", "inflight", "state", "resync", "epoch", "consumer", "captured")
+        ),
+    )
+    execute(database, "DROP SEQUENCE eventlog_delivery")
+    migrations.upgrade(database, log_table="eventlog", existing_log=True)
+    monkeypatch.setenv("EVENTLOG_DATABASE_URL", database.url.render_as_string(hide_password=False))
+    assert cli.run(["db", "partition"]) == 2
+    assert "was not made by `eventlog db upgrade`" in capfd.readouterr().err
+
+
+def test_whoever_uses_the_log_is_named(
+    home: sa.Engine, command: Command, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with home.connect() as other, opened(home) as publisher:
+        pid = other.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+        other.exec_driver_sql("SELECT count(*) FROM hr.eventlog")
+        assert cli.run(["db", "partition"]) == 1
+        assert f"in use by session {pid}" in capfd.readouterr().err
+        other.rollback()
+        wait_until(publisher.try_lock)  # until the server has seen the end of the command
+        publisher.commit()
+        assert cli.run(["db", "partition"]) == 1
+        assert "is already being published" in capfd.readouterr().err
+        publisher.unlock()
+        publisher.commit()
+        execute(
+            home,
+            "INSERT INTO hr.eventlog_consumer (name, begins, done) VALUES ('search', 'first', "
+            f"'{RecordSet().encode()}')",
+        )
+        wait_until(lambda: publisher.try_consumer_lock("search"))
+        publisher.commit()
+        assert cli.run(["db", "partition"]) == 1
+        assert (
+            "the consumer search of the log hr.eventlog runs as session" in capfd.readouterr().err
+        )
+    assert known(home) == []
+
+
+def test_a_table_with_a_view_on_it_is_refused(
+    home: sa.Engine, capfd: pytest.CaptureFixture[str]
+) -> None:
+    execute(home, "CREATE VIEW hr.seen AS SELECT * FROM hr.eventlog")
+    assert cli.run(["db", "partition"]) == 1
+    assert "has view or rule hr.seen" in capfd.readouterr().err
+    assert known(home) == []
+
+
+class Killed(Exception):
+    """The session ends here."""
+
+
+@contextmanager
+def killed_before(conn: Connection, number: int) -> Iterator[list[int]]:
+    """End the session on the server before its statement of this number."""
+    seen = [0]
+
+    def count(*_: Any) -> None:
+        seen[0] += 1
+        if seen[0] == number:
+            raise Killed
+
+    sa.event.listen(conn, "before_cursor_execute", count)
+    try:
+        yield seen
+    finally:
+        sa.event.remove(conn, "before_cursor_execute", count)
+
+
+def _partition(log: OpenLog) -> None:
+    MEANS.prepare(log)
+    MEANS.partition(log, 100)
+
+
+def _cut(log: OpenLog) -> None:
+    MEANS.cut(log, (MEANS.leaves(log)[-1].first or 0) + 100)
+
+
+def _remove(log: OpenLog) -> None:
+    MEANS.remove(log, MEANS.leaves(log)[1], [])
+
+
+def _finish(log: OpenLog) -> None:
+    MEANS.finish(log)
+
+
+@pytest.mark.parametrize("change", [_partition, _cut, _remove, _finish])
+def test_no_insert_fails_whatever_a_change_was_killed_at(
+    home: sa.Engine, change: Callable[[OpenLog], None]
+) -> None:
+    if change is not _partition:
+        with opened(home) as log:
+            _partition(log)
+        write(home, 100)
+        with opened(home) as log:
+            _cut(log)
+        with opened(home) as log:
+            _cut(log)
+    if change is _finish:
+        with opened(home) as log:
+            _remove(log)
+    before = fetch(home, "SELECT * FROM hr.eventlog ORDER BY 1")
+    number, ended = 0, False
+    while not ended:
+        number += 1
+        with opened(home) as log, killed_before(log.connection, number) as seen:
+            try:
+                change(log)
+                ended = True
+            except Killed:
+                log.connection.invalidate()
+        insert(home, 1, 50, 150, 250, 350, FAR, -1)
+        assert seen[0] >= number or ended
+        if change is not _remove:
+            assert fetch(home, "SELECT * FROM hr.eventlog ORDER BY 1") == before
+    assert number > 4
+
+
+def test_purge_removes_old_leaves_with_their_rows(partitioned: sa.Engine, command: Command) -> None:
+    report = command("purge", "--older-than", "30d")
+    assert (report["rows"], report["leaves"]) == (300, 2)
+    assert report["kept_leaf"] is None
+    assert fetch(partitioned, "SELECT count(*), min(record_id) FROM hr.eventlog") == [(50, 301)]
+    assert known(partitioned)[:2] == [(None, 301), (301, 451)]
+    insert(partitioned, 1, 150, 250, FAR)
+    assert fetch(partitioned, "SELECT removed FROM hr.eventlog_epoch") == [(300,)]
+    assert command("purge", "--older-than", "30d")["rows"] == 0
+
+
+def test_a_dry_run_of_a_purge_counts_the_rows_of_leaves(
+    partitioned: sa.Engine, command: Command
+) -> None:
+    before = known(partitioned)
+    report = command("purge", "--older-than", "30d", "--dry-run")
+    assert (report["rows"], report["leaves"]) == (300, 2)
+    assert known(partitioned) == before
+
+
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [
+        ("UPDATE hr.eventlog SET status = 'N' WHERE record_id = 250", "row 250 is not published"),
+        (
+            "INSERT INTO hr.eventlog_inflight (entry_no, kind, content) VALUES (1, 'delivery', "
+            '\'{"line_format":1,"documents":[{"number":1,"rows":[[250,250]],"counts":[1]}]}\')',
+            "row 250 is being delivered",
+        ),
+        (
+            "UPDATE hr.eventlog SET event_time = now() WHERE record_id = 250",
+            "1 row of it are younger",
+        ),
+    ],
+)
+def test_a_leaf_stays_as_long_as_one_of_its_rows_is_needed(
+    partitioned: sa.Engine, command: Command, what: str, reason: str
+) -> None:
+    execute(partitioned, what)
+    report = command("purge", "--older-than", "30d")
+    assert (report["rows"], report["leaves"]) == (200, 1)
+    assert report["kept_leaf"]["reason"] == reason
+    assert fetch(partitioned, "SELECT min(record_id), count(*) FROM hr.eventlog") == [(201, 150)]
+
+
+def test_refused_rows_move_to_the_lowest_leaf(partitioned: sa.Engine, command: Command) -> None:
+    execute(partitioned, "UPDATE hr.eventlog SET status = 'E' WHERE record_id IN (150, 250)")
+    assert command("purge", "--older-than", "30d")["rows"] == 298
+    places = (
+        "SELECT record_id, status, tableoid::regclass::text FROM hr.eventlog WHERE record_id < 301"
+    )
+    assert fetch(partitioned, f"{places} ORDER BY 1") == [
+        (150, "E", "hr.eventlog_1"),
+        (250, "E", "hr.eventlog_1"),
+    ]
+    execute(partitioned, "UPDATE hr.eventlog SET status = 'S' WHERE record_id = 150")
+    assert command("purge", "--older-than", "30d")["rows"] == 1
+
+
+def test_a_leaf_with_too_many_refused_rows_is_purged_row_by_row(
+    partitioned: sa.Engine, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher_leaves, "MOST_MOVED", 5)
+    execute(partitioned, "UPDATE hr.eventlog SET status = 'E' WHERE record_id BETWEEN 101 AND 110")
+    report = command("purge", "--older-than", "30d")
+    assert (report["rows"], report["leaves"]) == (190, 0)
+    assert "too many to move" in report["kept_leaf"]["reason"]
+    assert fetch(partitioned, "SELECT count(*) FROM hr.eventlog WHERE record_id < 201") == [(10,)]
+
+
+def test_a_row_that_was_changed_while_its_leaf_went_comes_back(partitioned: sa.Engine) -> None:
+    with opened(partitioned) as log:
+        MEANS.remove(log, MEANS.leaves(log)[1], [])
+        execute(partitioned, "UPDATE hr.eventlog_2 SET status = 'E' WHERE record_id = 150")
+        assert MEANS.finish(log) == 1
+    assert fetch(partitioned, "SELECT record_id FROM hr.eventlog WHERE status = 'E'") == [(150,)]
+    assert fetch(partitioned, "SELECT to_regclass('hr.eventlog_2') IS NULL") == [(True,)]
+
+
+def test_a_leaf_stays_while_a_snapshot_may_read_it(
+    partitioned: sa.Engine, command: Command
+) -> None:
+    with partitioned.connect() as dump:
+        dump.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        pid = dump.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+        report = command("purge", "--older-than", "30d")
+        assert report["leaves"] == 0
+        assert f"session {pid}" in report["kept_leaf"]["reason"]
+        assert dump.exec_driver_sql("SELECT count(*) FROM hr.eventlog").scalar_one() == 350
+    assert command("purge", "--older-than", "30d")["leaves"] == 2
+
+
+def test_the_open_leaf_is_cut_before_it_gets_rows_and_also_afterwards(
+    partitioned: sa.Engine, command: Command
+) -> None:
+    write(partitioned, 300, days=0)
+    execute(
+        partitioned,
+        "INSERT INTO hr.eventlog (record_id, status, event_type, table_name, table_key) VALUES "
+        f"({FAR}, 'N', 4, 'usr', 'far ahead')",
+    )
+    assert known(partitioned)[-1] == (301, None)
+    command("purge", "--older-than", "30d")
+    *_, (first, end), (last_first, last_end) = known(partitioned)
+    assert (last_first, last_end) == (end, None)
+    assert last_first is not None
+    assert first is not None
+    assert last_first - 651 >= last_first - first
+    assert fetch(partitioned, f"SELECT table_key FROM hr.eventlog WHERE record_id = {FAR}") == [
+        ("far ahead",)
+    ]
+
+
+def test_a_bound_below_many_rows_is_refused_and_nothing_changes(
+    partitioned: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(partitioned, MOST_MOVED + 1)
+    before = known(partitioned)
+    with opened(partitioned) as log, pytest.raises(DatabaseError, match="more than 1,000 rows"):
+        MEANS.cut(log, 302)
+    assert known(partitioned) == before
+
+
+def test_two_sessions_that_change_leaves_do_not_mix(partitioned: sa.Engine) -> None:
+    with opened(partitioned) as one, opened(partitioned) as two:
+        leaf = MEANS.leaves(one)[1]
+        MEANS.leaves(two)
+        two.commit()
+        MEANS.remove(one, leaf, [])
+        with pytest.raises(DatabaseError, match="cannot be removed"):
+            MEANS.remove(two, leaf, [])
+        one.connection.exec_driver_sql("LOCK TABLE hr.eventlog IN SHARE MODE")
+        with pytest.raises(LogInUse, match="is in use by session"):
+            MEANS.remove(two, MEANS.leaves(two)[1], [])
+
+
+def test_a_role_that_does_not_own_the_log_purges_row_by_row(
+    partitioned: sa.Engine, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = f"purger_{partitioned.url.database}"
+    execute(
+        partitioned,
+        f"CREATE ROLE {user} LOGIN PASSWORD 'x'; GRANT USAGE ON SCHEMA hr TO {user}; GRANT ALL ON "
+        f"ALL TABLES IN SCHEMA hr TO {user}; GRANT ALL ON ALL SEQUENCES IN SCHEMA hr TO {user}",
+    )
+    url = partitioned.url.set(username=user, password="x").render_as_string(hide_password=False)
+    monkeypatch.setenv("EVENTLOG_DATABASE_URL", url)
+    before = known(partitioned)
+    report = command("purge", "--older-than", "30d")
+    assert (report["rows"], report["leaves"]) == (300, 0)
+    assert known(partitioned) == before
+    execute(partitioned, f"DROP OWNED BY {user}; DROP ROLE {user}")
+
+
+def test_a_mark_touches_the_leaf_of_its_rows_alone(partitioned: sa.Engine) -> None:
+    with opened(partitioned) as log:
+        log.db.choose_plans()
+        for name, more in (("mark", {"status": "S"}), ("delete", {}), ("read_rows", {})):
+            statement = DIALECT.log_statement(log.table, name)
+            plan = log.connection.exec_driver_sql(
+                f"EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) {statement}",
+                {"lo": [310], "hi": [310], **more},
+            )
+            lines = [line for (line,) in plan if "Scan using" in line]
+            assert len(lines) == 4
+            assert sum("never executed" not in line for line in lines) == 1, lines
+
+
+def test_a_leaf_that_another_maker_partitioned_is_left_alone(
+    database: sa.Engine, empty_home: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute(
+        database,
+        "CREATE TABLE eventlog (record_id bigint PRIMARY KEY, status char(1), event_type smallint, "
+        "event_time timestamp, perpetrator text, table_name text, table_key text, column_name text, "
+        "old_value text, new_value text) PARTITION BY RANGE (record_id)",
+        "CREATE TABLE eventlog_1 PARTITION OF eventlog FOR VALUES FROM (1) TO (100)",
+    )
+    migrations.upgrade(database, log_table="eventlog", existing_log=True)
+    with database.connect() as conn:
+        db = DIALECT.open(conn)
+        log = db.log(locate_log(db, name="eventlog"))
+        assert log.table.is_partitioned
+        assert MEANS.leaves(log) == []
+
+
+def test_the_log_is_removed_with_its_leaves(partitioned: sa.Engine, command: Command) -> None:
+    command("db", "downgrade", "base", "--yes")
+    assert fetch(partitioned, "SELECT relname FROM pg_class WHERE relname LIKE 'eventlog%'") == []
+    left = "SELECT proname FROM pg_proc WHERE pronamespace = 'hr'::regnamespace"
+    assert fetch(partitioned, left) == []
