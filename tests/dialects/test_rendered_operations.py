@@ -120,7 +120,7 @@ def test_an_argument_that_is_unknown_is_named() -> None:
         match="watch usr: row_style 'fields' is not one of field, remove_all, field_query",
     ):
         from_literals("usr", {"row_style": "fields"})
-    with pytest.raises(TriggerError, match="tables: 'columns' is missing or wrong"):
+    with pytest.raises(TriggerError, match="'columns' of `tables` is missing or invalid"):
         from_literals("usr", {"tables": [{"name": "usr"}]})
 
 

@@ -543,8 +543,8 @@ PLANS = {
     ),
     "drop": (
         "ALTER TABLE usr DROP nick",
-        "column nick was dropped; the triggers still name nick: they log rows to be read back until "
-        "they are applied",
+        "column nick was dropped; the triggers still name nick: they log query-back rows until "
+        "triggers are applied",
     ),
     "rename": (
         "ALTER TABLE usr RENAME nick TO alias",

@@ -252,12 +252,12 @@ def test_events_of_others_are_counted_and_passed_over(tmp_path: Path) -> None:
     ("event", "message"),
     [
         ([], "a CloudEvent must be a JSON object, not list"),
-        ({**EVENT, "specversion": "0.3"}, "specversion '0.3' is not 1.0"),
+        ({**EVENT, "specversion": "0.3"}, "specversion '0.3' is not supported"),
         ({**EVENT, "id": ""}, "id of a CloudEvent must be a text that is not empty"),
         ({**EVENT, "source": None}, "source of a CloudEvent"),
         (
             {**EVENT, "data": {**EVENT["data"], "operation": "merge"}},
-            "operation .* is none of insert, update",
+            "unknown operation .* expected one of insert, update",
         ),  # type: ignore[dict-item]
         (
             {**EVENT, "data": {**EVENT["data"], "columns": {"a": 1}}},

@@ -161,7 +161,7 @@ BROKEN: list[tuple[str, str, Break, list[str]]] = [
         "eventlog",
         "in.csv",
         line(3, b"3,4"),
-        ["in.csv, line 3: ", "2 fields, the first line names 10"],
+        ["in.csv, line 3: ", "2 fields, but the first line names 10"],
     ),
     ("eventlog", "in.parquet", cut, ["in.parquet, after row 0: ", "not Parquet"]),
     ("eventlog", "in.parquet", unpackable, ["in.parquet, after row 0: ", "not Parquet"]),
@@ -246,7 +246,7 @@ BROKEN: list[tuple[str, str, Break, list[str]]] = [
         "linter",
         QUEUE,
         line(3, b"1,2"),
-        ["dispatch_queue.csv, line 3: ", "2 fields, the first line names 16"],
+        ["dispatch_queue.csv, line 3: ", "2 fields, but the first line names 16"],
     ),
     (
         "linter",

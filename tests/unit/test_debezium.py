@@ -317,7 +317,7 @@ def test_a_placeholder_is_a_column_that_is_not_known(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ({"op": "x", "source": source()}, "op is 'x'; known are c, u, d, r, t"),
+        ({"op": "x", "source": source()}, "unknown op 'x'; expected one of c, u, d, r, t"),
         ({"op": "c", "after": ANNE}, "source.table"),
         ({"op": "c", "after": [], "source": source()}, "after must be an object, not list"),
         (

@@ -279,9 +279,7 @@ def test_a_log_of_somebody_else_gets_its_internal_tables_alone(database: Engine)
 def test_a_table_that_is_not_ours_is_not_taken_for_the_log(database: Engine) -> None:
     with database.connect() as conn:
         conn.execute(sa.text("CREATE TABLE eventlog (x integer)"))
-        with pytest.raises(
-            LogTableError, match=r"public\.eventlog is there already.*--existing-log"
-        ):
+        with pytest.raises(LogTableError, match=r"public\.eventlog already exists.*--existing-log"):
             migrations.upgrade(conn, log_table="eventlog")
         with pytest.raises(LogTableError, match=r"there is no log public\.theirs"):
             migrations.upgrade(conn, log_table="theirs", existing_log=True)
