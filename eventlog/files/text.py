@@ -118,9 +118,9 @@ def goes_on(line: bytes | str) -> bool:
 def pretty_printed(place: object) -> FormatError:
     """Return the error of a pretty-printed file."""
     return FormatError(
-        f"{place}: the JSON value that begins here continues on further lines, as in a "
-        "pretty-printed file. Write one value per line: jq -c . FILE, or for an array jq -c '.[]' "
-        "FILE"
+        f"{place}: not JSON on one line: the value that begins here continues on further lines, as "
+        "in a pretty-printed file. Write one value per line: jq -c . FILE, or for an array "
+        "jq -c '.[]' FILE"
     )
 
 

@@ -228,7 +228,7 @@ def test_an_unreadable_file_is_reported_for_its_capture(
             {"order_by": "time"},
             spark=spark,
         )
-    with pytest.raises(FormatError, match="holds no"):
+    with pytest.raises(FormatError, match="contains no"):
         list(
             read_capture(
                 captures("linter", str(tmp_path / "in"), {})[0]._replace(paths=(tmp_path,)),

@@ -189,7 +189,7 @@ def test_a_directory_is_read_in_the_order_of_its_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "part"),
     [
-        ("log.jsonl", "{", "line 1: the JSON value that begins here continues"),
+        ("log.jsonl", "{", "line 1: not JSON"),
         ("log.jsonl", "[" * 100_000, "line 1: not JSON"),
         ("log.jsonl", "7", "a row must be a JSON object"),
         ("log.jsonl", '{"record_id": null, "event_type": 1}', "line 1: it has no record_id"),

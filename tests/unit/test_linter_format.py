@@ -174,10 +174,10 @@ def test_tables_are_found_in_any_case(tmp_path: Path) -> None:
         ),
         ("q.csv", b"\xff\xfe", "q.csv, line 1: not UTF-8"),
         ("q.jsonl", "{", "q.jsonl, line 1: not JSON"),
-        ("q.jsonl", "[1]", "q.jsonl, line 1: not JSON object"),
+        ("q.jsonl", "[1]", "q.jsonl, line 1: a row must be a JSON object"),
         ("q.jsonl", "{}", "column OPER_DATE of DISPATCH_QUEUE is missing"),
         ("q.parquet", "PAR1", "q.parquet, after row 0: not Parquet"),
-        ("q.xml", "<a/>", "is none of .csv, .jsonl, .parquet"),
+        ("q.xml", "<a/>", "is not a .csv, .jsonl, .parquet file"),
         ("none.csv", None, "cannot be read"),
     ],
 )
@@ -191,7 +191,7 @@ def test_files_that_are_no_export_are_named(
 
 
 def test_a_directory_without_exports_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match="holds no"):
+    with pytest.raises(FormatError, match="contains no"):
         read(tmp_path)
     with pytest.raises(FormatError, match="cannot be read"):
         read(tmp_path / "missing" / "q.csv")
