@@ -152,7 +152,7 @@ def test_errors_have_their_names(captures: list[Capture], position: int, name: s
 def test_a_read_that_fails_is_an_error_and_no_end() -> None:
     connection = EmulatorConnection(server_with(logging=True))
     with capture_session(connection, lambda session, size: 0, [CAPTURE], server="s") as session:
-        with pytest.raises(CdcError, match="read answered 0"):
+        with pytest.raises(CdcError, match="read returned 0"):
             session.read()
         with pytest.raises(CdcError, match="NOSESS"):
             _ = session._replace(read=lambda: _raise(connection, session.id + 1)).read()

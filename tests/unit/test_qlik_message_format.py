@@ -93,7 +93,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
         ("{", "line 1: not JSON"),
         ('{"value":{"hex":"0"}}', "line 1: .* is neither text nor hex"),
         ('{"key":7,"value":null}', "line 1: 7 is neither text nor hex"),
-        ('{"topic":7,"value":null}', "line 1: topic is text"),
+        ('{"topic":7,"value":null}', "line 1: topic must be text"),
         ("7", "a message must be a JSON object"),
     ],
 )

@@ -141,7 +141,7 @@ VALUE = '<value type="string">x</value>'
         ("<nds>\x00</nds>", "not well-formed"),
         ("<nds>\ud800</nds>", "not valid in its encoding"),
         (b"<nds>\xff</nds>", "not well-formed"),
-        (b'<?xml version="1.0" encoding="UTF-7"?><nds/>', "encoding utf-7 is not read"),
+        (b'<?xml version="1.0" encoding="UTF-7"?><nds/>', "unsupported encoding utf-7"),
         ("<nds>".encode("utf-16-le"), "not well-formed"),
         ("<sdn/>", "root element is sdn"),
         ('<nds xmlns="urn:x"/>', "root element is {urn:x}nds"),
@@ -185,7 +185,7 @@ VALUE = '<value type="string">x</value>'
         (event("<add-attr/>", "add"), "add-attr without value"),
         (attribute("<velue/>"), "element velue in add-attr"),
         (attribute("<value><component/></value>"), "element component in value"),
-        (attribute('<value type="structured"/>'), "value of type structured"),
+        (attribute('<value type="structured"/>'), "value of unknown type structured"),
         (attribute(f'{VALUE}<value type="int">1</value>'), "of several types: int, string"),
         (
             attribute('<value type="time">1</value><value type="string">1</value>'),
