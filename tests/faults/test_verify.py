@@ -451,6 +451,53 @@ def test_numbers_that_are_never_given_leave_no_object_in_motion(
     assert (report.result, report.classes["item"].equal) == ("equal", OBJECTS)
 
 
+NUMBERS = "pg_get_serial_sequence('eventlog', 'record_id')"
+
+
+@pytest.mark.parametrize("cache", [1, 20], ids=["writers are known", "writers are unknown"])
+def test_a_late_commit_among_100000_rolled_back_numbers_is_in_motion(
+    source: sa.Engine, copy: sa.Engine, monkeypatch: pytest.MonkeyPatch, cache: int
+) -> None:
+    # Where a session keeps numbers, any session may still write into a gap: it stays open.
+    run(
+        source,
+        f"DO $$ BEGIN EXECUTE format('ALTER SEQUENCE %s CACHE {cache}', {NUMBERS}); END $$".replace(
+            "%", "%%"
+        ),
+    )
+    late = source.connect()
+    late.exec_driver_sql("UPDATE item SET name = 'late' WHERE id = 250")
+    run(
+        source,
+        f"""DO $$ BEGIN FOR n IN 1..2000 LOOP
+            UPDATE item SET price = n WHERE id = 1 + mod(n, 200);
+            PERFORM nextval({NUMBERS}) FROM generate_series(1, 50);
+        END LOOP; END $$""",
+    )
+    publish_once(document(source), verified.Table(copy))
+    read = TableTarget.range_reader
+
+    def range_reader(self: TableTarget, cls: Any) -> Any:
+        inner = read(self, cls)
+        assert inner is not None
+
+        def read_range(behind: Any, last: Any, limit: int) -> Any:
+            if behind is not None and late.in_transaction():
+                late.commit()
+            return inner(behind, last, limit)
+
+        return read_range
+
+    monkeypatch.setattr(TableTarget, "range_reader", range_reader)
+    report = compare(source, copy, options=VerifyOptions(wait=0, batch=100))
+    late.close()
+    assert (report.result, report.classes["item"].equal) == ("undecided", OBJECTS - 1)
+    assert [(one.key, one.record_ids) for one in report.in_motion] == [("id=250", [1])]
+    monkeypatch.setattr(TableTarget, "range_reader", read)
+    publish_once(document(source), verified.Table(copy))
+    assert compare(source, copy).result == "equal"
+
+
 @contextmanager
 def killed_often(config: dict[str, Any], copy: sa.Engine) -> Iterator[list[int]]:
     """A publisher in a process, killed and started again at random moments. Yields the number of

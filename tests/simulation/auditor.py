@@ -996,6 +996,15 @@ class Auditor:
                 excuses["key renamed"] = {key for key in beyond if key[0] == "doc"}
         return excuses
 
+    def reasons_to_differ(self, receiver: str) -> set[Key] | None:
+        """Return the objects that a receiver may have otherwise than the tables at this moment;
+        None if that holds for all, since it began without them."""
+        is_consumer = receiver not in ("receiver", "reader")
+        if self._world.has_removed or (is_consumer and self._lacks_a_beginning(receiver)):
+            return None
+        excuses = self._excuses(receiver, self._world.replica_of(receiver), set())
+        return set[Key]().union(*excuses.values())
+
     def _refused_objects(self) -> set[Key]:
         """Return the objects of events that the format itself has refused."""
         if not self._world.refuses_values:

@@ -12,6 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import read_commands
+import verification
 from application import KEYS, VIEW
 from backlog import Directory
 from plans import CONSUMERS
@@ -894,6 +895,7 @@ STEPS: Mapping[str, Callable[..., None]] = {
     "leap": _leap,
     "show": read_commands.show,
     "doctor": read_commands.doctor,
+    "verify": verification.verify,
 }
 
 

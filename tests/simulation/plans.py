@@ -86,13 +86,14 @@ FEATURES: Mapping[str, Mapping[str, float]] = {
     "restores": {"copy": 0.5, "restore": 0.5, "new_epoch": 0.2},
     "clock": {"leap": 1.0},
     "looks": {"show": 2.0, "doctor": 0.2},
+    "verifies": {"verify": 1.0},
     "slow": {"slow_beside_failing": 0.8},
     "bursts": {"burst": 0.7, "parked_burst": 0.3},
     "loopback": {"own_commit": 1.5, "requeue_loopback": 0.5},
 }
 """The kinds of steps that each feature adds, with their weights."""
 _SHARE = 0.4
-_SHARES = {"clock": 0.25, "looks": 0.25, "restores": 0.2, "loopback": 0.15}
+_SHARES = {"clock": 0.25, "looks": 0.25, "verifies": 0.2, "restores": 0.2, "loopback": 0.15}
 """The share of the plans that have a feature; those of features that are not named have
 ``_SHARE``.
 """
