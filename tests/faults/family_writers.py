@@ -216,6 +216,10 @@ class Follower:
         self.log, self.followed = log, FollowedSet()
         self.read: list[int] = []
 
+    def reconnect(self, log: OpenLog) -> None:
+        """Go on in another session, with the done rows alone."""
+        self.log, self.followed = log, FollowedSet(self.followed.done)
+
     def poll(self) -> list[int]:
         """Return the rows of the next window, and add them to the set."""
         self.followed.poll(self.log)

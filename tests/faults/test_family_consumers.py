@@ -89,6 +89,29 @@ def test_a_consumer_sends_a_row_that_commits_late_and_leaves_the_rows_to_the_pub
     assert fetch(log, "SELECT DISTINCT status FROM eventlog") == [("N",)]
 
 
+@pytest.mark.parametrize("deletes", [False, True])
+def test_a_publisher_marks_and_deletes_rows_next_to_those_of_an_open_transaction(
+    log: sa.Engine, family_server: mysql_servers.Server, tmp_path: Path, deletes: bool
+) -> None:
+    """A server that finds rows by a range locks the one after it, too."""
+    section = {"allow_loopback": True, "delete_from_log": deletes}
+    config = load(write_config(tmp_path, url_of(log), WATCHES, publisher=section), {}, {})
+    many = "INSERT INTO usr (num) SELECT a.n FROM numbers AS a, numbers AS b LIMIT 100"
+    with contextlib.closing(family_writers.session(family_server)) as late:
+        family_writers.run(late, "BEGIN", INSERT)
+        execute(log, many)
+        family_writers.run(late, INSERT)
+        execute(log, INSERT)
+        family_writers.run(late, INSERT)
+        sink = Collecting()
+        with opened(config) as context:
+            context.log.connection.exec_driver_sql("SET SESSION innodb_lock_wait_timeout = 1")
+            publish_once(context, sink)
+        left = fetch(log, "SELECT status, COUNT(*) FROM eventlog GROUP BY status")
+        assert [status for status, _ in left] == ([] if deletes else ["S"])
+        family_writers.run(late, "COMMIT")
+
+
 @pytest.mark.parametrize("begin", ["latest", "snapshot"])
 def test_a_consumer_that_begins_while_a_writer_is_open_gets_its_rows(
     log: sa.Engine, family_server: mysql_servers.Server, tmp_path: Path, begin: str

@@ -189,7 +189,7 @@ TYPES = {
     "a_datetime": ("datetime(6)", "'2026-02-28 12:30:00.5'", "'2026-02-28 12:30:00.500001'"),
     "a_timestamp": ("timestamp(3) NULL", "'2026-02-28 12:30:00'", "'2026-02-28 12:30:00.001'"),
     "a_year": ("year", "2026", "2027"),
-    "empty": ("varchar(5)", "NULL", "''"),
+    "a_null": ("varchar(5)", "NULL", "''"),
 }
 """By column the type, a value, and another one."""
 

@@ -48,6 +48,8 @@ CONSUMER = (
     "WHERE name = 'global_instrumentation'"
 )
 INSERT = "INSERT INTO usr (name) VALUES ('x')"
+DURABLE = "--innodb-flush-log-at-trx-commit=1"
+"""What a server that is killed must not lose."""
 
 
 class Place:
@@ -169,20 +171,20 @@ def test_a_prepared_transaction_is_open_until_it_is_ended_though_its_session_and
     tmp_path: Path, build: str
 ) -> None:
     with (
-        mysql_servers.server(build=mysql_servers.BUILDS[build]) as server,
+        mysql_servers.server(DURABLE, build=mysql_servers.BUILDS[build]) as server,
         place_on(server, tmp_path) as place,
     ):
         with place.writer("XA START 'x'", INSERT, "XA END 'x'", "XA PREPARE 'x'"):
             pass
         server.stop(kill=True)
-        server.start()
+        server.start(DURABLE)
         with place.log() as log, place.writer() as mine:
             follower = Follower(log)
             execute(place.root, INSERT)
             for _ in range(5):
                 follower.poll()
             assert len(missed(place, follower)) == 0
-            assert "xa:1.1.0.'x'" in (log.open_writers() or ())
+            assert any(name.startswith("xa:1.1.0.") for name in log.open_writers() or ())
             run(mine, "XA COMMIT 'x'")
             for _ in range(5):
                 follower.poll()
@@ -265,18 +267,35 @@ def test_a_prepared_transaction_is_never_certainly_open(place: Place) -> None:
 # --- a reader that follows ------------------------------------------------------------------------
 
 
-def followed(place: Place, transactions: int, seed: int = 1) -> tuple[Follower, list[str]]:
-    with place.log() as log:
+def followed(
+    place: Place, transactions: int, seed: int = 1, reconnects: bool = False
+) -> tuple[Follower, list[str]]:
+    """A reader that has followed so many transactions, and what the server refused the writers
+    though nothing happened at the same time.
+    """
+    with ExitStack() as sessions:
+        log = sessions.enter_context(place.log())
         assert log.hidden_writers() is None
         follower, writers = Follower(log), Writers(place.server, transactions, seed)
         writers.start()
-        follower.follow(writers)
+        while True:
+            try:
+                follower.follow(writers)
+            except sa.exc.OperationalError as error:
+                if not reconnects or not log.dialect.passes(error.orig or error):
+                    raise
+                log = sessions.enter_context(place.log())
+                follower.reconnect(log)
+            else:
+                break
         writers.join()
     return follower, writers.errors
 
 
-def check_followed(place: Place, transactions: int, seed: int = 1) -> None:
-    follower, errors = followed(place, transactions, seed)
+def check_followed(
+    place: Place, transactions: int, seed: int = 1, reconnects: bool = False
+) -> None:
+    follower, errors = followed(place, transactions, seed, reconnects)
     with place.root.connect() as conn:
         truth = dict(rows(conn))
     assert not errors
@@ -306,13 +325,15 @@ def test_a_reader_misses_no_row_in_any_mode_of_auto_increment(tmp_path: Path, bu
 CHANGES = (
     "ALTER TABLE eventlog COMMENT = 'a'",
     "ALTER TABLE eventlog FORCE",
-    "ALTER TABLE eventlog FORCE, ALGORITHM = COPY",
+    "ALTER TABLE eventlog FORCE, ALGORITHM = COPY, LOCK = SHARED",
     "ALTER TABLE eventlog ADD COLUMN further int",
     "ALTER TABLE eventlog DROP COLUMN further",
     "OPTIMIZE TABLE eventlog",
     "ANALYZE TABLE eventlog",
 )
-"""Statements that change the log, or make it again from a copy of its rows."""
+"""Statements that change the log, or make it again from a copy of its rows. Without LOCK = SHARED
+MariaDB 11.8 loses the rows of transactions that are prepared while it copies (docs/mariadb.md).
+"""
 
 
 def test_a_reader_misses_no_row_while_the_log_is_changed(place: Place) -> None:
@@ -329,7 +350,8 @@ def test_a_reader_misses_no_row_while_the_log_is_changed(place: Place) -> None:
         changing = threading.Thread(target=change)
         changing.start()
         try:
-            check_followed(place, 600, seed=5)
+            # MySQL may end a reader as the victim of a deadlock with the change.
+            check_followed(place, 600, seed=5, reconnects=True)
         finally:
             ended.set()
             changing.join()
@@ -350,15 +372,14 @@ def last_number(place: Place) -> int:
 def test_a_number_is_given_once_though_its_row_is_gone_and_the_log_or_the_server_begins_again(
     tmp_path: Path, build: str
 ) -> None:
-    durable = "--innodb-flush-log-at-trx-commit=1"
     with (
-        mysql_servers.server(durable, build=mysql_servers.BUILDS[build]) as server,
+        mysql_servers.server(DURABLE, build=mysql_servers.BUILDS[build]) as server,
         place_on(server, tmp_path) as place,
     ):
 
         def restart(*, kill: bool) -> None:
             server.stop(kill=kill)
-            server.start(durable)
+            server.start(DURABLE)
 
         for again in (
             partial(restart, kill=False),

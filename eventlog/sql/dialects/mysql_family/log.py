@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
-from eventlog.core.ranges import Ranges
+from eventlog.core.ranges import Range, Ranges
 from eventlog.model import LogRow
 from eventlog.sql.database import LockHolder
 from eventlog.sql.dialects.mysql_family import text, writers
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
 
 _RANGES: Final = 500
 """The number of ranges of record_ids in one statement."""
+_IDS: Final = 500
+"""The number of record_ids in one statement that names each of them."""
+_MANY: Final = 50
+"""The least number of rows of a range that is marked by a separate statement."""
+_KEY_OF_NUMBERS: Final = "eventlog_key_of_numbers"
+"""The key in ``Connection.info`` of the index hint of each log."""
 _KEYS: Final = 500
 """The number of rows in one INSERT of a resync."""
 _LOCK: Final = "CONCAT('eventlog ', LEFT(SHA2(CONCAT(DATABASE(), '.', %(log)s), 256), 40))"
@@ -186,24 +193,40 @@ class MySQLFamilyLog(StepwiseLog):
         return sorted(rows, key=itemgetter(0))
 
     def mark(self, status: str, ranges: Ranges) -> int:
-        return self._change("mark", ranges, {"status": status})
+        long = [one for one in ranges if _length(one) >= _MANY]
+        short = [one for one in ranges if _length(one) < _MANY]
+        record_id = _record_id(self.table)
+        rows = [
+            f"{record_id} BETWEEN {first:d} AND {last:d} LIMIT {last - first + 1:d}"
+            for first, last in long
+        ]
+        return self._change("mark", [*rows, *_each(self.table, short)], {"status": status})
 
     def delete(self, ranges: Ranges) -> int:
-        return self._change("delete", ranges, {})
+        return self._change("delete", _each(self.table, ranges), {})
 
-    def _change(
-        self,
-        name: str,
-        ranges: Ranges,
-        binds: Mapping[str, object],
-    ) -> int:
-        changed = 0
-        for condition in _conditions(self.table, ranges):
+    def _change(self, name: str, rows: Iterable[str], binds: Mapping[str, object]) -> int:
+        key, changed = self._key_of_numbers(), 0
+        for condition in rows:
             done = self.connection.exec_driver_sql(
-                self.dialect.log_statement(self.table, name, ranges=condition), dict(binds)
+                self.dialect.log_statement(self.table, name, rows=condition, key=key), dict(binds)
             )
             changed += int(done.rowcount)
         return changed
+
+    def _key_of_numbers(self) -> str:
+        """Return SQL that makes the server find rows by the unique key of record_id; empty if there
+        is none.
+        """
+        known: dict[LogTable, str] = self.connection.info.setdefault(_KEY_OF_NUMBERS, {})
+        if self.table not in known:
+            names = {"log": self.table.name, "record_id": self.table.column("record_id")}
+            found = fetch(
+                self.connection, self.dialect.log_statement(self.table, "key_of_numbers"), names
+            )
+            quoted = [text.bindable(self.dialect.quote(str(name))) for (name,) in found]
+            known[self.table] = f"FORCE INDEX ({quoted[0]})" if quoted else ""
+        return known[self.table]
 
     def write_keys(self, selection: Selection, keys: Sequence[str]) -> None:
         head, _, row = self.dialect.log_statement(self.table, "write_key").partition("\nVALUES ")
@@ -231,9 +254,25 @@ class MySQLFamilyLog(StepwiseLog):
         return fetch(self.connection, f"SELECT {question.format(name=_CONSUMER_LOCK)}", names)[0][0]
 
 
+def _record_id(log: LogTable) -> str:
+    return text.bindable(text.quote_identifier(log.column("record_id")))
+
+
+def _length(one: Range) -> int:
+    first, last = one
+    return last - first + 1
+
+
+def _each(log: LogTable, ranges: Ranges) -> Iterator[str]:
+    """Yield SQL conditions that name each of these record_ids."""
+    ids = (one for first, last in ranges for one in range(first, last + 1))
+    while part := list(islice(ids, _IDS)):
+        yield f"{_record_id(log)} IN ({', '.join(map(str, part))})"
+
+
 def _conditions(log: LogTable, ranges: Ranges) -> list[str]:
     """Return SQL conditions for the rows of these record_ids, each for a part of the ranges."""
-    record_id = text.bindable(text.quote_identifier(log.column("record_id")))
+    record_id = _record_id(log)
     single = [f"{record_id} BETWEEN {first:d} AND {last:d}" for first, last in ranges]
     return [
         " OR ".join(single[start : start + _RANGES]) for start in range(0, len(single), _RANGES)

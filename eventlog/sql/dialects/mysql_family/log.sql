@@ -72,15 +72,25 @@ FROM {log}
 WHERE {ranges}
 ORDER BY {record_id}
 
+-- name: key_of_numbers
+SELECT index_name FROM information_schema.statistics
+WHERE table_schema = DATABASE() AND BINARY table_name = BINARY %(log)s AND column_name = %(record_id)s
+  AND seq_in_index = 1 AND non_unique = 0
+ORDER BY index_name <> 'PRIMARY', index_name
+LIMIT 1
+
 -- name: mark
--- The rows of ranges of record_ids that are still N.
-UPDATE {log}
+-- Those of some rows that are still N. {rows} names each record_id, or has as many rows as its LIMIT, and {key} is
+-- the key by which they are found: so the statement does not lock the row after the last one, for which it would wait
+-- until the transaction that has written the row ends.
+UPDATE {log} {key}
 SET {status} = %(status)s
-WHERE {status} = 'N' AND BINARY {status} = 'N' AND ({ranges})
+WHERE {status} = 'N' AND BINARY {status} = 'N' AND {rows}
 
 -- name: delete
-DELETE FROM {log}
-WHERE {status} = 'N' AND BINARY {status} = 'N' AND ({ranges})
+-- As mark. A DELETE of one table has no index hint.
+DELETE deleted FROM {log} AS deleted {key}
+WHERE {status} = 'N' AND BINARY {status} = 'N' AND {rows}
 
 -- name: queue
 -- Rows N and the age of the oldest in seconds.
