@@ -91,7 +91,7 @@ OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "--tables", "--existing-log", "--tablespace", "--index-tablespace", "--name",
         "--drop-log", "--key", "--keys", "--where", "--deletes", "--status", "--ids", "--event-id",
         "--loopback", "--consumer", "--start-from", "--older-than", "--limit", "--sample",
-        "--ignore", "--lines", "--purpose", "--target",
+        "--ignore", "--lines", "--purpose", "--target", "--leaf-size",
     ),
     "Formats and files": (
         "--from-driver", "--from", "--to", "--format", "--options", "--last-sequence", "--out",
@@ -102,6 +102,7 @@ OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "--no-claim", "--as-update", "--max-rows-per-second", "--batch", "--pause", "--wait",
         "--resume", "--restart", "--state", "--repair", "--strict", "--lock-timeout",
         "--no-backlog", "--check", "--dry-run", "--force", "--yes", "--reason", "--receiver",
+        "--most-copied",
     ),
     "Spark": ("--spark", "--master", "--conf", "--partition-rows", "--connections"),
     "Output": ("--sql", "--show-values", "--report", "--json"),

@@ -157,7 +157,10 @@ def completed(*words: str) -> list[str]:
     ("words", "offered"),
     [
         (("pu",), ["publish", "purge"]),
-        (("db", ""), ["current", "downgrade", "start-epoch", "upgrade"]),
+        (
+            ("db", ""),
+            ["current", "downgrade", "partition", "start-epoch", "unpartition", "upgrade"],
+        ),
         (("publish", "--on"), ["--once"]),
         (("convert", "--from", "g"), ["gbase"]),
         (("publsh", ""), sorted(cli.COMMANDS)),
