@@ -268,7 +268,7 @@ def date_converter(
         try:
             midnight = datetime(int(year), int(month), int(day))
         except ValueError:
-            raise BadValue(f"{shown(text)} is not a day of the calendar") from None
+            raise BadValue(f"{shown(text)} is not a valid date") from None
         return write(midnight)
 
     return convert
@@ -368,7 +368,7 @@ def timestamp_converter(
                 int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0)
             )
         except ValueError:
-            raise BadValue(f"{shown(text)} is not a day of the calendar") from None
+            raise BadValue(f"{shown(text)} is not a valid date") from None
         if zone:
             try:
                 local -= timedelta(seconds=_displacement(zone))

@@ -262,8 +262,7 @@ def rows_of(
 
     An update that changes nothing has no row and no number (counted ``no_op_skipped``), and neither
     has a REFRESH (``refresh_skipped``) unless it becomes an insert. Raises NotExpressible for a
-    column that the table lacks, FormatError for a change without its row, and
-    FormatError.
+    column that the table lacks, FormatError for a change without its row.
     """
     rows = images_of(change, table, counters)
     if not rows:

@@ -87,8 +87,8 @@ class FollowedSet:
         return self._pass_over(log, last, closed) if last else False
 
     def _pass_over(self, log: OpenLog, last: int, closed: int) -> bool:
-        """Read the rows in the gaps up to ``last``, and skip the rest of the gaps; up to ``closed``
-        the rest is done.
+        """Read the rows in the gaps up to ``last``, and skip what is left of the gaps for now.
+        Numbers up to ``closed`` that no row has are done for good.
         """
         gaps = self.passed.gaps(last)
         shown, since = self.shown

@@ -156,8 +156,9 @@ def count_by_status(log: OpenLog) -> dict[str, int]:
 
 
 def count_newest(log: OpenLog, most: int) -> list[tuple[str | None, str, int]]:
-    """Return the numbers of the newest ``most`` rows by table_name and status, without trailing
-    blanks, in this order.
+    """Count the newest ``most`` rows of the log by table_name and status.
+
+    Yields table_name, status, number, without trailing blanks, in this order.
     """
     record_id = column_of(log.table, "record_id")
     newest = (

@@ -57,7 +57,7 @@ def field(row: str, column: Column) -> str:
 
 
 def fields(row: str, columns: Sequence[Column]) -> list[str]:
-    """Return SQL of columns of a row."""
+    """Return the SQL of each column of a row, as ``field`` does."""
     return [field(row, column) for column in columns]
 
 

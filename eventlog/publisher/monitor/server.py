@@ -349,7 +349,7 @@ _MEANINGS: Final[Mapping[str, str]] = {
     Status.ERROR: "error",
     Status.FATAL: "fatal",
 }
-_QUOTING: Final = ("bad_rows", "key_not_canonical", "missed_delete", "false_delete")
+_QUOTING: Final = ("invalid_rows", "key_not_canonical", "missed_delete", "false_delete")
 """The findings of doctor that quote rows."""
 _PRIVATE_OF_ROW: Final = ("table_key", "old_value", "new_value")
 

@@ -753,7 +753,7 @@ def judge_bad(
         first = rows[0]
         ids = first_of([str(row.record_id) for row in rows], limits.shown)
         yield warning(
-            "bad_rows",
+            "invalid_rows",
             f"{number_of(len(rows), 'row')} {which} invalid ({code}){scope}: record_id {ids}; "
             f"{outcome}. The first one: {first.message}",
             f"eventlog explain {first.record_id}",

@@ -83,7 +83,7 @@ def test_rows_that_would_become_e_are_named_by_what_they_fail(
     examined: sa.Engine, doctor: Doctor, value: str, code: str
 ) -> None:
     rows(examined, GOOD, f"{value}, {NOW}")
-    (finding,) = doctor()[1]["bad_rows"]
+    (finding,) = doctor()[1]["invalid_rows"]
     assert finding["text"].startswith(
         f"1 row of status N invalid ({code}): record_id 2; the next cycle will mark them E."
     )
