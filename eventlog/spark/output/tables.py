@@ -323,8 +323,8 @@ class _TableWriter:
         ]
 
     def stream(self, rows: Sequence[_Stored]) -> tuple[bytes, int, str]:
-        """Return rows as an Arrow stream, the count of numbers that they use, and the greatest
-        prefix. Raises _NotStorable.
+        """Return rows as an Arrow stream, the count of numbers that they use, and the latest
+        time prefix of these numbers. Raises _NotStorable.
         """
         every = list(zip(*rows, strict=True))
         try:
