@@ -242,7 +242,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     "skip": {
         "eventlog skip 4711 --reason 'no such mailbox'": "its rows get E; later events are sent",
         "eventlog skip 4711 --reason 'no need' --consumer search": "for this consumer alone",
-        "eventlog skip 0000000b000000a8:0000000b00000058 --reason 'no need' --from gbase": (
+        "eventlog skip 0000000b000000a8:0000000b00000058 --reason gone --from gbase": (
             "an event of a followed source"
         ),
     },

@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from itertools import count
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pytest
@@ -34,7 +36,17 @@ from eventlog.cloudevents.options import PublishOptions as CloudEventsOptions
 from eventlog.cloudevents.publish import CloudEventWriter
 from eventlog.core.catalog import table_of_types
 from eventlog.errors import ReceiverUnavailable
-from eventlog.model import Answer, Change, ChangeOp, Document, Event, KafkaRecord, Lob
+from eventlog.model import (
+    Answer,
+    Change,
+    ChangeOp,
+    Document,
+    Event,
+    EventResult,
+    KafkaRecord,
+    Level,
+    Lob,
+)
 from eventlog.publisher.delivery import Tried
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.stream import Described, Mark, Read
@@ -261,6 +273,129 @@ def test_a_truncate_that_fails_keeps_its_place_in_the_order(place: Path) -> None
     first = [*dict.fromkeys(sink.came)]
     assert first == ["0", "1", "2", "3"]
     assert sink.came.index("3") > max(n for n, one in enumerate(sink.came) if one == "2")
+
+
+# --- everything at random -------------------------------------------------------------------------
+
+
+class Listed:
+    """A source of changes in a list; a mark follows some of them."""
+
+    def __init__(self, changes: Sequence[Change], chance: random.Random) -> None:
+        self.changes = changes
+        self.marked = {number for number in range(len(changes)) if chance.random() < 0.3}
+
+    def steps(self, token: Any, *, once: bool) -> Iterator[Any]:
+        while True:
+            for number in range(token or 0, len(self.changes)):
+                yield Read(self.changes[number], str(number))
+                if number in self.marked:
+                    yield Mark(number + 1)
+            token = len(self.changes)
+            yield Mark(token, is_idle=True, rest=0.001)
+
+    def backlog(self, token: Any) -> None:
+        return None
+
+
+class Moody(Sink):
+    """Applies an event once, by its event-id. Fails always for documents with an event of
+    ``culprits``, and at random for all others, in each way. Stops the publisher after ``limit``
+    documents, and at the last event.
+    """
+
+    takes_several = True
+
+    def __init__(self, chance: random.Random, culprits: set[str], last: int) -> None:
+        self.chance, self.culprits, self.last = chance, culprits, last
+        self.applied: list[str] = []
+        self.contents: dict[str, bytes] = {}
+        self.is_calm = False
+        self.limit, self.stop = 0, StopRequest()
+        self.lock = Lock()
+
+    def send(self, document: Document) -> Answer:
+        with self.lock:
+            try:
+                return self._answer(document)
+            finally:
+                self.limit -= 1
+                if self.limit == 0 or len(self.applied) == self.last:
+                    self.stop.set()
+
+    def _answer(self, document: Document) -> Answer:
+        if len(document.event_ids) == 1:
+            (event_id,) = document.event_ids
+            assert self.contents.setdefault(event_id, document.body) == document.body
+        if not self.culprits.isdisjoint(document.event_ids):
+            raise ReceiverUnavailable("answers 500", is_suspicious=True)
+        mood = 1.0 if self.is_calm else self.chance.random()
+        if mood < 0.1:
+            raise ReceiverUnavailable("no answer", is_suspicious=mood < 0.06)
+        verdicts = {}
+        for event_id in document.event_ids:
+            if not self.is_calm and self.chance.random() < 0.1:
+                verdicts[event_id] = EventResult(Level.RETRY, "later")
+            elif event_id not in self.applied:
+                self.applied.append(event_id)
+        if mood < 0.12:
+            raise ReceiverUnavailable("the answer is cut off", is_suspicious=True)
+        return Answer(verdicts)
+
+
+def changes_at_random(chance: random.Random, number: int) -> list[Change]:
+    changes = []
+    for place in range(number):
+        key = chance.randrange(8)
+        row = {"id": key, "v": place}
+        if chance.random() < 0.03:
+            changes.append(Change("s", "t", ChangeOp.TRUNCATE))
+        elif chance.random() < 0.15:
+            new = chance.randrange(8)
+            after = {**row, "id": new}
+            changes.append(Change("s", "t", ChangeOp.UPDATE, (("id", new),), row, after))
+        else:
+            changes.append(Change("s", "t", ChangeOp.INSERT, (("id", key),), None, row))
+    return changes
+
+
+def keys_of(change: Change) -> set[Any]:
+    keys = {value for _, value in change.key or ()}
+    return keys | ({change.before["id"]} if change.before else set())
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(6), *(pytest.param(n, marks=pytest.mark.soak) for n in range(6, 60))]
+)
+def test_whatever_fails_and_whenever_it_restarts_each_object_gets_its_events_in_order(
+    place: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    changes = changes_at_random(chance, 60)
+    of_objects = [str(n) for n, change in enumerate(changes) if change.op is not ChangeOp.TRUNCATE]
+    sink = Moody(chance, set(chance.sample(of_objects, 2)), len(changes))
+    source = Listed(changes, chance)
+
+    def publish(limit: int) -> None:
+        sink.limit, sink.stop = limit, StopRequest()
+        writer = CloudEventWriter(CloudEventsOptions(), Publishing())
+        followed = following(
+            source, writer, batch_size=chance.randint(1, 6), concurrency=chance.randint(1, 3),
+            query_limit=chance.choice([5, 100]), mark_interval=0, retry_initial=0.001,
+            retry_max=0.002, isolate_after=2,
+        )  # fmt: skip
+        follow(followed, position_at(place, "s"), lambda: sink, sink.stop)
+
+    for _ in range(6):
+        publish(chance.randint(1, 40))
+    assert not sink.culprits & set(sink.applied)
+    sink.is_calm, sink.culprits = True, set()
+    publish(1000)
+    order = list(map(int, sink.applied))
+    assert sorted(order) == list(range(len(changes)))
+    for key in range(8):
+        own = [n for n in order if key in keys_of(changes[n]) or not keys_of(changes[n])]
+        assert own == sorted(own)
 
 
 # --- numbers ---------------------------------------------------------------------------------------

@@ -341,9 +341,9 @@ class Run:
             ended = deliver(numbered, self, self.stop.is_set, several)
         except ReceiverUnavailable as lost:
             ended = Delivered.unavailable(lost)
-        for number, events in numbered:
-            if number in self._failed and self.options.park and not self.pending.is_failed(events):
-                self.pending.fail(events)
+        for number, events in numbered if self.options.park else ():
+            if number in self._failed or self.pending.is_set_aside(events):
+                self.pending.keep_failed(events)
         self.pending.put_back_unanswered()
         if self.last_document_no > before:
             self.last_document_no = before + len(documents)

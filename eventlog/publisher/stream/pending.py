@@ -121,7 +121,8 @@ class Pending:
 
     def next_due(self) -> float | None:
         """Return when the next event of a parked object may be sent; None if there is none."""
-        if any(each.object_id not in self._parking for each in self._heads()):
+        failed = (document.events[0] for document in self._failed.values())
+        if any(each.object_id not in self._parking for each in (*self._heads(), *failed)):
             return 0.0
         return self._parking.next_due()
 
@@ -203,7 +204,8 @@ class Pending:
             event = self._ready[0]
             if not event.objects and (chosen or self._parked):
                 return  # it is sent when all events before it are answered
-            if any(queue in self._parked for queue in event.queues):
+            waits = self._parking.is_waiting(event.object_id)  # as before a restart
+            if waits or any(queue in self._parked for queue in event.queues):
                 self._park_last(self._ready.popleft())
                 continue
             if not objects.isdisjoint(event.queues):
@@ -265,11 +267,19 @@ class Pending:
             for queue in each.queues:
                 self._parked.setdefault(queue, deque())
 
-    def is_failed(self, events: Sequence[PendingEvent]) -> bool:
-        """Return True if the events are a failed document, or a part of one."""
-        numbers = {each.number for each in events}
+    def keep_failed(self, events: Sequence[PendingEvent]) -> None:
+        """Keep events as one document that the receiver has failed for, unless they are one, or are
+        in parts of it.
+        """
+        held = {each.number for document in self._failed.values() for each in document.events}
+        if held.isdisjoint(each.number for each in events):
+            self.fail(events)
+
+    def is_set_aside(self, events: Sequence[PendingEvent]) -> bool:
+        """Return True if chosen events were not sent: they wait for the answer to another document."""
         return any(
-            each.number in numbers for document in self._failed.values() for each in document.events
+            each.number in self._in_air and self._parking.is_waiting(each.object_id)
+            for each in events
         )
 
     def failed_with(self, sent_ids: frozenset[str]) -> Sequence[PendingEvent]:
@@ -342,12 +352,7 @@ class Pending:
         self._next = self.passed = max(self._next, document.events[-1].number + _STEP)
         self.size += len(document.events)
         if document.suspect is None and document.failures is None:
-            for each in document.events:
-                is_behind = any(queue in self._parked for queue in each.queues)
-                if is_behind or each.object_id in self._parking:
-                    self._park_last(each)
-                else:
-                    self._ready.append(each)
+            self._ready.extend(document.events)
             return
         self._in_air = {each.number: each for each in document.events}
         self.fail(document.events, document.suspect, document.failures)
