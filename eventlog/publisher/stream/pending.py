@@ -276,7 +276,7 @@ class Pending:
             self.fail(events)
 
     def is_set_aside(self, events: Sequence[PendingEvent]) -> bool:
-        """Return True if chosen events were not sent: they wait for the answer to another document."""
+        """Return True if chosen events were not sent, since another document decides first."""
         return any(
             each.number in self._in_air and self._parking.is_waiting(each.object_id)
             for each in events
