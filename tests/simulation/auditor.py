@@ -211,19 +211,27 @@ class Auditor:
         """
         if not self._world.refuses_values:
             return False
-        whose = f"= '{consumer}'" if consumer else "IS NULL"
-        of_format = {
-            row
-            for (row,) in self._ask(
-                f"SELECT record_id FROM eventlog_error WHERE {_OF_FORMATS} AND consumer {whose}"
-            )
-        }
+        of_format = self._rows_refused_by_format(consumer)
         lost = set(before) - set(rows)
         has_only_lost = bool(lost) and set(rows) <= set(before) and lost <= of_format
         # Rows that precedence dropped are done whatever the answer.
         return has_only_lost or of_format >= {
             row for row in before if (consumer, row) not in self._idle
         }
+
+    def _went_back(self, receiver: str, row: int) -> bool:
+        """Return True if the format has refused a row, so that only ``requeue`` can have sent it
+        again. What reads the present state is never stale (docs/spec/event-log.md 11)."""
+        return self._world.refuses_values and row in self._rows_refused_by_format(
+            _consumer(receiver)
+        )
+
+    def _rows_refused_by_format(self, consumer: str) -> set[int]:
+        whose = f"= '{consumer}'" if consumer else "IS NULL"
+        lines = self._ask(
+            f"SELECT record_id FROM eventlog_error WHERE {_OF_FORMATS} AND consumer {whose}"
+        )
+        return {row for (row,) in lines}
 
     def is_applied(self, receiver: str, event: Event, is_strict: bool) -> None:
         """Note an event that a receiver has applied for the first time."""
@@ -259,6 +267,7 @@ class Auditor:
             and rows[0] < newest
             and self._world.is_ordered
             and not self._is_excused(receiver, key)
+            and not self._went_back(receiver, rows[0])
         ):
             self._world.fail(
                 f"{receiver}: {event.event_id} of {key} comes after row {newest} of the object"
