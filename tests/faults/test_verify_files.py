@@ -16,6 +16,7 @@ from publishers import install
 from verified import load_all, publish_once, published, run, to_files, writing
 
 from eventlog.config.load import load
+from eventlog.files.compression import COMPRESSIONS
 from eventlog.verify import VerifyOptions, VerifyReport, verify
 from eventlog.verify.session import repair
 
@@ -66,6 +67,21 @@ def test_the_files_of_a_publisher_equal_the_source(
     assert report.classes["item"].equal == OBJECTS + 1
     # XDS has whole seconds by default.
     assert list(report.losses) == (["item.made"] if format == "xds" else [])
+
+
+@pytest.mark.parametrize("compression", ["gzip", "zstd"])
+def test_compressed_files_equal_the_source(
+    source: sa.Engine, tmp_path: Path, compression: str
+) -> None:
+    directory = tmp_path / "documents"
+    config = to_files(source, directory)
+    load_all(config)
+    publish_once(config)
+    suffix, compress = COMPRESSIONS[compression]
+    for path in list(directory.glob("*.xmll")):
+        (directory / f"{path.name}{suffix}").write_bytes(compress(path.read_bytes()))
+        path.unlink()
+    assert compare(config).classes["item"].equal == OBJECTS
 
 
 def test_files_that_a_publisher_still_writes_are_never_called_different(

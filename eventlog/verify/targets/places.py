@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from eventlog.errors import ConfigError
+from eventlog.files.compression import SUFFIXES
+from eventlog.files.tabular import open_bytes
 from eventlog.files.text import order_of
 from eventlog.publisher.sinks.objects import ObjectOptions, ObjectStore
 
@@ -47,14 +50,33 @@ class Place(ABC):
 
     @abstractmethod
     def opened(self, name: str) -> AbstractContextManager[Path]:
-        """Return a context that gives the path of a file with this content."""
+        """Return a context that gives the path of a file with this content, which is unpacked if
+        the name ends as that of a compressed file. Raises FormatError if it cannot be unpacked.
+        """
 
 
 def _is_chosen(name: str, suffixes: Collection[str] | None) -> bool:
     parts = name.split("/")
     return not any(part.startswith(("_", ".")) for part in parts) and (
-        suffixes is None or Path(parts[-1]).suffix.lower() in suffixes
+        suffixes is None or Path(_unpacked_name(parts[-1])).suffix.lower() in suffixes
     )
+
+
+def _unpacked_name(name: str) -> str:
+    return Path(name).stem if name.endswith(SUFFIXES) else name
+
+
+@contextmanager
+def _unpacked(path: Path) -> Iterator[Path]:
+    """Give the path of a file with the content of a file, without its compression."""
+    if not path.name.endswith(SUFFIXES):
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="eventlog-verify-") as directory:
+        plain = Path(directory) / _unpacked_name(path.name)
+        with open_bytes(path) as content, plain.open("wb") as file:
+            shutil.copyfileobj(content, file)
+        yield plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +102,8 @@ class Directory(Place):
 
     @contextmanager
     def opened(self, name: str) -> Iterator[Path]:
-        yield self.path / name if name else self.path
+        with _unpacked(self.path / name if name else self.path) as path:
+            yield path
 
 
 def _stamped(name: str, path: Path) -> PlacedFile:
@@ -110,4 +133,5 @@ class Objects(Place):
         with tempfile.TemporaryDirectory(prefix="eventlog-verify-") as directory:
             path = Path(directory) / name.rpartition("/")[2]
             path.write_bytes(self._store.content(name))
-            yield path
+            with _unpacked(path) as plain:
+                yield plain
