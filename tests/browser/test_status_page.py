@@ -240,7 +240,8 @@ def test_the_page_and_its_title_show_the_health_and_what_to_do(
             "refused or invalid",
         ]
         assert large[3].find_element(By.TAG_NAME, "b").text == "1"
-        assert "limit 15 min" in text(browser, "charts")
+        assert "limit 15 min" in text(browser, "charts"), "of the age of the oldest row"
+        assert "limit 30 s" in text(browser, "charts"), "of the time of a document: sink.timeout"
         assert complaints(browser) == []
 
 

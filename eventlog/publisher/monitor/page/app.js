@@ -147,7 +147,7 @@ function svg(name, attributes, text) {
 
 let limits = {}; // of the health: the value of a curve from which on it is a condition
 
-function makeChart(title, format, first, second, isOfPublisher) {
+function makeChart(title, format, first, second, isOfPublisher, limitName) {
   const figure = element("figure", null, "chart");
   const caption = element("figcaption");
   const told = element("span");
@@ -156,7 +156,7 @@ function makeChart(title, format, first, second, isOfPublisher) {
   figure.append(caption, picture);
   if (isOfPublisher) figure.classList.add("of-publisher");
   $("charts").append(figure);
-  const chart = { figure, picture, told, format, first, second, title };
+  const chart = { figure, picture, told, format, first, second, title, limitName };
   picture.tabIndex = 0;
   picture.addEventListener("keydown", (event) => {
     const step = { ArrowLeft: -0.02, ArrowRight: 0.02 }[event.key];
@@ -194,7 +194,7 @@ function draw(chart) {
   const span = Math.max(end - begin, 60);
   const values = samples.flatMap((one) => [one[chart.first], chart.second ? one[chart.second] : null]).filter((value) => value !== null);
   const highest = Math.max(0, ...values);
-  const limit = limits[chart.first] ?? null;
+  const limit = limits[chart.limitName] ?? null;
   const showsLimit = limit !== null && highest > limit / 4; // far below it the curve would be flat
   const most = niceTop(showsLimit ? Math.max(highest, limit) : highest);
   const x = (at) => left + ((at - (end - span)) / span) * (width - left - 6);
@@ -494,8 +494,8 @@ onAsk($("row-form").querySelector("button"), $("row"), () => `/rows/${encodeURIC
 
 makeChart("Rows a second", count, "rows_per_second");
 makeChart("Rows that wait", count, "queue_rows");
-makeChart("Age of the oldest row", seconds, "oldest_seconds", null, true);
-makeChart("Time of a document: median", seconds, "send_duration_median", "send_duration_99", true);
+makeChart("Age of the oldest row", seconds, "oldest_seconds", null, true, "oldest_seconds");
+makeChart("Time of a document: median", seconds, "send_duration_median", "send_duration_99", true, "send_duration_seconds");
 window.addEventListener("resize", () => {
   charts.forEach(draw);
   settle();
