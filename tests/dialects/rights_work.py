@@ -34,6 +34,7 @@ def _to(receiver: Receiver, *flags: str) -> tuple[str, ...]:
         f"sink.url={receiver.url}",
         "publish",
         "--once",
+        "--allow-refused",
     )
 
 
@@ -51,14 +52,14 @@ def publisher(worker: Worker) -> None:
     worker.write(2)
     worker.write_bad()
     worker.prepare("resync", "usr")
-    worker.run("publish", "--once")
+    worker.run("publish", "--once", "--allow-refused")
     _through(worker)
     worker.move_server()
     worker.execute("UPDATE eventlog SET status = 'E' WHERE event_type = 5")
     worker.prepare("requeue", "--force")
-    worker.run("publish", "--once")
+    worker.run("publish", "--once", "--allow-refused")
     worker.execute("DELETE FROM eventlog_epoch")
-    worker.run("publish", "--once")
+    worker.run("publish", "--once", "--allow-refused")
     worker.run("doctor", code=1)
     worker.run("status")
 
@@ -69,19 +70,26 @@ OF_CONSUMER: Final = ("--set", "source.type=eventlog", "--set", "source.consumer
 def _prepare_consumer(worker: Worker, begin: str) -> None:
     """Let the owner publish as a consumer, where the database has them."""
     if worker.has_consumers:
-        worker.prepare(*OF_CONSUMER, "--set", f"source.start_from={begin}", "publish", "--once")
+        worker.prepare(
+            *OF_CONSUMER,
+            "--set",
+            f"source.start_from={begin}",
+            "publish",
+            "--once",
+            "--allow-refused",
+        )
 
 
 def consumer(worker: Worker) -> None:
     flags = (*OF_CONSUMER, "--set", "source.start_from=snapshot")
     worker.write(2)
-    worker.run(*flags, "publish", "--once")
+    worker.run(*flags, "publish", "--once", "--allow-refused")
     worker.write_bad()
     _through(worker, *flags)
     worker.move_server()
-    worker.run(*flags, "publish", "--once")
+    worker.run(*flags, "publish", "--once", "--allow-refused")
     worker.execute("DELETE FROM eventlog_epoch")
-    worker.run(*flags, "publish", "--once")
+    worker.run(*flags, "publish", "--once", "--allow-refused")
     worker.run(*flags, "status")
 
 
@@ -103,7 +111,7 @@ def monitor(worker: Worker) -> None:
 
 def requeue(worker: Worker) -> None:
     worker.write(3)
-    worker.prepare("publish", "--once")
+    worker.prepare("publish", "--once", "--allow-refused")
     _prepare_consumer(worker, "earliest")
     worker.run("requeue", "--status", "S,W", "--force")
     worker.execute(
@@ -154,7 +162,7 @@ def resync(worker: Worker) -> None:
 def purge(worker: Worker) -> None:
     worker.write(3)
     worker.write_bad()
-    worker.prepare("publish", "--once")
+    worker.prepare("publish", "--once", "--allow-refused")
     _prepare_consumer(worker, "latest")
     worker.execute(
         "UPDATE eventlog SET event_time = event_time - INTERVAL '9' DAY",
@@ -164,7 +172,7 @@ def purge(worker: Worker) -> None:
     worker.run("purge", "--older-than", "1d")
     worker.execute("DELETE FROM eventlog WHERE status = 'E'")
     worker.write(3)
-    worker.prepare("publish", "--once")
+    worker.prepare("publish", "--once", "--allow-refused")
     worker.execute("UPDATE eventlog SET event_time = event_time - INTERVAL '9' DAY")
     if worker.has_consumers:
         worker.prepare("consumers", "drop", "search", "--yes")
@@ -176,7 +184,7 @@ def reset(worker: Worker) -> None:
     for name in ("one", "two"):
         worker.prepare(
             "--set", "source.type=eventlog", "--set", f"source.consumer={name}",
-            "--set", "source.start_from=earliest", "publish", "--once",
+            "--set", "source.start_from=earliest", "publish", "--once", "--allow-refused",
         )  # fmt: skip
     worker.run("consumers", "reset", "one", "--start-from", "earliest", "--yes")
     worker.run("consumers", "reset", "one", "--start-from", "latest", "--yes")
@@ -192,7 +200,7 @@ def epoch(worker: Worker) -> None:
 
 def verify(worker: Worker) -> None:
     worker.write(3)
-    worker.prepare("--set", "publisher.allow_loopback=yes", "publish", "--once")
+    worker.prepare("--set", "publisher.allow_loopback=yes", "publish", "--once", "--allow-refused")
     # The consumer of a verification that was killed.
     worker.execute(
         "INSERT INTO eventlog_consumer (name, begins, done) VALUES ('verify-x', 'latest', '[0]')"
@@ -215,7 +223,9 @@ def verify(worker: Worker) -> None:
         documents = str(Path(directory) / "documents")
         worker.prepare("resync", "usr")
         sink = ("--set", "sink.type=files", "--set", f"sink.directory={documents}")
-        worker.prepare("--set", "publisher.allow_loopback=yes", *sink, "publish", "--once")
+        worker.prepare(
+            "--set", "publisher.allow_loopback=yes", *sink, "publish", "--once", "--allow-refused"
+        )
         worker.run("verify", "usr", "--target", documents, "--wait", "0")
 
 
