@@ -7,8 +7,8 @@ nothing. Printed are the blocks that all sessions read of each table, its indexe
 from memory or disk, the writer's own among them: they do not depend on load. `start` is what
 connecting and the first look read once, the whole scan of a publisher that knows a set.
 
-plain: each --flight rows are a delivery, as beside a busy application. deliveries: each row is a
-delivery, so that the in-flight table has as many dead rows as the log (at most --most-flights of
+plain: each --delivery rows are a delivery, as beside a busy application. deliveries: each row is a
+delivery, so that the in-flight table has as many dead rows as the log (at most --most-deliveries of
 them). parked: the receiver answers retry for an object since before the snapshot. loopback: 100
 rows of the publisher's own user are left alone since before the snapshot. consumer: a consumer of
 the log reads the rows in place of the publisher. consumer-flights: the same, each row a delivery.
@@ -98,10 +98,10 @@ def main() -> None:
         help="rows marked under the snapshot, rising (default 10000 100000; 1000000 is long)",
     )
     parser.add_argument(
-        "--flight", type=int, default=100, help="rows of a delivery (default %(default)s)"
+        "--delivery", type=int, default=100, help="rows of a delivery (default %(default)s)"
     )
     parser.add_argument(
-        "--most-flights",
+        "--most-deliveries",
         type=int,
         default=100_000,
         help="deliveries of one row in a variant at most (default %(default)s)",
