@@ -176,7 +176,7 @@ def test_a_table_is_read_by_one_scan_of_source_and_target(
         if min(rows) >= OBJECTS:
             break
         time.sleep(0.1)
-    # Each row of the source was read once, and once more where a small table is counted first.
+    # Each row of the source was read once, and a second time where a small table is counted first.
     assert OBJECTS <= rows[0] <= 2.2 * OBJECTS
     assert OBJECTS <= rows[1] <= 1.2 * OBJECTS
 
