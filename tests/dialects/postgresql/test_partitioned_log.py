@@ -436,6 +436,23 @@ def test_two_sessions_that_change_leaves_do_not_mix(partitioned: sa.Engine) -> N
             MEANS.remove(two, MEANS.leaves(two)[1], [])
 
 
+def test_two_sessions_that_finish_the_same_removal_do_not_fail(partitioned: sa.Engine) -> None:
+    with opened(partitioned) as one, opened(partitioned) as two:
+        MEANS.remove(one, MEANS.leaves(one)[1], [])
+        dropped = False
+
+        def drop(conn: Connection, _cursor: Any, statement: str, *_: Any) -> None:
+            nonlocal dropped
+            if statement.startswith("LOCK TABLE") and not dropped:
+                dropped = True
+                execute(partitioned, "DROP TABLE hr.eventlog_2")
+
+        sa.event.listen(two.connection, "before_cursor_execute", drop)
+        with pytest.raises(LogInUse):  # so that it is tried again
+            MEANS.finish(two)
+        assert MEANS.finish(two) == 0
+
+
 def test_a_role_that_does_not_own_the_log_purges_row_by_row(
     partitioned: sa.Engine, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,6 +49,8 @@ statement of an application ends in that time.
 """
 _LOCK_NOT_AVAILABLE: Final = "55P03"
 _DEADLOCK: Final = "40P01"
+_UNDEFINED_TABLE: Final = "42P01"
+"""The SQLSTATE of a table that another session has dropped: two purges finish the same removal."""
 _BOUND: Final = re.compile(r"FROM \(('?-?\d+'?|MINVALUE)\) TO \(('?-?\d+'?|MAXVALUE)\)")
 _MOST_BYTES: Final = 55
 """The most bytes of the name that a leaf's is made of: its indexes have longer ones."""
@@ -569,7 +571,7 @@ def _changes(log: OpenLog) -> Iterator[None]:
     except DBAPIError as error:
         state = getattr(error.orig, "sqlstate", None)
         log.connection.rollback()
-        if state not in (_LOCK_NOT_AVAILABLE, _DEADLOCK):
+        if state not in (_LOCK_NOT_AVAILABLE, _DEADLOCK, _UNDEFINED_TABLE):
             raise
         found = _in_words(_ask(log, "holders"))
         log.connection.rollback()
