@@ -2,6 +2,7 @@
 
     python tests/simulation/patches.py FILE.patch ...            patches of the product
     python tests/simulation/patches.py --mutations all|PART      those of mutations.py
+    python tests/simulation/patches.py --texts all|PART          those of replaced_texts.py
 
 Each patch is applied to a copy of the product, and a child of this process imports that copy. The
 child runs the seeds that reach the patched lines, in their order, and stops at the first failure.
@@ -48,11 +49,12 @@ import coverage  # noqa: F401 - children inherit what is imported here; the prod
 import greenlet  # noqa: F401
 import sqlalchemy  # noqa: F401
 from reach import Lines, Span, Tracer, is_reached, touched_spans
+from replaced_texts import TEXTS
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 _BESIDE = {
-    "auditor.py", "exit_codes.py", "mutations.py", "patches.py", "reach.py", "report.py", "serial.py", "simulate.py",
+    "auditor.py", "exit_codes.py", "mutations.py", "patches.py", "reach.py", "replaced_texts.py", "report.py", "serial.py", "simulate.py",
     "test_patches.py", "test_simulation.py",
 }  # fmt: skip
 """The modules of the simulation that have no part in what a schedule reaches."""
@@ -281,6 +283,18 @@ def of_patches(patches: Sequence[Path], directory: Path) -> Iterator[Fault | Res
             yield Fault(patch.stem, tree, touched_spans(ROOT, tree))
 
 
+def of_texts(part: str, directory: Path) -> Iterator[Fault]:
+    """Yield the faults of ``replaced_texts.py`` with a part in their names."""
+    for number, (name, one) in enumerate(TEXTS.items()):
+        if part != "all" and part not in name:
+            continue
+        tree = directory / f"text{number}"
+        shutil.copytree(ROOT / "eventlog", tree / "eventlog")
+        path = tree / "eventlog" / one.file
+        path.write_text(path.read_text().replace(one.text, one.by))
+        yield Fault(name, tree, touched_spans(ROOT, tree), one.unseen)
+
+
 def of_mutations(part: str, directory: Path) -> Iterator[Fault]:
     """Yield the faults of ``mutations.py`` with a part in their names. Such a fault is reached
     where the functions run that it replaces."""
@@ -354,6 +368,7 @@ def main() -> int:
     )
     parser.add_argument("patches", nargs="*", type=Path, metavar="FILE.patch")
     parser.add_argument("--mutations", metavar="all|PART")
+    parser.add_argument("--texts", metavar="all|PART")
     parser.add_argument("--seeds", default="1-300", metavar="FIRST-LAST")
     parser.add_argument("--most", type=int, default=100, help="of the schedules per fault")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
@@ -368,6 +383,8 @@ def main() -> int:
         tried: list[Fault | Result] = [*of_patches(given.patches, directory)]
         if given.mutations:
             tried += of_mutations(given.mutations, directory)
+        if given.texts:
+            tried += of_texts(given.texts, directory)
         good = [
             one for one in schedules(seeds, given.jobs, directory, given.cache) if not one.failure
         ]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from lines import Request, Rows, sets_of
 from reach import is_reached, touched_spans
+from replaced_texts import TEXTS
 
 HERE = Path(__file__).parent
 MODULE = """\
@@ -82,6 +83,12 @@ def test_the_set_of_a_consumer_is_its_newest_lines() -> None:
         "other": [1, 2, 3],
     }
     assert list(Request.of('{"rows":[[3,4]],"objects":["a"]}').rows) == [3, 4]
+
+
+def test_each_text_to_be_replaced_stands_once_in_the_product() -> None:
+    product = HERE.parents[1] / "eventlog"
+    counts = {name: (product / one.file).read_text().count(one.text) for name, one in TEXTS.items()}
+    assert counts == dict.fromkeys(TEXTS, 1)
 
 
 def test_a_patch_runs_in_a_copy_of_the_product(tmp_path: Path) -> None:

@@ -294,6 +294,7 @@ NOT_FOUND_YET = (
     "a request overwrites the one before",
     "a request is cleared before its rows are taken out",
     "copies wait for nobody",
+    "requeue waits for no delivery",
 )
 """Faults that no schedule has shown so far: each needs several sessions in one order within few
 statements. They are tried, and are no failure of the tester.
