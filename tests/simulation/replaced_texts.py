@@ -56,11 +56,11 @@ TEXTS: Mapping[str, ReplacedText] = {
         "contributed = map(_ids_of, events)",
         unseen="unreached: no event with rows that precedence dropped is refused",
     ),
-    "what stands behind a retry is recorded late": ReplacedText(
+    "what follows a retry is recorded late": ReplacedText(
         "publisher/marks.py",
-        "if judged.behind or monotonic() -",
-        "if monotonic() -",
-        unseen="unreached: no event stands behind a retry while the interval of the marks has not passed",
+        " or monotonic() - self._marked_at",
+        " and False or monotonic() - self._marked_at",
+        unseen="unreached: no event follows a retry while the interval of the marks has not passed",
     ),
     "an event that is given up keeps its number": ReplacedText(
         "publisher/marks.py",
@@ -72,7 +72,7 @@ TEXTS: Mapping[str, ReplacedText] = {
         "publisher/delivery.py",
         "is_sent_in_part = is_sent_in_part or len(events)",
         "is_sent_in_part = len(events)",
-        unseen="unseen: no object has events in the document that was cut and in one behind it",
+        unseen="unseen: no object has events in the document that was cut and in a later one",
     ),
     "places of later events are not counted when a line is read": ReplacedText(
         "publisher/delivery.py",
