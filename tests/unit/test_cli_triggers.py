@@ -626,7 +626,10 @@ def test_show_lists_what_is_installed(run: Run, database: sa.Engine) -> None:
         ('table = "nowhere"', "nowhere"),
         ('table = "usr"\nexclude = ["idu"]', "idu"),
         ('table = "parts"\ntrigger_level = "statement"', "parts is partitioned"),
-        ('view = "view_usr"\nbase = { usr = { fname = "sv_fname" } }', "no column is 'pk_idu'"),
+        (
+            'view = "view_usr"\nbase = { usr = { fname = "sv_fname" } }',
+            "no column is mapped to 'pk_idu'",
+        ),
         ('view = "view_usr"\nbase = { nobody = { idu = "pk_idu" } }', "no base table 'nobody'"),
     ],
 )

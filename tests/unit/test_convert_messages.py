@@ -169,7 +169,7 @@ BROKEN: list[tuple[str, str, Break, list[str]]] = [
         "xds",
         "in.xmll",
         line(1, b"<nds><input><add/></input></nds>"),
-        ["in.xmll, line 1: add needs"],
+        ["in.xmll, line 1: add must have one association"],
     ),
     ("xds", "in.xmll", line(1, b"<nds><input></nds>"), ["in.xmll, line 1: not well-formed"]),
     (
@@ -228,7 +228,7 @@ BROKEN: list[tuple[str, str, Break, list[str]]] = [
         "linter",
         QUEUE,
         cell(3, "LEN1", "x"),
-        ["dispatch_queue.csv, line 3: ", "column LEN1 holds 'x'"],
+        ["dispatch_queue.csv, line 3: ", "column LEN1 contains 'x'"],
     ),
     (
         "linter",
@@ -252,13 +252,13 @@ BROKEN: list[tuple[str, str, Break, list[str]]] = [
         "linter",
         QUEUE,
         line(3, b"1," + b"2" * 200_000),
-        ["dispatch_queue.csv, line 3: ", "2 fields, the first"],
+        ["dispatch_queue.csv, line 3: ", "2 fields, but the first"],
     ),
     (
         "linter",
         ATTRS,
         cell(2, "TYP", "x"),
-        ["dispatch_attrs.csv, line 2: ", "column TYP holds 'x'"],
+        ["dispatch_attrs.csv, line 2: ", "column TYP contains 'x'"],
     ),
     ("qlik-messages", "in.jsonl", line(2, b"nonsense"), ["in.jsonl, line 2: ", "not JSON"]),
     ("qlik-messages", "in.jsonl", line(3, b"[" * 100_000), ["in.jsonl, line 3: ", "not JSON"]),
@@ -358,12 +358,12 @@ def test_a_directory_of_captures_names_the_file_of_the_record_and_the_place_in_i
     code, _, err = run("convert", "--from", "gbase", "--to", "jsonl", "none", "out.jsonl")
     assert (code, err) == (
         1,
-        "eventlog: the directory none holds no file of a capture [invalid_format]\n",
+        "eventlog: the directory none contains no file of a capture [invalid_format]\n",
     )
     code, _, err = run("convert", "--from", "qlik-messages", "--to", "jsonl", "none", "out.jsonl")
     assert (code, err) == (
         1,
-        "eventlog: the directory none holds no file of messages [invalid_format]\n",
+        "eventlog: the directory none contains no file of messages [invalid_format]\n",
     )
 
 

@@ -236,7 +236,7 @@ def test_before_is_null_where_an_old_value_is_not_known() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"missing_columns": "error"}])
 def test_an_update_without_its_row_is_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(NotExpressible, match="columns last_name, email are not known"):
+    with pytest.raises(NotExpressible, match="columns last_name, email are unknown"):
         plain(change(ChangeOp.UPDATE, **RENAMED), **options)
 
 

@@ -325,7 +325,7 @@ def test_a_clear_bit_of_a_change_table_makes_no_null(tmp_path: Path) -> None:
     assert (back.before, back.after) == ({"id": 1, "name": "a"}, {"id": 1, "name": None})
     refused, again = Report(), tmp_path / "again"
     again.mkdir()
-    with pytest.raises(NothingWritten, match="columns note are not known"):
+    with pytest.raises(NothingWritten, match="columns note are unknown"):
         of_change_table(again, [one], refused)
     assert refused.counters == {"not_expressible": 1}
 

@@ -404,7 +404,7 @@ def test_the_files_of_a_directory_continue_one_another(tmp_path: Path) -> None:
 def test_what_cannot_be_read_or_written_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="No such file"):
         list(FORMAT.read(str(tmp_path / "missing.cdc"), {}, Report()))
-    with pytest.raises(ConfigError, match="there is no directory"):
+    with pytest.raises(ConfigError, match="does not exist; create it"):
         FORMAT.write([], str(tmp_path / "missing" / "out.cdc"), {}, Report())
     with pytest.raises(ConfigError, match="nearest known one is labels"):
         list(FORMAT.read(str(tmp_path), {"label": {}}, Report()))

@@ -184,5 +184,5 @@ def test_numbers_of_text_exports_are_read() -> None:
 @pytest.mark.parametrize("name", ["EXTDATA", "TRANSACT_ID", "SYSLOG_ADDR", "TYP", "LEN1", "LEN2"])
 @pytest.mark.parametrize("value", [None, "", "x", 1.5, float("nan"), [1]])
 def test_a_number_that_is_none_is_named(name: str, value: Any) -> None:
-    with refused("bad_column_value", match=f"column {name} holds"):
+    with refused("bad_column_value", match=f"column {name} contains"):
         list(rows_of_objects([VALUES | {name: value}]))

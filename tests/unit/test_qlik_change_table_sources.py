@@ -147,7 +147,7 @@ def test_a_table_of_which_no_file_is_read_is_an_error(tmp_path: Path, name: str 
     (tmp_path / "app.item__ct").mkdir()
     if name is not None:
         (tmp_path / "app.item__ct" / name).write_text("", encoding="utf-8")
-    with pytest.raises(FormatError, match=r"app\.item has has no: looked for csv, json, parquet"):
+    with pytest.raises(FormatError, match=r"app\.item has no csv, json, parquet file"):
         get(tmp_path, tables={})
 
 
@@ -234,8 +234,9 @@ def test_values_that_python_does_not_have_cost_their_rows_of_parquet_alone(tmp_p
     report = Report()
     found = [one.after for one in FORMAT.read(str(tmp_path), {}, report)]
     assert found == [{"day": date(1970, 1, 2), "name": "a"}, {"day": date(1970, 1, 5), "name": "d"}]
-    assert [problem.split("item__ct.parquet: ")[1][:23] for problem in report.problems] == [
-        "record 2: column 'day' ", "record 3: column 'name'",
+    problems = [problem.split("item__ct.parquet: ")[1] for problem in report.problems]
+    assert [problem.partition(" cannot be read: ")[0] for problem in problems] == [
+        "record 2: the value of column 'day'", "record 3: the value of column 'name'",
     ]  # fmt: skip
 
 

@@ -312,7 +312,7 @@ def test_masks_are_read_with_the_column_list_of_their_time(url: str) -> None:
 
 
 def test_two_schemas_do_not_become_one_table(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match="one table"):
+    with pytest.raises(FormatError, match="the same table"):
         put(f"sqlite:///{tmp_path}/changes.db", [tag(), tag()._replace(schema="other")], tables={})
 
 

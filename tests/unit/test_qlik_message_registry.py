@@ -154,7 +154,7 @@ def test_credentials_may_come_from_a_file(tmp_path: Path, monkeypatch: pytest.Mo
         assert server.requests[0][2] == "Basic dTpodXNo"
     monkeypatch.setenv("EVENTLOG_REGISTRY_AUTH", "u:other")
     with pytest.raises(
-        ConfigError, match="REGISTRY_AUTH_FILE and EVENTLOG_REGISTRY_AUTH exclude each other"
+        ConfigError, match="REGISTRY_AUTH_FILE and EVENTLOG_REGISTRY_AUTH are both set"
     ):
         open_registry(server.url)
 
