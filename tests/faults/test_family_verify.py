@@ -269,7 +269,7 @@ def test_a_purge_ends_the_verification_if_no_consumer_can_keep_the_rows(
         return real(target, cls, keys)
 
     monkeypatch.setattr(TableTarget, "rows", rows)
-    with pytest.raises(DatabaseError, match="verify again while no purge runs"):
+    with pytest.raises(DatabaseError, match="Verify again while no purge runs"):
         verify(config, url_of(copy), environ={}, options=AT_ONCE)
 
 

@@ -376,7 +376,7 @@ WRONG: list[tuple[Base | None, str]] = [
         {"emp": EMP, "phone": {"no": "mv_phoneno"}},
         "base phone: no column is mapped to 'pk_empno'.* every key column of the view",
     ),
-    ({"emp": {**EMP, "boss": "sv_fname"}}, "base emp: two columns are 'sv_fname'"),
+    ({"emp": {**EMP, "boss": "sv_fname"}}, "base emp: two columns are mapped to 'sv_fname'"),
     (
         {"phone": PHONE, "member": MEMBER},
         "the key columns .pk_empno. are not a primary or unique key of any base table",

@@ -78,10 +78,7 @@ class TestDeleted:
         execute(hr, "ALTER TABLE hr.eventlog DROP CONSTRAINT eventlog_check")
         code, _, err = run("resync", "usr", "--deletes")
         assert code == 2
-        assert (
-            "a resync of usr (objects that are gone, as type 4) is not finished: 1 row written"
-            in err
-        )
+        assert "a resync of usr (deleted objects, as type 4) is not finished: 1 row written" in err
         code, out, _ = run("resync", "usr", "--deletes", "--resume", "--json")
         assert (code, written, json.loads(out)["rows"], json.loads(out)["resumed_at"]) == (
             0,

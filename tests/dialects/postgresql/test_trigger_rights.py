@@ -112,7 +112,7 @@ def test_a_role_that_may_not_lock_what_follows_a_row_to_another_partition_gets_n
         f"SET SESSION AUTHORIZATION {writer}",
     )
     (reason,) = usr.plan(WatchedTable("sale")).lacking
-    assert 'may not lock rows of "public"."note", which the triggers of sale do' in reason
+    assert 'may not lock rows of "public"."note", which the triggers of sale must do' in reason
     run(usr.conn, "RESET SESSION AUTHORIZATION", f"GRANT UPDATE (txt) ON note TO {writer}")
     run(usr.conn, f"SET SESSION AUTHORIZATION {writer}")
     assert usr.plan(WatchedTable("sale")).changes
