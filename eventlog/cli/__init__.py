@@ -228,6 +228,9 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "eventlog consumers reset search --start-from earliest --yes": (
             "what the log still holds, without asking"
         ),
+        "eventlog consumers reset search --start-from 2026-11-20T08:00Z": (
+            "what was changed since this time"
+        ),
     },
     "consumers drop": {
         "eventlog consumers drop search": (

@@ -19,6 +19,7 @@ from eventlog.cli.context import (
     yes_option,
 )
 from eventlog.config.kinds import BEGIN
+from eventlog.core.start_time import EXAMPLE
 from eventlog.errors import ConfigError, ConsumerRuns
 from eventlog.publisher.consumers import consumer_statuses
 from eventlog.publisher.open_context import find_log
@@ -87,7 +88,7 @@ def show(context: CommandContext, as_json: bool) -> None:
     "--start-from",
     default="latest",
     metavar="WHERE",
-    help="Where it starts: latest, earliest, snapshot or a record_id.",
+    help=f"Where it starts: latest, earliest, snapshot, a record_id or a time such as {EXAMPLE}.",
 )
 @yes_option
 @json_option
@@ -106,7 +107,7 @@ def reset(context: CommandContext, name: str, start_from: str, yes: bool, as_jso
         _take(log, name)
         confirm(f"Consumer {name} of the log {log} starts again ({begins}).", yes=yes)
         delete_entries_of(log, name)
-        lines.reset(log, name, begins)
+        lines.reset(log, name, begins, config.publisher.event_time_zone)
         log.commit()
     if as_json:
         print_json({"log": str(log), "consumer": name, "begins": begins})

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from eventlog.core.options import OBJECT, STRING, TEXT, OptionKind, parse_name, parse_names, toml_or
+from eventlog.core.start_time import EXAMPLE, parse_start_time
 from eventlog.errors import ConfigError
 from eventlog.files.text import REFERENCE
 from eventlog.model import LogRow
@@ -186,9 +187,11 @@ def _parse_begin(value: Any) -> str:
     if isinstance(value, bool):
         raise ValueError  # noqa: TRY004
     text = str(value).strip()
-    if text not in _BEGINS and not re.fullmatch(r"0*[1-9][0-9]{0,17}", text, re.ASCII):
-        raise ValueError
-    return text if text in _BEGINS else str(int(text))
+    if text in _BEGINS:
+        return text
+    if re.fullmatch(r"0*[1-9][0-9]{0,17}", text, re.ASCII):
+        return str(int(text))
+    return parse_start_time(value)
 
 
 _CONSUMER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", re.ASCII)
@@ -240,7 +243,10 @@ BASE: Final = OptionKind(_parse_mapping, "{ base table = { base column = view co
 TABLE: Final = OptionKind(
     _parse_table, "a table of options; as text: TOML or JSON", toml_or(json.loads)
 )
-BEGIN: Final = OptionKind(_parse_begin, "latest | earliest | snapshot | a record_id")
+BEGIN: Final = OptionKind(
+    _parse_begin,
+    f"latest | earliest | snapshot | a record_id | a time with its zone, such as {EXAMPLE}",
+)
 CONSUMER: Final = OptionKind(
     _parse_consumer,
     "a name of up to 63 characters of A-Z a-z 0-9 _ . -, whose first is a letter or a digit",

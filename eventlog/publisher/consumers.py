@@ -68,7 +68,7 @@ def consumer_statuses(
     for line in lines:
         done = line.done
         done.discard(line.requeued.rows)
-        ledger = SetLedger(log, line.name, line.begins, FollowedSet(done))
+        ledger = SetLedger(log, line.name, line.begins, followed=FollowedSet(done))
         measured = measure_queue(log, event_time_zone, most, ledger)
         deliveries, _ = read_recorded(log, line.name)
         still = (now - (line.moved or line.begun)).total_seconds()

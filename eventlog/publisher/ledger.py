@@ -478,6 +478,8 @@ class SetLedger:
     consumer: str
     begins: str = consumers.LATEST
     """The place where a new consumer begins."""
+    event_time_zone: str = "utc"
+    """The option of ``[publisher]``, for a consumer that begins at a time."""
     followed: FollowedSet = field(default_factory=FollowedSet)
     recent: RecordSet | None = None
     """The rows that joined since the whole set was written, None = this session has not written it
@@ -508,7 +510,7 @@ class SetLedger:
                 f"process{who}; stop that process, or give this consumer another name"
             )
         if consumers.read_consumer(log, self.consumer) is None:
-            consumers.register(log, self.consumer, self.begins)
+            consumers.register(log, self.consumer, self.begins, self.event_time_zone)
         log.commit()
         return holder
 
@@ -524,7 +526,9 @@ class SetLedger:
         # The known writers are forgotten: a prepared transaction has another name after a restart
         # of the server.
         self.followed = FollowedSet(
-            consumers.first_set(self.log, self.begins) if line is None else line.done
+            consumers.set_of_start(self.log, self.begins, self.event_time_zone)
+            if line is None
+            else line.done
         )
         self.recent, self.is_changed = None, False
         self.lines = () if line is None else line.lines
@@ -623,6 +627,7 @@ def ledger_of(
     log: OpenLog,
     consumer: str | None = None,
     begins: str = consumers.LATEST,
+    event_time_zone: str = "utc",
     *,
     by_number: bool = False,
     leave_user: str | None = None,
@@ -630,11 +635,11 @@ def ledger_of(
 ) -> Ledger:
     """Return the ledger of a consumer, None = of the publisher.
 
-    ``begins`` is where a new consumer begins. ``by_number``, ``leave_user`` and
-    ``durable_marks`` are those of a ``StatusLedger``.
+    ``begins`` is where a new consumer begins, and ``event_time_zone`` the zone of the log's times.
+    ``by_number``, ``leave_user`` and ``durable_marks`` are those of a ``StatusLedger``.
     """
     if consumer is not None:
-        return SetLedger(log, consumer, begins, durable_marks=durable_marks)
+        return SetLedger(log, consumer, begins, event_time_zone, durable_marks=durable_marks)
     return StatusLedger(log, by_number, leave_user, durable_marks=durable_marks)
 
 

@@ -148,6 +148,7 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
             log,
             config.of_log.consumer,
             config.of_log.start_from,
+            config.publisher.event_time_zone,
             by_number=not options.handle_future_events,
             leave_user=options.leave_user,
             durable_marks=config.publisher.durable_marks,

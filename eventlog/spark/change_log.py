@@ -28,6 +28,7 @@ from eventlog.core.checks import CheckedRow, check_rows
 from eventlog.core.clock import monotonic
 from eventlog.core.event_ids import epoch_suffix
 from eventlog.core.ranges import Range, RecordSet, between, common, length, minus, within
+from eventlog.core.start_time import start_time_of
 from eventlog.core.values import ValueOptions
 from eventlog.errors import (
     ConfigError,
@@ -375,7 +376,8 @@ class ChangeLog:
         self.epoch = line.epoch
 
     def _enter_as_consumer(self, log: OpenLog, config: Config, consumer: str) -> None:
-        ledger = SetLedger(log, consumer, _BEGINS.get(self.start_from, self.start_from))
+        begins = _BEGINS.get(self.start_from, self.start_from)
+        ledger = SetLedger(log, consumer, begins, config.publisher.event_time_zone)
         ledger.check_possible()
         log.check_rights(Purpose.CONSUMER)
         log.db.begin_publishing()
@@ -458,6 +460,10 @@ class ChangeLog:
             return self.line.copy()
         if self.start_from in _BEGINS:
             return consumers.first_set(log, _BEGINS[self.start_from])
+        if start_time_of(self.start_from) is not None:
+            assert self._config is not None  # the log is open
+            zone = self._config.publisher.event_time_zone
+            return consumers.set_of_start(log, self.start_from, zone)
         first = int(self.start_from)
         if (removed := read_removed(log)) >= first:
             raise ConfigError(

@@ -39,6 +39,7 @@ from eventlog.core.options import (
     unknown,
 )
 from eventlog.core.ranges import Range, between
+from eventlog.core.start_time import EXAMPLE, parse_start_time
 from eventlog.errors import ConfigError, together, with_location
 from eventlog.spark.change_log import (
     EARLIEST,
@@ -79,11 +80,9 @@ STATEMENT: Final = "statement"
 
 def _parse_starting(value: Any) -> str:
     text = str(value)
-    if text in (EARLIEST, LATEST):
+    if text in (EARLIEST, LATEST) or re.fullmatch(r"[1-9]\d{0,17}", text, re.ASCII):
         return text
-    if not re.fullmatch(r"[1-9]\d{0,17}", text, re.ASCII):
-        raise ValueError
-    return text
+    return parse_start_time(text)
 
 
 def _parse_rows(value: Any) -> int:
@@ -105,7 +104,10 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "xds": Option(False, _FLAG, "a column with the XDS document of the event"),
     "start_from": Option(
         EARLIEST,
-        OptionKind(_parse_starting, "earliest | latest | a record_id"),
+        OptionKind(
+            _parse_starting,
+            f"earliest | latest | a record_id | a time with its zone, such as {EXAMPLE}",
+        ),
         "where a new query begins",
     ),
     "maxRowsPerBatch": Option(None, _ROWS, "the most rows of the log in a batch of a stream"),

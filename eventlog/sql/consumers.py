@@ -22,6 +22,7 @@ import sqlalchemy as sa
 
 from eventlog.core.ranges import Ranges, RecordSet, decode, to_ranges
 from eventlog.core.requeue import LoggedRow, RowState, Way
+from eventlog.core.start_time import start_time_of
 from eventlog.errors import ConfigError, DatabaseError, LogTableError, ServerUnavailable
 from eventlog.sql.doctor import Numbering, ask_log
 from eventlog.sql.epoch import read_removed
@@ -53,6 +54,7 @@ from eventlog.sql.rows import (
     readable_id,
     runs_of_ranges,
 )
+from eventlog.sql.start_time import first_row_from
 from eventlog.sql.statements import OF_LOG, OF_LOG_ALONE
 from eventlog.sql.windows import Window
 
@@ -96,7 +98,7 @@ class ConsumerLine(NamedTuple):
     name: str
     begun: datetime
     begins: str
-    """Where the consumer began: latest, earliest, snapshot or a record_id."""
+    """Where the consumer began: latest, earliest, snapshot, a record_id or a time."""
     done: RecordSet
     moved: datetime | None
     """The time when the consumer's set or its snapshot last changed."""
@@ -339,30 +341,30 @@ def has_consumers(log: OpenLog) -> bool:
     )
 
 
-def register(log: OpenLog, name: str, begins: str) -> None:
+def register(log: OpenLog, name: str, begins: str, event_time_zone: str = "utc") -> None:
     """Write the line of a new consumer, under the lock that deleting transactions share
     (spec/event-log.md 13.2, 13.4).
 
-    ``begins`` is latest, earliest, snapshot or a record_id. Raises ConfigError for a record_id that
-    was removed, or that is above the next one.
+    ``begins`` and ``event_time_zone`` are as in ``set_of_start``. Raises ConfigError as it does.
     """
     log.lock_registering()
     for former in read_entries(log, EntryKind.DONE, name):  # its row was deleted by hand
         delete_entry(log, EntryKind.DONE, former.number)
     table = _consumers(log.table)
-    line = {"name": name, "begins": begins, "done": first_set(log, begins).encode()}
+    done = set_of_start(log, begins, event_time_zone)
+    line = {"name": name, "begins": begins, "done": done.encode()}
     if begins == SNAPSHOT:
         line["loaded"] = json.dumps({})
     log.connection.execute(sa.insert(table).values(line))
 
 
-def reset(log: OpenLog, name: str, begins: str) -> None:
+def reset(log: OpenLog, name: str, begins: str, event_time_zone: str = "utc") -> None:
     """Write the line of a consumer again, as at its registration.
 
     Its in-flight lines are left to the caller.
     """
     forget(log, name)
-    register(log, name, begins)
+    register(log, name, begins, event_time_zone)
 
 
 def forget(log: OpenLog, name: str) -> bool:
@@ -371,8 +373,28 @@ def forget(log: OpenLog, name: str) -> bool:
     return log.connection.execute(sa.delete(table).where(table.c.name == name)).rowcount > 0
 
 
+def set_of_start(log: OpenLog, begins: str, event_time_zone: str = "utc") -> RecordSet:
+    """Return the first set of a reader that begins at ``begins``: latest, earliest, snapshot, a
+    record_id or a time (``core.start_time``).
+
+    ``event_time_zone`` is the option of ``[publisher]``. Raises ConfigError for a record_id or a
+    time from which rows were removed, for a record_id above the next one, and for a time in the
+    future.
+    """
+    time = start_time_of(begins)
+    if time is None:
+        return first_set(log, begins)
+    # The search comes second, so that it sees each row of the set. A row that commits between the
+    # two is not in the set.
+    done = first_set(log, LATEST)
+    first = first_row_from(log, time, event_time_zone)
+    if first is not None:
+        done.discard([(first, log.dialect.last_record_id)])
+    return done
+
+
 def first_set(log: OpenLog, begins: str) -> RecordSet:
-    """Return the first set of a consumer that begins at ``begins``."""
+    """Return the first set of a consumer that begins at ``begins``, which is no time."""
     if begins == EARLIEST:
         return RecordSet()
     if begins in (LATEST, SNAPSHOT):

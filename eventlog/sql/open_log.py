@@ -36,7 +36,16 @@ from eventlog.sql.statements import (
     run_many,
     without_collector,
 )
-from eventlog.sql.windows import DuePlace, NotDue, Queue, ResyncBatch, Selection, Walk, Window
+from eventlog.sql.windows import (
+    DuePlace,
+    NotDue,
+    Queue,
+    ResyncBatch,
+    Selection,
+    TimedRow,
+    Walk,
+    Window,
+)
 
 _LATER: Final = frozenset({Part.CONSUMER, Part.CAPTURED, Part.RESYNC, Part.VERSION})
 """The parts that a log may lack: check for them before use."""
@@ -304,6 +313,26 @@ class OpenLog(ABC):
             self.dialect.log_statement(self.table, "due_ids"), parameters, OF_LOG_ALONE
         )
         return [int(record_id) for (record_id,) in rows]
+
+    def next_row(self, until: str, first: int, last: int) -> TimedRow | None:
+        """Return the first row between two record_ids, of any status, and whether its event_time
+        is known and not after ``until``; None if there is no row.
+        """
+        parameters = {"until": until, "first": first, "last": last}
+        rows = self.db.fetch(
+            self.dialect.log_statement(self.table, "next_row"), parameters, OF_LOG_ALONE
+        )
+        return next((TimedRow(int(row), bool(is_before)) for row, is_before in rows), None)
+
+    def next_not_before(self, until: str, first: int, last: int) -> int | None:
+        """Return the first record_id between two whose row, of any status, has an event_time after
+        ``until``, or none; None if there is no such row.
+        """
+        parameters = {"until": until, "first": first, "last": last}
+        rows = self.db.fetch(
+            self.dialect.log_statement(self.table, "next_not_before"), parameters, OF_LOG_ALONE
+        )
+        return next((int(record_id) for (record_id,) in rows), None)
 
     def not_due(self, until: str, limit: int) -> NotDue:
         """Return how many of the first ``limit`` rows N are not due at ``until``."""

@@ -137,6 +137,13 @@ class NotDue(NamedTuple):
     looked_at: int
 
 
+class TimedRow(NamedTuple):
+    """A row, and whether its time is known and not after a given one."""
+
+    record_id: int
+    is_before: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Selection:
     """The objects to log again. Without ``where`` and ``keys``: the whole class."""

@@ -402,6 +402,37 @@ def test_it_begins_at_the_given_position(log: sa.Engine, config: str, tmp_path: 
         reader_of(config=config, start_from=3).initialOffset()
 
 
+def test_it_begins_at_the_given_time(log: sa.Engine, config: str, tmp_path: Path) -> None:
+    log_rows(log, [(i, 2, "app", "usr", f"idu={i}", "fname", None, "x") for i in range(1, 5)])
+    execute(
+        log, f"UPDATE {LOG} SET event_time = timestamp '2026-11-01' + record_id * interval '1 d'"
+    )
+    begin = {"config": config, "start_from": "2026-11-04T00:00Z"}
+    stream = Engine(reader_of(**begin), tmp_path / "stream")
+    lake = Engine(reader_of(**begin, consumer="lake"), tmp_path / "lake")
+    assert ids_of(read_all(**begin)) == [[3], [4]]
+    assert ids_of(stream.rest()) == [[3], [4]]
+    assert ids_of(lake.rest()) == [[3], [4]]
+    execute(log, f"UPDATE {LOG}_epoch SET removed = 2")
+    with pytest.raises(ConfigError, match="earliest possible time is 2026-11-05T00:00:01Z"):
+        read_all(**begin)
+
+
+def test_a_row_that_was_open_at_the_time_of_a_beginning_is_read_when_it_commits(
+    log: sa.Engine, config: str, tmp_path: Path
+) -> None:
+    with log.connect() as late, log.connect() as writer:
+        insert(late, 1)
+        late.exec_driver_sql(f"UPDATE {LOG} SET event_time = '2026-11-01'")
+        insert(writer, 2)
+        writer.exec_driver_sql(f"UPDATE {LOG} SET event_time = '2026-11-05'")
+        writer.commit()
+        stream = Engine(reader_of(config=config, start_from="2026-11-04T00:00Z"), tmp_path / "q")
+        read_first(stream)
+        late.commit()
+    assert ids_of(stream.rest()) == [[1]]
+
+
 def test_what_the_log_still_holds_is_read_from_the_earliest_row(
     log: sa.Engine, config: str, tmp_path: Path
 ) -> None:

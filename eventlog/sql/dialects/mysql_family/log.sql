@@ -125,6 +125,22 @@ FROM {log}
 WHERE {record_id} BETWEEN %(first)s AND %(last)s AND {is_due}
 ORDER BY {due_order}, {record_id}
 
+-- name: next_row
+--- The first row from one record_id to another, and whether its time is known and not after :until.
+SELECT {record_id}, CASE WHEN {event_time} IS NOT NULL AND {is_due} THEN 1 ELSE 0 END
+FROM {log}
+WHERE {record_id} BETWEEN %(first)s AND %(last)s
+ORDER BY {record_id}
+LIMIT 1
+
+-- name: next_not_before
+--- The first row from one record_id to another whose time is unknown, or after :until.
+SELECT {record_id}
+FROM {log}
+WHERE {record_id} BETWEEN %(first)s AND %(last)s AND NOT ({event_time} IS NOT NULL AND {is_due})
+ORDER BY {record_id}
+LIMIT 1
+
 -- name: not_due
 -- How many of the first rows N wait for their time, the first of these times, how long it is until then, and how many were
 -- looked at.
