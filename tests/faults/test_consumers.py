@@ -1016,7 +1016,7 @@ def test_a_new_epoch_names_the_consumers_and_so_does_doctor_until_they_are_reset
     put_back(log, lines_of(log))
     consume(configuration(log))
     (warning,) = (text for text in caplog.messages if "New event-ids carry the epoch" in text)
-    assert "the consumers audit, search: if" in warning
+    assert "the consumers audit, search. If" in warning
     told = json.loads(command("doctor", "--json")[1])["findings"]
     named = [one["text"] for one in told if one["code"] == "consumer_before_epoch"]
     assert ["consumer audit" in named[0], "consumer search" in named[1]] == [True, True]
@@ -1030,7 +1030,7 @@ def test_a_new_epoch_names_the_consumers_and_so_does_doctor_until_they_are_reset
 
 def test_an_epoch_that_is_drawn_by_hand_names_the_consumers(log: sa.Engine, command: Run) -> None:
     consume(consumer(log))
-    assert "the consumers search: if" in command("db", "start-epoch")[1]
+    assert "the consumers search. If" in command("db", "start-epoch")[1]
 
 
 @pytest.mark.parametrize("before", ["its reset", "its registration"])
@@ -1536,7 +1536,7 @@ def test_the_monitor_tells_the_rows_behind_the_ranges_and_the_snapshot(log: sa.E
 
 
 def test_a_database_that_does_not_tell_open_writers_has_no_consumers() -> None:
-    with pytest.raises(LogTableError, match="oracle does not tell which transactions"):
+    with pytest.raises(LogTableError, match="oracle does not show which open transactions"):
         consumers.check_possible(
             load_dialect("oracle")
             .open(cast("Any", None))
@@ -1563,7 +1563,7 @@ def test_a_daemon_waits_as_the_standby_of_its_consumer_says_of_whom_and_is_well(
             wait_until(lambda: liveness.is_connected, "the standby is well")
             assert sink.documents == []
             whom = r" \(session \d+, .*\)" if log.dialect.name == "postgresql" else ""
-            said = re.compile(f"in another process{whom}: .*; waiting as its standby")
+            said = re.compile(f"in another process{whom}; .*; waiting as its standby")
             wait_until(lambda: said.search(caplog.text), "the standby says of whom")
         except BaseException:
             stop.set()

@@ -190,7 +190,7 @@ def test_what_is_not_read_back_is_a_placeholder_or_an_error(
     assert set(statuses(database).values()) == letters
     if letters == {"E"}:
         ((message,),) = fetch(database, "SELECT message FROM eventlog_error")
-        assert "columns salary, born are not known" in message
+        assert "columns salary, born are unknown" in message
 
 
 def test_one_refused_event_does_not_keep_the_others_of_its_document(

@@ -291,7 +291,7 @@ def test_certificate_of_an_unknown_authority_is_refused() -> None:
         sink_to(receiver, token="s3cret") as sink,
         pytest.raises(
             ReceiverUnavailable,
-            match=r"certificate is not trusted: .*; name the authorities to trust in sink\.ca_file",
+            match=r"certificate is not trusted: .*; set sink\.ca_file to the authorities to trust",
         ),
     ):
         sink.send(document())

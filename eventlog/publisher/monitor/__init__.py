@@ -60,7 +60,7 @@ def monitoring(
         config.format.type,
         shows_values=settings.show_values,
         consumer=consumer,
-        patience=sink_named(config.sink.type).patience(config.sink.options),
+        patience=sink_named(config.sink.type).answer_timeout(config.sink.options),
     )
     questions = None
     if not config.follows:
