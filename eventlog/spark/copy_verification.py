@@ -35,7 +35,7 @@ from eventlog.spark.copy_types import Columns, columns_of_class
 from eventlog.spark.delta_copy import DeltaCopy
 from eventlog.spark.history_rows import HistoryRow, HistoryRows
 from eventlog.spark.iceberg_copy import IcebergCopy
-from eventlog.verify.comparison import Held, TargetRow
+from eventlog.verify.comparison import StoredAs, TargetRow
 from eventlog.verify.report import VerifyReport
 from eventlog.verify.session import repair, run_verification
 from eventlog.verify.targets import Target
@@ -61,7 +61,7 @@ class CopyTarget(Target):
     def attributes(self, cls: ObjectClass) -> Sequence[Attribute]:
         return row_attributes(cls)
 
-    def held(self, cls: ObjectClass) -> Mapping[str, Held]:
+    def stored_as(self, cls: ObjectClass) -> Mapping[str, StoredAs]:
         columns = self._columns(cls)
         return {one.name: partial(_in_copy, columns, one) for one in self.attributes(cls)}
 

@@ -35,7 +35,7 @@ class ColumnDifference(NamedTuple):
     """True if the target does not show which value the column has."""
 
 
-Held: TypeAlias = Callable[[str], str | None]
+StoredAs: TypeAlias = Callable[[str], str | None]
 """A function that maps a value's text to the text that the target can hold for it, None = NULL."""
 
 
@@ -43,12 +43,12 @@ Held: TypeAlias = Callable[[str], str | None]
 class Comparison:
     """The comparison of the objects of a class with the rows of a target.
 
-    ``held`` has a function for each attribute of which the target may hold another value.
+    ``stored_as`` has a function for each attribute of which the target may hold another value.
     ``losses`` counts, by column, the values that a target changes by design.
     """
 
     attributes: Sequence[Attribute]
-    held: Mapping[str, Held] = field(default_factory=dict)
+    stored_as: Mapping[str, StoredAs] = field(default_factory=dict)
     losses: dict[str, int] = field(default_factory=dict)
 
     def differences(self, source: Mapping[str, Texts], target: TargetRow) -> list[ColumnDifference]:
@@ -73,10 +73,10 @@ class Comparison:
             wanted = wanted[:1]
         if wanted == held:
             return True
-        as_held = self.held.get(attribute.name)
-        if as_held is None:
+        as_stored = self.stored_as.get(attribute.name)
+        if as_stored is None:
             return False
-        can_be = [text for one in here if one is not None if (text := as_held(one)) is not None]
+        can_be = [text for one in here if one is not None if (text := as_stored(one)) is not None]
         if _normalized(can_be, normal) != held:
             return False
         self.losses[attribute.name] = self.losses.get(attribute.name, 0) + 1

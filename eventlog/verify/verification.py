@@ -155,8 +155,8 @@ class Verification:
         selection = Selection(cls.name, EventType.INSERT_ROW_QUERY_BACK)
         walk = self.context.log.start_walk(self.context.catalog.schema, cls, selection)
         report = self.report.class_report(cls.name)
-        comparison = Comparison(self.target.attributes(cls), self.target.held(cls))
-        for name in self.target.not_held(cls):
+        comparison = Comparison(self.target.attributes(cls), self.target.stored_as(cls))
+        for name in self.target.not_stored(cls):
             self.report.losses[f"{cls.name}.{name}"] = "the target does not have this column"
         return _ClassSource(cls, walk, comparison, report, self._ranges(cls, comparison))
 

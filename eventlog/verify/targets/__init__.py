@@ -12,7 +12,7 @@ from typing import ClassVar
 from eventlog.core.catalog import Attribute, ObjectClass
 from eventlog.core.ranges import RecordSet
 from eventlog.sql.windows import RangeReader
-from eventlog.verify.comparison import Held, TargetRow
+from eventlog.verify.comparison import StoredAs, TargetRow
 
 
 class Target(ABC):
@@ -39,11 +39,11 @@ class Target(ABC):
         Raises ConfigError if the target does not have the class.
         """
 
-    def held(self, cls: ObjectClass) -> Mapping[str, Held]:
+    def stored_as(self, cls: ObjectClass) -> Mapping[str, StoredAs]:
         """Return, by attribute, how the target changes values by design."""
         return {}
 
-    def not_held(self, cls: ObjectClass) -> Sequence[str]:
+    def not_stored(self, cls: ObjectClass) -> Sequence[str]:
         """Return the attributes of a class that the target has no place for, by design."""
         known = {attribute.name for attribute in self.attributes(cls)}
         return [one.name for one in cls.attributes if not one.is_key and one.name not in known]

@@ -17,7 +17,7 @@ from eventlog.core.typed import to_text, values_of, xds_value_reader
 from eventlog.core.values import ValueOptions
 from eventlog.errors import ConfigError
 from eventlog.model import Change, ChangeOp, Row, Value, old_key
-from eventlog.verify.comparison import Held, TargetRow
+from eventlog.verify.comparison import StoredAs, TargetRow
 from eventlog.verify.targets import Target
 from eventlog.verify.targets.places import Place, PlacedFile
 from eventlog.verify.targets.states import State, States
@@ -55,7 +55,7 @@ class FilesTarget(Target):
             return row_attributes(cls)
         return [one for one in cls.attributes if not one.is_key]
 
-    def held(self, cls: ObjectClass) -> Mapping[str, Held]:
+    def stored_as(self, cls: ObjectClass) -> Mapping[str, StoredAs]:
         if self._values is None:
             return {}
         return {one.name: _as_document(one, self._values) for one in self.attributes(cls)}
@@ -159,7 +159,7 @@ def _described(dialect: str, classes: Iterable[ObjectClass]) -> Database:
     return Database(dialect, None, tuple(tables))
 
 
-def _as_document(attribute: Attribute, values: ValueOptions) -> Held:
+def _as_document(attribute: Attribute, values: ValueOptions) -> StoredAs:
     """Return the function that writes a value as XDS has it, and reads it again."""
     read = xds_value_reader(attribute.value_type, attribute.column.type, values)
     return lambda text: to_text(read(attribute.convert(text)))

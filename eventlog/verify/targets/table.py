@@ -31,7 +31,7 @@ from eventlog.sql.log_table import LogTable, split_name
 from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.windows import KeyValues, RangeReader, Selection, Walk
-from eventlog.verify.comparison import Held, TargetRow
+from eventlog.verify.comparison import StoredAs, TargetRow
 from eventlog.verify.targets import Target
 
 _VALUES: Final = ValueOptions("full", characters="unicode")
@@ -137,7 +137,7 @@ class TableTarget(Target):
     def attributes(self, cls: ObjectClass) -> Sequence[Attribute]:
         return [one for one, _ in self._table(cls).attributes]
 
-    def held(self, cls: ObjectClass) -> Mapping[str, Held]:
+    def stored_as(self, cls: ObjectClass) -> Mapping[str, StoredAs]:
         if "empty_text" in self._db.dialect.capabilities:
             return {}
         # The database takes an empty text for NULL (spec/change-model.md 5.1).
