@@ -160,7 +160,7 @@ def test_a_socket_without_a_file_is_told_too() -> None:
     name = f"eventlog-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(f"\0{name}")
-        ServiceManager(f"@{name}").tell("READY=1", "STATUS=publishing")
+        ServiceManager(f"@{name}").notify("READY=1", "STATUS=publishing")
         assert listening.recv(100) == b"READY=1\nSTATUS=publishing"
 
 
@@ -168,8 +168,8 @@ def test_a_socket_that_is_gone_is_said_once_and_disturbs_nobody(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     manager = ServiceManager(str(tmp_path / "nobody"))
-    manager.tell("READY=1")
-    manager.tell("WATCHDOG=1")
+    manager.notify("READY=1")
+    manager.notify("WATCHDOG=1")
     assert [record.message for record in caplog.records] == [
         "the service manager does not receive the state of the publisher: No such file or directory"
     ]

@@ -40,7 +40,7 @@ TEXTS: Mapping[str, ReplacedText] = {
     ),
     "objects that a suspected document has freed begin no scan": ReplacedText(
         "publisher/cycle.py",
-        "        state.freed.update(one for one in freed if one not in state.parking)\n",
+        "        state.freed.update(one for one in ended.freed if one not in state.parking)\n",
         "        pass\n",
         unseen="unreached: no scan of several windows goes on after a suspected document was answered",
     ),
