@@ -127,6 +127,10 @@ def _rows() -> Mapping[str, Run]:
         ),
         "read_errors": lambda conn: rows.read_errors(_log(conn), 1),
         "newest_errors": lambda conn: rows.newest_errors(_log(conn), 20),
+        "count_failed": lambda conn: [
+            rows.count_failed(_log(conn), 20),
+            rows.count_failed(_log(conn), 20, "search"),
+        ],
     }
 
 
@@ -204,9 +208,10 @@ def _positions() -> Mapping[str, Run]:
     """What keeps the position of a source in tables."""
 
     def write(conn: sa.Connection) -> None:
-        place = TablePosition(conn, _position_tables("positions"), "gbase")
+        place = TablePosition(conn, DIALECT, _position_tables("positions"), "gbase")
         place.load()
-        place.save(Saved({"a": 1}, 7), [Failure("x", "receiver", "no")])
+        place.entries()
+        place.save(Saved({"a": 1}, 7), [Failure("x", "receiver", "no")], {7: "{}"})
 
     return {
         "table": write,

@@ -1,8 +1,14 @@
 SELECT positions.token, positions.delivery_no, positions.numbered 
 FROM positions 
 WHERE positions.source = :source_1;
+SELECT SYS_EXTRACT_UTC(SYSTIMESTAMP) FROM DUAL;
+SELECT positions_inflight.entry_no, positions_inflight.content 
+FROM positions_inflight 
+WHERE positions_inflight.source = :source_1 ORDER BY positions_inflight.entry_no;
 UPDATE positions SET token=:token, delivery_no=:delivery_no, numbered=:numbered, saved=:saved WHERE positions.source = :source_1;
 INSERT INTO positions_error (source, event_id, error_time, code, message, content) VALUES (:source, :event_id, :error_time, :code, :message, :content);
+DELETE FROM positions_inflight WHERE positions_inflight.source = :source_1 AND positions_inflight.entry_no = :of_entry;
+INSERT INTO positions_inflight (source, entry_no, content) VALUES (:source, :entry_no, :content);
 
                 begin
                    :trans_id := dbms_transaction.local_transaction_id( TRUE );
@@ -34,6 +40,12 @@ CREATE TABLE positions (
 	numbered VARCHAR2(64 CHAR), 
 	saved DATE NOT NULL, 
 	PRIMARY KEY (source)
+);
+CREATE TABLE positions_inflight (
+	source VARCHAR2(32 CHAR) NOT NULL, 
+	entry_no NUMBER(19) NOT NULL, 
+	content CLOB NOT NULL, 
+	PRIMARY KEY (source, entry_no)
 );
 CREATE TABLE positions_error (
 	source VARCHAR2(32 CHAR) NOT NULL, 
