@@ -2,7 +2,7 @@
 (spec/linter-queue.md 1, 2).
 
 ``_dispatch_rows`` is a hot path: it picks all columns of a row by one ``itemgetter``, tests the
-common types at once, strips each distinct text once, and makes the row by ``tuple.__new__``. The
+common types together, strips each distinct text once, and makes the row by ``tuple.__new__``. The
 price: the order of DispatchRow's fields is repeated there, and a row of uncommon types takes the
 slower conversions below the test.
 """

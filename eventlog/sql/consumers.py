@@ -151,7 +151,7 @@ def has_table(log: OpenLog) -> bool:
 
 
 def is_followable(log: OpenLog) -> bool:
-    """Return True if a reader can tell which gaps in the record_ids will stay empty
+    """Return True if a reader can know which gaps in the record_ids will stay empty
     (spec/event-log.md 13.5): the numbers are drawn one by one, and the database shows which open
     transactions have written the log.
     """

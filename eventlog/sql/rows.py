@@ -196,7 +196,7 @@ class Requeued(NamedTuple):
     """The result of ``requeue``: rows set back to N, rows logged again, and refused rows.
 
     ``removed`` is the highest record_id that was removed from the log, 0 = none: for a refused row
-    below it, nobody can tell whether its object had later rows.
+    below it, it is unknown whether its object had later rows.
     """
 
     set_back: int

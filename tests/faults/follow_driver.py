@@ -4,7 +4,7 @@ test_follow_kill.py.
     python follow_driver.py CONFIG [told | endless]
 
 Reads numbers from standard input, as ``kill_driver`` does: for each a forked process publishes once
-and dies there. ``told``: it dies when it is told to, wherever it is. ``endless``:
+and dies there. ``told``: the test decides when it dies, at whatever step it is. ``endless``:
 the same, and it does not end at the present end of the source.
 """
 

@@ -145,7 +145,7 @@ def verify(world: World, chance: Random) -> None:
 
 
 def _planted(world: World, chance: Random, name: str) -> dict[Key, Values | None]:
-    """Return a few differences to plant: of objects that are there, and of one that is not."""
+    """Return a few differences to plant: in objects that exist, and a surplus object."""
     there = sorted(world.replica_of(name).objects.items())
     planted: dict[Key, Values | None] = {}
     for key, values in chance.sample(there, k=min(len(there), chance.choice([0, 0, 1, 2]))):

@@ -484,7 +484,7 @@ def _open(conn: Connection, log: LogTable) -> OpenLog:
 
 
 def _kept(action: Action) -> Action:
-    """Return an action that keeps the triggers of a table, instead of one that drops them."""
+    """Return the action that keeps the triggers of a table in place of dropping them."""
     return Action(
         "unchanged",
         action.table,

@@ -449,7 +449,7 @@ def _leaf_name(log: LogTable, number: int) -> str:
 
 
 def _next_name(log: LogTable, known: Sequence[Leaf]) -> str:
-    """Return a name that no leaf has, nor the table of one that was removed."""
+    """Return a name that no leaf and no table of a removed leaf has."""
     newest = max(int(leaf.name.rpartition("_")[2]) for leaf in known)
     return _leaf_name(log, newest + 1)
 
