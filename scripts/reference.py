@@ -382,7 +382,6 @@ _UNBUILT: Final = {
     ("gbase-cdc.md", "5"): "tests/conformance/vectors/gbase.json",
     ("gbase-cdc.md", "7"): "tests/conformance/vectors/gbase.json",
     ("qlik.md", "2.3"): "tests/conformance/vectors/qlik.json",
-    ("triggers.md", "7.3"): "not built: SQL Server",
 }
 """Sections that no function holds, and where they are instead."""
 

@@ -114,7 +114,7 @@ class TriggerPlan:
     actions: tuple[Action, ...]
     warnings: tuple[str, ...] = ()
     not_captured: tuple[str, ...] = ()
-    """Warnings, and changes that are not captured, as sentences for people."""
+    """Warnings, and what no trigger captures (spec/triggers.md 7.3), as sentences for people."""
     refused: tuple[str, ...] = ()
     """Sentences on impossible watches. Their triggers are not changed. Neither are the triggers of
     tables that no watch names, since these may be the same tables under another name.
