@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 import sqlalchemy as sa
 
 from eventlog.core.clock import monotonic, sleep
-from eventlog.core.ranges import Range, within
+from eventlog.core.ranges import Range, Ranges, within
 from eventlog.errors import ConfigError, LogInUse, LogTableError, number_of
 from eventlog.model import Status
 from eventlog.publisher.claimed_rows import read_recorded
@@ -22,6 +22,7 @@ from eventlog.sql.epoch import note_removed
 from eventlog.sql.leaves import MOST_LEAVES, MOST_MOVED, Leaf, Partitioning
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.purge import highest_id
+from eventlog.sql.resync import reads_of_log
 from eventlog.sql.rows import APPLIED, MOST_RANGES, column_of, is_in, rows_of
 
 Result = TypeVar("Result")
@@ -150,21 +151,34 @@ def purge_leaves(
         if not dry:
             try:
                 in_turn(log, partial(_remove, log, means, leaf, found))
-            except LogInUse as error:
+            except (LogInUse, _Needed) as error:
+                log.connection.rollback()
                 yield LeafPurge(leaf, why_kept=str(error))
                 return
             in_turn(log, lambda: means.finish(log))
         yield LeafPurge(leaf, found.rows, len(found.stay))
 
 
+class _Needed(Exception):
+    """A row of the leaf is needed since the leaf was judged; the text is the reason."""
+
+
 def _remove(log: OpenLog, means: Partitioning, leaf: Leaf, content: _Content) -> None:
     """Remove a leaf, unless a row of it is needed again meanwhile."""
-    if why := _why_needed(log, leaf):
-        log.connection.rollback()
-        raise LogInUse(f"the leaf {leaf.name} of the log {log} is needed again: {why}")
+    undone = _undone(log, leaf)
+
+    def check() -> None:
+        why = _why_needed(log, leaf, undone)
+        if not why and _highest_done(log, leaf) > content.highest:
+            why = "rows have come since it was read"
+        if why:
+            raise _Needed(why)
+
+    check()
     if content.highest:
         note_removed(log, content.highest)
-    means.remove(log, leaf, content.stay)
+    # Until the log is locked, rows may still come that only the second check sees.
+    means.remove(log, leaf, content.stay, check)
 
 
 def _range_of(leaf: Leaf) -> Range:
@@ -183,7 +197,7 @@ def _judge(log: OpenLog, leaf: Leaf, older_than: datetime) -> _Content | LeafPur
     ).scalar()
     if newest is False:
         return LeafPurge(leaf, why_kept="its newest row is younger")
-    if why := _why_needed(log, leaf):
+    if why := _why_needed(log, leaf, _undone(log, leaf)):
         return LeafPurge(leaf, why_kept=why)
     # The whole leaf is read here, once.
     is_done = status.in_(APPLIED)
@@ -214,9 +228,29 @@ def _judge(log: OpenLog, leaf: Leaf, older_than: datetime) -> _Content | LeafPur
     return _Content(int(rows) - len(staying), int(highest or 0), staying)
 
 
-def _why_needed(log: OpenLog, leaf: Leaf) -> str:
-    """Return why a row of a leaf is still needed, for people; empty if none is. New consumers are
-    kept away to the end of the transaction.
+def _highest_done(log: OpenLog, leaf: Leaf) -> int:
+    """Return the highest record_id of a leaf that a removal would remove, 0 if there is none."""
+    record_id, status = (column_of(log.table, one) for one in ("record_id", "status"))
+    is_done = sa.and_(status.in_(APPLIED), record_id.between(*_range_of(leaf)))
+    highest = sa.select(record_id).where(is_done).order_by(record_id.desc()).limit(1)
+    return int(log.connection.execute(highest).scalar() or 0)
+
+
+def _undone(log: OpenLog, leaf: Leaf) -> dict[str, Ranges]:
+    """Return the record_ids of a leaf that each consumer has not done. To the end of the
+    transaction no consumer is registered or reset, and none is asked to send rows again.
+    """
+    first, last = _range_of(leaf)
+    return {
+        name: gaps
+        for name, done in done_by_consumers(log).items()
+        if (gaps := within(done.gaps(last), first, last))
+    }
+
+
+def _why_needed(log: OpenLog, leaf: Leaf, undone: Mapping[str, Ranges]) -> str:
+    """Return why a row of a leaf is still needed, for people; empty if none is. ``undone`` is
+    ``_undone``. It takes some milliseconds: writers may wait for the log meanwhile.
     """
     record_id, status = (column_of(log.table, one) for one in ("record_id", "status"))
     first, last = _range_of(leaf)
@@ -226,17 +260,20 @@ def _why_needed(log: OpenLog, leaf: Leaf) -> str:
     ).scalar()
     if waiting is not None:
         return f"row {waiting} is not published"
-    deliveries, _ = read_recorded(log)
+    deliveries, claim = read_recorded(log)
     if in_flight := [one for one in recorded_ids(deliveries) if first <= one <= last]:
         return f"row {min(in_flight)} is being delivered"
-    for name, done in done_by_consumers(log).items():
-        gaps = within(done.gaps(last), first, last)
-        for start in range(0, len(gaps), MOST_RANGES):
-            undone = log.connection.execute(
-                sa.select(sa.func.min(record_id)).where(
-                    is_in(log.table, gaps[start : start + MOST_RANGES])
-                )
-            ).scalar()
-            if undone is not None:
-                return f"consumer {name} has not processed row {undone}"
-    return ""
+    if claim is not None and claim.last >= first:
+        return claim.in_words
+    for name, gaps in undone.items():
+        if len(gaps) > MOST_RANGES:
+            return (
+                f"consumer {name} has {len(gaps):,} gaps in it, of which it does not know yet "
+                "whether a row will come"
+            )
+        row = log.connection.execute(
+            sa.select(sa.func.min(record_id)).where(is_in(log.table, gaps))
+        ).scalar()
+        if row is not None:
+            return f"consumer {name} has not processed row {row}"
+    return next((one.in_words for one in reads_of_log(log) if one.position < last), "")

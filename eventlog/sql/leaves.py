@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -76,11 +76,15 @@ class Partitioning(Protocol):
         Raises DatabaseError if they are more than ``MOST_MOVED``.
         """
 
-    def remove(self, log: OpenLog, leaf: Leaf, stay: Collection[int]) -> None:
+    def remove(
+        self, log: OpenLog, leaf: Leaf, stay: Collection[int], check: Callable[[], None]
+    ) -> None:
         """Give the range of a leaf to the lowest one, with the rows ``stay``. The leaf is then a
         table for itself, which ``finish`` drops.
 
-        The caller has begun the transaction, in which it has read what may go. Raises LogInUse,
+        The caller has begun the transaction, in which it has read what may go. ``check`` is called
+        when nobody else can write the log any more; if it raises an error, nothing is removed.
+        Raises LogInUse,
         also while a session has a snapshot by which it may still read the leaf, and DatabaseError
         for a leaf that has rows N.
         """

@@ -30,6 +30,7 @@ from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, quoted, schema_of
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.open_writers import wait_for, writers_to_await
+from eventlog.sql.rights import Part, Right
 from eventlog.sql.rows import column_of, errors_of
 from eventlog.sql.triggers.gaps import Gap
 from eventlog.sql.windows import ResyncBatch, Selection
@@ -277,6 +278,43 @@ def due_now(log: OpenLog) -> list[Due]:
             )
         )
     return found
+
+
+class LogRead(NamedTuple):
+    """A resync of deleted objects that is due or unfinished: it looks for their keys in the log."""
+
+    class_name: str
+    position: int
+    """The record_id up to which it has read the log."""
+    is_due: bool
+
+    @property
+    def in_words(self) -> str:
+        state = "is due" if self.is_due else "is not finished"
+        return (
+            f"the resync of deleted objects of {self.class_name} {state}, and reads the log from "
+            f"record_id {self.position + 1} on"
+        )
+
+
+def reads_of_log(log: OpenLog) -> list[LogRead]:
+    """Return the resyncs that still read the log; none if this role may not read them."""
+    if not log.may_have(log.table.resync_table) or log.lacking([(Part.RESYNC, Right.SELECT)]):
+        return []
+    is_delete = EventType.DELETE_ROW
+    due = [
+        LogRead(one.selection.class_name, 0, is_due=True)
+        for one in due_now(log)
+        if one.selection.event_type is is_delete
+    ]
+    table = _table(log.table)
+    lines = sa.select(table.c.digest, table.c.class_name, table.c.position)
+    begun = [
+        LogRead(class_name, int(position or 0), is_due=False)
+        for digest, class_name, position in log.connection.execute(lines.order_by(table.c.started))
+        if digest == Selection(class_name, is_delete).digest
+    ]
+    return [*begun, *due]
 
 
 def settle_lost(log: OpenLog, catalog: Catalog) -> None:

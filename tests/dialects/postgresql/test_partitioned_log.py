@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,13 +18,19 @@ from sqlalchemy import Connection
 
 from eventlog import cli
 from eventlog.core.ranges import RecordSet
-from eventlog.errors import DatabaseError, LogInUse
+from eventlog.errors import ConfigError, DatabaseError, LogInUse
+from eventlog.model import EventType
 from eventlog.publisher import leaves as publisher_leaves
+from eventlog.publisher.claimed_rows import BacklogClaim, encode_claim
 from eventlog.sql import migrations
+from eventlog.sql.consumers import lock_line, read_consumer, register, requeue_for, reset
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.leaves import MOST_MOVED
+from eventlog.sql.leaves import MOST_MOVED, Leaf
 from eventlog.sql.locate import locate_log
 from eventlog.sql.open_log import OpenLog
+from eventlog.sql.purge import utc_now
+from eventlog.sql.resync import Due, note_due
+from eventlog.sql.windows import Selection
 
 MEANS = DIALECT.partitioning
 FAR = 10**9
@@ -93,6 +100,11 @@ def opened(database: sa.Engine) -> Iterator[OpenLog]:
         log = db.log(locate_log(db, name="eventlog", schema="hr"))
         conn.commit()
         yield log
+
+
+def remove(log: OpenLog, leaf: Leaf) -> None:
+    """Remove a leaf of which all rows may go."""
+    MEANS.remove(log, leaf, [], lambda: None)
 
 
 def known(database: sa.Engine) -> list[tuple[int | None, int | None]]:
@@ -261,7 +273,7 @@ def _cut(log: OpenLog) -> None:
 
 
 def _remove(log: OpenLog) -> None:
-    MEANS.remove(log, MEANS.leaves(log)[1], [])
+    remove(log, MEANS.leaves(log)[1])
 
 
 def _finish(log: OpenLog) -> None:
@@ -345,6 +357,48 @@ def test_a_leaf_stays_as_long_as_one_of_its_rows_is_needed(
     assert fetch(partitioned, "SELECT min(record_id), count(*) FROM hr.eventlog") == [(201, 150)]
 
 
+def test_a_leaf_stays_while_a_backlog_job_claims_rows_up_to_it_or_above(
+    partitioned: sa.Engine, command: Command
+) -> None:
+    claim = BacklogClaim(1, "job", "out", "0", "2026-11-25", 150, 9, (), None)
+    execute(
+        partitioned,
+        "INSERT INTO hr.eventlog_state (entry_no, kind, content) VALUES "
+        f"(1, 'claim', '{encode_claim(claim)}')",
+    )
+    report = command("purge", "--older-than", "30d")
+    assert report["leaves"] == 0
+    assert "up to record_id 150 claimed for out" in report["kept_leaf"]["reason"]
+
+
+@pytest.mark.parametrize(("position", "leaves"), [(None, 0), (150, 0), (200, 1), (300, 2)])
+def test_a_leaf_stays_until_a_resync_of_deleted_objects_has_read_it(
+    partitioned: sa.Engine, command: Command, position: int | None, leaves: int
+) -> None:
+    selection = Selection("item", EventType.DELETE_ROW)
+    execute(
+        partitioned,
+        "INSERT INTO hr.eventlog_resync (digest, class_name, selection, position, rows_written) "
+        f"VALUES ('{selection.digest}', 'item', '{selection}', "
+        f"{'NULL' if position is None else position}, 0)",
+    )
+    report = command("purge", "--older-than", "30d")
+    assert report["leaves"] == leaves
+    if leaves < 2:
+        assert "resync of deleted objects of item is not finished" in report["kept_leaf"]["reason"]
+
+
+def test_a_leaf_stays_while_a_resync_of_deleted_objects_is_due(
+    partitioned: sa.Engine, command: Command
+) -> None:
+    with opened(partitioned) as log:
+        note_due(log, [Due(Selection("item", EventType.DELETE_ROW), "a trigger was missing")])
+        log.commit()
+    report = command("purge", "--older-than", "30d")
+    assert report["leaves"] == 0
+    assert "resync of deleted objects of item is due" in report["kept_leaf"]["reason"]
+
+
 def test_refused_rows_move_to_the_lowest_leaf(partitioned: sa.Engine, command: Command) -> None:
     execute(partitioned, "UPDATE hr.eventlog SET status = 'E' WHERE record_id IN (150, 250)")
     assert command("purge", "--older-than", "30d")["rows"] == 298
@@ -370,9 +424,172 @@ def test_a_leaf_with_too_many_refused_rows_is_purged_row_by_row(
     assert fetch(partitioned, "SELECT count(*) FROM hr.eventlog WHERE record_id < 201") == [(10,)]
 
 
+# --- what others do at the moment when a leaf goes ------------------------------------------------
+
+Promised = set[int]
+"""The record_ids that a session has left to a consumer."""
+
+
+def _asked_again(log: OpenLog) -> Promised:
+    """``requeue --consumer`` for row 150."""
+    lock_line(log, "search")
+    line = read_consumer(log, "search")
+    assert line is not None
+    asked = requeue_for(log, line, [(150, 150)], force=True)
+    return {150} if asked.set_back else set()
+
+
+def _left(log: OpenLog, name: str) -> Promised:
+    line = read_consumer(log, name)
+    assert line is not None
+    rows = log.connection.exec_driver_sql("SELECT record_id FROM hr.eventlog").scalars()
+    return {row for row in rows if row not in line.done}
+
+
+def _registered(log: OpenLog) -> Promised:
+    register(log, "new", "earliest")
+    return _left(log, "new")
+
+
+def _reset_to_a_number(log: OpenLog) -> Promised:
+    reset(log, "search", "150")
+    return _left(log, "search")
+
+
+def _replayed(log: OpenLog) -> Promised:
+    """A consumer that begins at a time before all rows."""
+    (day,) = log.connection.exec_driver_sql("SELECT current_date - 40").scalars()
+    reset(log, "search", f"{day}T00:00Z")
+    return _left(log, "search")
+
+
+def _do(
+    database: sa.Engine, action: Callable[[OpenLog], Promised], promised: list[Promised]
+) -> None:
+    with opened(database) as log:
+        try:
+            rows = action(log)
+        except ConfigError:  # it begins at a removed row
+            rows = set()
+        log.commit()
+        promised.append(rows)
+
+
+def add_consumer(database: sa.Engine) -> None:
+    """A consumer that has done every row."""
+    execute(
+        database,
+        "INSERT INTO hr.eventlog_consumer (name, begins, done) VALUES ('search', 'earliest', "
+        f"'{RecordSet(350).encode()}')",
+    )
+
+
+@contextmanager
+def at(conn: Connection, moment: str, action: Callable[[], None]) -> Iterator[None]:
+    """Act once in the middle of a removal: before it ``checks`` whether the leaf is needed, before
+    it ``locks`` the log, or before it ``commits``.
+    """
+    seen = list[str]()
+
+    def statement(_conn: Any, _cursor: Any, text: str, *_: Any) -> None:
+        if "pg_advisory_xact_lock_shared" in text:
+            seen.append("read" if "read" not in seen else "checks")
+        elif text.startswith("LOCK TABLE ONLY"):
+            seen.append("locks")
+        act()
+
+    def commit(_conn: Any) -> None:
+        if "locks" in seen:
+            seen.append("commits")
+        act()
+
+    def act() -> None:
+        if moment in seen and "acted" not in seen:
+            seen.append("acted")
+            action()
+
+    sa.event.listen(conn, "before_cursor_execute", statement)
+    sa.event.listen(conn, "commit", commit)
+    try:
+        yield
+    finally:
+        sa.event.remove(conn, "before_cursor_execute", statement)
+        sa.event.remove(conn, "commit", commit)
+    assert "acted" in seen
+
+
+@pytest.mark.parametrize("moment", ["checks", "locks", "commits"])
+@pytest.mark.parametrize("action", [_asked_again, _registered, _reset_to_a_number, _replayed])
+def test_no_row_goes_that_a_consumer_is_given_at_that_moment(
+    partitioned: sa.Engine, action: Callable[[OpenLog], Promised], moment: str
+) -> None:
+    add_consumer(partitioned)
+    promised = list[Promised]()
+    other = threading.Thread(target=_do, args=(partitioned, action, promised))
+    waits = (
+        "SELECT FROM pg_stat_activity WHERE datname = current_database() AND "
+        "wait_event_type = 'Lock'"
+    )
+
+    def start() -> None:
+        other.start()
+        wait_until(lambda: promised or fetch(partitioned, waits))
+
+    with opened(partitioned) as log:
+        now = utc_now(log.connection, log.dialect)
+        with at(log.connection, moment, start):
+            found = list(publisher_leaves.purge_leaves(log, MEANS, now, dry=False))
+        log.commit()
+    other.join(30)
+    ((rows),) = promised
+    here = {row for (row,) in fetch(partitioned, "SELECT record_id FROM hr.eventlog")}
+    assert rows <= here
+    assert [one.leaf.first for one in found if not one.why_kept] or 150 in here
+    if moment == "checks":
+        assert 150 in rows
+
+
+@pytest.mark.parametrize("number", [150, 200])
+def test_a_row_that_came_and_was_published_at_that_moment_stays(
+    partitioned: sa.Engine, number: int
+) -> None:
+    execute(partitioned, f"DELETE FROM hr.eventlog WHERE record_id = {number}")
+    row = (
+        "INSERT INTO hr.eventlog (record_id, status, event_type, table_name, table_key) VALUES "
+        f"({number}, 'S', 4, 'usr', 'late')"
+    )
+    execute(
+        partitioned,
+        "INSERT INTO hr.eventlog_consumer (name, begins, done) VALUES ('search', 'earliest', "
+        f"'{RecordSet(number - 1, [(number + 1, 350)]).encode()}')",
+    )
+    with opened(partitioned) as log:
+        now = utc_now(log.connection, log.dialect)
+        with at(log.connection, "locks", lambda: execute(partitioned, row)):
+            (found,) = publisher_leaves.purge_leaves(log, MEANS, now, dry=False)
+    assert found.why_kept == f"consumer search has not processed row {number}"
+    assert fetch(partitioned, "SELECT count(*) FROM hr.eventlog") == [(350,)]
+
+
+def test_what_was_removed_is_recorded_though_a_row_came_at_that_moment(
+    partitioned: sa.Engine,
+) -> None:
+    execute(partitioned, "DELETE FROM hr.eventlog WHERE record_id = 200")
+    row = (
+        "INSERT INTO hr.eventlog (record_id, status, event_type, table_name, table_key) VALUES "
+        "(200, 'S', 4, 'usr', 'late')"
+    )
+    with opened(partitioned) as log:
+        now = utc_now(log.connection, log.dialect)
+        with at(log.connection, "locks", lambda: execute(partitioned, row)):
+            (found,) = publisher_leaves.purge_leaves(log, MEANS, now, dry=False)
+    assert found.why_kept == "rows have come since it was read"
+    assert fetch(partitioned, "SELECT removed FROM hr.eventlog_epoch") == [(None,)]
+
+
 def test_a_row_that_was_changed_while_its_leaf_went_comes_back(partitioned: sa.Engine) -> None:
     with opened(partitioned) as log:
-        MEANS.remove(log, MEANS.leaves(log)[1], [])
+        remove(log, MEANS.leaves(log)[1])
         execute(partitioned, "UPDATE hr.eventlog_2 SET status = 'E' WHERE record_id = 150")
         assert MEANS.finish(log) == 1
     assert fetch(partitioned, "SELECT record_id FROM hr.eventlog WHERE status = 'E'") == [(150,)]
@@ -428,17 +645,17 @@ def test_two_sessions_that_change_leaves_do_not_mix(partitioned: sa.Engine) -> N
         leaf = MEANS.leaves(one)[1]
         MEANS.leaves(two)
         two.commit()
-        MEANS.remove(one, leaf, [])
+        remove(one, leaf)
         with pytest.raises(DatabaseError, match="cannot be removed"):
-            MEANS.remove(two, leaf, [])
+            remove(two, leaf)
         one.connection.exec_driver_sql("LOCK TABLE hr.eventlog IN SHARE MODE")
         with pytest.raises(LogInUse, match="is in use by session"):
-            MEANS.remove(two, MEANS.leaves(two)[1], [])
+            remove(two, MEANS.leaves(two)[1])
 
 
 def test_two_sessions_that_finish_the_same_removal_do_not_fail(partitioned: sa.Engine) -> None:
     with opened(partitioned) as one, opened(partitioned) as two:
-        MEANS.remove(one, MEANS.leaves(one)[1], [])
+        remove(one, MEANS.leaves(one)[1])
         dropped = False
 
         def drop(conn: Connection, _cursor: Any, statement: str, *_: Any) -> None:

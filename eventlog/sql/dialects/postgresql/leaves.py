@@ -228,7 +228,9 @@ class PostgresPartitioning(Partitioning):
         log.commit()
         return head._replace(end=at)
 
-    def remove(self, log: OpenLog, leaf: Leaf, stay: Collection[int]) -> None:
+    def remove(
+        self, log: OpenLog, leaf: Leaf, stay: Collection[int], check: Callable[[], None]
+    ) -> None:
         known = self.leaves(log)
         lowest, table = known[0], _sibling(log.table, leaf.name)
         home = _sibling(log.table, lowest.name)
@@ -244,6 +246,7 @@ class PostgresPartitioning(Partitioning):
             _take(log)
             self._check_known(log, known)
             _take_leaves(log, [home, table])
+            check()
             if _value(log, f"SELECT EXISTS (SELECT FROM {table} WHERE {status} = 'N')"):
                 raise DatabaseError(f"the leaf {leaf.name} of the log {log} has rows to publish")
             log_name = _name(log.table)
