@@ -66,7 +66,7 @@ _BY_PURPOSE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "verify": ("verify", "Compare a target with the source while both change."),
         "consumers": ("consumers", "List, reset or drop the consumers of the log."),
         "requeue": ("log_rows", "Put rows with status E or F back into the queue."),
-        "skip": ("log_rows", "Give up an event that the receiver fails for."),
+        "skip": ("log_rows", "Give up events that the receiver fails for."),
         "resync": ("resync", "Write objects to the log again: repair and first load."),
         "purge": ("log_rows", "Remove processed rows by age."),
     },
@@ -89,9 +89,10 @@ OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "What to work on": (
         "--tables", "--existing-log", "--tablespace", "--index-tablespace", "--name",
-        "--drop-log", "--key", "--keys", "--where", "--deletes", "--status", "--ids", "--event-id",
-        "--loopback", "--consumer", "--start-from", "--older-than", "--limit", "--sample",
-        "--ignore", "--lines", "--purpose", "--target", "--leaf-size",
+        "--drop-log", "--key", "--keys", "--where", "--deletes", "--status", "--ids", "--class",
+        "--parked", "--refused", "--event-id", "--loopback", "--consumer", "--start-from",
+        "--older-than", "--limit", "--sample", "--ignore", "--lines", "--purpose", "--target",
+        "--leaf-size",
     ),
     "Formats and files": (
         "--from-driver", "--from", "--to", "--format", "--options", "--last-sequence", "--out",
@@ -244,7 +245,8 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "skip": {
         "eventlog skip 4711 --reason 'no such mailbox'": "its rows get E; later events are sent",
-        "eventlog skip 4711 --reason 'no need' --consumer search": "for this consumer alone",
+        "eventlog skip --parked --class usr --reason 'no need'": "all parked events of a class",
+        "eventlog skip --refused --reason 'seen'": "refused rows need nothing more: no alarm",
         "eventlog skip 0000000b000000a8:0000000b00000058 --reason gone --from gbase": (
             "an event of a followed source"
         ),

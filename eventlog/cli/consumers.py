@@ -7,6 +7,7 @@ from __future__ import annotations
 import click
 
 from eventlog.cli import Group
+from eventlog.cli.consumer_option import unknown_consumer
 from eventlog.cli.context import (
     CommandContext,
     confirm,
@@ -145,8 +146,7 @@ def _take(log: OpenLog, name: str) -> None:
     """
     lines.check_possible(log)
     if lines.read_consumer(log, name) is None:
-        known = ", ".join(one.name for one in lines.read_consumers(log)) or "none"
-        raise ConfigError(f"the log {log} has no consumer {name!r}; its consumers are: {known}")
+        raise unknown_consumer(log, name)
     is_ours = log.try_consumer_lock(name)
     log.commit()
     if not is_ours:

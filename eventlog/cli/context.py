@@ -25,7 +25,7 @@ from click.shell_completion import CompletionItem
 from eventlog.config.load import Config, connection_url, load
 from eventlog.config.settings import LogSettings
 from eventlog.core.clock import monotonic
-from eventlog.errors import ConfigError, visible
+from eventlog.errors import ConfigError, number_of, visible
 from eventlog.registry import SOURCES, check_format, check_name, installed, names
 
 if TYPE_CHECKING:
@@ -445,6 +445,18 @@ def confirm(what: str, *, yes: bool) -> None:
     if not click.confirm("Go on?", err=True):
         error_line("not confirmed: nothing was changed")
         raise click.exceptions.Exit(1)
+
+
+_COMMANDS_SHOWN: Final = 5
+"""The most proposed commands to show for people at a time."""
+
+
+def show_commands(commands: Sequence[str]) -> None:
+    """Print proposed commands as notes, one per line."""
+    for command in commands[:_COMMANDS_SHOWN]:
+        note(f"  {visible(command)}")
+    if (more := len(commands) - _COMMANDS_SHOWN) > 0:
+        note(f"  and {number_of(more, 'more command')} (--json lists all)")
 
 
 def sees_terminal() -> bool:

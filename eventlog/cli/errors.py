@@ -13,29 +13,40 @@ from eventlog.cli.context import (
     print_json,
     reading,
     result,
+    show_commands,
     source_option,
     table,
 )
 from eventlog.config.load import Config
-from eventlog.publisher.explain import LINES_READ, read_refusals, refusals_data
-from eventlog.publisher.open_context import find_log
+from eventlog.publisher.configured_classes import catalog_if_readable
+from eventlog.publisher.open_context import find_log, user_set_apart
+from eventlog.publisher.refusals import LINES_READ, read_refusals, refusals_data
 from eventlog.publisher.stream.open_source import source_failures
 
 
 @click.command(cls=Command)
 @consumer_option
-@click.option("--limit", type=click.IntRange(1, 1_000_000), default=LINES_READ, metavar="LINES",
-              help="How many of the newest error lines to read.")  # fmt: skip
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1_000_000),
+    default=LINES_READ,
+    metavar="LINES",
+    help="How many of the newest error lines, and of the newest rows E and F, to read.",
+)
 @json_option
 @source_option
 @click.pass_obj
 def errors(
     context: CommandContext, consumer: str | None, limit: int, as_json: bool, source: str | None
 ) -> None:
-    """Show the rows of status E and F, grouped by cause, with the command that puts them back into
-    the queue.
+    """Show the rows of status E and F, grouped by cause, with the commands that send their objects
+    again.
 
-    Fix the cause first, or the rows are refused again. `eventlog explain` explains a single row.
+    Fix the cause first, or the rows are refused again. Each command is accepted as the log is now:
+    `eventlog requeue` for rows that may go back into the queue, `eventlog resync` for the objects
+    of rows whose later rows were sent. `eventlog explain` explains a single row, and
+    `eventlog skip --refused` records that rows need nothing more.
+
     For a consumer it shows the rows, and the objects of its snapshot, that were refused for it.
 
     For a followed source it shows what was refused, by code. The source's error table has each
@@ -50,15 +61,21 @@ def errors(
         log = find_log(db, config)
         if consumer is not None:
             consumer_line(log, consumer)
-        groups = read_refusals(log, limit, consumer or "")
+        groups = read_refusals(
+            log,
+            limit,
+            consumer or "",
+            own_user=user_set_apart(db, config),
+            catalog=catalog_if_readable(log, config),
+        )
     if as_json:
         print_json({"log": str(log), "errors": refusals_data(groups)})
         return
     if not groups:
         nothing = "no row of status E or F"
         if consumer is not None:
-            nothing = f"nothing that was refused for consumer {consumer}"
-        result(f"log {log}: {nothing} among the newest error lines")
+            nothing = f"nothing was refused for consumer {consumer}, by the newest error lines"
+        result(f"log {log}: {nothing}")
         return
     table(
         ("code", "table", "status", "rows", "newest (UTC)", "for example", "reason"),
@@ -68,17 +85,16 @@ def errors(
                 one.table_name,
                 one.status,
                 one.rows,
-                f"{one.newest:%Y-%m-%d %H:%M:%S}",
+                None if one.newest is None else f"{one.newest:%Y-%m-%d %H:%M:%S}",
                 one.example,
                 one.message,
             )
             for one in groups
         ],
     )
-    action = "send them again" if consumer else "put them back into the queue"
-    note(f"once the cause is fixed, {action} with:")
+    note("once the cause is fixed, send the objects again with:")
     for one in groups:
-        note(f"  {one.command}")
+        show_commands(one.commands)
 
 
 def _print_failures(config: Config, limit: int, *, as_json: bool) -> None:

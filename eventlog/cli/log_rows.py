@@ -26,6 +26,7 @@ from eventlog.cli.context import (
     reading,
     result,
     session,
+    show_commands,
     source_option,
     table,
     transaction,
@@ -33,23 +34,25 @@ from eventlog.cli.context import (
 )
 from eventlog.config.load import Config
 from eventlog.core.clock import sleep
+from eventlog.core.event_ids import record_id_of
 from eventlog.core.ranges import to_ranges
 from eventlog.errors import ConfigError, LogInUse, number_of
 from eventlog.model import Status
 from eventlog.publisher.claimed_rows import CLAIM_WAYS_OUT, read_recorded, sent_ids
-from eventlog.publisher.explain import refused
+from eventlog.publisher.configured_classes import catalog_if_readable, class_named, read_catalog
 from eventlog.publisher.leaves import LeafPurge, cut_ahead, in_turn, purge_leaves
 from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.open_context import (
     find_log,
     own_user,
-    publisher_options,
     publisher_user,
+    user_set_apart,
 )
 from eventlog.publisher.purge import Extent, extent_of, purge_batches, purge_error_lines
-from eventlog.publisher.skipping import Skipped
+from eventlog.publisher.refusals import objects_of, refused, resync_commands
+from eventlog.publisher.skipping import Skipped, parked_events, skip_refused
 from eventlog.publisher.skipping import skip as skip_event
-from eventlog.publisher.stream.open_source import skip_in_source
+from eventlog.publisher.stream.open_source import parked_in_source, skip_in_source
 from eventlog.sql import rows
 from eventlog.sql.consumers import (
     lock_line,
@@ -138,15 +141,17 @@ def requeue(
                 ranges,
                 in_flight=sent_ids(log),
                 claimed_to=0 if claim is None else claim.last,
-                own_user=_user_set_apart(db, config),
+                own_user=user_set_apart(db, config),
                 force=force,
                 dry=dry,
             )
             outcome = f" {would}set back to N, {done.copied} {would}logged again"
+        commands = _instead(log, config, done)
     if as_json:
         of_snapshot = {} if consumer is None else {"objects": len(event_ids)}
         refused_rows = [row._asdict() for row in done.refused]
-        print_json({**done._asdict(), **of_snapshot, "refused": refused_rows})
+        shown = {**done._asdict(), **of_snapshot, "refused": refused_rows}
+        print_json(shown | {"commands": commands})
     else:
         result(f"{number_of(done.set_back, 'row')}{outcome}")
     if not done.refused:
@@ -154,11 +159,11 @@ def requeue(
     if not as_json:
         table(("record_id", "type", "table", "key"), done.refused)
     why = _why_refused(consumer, loopback=loopback)
-    note(
-        f"{number_of(len(done.refused), 'row')} refused: {why}. Run `eventlog resync CLASS --key "
-        "KEY` to send an object as it is now, "
-        "`eventlog resync CLASS --deletes` to send its deletion; or give --force"
-    )
+    note(f"{number_of(len(done.refused), 'row')} refused: {why}")
+    if commands:
+        note("To send their objects as they are now, run:")
+        show_commands(commands)
+    note("--force requeues the rows all the same")
     if any(row.record_id < done.removed for row in done.refused):
         note(
             f"Rows up to record_id {done.removed} were removed from the log, by `eventlog purge` "
@@ -172,6 +177,15 @@ def requeue(
             f"{', '.join(CLAIM_WAYS_OUT)}"
         )
     return 1
+
+
+def _instead(log: OpenLog, config: Config, done: rows.Requeued) -> list[str]:
+    """Return the commands that send the objects of the refused rows as they are now."""
+    if not done.refused:
+        return []
+    objects = objects_of(log, [row.record_id for row in done.refused])
+    commands, _ = resync_commands(log, catalog_if_readable(log, config), objects)
+    return commands
 
 
 def _why_refused(consumer: str | None, *, loopback: bool) -> str:
@@ -243,12 +257,6 @@ def _send_again(
     return done, event_ids
 
 
-def _user_set_apart(db: OpenDatabase, config: Config) -> str:
-    """Return the user whose rows the publisher does not publish, empty if it publishes all."""
-    user = publisher_user(config, db.dialect, db.current_user())
-    return publisher_options(config, user, db.dialect.fold_name).driver_user or ""
-
-
 def _loopback_user(db: OpenDatabase, config: Config) -> str:
     """Return the publisher's own user, whose rows are not published. Raises ConfigError."""
     user = publisher_user(config, db.dialect, db.current_user())
@@ -299,59 +307,164 @@ def _of_log(context: CommandContext, command: str) -> Config:
 
 
 @click.command(cls=Command)
-@click.argument("event_id")
+@click.argument("event_ids", metavar="[EVENT_ID]...", nargs=-1)
 @click.option(
     "--reason", required=True, metavar="REASON", help="Reason for the error line, with your name."
 )
+@click.option("--parked", is_flag=True, help="Give up all events that are parked.")
+@click.option(
+    "--refused", "of_refused", is_flag=True, help="Skip refused rows, which are sent no more."
+)
+@click.option("--ids", metavar="IDS", help="With --refused: only these record_ids, such as 1,5-9.")
+@click.option(
+    "--class", "class_name", metavar="CLASS", help="With --parked or --refused: only this class."
+)
 @consumer_option
+@yes_option
+@click.option("--dry-run", "dry", is_flag=True, help="Show what would be skipped; change nothing.")
 @json_option
 @source_option
 @click.pass_obj
 def skip(
     context: CommandContext,
-    event_id: str,
+    event_ids: tuple[str, ...],
     reason: str,
+    parked: bool,
+    of_refused: bool,
+    ids: str | None,
+    class_name: str | None,
     consumer: str | None,
+    yes: bool,
+    dry: bool,
     as_json: bool,
     source: str | None,
 ) -> None:
-    """Give up the event EVENT_ID, which is parked: the receiver fails for it, or asks for it later.
+    """Give up the events EVENT_ID, which are parked: the receiver fails for them, or asks for them
+    later. With --refused, record that refused rows need nothing more.
 
-    Its rows get E, each with an error line that records who gave it up, the reason, and the
-    receiver's last answer. A running publisher notices it at its next attempt to send the event;
-    then the later events of the object are sent. `eventlog status` shows which events are being
-    delivered. `eventlog requeue` puts the rows back.
+    The rows of an event get E, each with an error line that records who gave it up, the reason, and
+    the receiver's last answer. A running publisher notices it at its next attempt to send the
+    event; then the later events of the object are sent. `eventlog status` shows which events are
+    being delivered. Skipped rows are no condition of the health. `eventlog errors` lists them with
+    the commands that send their objects again.
 
-    With --consumer the consumer must not run, and with --from the source's publisher must not run.
-    An event of a followed source has no rows: the source's error table gets the change.
+    --parked stands for the ids of all parked events. --refused is for rows that have E or F
+    already: they keep their status, and get the same error line. On a terminal both ask first.
+
+    With --consumer and events the consumer must not run, and with --from the source's publisher
+    must not run. An event of a followed source has no rows: the source's error table gets the
+    change.
     """
+    if bool(event_ids) + parked + of_refused != 1:
+        raise click.UsageError("give either EVENT_ID, --parked or --refused")
+    if ids is not None and not of_refused:
+        raise click.UsageError("--ids names refused rows: give --refused too")
+    if class_name is not None and event_ids:
+        raise click.UsageError("--class narrows --parked or --refused: leave EVENT_ID out")
     config = context.config(source__type=source)
     why = f"given up by hand by {getpass.getuser()} on {socket.gethostname()}: {reason}"
     if config.follows:
         if consumer is not None:
             raise ConfigError("--consumer is for a log; a followed source has no consumers")
-        skipped = skip_in_source(config, event_id, why)
-    else:
-        skipped = _skip_in_log(config, event_id, why, consumer)
-    if as_json:
-        print_json(skipped._asdict())
-    else:
-        rows = f": {number_of(skipped.rows, 'row')} set to E" if skipped.rows else ""
-        result(f"event {skipped.event_id} is given up{rows}")
-
-
-def _skip_in_log(config: Config, event_id: str, why: str, consumer: str | None) -> Skipped:
-    """Give up an event of the log, or of its consumer."""
+        if of_refused or class_name is not None:
+            raise ConfigError(
+                "--refused and --class are for a log: the rows of a followed source have no status"
+            )
+        named = event_ids or parked_in_source(config)
+        if not dry and not event_ids:
+            confirm(f"This gives up {number_of(len(named), 'event')}.", yes=yes)
+        _print_skipped(
+            [Skipped(one, 0, 0, "") if dry else skip_in_source(config, one, why) for one in named],
+            dry=dry,
+            as_json=as_json,
+        )
+        return
+    chosen = None if ids is None else parse_ids(ids)
     with session(config) as db:
         log = find_log(db, config)
-        ledger = ledger_of(log, consumer or config.of_log.consumer)
+        if class_name is not None:
+            cls = class_named(read_catalog(log, config), class_name)
+            class_name = cls.name
+        consumer = consumer or config.of_log.consumer
+        if of_refused:
+            _skip_refused(log, config, consumer, why, chosen, class_name, yes, dry, as_json)
+            return
+        ledger = ledger_of(log, consumer)
         if ledger.consumer:
             consumer_line(log, ledger.consumer)
-            ledger.lock()
+            if not dry:
+                ledger.lock()
             ledger.recover()
-        skipped = skip_event(log, ledger, event_id, why)
+        if parked:
+            catalog = None if class_name is None else read_catalog(log, config)
+            event_ids = tuple(parked_events(log, ledger, class_name, catalog))
+            if event_ids and not dry:
+                confirm(f"This gives up {number_of(len(event_ids), 'event')}.", yes=yes)
+        skipped = [skip_event(log, ledger, one, why) for one in dict.fromkeys(event_ids)]
+        if dry:
+            log.connection.rollback()
+        else:
+            log.commit()
+        commands = [] if dry else _later(log, config, skipped)
+    _print_skipped(skipped, dry=dry, as_json=as_json, commands=commands)
+
+
+def _skip_refused(
+    log: OpenLog,
+    config: Config,
+    consumer: str | None,
+    why: str,
+    ids: list[tuple[int, int]] | None,
+    class_name: str | None,
+    yes: bool,
+    dry: bool,
+    as_json: bool,
+) -> None:
+    """Record that refused rows need nothing more, and print how many."""
+    if consumer is not None:
+        consumer_line(log, consumer)
+    catalog = None if class_name is None else read_catalog(log, config)
+    name = consumer or ""
+    found = skip_refused(log, name, why, ids, class_name, catalog, dry=True)
+    number = len(found.rows) + len(found.objects)
+    if not dry and number:
+        confirm(f"This skips {number_of(number, 'refused row')}.", yes=yes)
+        found = skip_refused(log, name, why, ids, class_name, catalog, dry=False)
         log.commit()
-    return skipped
+    if as_json:
+        print_json({"rows": found.rows, "objects": found.objects, "dry_run": dry})
+        return
+    objects = f" and {number_of(len(found.objects), 'object')}" if found.objects else ""
+    would = "would be " if dry else ""
+    result(f"{number_of(len(found.rows), 'refused row')}{objects} {would}skipped")
+
+
+def _later(log: OpenLog, config: Config, skipped: Sequence[Skipped]) -> list[str]:
+    """Return the commands that send the objects of skipped events as they are later. They are
+    accepted whatever is sent meanwhile. This role need not read the watched tables.
+    """
+    firsts = sorted(record_id_of(one.event_id) for one in skipped if one.rows)
+    objects = objects_of(log, firsts)
+    catalog = catalog_if_readable(log, config)
+    commands, _ = resync_commands(log, catalog, objects, finds_deleted=False)
+    return commands
+
+
+def _print_skipped(
+    skipped: Sequence[Skipped], *, dry: bool, as_json: bool, commands: Sequence[str] = ()
+) -> None:
+    if as_json:
+        print_json({"skipped": [one._asdict() for one in skipped], "dry_run": dry})
+        return
+    if not skipped:
+        result("no event is parked")
+    verb = "would be given up" if dry else "is given up"
+    for one in skipped:
+        rows = f": {number_of(one.rows, 'row')} set to E" if one.rows and not dry else ""
+        result(f"event {one.event_id} {verb}{rows}")
+    if commands:
+        note("to send the objects later, as they are then:")
+        show_commands(commands)
 
 
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}

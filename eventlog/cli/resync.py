@@ -36,7 +36,7 @@ from eventlog.errors import (
 )
 from eventlog.files.text import spooled
 from eventlog.model import EventType
-from eventlog.publisher.configured_classes import read_catalog
+from eventlog.publisher.configured_classes import class_named, read_catalog
 from eventlog.publisher.open_context import find_log
 from eventlog.sql import resync as batches
 from eventlog.sql.connection import as_database_errors
@@ -246,26 +246,11 @@ def _opened(config: Config, class_name: str, *, resumable: bool) -> Iterator[Ope
     with session(config) as db:
         log = find_log(db, config)
         catalog = read_catalog(log, config)
-        cls = class_of(catalog, class_name)
+        cls = class_named(catalog, class_name)
         if resumable:
             batches.check_table(log)
         log.check_rights(Purpose.RESYNC, *([Addition.POSITION] if resumable else []))
         yield Opened(log, catalog, cls)
-
-
-def class_of(catalog: Catalog, name: str) -> ObjectClass:
-    """Return the class of this name, exactly or without case.
-
-    Raises ConfigError that names the classes.
-    """
-    name_of_log = catalog.log_name(name)
-    if name_of_log is None:
-        classes = ", ".join(sorted(cls.name for cls in catalog.classes)) or "none"
-        raise ConfigError(f"{name!r} is not a class; the classes are: {classes}")
-    if name_of_log.child is not None:
-        owner = name_of_log.object_class.name
-        raise ConfigError(f"{name!r} is a child table of {owner}. Resync {owner} instead")
-    return name_of_log.object_class
 
 
 def _write_named(opened: Opened, selection: Selection, keys: Sequence[str], report: Report) -> None:

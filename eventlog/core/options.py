@@ -22,7 +22,7 @@ from typing import Any, Final, TypeVar
 
 from eventlog import __version__
 from eventlog.core.moments import time_zone_named
-from eventlog.errors import ConfigError, together, visible, with_location
+from eventlog.errors import ConfigError, first_of, together, visible, with_location
 from eventlog.model import EventType
 
 
@@ -177,13 +177,34 @@ def unknown(name: str, hint: str) -> ConfigError:
     return ConfigError(f"{name} is not known; {hint}")
 
 
+def nearest_name(name: str, known: Iterable[str]) -> str:
+    """Return the known name that is most similar to an unknown one, whatever its case; empty if
+    none is similar.
+    """
+    names = list(known)
+    if near := difflib.get_close_matches(name, names, n=1):
+        return near[0]
+    lower = {one.lower(): one for one in names}
+    return "".join(lower[one] for one in difflib.get_close_matches(name.lower(), lower, n=1))
+
+
+def names_hint(name: str, known: Iterable[str], kind: str) -> str:
+    """Return a hint for the unknown name of a class, a consumer or a schema: the most similar one,
+    or the first of all of them. ``kind`` is their noun in the plural.
+    """
+    names = sorted(known)
+    if near := nearest_name(name, names):
+        return f"the nearest one is {near}"
+    return f"the {kind} are: {first_of(names, 10) or 'none'}"
+
+
 def nearest(name: str, known: Iterable[str], spelled: Callable[[str], str] = str) -> str:
     """Return a hint for an unknown name: the most similar of the known names, or all of them if
     none is similar, since an unrelated name would mislead. ``spelled`` makes the shown name.
     """
     names = list(known)
-    if near := difflib.get_close_matches(name, names, n=1):
-        return f"the nearest known one is {spelled(near[0])}"
+    if near := nearest_name(name, names):
+        return f"the nearest known one is {spelled(near)}"
     if not names:
         return "there are no options"
     return f"the known ones are {', '.join(map(spelled, sorted(names)))}"

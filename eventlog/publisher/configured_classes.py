@@ -12,9 +12,9 @@ from typing import NamedTuple
 from eventlog.config.load import Config
 from eventlog.config.publishing import value_options
 from eventlog.config.settings import WatchSettings
-from eventlog.core.catalog import Catalog, Database, match_name
+from eventlog.core.catalog import Catalog, Database, ObjectClass, match_name
 from eventlog.core.catalog_builder import build_catalog, complete_catalog
-from eventlog.core.options import same_fields
+from eventlog.core.options import names_hint, same_fields
 from eventlog.core.values import ValueOptions
 from eventlog.errors import (
     ConfigError,
@@ -23,6 +23,7 @@ from eventlog.errors import (
     first_of,
     together,
 )
+from eventlog.sql.connection import as_database_errors
 from eventlog.sql.log_table import LogTable, split_name
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.triggers.watch import (
@@ -42,6 +43,32 @@ def read_catalog(log: OpenLog, config: Config) -> Catalog:
     """
     database = log.db.reflect(class_schema(config))
     return available_catalog(declared_tables(config, database, log.table), database, log.table)
+
+
+def catalog_if_readable(log: OpenLog, config: Config) -> Catalog | None:
+    """Return the classes, None if they cannot be read: objects are then named as the log does."""
+    try:
+        with as_database_errors(log.connection), log.connection.begin_nested():
+            return read_catalog(log, config)
+    except EventlogError:
+        if log.connection.invalidated:
+            raise
+        return None
+
+
+def class_named(catalog: Catalog, name: str) -> ObjectClass:
+    """Return the class of this name, exactly or without case.
+
+    Raises ConfigError that names the nearest class, or the class of a child table.
+    """
+    meaning = catalog.log_name(name)
+    if meaning is None:
+        hint = names_hint(name, [cls.name for cls in catalog.classes], "classes")
+        raise ConfigError(f"{name!r} is not a class; {hint}")
+    if meaning.child is not None:
+        owner = meaning.object_class.name
+        raise ConfigError(f"{name!r} is a child table of {owner}. Name {owner} instead")
+    return meaning.object_class
 
 
 def class_schema(config: Config) -> str | None:
@@ -298,6 +325,6 @@ def wanted_classes(config: Config, catalog: Catalog) -> frozenset[str] | None:
     if unknown := [name for name, match in found.items() if match is None]:
         raise ConfigError(
             f"{config.sources['source.classes']}: {first_of(unknown, 3)} is not a class of this "
-            f"configuration; name some of {first_of(sorted(names), 10)}"
+            f"configuration; {names_hint(unknown[0], names, 'classes')}"
         )
     return frozenset(match for match in found.values() if match is not None)

@@ -23,8 +23,9 @@ from eventlog.core.catalog import Catalog, Database, ObjectClass, match_name
 from eventlog.core.checks import check_rows
 from eventlog.core.clock import unix_time
 from eventlog.core.event_ids import raised_at
+from eventlog.core.ranges import to_ranges
 from eventlog.errors import DatabaseError, EventlogError, LogTableError, ServerUnavailable
-from eventlog.model import queue_rows
+from eventlog.model import queue_rows, unpadded
 from eventlog.publisher.claimed_rows import CLAIM_WAYS_OUT, read_recorded
 from eventlog.publisher.configured_classes import (
     available_catalog,
@@ -53,6 +54,7 @@ from eventlog.publisher.open_context import (
     publisher_user,
 )
 from eventlog.publisher.output import event_writer
+from eventlog.publisher.refusals import refused
 from eventlog.publisher.trigger_plan import unlike_recorded
 from eventlog.sql import doctor, migrations, resync
 from eventlog.sql.connection import (
@@ -72,7 +74,7 @@ from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.record_ids import next_unused
 from eventlog.sql.rights import Addition, Part, Purpose, Right, rights_for
-from eventlog.sql.rows import refuse_large_ids
+from eventlog.sql.rows import SKIPPED, refuse_large_ids
 from eventlog.sql.triggers import TriggerPlan
 from eventlog.sql.triggers.declared import declared_triggers
 from eventlog.sql.triggers.watch import LOGS_VALUES
@@ -737,13 +739,22 @@ LOG_CHECKS: Final[Checks] = {
     "the owner of the watched tables": _owner,
 }
 
+
+def _statuses(case: Case) -> Iterator[Finding]:
+    statuses = case.ask("statuses", doctor.row, sample=case.limits.sample)
+    skipped: dict[int, str] = {}
+    if not case.log.lacking([(Part.ERROR, Right.SELECT)]):
+        lines, _ = refused(case.log)
+        ids = sorted(row for row, line in lines.items() if line.code == SKIPPED)
+        rows = case.log.read_columns(to_ranges(ids), ("record_id", "status")) if ids else []
+        skipped = {int(record_id): unpadded(status) for record_id, status in rows}
+    yield from findings.judge_statuses(
+        statuses, case.log_name, case.column("status"), case.limits, skipped
+    )
+
+
 ROW_CHECKS: Final[Checks] = {
-    "statuses": lambda case: findings.judge_statuses(
-        case.ask("statuses", doctor.row, sample=case.limits.sample),
-        case.log_name,
-        case.column("status"),
-        case.limits,
-    ),
+    "statuses": _statuses,
     "rows without record_id": _without_record_id,
     "what is in flight": _in_flight,
     "the consumers": _consumers,

@@ -1,6 +1,6 @@
-"""The explanation of a single row, and the refused rows in groups of one cause.
+"""The explanation of a single row.
 
-The explanation of a row has its checks, its group, the decision of precedence, its document, and
+It has its checks, its group, the decision of precedence, its document, and
 its outcome. Nothing is recorded, marked or sent. The group is exact for rows in flight, whose line
 records it. For waiting rows it is the group that the next cycle would make. For done rows it is a
 reconstruction, since their events are not recorded.
@@ -8,15 +8,13 @@ reconstruction, since their events are not recorded.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 
 from eventlog.core.catalog import Attribute, ObjectId
 from eventlog.core.checks import CheckedRow, InvalidRow, check_rows, is_of
-from eventlog.core.event_ids import is_of_snapshot, object_text
+from eventlog.core.event_ids import is_of_snapshot
 from eventlog.core.events import (
     READS_FIELD,
     READS_ROW,
@@ -37,8 +35,7 @@ from eventlog.publisher.delivery import Delivery
 from eventlog.publisher.ledger import is_at_work, status_of
 from eventlog.publisher.snapshot import Present, read_object
 from eventlog.sql.connection import as_database_errors
-from eventlog.sql.open_log import OpenLog
-from eventlog.sql.rows import PUT_BACK, ErrorLine, newest_errors, read_errors
+from eventlog.sql.rows import PUT_BACK, SKIPPED, ErrorLine, read_errors
 
 _SECONDS: Final = 60
 """The seconds that one statement may take."""
@@ -382,7 +379,7 @@ def _state(context: Context, known: _Known) -> str:
         case Status.WARNING:
             return "done: published, and the receiver answered warning"
         case Status.ERROR | Status.FATAL if last is not None and (
-            status == Status.ERROR or last.code == "receiver"
+            status == Status.ERROR or last.code in ("receiver", SKIPPED)
         ):
             return _state_of_refused(
                 status, last, "" if known.problem is not None else ", and it passes the checks now"
@@ -399,6 +396,8 @@ def _state_of_refused(status: str, last: ErrorLine, fix: str) -> str:
     """Return the state of a refused row or object with this status, by its newest error line.
     ``fix`` is a change since then.
     """
+    if last.code == SKIPPED:
+        return f"skipped: {last.message}; not sent again until `eventlog requeue`"
     if last.code == "receiver":
         level = "error" if status == Status.ERROR else "fatal"
         return (
@@ -603,114 +602,3 @@ def _read_back(built: _Built | None) -> tuple[str, ...] | None:
     if built is None or built.decision.query_back is None:
         return None
     return tuple(attribute.name for attribute in built.decision.query_back)
-
-
-# --- rows that were refused -----------------------------------------------------------------------
-
-LINES_READ: Final = 10_000
-"""The newest error lines that are read."""
-_IDS_NAMED: Final = 20
-"""The most ranges of record_ids in a command line."""
-
-
-class Refusals(NamedTuple):
-    """Refused rows of one code, one table and one status, or refused objects of a consumer's
-    snapshot.
-
-    ``example`` is the newest of them: its record_id, or the event-id of an object; ``newest`` is
-    its time in UTC.
-    """
-
-    code: str
-    table_name: str | None
-    status: str
-    rows: int
-    newest: datetime
-    example: int | str
-    message: str
-    command: str
-
-
-def read_refusals(log: OpenLog, most: int, consumer: str = "") -> list[Refusals]:
-    """Return the rows E and F of the newest ``most`` error lines, the largest group first.
-
-    A row that was put back into the queue, or has been published or purged since, is left out.
-    ``consumer`` selects the rows refused for this consumer, with any status, and objects of its
-    snapshot.
-    """
-    rows, objects = refused(log, most, consumer)
-    groups: dict[tuple[str, str | None, str], list[int]] = {}
-    for row in log.read_rows(to_ranges(sorted(rows))):
-        status = Status.ERROR.value if consumer else unpadded(row.status)
-        if status in (Status.ERROR, Status.FATAL):
-            groups.setdefault((rows[row.record_id].code, row.table_name, status), []).append(
-                row.record_id
-            )
-    by_class: dict[tuple[str, str], list[str]] = {}
-    for event_id, line in objects.items():
-        by_class.setdefault((line.code, object_text(event_id).partition(".")[0]), []).append(
-            event_id
-        )
-    refusals = [_refused_rows(*kind, ids, rows, consumer) for kind, ids in groups.items()]
-    refusals += [_refused_objects(*kind, ids, objects, consumer) for kind, ids in by_class.items()]
-    return sorted(refusals, key=lambda group: (-group.rows, group.code, group.table_name or ""))
-
-
-def refused(
-    log: OpenLog, most: int = LINES_READ, consumer: str = ""
-) -> tuple[dict[int, ErrorLine], dict[str, ErrorLine]]:
-    """Return the newest line of each row, and of each object of a consumer's snapshot, that was not
-    put back since.
-
-    Only the newest ``most`` error lines are read. ``consumer`` as in ``read_refusals``.
-    """
-    newest: dict[int | str, ErrorLine] = {}
-    for record_id, line in newest_errors(log, most, consumer):
-        newest.setdefault(record_id if line.event_id is None else line.event_id, line)
-    failed = {row: line for row, line in newest.items() if line.code != PUT_BACK}
-    rows = {row: line for row, line in failed.items() if isinstance(row, int)}
-    return rows, {row: line for row, line in failed.items() if isinstance(row, str)}
-
-
-def _refused_rows(
-    code: str,
-    table_name: str | None,
-    status: str,
-    ids: list[int],
-    lines: dict[int, ErrorLine],
-    consumer: str,
-) -> Refusals:
-    newest = max(ids, key=lambda record_id: (lines[record_id].error_time, record_id))
-    ranges = to_ranges(ids)
-    command = (
-        f"eventlog requeue --consumer {consumer}"
-        if consumer
-        else f"eventlog requeue --status {status}"
-    )
-    if len(ranges) <= _IDS_NAMED:
-        command += " --ids " + ",".join(str(lo) if lo == hi else f"{lo}-{hi}" for lo, hi in ranges)
-    line = lines[newest]
-    return Refusals(
-        code, table_name, status, len(ids), line.error_time, newest, line.message, command
-    )
-
-
-def _refused_objects(
-    code: str, class_name: str, event_ids: list[str], lines: dict[str, ErrorLine], consumer: str
-) -> Refusals:
-    newest = max(event_ids, key=lambda event_id: (lines[event_id].error_time, event_id))
-    command = f"eventlog requeue --consumer {consumer}"
-    if len(event_ids) <= _IDS_NAMED:
-        command += "".join(f" --event-id {shlex.quote(event_id)}" for event_id in event_ids)
-    line = lines[newest]
-    status = Status.ERROR.value
-    return Refusals(
-        code, class_name, status, len(event_ids), line.error_time, newest, line.message, command
-    )
-
-
-def refusals_data(refusals: Iterable[Refusals]) -> list[dict[str, Any]]:
-    """Return the groups as data for JSON."""
-    return [
-        {**group._asdict(), "newest": f"{group.newest:%Y-%m-%dT%H:%M:%SZ}"} for group in refusals
-    ]

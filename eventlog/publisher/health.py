@@ -162,17 +162,18 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         ),
         "refused_rows": Kind(
             Severity.WARNING,
-            "rows of status E or F have an error line of the receiver or of `skip`, among "
-            "the newest 10,000 lines",
+            "rows of status E or F have an error line of the receiver among the newest 10,000 "
+            "lines, and no later one of `skip`",
             "{rows} refused by the receiver",
-            "Fix the cause, then put the rows back.",
+            "Fix the cause, then run what errors names; or skip rows that need nothing more.",
             ("eventlog errors",),
         ),
         "invalid_rows": Kind(
             Severity.WARNING,
-            "rows of status E or F have an error line of a check, among the newest 10,000 lines",
+            "rows of status E or F have an error line of a check among the newest 10,000 lines, "
+            "and no later one of `skip`",
             "{rows} invalid, and not sent",
-            "Fix the cause, then put the rows back.",
+            "Fix the cause, then run what errors names; or skip rows that need nothing more.",
             ("eventlog errors",),
         ),
         "consumer_waits": Kind(

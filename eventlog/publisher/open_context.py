@@ -355,6 +355,12 @@ def publisher_user(config: Config, dialect: Dialect, current_user: str) -> str:
     return current_user if name is None or not current_user else dialect.spelled(name)
 
 
+def user_set_apart(db: OpenDatabase, config: Config) -> str:
+    """Return the user whose rows the publisher does not publish, empty if it publishes all."""
+    user = publisher_user(config, db.dialect, db.current_user())
+    return publisher_options(config, user, db.dialect.fold_name).driver_user or ""
+
+
 def is_given(config: Config, name: str) -> bool:
     """Return True if an option, ``section.key``, was set in any way."""
     return config.sources.get(name, "default") not in ("default", "profile idm")

@@ -1,20 +1,24 @@
-"""An event in flight that is given up by hand, ``eventlog skip`` (spec/event-log.md 8.4)."""
+"""Events in flight that are given up by hand, and refused rows that need nothing more: ``eventlog
+skip`` (spec/event-log.md 8.4).
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from eventlog.core.event_ids import record_id_of
+from eventlog.core.catalog import Catalog
+from eventlog.core.event_ids import object_text, record_id_of
 from eventlog.core.events import Outgoing
-from eventlog.core.ranges import to_ranges
+from eventlog.core.ranges import Ranges, RecordSet, to_ranges
 from eventlog.errors import ConfigError, first_of
 from eventlog.model import Status, unpadded
 from eventlog.publisher.claimed_rows import read_recorded
 from eventlog.publisher.delivery import Delivery, encode, rest_of
 from eventlog.publisher.ledger import Ledger
+from eventlog.publisher.refusals import read_refused
 from eventlog.sql.internal_tables import EntryKind, delete_entry, replace_content
 from eventlog.sql.open_log import OpenLog
-from eventlog.sql.rows import SKIPPED, add_errors, add_object_errors
+from eventlog.sql.rows import SKIPPED, ErrorLine, add_errors, add_object_errors
 
 
 class Skipped(NamedTuple):
@@ -63,6 +67,102 @@ def skip(log: OpenLog, ledger: Ledger, event_id: str, why: str) -> Skipped:
     if ledger.consumer:  # no status shows a consumer that a row is done
         _strike(log, delivery, event)
     return skipped._replace(rows=len(refused))
+
+
+class SkippedRows(NamedTuple):
+    """Refused rows, and refused objects of a consumer's snapshot, that were skipped."""
+
+    rows: tuple[int, ...]
+    objects: tuple[str, ...]
+
+
+def parked_events(
+    log: OpenLog, ledger: Ledger, class_name: str | None, catalog: Catalog | None
+) -> list[str]:
+    """Return the event-ids of the events that are parked, as the lines in flight record them;
+    ``class_name`` None = of all classes, by the names of ``catalog``.
+    """
+    deliveries, _ = read_recorded(log, ledger.consumer)
+    parked = [
+        event
+        for delivery in deliveries
+        for number, events in delivery.documents.items()
+        for event in events
+        if number in delivery.suspects or event.event_id in delivery.parked
+    ]
+    if class_name is None:
+        return [event.sent_id for event in parked]
+    firsts = [(event.ids[0], event.ids[0]) for event in parked if event.ids]
+    tables = dict(log.read_columns(firsts, ("record_id", "table_name"))) if firsts else {}
+    names = {
+        event.sent_id: _class_named(catalog, tables.get(event.ids[0]))
+        if event.ids
+        else object_text(event.event_id).partition(".")[0]
+        for event in parked
+    }
+    return [event_id for event_id, name in names.items() if name == class_name]
+
+
+def skip_refused(
+    log: OpenLog,
+    consumer: str,
+    why: str,
+    ids: Ranges | None,
+    class_name: str | None,
+    catalog: Catalog | None,
+    *,
+    dry: bool,
+) -> SkippedRows:
+    """Record that refused rows need nothing more: each gets an error line of code ``skipped``, and
+    keeps its status. The caller commits.
+
+    ``ids`` None = all refused rows, and for a consumer the refused objects of its snapshot. Rows
+    that were skipped before are left out. With ``dry`` nothing is written. Raises ConfigError for
+    ids of which none is a refused row.
+    """
+    found = read_refused(log, consumer=consumer)
+    skipped = {row for row, line in found.row_lines.items() if line.code == SKIPPED}
+    wanted = None if ids is None else RecordSet(0, ids)
+    rows = [
+        number
+        for number, row in sorted(found.rows.items())
+        if number not in skipped
+        and (wanted is None or number in wanted)
+        and (class_name is None or _class_named(catalog, row.table_name) == class_name)
+    ]
+    objects = [
+        event_id
+        for event_id, line in found.objects.items()
+        if wanted is None
+        and line.code != SKIPPED
+        and class_name in (None, object_text(event_id).partition(".")[0])
+    ]
+    if not rows and wanted is not None:
+        known = [str(number) for number in skipped if number in wanted]
+        raise ConfigError(
+            f"the rows of --ids were skipped before ({first_of(known, 5)})"
+            if known
+            else "no row of --ids is refused: `eventlog errors` lists the refused rows"
+        )
+    if not dry:
+        lines = [(row, SKIPPED, _with_reason(why, found.row_lines.get(row))) for row in rows]
+        add_errors(log, lines, consumer)
+        add_object_errors(
+            log,
+            [(one, SKIPPED, _with_reason(why, found.objects[one])) for one in objects],
+            consumer,
+        )
+    return SkippedRows(tuple(rows), tuple(objects))
+
+
+def _with_reason(why: str, line: ErrorLine | None) -> str:
+    return why if line is None else f"{why}; it was refused before: {line.code}: {line.message}"
+
+
+def _class_named(catalog: Catalog | None, table_name: str | None) -> str | None:
+    """Return the class that a table_name of the log means; the name itself if it means none."""
+    meaning = None if catalog is None or table_name is None else catalog.log_name(table_name)
+    return table_name if meaning is None else meaning.object_class.name
 
 
 def _found(deliveries: list[Delivery], event_id: str) -> tuple[Delivery, int, Outgoing]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from datetime import datetime
 from functools import lru_cache
 from operator import attrgetter
@@ -621,6 +621,31 @@ def _gone(log: LogTable, name: str) -> DatabaseError:
 _AGAIN: Final = "to be sent again"
 
 
+def judged_by_set(
+    line: ConsumerLine,
+    chosen: Container[int] | RecordSet,
+    *,
+    failed: Container[int] = (),
+    in_flight: RecordSet | frozenset[int] = frozenset(),
+) -> Callable[[ObjectRow], LoggedRow]:
+    """Return the function that classifies a row for a consumer's receiver, by the consumer's set.
+    ``chosen`` are the rows to send again; the others are those of ``requeue_for``.
+    """
+    asked_before = RecordSet(0, line.requeued.rows)
+
+    def judged(row: ObjectRow) -> LoggedRow:
+        is_done = row.record_id in line.done
+        state = RowState.DONE if is_done or row.record_id in in_flight else RowState.WAITS
+        if is_done and row.record_id in asked_before:
+            state = RowState.WAITS
+        elif is_done and row.record_id in failed:
+            state = RowState.REFUSED
+        way = Way.BACK if is_done and row.record_id in chosen else None
+        return LoggedRow(row.record_id, row.event_type, row.column_name, state, way)
+
+    return judged
+
+
 def requeue_for(
     log: OpenLog,
     line: ConsumerLine,
@@ -642,18 +667,7 @@ def requeue_for(
     (``lock_line``). Rows that are removed meanwhile are left out: the purge read the lines of
     consumers before this request was written.
     """
-    chosen, asked_before = RecordSet(0, ids), RecordSet(0, line.requeued.rows)
-
-    def judged(row: ObjectRow) -> LoggedRow:
-        is_done = row.record_id in line.done
-        state = RowState.DONE if is_done or row.record_id in in_flight else RowState.WAITS
-        if is_done and row.record_id in asked_before:
-            state = RowState.WAITS
-        elif is_done and row.record_id in failed:
-            state = RowState.REFUSED
-        way = Way.BACK if is_done and row.record_id in chosen else None
-        return LoggedRow(row.record_id, row.event_type, row.column_name, state, way)
-
+    judged = judged_by_set(line, RecordSet(0, ids), failed=failed, in_flight=in_flight)
     resent, refused = set[int](), set[RefusedRow]()
     removed = 0
     for start in range(0, len(ids), MOST_RANGES):

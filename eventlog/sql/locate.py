@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.types import TypeEngine
 
 from eventlog.core.catalog import Column, match_name
+from eventlog.core.options import nearest_name
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError, LogTableError, NoLogTable
 from eventlog.model import LogRow
@@ -149,6 +150,13 @@ def _find_table(
     if (found := _existing(inspector, schema, table)) is not None:
         return schema, found
     where = f" in schema {schema!r}" if "schemas" in dialect.capabilities else ""
+    if where and schema is not None and schema not in (known := inspector.get_schema_names()):
+        near = nearest_name(schema, known)
+        hint = f"; the nearest one is {near}" if near else ""
+        raise NoLogTable(
+            f"there is no schema {schema!r}, where the log table {table!r} should be{hint}: "
+            "correct schema_name or log_table"
+        )
     raise NoLogTable(
         f"there is no log table {table!r}{where}: create it with `eventlog db upgrade`, or correct "
         "log_table or schema_name"

@@ -174,8 +174,8 @@ RIGHTS: Final[Mapping[Purpose, Rights]] = MappingProxyType(
             record_ids="DRAW",
         ),
         Purpose.SKIP: _rights(
-            log="SELECT MARK", error="INSERT", inflight=_ALL, state="SELECT", consumer="SELECT",
-            numbers="DRAW",
+            log="SELECT MARK", error="SELECT INSERT", inflight=_ALL, state="SELECT",
+            consumer="SELECT", numbers="DRAW",
         ),
         Purpose.RESYNC: _rights(
             log="SELECT INSERT", error="SELECT", record_ids="DRAW", classes="SELECT",

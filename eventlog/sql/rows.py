@@ -51,11 +51,11 @@ _FAILED: Final = (Status.ERROR, Status.FATAL)
 PUT_BACK: Final = "requeued"
 """The code of an error line which means that its row or object is no longer refused."""
 SKIPPED: Final = "skipped"
-"""The code of an error line of an event that was given up by hand."""
+"""The code of an error line of an event that was given up by hand, or of a refused row that needs
+nothing more.
+"""
 RECEIVER: Final = "receiver"
 """The code of an error line of an event that the receiver has refused."""
-_BY_RECEIVER: Final = (RECEIVER, SKIPPED)
-"""The codes of error lines of events that failed no check."""
 
 
 @lru_cache(maxsize=32)
@@ -233,17 +233,7 @@ def requeue(
     if unknown := chosen_statuses.difference(APPLIED, _FAILED):
         raise ConfigError(f"status {min(unknown)!r} cannot be requeued: only E, F, W and S can")
 
-    def judged(row: ObjectRow) -> LoggedRow:
-        way = None
-        if row.is_chosen:
-            way = Way.COPY if row.status in APPLIED else Way.BACK
-        is_sent = row.status in APPLIED or (
-            row.status == Status.NEW and (row.is_own or row.record_id in in_flight)
-        )
-        return LoggedRow(
-            row.record_id, row.event_type, row.column_name, _state_of(row, is_sent), way
-        )
-
+    judged = judged_by_status(in_flight)
     chosen = sa.and_(
         column_of(log.table, "status").in_(sorted(chosen_statuses)),
         column_of(log.table, "record_id") > 0,
@@ -263,6 +253,25 @@ def requeue(
     if again.back:
         request_requeued(log, again.back)
     return Requeued(set_back, copied, again.refused, again.removed)
+
+
+def judged_by_status(in_flight: RecordSet | frozenset[int]) -> Callable[[ObjectRow], LoggedRow]:
+    """Return the function that classifies a row for the publisher's receiver, by its status.
+    ``in_flight`` is that of ``requeue``.
+    """
+
+    def judged(row: ObjectRow) -> LoggedRow:
+        way = None
+        if row.is_chosen:
+            way = Way.COPY if row.status in APPLIED else Way.BACK
+        is_sent = row.status in APPLIED or (
+            row.status == Status.NEW and (row.is_own or row.record_id in in_flight)
+        )
+        return LoggedRow(
+            row.record_id, row.event_type, row.column_name, _state_of(row, is_sent), way
+        )
+
+    return judged
 
 
 def requeue_loopback(
@@ -426,6 +435,21 @@ def judge_all(
     # The order matters: a process that removes rows after they are read here has recorded it
     # before.
     removed = read_removed(log)
+    return plan_of(objects, removed, judged, whole=whole, claimed_to=claimed_to, force=force)
+
+
+def plan_of(
+    objects: Iterable[Sequence[ObjectRow]],
+    removed: int,
+    judged: Callable[[ObjectRow], LoggedRow],
+    *,
+    whole: bool = False,
+    claimed_to: int = 0,
+    force: bool = False,
+) -> ResendPlan:
+    """Return which chosen rows of these objects are sent again and which are refused, by the rules
+    of ``judge_all``. ``removed`` is the highest record_id that was removed from the log.
+    """
     ids: dict[Way, list[int]] = {way: [] for way in Way}
     in_parts: set[int] = set()
     refused: list[RefusedRow] = []
@@ -784,7 +808,8 @@ class FailedRows(NamedTuple):
 
 
 def count_failed(log: OpenLog, most: int, consumer: str = "") -> FailedRows:
-    """Count the rows E and F by the newest ``most`` error lines: what ``eventlog errors`` lists.
+    """Count the rows E and F by the newest ``most`` error lines: what ``eventlog errors`` lists,
+    without those that were skipped by hand.
 
     ``consumer`` counts what was refused for this consumer and not put back since, in place of it.
     """
@@ -808,9 +833,9 @@ def count_failed(log: OpenLog, most: int, consumer: str = "") -> FailedRows:
     for row, event_id, code, status in log.connection.execute(ordered):
         if unpadded(status) in _FAILED:
             newest.setdefault(row or event_id, code)
-    refused = sum(code in _BY_RECEIVER for code in newest.values())
-    put_back = sum(code == PUT_BACK for code in newest.values())
-    return FailedRows(refused, len(newest) - refused - put_back)
+    refused = sum(code == RECEIVER for code in newest.values())
+    settled = sum(code in (PUT_BACK, SKIPPED) for code in newest.values())
+    return FailedRows(refused, len(newest) - refused - settled)
 
 
 def newest_errors(log: OpenLog, most: int, consumer: str = "") -> list[tuple[int, ErrorLine]]:
@@ -834,3 +859,30 @@ def newest_errors(log: OpenLog, most: int, consumer: str = "") -> list[tuple[int
         (int(row), ErrorLine(time, code, message, None if row else event_id))
         for row, time, code, message, event_id in log.connection.execute(lines)
     ]
+
+
+def newest_errors_of(log: OpenLog, ids: Sequence[int]) -> dict[int, ErrorLine]:
+    """Return the newest error line of the publisher for each of these ascending record_ids that has
+    one.
+    """
+    errors = errors_of(log.table)
+    columns = (errors.c.record_id, errors.c.error_time, errors.c.code, errors.c.message)
+    found: dict[int, ErrorLine] = {}
+    for ranges in runs_of_ranges(ids):
+        of_rows = sa.or_(*(errors.c.record_id.between(*pair) for pair in ranges))
+        lines = sa.select(*columns).where(of_rows, _is_of(log.table, ""))
+        for row, *line in log.connection.execute(lines.order_by(errors.c.error_time)):
+            found[int(row)] = ErrorLine(*line)
+    return found
+
+
+def newest_failed_rows(log: OpenLog, most: int) -> list[int]:
+    """Return the record_ids of the newest rows E and F, at most ``most``, ascending."""
+    record_id, status = column_of(log.table, "record_id"), column_of(log.table, "status")
+    newest = (
+        sa.select(record_id)
+        .where(status.in_(_FAILED), record_id > 0)
+        .order_by(record_id.desc())
+        .limit(most)
+    )
+    return sorted(int(row) for row in log.connection.execute(newest).scalars())

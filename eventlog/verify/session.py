@@ -17,8 +17,8 @@ from eventlog.config.publishing import chosen_format, value_options
 from eventlog.conversion import read_options
 from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.clock import monotonic, random_hex
-from eventlog.core.options import same_fields
-from eventlog.errors import ConfigError, LogTableError, first_of
+from eventlog.core.options import names_hint, same_fields
+from eventlog.errors import ConfigError, LogTableError
 from eventlog.files.atomic import whole_file
 from eventlog.model import EventType
 from eventlog.publisher.context import Context, Counters
@@ -203,8 +203,8 @@ def _chosen(context: Context, names: Sequence[str]) -> list[ObjectClass]:
     for name in names or [cls.name for cls in catalog.classes]:
         meant = catalog.log_name(name)
         if meant is None or meant.child is not None:
-            known = first_of(sorted(cls.name for cls in catalog.classes), 10) or "none"
-            raise ConfigError(f"{name!r} is not a class; the classes are {known}")
+            hint = names_hint(name, [cls.name for cls in catalog.classes], "classes")
+            raise ConfigError(f"{name!r} is not a class; {hint}")
         cls = meant.object_class
         if not names and not context.wants(cls.name):
             continue

@@ -23,7 +23,7 @@ from eventlog.core.table_key import parse, quote
 from eventlog.core.values import Kind as ValueKind
 from eventlog.model import EventType, Status, unpadded
 from eventlog.publisher.context import Context
-from eventlog.publisher.explain import refused
+from eventlog.publisher.refusals import refused
 from eventlog.sql.rows import SKIPPED
 from eventlog.sql.windows import ANY_STATUS, KeyValues, RangeReader, Selection, Walk
 from eventlog.verify.comparison import Comparison, TargetRow, Texts

@@ -145,6 +145,8 @@ def skip(worker: Worker) -> None:
             cli.run(["--quiet", "--database-url", url_of(worker.owner), *every])
         for event in later:
             worker.run("skip", event, "--reason", "no need", *of_consumer)
+        worker.execute(f"UPDATE eventlog SET status = 'E' WHERE record_id = {first + 1}")
+        worker.run("skip", "--refused", "--reason", "no need", *of_consumer)
 
 
 def resync(worker: Worker) -> None:

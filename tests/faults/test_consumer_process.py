@@ -78,15 +78,14 @@ def test_the_monitor_of_a_consumer_is_about_what_was_refused_for_it(
         of_row, of_object = sorted(
             ask("/errors.json")["errors"], key=lambda group: str(group["example"])
         )
-        assert (of_row["example"], of_row["command"]) == (
+        assert (of_row["example"], of_row["commands"]) == (
             2,
-            "eventlog requeue --consumer search --ids 2",
+            ["eventlog requeue --consumer search --ids 2"],
         )
         assert of_object["example"].endswith(".usr.idu=2")
-        assert (
-            of_object["command"]
-            == f"eventlog requeue --consumer search --event-id {of_object['example']}"
-        )
+        assert of_object["commands"] == [
+            f"eventlog requeue --consumer search --event-id {of_object['example']}"
+        ]
         assert ask("/rows/2.json")["state"].startswith(
             "the receiver answered error: Alice is locked"
         )
@@ -107,7 +106,7 @@ def test_the_keys_in_the_event_ids_of_a_snapshot_are_hidden_as_other_keys_are(
         )
         assert "idu=" not in json.dumps(ask("/status.json"))
         (group,) = ask("/errors.json")["errors"]
-        assert (group["rows"], group["command"]) == (1, "eventlog requeue --consumer search")
+        assert (group["rows"], group["commands"]) == (1, ["eventlog requeue --consumer search"])
         assert "idu=" not in json.dumps(group)
 
 

@@ -1381,7 +1381,7 @@ def test_an_object_that_was_refused_in_a_snapshot_is_shown_with_the_command_that
     assert "the receiver answered error: no" in said.splitlines()[0]
     assert 'object title="It\'s, a" of class page' in said
     assert f"it makes the event {refused} (add):" in said
-    assert shlex.split(group["command"])[1:] == [
+    assert shlex.split(group["commands"][0])[1:] == [
         "requeue",
         "--consumer",
         "search",

@@ -45,19 +45,13 @@ from eventlog.errors import ConfigError, EventlogError, visible
 from eventlog.model import Status
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.doctor import Compare, examine
-from eventlog.publisher.explain import (
-    Refusals,
-    explain,
-    explain_object,
-    explanation_data,
-    read_refusals,
-    refusals_data,
-)
+from eventlog.publisher.explain import explain, explain_object, explanation_data
 from eventlog.publisher.monitor.activity import Monitored
 from eventlog.publisher.monitor.connections import Connections
 from eventlog.publisher.monitor.openmetrics import exposition
 from eventlog.publisher.monitor.status import HIDDEN, answer_status
 from eventlog.publisher.open_context import open_unlocked
+from eventlog.publisher.refusals import Refusals, read_refusals, refusals_data
 from eventlog.sql.doctor import Limits
 from eventlog.sql.rows import RECEIVER, count_newest
 from eventlog.transport.http import is_loopback
@@ -398,7 +392,13 @@ class Questions:
         """Return the refused rows, as in ``eventlog errors --json``."""
         with self._reading() as context:
             consumer = context.ledger.consumer
-            groups = read_refusals(context.log, _QUESTION_ROWS, consumer)
+            groups = read_refusals(
+                context.log,
+                _QUESTION_ROWS,
+                consumer,
+                own_user=context.options.driver_user or "",
+                catalog=context.catalog,
+            )
         shown = refusals_data(groups if self._shows_values else map(_without_key, groups))
         return {"errors": shown}
 
@@ -478,15 +478,17 @@ def _without_values(explanation: Mapping[str, Any]) -> dict[str, Any]:
 
 def _without_key(refusals: Refusals) -> Refusals:
     """Return refusals with the status of the answer alone, without the key in an event-id of a
-    snapshot.
+    snapshot. `eventlog errors` prints the commands that name keys.
     """
     shown = refusals._replace(
         message=answer_status(refusals.message) if refusals.code == RECEIVER else HIDDEN
     )
     if isinstance(refusals.example, int):
-        return shown
-    command = refusals.command.partition(" --event-id ")[0]
-    return shown._replace(example=HIDDEN, command=command)
+        keyless = ("eventlog errors" if " --key " in one else one for one in refusals.commands)
+    else:
+        shown = shown._replace(example=HIDDEN)
+        keyless = (one.partition(" --event-id ")[0] for one in refusals.commands)
+    return shown._replace(commands=tuple(dict.fromkeys(keyless)))
 
 
 def _without_message(sentence: str) -> str:

@@ -143,9 +143,7 @@ def _skip(parked: Sequence[ParkedObject], consumer: str | None, *, shows_values:
         return ""
     of_consumer = "" if consumer is None else f" --consumer {shlex.quote(consumer)}"
     command = f"eventlog skip{of_consumer} --reason 'given up on the status page'"
-    if len(ids) == 1:
-        return f"{command} {shlex.quote(ids[0])}"
-    return f'for id in {shlex.join(ids)}; do {command} "$id"; done'
+    return f"{command} {shlex.join(ids)}"
 
 
 def _plain(data: Mapping[str, Any]) -> dict[str, Any]:

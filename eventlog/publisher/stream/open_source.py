@@ -149,6 +149,15 @@ def skip_in_source(config: Config, event_id: str, why: str) -> Skipped:
         return skip_recorded(position, event_id, why)
 
 
+def parked_in_source(config: Config) -> list[str]:
+    """Return the event-ids of the events of the source in ``[source]`` that have no answer."""
+    settings = config.source
+    status = status_in_table(
+        _position_url(settings), settings.options.position_table, settings.type
+    )
+    return [one.event_id for one in status.waiting]
+
+
 def place_in_words(source: str, token: Any) -> str:
     """Return a position in words for people."""
     if token is None:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Final
 
 from eventlog.core.catalog import Catalog, Database, ObjectClass, Table, match_name
@@ -494,8 +495,15 @@ def judge_untouched(tables: Iterable[str], listed: bool) -> Iterator[Finding]:
 _STATUSES: Final = tuple(Status)
 
 
-def judge_statuses(statuses: Answer, log: str, column: str, limits: Limits) -> Iterator[Finding]:
-    """Judge reserved statuses, and rows that failed (spec/event-log.md 2).
+def judge_statuses(
+    statuses: Answer,
+    log: str,
+    column: str,
+    limits: Limits,
+    skipped: Mapping[int, str] = MappingProxyType({}),
+) -> Iterator[Finding]:
+    """Judge reserved statuses, and rows that failed and were not ``skipped`` (spec/event-log.md 2),
+    which maps their record_ids to their status.
 
     ``log`` and ``column`` (of the status) are SQL names. A status is None for NULL, and keeps its
     trailing blanks.
@@ -516,12 +524,18 @@ def judge_statuses(statuses: Answer, log: str, column: str, limits: Limits) -> I
         )
         if bare_status in _STATUSES and (bare_status == status or bare_status != Status.NEW):
             if bare_status in (Status.ERROR, Status.FATAL):
+                rows -= sum(
+                    first is not None and letter == bare_status and first <= record_id <= last
+                    for record_id, letter in skipped.items()
+                )
+                if not rows:
+                    continue
                 yield warning(
                     "rows_failed",
                     f"{number_of(rows, 'row')} of status {bare_status} ({span}){scope}: the "
-                    "publisher does not try them again until you requeue them",
+                    "publisher does not try them again by itself",
                     f"eventlog explain {last}",
-                    f"eventlog requeue --status {bare_status}",
+                    "eventlog errors",
                 )
         elif status is None:
             yield warning(

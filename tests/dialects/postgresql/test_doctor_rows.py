@@ -38,8 +38,8 @@ def test_failed_rows_are_named_until_they_are_requeued(examined: sa.Engine, doct
     rows(examined, GOOD.replace("'N'", "'E'"), GOOD.replace("'N'", "'F'"))
     _, found = doctor()
     assert [one["fix"] for one in found["rows_failed"]] == [
-        ["eventlog explain 1", "eventlog requeue --status E"],
-        ["eventlog explain 2", "eventlog requeue --status F"],
+        ["eventlog explain 1", "eventlog errors"],
+        ["eventlog explain 2", "eventlog errors"],
     ]
 
 

@@ -104,7 +104,7 @@ function settle() {
 // --- commands ---
 
 // A command for a shell or a statement of SQL; anything else is a sentence.
-const COMMAND = /^(for id in .*|eventlog [a-z](?!.*(, | or |\.\.\.|\()).*|(ALTER|CREATE|DROP|GRANT|ROLLBACK|SELECT|UPDATE|VACUUM) .*)$/s;
+const COMMAND = /^(eventlog [a-z](?!.*(, | or |\.\.\.|\()).*|(ALTER|CREATE|DROP|GRANT|ROLLBACK|SELECT|UPDATE|VACUUM) .*)$/s;
 
 function command(text) {
   const block = element("div", null, "command");
@@ -460,8 +460,8 @@ const loadErrors = onAsk($("ask-errors"), $("errors"), () => "/errors.json", (fo
   $("errors-count").textContent = rows ? `(${count(rows)} refused)` : "";
   table($("errors"), [
     ["class", (one) => one.table_name], ["answer", (one) => (one.code === "receiver" ? "refused by the receiver" : one.code)], ["status", (one) => one.status], ["rows", (one) => count(one.rows), "number"],
-    ["newest", (one) => one.newest], ["for example", (one) => `${typeof one.example === "number" ? "row " : ""}${one.example}: ${one.message}`, "text"], ["once the cause is fixed", (one) => command(one.command), "text"],
-  ], found.errors, "No row has an error line.");
+    ["newest", (one) => one.newest], ["for example", (one) => `${typeof one.example === "number" ? "row " : ""}${one.example}: ${one.message}`, "text"], ["once the cause is fixed", (one) => { const all = element("div"); all.append(...one.commands.map(command)); return all; }, "text"],
+  ], found.errors, "No row was refused.");
 });
 
 onAsk($("ask-doctor"), $("doctor"), () => "/doctor.json", (found) => table($("doctor"), [

@@ -1,0 +1,205 @@
+"""What a new user did wrong, and the answer: commands that are proposed are accepted, and a missing
+right leads to the command that prints it (spec/event-log.md 11, 11.1).
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from shared import Run, execute, url_of
+
+from eventlog.sql import migrations
+
+CONFIG = """
+[database]
+schema_name = "hr"
+[[watch]]
+table = "usr"
+[sink]
+type = "files"
+directory = "documents"
+"""
+
+
+def fill(database: sa.Engine) -> None:
+    execute(
+        database,
+        "CREATE SCHEMA hr",
+        "CREATE TABLE hr.usr (idu integer PRIMARY KEY, fname text, lname text)",
+    )
+    migrations.upgrade(database, log_table="eventlog", schema="hr")
+
+
+@pytest.fixture
+def database(
+    filled_database: Any, empty_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[sa.Engine]:
+    """A log of the class usr, and a directory with its configuration."""
+    Path("eventlog.toml").write_text(CONFIG)
+    with filled_database(fill) as made:
+        monkeypatch.setenv("EVENTLOG_DATABASE_URL", url_of(made))
+        yield made
+
+
+Log = Callable[..., None]
+
+
+@pytest.fixture
+def log(database: sa.Engine) -> Log:
+    """Write rows of class usr: record_id, status, key, type, column and new value."""
+
+    def log(*rows: tuple[object, ...]) -> None:
+        with database.begin() as conn:
+            for record_id, status, key, *rest in rows:
+                event_type, column, new = (*rest, *(2, "fname", "a")[len(rest) :])
+                conn.exec_driver_sql(
+                    "INSERT INTO hr.eventlog (record_id, status, table_name, table_key, "
+                    "event_type, column_name, new_value, perpetrator) "
+                    "VALUES (%s, %s, 'usr', %s, %s, %s, %s, 'app')",
+                    (record_id, status, key, event_type, column, new),
+                )
+            conn.exec_driver_sql(
+                "SELECT setval(pg_get_serial_sequence('hr.eventlog', 'record_id'), "
+                "max(record_id)) FROM hr.eventlog"
+            )
+
+    return log
+
+
+def refuse(database: sa.Engine, record_id: int, code: str, message: str) -> None:
+    execute(
+        database,
+        "INSERT INTO hr.eventlog_error (record_id, code, message) "
+        f"VALUES ({record_id}, '{code}', '{message}')",
+    )
+
+
+def groups(run: Run, *flags: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(run("errors", *flags, "--json")[1])["errors"]
+    return found
+
+
+def run_line(run: Run, line: str, *more: str) -> tuple[int, str, str]:
+    """Run a command as it is proposed."""
+    program, *arguments = shlex.split(line)
+    assert program == "eventlog"
+    return run(*arguments, *more)
+
+
+# --- proposals that are accepted ------------------------------------------------------------------
+
+
+def test_rows_without_an_error_line_are_listed(run: Run, log: Log) -> None:
+    log((1, "E", "idu=1"), (2, "E", "idu=2"), (3, "S", "idu=3"))
+    (group,) = groups(run)
+    assert (group["code"], group["rows"], group["newest"]) == ("not_recorded", 2, None)
+    assert group["commands"] == ["eventlog requeue --status E --ids 1-2"]
+
+
+def test_every_proposed_command_is_accepted(run: Run, log: Log, database: sa.Engine) -> None:
+    """A row whose object has gone on is proposed as a resync, or as a search for deletions."""
+    execute(database, "INSERT INTO hr.usr VALUES (1, 'a', 'b'), (2, 'c', 'd')")
+    log((1, "E", "idu=1"), (2, "S", "idu=1"), (3, "E", "idu=2"), (4, "E", "idu=7"),
+        (5, "S", "idu=7"), (6, "E", "idu=8"), (7, "S", "idu=8", 4, None, None))  # fmt: skip
+    (group,) = groups(run)
+    assert group["commands"] == [
+        "eventlog requeue --status E --ids 3",
+        "eventlog resync usr --key idu=1",
+        "eventlog resync usr --deletes",
+        "eventlog skip --refused --ids 6 --reason 'deleted since'",
+    ]
+    for command in group["commands"]:
+        code, out, err = run_line(run, command)
+        assert (code, "refused:" in err) == (0, False), (command, out, err)
+
+
+def test_a_refusal_of_requeue_names_the_commands_that_are_accepted(
+    run: Run, log: Log, database: sa.Engine
+) -> None:
+    execute(database, "INSERT INTO hr.usr VALUES (1, 'a', 'b')")
+    log((1, "E", "idu=1"), (2, "S", "idu=1"))
+    code, _, err = run("requeue", "--ids", "1")
+    assert code == 1
+    assert "eventlog resync usr --key idu=1" in err
+    assert "CLASS" not in err
+
+
+def test_different_reasons_of_one_code_are_not_merged(
+    run: Run, log: Log, database: sa.Engine
+) -> None:
+    log(*((number, "E", f"idu={number}") for number in range(1, 5)))
+    for number, reason in enumerate(("'a'' is none", "'b'' is none", "unknown_column", "unknown_column"), 1):  # fmt: skip
+        refuse(database, number, "bad_table_key", f"idu is an integer, '{reason}" if "'" in reason else reason)  # fmt: skip
+    assert [(one["rows"], one["message"]) for one in groups(run)] == [
+        (2, "idu is an integer, 'b' is none"),
+        (2, "unknown_column"),
+    ]
+
+
+def test_reasons_without_end_are_one_group(run: Run, log: Log, database: sa.Engine) -> None:
+    log(*((number, "E", f"idu={number}") for number in range(1, 21)))
+    for number in range(1, 21):
+        refuse(database, number, "receiver", f"order {number} is closed")
+    (group,) = groups(run)
+    assert (group["rows"], group["commands"]) == (20, ["eventlog requeue --status E --ids 1-20"])
+
+
+# --- skip -----------------------------------------------------------------------------------------
+
+
+def test_refused_rows_that_were_skipped_are_no_alarm_and_can_still_be_sent(
+    run: Run, log: Log, database: sa.Engine
+) -> None:
+    log((1, "E", "idu=1"), (2, "E", "idu=2"))
+    refuse(database, 1, "receiver", "no such user")
+    refuse(database, 2, "bad_value", "no date")
+
+    def conditions() -> set[str]:
+        health = json.loads(run("status", "--json")[1])["health"]
+        return {one["name"] for one in health["conditions"]}
+
+    assert {"refused_rows", "invalid_rows"} <= conditions()
+    code, out, _ = run("skip", "--refused", "--reason", "seen", "--dry-run")
+    assert (code, out) == (0, "2 refused rows would be skipped\n")
+    assert {"refused_rows", "invalid_rows"} <= conditions()
+    assert run("skip", "--refused", "--reason", "seen", "--yes")[:2] == (
+        0,
+        "2 refused rows skipped\n",
+    )
+    assert not {"refused_rows", "invalid_rows"} & conditions()
+    assert "rows_failed" not in run("doctor")[1]
+    (first, second) = groups(run)
+    assert {first["code"], second["code"]} == {"skipped"}
+    assert "seen; it was refused before: " in first["message"]
+    assert run_line(run, first["commands"][0])[0] == 0
+    assert "skipped: given up by hand" in run("explain", str(second["example"]))[1]
+
+
+def test_only_some_refused_rows_are_skipped(run: Run, log: Log) -> None:
+    log((1, "E", "idu=1"), (2, "E", "idu=2"), (3, "E", "idu=3"))
+    assert "2 refused rows skipped" in run("skip", "--refused", "--ids", "1-2", "--reason", "x")[1]
+    assert "skipped before" in run("skip", "--refused", "--ids", "1", "--reason", "x")[2]
+    assert "1 refused row skipped" in run("skip", "--refused", "--class", "USR", "--reason", "x")[1]
+    assert (
+        "no row of --ids is refused" in run("skip", "--refused", "--ids", "9", "--reason", "x")[2]
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        ((), "give either EVENT_ID, --parked or --refused"),
+        (("7", "--parked"), "give either EVENT_ID, --parked or --refused"),
+        (("7", "--ids", "7"), "give --refused too"),
+        (("7", "--class", "usr"), "leave EVENT_ID out"),
+    ],
+)
+def test_skip_takes_one_kind_of_thing(run: Run, arguments: tuple[str, ...], part: str) -> None:
+    code, _, err = run("skip", *arguments, "--reason", "x")
+    assert (code, part in err) == (2, True)
