@@ -31,13 +31,18 @@ from eventlog.changes.json_form import (
 )
 from eventlog.changes.keys import class_of_change, with_key
 from eventlog.changes.publishing import Publishing
+from eventlog.core.arguments import NAME, OPTIONS, PATH_OR_URL, check_arguments, of_type
 from eventlog.core.catalog import Catalog
 from eventlog.core.options import BATCH_SIZE, CheckedOptions, parse_all_options, shared
-from eventlog.errors import ConfigError, DatabaseError, FormatError, with_location
+from eventlog.errors import ConfigError, DatabaseError, FormatError, kind_of, with_location
 from eventlog.files.atomic import check_parent, whole_file
 from eventlog.files.text import numbered_lines, text_of
 from eventlog.model import Change
-from eventlog.registry import format_named
+from eventlog.registry import format_named, writer_of
+
+_REPORT: Final = of_type(Report | None, "an eventlog.Report")
+_CHANGES: Final = of_type(Iterable, "an iterable of eventlog.Change")
+_FUNCTION: Final = of_type(Callable | None, "a function of the report so far")
 
 
 def _check_place(format: str, place: str) -> None:
@@ -89,8 +94,8 @@ def _check_target(format: str, target: str, source_format: str, source: str) -> 
 def convert(
     source_format: str,
     target_format: str,
-    source: str,
-    target: str,
+    source: str | Path,
+    target: str | Path,
     map: Mapping[str, Any] | None = None,
     *,
     strict: bool = False,
@@ -107,6 +112,16 @@ def convert(
     NothingWritten is the FormatError that is raised if nothing could be read or written; its
     ``report`` gives the reasons.
     """
+    check_arguments(
+        "convert",
+        source_format=(source_format, NAME),
+        target_format=(target_format, NAME),
+        source=(source, PATH_OR_URL),
+        target=(target, PATH_OR_URL),
+        map=(map, OPTIONS),
+        progress=(progress, _FUNCTION),
+    )
+    source, target = str(source), str(target)
     reader, writer = format_named(source_format), format_named(target_format)
     check_source(source_format, source)
     _check_target(target_format, target, source_format, source)
@@ -132,6 +147,12 @@ def read_changes(
     ConfigError for the format and its options immediately, and FormatError, DatabaseError or
     OSError while iterating; the messages contain the place.
     """
+    check_arguments(
+        "read_changes",
+        format=(format, NAME),
+        source=(source, PATH_OR_URL),
+        report=(report, _REPORT),
+    )
     reader = format_named(format)
     check_source(format, str(source))
     named = read_options({"reader": options})["reader"]
@@ -172,13 +193,31 @@ def write_changes(
     ``format`` is one of ``eventlog convert --to``. ``options`` are the writer's, as in
     ``--options``. ``report`` and the errors are as in ``read_changes``.
     """
+    check_arguments(
+        "write_changes",
+        format=(format, NAME),
+        changes=(changes, _CHANGES),
+        target=(target, PATH_OR_URL),
+        report=(report, _REPORT),
+    )
     writer, done = format_named(format), report if report is not None else Report()
     _check_place(format, str(target))
     if "://" not in str(target):
         check_parent(Path(target))
     own_options = in_own_options(format, "writer", read_options({"writer": options})["writer"])
-    write(writer, changes, str(target), own_options, done)
+    write(writer, _checked(changes), str(target), own_options, done)
     return done
+
+
+def _checked(changes: Iterable[Change]) -> Iterator[Change]:
+    """Yield changes. Raises ConfigError for anything else."""
+    for number, change in enumerate(changes, 1):
+        if not isinstance(change, Change):
+            raise ConfigError(
+                f"write_changes: item {number} of changes is {kind_of(change)}; give objects of "
+                "eventlog.Change"
+            )
+        yield change
 
 
 def write(
@@ -202,7 +241,7 @@ def write(
     kinds = () if kind is None else (kind,)
     chosen = next(iter(parse_all_options(kinds, named, f"the {format.name} writer")), None)
     with (
-        closing(format.publish(chosen, Publishing(catalog=catalog))) as writer,
+        closing(writer_of(format, chosen, Publishing(catalog=catalog))) as writer,
         whole_file(target) as file,
     ):
 
@@ -214,7 +253,7 @@ def write(
         fragments = written(format.counting(changes, report), fragments_of, report)
         size = BATCH_SIZE.default if writer.is_framed else 1
         while batch := list(islice(fragments, size)):
-            file.write(writer.body(batch))
+            file.write(writer.body_of(batch))
 
 
 def by_reason(counters: Mapping[str, int]) -> Counter[str]:

@@ -29,6 +29,7 @@ An error has its own class only if code catches it by class. The other errors of
      |__ ReceiverUnavailable          no usable answer from the receiver: nothing is marked
      |__ FatalAnswer           the receiver answered fatal                (exit code 3)
      |__ PluginError           the code of an installed package failed
+          |__ WrongResult      a method of it breaks its promise
 
 A message states what is wrong, where, and what to do about it.
 """
@@ -36,8 +37,8 @@ A message states what is wrong, where, and what to do about it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar
 
 from eventlog.error_codes import FIXES
 
@@ -257,6 +258,34 @@ class PluginError(EventlogError):
     """An unexpected exception in a format, sink or source of an installed package."""
 
     code = "plugin"
+
+
+class WrongResult(PluginError):
+    """A method of an installed package, or a function of the user, that breaks the interface: it
+    does not take the arguments, or returns a value of another type.
+
+    ``module`` and ``line`` are where the method is defined; ``eventlog.registry`` adds the package.
+    """
+
+    def __init__(self, method: Callable[..., Any], problem: str) -> None:
+        name = getattr(method, "__qualname__", type(method).__name__)
+        self.module = str(getattr(method, "__module__", None) or type(method).__module__)
+        line = getattr(getattr(method, "__code__", None), "co_firstlineno", None)
+        where = self.module if line is None else f"{self.module}, line {line}"
+        super().__init__(f"{name} {problem} ({where})")
+
+
+def check_result(method: Callable[..., Any], found: object, kinds: Any, needed: str) -> None:
+    """Raise WrongResult unless what a method returned is of one of these types. ``needed`` names
+    them in words.
+    """
+    if not isinstance(found, kinds):
+        raise WrongResult(method, f"returned {kind_of(found)}; {needed} is needed")
+
+
+def kind_of(value: object) -> str:
+    """Return the kind of a wrong value for a message: ``None``, or its type."""
+    return "None" if value is None else f"a value of type {type(value).__name__}"
 
 
 Placed = TypeVar("Placed", bound=EventlogError)

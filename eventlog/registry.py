@@ -12,16 +12,18 @@ from __future__ import annotations
 import difflib
 import logging
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from eventlog.changes.format import PARTICIPLES, Format
-from eventlog.core.options import nearest
-from eventlog.errors import ConfigError, EventlogError, PluginError
+from eventlog.changes.losses import Loss
+from eventlog.changes.publishing import EventWriter, Need, Publishing
+from eventlog.core.options import nearest, options_of
+from eventlog.errors import ConfigError, EventlogError, PluginError, WrongResult, check_result
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution, EntryPoint
@@ -123,6 +125,11 @@ def check_format(name: str, *methods: str) -> None:
     raise ConfigError(
         f"{refused}; formats that can be {PARTICIPLES[methods[0]]} are {', '.join(able)}"
     )
+
+
+def is_own(group: str, name: str) -> bool:
+    """Return True if a name of a group is built in."""
+    return name in _BUILT_IN[group]
 
 
 def own_names(group: str) -> tuple[str, ...]:
@@ -250,6 +257,8 @@ def as_plugin_errors() -> Iterator[None]:
     """
     try:
         yield
+    except WrongResult as error:
+        raise plugin_error(error) or error from error
     except Exception as error:
         is_specific = isinstance(error, EventlogError) or getattr(error, "filename", None)
         explained = None if is_specific else plugin_error(error)
@@ -267,8 +276,13 @@ def plugin_error(error: Exception) -> PluginError | None:
         for group in _BUILT_IN
         for entry in _brought(group).values()
     ]
-    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
-        module = str(frame.f_globals.get("__name__"))
+    places = [
+        (str(frame.f_globals.get("__name__")), line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+    ]
+    if isinstance(error, WrongResult):
+        places = [(error.module, 0)]
+    for module, line in reversed(places):
         of_module = [
             (package, what)
             for root, package, what in brought
@@ -276,11 +290,46 @@ def plugin_error(error: Exception) -> PluginError | None:
         ]
         if of_module:
             package, parts = of_module[0][0], ", ".join(what for _, what in of_module)
+            if isinstance(error, WrongResult):
+                return PluginError(f"the package {package} ({parts}) failed: {error}")
             text = " ".join(f"{type(error).__name__}: {error}".split())
             return PluginError(
                 f"the package {package} ({parts}) failed: {text} ({module}, line {line})"
             )
     return None
+
+
+def called(method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """Return what a method of a package returns. Raises WrongResult if it does not take these
+    arguments.
+    """
+    try:
+        return method(*arguments, **named)
+    except TypeError as error:
+        if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+            raise  # from within the method
+        raise WrongResult(method, f"cannot be called: {error}") from error
+
+
+def writer_of(format: Format, options: Any, publishing: Publishing) -> EventWriter[Any]:
+    """Return the writer of a format's events. Raises ConfigError, and WrongResult for a format of a
+    package that returns something else.
+    """
+    writer = called(format.publish, options, publishing)
+    check_result(format.publish, writer, EventWriter, "an eventlog.changes.publishing.EventWriter")
+    if not _are(writer.needs, Need):
+        raise WrongResult(
+            format.publish,
+            f"returned a writer whose attribute needs is {writer.needs!r}; a set of "
+            "eventlog.changes.publishing.Need is needed",
+        )
+    made: EventWriter[Any] = writer
+    return made
+
+
+def _are(found: object, kind: type) -> bool:
+    """Return True if an object is a set of objects of this type."""
+    return isinstance(found, Set) and all(isinstance(one, kind) for one in found)
 
 
 def _root(entry: EntryPoint) -> str:
@@ -327,4 +376,79 @@ def _misfit(group: str, name: str, found: Any) -> str:
         return f"its attribute name is {own!r}"
     if group in _BASES and not is_dataclass(getattr(found, "options", None)):
         return "it has no dataclass of options"
+    if group == SOURCES and "position_url" not in options_of(found.options):
+        return "its options do not extend eventlog.publisher.stream.StreamOptions"
+    if lacking := sorted(_lacking(group, found)):
+        return f"it has no method {lacking[0]}"
+    for name, needed in _ATTRIBUTES[group].items():
+        value = getattr(found, name, None)
+        if not needed.holds(value):
+            return f"its attribute {name} is {value!r}; {needed.in_words} is needed"
     return ""
+
+
+def _lacking(group: str, found: Any) -> frozenset[str]:
+    """Return the methods that a class would need to have objects. A sink may be opened as an object
+    of another class.
+    """
+    if group == FORMATS or (group == SINKS and "open" in vars(found)):
+        return frozenset()
+    lacking: frozenset[str] = getattr(found, "__abstractmethods__", frozenset())
+    return lacking
+
+
+class _Attribute(NamedTuple):
+    """What an attribute of a package's plug-in has to be."""
+
+    holds: Callable[[Any], bool]
+    in_words: str
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_options(value: object) -> bool:
+    return isinstance(value, type) and is_dataclass(value)
+
+
+def _are_options(value: object) -> bool:
+    return isinstance(value, tuple) and all(map(_is_options, value))
+
+
+_TITLE: Final = _Attribute(_is_text, "a text")
+_OPTIONS: Final = _Attribute(
+    lambda value: value is None or _is_options(value), "a dataclass of options"
+)
+_SEVERAL: Final = _Attribute(_are_options, "a tuple of dataclasses of options")
+
+_ATTRIBUTES: Final[Mapping[str, Mapping[str, _Attribute]]] = {
+    FORMATS: {
+        "title": _TITLE,
+        "endings": _Attribute(
+            lambda value: isinstance(value, Mapping) and {"lines", "documents"} <= value.keys(),
+            "a mapping with lines and documents",
+        ),
+        "reader_options": _SEVERAL,
+        "writer_options": _SEVERAL,
+        "publish_options": _OPTIONS,
+        "loses": _Attribute(
+            lambda value: _are(value, Loss), "a set of eventlog.changes.losses.Loss"
+        ),
+    },
+    SINKS: {
+        "title": _TITLE,
+        "needs": _Attribute(
+            lambda value: isinstance(value, Mapping) and all(map(_is_text, value)),
+            "a mapping of options to texts",
+        ),
+    },
+    SOURCES: {
+        "title": _TITLE,
+        "gives": _Attribute(
+            lambda value: _are(value, _at("eventlog.publisher.stream:Gives")),
+            "a set of eventlog.publisher.stream.Gives",
+        ),
+    },
+}
+"""By group, the attributes of a package's plug-in that are checked when it is loaded."""

@@ -22,6 +22,7 @@ from eventlog.errors import (
     ConfigError,
     EventlogError,
     FormatError,
+    check_result,
     number_of,
 )
 from eventlog.model import Change
@@ -283,7 +284,9 @@ class Format:
         Raises ConfigError for wrong options.
         """
         chosen = parse_all_options(self.reader_options, options, f"the {self.name} reader")
-        return counted(self.read_changes(source, *chosen, report), report)
+        changes = self.read_changes(source, *chosen, report)
+        check_result(self.read_changes, changes, Iterable, "an iterator of changes")
+        return counted(changes, report, self.read_changes)
 
     def write(
         self, changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report
@@ -307,9 +310,15 @@ class Format:
                 count(change)
 
 
-def counted(changes: Iterable[Change], report: Report) -> Iterator[Change]:
-    """Yield the changes, and count each in ``report`` as it is read."""
+def counted(
+    changes: Iterable[Change], report: Report, read: Callable[..., Any]
+) -> Iterator[Change]:
+    """Yield the changes that ``read`` has returned, and count each in ``report`` as it is read.
+    Raises WrongResult for anything else among them.
+    """
     for change in changes:
+        if type(change) is not Change:
+            check_result(read, change, Change, "an iterator of changes")
         report.read += 1
         yield change
 

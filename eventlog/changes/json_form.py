@@ -7,6 +7,7 @@ the tables of a schema (spec/xds.md 9), are an option of formats, sources and co
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,7 +35,14 @@ from eventlog.core.options import (
 )
 from eventlog.core.typed import decimal_text, typed_by
 from eventlog.core.values import TYPE_NAMES, ColumnType, float_or_word, parse_type
-from eventlog.errors import ConfigError, FormatError, RowError, number_of, with_location
+from eventlog.errors import (
+    ConfigError,
+    FormatError,
+    RowError,
+    kind_of,
+    number_of,
+    with_location,
+)
 from eventlog.model import Change, ChangeOp, Lob, Row, Value
 
 Of = TypeVar("Of")
@@ -257,6 +265,8 @@ def database_of(option: CatalogOption) -> Database | None:
         return option
     if isinstance(option, Mapping):
         return database_from_json(option)
+    if not isinstance(option, str | os.PathLike):
+        raise ConfigError(f"catalog is {kind_of(option)}; give a path, or an object of tables")
     try:
         return database_from_json(read_catalog(Path(option)))
     except ConfigError as error:

@@ -26,7 +26,7 @@ from eventlog.core.events import (
 )
 from eventlog.core.typed import moment_reader
 from eventlog.core.values import ValueOptions
-from eventlog.errors import BadValue
+from eventlog.errors import BadValue, WrongResult, check_result
 from eventlog.model import Change, Document, EventResult, KafkaRecord, Operation, Origins
 
 CurrentRows = Mapping[ObjectId, CurrentRow]
@@ -138,9 +138,31 @@ class EventWriter(ABC, Generic[P]):
     def body(self, fragments: Sequence[P]) -> bytes:
         """Return the body that holds these fragments, at least one."""
 
+    def body_of(self, fragments: Sequence[P]) -> bytes:
+        """Return ``body`` of these fragments. Raises WrongResult if it is not bytes."""
+        body = self.body(fragments)
+        check_result(self.body, body, bytes, "bytes")
+        return body
+
+    def fragments(
+        self, catalog: Catalog, delivery: DeliveryState, events: Sequence[Outgoing]
+    ) -> list[P | EventResult]:
+        """Return what ``write`` makes of the events. Raises WrongResult unless that is one fragment
+        of each event.
+        """
+        written = self.write(catalog, delivery, events)
+        check_result(self.write, written, list | tuple, "a list of fragments")
+        if len(written) != len(events):
+            raise WrongResult(
+                self.write,
+                f"returned {len(written)} fragments of {len(events)} events; one of each event is "
+                "needed",
+            )
+        return written
+
     def records(self, key: bytes, fragment: P) -> tuple[KafkaRecord, ...]:
         """Return the records of an event. ``key`` is its association."""
-        return (KafkaRecord(None, key, self.body([fragment]).rstrip(b"\n")),)
+        return (KafkaRecord(None, key, self.body_of([fragment]).rstrip(b"\n")),)
 
     def records_of(
         self, fragments: Sequence[P | EventResult], keys: Callable[[], Iterable[bytes]]
@@ -165,7 +187,7 @@ class EventWriter(ABC, Generic[P]):
         """Return the document with these events. ``document`` is its number in the delivery. Raises
         as ``write`` does.
         """
-        ids, written = sent_ids(events), self.write(catalog, delivery, events)
+        ids, written = sent_ids(events), self.fragments(catalog, delivery, events)
         if self.in_records:
             records = self.records_of(
                 written, lambda: [association_of(event).encode() for event in events]
@@ -195,7 +217,7 @@ class EventWriter(ABC, Generic[P]):
             delivery.number,
             document_no,
             ids,
-            self.body(fragments) if fragments else b"",
+            self.body_of(fragments) if fragments else b"",
             (),
             lambda: tuple(map(public_event, events)),
             self.media_type_of(fragments),
@@ -228,7 +250,7 @@ class EventWriter(ABC, Generic[P]):
 
     def shown(self, fragment: P) -> str:
         """Return the event as text, for the record of a refused event and for people."""
-        return self.body([fragment]).decode("utf-8", "backslashreplace")
+        return self.body_of([fragment]).decode("utf-8", "backslashreplace")
 
     # --- about fragments ---
 
@@ -247,8 +269,8 @@ class EventWriter(ABC, Generic[P]):
         return "".join(
             f"# {one.message}\n"
             if isinstance(one, EventResult)
-            else self.body([one]).decode("utf-8", "backslashreplace")
-            for one in self.write(catalog, delivery, events)
+            else self.body_of([one]).decode("utf-8", "backslashreplace")
+            for one in self.fragments(catalog, delivery, events)
         )
 
     def first(self, delivery_no: int, before: str, raised: datetime | None) -> str:

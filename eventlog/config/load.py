@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -39,9 +39,9 @@ from eventlog.config.settings import (
     variable,
 )
 from eventlog.core.options import options_of, parse_value, toml
-from eventlog.errors import ConfigError, together
+from eventlog.errors import ConfigError, check_result, together
 from eventlog.files.text import read_secret
-from eventlog.registry import sink_named, source_named
+from eventlog.registry import called, sink_named, source_named
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -303,17 +303,26 @@ def _contradictions(config: Config) -> Iterator[ConfigError]:
         else:
             if why is not None:
                 yield ConfigError(why)
-    for wrong in sink.contradictions(
-        config.sink.options, lambda key: config.sources[f"sink.{key}"]
-    ):
-        yield ConfigError(wrong)
+    yield from _told(
+        sink.contradictions, config.sink.options, lambda key: config.sources[f"sink.{key}"]
+    )
     source = source_named(config.source.type)
-    for wrong in source.contradictions(
-        config.source.options, lambda key: config.sources[f"source.{key}"]
-    ):
-        yield ConfigError(wrong)
+    yield from _told(
+        source.contradictions, config.source.options, lambda key: config.sources[f"source.{key}"]
+    )
     yield from _consumer_contradictions(config)
     yield from _former_names(config)
+
+
+def _told(
+    contradictions: Callable[..., Any], options: Any, source_of: Callable[[str], str]
+) -> Iterator[ConfigError]:
+    """Yield the contradictions that a sink or a source finds in its options."""
+    told = called(contradictions, options, source_of)
+    check_result(contradictions, told, Iterable, "an iterator of texts")
+    for wrong in told:
+        check_result(contradictions, wrong, str, "an iterator of texts")
+        yield ConfigError(wrong)
 
 
 def _consumer_contradictions(config: Config) -> Iterator[ConfigError]:

@@ -4,6 +4,7 @@ accepts.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,8 @@ from eventlog.changes.format import Format
 from eventlog.changes.publishing import Publishing
 from eventlog.core.options import same_fields
 from eventlog.core.values import ValueOptions
-from eventlog.errors import ConfigError, with_location
-from eventlog.registry import check_format, format_named, sink_named
+from eventlog.errors import ConfigError, WrongResult, check_result, with_location
+from eventlog.registry import called, check_format, format_named, sink_named, writer_of
 
 if TYPE_CHECKING:
     from eventlog.config.load import Config
@@ -48,7 +49,11 @@ def value_options(config: Config) -> ValueOptions:
     settings = config.format
     shared = ValueOptions(time_zone=settings.time_zone, char_padding=settings.char_padding,
                           special_times=settings.special_times)  # fmt: skip
-    return chosen_format(config).values(publish_options(config), shared)
+    chosen = chosen_format(config)
+    values = called(chosen.values, publish_options(config), shared)
+    check_result(chosen.values, values, ValueOptions, "an eventlog.core.values.ValueOptions")
+    found: ValueOptions = values
+    return found
 
 
 def insert_query_back(config: Config) -> str:
@@ -90,13 +95,13 @@ def refused_format(config: Config) -> str | None:
         raise with_location(error, config.sources["format.type"]) from None
     options = publish_options(config)
     publishing = taken_by_sink(config)
-    refused = chosen.refusal(options, publishing)
+    refused = _pair(chosen.refusal, options, publishing)
     if refused is None:
         divided_by = sink_named(config.sink.type).divided_by(config.sink.options)
         if (
             divided_by
             and config.publisher.batch_size > 1
-            and chosen.publish(options, publishing).is_framed
+            and writer_of(chosen, options, publishing).is_framed
         ):
             return (
                 f"{config.sources[f'sink.{divided_by}']} has class, and a line of the format "
@@ -113,12 +118,26 @@ def refused_format(config: Config) -> str | None:
     )
 
 
+def _pair(
+    method: Callable[..., Any], options: Any, publishing: Publishing
+) -> tuple[str, str] | None:
+    """Return the option and the reason that a method of a format names, None without one."""
+    found = called(method, options, publishing)
+    if found is None:
+        return None
+    check_result(method, found, tuple, "None, or an option and the reason")
+    if len(found) != 2 or not all(isinstance(one, str) for one in found):
+        raise WrongResult(method, f"returned {found!r}; an option and the reason are needed")
+    option, why = found
+    return option, why
+
+
 def ignored_option(config: Config) -> str | None:
     """Return the message about an option of the format that is set and has no effect with this
     sink, None without one.
     """
     chosen = chosen_format(config)
-    ignored = chosen.ignored(publish_options(config), taken_by_sink(config))
+    ignored = _pair(chosen.ignored, publish_options(config), taken_by_sink(config))
     if ignored is None:
         return None
     option, why = ignored

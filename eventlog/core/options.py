@@ -193,7 +193,7 @@ def names_hint(name: str, known: Iterable[str], kind: str) -> str:
     or the first of all of them. ``kind`` is their noun in the plural.
     """
     names = sorted(known)
-    if near := nearest_name(name, names):
+    if near := nearest_name(str(name), names):
         return f"the nearest one is {near}"
     return f"the {kind} are: {first_of(names, 10) or 'none'}"
 
@@ -203,7 +203,7 @@ def nearest(name: str, known: Iterable[str], spelled: Callable[[str], str] = str
     none is similar, since an unrelated name would mislead. ``spelled`` makes the shown name.
     """
     names = list(known)
-    if near := nearest_name(name, names):
+    if near := nearest_name(str(name), names):
         return f"the nearest known one is {spelled(near)}"
     if not names:
         return "there are no options"

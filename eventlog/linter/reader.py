@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from itertools import chain
@@ -33,7 +33,7 @@ from eventlog.core.options import (
     option,
     shared,
 )
-from eventlog.errors import ConfigError, FormatError, NotExpressible
+from eventlog.errors import ConfigError, FormatError, NotExpressible, check_result
 from eventlog.linter.codec import EMULATOR_CODEC, RowCodec, RowDecodeError, row_codec
 from eventlog.linter.dispatch_tables import (
     Destination,
@@ -525,8 +525,8 @@ class QueueReader:
         decode = self._codec.decode
         typ = row.typ
         try:
-            old = decode(target.attrs, part1)
-            new = decode(target.attrs, part2) if typ == UPDATE else None
+            old = _values_of(decode, target.attrs, part1)
+            new = _values_of(decode, target.attrs, part2) if typ == UPDATE else None
         except Exception as error:
             if self._options.on_row_error == "error":
                 name = full_name(target.schema, target.table)
@@ -545,6 +545,15 @@ class QueueReader:
             return old, None, None
         name = _blob_column(row, target.attrs)
         return old, {**old, name: None}, frozenset({name})
+
+
+def _values_of(
+    decode: Callable[[TableAttrs, bytes], dict[str, Value]], attrs: TableAttrs, image: bytes
+) -> dict[str, Value]:
+    """Return the values that a codec reads from an image. Raises WrongResult."""
+    values = decode(attrs, image)
+    check_result(decode, values, dict, "a dict of the values by column")
+    return values
 
 
 _Image = dict[str, Value] | None

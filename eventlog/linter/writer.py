@@ -35,6 +35,7 @@ from eventlog.errors import (
     ConfigError,
     FormatError,
     NotExpressible,
+    check_result,
 )
 from eventlog.linter.codec import (
     EMULATOR_CODEC,
@@ -342,12 +343,14 @@ class QueueWriter:
 
     def _image(self, row: Mapping[str, Value], change: Change, attrs: TableAttrs) -> bytes:
         try:
-            return self._encode(attrs, row)
+            image = self._encode(attrs, row)
         except RowEncodeError as error:
             column = None if error.column is None else column_name(change, error.column)
             raise RowEncodeError(
                 f"{change.op} of {full_name(change.schema, change.table)}: {error}", column
             ) from error
+        check_result(self._encode, image, bytes, "bytes")
+        return image
 
     # --- TRUNCATE ---------------------------------------------------------------------------------
 

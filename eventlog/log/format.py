@@ -62,7 +62,8 @@ def changes_of_sorted(
         if tables is None:
             again = stack.enter_context(spooled(rows))
             rows, tables = again(), inferred_database(again(), chosen.schema)
-        yield from counted(_changes(rows, tables, (), database, chosen, report, source), report)
+        changes = _changes(rows, tables, (), database, chosen, report, source)
+        yield from counted(changes, report, _changes)
 
 
 def _tables(options: LogReaderOptions, database: LiveDatabase | None) -> Database | None:

@@ -22,6 +22,7 @@ from sqlalchemy.exc import DBAPIError
 from eventlog.changes.format import Report
 from eventlog.config.load import Config, load
 from eventlog.config.publishing import refused_format
+from eventlog.core.arguments import check_arguments, of_type
 from eventlog.core.clock import monotonic
 from eventlog.errors import (
     ConfigError,
@@ -468,6 +469,11 @@ def measure(session: PublisherSession) -> None:
 # --- for Python programs --------------------------------------------------------------------------
 
 
+_CONFIGURATION: Final = of_type(
+    str | os.PathLike | Mapping, "the path of an eventlog.toml, or its content as nested dicts"
+)
+
+
 class Publisher:
     """A publisher of a log, or of the source in ``[source]``, which works like
     ``eventlog publish``.
@@ -506,6 +512,15 @@ class Publisher:
         ``EVENTLOG_...`` that override the configuration, None = the variables of the process.
         Raises ConfigError, which names all problems.
         """
+        check_arguments(
+            "Publisher.from_config",
+            config=(config, _CONFIGURATION),
+            environ=(environ, of_type(Mapping | None, "a mapping of variables")),
+        )
+        if sink is not None:
+            from eventlog.publisher.sinks.python import check_receiver
+
+            check_receiver(sink, "Publisher.from_config: the argument sink")
         content = config if isinstance(config, Mapping) else Path(config)
         loaded = load(content, os.environ if environ is None else environ)
         for warning in loaded.warnings:

@@ -11,11 +11,12 @@ from typing import TextIO
 from eventlog.config.kinds import REFERENCES, SECRET_HEADERS
 from eventlog.config.load import Config, with_secrets_of_now
 from eventlog.core.options import options_of
-from eventlog.errors import ConfigError
+from eventlog.errors import ConfigError, check_result
 from eventlog.files.text import REFERENCE
 from eventlog.model import Answer, Document, EventResult
 from eventlog.publisher.sinks import Opening, Sink
-from eventlog.registry import as_plugin_errors, format_named, sink_named
+from eventlog.publisher.sinks.checked import CheckedSink
+from eventlog.registry import SINKS, as_plugin_errors, called, format_named, is_own, sink_named
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -31,7 +32,11 @@ def open_sink(config: Config, stream: TextIO) -> Sink:
     def open_now() -> Sink:
         options = with_secrets_of_now(config, "sink").sink.options
         with as_plugin_errors():
-            return kind.open(options, opening)
+            sink = called(kind.open, options, opening)
+            if is_own(SINKS, config.sink.type):
+                own: Sink = sink
+                return own
+            return CheckedSink(sink, kind.open)
 
     files = _secret_files(config)
     return _Rotated(open_now, files) if files else open_now()
@@ -41,7 +46,10 @@ def try_receiver(config: Config, stream: TextIO) -> str | None:
     """Try the receiver that the configuration names, as ``Sink.try_out`` does."""
     kind: type[Sink] = sink_named(config.sink.type)
     opening = Opening(format_named(config.format.type), stream)
-    return kind.try_out(with_secrets_of_now(config, "sink").sink.options, opening)
+    answer = called(kind.try_out, with_secrets_of_now(config, "sink").sink.options, opening)
+    check_result(kind.try_out, answer, str | None, "a text or None")
+    answered: str | None = answer
+    return answered
 
 
 # --- secrets that are rotated ---------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 from eventlog.changes.publishing import EventWriter, NoWriter, Publishing
 from eventlog.config.load import Config, connection_url
 from eventlog.config.publishing import chosen_format, publish_options, taken_by_sink, value_options
+from eventlog.registry import writer_of
 from eventlog.sql.connection import parse_url
 from eventlog.sql.log_table import LogTable
 
@@ -26,7 +27,7 @@ def event_writer(
     publishing = publishing_of(config, log)
     if count is not None:
         publishing = replace(publishing, count=count)
-    return chosen_format(config).publish(publish_options(config), publishing)
+    return writer_of(chosen_format(config), publish_options(config), publishing)
 
 
 def publishing_of(config: Config, log: LogTable) -> Publishing:

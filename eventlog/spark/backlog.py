@@ -17,11 +17,12 @@ from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
 from eventlog.config.load import Config
+from eventlog.core.arguments import PATH_OR_URL, Kind, check_arguments
 from eventlog.core.clock import executor, monotonic, random_hex, utc_now
 from eventlog.core.event_ids import raised_at
 from eventlog.errors import ConfigError, EventlogError, FormatError, number_of
@@ -34,6 +35,7 @@ from eventlog.publisher.observer import JobProgress
 from eventlog.publisher.open_context import open_context
 from eventlog.qlik import sequence
 from eventlog.qlik.file_tables import STATE_FILE
+from eventlog.spark.arguments import CONFIG, check_pandas
 from eventlog.spark.claim import (
     ACKNOWLEDGED,
     MARKED,
@@ -161,6 +163,9 @@ class Report:
     marking_seconds: float
 
 
+_REQUEST: Final = Kind(lambda value: isinstance(value, Request), "BacklogRequest(OUT)")
+
+
 def run(config: Config, request: Request) -> Report:
     """Convert the rows N of the log to files in ``request.out``, and mark them if ``request.mark``
     is set.
@@ -170,6 +175,8 @@ def run(config: Config, request: Request) -> Report:
     PublisherAlreadyRunning if a publisher runs on the log, DatabaseError, SparkFailed, and
     FormatError for classes or a sequence that the format cannot hold.
     """
+    check_pandas()
+    check_arguments("run_backlog", config=(config, CONFIG), request=(request, _REQUEST))
     _check(config, request)
     config = _acknowledging(config, request.acknowledge)
     config = replace(config, format=replace(config.format, type=request.format))
@@ -218,6 +225,7 @@ def mark_finished(
     rows, if a file has changed, or if settings that determine the marks have changed;
     PublisherAlreadyRunning if a publisher runs on the log; DatabaseError.
     """
+    check_arguments("mark_backlog", config=(config, CONFIG), out=(out, PATH_OR_URL))
     config = _acknowledging(config, acknowledge)
     began = monotonic()
     with open_context(config, Counters(), purpose=Purpose.BACKLOG) as context:

@@ -16,8 +16,10 @@ from pyspark.sql import types as t
 from eventlog.changes import json_form as change_json
 from eventlog.changes.format import Report
 from eventlog.conversion import in_own_options, read_options
+from eventlog.core.arguments import NAME, OPTIONS, PATH_OR_URL, check_arguments
 from eventlog.core.moments import aware_utc
 from eventlog.model import Change
+from eventlog.spark.arguments import SESSION, STRUCT, check_pandas
 from eventlog.spark.arrow_rows import arrays_of, structs_of
 from eventlog.spark.arrow_types import arrow_schema
 from eventlog.spark.captures import captures
@@ -85,6 +87,15 @@ def read_captures(
     by ``position`` (as a number if the source is an event log) and, where needed, by
     ``event_number``. Raises ConfigError; a query fails with FormatError.
     """
+    check_pandas()
+    check_arguments(
+        "read_captures",
+        spark=(spark, SESSION),
+        format=(format, NAME),
+        source=(source, PATH_OR_URL),
+        options=(options, OPTIONS),
+        columns=(columns, STRUCT),
+    )
     named = read_options({"reader": options or {}})["reader"]
     reader = in_own_options(format, "reader", named)
     frame, captures_in = work_on(

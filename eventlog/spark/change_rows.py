@@ -25,6 +25,7 @@ from eventlog.core.typed import to_text, values_of
 from eventlog.core.values import ColumnType, Kind
 from eventlog.model import Change, Operation, Value
 from eventlog.publisher.delivery import Delivery
+from eventlog.registry import writer_of
 from eventlog.spark.arrow_rows import arrays_of, structs_of
 from eventlog.spark.arrow_types import arrow_schema
 from eventlog.spark.change_log import Classes
@@ -116,8 +117,8 @@ class Rows:
         self._time_of = time_reader(classes.options.event_time_zone)
         self._document: EventWriter[Any] | None = None
         if with_document:
-            self._document = chosen_format(config).publish(
-                publish_options(config), Publishing(file_layout="lines")
+            self._document = writer_of(
+                chosen_format(config), publish_options(config), Publishing(file_layout="lines")
             )
 
     def batches(
@@ -184,8 +185,8 @@ class Rows:
     def _documents(self, events: Sequence[Outgoing]) -> list[str]:
         writer = self._document
         assert writer is not None
-        fragments = writer.write(self._catalog, Delivery(0, {}), events)
-        return [writer.body([fragment]).decode().rstrip("\n") for fragment in fragments]
+        fragments = writer.fragments(self._catalog, Delivery(0, {}), events)
+        return [writer.body_of([fragment]).decode().rstrip("\n") for fragment in fragments]
 
 
 def _changed(event: Outgoing, change: Change) -> Sequence[str] | None:

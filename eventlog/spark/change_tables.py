@@ -24,6 +24,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from eventlog.changes.format import Report
+from eventlog.core.arguments import OPTIONS, PATH, Kind, check_arguments
 from eventlog.core.options import parse_options
 from eventlog.errors import ConfigError, FormatError, with_location
 from eventlog.files.tabular import batch_rows, first_names, format_of, json_object
@@ -44,6 +45,7 @@ from eventlog.qlik.file_tables import TableFiles
 from eventlog.qlik.masks import HISTORY_TABLE
 from eventlog.qlik.sequence import LENGTH, last_sequence_of
 from eventlog.qlik.stored_tables import Reading, ReadOptions, layout_of, reading, stored_row_reader
+from eventlog.spark.arguments import FRAME, MAYBE_TIME, SESSION, TEXTS, check_pandas
 from eventlog.spark.arrow_types import arrow_schema
 from eventlog.spark.change_frame import SCHEMA, batches_of
 from eventlog.spark.session import READS_TIMES, new_session
@@ -74,10 +76,16 @@ class FoundTable:
     place: Path
 
 
+_FOUND_TABLE: Final = Kind(
+    lambda value: isinstance(value, FoundTable), "one of the tables that find_change_tables returns"
+)
+
+
 def find_change_tables(source: str, options: Mapping[str, Any] | None = None) -> list[FoundTable]:
     """Return the change tables of a directory that the options select. ``options`` are the options
     of the reader of ``qlik-change-table``. Raises ConfigError, FormatError.
     """
+    check_arguments("find_change_tables", source=(source, PATH), options=(options, OPTIONS))
     return _found(source, _reading(options))
 
 
@@ -116,6 +124,12 @@ def read_rows(
     With the option ``partitioned`` only the partitions that attrep_cdc_partitions lists are read.
     Raises FormatError.
     """
+    check_arguments(
+        "read_rows",
+        spark=(spark, SESSION),
+        table=(table, _FOUND_TABLE),
+        options=(options, OPTIONS),
+    )
     return _rows(spark, table, _reading(options))
 
 
@@ -284,6 +298,13 @@ def read_change_table(
     ``options`` are the options of the reader of ``qlik-change-table``. A query fails with
     FormatError for unreadable rows. Raises ConfigError, FormatError.
     """
+    check_pandas()
+    check_arguments(
+        "read_change_table",
+        spark=(spark, SESSION),
+        source=(source, PATH),
+        options=(options, OPTIONS),
+    )
     context = _reading(options)
     home = Path(source)
     if home.name.endswith(context.options.suffix):
@@ -402,6 +423,15 @@ def live_view(
     up to date in one task. The driver keeps two hashes in memory for each such update. Raises
     FormatError if the key cannot be determined.
     """
+    check_pandas()
+    check_arguments(
+        "live_view",
+        base=(base, FRAME),
+        changes=(changes, FRAME),
+        as_of=(as_of, MAYBE_TIME),
+        key=(key, TEXTS),
+        options=(options, OPTIONS),
+    )
     chosen = parse_options(ReadOptions, options or {}, "the reader of change tables")
     layout = layout_of(changes.columns, chosen, "the live view")
     rows = changes

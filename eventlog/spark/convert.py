@@ -33,11 +33,13 @@ from pyspark.sql import SparkSession
 from eventlog.changes.format import PROBLEMS_KEPT, Report
 from eventlog.changes.json_form import CatalogOption
 from eventlog.conversion import in_own_options, read_options, write
+from eventlog.core.arguments import NAME, OPTIONS, PATH_OR_URL, check_arguments
 from eventlog.core.clock import monotonic, random_hex
 from eventlog.errors import ConfigError, EventlogError, FormatError, number_of
 from eventlog.model import Change
 from eventlog.publisher.observer import JobProgress
 from eventlog.registry import format_named
+from eventlog.spark.arguments import check_pandas
 from eventlog.spark.captures import Capture, captures
 from eventlog.spark.directory import (
     TEMPORARY,
@@ -144,6 +146,15 @@ def convert(
     capture could be converted, CaptureFailed for the first by name; the target has no ``_SUCCESS``
     then.
     """
+    check_pandas()
+    check_arguments(
+        "convert_captures",
+        source_format=(source_format, NAME),
+        target_format=(target_format, NAME),
+        source=(source, PATH_OR_URL),
+        target=(target, PATH_OR_URL),
+        map=(map, OPTIONS),
+    )
     if "://" in target:  # the message omits it, since it may contain a password
         raise ConfigError(
             "OUT is a URL, and Spark converts only to files. "

@@ -15,9 +15,11 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql import types as t
 
+from eventlog.core.arguments import check_arguments
 from eventlog.core.moments import aware_utc
 from eventlog.errors import ConfigError
 from eventlog.model import Operation
+from eventlog.spark.arguments import COPY, SESSION, TIME, check_pandas
 from eventlog.spark.arrow_rows import structs_of
 from eventlog.spark.arrow_types import arrow_schema
 from eventlog.spark.change_rows import spark_type
@@ -281,6 +283,8 @@ def history(
     still is. ``valid_from`` and ``valid_to`` are the names of the last two columns. Raises
     ConfigError if the copy has no history, or if the class has a column with one of these names.
     """
+    check_pandas()
+    check_arguments("history", spark=(spark, SESSION), copy=(copy, COPY))
     read = _Reading.of(copy)
     for name in (valid_from, valid_to):
         if name.casefold() in {one.casefold() for one in read.types.names}:
@@ -300,6 +304,8 @@ def as_of(spark: SparkSession, copy: Target, time: datetime) -> DataFrame:
     the newest state of the copy. Raises ConfigError if the copy has no history, or if the history
     begins later.
     """
+    check_pandas()
+    check_arguments("as_of", spark=(spark, SESSION), copy=(copy, COPY), time=(time, TIME))
     read, moment = _Reading.of(copy), aware_utc(time)
     begins = read.loads[0].begins
     if moment < begins:

@@ -28,8 +28,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
 from eventlog.config.load import load
+from eventlog.core.arguments import NAME, PATH, check_arguments
 from eventlog.core.clock import monotonic, sleep
 from eventlog.errors import ConfigError, number_of
+from eventlog.spark.arguments import COPY, SESSION, SPAN, check_trigger
 from eventlog.spark.change_offsets import offset_of
 from eventlog.spark.changes import FORMAT, STATEMENT
 from eventlog.spark.contexts import context_of
@@ -239,6 +241,16 @@ def live_copy(
     ``history`` it always fails. The query also fails with CopyError if the table is not a live
     copy of this class. Raises ConfigError, also in a session of Spark Connect; DatabaseError.
     """
+    check_arguments(
+        "live_copy",
+        spark=(spark, SESSION),
+        config=(config, PATH),
+        class_name=(class_name, NAME),
+        copy=(copy, COPY),
+        checkpoint=(checkpoint, PATH),
+        keep=(keep, SPAN),
+    )
+    check_trigger("live_copy", trigger)
     if refused := {"class", "config", "start_from"} & options.keys():
         raise ConfigError(
             f"option {refused.pop()} cannot be given to live_copy, which sets it: a copy begins "

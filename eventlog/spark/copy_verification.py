@@ -7,7 +7,7 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, 
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import types as t
@@ -16,11 +16,13 @@ from eventlog.changes.publishing import row_attributes
 from eventlog.config.load import Config, load
 from eventlog.config.publishing import value_options
 from eventlog.core import table_key
+from eventlog.core.arguments import NAME, PATH, Kind, check_arguments
 from eventlog.core.catalog import Attribute, ObjectClass
 from eventlog.core.ranges import RecordSet
 from eventlog.core.typed import to_text
 from eventlog.core.values import TEMPORAL, key_normalizer
 from eventlog.errors import ConfigError
+from eventlog.spark.arguments import COPY
 from eventlog.spark.arrow_rows import structs_of
 from eventlog.spark.copy_history import (
     BATCH,
@@ -182,6 +184,24 @@ def _in_copy(columns: Columns, attribute: Attribute, text: str) -> str | None:
     return _text(array.field(0)[0].as_py())
 
 
+def _check_arguments(
+    function: str, config: object, class_name: object, copy: object, options: object
+) -> None:
+    check_arguments(
+        function,
+        config=(config, PATH),
+        class_name=(class_name, NAME),
+        copy=(copy, COPY),
+        options=(options, _VERIFY_OPTIONS),
+    )
+
+
+_VERIFY_OPTIONS: Final = Kind(
+    lambda value: isinstance(value, VerifyOptions),
+    "eventlog.verify.verification.VerifyOptions",
+)
+
+
 def verify(
     config: str | Path,
     class_name: str,
@@ -196,6 +216,7 @@ def verify(
     ``config`` is the file, as for ``live_copy``. With ``repairs`` different and missing objects are
     written to the log again. No Spark is needed. Raises ConfigError and DatabaseError.
     """
+    _check_arguments("verify", config, class_name, copy, options)
     loaded = load(Path(config), os.environ)
     with closing(CopyTarget(copy, loaded)) as target:
         report = run_verification(loaded, target, [class_name], options)
@@ -218,6 +239,7 @@ def verify_history(
     neither overlap nor leave a gap. ``copy`` is the copy, not the table of its history. The other
     arguments are those of ``verify``. Raises ConfigError and DatabaseError.
     """
+    _check_arguments("verify_history", config, class_name, copy, options)
     loaded = load(Path(config), os.environ)
     with closing(HistoryTarget(copy, loaded)) as target:
         return run_verification(loaded, target, [class_name], options)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from eventlog.core.arguments import PATH, check_arguments
 from eventlog.core.clock import monotonic
 from eventlog.core.ranges import RecordSet
 from eventlog.errors import ConfigError
@@ -375,6 +376,7 @@ def delta(uri: str | Path, **storage: str) -> DeltaCopy:
     ``storage`` has the options of the object store, as ``deltalake`` takes them. Raises ConfigError
     without ``deltalake``.
     """
+    check_arguments("delta", uri=(uri, PATH))
     try:
         import deltalake  # noqa: F401 - checked before a stream begins
     except ImportError as error:

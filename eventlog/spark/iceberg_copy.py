@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from eventlog.core.arguments import NAME, Kind, check_arguments
 from eventlog.core.clock import monotonic, utc_now
 from eventlog.core.ranges import RecordSet
 from eventlog.errors import ConfigError
@@ -279,6 +280,12 @@ class IcebergCopy:
         return table
 
 
+_CATALOG: Final = Kind(
+    lambda value: isinstance(value, str) or hasattr(value, "load_table"),
+    "a catalogue of pyiceberg, or the name of one",
+)
+
+
 def iceberg(catalog: Catalog | str, table: str, **properties: str) -> IcebergCopy:
     """Return the Iceberg table with this name and namespace, for ``live_copy``. The first load
     creates it. The methods of the result are internal.
@@ -286,6 +293,7 @@ def iceberg(catalog: Catalog | str, table: str, **properties: str) -> IcebergCop
     ``catalog`` is a catalogue of ``pyiceberg``, or the name of one, which ``pyiceberg`` loads with
     ``properties``. Raises ConfigError without ``pyiceberg``.
     """
+    check_arguments("iceberg", catalog=(catalog, _CATALOG), table=(table, NAME))
     try:
         from pyiceberg.catalog import load_catalog
     except ImportError as error:

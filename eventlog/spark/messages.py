@@ -17,6 +17,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from eventlog.changes.format import Report
+from eventlog.core.arguments import OPTIONS, PATH_OR_URL, check_arguments
 from eventlog.core.clock import utc_now
 from eventlog.core.options import parse_options
 from eventlog.errors import ConfigError, FormatError
@@ -33,6 +34,7 @@ from eventlog.qlik.message_files import (
 )
 from eventlog.qlik.message_tables import ReadOptions, WriteOptions
 from eventlog.qlik.message_writer import MessageWriter
+from eventlog.spark.arguments import FRAME, SESSION, check_columns, check_pandas
 from eventlog.spark.change_frame import SCHEMA, batches_of, change_of
 from eventlog.spark.sorting import numbered_tasks
 from eventlog.spark.tasks import task_numbers, tune_collector
@@ -59,6 +61,13 @@ def read_messages(
     messages of all files, or of the metadata topic. The changes of a file or topic are in its
     order. Raises ConfigError, FormatError; a query fails with FormatError, or KafkaUnavailable.
     """
+    check_pandas()
+    check_arguments(
+        "read_messages",
+        spark=(spark, SESSION),
+        source=(source, PATH_OR_URL),
+        options=(options, OPTIONS),
+    )
     chosen = parse_options(ReadOptions, options or {}, "the reader of Qlik messages")
     if chosen.follow:
         raise ConfigError(
@@ -210,6 +219,14 @@ def write_messages(
     the topic in the option ``topic``, otherwise to one topic per table). Raises ConfigError; the
     query fails with FormatError, or KafkaUnavailable.
     """
+    check_pandas()
+    check_arguments(
+        "write_messages",
+        changes=(changes, FRAME),
+        target=(target, PATH_OR_URL),
+        options=(options, OPTIONS),
+    )
+    check_columns("write_messages", "changes", changes, SCHEMA.names)
     chosen = parse_options(WriteOptions, options or {}, "the writer of Qlik messages")
     records = to_records(changes, options)
     if not target.startswith("kafka:"):

@@ -9,7 +9,9 @@ from functools import cache
 
 from pyspark.sql import SparkSession
 
+from eventlog.core.arguments import check_arguments
 from eventlog.errors import ConfigError
+from eventlog.spark.arguments import SESSION
 from eventlog.spark.changes import ChangesDataSource
 from eventlog.spark.contexts import worker_python
 from eventlog.spark.log_source import log_source
@@ -24,6 +26,7 @@ def register(spark: SparkSession) -> None:
     that takes filters. Raises ConfigError if the workers of the session run a Python that cannot
     import eventlog.
     """
+    check_arguments("register", spark=(spark, SESSION))
     workers = worker_python(spark)
     if workers is not None:
         _check_python(*workers)

@@ -12,6 +12,7 @@ import pytest
 from connect_records import check
 from fake_publisher import FakePublisher, NewWorld, with_options
 from followed_stream import Stream
+from installed_package import Install, installing
 
 from eventlog.debezium.writer import EnvelopeWriter
 from eventlog.model import KafkaRecord, LogRow
@@ -41,6 +42,13 @@ def stream(tmp_path: Path) -> Stream:
 def place(tmp_path: Path) -> Path:
     """Where the position is kept."""
     return tmp_path / "position.db"
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """What puts a package with entry points in place."""
+    with installing(tmp_path, monkeypatch) as install:
+        yield install
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -5,13 +5,12 @@
 from __future__ import annotations
 
 import logging
-import sys
-from collections.abc import Callable, Iterator
 from io import StringIO
 from pathlib import Path
 
 import click
 import pytest
+from installed_package import Install
 from shared import Run
 
 from eventlog import cli, registry
@@ -24,9 +23,6 @@ from eventlog.model import Answer, Document
 from eventlog.publisher.open_sink import open_sink
 from eventlog.registry import FORMATS, SINKS, SOURCES, check_name, format_named, installed, names
 
-Install = Callable[..., None]
-"""Puts a package in place: its name, its entry points by group, its module's text."""
-
 FORMAT = """
 from eventlog.changes.format import Format
 class Acme(Format):
@@ -34,32 +30,6 @@ class Acme(Format):
     title = "what ACME sends"
 FORMAT = Acme()
 """
-
-
-@pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
-    monkeypatch.syspath_prepend(str(tmp_path))
-
-    def put(package: str, module: str, text: str, **entries: str) -> None:
-        (tmp_path / f"{module}.py").write_text(text)
-        info = tmp_path / f"{package.replace('-', '_')}-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-        groups = "".join(f"[eventlog.{group}]\n{lines}\n" for group, lines in entries.items())
-        (info / "entry_points.txt").write_text(groups)
-        forget()
-
-    modules = set(sys.modules)
-    yield put
-    forget()
-    for module in set(sys.modules) - modules:
-        if str(tmp_path) in str(getattr(sys.modules[module], "__file__", "")):
-            del sys.modules[module]
-
-
-def forget() -> None:
-    registry._brought.cache_clear()
-    registry._broken.clear()
 
 
 def test_every_name_of_ours_leads_to_what_bears_it() -> None:
@@ -177,7 +147,7 @@ def test_a_sink_of_a_package_is_opened_by_its_name(install: Install) -> None:
     install("acme-queue", "acme_queue", SINK, sinks="acme = acme_queue:Acme")
     sink = open_sink(load({"sink": {"type": "acme", "queue": "q"}}, {}), StringIO())
     assert sink.send(Document(1, 1, ["1"], b"x")) == Answer()
-    assert type(sink).__name__ == "Acme"
+    assert registry.sink_named("acme").sent == [b"x"]
 
 
 def test_a_broken_package_does_not_keep_a_publisher_from_starting_that_does_not_use_it(

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from eventlog.core.options import TEXT, option, shared
-from eventlog.errors import ConfigError, ReceiverUnavailable
+from eventlog.errors import ConfigError, ReceiverUnavailable, WrongResult, kind_of
 from eventlog.model import Answer, Document, Event
 from eventlog.publisher.sinks import FILE_LAYOUT, Opening, Sink
+from eventlog.publisher.sinks.checked import check_answer
 
 Receive = Callable[[bytes, Sequence[Event]], str | bytes | Answer | None]
 """A function that receives the bytes of a document and its events. It returns None (success for
@@ -79,6 +80,10 @@ class CallableSink(Sink):
         if answer is None:
             return Answer()
         if isinstance(answer, Answer):
+            try:
+                check_answer(self.receive, answer)
+            except WrongResult as wrong:
+                raise ReceiverUnavailable(str(wrong), str(wrong), is_suspicious=True) from None
             return replace(
                 answer, unknown_ids=tuple(name for name in answer.verdicts if name not in event_ids)
             )
@@ -99,7 +104,27 @@ class CallableSink(Sink):
 
 def load_callable(target: str, directory: Path | None = None) -> CallableSink:
     """Return the sink of ``module:function``. Raises the errors of ``load_function``."""
-    return CallableSink(load_function(target, "sink.function", directory), target)
+    function = load_function(target, "sink.function", directory)
+    check_receiver(function, f"sink.function {target!r}")
+    return CallableSink(function, target)
+
+
+def check_receiver(function: object, what: str) -> None:
+    """Raise ConfigError unless a function can be called with a document and its events. ``what``
+    names it in the message.
+    """
+    if not callable(function):
+        raise ConfigError(f"{what} is {kind_of(function)} and cannot be called")
+    if inspect.iscoroutinefunction(function):
+        raise ConfigError(f"{what} is a coroutine; name a function that returns the answer")
+    try:
+        inspect.signature(function).bind(b"", ())
+    except ValueError:
+        return  # a function in C that does not describe its arguments
+    except TypeError as error:
+        raise ConfigError(
+            f"{what} cannot be called with a document and its events: {error}"
+        ) from None
 
 
 def load_function(target: str, option: str, directory: Path | None = None) -> Any:

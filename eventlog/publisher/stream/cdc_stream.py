@@ -8,7 +8,14 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from eventlog.errors import ConfigError, EventlogError, FormatError, with_location
+from eventlog.errors import (
+    ConfigError,
+    EventlogError,
+    FormatError,
+    WrongResult,
+    kind_of,
+    with_location,
+)
 from eventlog.gbase.layout import Layout, catalog_table
 from eventlog.gbase.options import ReadOptions, Token
 from eventlog.gbase.reader import Committed, StreamReader
@@ -185,6 +192,18 @@ class CaptureSession:
     """The server's name."""
     options: ReadOptions
 
+    def _connected(self) -> tuple[Connection, Transport]:
+        """Return what the function of the option ``connect`` returns. Raises WrongResult."""
+        found: Any = self.connect()
+        if not isinstance(found, tuple) or len(found) != 2 or not callable(found[1]):
+            raise WrongResult(
+                self.connect,
+                f"returned {kind_of(found)}; a connection, and the function that reads a session, "
+                "are needed",
+            )
+        connection, transport = found
+        return connection, transport
+
     def backlog(self, token: Any) -> None:
         """Return None: a server does not report how much of its logs follows a sequence."""
 
@@ -202,7 +221,7 @@ class CaptureSession:
             )
         stream = CdcStream(self.options, token)
         try:
-            connection, transport = self.connect()
+            connection, transport = self._connected()
             try:
                 with capture_session(
                     connection,

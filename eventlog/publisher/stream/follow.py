@@ -390,7 +390,7 @@ class Run:
             self.delivery_no,
             document_no,
             ids,
-            writer.body(fragments),
+            writer.body_of(fragments),
             (),
             make_events,
             media_type,

@@ -33,6 +33,7 @@ from eventlog.publisher.open_context import is_given, publisher_options
 from eventlog.publisher.sinks import Owner
 from eventlog.publisher.skipping import Skipped
 from eventlog.publisher.stream import BadToken, Failure, Gives, Source, Stream
+from eventlog.publisher.stream.checked import CheckedStream
 from eventlog.publisher.stream.follow import Following
 from eventlog.publisher.stream.position import (
     Entries,
@@ -46,7 +47,15 @@ from eventlog.publisher.stream.position import (
     status_in_table,
 )
 from eventlog.publisher.stream.skipping import skip_recorded
-from eventlog.registry import as_plugin_errors, sink_named, source_named
+from eventlog.registry import (
+    SOURCES,
+    as_plugin_errors,
+    called,
+    is_own,
+    sink_named,
+    source_named,
+    writer_of,
+)
 from eventlog.sql.connection import describe, parse_url
 
 
@@ -62,11 +71,11 @@ def following(config: Config, counters: Counters, report: Report) -> Following:
     values = value_options(config)
     publishing = replace(taken_by_sink(config), values=values, log=kind.name, catalog=catalog)
     format, options = chosen_format(config), publish_options(config)
-    if why := _lacking(kind, format, format.publish(options, publishing).needs):
+    if why := _lacking(kind, format, writer_of(format, options, publishing).needs):
         raise ConfigError(f"format.type = {format.name} of the source {kind.name}: {why}")
     return Following(
         source,
-        partial(format.publish, options, publishing),
+        partial(writer_of, format, options, publishing),
         catalog,
         publisher_options(config, ""),
         counters,
@@ -81,7 +90,7 @@ def refusal_of(kind: Source, format: Format, sink: str) -> str | None:
     options, publishing = format.publish_options and format.publish_options(), taken_by(sink)
     if why := format.refusal(options, publishing):
         return why[1]
-    return _lacking(kind, format, format.publish(options, publishing).needs)
+    return _lacking(kind, format, writer_of(format, options, publishing).needs)
 
 
 def _lacking(kind: Source, format: Format, needs: frozenset[Need]) -> str | None:
@@ -185,7 +194,8 @@ def source_of(settings: SourceSettings, report: Report) -> Stream:
     if options.catalog is not None and kind.reader_format is not None:
         reader["catalog"] = read_catalog(options.catalog)
         reader = dict(in_own_options(kind.reader_format, "reader", reader))
-    return kind.open(options, reader, report)
+    stream: Stream = called(kind.open, options, reader, report)
+    return stream if is_own(SOURCES, kind.name) else CheckedStream(stream, kind.open)
 
 
 def _kind_of(settings: SourceSettings) -> Source:

@@ -27,6 +27,7 @@ from eventlog.errors import ConfigError
 from eventlog.model import EventResult, LogRow, origins_of
 from eventlog.publisher.delivery import Delivery
 from eventlog.registry import format_named
+from eventlog.registry import writer_of as checked_writer
 from eventlog.spark.directory import Directory
 from eventlog.spark.job import NOTHING, BadLine, Columns, Counts, Job, Numbered, OutputFile, catalog
 from eventlog.spark.output import (
@@ -94,7 +95,7 @@ def writer_of(job: Job, count: Callable[[str], None] | None = None) -> EventWrit
     )
     if count is not None:
         publishing = replace(publishing, count=count)
-    return format_named(job.output.format).publish(job.output.options, publishing)
+    return checked_writer(format_named(job.output.format), job.output.options, publishing)
 
 
 def _needs_log_rows(job: Job) -> bool:
@@ -131,7 +132,7 @@ def _fragments_writer(job: Job) -> RenderSent:
         if not written:
             return None, bad, counts
         delivery = Delivery(0, {}, origins=origins_of(log_rows.values()), current_rows=current_rows)
-        fragments = writer.write(classes, delivery, written)
+        fragments = writer.fragments(classes, delivery, written)
         for counter, number in by_reason(Counter(left_out)).items():
             counts[counter] = counts.get(counter, 0) + number
         left_out.clear()
@@ -145,7 +146,7 @@ def _fragments_writer(job: Job) -> RenderSent:
                 return None, bad, counts
             places, written, fragments = (list(column) for column in zip(*several, strict=True))
         if not writer.is_framed:
-            fragments = [writer.body([fragment]) for fragment in fragments]
+            fragments = [writer.body_of([fragment]) for fragment in fragments]
         blob: dict[str, Any] = {"place": places, _FRAGMENT: fragments}
         if is_parquet:
             blob |= zip(_ABOUT, zip(*map(_about_of, written), strict=True), strict=True)
@@ -228,7 +229,7 @@ def _write_files(
         elif writer.is_framed or is_file_each:
             for document in documents:
                 own = [fragments[i] for i in document]
-                body = writer.body(own) if writer.is_framed else b"".join(own)
+                body = writer.body_of(own) if writer.is_framed else b"".join(own)
                 files.add([body], len(own), 1, places[document[0]], places[document[-1]])
                 if is_file_each:
                     files.close()
@@ -250,7 +251,7 @@ def _write_parquet(
         documents: list[bytes] = []
         size = 0
         for _, fragment, _ in left[start : start + _GROUP_EVENTS]:
-            body = writer.body([fragment]) if writer.is_framed else fragment
+            body = writer.body_of([fragment]) if writer.is_framed else fragment
             document = body.rstrip(b"\n") if writer.is_text else body
             size += len(document) + 200
             if documents and size > files.max_bytes - PARQUET_FOOTER:
