@@ -202,6 +202,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "eventlog explain 4711": "why this row has its status",
         "eventlog explain --key customer.id=7": "why a change of this object was not sent",
         "eventlog explain 4711 --json": "for a program",
+        "eventlog explain --key item.id=7 --from gbase": "what waits of a followed source",
     },
     "schema": {
         "eventlog schema usr > usr.json": "the schema of the data of usr's events",

@@ -1,9 +1,10 @@
 """``eventlog explain``: one row of the log, or the change of one object, explained
-(spec/event-log.md 11).
+(spec/event-log.md 11); or an event of a followed source (spec/change-model.md 6.6).
 """
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from typing import Final
@@ -12,7 +13,14 @@ import click
 
 from eventlog.cli import Command
 from eventlog.cli.consumer_option import consumer_line, consumer_option
-from eventlog.cli.context import CommandContext, json_option, print_json, result, table
+from eventlog.cli.context import (
+    CommandContext,
+    json_option,
+    print_json,
+    result,
+    source_option,
+    table,
+)
 from eventlog.config.load import Config
 from eventlog.core.event_ids import is_of_snapshot
 from eventlog.errors import ConfigError, visible
@@ -22,6 +30,9 @@ from eventlog.publisher.explain import explain as explain_row
 from eventlog.publisher.explain_key import explain_key
 from eventlog.publisher.ledger import SetLedger
 from eventlog.publisher.open_context import open_unlocked, under_epoch
+from eventlog.publisher.stream.explaining import event_data, explain_event
+from eventlog.publisher.stream.explaining import explain_key as explain_events_of
+from eventlog.publisher.stream.open_source import place_in_words, source_records
 from eventlog.publisher.trigger_plan import planned_triggers
 
 _WIDEST: Final = 1000
@@ -33,27 +44,21 @@ _SOURCES: Final = {
 }
 
 
-class RowOrObject(click.ParamType[int | str]):
-    """The type of a record_id, or of the event-id of an object in a consumer's snapshot."""
-
-    name = "record_id"
-
-    def convert(
-        self, value: str, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int | str:
-        if is_of_snapshot(value):
-            return value
-        if not re.fullmatch("0*[1-9][0-9]{0,17}", value, re.ASCII):
-            self.fail(
-                f"{value!r} is neither a record_id nor an event-id of an object in a snapshot",
-                param,
-                ctx,
-            )
-        return int(value)
+def row_or_object(value: str) -> int | str:
+    """Return the record_id, or the event-id of an object in a consumer's snapshot. Raises
+    BadParameter for any other text.
+    """
+    if is_of_snapshot(value):
+        return value
+    if not re.fullmatch("0*[1-9][0-9]{0,17}", value, re.ASCII):
+        raise click.BadParameter(
+            f"{value!r} is neither a record_id nor an event-id of an object in a snapshot"
+        )
+    return int(value)
 
 
 @click.command(cls=Command)
-@click.argument("row", type=RowOrObject(), metavar="[RECORD_ID]", required=False)
+@click.argument("row", metavar="[RECORD_ID]", required=False)
 @click.option(
     "--key",
     metavar="KEY",
@@ -61,13 +66,15 @@ class RowOrObject(click.ParamType[int | str]):
 )
 @consumer_option
 @json_option
+@source_option
 @click.pass_obj
 def explain(
     context: CommandContext,
-    row: int | str | None,
+    row: str | None,
     key: str | None,
     consumer: str | None,
     as_json: bool,
+    source: str | None,
 ) -> None:
     """Explain the row RECORD_ID of the log: its checks, its group, how precedence applied, and its
     outcome.
@@ -78,6 +85,9 @@ def explain(
     With --key in place of RECORD_ID it explains what happens to the change of one object: the
     status of its row, who wrote it and when, its class, what is being delivered or parked before
     it, and open transactions that hide rows. It works for the configured publisher or consumer.
+
+    With --from it explains an event of a followed source in the same way: RECORD_ID is its
+    event-id, and --key KEY is the key of its row, such as id=7 or item.id=7.
     """
     if (row is None) == (key is None):
         raise click.UsageError("give either RECORD_ID or --key KEY")
@@ -85,12 +95,17 @@ def explain(
         raise click.UsageError(
             "--key works for the configured consumer: leave --consumer out, and set source.consumer"
         )
-    config = context.config()
+    config = context.config(source__type=source)
+    if config.follows:
+        if consumer is not None:
+            raise ConfigError("--consumer is for a log; a followed source has no consumers")
+        _print_of_source(config, row, key, as_json=as_json)
+        return
     if key is not None:
         _print_objects(config, key, as_json=as_json)
         return
     assert row is not None
-    explanation = _explanation(config, row, consumer)
+    explanation = _explanation(config, row_or_object(row), consumer)
     if as_json:
         print_json(explanation_data(explanation))
     else:
@@ -99,11 +114,6 @@ def explain(
 
 def _print_objects(config: Config, key: str, *, as_json: bool) -> None:
     """Print what happens to the changes of the objects with this key."""
-    if config.follows and config.database.url is None:
-        raise ConfigError(
-            "--key explains an object of a log. To check a source, run `eventlog status` and "
-            "`eventlog publish --dry-run`"
-        )
     answers = explain_key(config, key, planned_triggers)
     if as_json:
         print_json({"objects": [one._asdict() for one in answers]})
@@ -111,6 +121,47 @@ def _print_objects(config: Config, key: str, *, as_json: bool) -> None:
     for one in answers:
         for sentence in one.sentences:
             result(visible(sentence))
+
+
+def _print_of_source(
+    config: Config, event_id: str | None, key: str | None, *, as_json: bool
+) -> None:
+    """Print what happens to an event of a followed source, or to those of the objects of a key."""
+    records = source_records(config, event_id)
+    source, token = config.source.type, records.position.token
+    if event_id is not None:
+        explained = [explain_event(records, event_id)]
+    else:
+        explained = explain_events_of(records, key or "")
+    if as_json:
+        print_json(
+            {
+                "source": source,
+                "position_in": records.place,
+                "position": token,
+                "publisher_runs": records.publisher_runs,
+                "events": [event_data(one) for one in explained],
+            }
+        )
+        return
+    for one in explained:
+        result(f"event {one.event_id} of source {source}: {visible(one.state)}")
+        if one.document is not None:
+            table(
+                ("document", "table", "key", "attempts", "last answer", "next attempt (UTC)"),
+                [(one.document, one.table, one.key, one.attempts, one.answer, one.due)],
+            )
+        for at, failure in one.failures:
+            when = at.isoformat(timespec="seconds")
+            result(f"failed at {when}: {failure.code}: {visible(failure.message)}")
+        if one.change is not None:
+            result(f"its change: {json.dumps(one.change, ensure_ascii=False)}")
+    if not explained:
+        result(
+            f"no event of {visible(key or '')} waits for an answer. Its changes before the "
+            "position were answered or failed (see `eventlog errors`), or have no event"
+        )
+    result(f"position: {place_in_words(source, token)}")
 
 
 def _explanation(config: Config, row: int | str, consumer: str | None) -> Explanation:

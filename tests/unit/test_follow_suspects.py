@@ -520,3 +520,84 @@ def test_skip_gives_a_waiting_event_up_and_later_events_of_its_object_are_sent(
     again = Receiver()
     once(stream, place, again)
     assert again.heard == ["modify 2 b"]
+
+
+# --- explain --------------------------------------------------------------------------------------
+
+
+def explained(config: Path, capfd: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    capfd.readouterr()
+    assert cli.run(["-c", str(config), "explain", *arguments, "--json"]) == 0
+    found: dict[str, Any] = json.loads(capfd.readouterr().out)
+    return found
+
+
+def test_explain_shows_why_an_event_of_a_source_waits_and_when_it_is_tried_again(
+    stream: Stream, tmp_path: Path, place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    config = configure(tmp_path)
+    stream.insert(1, 2, 3)
+    stream.update(2, "new", "b")
+    with pytest.raises(ReceiverUnavailable):
+        once(stream, place, Failing(2), batch_size=2)
+    found = explained(config, capfd, "--key", "id=2")
+    culprit, later = found["events"]
+    assert (culprit["table"], culprit["key"], culprit["attempts"]) == ("app.item", "id=2", 1)
+    assert "the receiver fails for it: it was tried once alone" in culprit["state"]
+    assert "no such mailbox" in culprit["answer"]
+    assert datetime.fromisoformat(culprit["due"]).year > 2000
+    assert culprit["change"]["after"] == {"id": 2, "name": "new"}
+    assert later["waits_for"] == culprit["event_id"]
+    assert later["state"] == (
+        f"it waits for event {culprit['event_id']} of its object, which has no answer"
+    )
+    assert found["position"] == saved_at(place).token
+    assert explained(config, capfd, "--key", "app.item.id=2") == found
+    assert explained(config, capfd, "--key", "id=1")["events"] == []
+    assert explained(config, capfd, culprit["event_id"])["events"] == [culprit]
+    with position_at(place)():
+        running = explained(config, capfd, culprit["event_id"])
+    assert running["publisher_runs"]
+
+
+def test_explain_of_a_source_speaks_to_people(
+    stream: Stream, tmp_path: Path, place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    config = configure(tmp_path)
+    stream.insert(1, 2, 3)
+    with pytest.raises(ReceiverUnavailable):
+        once(stream, place, Failing(2), batch_size=2)
+    (culprit,) = explained(config, capfd, "--key", "id=2")["events"]
+    assert cli.run(["-c", str(config), "explain", culprit["event_id"], "--from", "gbase"]) == 0
+    said = capfd.readouterr().out
+    assert f"event {culprit['event_id']} of source gbase: the receiver fails for it" in said
+    for part in (culprit["due"], "no such mailbox", '"after": {"id": 2', "of capture.cdc"):
+        assert part in said
+    assert cli.run(["-c", str(config), "explain", "--key", "id=1"]) == 0
+    assert "no event of id=1 waits for an answer" in capfd.readouterr().out
+
+
+def test_explain_shows_the_failure_of_an_event_of_a_source_that_was_given_up(
+    stream: Stream, tmp_path: Path, place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    config = configure(tmp_path)
+    stream.insert(1, 2, 3)
+    with pytest.raises(ReceiverUnavailable):
+        once(stream, place, Failing(2), batch_size=2)
+    (culprit,) = explained(config, capfd, "--key", "id=2")["events"]
+    skip = ["skip", culprit["event_id"], "--reason", "no need"]
+    assert cli.run(["-c", str(config), *skip]) == 0
+    (given_up,) = explained(config, capfd, culprit["event_id"])["events"]
+    assert given_up["state"].startswith("it failed (skipped): ")
+    assert [one["code"] for one in given_up["failures"]] == ["skipped"]
+    (unknown,) = explained(config, capfd, "no such event")["events"]
+    assert "it does not wait, and it did not fail" in unknown["state"]
+
+
+def test_explain_of_a_source_that_was_never_followed_has_its_beginning_as_position(
+    stream: Stream, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    config = configure(tmp_path)
+    assert explained(config, capfd, "--key", "id=1")["position"] is None
+    assert cli.run(["-c", str(config), "explain", "1:1"]) == 0
+    assert "position: where the source begins" in capfd.readouterr().out

@@ -41,9 +41,11 @@ from eventlog.publisher.stream.position import (
     OpenPosition,
     Position,
     Saved,
+    SourceRecords,
     SourceStatus,
     failures_in_table,
     position_table,
+    records_in_table,
     status_in_table,
 )
 from eventlog.publisher.stream.skipping import skip_recorded
@@ -145,6 +147,16 @@ def source_failures(config: Config, most: int) -> list[Failures]:
     return failures_in_table(
         _position_url(settings), settings.options.position_table, settings.type, most
     )
+
+
+def source_records(config: Config, event_id: str | None) -> SourceRecords:
+    """Return what the tables of the position have of the source in ``[source]``, and of one event.
+
+    Raises ConfigError, DatabaseError.
+    """
+    settings = config.source
+    table = settings.options.position_table
+    return records_in_table(_position_url(settings), table, settings.type, event_id)
 
 
 def skip_in_source(config: Config, event_id: str, why: str) -> Skipped:

@@ -23,10 +23,10 @@ from sqlalchemy.schema import CreateTable
 from eventlog.changes.json_form import value_to_json
 from eventlog.core.clock import utc_now
 from eventlog.errors import DatabaseError, PublisherAlreadyRunning
-from eventlog.model import full_name
+from eventlog.model import Change, full_name
 from eventlog.publisher.database_clock import DatabaseClock
 from eventlog.publisher.stream import Backlog, Failure
-from eventlog.publisher.stream.recorded import decode
+from eventlog.publisher.stream.recorded import RecordedDocument, decode
 from eventlog.sql.connection import (
     as_database_errors,
     connect,
@@ -339,7 +339,11 @@ def _storable(failure: Failure) -> dict[str, str | None]:
     texts = {
         name: None if text is None else storable(text) for name, text in failure._asdict().items()
     }
-    return {**texts, "event_id": (texts["event_id"] or "")[:255]}
+    return {**texts, "event_id": _storable_id(failure.event_id)}
+
+
+def _storable_id(event_id: str) -> str:
+    return storable(event_id)[:255]
 
 
 # --- the status of a source -----------------------------------------------------------------------
@@ -356,9 +360,14 @@ class WaitingEvent(NamedTuple):
     document: int
     event_id: str
     table: str
-    key: str | None
+    key: str
     attempts: int | None
     answer: str | None
+
+
+def key_in_words(change: Change) -> str:
+    """Return the key of a change for people, empty if it has none."""
+    return ",".join(f"{name}={value_to_json(value)}" for name, value in change.key or ())
 
 
 def waiting_events(entries: Entries) -> list[WaitingEvent]:
@@ -368,20 +377,30 @@ def waiting_events(entries: Entries) -> list[WaitingEvent]:
         document = decode(entry_no, content)
         tried = document.tried
         for event in document.events:
-            key = event.change.key or ()
             waiting.append(
                 WaitingEvent(
                     entry_no,
                     event.sent_id,
                     full_name(event.change.schema, event.change.table),
-                    None
-                    if key is None
-                    else ",".join(f"{name}={value_to_json(value)}" for name, value in key),
+                    key_in_words(event.change),
                     None if tried is None else tried.tries,
                     None if tried is None else tried.answer,
                 )
             )
     return waiting
+
+
+class SourceRecords(NamedTuple):
+    """What the tables of a position have of the events of a source, and of one of them."""
+
+    place: str
+    """The name of the table of the source's position."""
+    position: Saved
+    publisher_runs: bool
+    documents: Mapping[int, RecordedDocument]
+    """The documents without an answer that the position has passed, by their numbers."""
+    failures: Sequence[tuple[datetime, Failure]]
+    """The failures of the event, each with its time in UTC, the newest last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,26 +444,14 @@ def failures_in_table(url: str, table: str, source: str, most: int) -> list[Fail
 
     Raises DatabaseError.
     """
-    position, _, failures = _position_tables(table)
-    dialect = dialect_of(parse_url(url))
-    if not dialect.is_there(parse_url(url)):
-        return []
-    with (
-        as_database_errors(engine := connect(url, secret=POSITION_SECRET)),
-        engine.connect() as connection,
-    ):
-        if not sa.inspect(connection).has_table(position.name, position.schema):
+    with _reading(url, table) as reading:
+        if reading is None:
             return []
-        lines = connection.execute(
-            sa.select(
-                failures.c.code, failures.c.error_time, failures.c.event_id, failures.c.message
-            )
-            .where(failures.c.source == source)
-            .order_by(failures.c.error_time.desc())
-            .limit(most)
+        lines = reading.connection.execute(
+            _failures_of(reading.tables.failures, source).limit(most)
         )
         groups: dict[str, Failures] = {}
-        for code, at, event_id, message in lines:
+        for at, event_id, code, message in lines:
             first = groups.setdefault(
                 code, Failures(code, 0, at.replace(tzinfo=UTC), event_id, message)
             )
@@ -452,44 +459,109 @@ def failures_in_table(url: str, table: str, source: str, most: int) -> list[Fail
     return sorted(groups.values(), key=lambda group: (-group.number, group.code))
 
 
+class _Reading(NamedTuple):
+    """The tables of a position that is read, and not locked."""
+
+    connection: sa.Connection
+    dialect: Dialect
+    tables: _Tables
+
+    def has(self, table: sa.Table) -> bool:
+        return sa.inspect(self.connection).has_table(table.name, table.schema)
+
+    def of(self, source: str) -> TablePosition:
+        return TablePosition(self.connection, self.dialect, self.tables, source)
+
+    def entries_of(self, source: str) -> Entries:
+        return self.of(source).entries() if self.has(self.tables.inflight) else {}
+
+    def is_locked(self) -> bool:
+        """Return True if a publisher runs."""
+        position = self.tables.position
+        table = LogTable(position.schema, position.name, ())
+        return self.dialect.open(self.connection).log(table).is_locked()
+
+
+@contextmanager
+def _reading(url: str, name: str) -> Iterator[_Reading | None]:
+    """Open the position in the table ``name`` without its lock; None if it does not exist yet.
+
+    Raises ConfigError, DatabaseError.
+    """
+    dialect, tables = dialect_of(parse_url(url)), _position_tables(name)
+    if not dialect.is_there(parse_url(url)):
+        yield None
+        return
+    with (
+        as_database_errors(engine := connect(url, secret=POSITION_SECRET)),
+        engine.connect() as connection,
+    ):
+        reading = _Reading(connection, dialect, tables)
+        yield reading if reading.has(tables.position) else None
+
+
+def records_in_table(url: str, table: str, source: str, event_id: str | None) -> SourceRecords:
+    """Return what a position's tables have of a source, and of the event with this event-id.
+
+    Raises ConfigError, DatabaseError.
+    """
+    with _reading(url, table) as reading:
+        if reading is None:
+            place = _position_tables(table).position.fullname
+            return SourceRecords(place, Saved(), False, {}, ())
+        position, _, failures = reading.tables
+        runs, saved = reading.is_locked(), reading.of(source).load()
+        documents = {
+            number: decode(number, content)
+            for number, content in reading.entries_of(source).items()
+        }
+        lines: Sequence[Any] = ()
+        if event_id is not None:
+            lines = reading.connection.execute(
+                _failures_of(failures, source).where(failures.c.event_id == _storable_id(event_id))
+            ).all()
+    return SourceRecords(position.fullname, saved, runs, documents, _with_times(lines))
+
+
+def _failures_of(failures: sa.Table, source: str) -> sa.Select[Any]:
+    """Return the statement that reads the failures of a source, the newest first."""
+    columns = failures.c
+    return (
+        sa.select(columns.error_time, columns.event_id, columns.code, columns.message)
+        .where(columns.source == source)
+        .order_by(columns.error_time.desc())
+    )
+
+
+def _with_times(lines: Sequence[Any]) -> list[tuple[datetime, Failure]]:
+    """Return the failures that were read with their times in UTC, the newest last."""
+    return [(at.replace(tzinfo=UTC), Failure(*rest)) for at, *rest in reversed(lines)]
+
+
 def status_in_table(url: str, table: str, source: str) -> SourceStatus:
     """Return the contents of a position table and its table of failures.
 
     Raises ConfigError, DatabaseError.
     """
-    names = _position_tables(table)
-    position, _, failures = names
-    dialect = dialect_of(parse_url(url))
-    if not dialect.is_there(parse_url(url)):
-        return SourceStatus(source, position.fullname, Saved())
-    with (
-        as_database_errors(engine := connect(url, secret=POSITION_SECRET)),
-        engine.connect() as connection,
-    ):
-        if not sa.inspect(connection).has_table(position.name, position.schema):
-            return SourceStatus(source, position.fullname, Saved())
-        runs = (
-            dialect.open(connection).log(LogTable(position.schema, position.name, ())).is_locked()
-        )
-        of_table = TablePosition(connection, dialect, names, source)
-        saved, waiting = of_table.load(), list[WaitingEvent]()
-        if sa.inspect(connection).has_table(names.inflight.name, names.inflight.schema):
-            waiting = waiting_events(of_table.entries())
+    with _reading(url, table) as reading:
+        if reading is None:
+            return SourceStatus(source, _position_tables(table).position.fullname, Saved())
+        connection, (position, _, failures) = reading.connection, reading.tables
+        runs, saved = reading.is_locked(), reading.of(source).load()
+        waiting = waiting_events(reading.entries_of(source))
         moved = connection.scalar(sa.select(position.c.saved).where(position.c.source == source))
-        of_source = failures.c.source == source
         number = connection.execute(
-            sa.select(sa.func.count()).select_from(failures).where(of_source)
+            sa.select(sa.func.count()).select_from(failures).where(failures.c.source == source)
         ).scalar_one()
-        lines = connection.execute(
-            sa.select(
-                failures.c.error_time, failures.c.event_id, failures.c.code, failures.c.message
-            )
-            .where(of_source)
-            .order_by(failures.c.error_time.desc())
-            .limit(_SHOWN)
-        )
-        newest = [(at.replace(tzinfo=UTC), Failure(*rest)) for at, *rest in reversed(lines.all())]
+        newest = connection.execute(_failures_of(failures, source).limit(_SHOWN)).all()
     moved = None if moved is None else moved.replace(tzinfo=UTC)
     return SourceStatus(
-        source, position.fullname, saved, moved, runs, int(number), newest, waiting=waiting
+        source,
+        position.fullname,
+        saved,
+        moved,
+        runs,
+        int(number),
+        _with_times(newest),
+        waiting=waiting,
     )
