@@ -154,28 +154,22 @@ def rest_of(delivery: Delivery, left: Mapping[int, Sequence[Outgoing]]) -> Deliv
     The rest of a document gets a new number once a part of it is answered, and so does each
     document after it. Sinks name files by the number: under the old one the rest would replace
     what was sent (spec/event-log.md 10). New numbers are greater than every earlier one of the
-    delivery.
+    delivery. A document after the halves of another one gets one too.
     """
     last_number = max((delivery.last_number, *delivery.documents))
     documents: dict[int, Sequence[Outgoing]] = {}
-    suspects: dict[int, Tried] = {}
-    failures: dict[int, Tried] = {}
-    is_sent_in_part = False
+    origin: dict[int, int] = {}
+    before = 0
     for number, events in left.items():
         if not events:
             continue
-        is_sent_in_part = is_sent_in_part or len(events) < len(delivery.documents[number])
         new_number = number
-        if is_sent_in_part:
+        if len(events) < len(delivery.documents[number]) or number < before:
             new_number = last_number = last_number + 1
+        before = new_number
         documents[new_number] = events
-        if number in delivery.suspects:
-            suspects[new_number] = delivery.suspects[number]
-        if number in delivery.failures:
-            failures[new_number] = delivery.failures[number]
-    rest = delivery._replace(
-        documents=documents, last_number=last_number, suspects=suspects, failures=failures
-    )
+        origin[new_number] = number
+    rest = _with_documents(delivery, documents, origin)._replace(last_number=last_number)
     if delivery.parked:
         names = {event.event_id for event in rest.events()}
         rest = rest._replace(
@@ -187,38 +181,67 @@ def rest_of(delivery: Delivery, left: Mapping[int, Sequence[Outgoing]]) -> Deliv
 def isolate(
     delivery: Delivery, sent_ids: Container[str], tried: Tried, *, is_suspect: bool
 ) -> Delivery:
-    """Return a delivery in which the halves of the events ``sent_ids`` are separate documents, with
-    the attempts ``tried``: in ``suspects`` if ``is_suspect``, else in ``failures``. A single event
-    stays one document.
+    """Return a delivery in which the document with the events ``sent_ids`` is cut in halves, which
+    have the attempts ``tried``: in ``suspects`` if ``is_suspect``, else in ``failures``. All
+    documents after them get new numbers, as in ``rest_of``.
+    """
+    chosen = {
+        number: [event for event in events if event.sent_id in sent_ids]
+        for number, events in delivery.documents.items()
+    }
+    parts: dict[int, Sequence[Outgoing]] = {}
+    for number, events in chosen.items():
+        if events:
+            delivery, halves_of_it = cut(delivery, number, events)
+            parts |= halves_of_it
+    attempts = dict.fromkeys(parts, tried)
+    suspects = {one: each for one, each in delivery.suspects.items() if one not in parts}
+    failures = {one: each for one, each in delivery.failures.items() if one not in parts}
+    if is_suspect:
+        suspects |= attempts
+    else:
+        failures |= attempts
+    delivery = delivery._replace(suspects=suspects, failures=failures)
+    return rest_of(delivery, delivery.documents)
+
+
+def cut(
+    delivery: Delivery, number: int, events: Sequence[Outgoing]
+) -> tuple[Delivery, dict[int, Sequence[Outgoing]]]:
+    """Return a delivery in which the halves of ``events`` of the document ``number`` are separate
+    documents, and these documents by their numbers, which are new. They keep the attempts of the
+    document; a single event stays one document (spec/event-log.md 8.4, *Cutting*).
 
     The receiver may have applied any of these events. An event after another event of its object
     gets a new event-id, since the two may now be in different documents (spec/event-log.md 7.4).
-    The halves and all documents after them get new numbers, as in ``rest_of``.
+    Each keeps its place, and so its number.
     """
-    last_number = before = max((delivery.last_number, *delivery.documents))
+    last_number = max((delivery.last_number, *delivery.documents))
+    parts = dict(enumerate(halves(_renumbered(events)), last_number + 1))
+    of_parts = {event.event_id for event in events}
     documents: dict[int, Sequence[Outgoing]] = {}
-    suspects: dict[int, Tried] = {}
-    failures: dict[int, Tried] = {}
-    attempts = suspects if is_suspect else failures
-    for number, events in delivery.documents.items():
-        chosen = [event for event in events if event.sent_id in sent_ids]
-        rest = [event for event in events if event.sent_id not in sent_ids] if chosen else events
-        for half in halves(_renumbered(chosen)):
-            last_number += 1
-            documents[last_number] = half
-            attempts[last_number] = tried
-        if not rest:
+    for each, own in delivery.documents.items():
+        if each != number:
+            documents[each] = own
             continue
-        new_number = number
-        if last_number > before:
-            new_number = last_number = last_number + 1
-        documents[new_number] = rest
-        if number in delivery.suspects:
-            suspects[new_number] = delivery.suspects[number]
-        if number in delivery.failures:
-            failures[new_number] = delivery.failures[number]
+        documents |= parts
+        if rest := [event for event in own if event.event_id not in of_parts]:
+            documents[each] = rest
+    origin = {each: number if each in parts else each for each in documents}
+    return _with_documents(delivery, documents, origin), parts
+
+
+def _with_documents(
+    delivery: Delivery, documents: Mapping[int, Sequence[Outgoing]], origin: Mapping[int, int]
+) -> Delivery:
+    """Return a delivery with these documents, each with the attempts of the document that it was:
+    ``origin`` has its number.
+    """
+    suspects, failures = delivery.suspects, delivery.failures
     return delivery._replace(
-        documents=documents, last_number=last_number, suspects=suspects, failures=failures
+        documents=documents,
+        suspects={one: suspects[old] for one, old in origin.items() if old in suspects},
+        failures={one: failures[old] for one, old in origin.items() if old in failures},
     )
 
 
@@ -239,7 +262,7 @@ E = TypeVar("E")
 
 def halves(events: Sequence[E]) -> list[Sequence[E]]:
     """Return the halves of a document that the receiver has refused or failed for, the larger one
-    first; one event stays alone.
+    first; one event stays alone (spec/event-log.md 8.4, *Cutting*).
     """
     middle = (len(events) + 1) // 2
     return [half for half in (events[:middle], events[middle:]) if half]

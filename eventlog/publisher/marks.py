@@ -26,6 +26,7 @@ from eventlog.publisher.delivery import (
     NO_ORIGINS,
     Delivery,
     Tried,
+    cut,
     encode,
     isolate,
     rest_of,
@@ -305,6 +306,23 @@ class InflightLine:
             document_no,
             events,
         )
+
+    def cut(
+        self, document_no: int, events: Sequence[Outgoing]
+    ) -> list[tuple[int, Sequence[Outgoing]]]:
+        """Make the halves of a document separate documents, as ``DocumentSender`` defines it. A new
+        event-id is in the line before anything is sent under it.
+        """
+        left, _ = cut(self._whole._replace(documents=self._left), document_no, events)
+        self._left = dict(left.documents)
+        self._whole, parts = cut(self._whole, document_no, events)
+        if document_no in self._built:
+            self._built.update(dict.fromkeys(parts, self._built[document_no]))
+        self._is_changed = True
+        numbered = chain.from_iterable(parts.values())
+        if any(one.attempts != other.attempts for one, other in zip(numbered, events, strict=True)):
+            self.save()
+        return list(parts.items())
 
     def settle(self, document_no: int, events: Sequence[Outgoing], judged: Judged[Outgoing]) -> str:
         self._unmarked += judged.answered

@@ -23,7 +23,7 @@ from eventlog.core.clock import executor, first_done, monotonic, wait_for_all
 from eventlog.errors import FatalAnswer, ReceiverUnavailable
 from eventlog.model import SUCCESS, Answer, Document, EventResult, Level
 from eventlog.publisher.context import Context, Counters, PublisherOptions
-from eventlog.publisher.delivery import Tried, halves
+from eventlog.publisher.delivery import Tried
 from eventlog.publisher.parking import Parking
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.suspects import Doubt, Suspects
@@ -137,6 +137,14 @@ class DocumentSender(Protocol[E]):
         """
         ...
 
+    def cut(self, document_no: int, events: Sequence[E]) -> list[NumberedEvents[E]]:
+        """Make the halves of a document that was refused separate documents, and return these
+        (spec/event-log.md 8.4, *Cutting*).
+
+        Raises ReceiverUnavailable if the halves must be saved first, and the sink has lost answers.
+        """
+        ...
+
     def settle(self, document_no: int, events: Sequence[E], judged: Judged[E]) -> str:
         """Settle the results of a document's events that were sent. Return why sending must stop,
         empty = it may go on.
@@ -231,16 +239,13 @@ def deliver(
     def halted() -> bool:
         return ended.result is not DeliveryResult.DONE or stopping()
 
-    def settle(
-        document_no: int, events: Sequence[E], answer: Answer | ReceiverUnavailable
-    ) -> set[Hashable]:
-        """Settle an answer; return the objects of events that are sent again later."""
+    def settle(document_no: int, events: Sequence[E], answer: Answer | ReceiverUnavailable) -> None:
         nonlocal ended
         if isinstance(answer, ReceiverUnavailable):
             if _goes_on_without(document_no, events, answer, sender):
                 if why := sender.parking.too_many(sender.options.max_parked):
                     ended = Delivered(DeliveryResult.RETRY, why, in_short=why)
-                return {event.object_id for event in events}
+                return
             if ended.result is not DeliveryResult.FATAL:
                 ended = ended._replace(
                     result=DeliveryResult.UNAVAILABLE,
@@ -248,7 +253,7 @@ def deliver(
                     in_short=answer.in_short,
                     is_suspicious=_is_suspicious(answer, sender),
                 )
-            return set()
+            return
         judged = _judge(events, answer)
         if sender.suspects is not None and not _is_retry_of_all(answer):
             sender.suspects.answered(events)
@@ -259,7 +264,6 @@ def deliver(
             settled = settled._replace(result=DeliveryResult.RETRY, reason=why, in_short=why)
         if settled.result is DeliveryResult.FATAL or ended.result is DeliveryResult.DONE:
             ended = settled
-        return {event.object_id for event in judged.retried} if answer.verdicts else set()
 
     with closing(_returned(documents, sender, halted, threads)) as returned:
         for document_no, events, answer in returned:
@@ -267,6 +271,8 @@ def deliver(
             if (why := _refusal(events, answer)) is None:
                 settle(document_no, events, answer)
                 continue
+            if sender.suspects is not None:
+                sender.suspects.answered(events)
             where = {"delivery": sender.delivery_no, "document": document_no}
             _log.info("document %d is sent in halves: %s", document_no, why, extra=where)
             _send_halves(document_no, events, sender, settle, halted)
@@ -279,39 +285,28 @@ def _send_halves(
     document_no: int,
     events: Sequence[E],
     sender: DocumentSender[E],
-    settle: Callable[[int, Sequence[E], Answer | ReceiverUnavailable], set[Hashable]],
+    settle: Callable[[int, Sequence[E], Answer | ReceiverUnavailable], None],
     halted: Callable[[], bool],
 ) -> None:
     """Send the halves of a document that got an error for an unnamed event, until such an event is
     alone: one culprit among n events costs at most 2 log2 n further requests.
 
-    A half is sent under the number of its document once the earlier results are in the line, so
-    that a crash repeats only the rest. The first half is settled before the second is sent: the
-    events of an object keep their order.
+    A half is sent once the earlier results are in the line, so that a crash repeats only the rest.
+    The first half is settled before the second is sent: the events of an object keep their order,
+    and those of an object that begins to wait are not sent with the other halves.
     """
-    parts = halves(events)
+    parts = sender.cut(document_no, events)
     while parts and not halted():
-        part = _to_send_now(sender, document_no, parts.pop(0))
+        number, part = parts.pop(0)
+        part = _to_send_now(sender, number, part)
         if not part:
             continue
-        answer = _send(sender, document_no, part)
+        answer = _send(sender, number, part)
         _count_sent(sender.counters, answer)
         if _refusal(part, answer) is not None:
-            parts[:0] = halves(part)
+            parts[:0] = sender.cut(number, part)
             continue
-        retried = settle(document_no, part, answer)
-        # These events were in the document,
-        # and the receiver may have applied them before it refused it.
-        behind = [
-            (SUCCESS, event) for left in parts for event in left if event.object_id in retried
-        ]
-        if behind:
-            sender.settle(document_no, [event for _, event in behind], Judged([], (), behind))
-            parts = [
-                rest
-                for left in parts
-                if (rest := [event for event in left if event.object_id not in retried])
-            ]
+        settle(number, part, answer)
         if parts and not halted():
             sender.save()
 

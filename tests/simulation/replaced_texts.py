@@ -70,8 +70,8 @@ TEXTS: Mapping[str, ReplacedText] = {
     ),
     "only the document that was cut gets a new number": ReplacedText(
         "publisher/delivery.py",
-        "is_sent_in_part = is_sent_in_part or len(events)",
-        "is_sent_in_part = len(events)",
+        " or number < before:",
+        ":",
         unseen="unseen: no object has events in the document that was cut and in a later one",
     ),
     "places of later events are not counted when a line is read": ReplacedText(
@@ -90,11 +90,11 @@ TEXTS: Mapping[str, ReplacedText] = {
         "len(in_air) >= most",
         "len(in_air) > most",
     ),
-    "a retry counts for nothing in later halves": ReplacedText(
-        "publisher/sending.py",
-        "return {event.object_id for event in judged.retried} if answer.verdicts else set()",
-        "return set()",
-        unseen="unreached: no document has a retry in one half and a later event of the object in the next half",
+    "an event keeps its id when it is cut from an earlier one of its object": ReplacedText(
+        "publisher/delivery.py",
+        "halves(_renumbered(events))",
+        "halves(events)",
+        unseen="unseen: no receiver applies a later event of an object of a document and not the earlier one, and then fails for or refuses the document",
     ),
     "objects of a suspected document are not put back": ReplacedText(
         "publisher/suspects.py",

@@ -63,6 +63,7 @@ class FakePublisher:
     options: PublisherOptions = NO_WAIT
     catalog: Catalog = CATALOG
     singly: bool = False
+    writer: type[XdsWriter] = XdsWriter
     contents: Contents = field(default_factory=dict)
     step: Callable[[str], None] = lambda name: None
     queried: list[tuple[str, list[str], list[str]]] = field(default_factory=list)
@@ -143,7 +144,7 @@ class FakePublisher:
     # The publisher.
 
     def context(self) -> Context:
-        output = XdsWriter(Header())
+        output = self.writer(Header())
         output.is_single = self.singly
         context = Context(
             self._log, self.catalog, self.options, output, self.counters, self._ledger

@@ -6,25 +6,30 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_publisher import Killed, NewWorld, Receiver
+from fake_publisher import FakePublisher, Killed, NewWorld, Receiver
 from followed_stream import OUTPUT, Stream, failures, files, following, position_at, said, saved_at
 from samples import row
 
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, Change, ChangeOp, Document, Event, EventResult, Level, LogRow
 from eventlog.publisher.context import Counters
+from eventlog.publisher.delivery import decode
 from eventlog.publisher.sending import DeliveryResult, send_heartbeat
 from eventlog.publisher.stream import Mark, Read, SourceStep
 from eventlog.publisher.stream import Stream as OpenedStream
 from eventlog.publisher.stream.follow import follow
 from eventlog.publisher.waiting import StopRequest
+from eventlog.xds.publish import XdsWriter
 
 
 def deletes(count: int, objects: int = 1000) -> list[LogRow]:
@@ -34,7 +39,7 @@ def deletes(count: int, objects: int = 1000) -> list[LogRow]:
 
 @dataclass
 class Whole(Receiver):
-    """Takes a document whole or not at all. ``refuses``: event-ids that it cannot take;
+    """Takes a document whole or not at all. ``refuses``: record_ids whose events it cannot take;
     ``requests``: all that came.
 
     ``most``: events of the largest document that it takes.
@@ -47,9 +52,14 @@ class Whole(Receiver):
     def send(self, document: Document) -> Answer:
         ids = list(document.event_ids)
         self.requests.append(ids)
-        if self.refuses & set(ids) or len(ids) > self.most:
+        if self.refuses & set(map(first_id, ids)) or len(ids) > self.most:
             return Answer(general=EventResult(Level.ERROR, "no"), culprit_unknown=True)
         return super().send(document)
+
+
+def first_id(event_id: str) -> str:
+    """The event-id without the number of attempts."""
+    return event_id.partition(".")[0]
 
 
 def bound(events: int, culprits: int) -> int:
@@ -82,11 +92,41 @@ def test_each_of_several_culprits_costs_no_more_than_one(
 
 
 def test_events_keep_their_order_and_their_ids_in_halves(new_world: NewWorld) -> None:
-    fake = new_world(deletes(16, objects=3))
+    fake = new_world(deletes(16))
     receiver = Whole(refuses={"6"})
     fake.run(receiver)
     taken = [name for ids in receiver.sent for name in ids]
     assert taken == [str(i) for i in range(1, 17) if i != 6]
+
+
+def test_an_event_that_is_cut_from_an_earlier_one_of_its_object_gets_a_new_id_each_time(
+    new_world: NewWorld,
+) -> None:
+    """The receiver may have applied it before it refused the document, and not the earlier one."""
+    fake = new_world(deletes(4, objects=1), batch_size=4)
+    receiver = Whole(refuses={"4"})
+    recorded = []
+
+    def look(name: str) -> None:
+        if name == "before send":
+            ((_, documents),) = fake.in_flight().items()
+            recorded.append([[one[0], *one[3:]] for _, events in documents for one in events])
+
+    receiver.step = look
+    fake.run(receiver)
+    assert receiver.requests == [
+        ["1", "2", "3", "4"],
+        ["1", "2.2"],
+        ["3.2", "4.2"],
+        ["3.2"],
+        ["4.3"],
+    ]
+    # What was taken was recorded under its id before it was sent.
+    assert recorded == [
+        [["1"], ["2", 2], ["3", 2], ["4", 2]],
+        [["3", 2], ["4", 3]],
+    ]
+    assert fake.statuses() == {1: "S", 2: "S", 3: "S", 4: "E"}
 
 
 def test_document_that_is_too_large_is_halved_until_it_is_taken(new_world: NewWorld) -> None:
@@ -97,15 +137,20 @@ def test_document_that_is_too_large_is_halved_until_it_is_taken(new_world: NewWo
     assert set(fake.statuses().values()) == {"S"}
 
 
-def test_halves_go_under_the_numbers_of_their_document(new_world: NewWorld) -> None:
-    fake = new_world(deletes(6), batch_size=3)
+def test_halves_are_documents_with_new_numbers(new_world: NewWorld) -> None:
+    fake = new_world(deletes(9), batch_size=3)
     receiver = Whole(refuses={"5"})
     fake.run(receiver)
     numbers = [
         (document.delivery_no, document.document_no, *document.event_ids)
         for document in receiver.documents
     ]
-    assert numbers == [(1, 1, "1", "2", "3"), (1, 2, "4"), (1, 2, "6")]
+    assert numbers == [
+        (1, 1, "1", "2", "3"),
+        (1, 6, "4"),
+        (1, 5, "6"),
+        (1, 3, "7", "8", "9"),
+    ]
 
 
 def test_an_event_that_is_refused_alone_is_an_error_at_once(new_world: NewWorld) -> None:
@@ -164,6 +209,78 @@ def test_a_kill_between_two_halves_repeats_only_what_is_undecided(new_world: New
         assert [name for ids in receiver.sent for name in ids] == [
             str(i) for i in range(1, 17) if i != 7
         ]
+
+
+class Numbering(XdsWriter):
+    """Its deliveries have numbers, so that each event has a place."""
+
+    def first(self, delivery_no: int, before: str, raised: datetime | None) -> str:
+        return f"{delivery_no}"
+
+
+@dataclass
+class FailsOrRefuses(Receiver):
+    """Refuses documents with an event of row 4, or with ``is_failing`` fails for them, until it is
+    fixed.
+    """
+
+    is_failing: bool = False
+    is_fixed: bool = False
+
+    def send(self, document: Document) -> Answer:
+        if not self.is_fixed and "4" in map(first_id, document.event_ids):
+            self.step("before send")
+            if self.is_failing:
+                raise ReceiverUnavailable("answers 500", is_suspicious=True)
+            return Answer(general=EventResult(Level.ERROR, "no"), culprit_unknown=True)
+        return super().send(document)
+
+
+@pytest.mark.parametrize("is_failing", [False, True])
+def test_a_kill_at_any_moment_of_any_cut_leaves_each_event_its_number_and_each_object_its_order(
+    new_world: NewWorld, is_failing: bool
+) -> None:
+    for last in range(1, 25):
+        fake = new_world(deletes(12, objects=5), batch_size=6)
+        fake.writer = Numbering
+        receiver = FailsOrRefuses(is_failing=is_failing)
+        places: dict[str, set[int]] = defaultdict(set)
+        steps = count(1)
+
+        def note(
+            name: str, fake: FakePublisher = fake, places: dict[str, set[int]] = places
+        ) -> None:
+            for content in fake.contents_of_lines():
+                delivery = decode(1, content)
+                assert list(delivery.documents) == sorted(delivery.documents)
+                for event in delivery.events():
+                    places[event.event_id].add(event.place)
+
+        def die(
+            name: str,
+            note: Callable[[str], None] = note,
+            steps: Iterator[int] = steps,
+            last: int = last,
+        ) -> None:
+            note(name)
+            if next(steps) == last:
+                raise Killed
+
+        receiver.step = die
+        with suppress(Killed):
+            state = fake.start()
+            for _ in range(12):
+                fake.cycle(state, receiver)
+        fake.connection.rollback()
+        receiver.is_fixed, receiver.step = True, note
+        fake.run(receiver)
+        assert {len(own) for own in places.values()} == {1}
+        assert set(fake.statuses().values()) <= {"S", "E"}
+        for number in range(5):
+            own = [
+                int(first_id(one)) for one in receiver.applied if int(first_id(one)) % 5 == number
+            ]
+            assert own == sorted(own), receiver.sent
 
 
 @pytest.mark.parametrize("trouble", ["away", "retry"])
@@ -287,7 +404,7 @@ def test_with_concurrency_the_halves_of_an_object_overtake_nothing(new_world: Ne
 
     receiver = Locked(refuses=refused)
     assert fake.run(receiver).result is DeliveryResult.DONE
-    taken = [int(name) for ids in receiver.sent for name in ids]
+    taken = [int(first_id(name)) for ids in receiver.sent for name in ids]
     assert sorted(taken) == [i for i in range(1, 241) if str(i) not in refused]
     for number in range(7):
         own = [i for i in taken if i % 7 == number]
@@ -373,6 +490,21 @@ def test_a_stream_is_halved_too_and_records_the_culprit_alone(tmp_path: Path) ->
     assert sink.taken == [f"add {key} new" for key in range(1, 17) if key != 11]
     assert len(sink.requests) <= bound(16, 1)
     assert len(failures(tmp_path / "position")) == 1
+
+
+def test_halves_of_a_stream_are_documents_with_new_numbers(tmp_path: Path) -> None:
+    stream, numbers = Stream(tmp_path / "capture"), []
+    stream.insert(*range(1, 9))
+
+    class Noting(Sink):
+        def send(self, document: Document) -> Answer:
+            numbers.append((document.delivery_no, document.document_no))
+            return super().send(document)
+
+    sink = Noting("add 2 new", "add 7 new")
+    publish(files(stream.path), tmp_path / "position", sink, batch_size=4, mark_interval=1000)
+    assert sorted(sink.taken) == [f"add {key} new" for key in (1, 3, 4, 5, 6, 8)]
+    assert len(set(numbers)) == len(numbers) == len(sink.requests)
 
 
 class Numbered:

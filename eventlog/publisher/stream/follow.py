@@ -211,8 +211,10 @@ class Run:
         self._is_careful = False
         self._saved_at = monotonic()
         self._reports = Reports(self.counters)
-        # The recorded attempts at the documents that are being sent, by their numbers, and the
-        # numbers of those that the receiver has failed for.
+        # The documents that are being sent, by their numbers, the greatest number given to one, the
+        # recorded attempts at each, and the numbers of those that the receiver has failed for.
+        self._sending: dict[int, Sequence[PendingEvent]] = {}
+        self._number_given = 0
         self._tried: dict[int, Tried | None] = {}
         self._failed: set[int] = set()
         # The recorded attempts at events that got retry, by their numbers, and the entries as they
@@ -334,6 +336,7 @@ class Run:
         """Send documents, several at once, and put back their unanswered events."""
         before = self.last_document_no
         numbered = list(enumerate(documents, before + 1))
+        self._sending, self._number_given = dict(numbered), before + len(documents)
         self._tried = {number: self.pending.attempts_at(events) for number, events in numbered}
         self._failed = set()
         try:
@@ -341,12 +344,12 @@ class Run:
             ended = deliver(numbered, self, self.stop.is_set, several)
         except ReceiverUnavailable as lost:
             ended = Delivered.unavailable(lost)
-        for number, events in numbered if self.options.park else ():
+        for number, events in self._sending.items() if self.options.park else ():
             if number in self._failed or self.pending.is_set_aside(events):
                 self.pending.keep_failed(events)
         self.pending.put_back_unanswered()
         if self.last_document_no > before:
-            self.last_document_no = before + len(documents)
+            self.last_document_no = self._number_given
         return ended
 
     def _end_cycle(self, ended: Delivered) -> Delivered:
@@ -362,6 +365,16 @@ class Run:
 
     def tried(self, document_no: int) -> Tried | None:
         return self._tried.get(document_no)
+
+    def cut(
+        self, document_no: int, events: Sequence[PendingEvent]
+    ) -> list[tuple[int, Sequence[PendingEvent]]]:
+        parts = list(enumerate(halves(events), self._number_given + 1))
+        self._number_given += len(parts)
+        del self._sending[document_no]
+        self._sending |= parts
+        self._tried |= dict.fromkeys(dict(parts), self._tried[document_no])
+        return parts
 
     def send(self, document_no: int, events: Sequence[PendingEvent]) -> Answer:
         try:
