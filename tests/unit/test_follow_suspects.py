@@ -202,6 +202,49 @@ def test_a_receiver_that_is_unavailable_parks_nothing_and_gives_nothing_up(
     assert set(again.heard) == adds(*range(8))
 
 
+def contents_written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The contents of entries, as they are written from now on."""
+    written: list[str] = []
+
+    def encoded(document: RecordedDocument) -> str:
+        written.append(encode(document))
+        return written[-1]
+
+    monkeypatch.setattr("eventlog.publisher.stream.follow.encode", encoded)
+    return written
+
+
+def test_a_receiver_that_fails_for_an_event_for_days_costs_few_writes(
+    stream: Stream, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = contents_written(monkeypatch)
+    stream.insert(1, 2, 3, 4)
+    receiver = Failing(1)
+    receiver.limit = 100
+    run(stream, place, receiver, batch_size=2, retry_initial=0.001, retry_max=0.001)
+    assert len(receiver.tried) == 100
+    # While the two documents fail, when the first is cut, and at the powers of two.
+    assert len(written) < 16
+
+
+def test_nothing_is_recorded_for_a_receiver_of_a_source_that_cannot_be_reached(
+    stream: Stream, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Unreachable(Failing):
+        def receive(self, body: bytes, events: Sequence[Event]) -> Answer:
+            with suppress(RuntimeError):
+                super().receive(body, events)
+            raise ReceiverUnavailable("no connection")
+
+    written = contents_written(monkeypatch)
+    stream.insert(1, 2, 3, 4)
+    receiver = Unreachable(is_down=True)
+    receiver.limit = 20
+    run(stream, place, receiver, batch_size=2)
+    assert len(receiver.tried) == 20
+    assert (written, entries(place)) == ([], [])
+
+
 def test_with_on_retry_stop_a_failure_stops_everything(stream: Stream, place: Path) -> None:
     stream.insert(1, 2, 3)
     receiver = Failing(1)

@@ -9,12 +9,14 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass, field, replace
 
 import pytest
+import sqlalchemy as sa
 from fake_publisher import FakePublisher, NewWorld, Receiver, deletes, deliveries_of, judge
 from samples import row
 
 from eventlog.core.clock import monotonic
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, Document, EventResult, Level
+from eventlog.publisher.delivery import Delivery, encode
 from eventlog.publisher.sending import DeliveryResult
 from eventlog.publisher.session import PublisherState
 
@@ -402,6 +404,32 @@ def test_a_receiver_that_fails_for_days_costs_few_writes(new_world: NewWorld) ->
     assert len(receiver.tried) == 100
     # At first, when it is isolated, and at 1, 2, 4, 8, 16, 32 and 64 attempts.
     assert len(written) == 9
+
+
+def test_the_line_is_encoded_only_when_it_is_written_and_read_only_at_the_start(
+    new_world: NewWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = new_world(deletes(*"12345678"), batch_size=4)
+    receiver, state = Failing(culprits={"2"}), fake.start()
+    encoded, statements = [], []
+
+    def counted(delivery: Delivery, **options: bool) -> str:
+        encoded.append(delivery)
+        return encode(delivery, **options)
+
+    for module in ("cycle", "marks"):
+        monkeypatch.setattr(f"eventlog.publisher.{module}.encode", counted)
+    sa.event.listen(
+        fake.connection.engine,
+        "before_cursor_execute",
+        lambda _connection, _cursor, statement, *_: statements.append(" ".join(statement.split())),
+    )
+    for _ in range(100):
+        fake.cycle(state, receiver)
+    assert len(receiver.tried) > 90
+    of_line = [one.partition(" ")[0] for one in statements if "eventlog_inflight" in one]
+    assert set(of_line) == {"INSERT", "UPDATE"}
+    assert len(of_line) == len(encoded) < 15
 
 
 def test_nothing_is_given_up_while_the_receiver_answers_nobody(new_world: NewWorld) -> None:
