@@ -144,6 +144,25 @@ def test_neither_a_poll_nor_an_event_costs_more_the_longer_the_snapshot_is_held(
     assert polls_after < 1.2 * polls_before + 1, found
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.usefixtures("old_snapshot")
+def test_a_plan_that_was_made_on_an_empty_log_serves_a_million_marked_rows(
+    log: sa.Engine,
+) -> None:
+    """The statements are prepared when the publisher connects, and keep their plans."""
+    rows = 1_000_000
+    sink = Collecting(lambda document: sink.documents.clear())
+    with opened(configuration(log)) as context:
+        state = recover(context)
+        before = polls(context, state, sink)
+        execute(log, MANY.format(rows, "them"))
+        drain(context, state, sink)
+        assert fetch(log, "SELECT count(*) FROM eventlog WHERE status = 'S'") == [(rows,)]
+        found = (events(log, context, state, sink), polls(context, state, sink))
+    assert (found[0] < 80, found[1] < 10) == (True, True), (before, found)
+
+
 @pytest.mark.usefixtures("old_snapshot")
 def test_deliveries_of_a_consumer_leave_nothing_that_later_ones_walk_over(log: sa.Engine) -> None:
     sink = Collecting()
