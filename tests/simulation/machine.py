@@ -192,6 +192,7 @@ def _sessions_of(world: World) -> type[sqlite3.Connection]:
                 return execute(sql, *args)
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or scheduler.now > until:
+                    process.has_failed = True
                     raise
             scheduler.point("busy", rest)
             rest = min(1.0, rest * 2)

@@ -84,7 +84,9 @@ class Process:
         """What it has counted itself."""
         self.failing: Failing | None = None
         self.has_failed = False
-        """True once a statement or a commit of it was made to fail."""
+        """True once a statement or a commit of it failed, as that of a table which is gone: answers
+        to documents that were sent meanwhile may be lost, and these are sent again.
+        """
         self.second, self.points = 0, 0
         """The simulated second in which it last ran, and its points in that second."""
         self.failing_commit = (

@@ -38,6 +38,12 @@ _SETTINGS = {
     "synchronous_commit": "off",
     "full_page_writes": "off",
     "autovacuum": "off",
+    "update_process_title": "off",
+    "jit": "off",
+    "track_counts": "off",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "max_connections": "20",
 }
 _TABLE = "CREATE TABLE part (id integer PRIMARY KEY, v text)"
 _TABLES = (
