@@ -1,6 +1,6 @@
-"""Conversion of any change format to any other, by the formats' names: from a reader through
-``Change`` to a writer (spec/change-model.md); and the format ``jsonl``, which is the changes
-themselves.
+"""Convert any change format to any other, by the formats' names: a reader makes ``Change`` objects
+and a writer writes them (spec/change-model.md); and the format ``jsonl``, which contains the
+changes as they are.
 """
 
 from __future__ import annotations
@@ -171,8 +171,9 @@ def _read(
 
 
 def zoned(changes: Iterator[Change], catalog: Catalog | None) -> Iterator[Change]:
-    """Return changes with the zones of times that their format cannot hold, by the columns of the
-    catalogue (spec/change-model.md 5.1). None = there is no catalogue, and changes stay unchanged.
+    """Return changes whose times have zones where the column in the catalogue has one, for a format
+    that cannot hold zones (spec/change-model.md 5.1). None = there is no catalogue, and changes
+    stay unchanged.
     """
     if catalog is None:
         return changes
@@ -257,8 +258,8 @@ def write(
 
 
 def by_reason(counters: Mapping[str, int]) -> Counter[str]:
-    """Return the counters, with the counters of single columns (``reason table.column``)
-    added up by reason.
+    """Return the counters with those of single columns (``reason table.column``) added up by
+    reason.
     """
     added: Counter[str] = Counter()
     for name, number in counters.items():

@@ -88,7 +88,7 @@ QueueRow: TypeAlias = tuple[
 """The columns that are read from a row of the queue: record_id, event_type, perpetrator,
 table_name, table_key, column_name, old_value, new_value.
 
-The status of such a row is N, and its event_time matters only for the order.
+The status of every row in the queue is N, and event_time only determines the order.
 """
 
 QUEUE_FIELDS: Final = (
@@ -168,7 +168,7 @@ class AttributeSteps(NamedTuple):
 
 
 class Operation(StrEnum):
-    """The three operations of an event."""
+    """The operation of an event."""
 
     ADD = "add"
     MODIFY = "modify"
@@ -373,8 +373,8 @@ def old_key(change: Change) -> tuple[tuple[str, Value], ...] | None:
 
 
 def differing(before: Row, after: Row) -> frozenset[str] | None:
-    """Return the columns that differ, NULL-safe; None if ``before`` lacks a column of ``after``
-    (spec/change-model.md 1).
+    """Return the columns that differ (two NULLs are equal); None if ``before`` lacks a column of
+    ``after`` (spec/change-model.md 1).
     """
     if not before.keys() >= after.keys():
         return None
@@ -410,7 +410,7 @@ class KafkaRecord(NamedTuple):
 
 
 class Level(IntEnum):
-    """The levels of an answer.
+    """The level of an answer.
 
     If one event has several levels, the greatest, which is the worst, counts.
     """
@@ -443,8 +443,8 @@ class Document(NamedTuple):
     body: bytes
     """The body; empty in a format of records."""
     records: Sequence[tuple[KafkaRecord, ...] | EventResult] = ()
-    """In a format of records, the records of each event, or the verdict on an event without
-    records.
+    """In a format of records: per event its records, or its result if it has none because the
+    format cannot hold it.
     """
     make_events: Callable[[], tuple[Event, ...]] = tuple
     """A function that returns the events in their public form, for the few sinks that use them."""
@@ -452,8 +452,8 @@ class Document(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
     """The media type and the headers (names and values) that go with ``body`` over HTTP."""
     refused: Mapping[str, EventResult] = MappingProxyType({})
-    """The verdicts of level error, by event-id, on the events that the format cannot hold and that
-    the body therefore lacks.
+    """The results of level error, by event-id, of the events that the body lacks because the format
+    cannot hold them.
     """
 
     @property
@@ -466,9 +466,9 @@ class Answer:
     """The answer to one document."""
 
     verdicts: Mapping[str, EventResult] = field(default_factory=dict)
-    """The worst verdict on each event, by event-id."""
+    """The worst result of each event, by event-id."""
     general: EventResult | None = None
-    """The worst verdict without an event-id, which applies to every event; None = there is none."""
+    """The worst status without an event-id, which applies to every event; None = there is none."""
     unknown_ids: tuple[str, ...] = ()
     """The event-ids that are not in the document."""
     ignored: int = 0
@@ -476,29 +476,29 @@ class Answer:
     is_pending: bool = False
     """True if the receiver answers only when the sink is flushed."""
     culprit_unknown: bool = False
-    """True if ``general`` is an error that does not name its event, so that it counts only if the
-    document has one event.
+    """True if ``general`` is an error that may concern only one, unnamed event; it then counts only
+    if the document has one event.
     """
     retry_after: float | None = None
     """The seconds that the receiver asks the publisher to wait, with a ``general`` retry; None =
     the receiver gave no time.
     """
     in_short: str = ""
-    """The answer without text from the receiver, such as its status; empty if there is no such
-    text.
+    """A short description of the answer that contains no text from the receiver, such as the HTTP
+    status; empty if there is none.
     """
     is_sent: bool = True
     """False if the document was not sent because its format cannot hold any of its events."""
 
     def verdict(self, event_id: str) -> EventResult:
-        """Return the worst verdict on this event, success if there is no verdict."""
+        """Return the worst result of this event, success if it has no result."""
         verdict = self.verdicts.get(event_id, SUCCESS)
         if self.general is not None and self.general.level > verdict.level:
             return self.general
         return verdict
 
     def worst(self, event_ids: Sequence[str]) -> EventResult:
-        """Return the worst verdict on these events, at least one."""
+        """Return the worst result of these events, at least one."""
         if not self.verdicts and self.general is None:  # as in most answers
             return SUCCESS
         return max(map(self.verdict, event_ids), key=lambda verdict: verdict.level)

@@ -67,7 +67,7 @@ _BASES: Final = {
     SINKS: "eventlog.publisher.sinks:Sink",
     SOURCES: "eventlog.publisher.stream:Source",
 }
-"""By group of classes, the place of the class that the classes of packages extend."""
+"""By group of classes, the place of the base class that the classes of packages must extend."""
 
 _KINDS: Final = {FORMATS: "format", SINKS: "sink", SOURCES: "source"}
 """The noun for a member of a group, in messages."""
@@ -191,8 +191,8 @@ def _unknown(group: str, name: str) -> ConfigError:
 
 @cache
 def _brought(group: str) -> Mapping[str, EntryPoint]:
-    """Return the entry points of a group by name. An entry point whose name is built in, or used by
-    another package, is left out with a warning.
+    """Return the entry points of a group by name. An entry point is left out, with a warning, if
+    its name is built in or used by another package.
     """
     # Takes 50 ms, which a configuration with only built-in names does not need.
     from importlib.metadata import distributions
@@ -333,14 +333,14 @@ def _are(found: object, kind: type) -> bool:
 
 
 def _root(entry: EntryPoint) -> str:
-    """Return the top-level module of a package's plug-in."""
+    """Return the name of the top-level module of an entry point."""
     root = entry.module.partition(".")[0]
     return entry.module if root == "eventlog" else root
 
 
 _broken: Final[dict[tuple[str, str], ConfigError]] = {}
-"""The errors of names that could not be loaded, by group and name: loading is tried, and logged as
-a warning, once.
+"""The errors of plug-ins that could not be loaded, by group and name. Loading is tried only once,
+and the failure is logged as a warning.
 """
 
 
@@ -367,7 +367,7 @@ def _loaded(group: str, entry: EntryPoint) -> Any:
 
 
 def _misfit(group: str, name: str, found: Any) -> str:
-    """Return why an object does not belong to its group, empty if it does."""
+    """Return why an object cannot be a member of its group, empty if it can."""
     if group == FORMATS and not isinstance(found, Format):
         return f"it is a {type(found).__name__}, not an object of eventlog.changes.format.Format"
     if group in _BASES and not (isinstance(found, type) and issubclass(found, _at(_BASES[group]))):

@@ -10,8 +10,8 @@ from eventlog.model import Answer
 
 ReadAnswer: TypeAlias = Callable[[bytes, Collection[str], int, Callable[[str], str]], Answer]
 """A function of a body, the event-ids of the document, the greatest size of the body in bytes, and
-a function that removes characters which logs and tables cannot store. It returns the answer, and
-raises the error of an unavailable receiver for a body that is no answer.
+a function that removes characters which logs and tables cannot store. It returns the answer. For a
+body that is not an answer it raises the error that the receiver is unavailable.
 """
 
 

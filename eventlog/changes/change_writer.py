@@ -1,5 +1,5 @@
-"""The writer of a format that makes its fragments only from ``Change``: the shortest way to write a
-new format.
+"""The base of writers that make their fragments from a ``Change`` only. It is the shortest way to
+write a new format.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from eventlog.model import EventResult, Level
 
 
 class ChangeWriter(EventWriter[P], Generic[P]):
-    """A writer that turns events into documents by way of ``Change``. A format's writer extends it
-    with ``fragment_of`` and ``body``.
+    """A writer that converts each event to a ``Change`` and writes that. A format's writer extends
+    it with ``fragment_of`` and ``body``.
 
-    A FormatError or RowError of ``fragment_of`` is an error of its event only.
+    If ``fragment_of`` raises FormatError or RowError, only that event is refused.
     """
 
     needs = frozenset({Need.TIMES})

@@ -1,4 +1,4 @@
-"""From XDS events to changes (spec/change-model.md 2, 3.2); ``to_events`` is the reverse."""
+"""Convert XDS events to changes (spec/change-model.md 2, 3.2); ``to_events`` is the reverse."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def event_to_change(
     """Return the change that an event describes (spec/change-model.md 3.2); a modify gives the net
     effect of its steps.
 
-    ``catalog`` types the values further than XDS does; classes and attributes that the catalogue
-    lacks are read without it. ``values`` are the ``time_syntax``, ``time_zone`` and
-    ``char_padding`` with which the event was written. ``before`` and ``after`` include the key;
-    ``before`` is None if no old value is known. Raises FormatError naming the event.
+    ``catalog`` gives values more exact types than XDS has; it need not have every class and
+    attribute. ``values`` are the ``time_syntax``, ``time_zone`` and ``char_padding`` with which the
+    event was written. ``before`` and ``after`` include the key; ``before`` is None if no old value
+    is known. Raises FormatError naming the event.
     """
     return _event_reader(catalog, values)(event)
 
@@ -80,7 +80,7 @@ def _event_reader(catalog: Catalog | None, values: ValueOptions) -> Callable[[Ev
                 f"{operation} of {class_name!r}, event {event_id!r}, association "
                 f"{shown(association)}: {error}"
             ) from error
-        # The code above makes valid changes only, so they are not checked again.
+        # The code above makes only valid changes, so they are not checked again.
         return _new(
             Change,
             (schema, class_name, OPERATIONS[operation], key, before, after, changed,
@@ -122,7 +122,7 @@ def outgoing_reader(catalog: Catalog, values: ValueOptions) -> ReadOutgoing:
                 f"{event.operation} of {object_class.name!r}, event {event.sent_id!r}, association "
                 f"{shown(association_of(event))}: {error}"
             ) from error
-        # The code above makes valid changes only, so they are not checked again.
+        # The code above makes only valid changes, so they are not checked again.
         return _new(
             Change,
             (schema, object_class.name, operation_of(event), key, before, after, changed,
@@ -169,7 +169,7 @@ _Images: TypeAlias = tuple[dict[str, Value] | None, dict[str, Value] | None, fro
 
 
 class _ClassReader:
-    """Reads the attributes of a class's events.
+    """Reads the attributes of events of one class.
 
     ``object_class`` is None if the class is unknown.
     """

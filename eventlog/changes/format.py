@@ -45,10 +45,10 @@ class Report:
     problems: list[str] = field(default_factory=list)
     """The messages of the first skipped inputs, with their codes; at most ``PROBLEMS_KEPT``."""
     passed_over: int = 0
-    """The number of inputs that could not be read or written."""
+    """The number of skipped inputs, which could not be read or written."""
     lost: Counter[str] = field(default_factory=Counter)
-    """The numbers of what the target has no place for, by ``eventlog.changes.losses.Loss``, in the
-    changes that were not skipped.
+    """How often the target had no place for a part of a written change, by
+    ``eventlog.changes.losses.Loss``.
     """
 
     def count(self, reason: str, number: int = 1) -> None:
@@ -86,7 +86,7 @@ PROBLEMS_KEPT: Final = 100
 
 
 class NothingWritten(FormatError):
-    """An input without a change that can be read or written; the target is unchanged
+    """No change of the input could be read and written; the target is unchanged
     (spec/change-model.md 4).
 
     ``report`` lists the skipped input.
@@ -136,8 +136,8 @@ class Format:
     writer_options: ClassVar[tuple[type, ...]] = ()
     """The classes that declare the options of the format's reader and of its writer."""
     written_by: ClassVar[type | None] = None
-    """The class of reader options that have to be those with which a publisher wrote the documents;
-    None = the documents show how to read them.
+    """The class of the reader options that must equal the options with which a publisher wrote the
+    documents; None = the documents themselves show how to read them.
     """
     publish_options: ClassVar[type | None] = None
     """The class that declares the options for a publisher."""
@@ -146,7 +146,9 @@ class Format:
     ``--options``.
     """
     response_format: ClassVar[str] = "status"
-    """The default of ``sink.response_format``: where an HTTP receiver's answer is."""
+    """The default of ``sink.response_format``, which determines where the answer of an HTTP
+    receiver is.
+    """
     answer_form: ClassVar[AnswerForm | None] = None
     """The form of answers that the format defines, for ``sink.response_format`` with the format's
     name.
@@ -154,7 +156,7 @@ class Format:
     is_of_rows: ClassVar[bool] = False
     """True if an event is one row of one table, without values of child tables."""
     is_numbered: ClassVar[bool] = False
-    """True if messages have consecutive numbers, which a backlog job assigns last."""
+    """True if messages have consecutive numbers. A backlog job assigns them in its last step."""
     suffixes: ClassVar[frozenset[str] | None] = None
     """The suffixes of the names of files to read; None = any."""
     has_single_files: ClassVar[bool] = False
@@ -162,7 +164,7 @@ class Format:
     is_read_once: ClassVar[bool] = False
     """True if a file is read once from beginning to end, so that a pipe works."""
     is_several_files: ClassVar[bool] = False
-    """True if changes are written to several files."""
+    """True if a conversion writes several files."""
     is_written_later: ClassVar[bool] = False
     """True if a change may be written, or skipped, only after later changes were read."""
     loses: ClassVar[frozenset[Loss]] = frozenset()
@@ -194,7 +196,7 @@ class Format:
         raise self.lacks("publish")
 
     def tables(self) -> None:
-        """Mark, by overriding this, that a backlog job writes tables of the format:
+        """Override this method if a backlog job can write tables of the format;
         ``eventlog.spark.output.tables`` makes their rows.
         """
         raise self.lacks("tables")
@@ -203,7 +205,7 @@ class Format:
 
     def values(self, options: Any, shared: ValueOptions) -> ValueOptions:
         """Return the options by which values become texts in this format. ``options`` are the
-        options of publishing, ``shared`` those of the configuration.
+        format's options for a publisher, ``shared`` the options that all formats share.
 
         This default writes full times and all of Unicode. Only XDS has types of times without
         fractions, and only XML lacks characters.
@@ -211,8 +213,8 @@ class Format:
         return replace(shared, time_syntax="full", characters="unicode")
 
     def insert_query_back(self, options: Any) -> str:
-        """Return how an insert is sent whose values are all read back: ``add`` or ``modify``. The
-        default is an insert (spec/change-model.md 3.1).
+        """Return how an insert is sent whose values are all read back: ``add`` or ``modify``. This
+        default returns the operation for an insert (spec/change-model.md 3.1).
         """
         return "add"
 
@@ -231,16 +233,16 @@ class Format:
 
     def options_of_catalog(self, side: str, database: Database) -> Mapping[str, Any] | None:
         """Return the options that replace a catalogue on a ``side``, reader or writer, of a format
-        without the option ``catalog``. These options hold an entry for each table. None if the
-        format has the option ``catalog``.
+        without the option ``catalog``. These options hold an entry for each table. It is None if
+        the format has the option ``catalog``.
         """
         return None
 
     def lines(
         self, source: str, options: Mapping[str, Any], report: Report, block: Block
     ) -> Iterator[str]:
-        """Return the lines of text that show a source to people; ``block`` returns the lines of a
-        change. Raises as ``read`` does.
+        """Return the lines of text that show a source to people; ``block`` returns the lines for
+        one change. Raises as ``read`` does.
         """
         for change in self.read(source, options, report):
             yield from block(change)

@@ -178,7 +178,9 @@ def _completed(
     row = None if complete is None else complete(change.schema, change.table, change.key)
     way_out = "read a format that has them, or pass the writer's option complete from Python"
     if row is None and change.after is None:
-        raise FormatError(f"a change of {table!r} has no row: {way_out}", code="needs_query_back")
+        raise FormatError(
+            f"a change of {table!r} has no image of its row: {way_out}", code="needs_query_back"
+        )
     row = row or {}
     for image in images:
         if missing := names - image.keys() - row.keys():
@@ -190,8 +192,8 @@ def _completed(
 
 
 def transactions(changes: Iterable[Change]) -> Iterator[Iterator[Change]]:
-    """Yield the changes of one transaction after the other. Read each iterator to its end before
-    the next one.
+    """Yield an iterator of changes per transaction. Read each iterator to its end before the next
+    one.
 
     A change without a transaction id is a separate transaction. The end of any other transaction is
     detected only by the next change, since a TRUNCATE that change tables do not count may follow

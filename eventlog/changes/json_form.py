@@ -182,7 +182,7 @@ def value_to_json(value: Value) -> Any:
 
 
 def value_from_json(value: Any) -> Value:
-    """Return the value of JSON that ``value_to_json`` returned; text stays text."""
+    """Return the value whose JSON ``value_to_json`` wrote; text stays text."""
     if isinstance(value, dict):
         if value.keys() != {"hex"}:
             raise ValueError(
@@ -197,7 +197,9 @@ def value_from_json(value: Any) -> Value:
 
 
 def member(value: Mapping[str, Any], name: str, kind: type[Of]) -> Of | None:
-    """Return the member if it has this type, None if it is missing or null. Raises TypeError."""
+    """Return the member, None if it is missing or null. Raises TypeError if it has another type
+    than ``kind``.
+    """
     part = value.get(name)
     if part is None or (isinstance(part, kind) and (kind is bool or not isinstance(part, bool))):
         return part

@@ -113,7 +113,8 @@ def old_and_new_key(change: Change) -> tuple[Key, Key]:
 
 
 def key_text(change: Change, key: Key, object_class: ObjectClass | None) -> str:
-    """Return the canonical table_key (spec/event-log.md 4.3) of a key of the change's table.
+    """Return the canonical table_key (spec/event-log.md 4.3) of ``key``, a key of the change's
+    table.
 
     Raises NotExpressible for a NULL and for a value that the class's key column cannot hold.
     """

@@ -100,8 +100,8 @@ _COUNTED: Final[Mapping[Loss, tuple[str, str]]] = {
     Loss.UNCHANGED: ("unchanged column", "of updated rows"),
     Loss.UNCHANGED_BEFORE: ("unchanged column", "of rows before updates"),
     Loss.DELETED: ("column", "of deleted rows"),
-    Loss.REFRESH: ("row", "of a first load, now like other new rows"),
-    Loss.KEY_CHANGE: ("change", "of a key, now a delete and an insert"),
+    Loss.REFRESH: ("row", "of a first load, which become ordinary inserts"),
+    Loss.KEY_CHANGE: ("change", "of a key, which become a delete and an insert"),
 }
 """The noun of what is counted, and the words after it."""
 
@@ -170,7 +170,7 @@ def _columns(change: Change) -> Iterator[tuple[Loss, int]]:
     """Yield the number of columns that a change loses, by each of ``_OF_COLUMNS``."""
     key = {name for name, _ in change.key or ()}
     if change.op is ChangeOp.UPDATE and not _is_moved(change):
-        if changes_nothing(change):  # the change is counted as such, and is not written
+        if changes_nothing(change):  # such a change is counted as a whole, and is not written
             return
         if change.changed is None or change.extras.get("changed_unknown"):
             written = key.union(written_columns(change))

@@ -21,8 +21,8 @@ from eventlog.model import ALL, Op, Operation, Value
 _MODIFY: Final = Operation.MODIFY  # looking up an enumeration's member is slow
 
 Net: TypeAlias = tuple[bool, Value, Value]
-"""The net effect on an attribute: whether its old value is known, the old value and the new value.
-For a multi-valued attribute they are tuples of the removed and of the added values.
+"""The net effect on an attribute: True if the old value is known, the old value, and the new value.
+For a multi-valued attribute the values are tuples of the removed and of the added values.
 """
 
 ValueStep: TypeAlias = tuple[Op, tuple[Value, ...]]
@@ -34,8 +34,8 @@ def net_of_rows(attribute: Attribute, rows: Sequence[CheckedRow], read: ReadValu
 
     The old value of a single-valued attribute is the first row's, the new value the last row's. A
     row between them may be missing, because it was set apart (loopback), invalid or purged, so a
-    row's old value may differ from the previous row's new value. ``read`` makes values of their
-    texts. Raises the errors of ``read``.
+    row's old value may differ from the previous row's new value. ``read`` turns a text into a
+    value. Raises the errors of ``read``.
     """
     if attribute.multi_valued:
         return net_of_many(
@@ -55,7 +55,7 @@ def net_of_rows(attribute: Attribute, rows: Sequence[CheckedRow], read: ReadValu
 def net_of_many(steps: Iterable[ValueStep]) -> Net:
     """Return the net effect of steps on a multi-valued attribute.
 
-    The values that remove-all-values removes are unknown.
+    The net effect does not include values that remove-all-values removed, since they are unknown.
     """
     removed: list[Value] = []
     added: list[Value] = []

@@ -1,4 +1,4 @@
-"""The writers that turn events into the documents that sinks take.
+"""The base of the writers, which turn events into the documents that sinks send.
 
 A format's ``publish`` returns an ``EventWriter``. The writer makes a *fragment* of each event, and
 combines the fragments of a document: into a body of bytes, or into records of Kafka.
@@ -38,11 +38,11 @@ class Need(Enum):
 
     TIMES = "time and user of the first row of each event: DeliveryState.origins"
     WHOLE_ROWS = "the current row of every event that lacks columns: DeliveryState.current_rows"
-    NUMBERS = "a number for each event that is the same whenever it is sent: DeliveryState.first"
+    NUMBERS = "a number for each event that stays the same whenever it is sent: DeliveryState.first"
 
 
 class DeliveryState(Protocol):
-    """What a writer reads of the delivery in which events are sent."""
+    """The part of a delivery's state that a writer needs to write its events."""
 
     @property
     def number(self) -> int: ...
@@ -69,7 +69,7 @@ class Publishing:
     """The source of a writer's events, and what the sink of its documents can do."""
 
     values: ValueOptions = _FULL
-    """The options by which values became texts."""
+    """The options with which values were converted to text."""
     database: str = ""
     schema: str | None = None
     log: str = ""
@@ -82,7 +82,7 @@ class Publishing:
     in_records: bool = False
     """True if the sink takes records of Kafka."""
     in_messages: bool = False
-    """True if each document is sent separately and answered."""
+    """True if each document is sent as a message with its own answer."""
     has_headers: bool = False
     """True if headers are sent with each document."""
     catalog: Catalog | None = None
@@ -127,8 +127,8 @@ class EventWriter(ABC, Generic[P]):
     def write(
         self, catalog: Catalog, delivery: DeliveryState, events: Sequence[Outgoing]
     ) -> list[P | EventResult]:
-        """Return the fragment of each event, or the error verdict of an event that the format
-        cannot hold.
+        """Return the fragment of each event, or an error result for an event that the format cannot
+        hold.
 
         Every event must have an operation. Raises ReceiverUnavailable if a registry does not
         answer.
@@ -167,8 +167,8 @@ class EventWriter(ABC, Generic[P]):
     def records_of(
         self, fragments: Sequence[P | EventResult], keys: Callable[[], Iterable[bytes]]
     ) -> Sequence[tuple[KafkaRecord, ...] | EventResult]:
-        """Return the records of each event, or its verdict. ``keys`` returns the associations and
-        is called only if they are needed.
+        """Return the records of each event, or its error result. ``keys`` returns the associations
+        and is called only if they are needed.
         """
         if self.fragments_are_records:
             return cast("Sequence[tuple[KafkaRecord, ...] | EventResult]", fragments)
@@ -231,8 +231,8 @@ class EventWriter(ABC, Generic[P]):
     def fragment_of(
         self, change: Change, event_id: str, object_class: ObjectClass | None
     ) -> P | None:
-        """Return the fragment of a change, None if the format writes no fragment for it. Changes
-        come in order.
+        """Return the fragment of a change, None if the format writes no fragment for it. The caller
+        passes changes in order.
 
         ``object_class`` is the class of the change's table, None = unknown. Raises FormatError and
         RowError, and ReceiverUnavailable if a registry does not answer.
@@ -246,7 +246,9 @@ class EventWriter(ABC, Generic[P]):
         return ""
 
     def resume(self, numbered: str) -> None:
-        """Continue numbering after ``numbered``, an earlier value of the property ``numbered``."""
+        """Continue numbering after ``numbered``, a value that the property ``numbered`` had
+        earlier.
+        """
 
     def shown(self, fragment: P) -> str:
         """Return the event as text, for the record of a refused event and for people."""
@@ -288,7 +290,7 @@ class EventWriter(ABC, Generic[P]):
         return type(self).first is not EventWriter.first
 
     def forget(self) -> None:
-        """Record that fragments since the last flush may not have reached the receiver."""
+        """Take note that fragments since the last flush may not have reached the receiver."""
 
     def close(self) -> None:
         """Release the writer's resources, such as the connection to a registry."""
@@ -313,8 +315,9 @@ class NoWriter(EventWriter[None]):
 
 
 def of_first_row(event: Outgoing, texts: Mapping[int, str | None]) -> str | None:
-    """Return the text of an event's first row. If the event is built again, that is its first row
-    that still has status N. An object of a snapshot has no rows; its text is that of row 0.
+    """Return the text of an event's first row. If the event is built again, its first row is the
+    first one that still has status N. An object of a snapshot has no rows; ``texts`` has its text
+    under record_id 0.
     """
     first = event.ids[0] if event.ids else 0
     if first in texts:
@@ -356,8 +359,8 @@ def row_attributes(cls: ObjectClass) -> tuple[Attribute, ...]:
 def read_whole_rows(
     events: Sequence[Outgoing], query_back: QueryBack
 ) -> tuple[list[Outgoing], CurrentRows]:
-    """Return the events, and the current rows of events that lack columns, read by one statement
-    per class.
+    """Return the events, and the current rows of the events that lack columns; one statement per
+    class reads them.
 
     A modify whose object no longer exists makes no event: its rows are *gone* and get S, as if
     their values had been read back (spec/event-log.md 7.2).

@@ -1,4 +1,4 @@
-"""From changes to XDS events (spec/change-model.md 4); ``events`` is the reverse."""
+"""Convert changes to XDS events (spec/change-model.md 4); ``events`` is the reverse."""
 
 from __future__ import annotations
 
@@ -143,8 +143,8 @@ def _check_written(change: Change, what: str, text: str) -> None:
 def _insert(
     change: Change, object_class: ObjectClass | None, options: EventWriting, key: Key, event_id: str
 ) -> Event:
-    """Return the add of an inserted row. A row that was read back becomes a modify, unless it has
-    no columns to write (spec/xds.md 4.1, 4.3).
+    """Return the add of an inserted row. If the row was read back, return a modify, unless the row
+    has no columns to write (spec/xds.md 4.1, 4.3).
     """
     write = partial(_attribute, change, object_class, options)
     of_key = dict(key)
@@ -217,7 +217,9 @@ def _written(steps: Sequence[ValueStep], write: Callable[[str], str]) -> tuple[S
 
 
 def _has_exact_word(steps: Iterable[Step]) -> bool:
-    """Return True if a value is a word such as NaN, which no integer is."""
+    """Return True if one of the values is a word such as NaN, which an integer column cannot
+    hold.
+    """
     return any(text in EXACT_WORDS for _, several in steps for text in several)
 
 

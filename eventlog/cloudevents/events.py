@@ -1,10 +1,10 @@
-"""Changes, and the events of a log, to CloudEvents (spec/cloudevents.md 3, 4, 5; CloudEvents 1.0.2,
-JSON format 1.0.2). They become dicts, which ``json_bytes`` writes.
+"""Convert changes, and the events of a log, to CloudEvents (spec/cloudevents.md 3, 4, 5;
+CloudEvents 1.0.2, JSON format 1.0.2). The result are dicts, which ``json_bytes`` writes.
 
 This is a hot path: an event of a log is made from its steps without a Change in between
 (``data_reader``); types, converters and readers are looked up once for each class; tuples are made
-by ``tuple.__new__``, in less than half the time; names of the module stand for members of
-enumerations. The price: the rules of data are written twice, for changes and for steps
+by ``tuple.__new__``, in less than half the time; members of enumerations are read from names of the
+module. The price: the rules of data are written twice, for changes and for steps
 (test_steps_make_the_data_that_their_changes_make checks that they agree), and a CloudEvent is made
 from its fields by position.
 """
@@ -52,7 +52,7 @@ _UPDATE, _TRUNCATE = ChangeOp.UPDATE, ChangeOp.TRUNCATE
 
 
 class CloudEvent(NamedTuple):
-    """An event: its attributes ("Context Attributes"), None = left out, and its data."""
+    """A CloudEvent: its attributes ("Context Attributes"), where None = left out, and its data."""
 
     id: str
     source: str
@@ -80,7 +80,7 @@ class CloudEvent(NamedTuple):
         return written
 
     def whole(self) -> dict[str, Any]:
-        """Return the event in the JSON format (JSON format 1.0.2, 3)."""
+        """Return the whole event in the JSON format (JSON format 1.0.2, 3)."""
         whole: dict[str, Any] = self.attributes()
         whole["datacontenttype"], whole["data"] = DATA_TYPE, self.data
         return whole
@@ -105,8 +105,8 @@ def event_writer(
     encoding: JsonEncoding = DEFAULT_ENCODING,
     dataschema: str | None = None,
 ) -> Callable[[Change, str, str | None, ObjectClass | None], CloudEvent]:
-    """Return the function that makes the event of a change from the change, its id, subject (None =
-    none) and class (None = unknown).
+    """Return the function that makes a CloudEvent of a change. Its arguments: the change, the
+    event's id and subject (None = no subject), and the class (None = unknown).
 
     ``attribute_writer`` sets the other attributes. The function raises FormatError
     for a change without its row.
@@ -127,8 +127,8 @@ def event_writer(
 def attribute_writer(
     source: str, event_type: str, dataschema: str | None
 ) -> Callable[[str, str | None, datetime | None, Mapping[str, Any]], CloudEvent]:
-    """Return the function that makes an event from its id, subject (None = none), time (None =
-    unknown) and data.
+    """Return the function that makes a CloudEvent from its id, subject (None = no subject), time
+    (None = unknown) and data.
 
     A subject with characters that attributes must not contain is left out. The function raises
     NotExpressible for such an id.
@@ -172,7 +172,7 @@ def schema_uri(template: str | None, schema: str | None, table: str) -> str | No
 
 
 def type_writer(template: str) -> Callable[[str, str | None, str], str]:
-    """Return the function that fills the template of the type of events.
+    """Return the function that makes the type of an event from the template in the option ``type``.
 
     Characters of names that attributes must not contain are percent-encoded.
     """
@@ -303,7 +303,7 @@ def _old_and_new(
 def _without_columns(
     op: ChangeOp, schema: str | None, table: str, key: Key | None, converters: _Converters
 ) -> dict[str, Any]:
-    """Return the members of data that name the operation and the object."""
+    """Return the members of data that identify the operation and the object."""
     data: dict[str, Any] = {"operation": op.lower()}
     if schema is not None:
         data["schema"] = schema
@@ -329,13 +329,13 @@ def _changed_key(change: Change) -> list[str]:
 def data_reader(
     catalog: Catalog, values: ValueOptions, encoding: JsonEncoding
 ) -> Callable[[Outgoing, str | None], Any]:
-    """Return the function that makes the data of a log's event from the event and its user: the
-    data of its change.
+    """Return the function that makes the data of a log's event from the event and its user. They
+    equal the data of the event's change.
 
-    The function makes them from the steps. By way of a Change, its images and their differences, an
-    event takes a third more CPU from its rows to its bytes (bench/RESULTS.md, "One path to JSON").
-    ``values`` are the options with which the events were written. A value that Python cannot hold
-    as its type stays text.
+    The function makes them directly from the steps. By way of a Change, its images and their
+    differences, an event would take a third more CPU from its rows to its bytes (bench/RESULTS.md,
+    "One path to JSON"). ``values`` are the options with which the events were written. A value that
+    Python cannot hold as its type stays text.
     """
     schema = catalog.schema
     reader_of = lru_cache(maxsize=1024)(
@@ -460,7 +460,7 @@ def write(changes: Iterable[Change], target: str, options: WriteOptions, report:
 
 def _named(change: Change, catalog: Catalog | None) -> tuple[Change, str | None]:
     """Return the change with the key of its class in the catalogue, and the association of its
-    object or None.
+    object, None if it has none.
     """
     object_class = class_of_change(catalog, change)
     if change.op is ChangeOp.TRUNCATE:

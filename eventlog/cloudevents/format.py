@@ -1,4 +1,4 @@
-"""The format ``cloudevents``, as the rest of the program uses it."""
+"""The format ``cloudevents`` as an object of ``eventlog.changes.format.Format``."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def _parse_event_type(value: Any) -> str:
     for _, name, spec, conversion in parts:
         if name is not None and (name not in NAMES_IN_TYPE or spec or conversion):
             raise ValueError(
-                f"{{{name}}} is none of {', '.join(f'{{{one}}}' for one in NAMES_IN_TYPE)}"
+                f"{{{name}}} is not one of {', '.join(f'{{{one}}}' for one in NAMES_IN_TYPE)}"
             )
     if not is_text(text):
         raise ValueError("it contains a control character")
@@ -86,7 +86,7 @@ INTEGERS: Final = Option(
 NESTED_VALUES: Final = Option(
     "json",
     choice("json", "text"),
-    "json, jsonb and arrays: as JSON, or as the database's text of them",
+    "json, jsonb and arrays: as JSON, or as the text that the database has for them",
 )
 
 

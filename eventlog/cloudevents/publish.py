@@ -136,7 +136,7 @@ class CloudEventWriter(EventWriter[CloudEvent]):
         return fragment.whole_bytes().decode()
 
     def preview(self, catalog: Catalog, delivery: DeliveryState, events: Sequence[Outgoing]) -> str:
-        """Return the events as lines, whichever mode sends them."""
+        """Return the events as lines, in whatever mode they are sent."""
         written = self.write(catalog, delivery, events)
         return _lines([event for event in written if isinstance(event, CloudEvent)]).decode()
 

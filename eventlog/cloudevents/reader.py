@@ -1,5 +1,5 @@
-"""CloudEvents to changes: events in the JSON format, and files of them (spec/cloudevents.md 3, 4,
-5; CloudEvents 1.0.2, JSON format 1.0.2).
+"""Read CloudEvents as changes: events in the JSON format, and files of such events
+(spec/cloudevents.md 3, 4, 5; CloudEvents 1.0.2, JSON format 1.0.2).
 
 A file has an event or a JSON array of events on each line; or the whole file is one pretty-printed
 array or event.
@@ -97,7 +97,7 @@ def _change(
 
 
 def _operation(data: Mapping[str, Any]) -> tuple[ChangeOp, str]:
-    """Return the operation and the class of an event. Raises FormatError."""
+    """Return the operation and the class name of an event. Raises FormatError."""
     operation, table = data["operation"], data["class"]
     if not isinstance(operation, str) or operation not in _OPS:
         raise FormatError(
@@ -109,8 +109,8 @@ def _operation(data: Mapping[str, Any]) -> tuple[ChangeOp, str]:
 
 
 def _images(op: ChangeOp, key: Row | None, olds: Row, news: Row) -> tuple[Row | None, Row | None]:
-    """Return the rows before and after an operation from the key, the old and the new values. The
-    key is the new one; a DELETE has no other.
+    """Return the rows before and after an operation from the key, the old and the new values.
+    ``key`` is the new key; for a DELETE it is the only one.
     """
     of_key = key or {}
     match op:
@@ -135,7 +135,7 @@ def _cells(data: Mapping[str, Any], name: str) -> Mapping[str, Mapping[str, Any]
 
 
 def _moment(text: str) -> datetime:
-    """Return the moment of ``time`` (RFC 3339) in UTC."""
+    """Return an event's ``time`` (RFC 3339) in UTC."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise FormatError(f"time {shown(text)} has no zone, which RFC 3339 requires")

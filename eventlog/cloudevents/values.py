@@ -1,4 +1,5 @@
-"""The values of columns in the data of an event (spec/cloudevents.md 4), and back.
+"""Convert between the values of columns and the JSON in the data of an event (spec/cloudevents.md
+4).
 
 Writing is a hot path: ``value_converter`` and ``text_converter`` decide once for each type of
 columns and return closures without further choices. The price: the rule of a type is where its
@@ -69,7 +70,7 @@ def element_type(type: ColumnType) -> ColumnType | None:
 def value_converter(type: ColumnType | None, encoding: JsonEncoding) -> InJson:
     """Return the function that converts values of a column to JSON; ``type`` None = unknown.
 
-    A float is finite, or its word; integers are of any size.
+    A float becomes a number, or a word if it is not finite; integers may have any size.
     """
     of_text: TextInJson = str if type is None else text_converter(type, encoding)
     in_words = encoding.integers == "text" and is_wide(type)
@@ -100,8 +101,8 @@ _convert_plain: Final = value_converter(None, DEFAULT_ENCODING)
 def as_in_key(value: Value, converted: Any) -> Any:
     """Return the JSON of a value of a key column.
 
-    A decimal has the text of the canonical key (spec/event-log.md 4.3), so that it is equal in the
-    key and in the subject.
+    A decimal becomes the text of the canonical key (spec/event-log.md 4.3), so that it is equal in
+    the key and in the subject.
     """
     return (
         converted.rstrip("0").rstrip(".")
@@ -210,7 +211,7 @@ def array_of(text: str) -> list[Any]:
 
 
 def _words(text: str, place: int) -> Iterator[str]:
-    """Yield brackets, commas and elements. Raises ValueError."""
+    """Yield the brackets, commas and elements of an array's text. Raises ValueError."""
     while place < len(text):
         token = _TOKEN.match(text, place)
         if token is None:
@@ -220,8 +221,8 @@ def _words(text: str, place: int) -> Iterator[str]:
 
 
 def _elements(words: Iterator[str], depth: int) -> list[Any]:
-    """Return the elements up to the bracket that closes an array, whose open one has been read.
-    Raises ValueError.
+    """Return the elements up to the bracket that closes an array; its opening bracket has been
+    read. Raises ValueError.
     """
     if depth > _DEEPEST:
         raise ValueError(f"an array within {depth}")

@@ -1,1 +1,1 @@
-"""The rules, without input or output: from the rows of a log to events."""
+"""The rules that turn rows of a log into events, without input or output."""

@@ -18,7 +18,7 @@ from eventlog.errors import BadTableKey, EventlogError
 class Column:
     """A column of a table or view.
 
-    ``deterministic`` is False for text whose ``=`` is coarser than its bytes.
+    ``deterministic`` is False for text that ``=`` may find equal although its bytes differ.
     """
 
     name: str
@@ -28,9 +28,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
-    """A foreign key with its columns in pairs.
+    """A foreign key: ``columns`` refer to ``ref_columns`` of ``table``, pair by pair.
 
-    A table orders them by the position of their first column.
+    A table lists its foreign keys by the position of their first column.
     """
 
     columns: tuple[str, ...]
@@ -106,7 +106,7 @@ class Attribute:
     convert: Callable[[str], str]
     """A function that turns log text into the text that is written. It raises RowError."""
     is_written: bool = True
-    """True if documents hold the attribute. They leave out a key column without ``emit_keys``
+    """True if documents contain the attribute. They contain key columns only with ``emit_keys``
     (spec/xds.md 4.2).
     """
 
@@ -135,14 +135,16 @@ class ObjectClass:
     """
     children: tuple[ChildTable, ...]
     canonical_key: Callable[[str | None], str]
-    """A function that applies spec/event-log.md 4.3 for this class. It raises BadTableKey."""
+    """A function that returns the canonical spelling of a key of this class (spec/event-log.md
+    4.3). It raises BadTableKey.
+    """
     check_characters: Callable[[str], None] = field(repr=False)
     """A function that raises RowError for a key with a character that the format cannot hold."""
     association_tail: str
     """The text that follows the canonical key in an association (spec/xds.md 5.1)."""
     former: ObjectClass | None = None
-    """The class by its earlier key, without attributes. Objects under the earlier key have left
-    the table and can only be deleted (spec/event-log.md 5.4).
+    """The class with its earlier key columns, without attributes. The table no longer has objects
+    under the earlier key, so they can only be deleted (spec/event-log.md 5.4).
     """
 
     def has_key(self, text: str) -> bool:
@@ -159,10 +161,11 @@ class ObjectClass:
 
 
 def row_of(cls: ObjectClass) -> Table:
-    """Return the class as a table of its rows, with the names that its events have.
+    """Return the class as a table description: one column per single-valued attribute, with the
+    attribute's name.
 
-    The table has the key and the single-valued attributes of the class's own table, in the class's
-    order. Values of child tables are left out.
+    The columns are the key and the single-valued attributes of the class's own table, in the
+    class's order. Values of child tables are left out.
     """
     keys = {column.name for column in cls.key}
     attributes = [
@@ -185,7 +188,7 @@ ObjectId: TypeAlias = tuple[ObjectClass, str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LogName:
-    """The meaning of a table_name in the log: a class, named by itself or by a child table."""
+    """The meaning of a table_name in the log: a class, or one of its child tables."""
 
     object_class: ObjectClass
     child: ChildTable | None
@@ -217,8 +220,7 @@ class Catalog:
     former: Mapping[str, str] = field(default_factory=dict)
     """The classes in ``unavailable``, by their earlier names."""
     no_children: Mapping[str, str] = field(default_factory=dict)
-    """The tables that refer to a class as child tables do but are not child tables, with the
-    reason.
+    """The tables that have a foreign key to a class but are not its child tables, with the reason.
     """
 
     @property

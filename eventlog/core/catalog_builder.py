@@ -59,8 +59,8 @@ def build_catalog(
     classes, with the reason.
 
     A listed table that is missing or has no key is unavailable, too, and so is a table whose names
-    clash. ``renamed_from`` holds, by class, the names that rows of the log may have for it, or in
-    the names of its child attributes, from before a table was renamed (spec/event-log.md 5.2).
+    clash. ``renamed_from`` holds, by class, the earlier names that rows of the log may have for its
+    table or for its child tables, because they were logged before a rename (spec/event-log.md 5.2).
     ``previous_key`` holds, by class, the columns of its earlier key (5.4).
     """
     present = tuple(
@@ -127,8 +127,8 @@ def _former_names(
     """Return the class of each former name, and add classes to ``unavailable`` whose rows cannot
     be distinguished.
 
-    A former name that another class or its child table has now could mean either: both classes
-    wait.
+    If another class or child table has that name now, a row with it could belong to either, so both
+    classes wait.
     """
     owners = {name: name for name in (*(cls.name for cls in classes), *unavailable)}
     owners |= {child.table.name: cls.name for cls in classes for child in cls.children}
@@ -276,7 +276,7 @@ def value_column(table: Table, owner: Table) -> Column | None:
 
 
 def _no_child(table: Table, parents: Mapping[str, Table]) -> str | None:
-    """Return why a table is not a child table although its first foreign key suggests it. None:
+    """Return why a table is not a child table although its first foreign key suggests it; None if
     the first foreign key does not suggest it.
     """
     first = table.foreign_keys[0] if table.foreign_keys else None
@@ -347,7 +347,9 @@ class _Builder:
         )
 
     def _former(self, table: Table, key: Sequence[Column]) -> ObjectClass | None:
-        """Return the class by its former key, None if that is unknown or equals the present key."""
+        """Return the class with its former key, or None if that is unknown or equals the present
+        key.
+        """
         watch = match_name(table.name, self.previous_key)
         present = {column.name: column for column in table.columns}
         named = () if watch is None else self.previous_key[watch]

@@ -1,7 +1,7 @@
 """The checks that each row of the log passes before it is folded (spec/event-log.md 5, 8.3).
 
-A checked row is a plain tuple, and it serves as its own step: *remove old, add new*. No other
-object is made of it on its way into a document.
+A checked row is a plain tuple. It is also the step *remove old, add new* of its event, so no
+further object is made for it until the document is written.
 
 ``check_rows`` is a hot path. It unpacks rows by position, compares each row's user, table
 and key with the previous row's, remembers classes, keys and attributes by their spelling in
@@ -50,10 +50,10 @@ CheckedRow: TypeAlias = tuple[int, int, ObjectId, Attribute | None, Texts | Lite
 """A valid row: record_id, event_type, object_id, attribute, old (the value that is removed), new
 (the value that is added), both converted.
 
-Type 1 is (None, v), type 2 (old, new), type 3 (ALL, v). A row of type 2 whose old value cannot be
-converted is (ALL, v), too (spec/xds.md 4.3). Types 4 to 8 have neither until their values are read
-back; a column that is not written never has them. Rows with the same spelling of a key share
-one object_id.
+(old, new) is (None, v) for type 1, (old, new) for type 2, and (ALL, v) for type 3. A row of type 2
+whose old value cannot be converted is (ALL, v), too (spec/xds.md 4.3). Types 4 to 8 have neither
+until their values are read back; a column that is not written never has them. Rows with the same
+spelling of a key share one object_id.
 """
 
 
@@ -171,8 +171,8 @@ class _ClassUnavailable(Exception):
 
 
 def _former_object(table: _Table | None, text: str | None) -> ObjectId | None:
-    """Return the object of a key by the former key columns of its class, None if the text is not
-    such a key.
+    """Return the object whose key consists of the former key columns of its class, None if the text
+    is not such a key.
     """
     former = None if table is None or table.is_child else table.former
     if former is None:
@@ -254,7 +254,7 @@ class _Table:
 
     @property
     def former(self) -> ObjectClass | None:
-        """The class by its former key."""
+        """The class with its former key."""
         return self._log_name.object_class.former
 
     def object_id(self, table_key: str | None) -> ObjectId:

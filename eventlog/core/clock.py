@@ -28,7 +28,9 @@ class Machine:
     """The clocks, the randomness and the threads of the machine."""
 
     def monotonic(self) -> float:
-        """Return the seconds of a clock that never goes back; only differences mean anything."""
+        """Return the seconds of a clock that never goes back; only the difference of two results
+        has a meaning.
+        """
         return time.monotonic()
 
     def unix_time(self) -> float:
@@ -48,7 +50,7 @@ class Machine:
         return secrets.token_hex(count)
 
     def start_thread(self, run: Callable[[], object], name: str) -> threading.Thread:
-        """Start a thread that the process does not wait for at its end."""
+        """Start a daemon thread: the process can end while it runs."""
         thread = threading.Thread(target=run, name=name, daemon=True)
         thread.start()
         return thread
@@ -81,7 +83,9 @@ def simulated(machine: Machine) -> Iterator[None]:
 
 
 def monotonic() -> float:
-    """Return the seconds of a clock that never goes back; only differences mean anything."""
+    """Return the seconds of a clock that never goes back; only the difference of two results has a
+    meaning.
+    """
     return _machine.monotonic()
 
 
@@ -111,7 +115,7 @@ def random_hex(count: int) -> str:
 
 
 def start_thread(run: Callable[[], object], name: str) -> threading.Thread:
-    """Start a thread that the process does not wait for at its end."""
+    """Start a daemon thread: the process can end while it runs."""
     return _machine.start_thread(run, name)
 
 

@@ -50,14 +50,14 @@ def snapshot_id(begun: datetime, class_name: str, key: str) -> str:
 
 
 def object_id_of(begun: str, text: str) -> str:
-    """Return the event-id of the object that ``object_text`` gives, in the snapshot of ``begun``:
-    the time as it stands in event-ids.
+    """Return the event-id of an object in a snapshot. ``begun`` is the time as ``begun_of`` returns
+    it; ``text`` is the object as ``object_text`` returns it.
     """
     return f"{_SNAPSHOT}{begun}.{text}"
 
 
 def begun_of(event_id: str) -> str:
-    """Return the time of the registration as it stands in a snapshot's event-id."""
+    """Return the time of the registration, spelled as in a snapshot's event-id."""
     return event_id.removeprefix(_SNAPSHOT).partition(".")[0]
 
 
@@ -74,7 +74,7 @@ def object_text(event_id: str) -> str:
 
 
 def without_key(event_id: str) -> str:
-    """Return an event-id without a key: the id of a snapshot's event then ends with the class."""
+    """Return an event-id without key values: that of a snapshot's object ends with the class."""
     return ".".join(event_id.split(".", 3)[:3]) if is_of_snapshot(event_id) else event_id
 
 

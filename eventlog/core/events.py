@@ -1,5 +1,5 @@
-"""From a group of rows, and its current row if values are read back, to an event (spec/event-log.md
-7, spec/xds.md 4).
+"""Build an event from a group of rows, and from the object's current row if values are read back
+(spec/event-log.md 7, spec/xds.md 4).
 
 This is a hot path: every event of a backlog passes through ``build_event``. Rows are tuples
 unpacked by position, an event is made by ``tuple.__new__``, a step is the checked row itself, and
@@ -33,8 +33,8 @@ from eventlog.core.fold import Group, object_of
 from eventlog.errors import RowError
 from eventlog.model import ALL, AttributeSteps, Event, Op, Operation, Step
 
-_new: Final = tuple.__new__  # makes a NamedTuple from a tuple of its fields in half the time
-_event_type: Final = itemgetter(1)  # of a checked row; fast for a test of all rows
+_new: Final = tuple.__new__  # takes half the time of a NamedTuple's constructor
+_event_type: Final = itemgetter(1)  # of a checked row; a fast function for testing all rows
 
 READS_ROW: Final = (INSERT_ROW_QUERY_BACK, UPDATE_ROW_QUERY_BACK)
 """The types whose rows mean the object's whole current row."""
@@ -43,7 +43,7 @@ READS_FIELD: Final = (INSERT_FIELD_QUERY_BACK, UPDATE_FIELD_QUERY_BACK)
 """The types whose rows mean the current value of one attribute."""
 
 READS: Final = frozenset((*READS_ROW, *READS_FIELD))
-"""The types whose rows hold no value: it is read back."""
+"""The types whose rows have no value, so that it is read back."""
 
 _INSERTS: Final = (INSERT_ROW_QUERY_BACK, INSERT_FIELD_QUERY_BACK)
 
@@ -139,8 +139,8 @@ class Outgoing(NamedTuple):
     place: int = 0
     """The event's number in a delivery, from 1, if the format numbers events."""
     rows: Sequence[CheckedRow] | None = None
-    """The steps and the rows of the same attributes that change nothing and are not written. None =
-    there are no such rows.
+    """The steps, together with the rows of the same attributes that are not written because they
+    change nothing. None = there are no such rows.
     """
 
     @property
@@ -291,10 +291,10 @@ def build_event(
     """Build the event of a group (spec/xds.md 4.1) with the outcomes of its rows.
 
     ``decision`` is the result of precedence, None if the group reads nothing back. ``current`` is
-    the object's current row, None if the object is deleted or nothing was read. ``event_id`` is
-    the recorded id if the event is rebuilt; None = a new id by spec/event-log.md 7.4. ``attempts``
-    maps the record_id that names a new event to its attempt number, where that is not 1: the rows
-    were refused under a later number, and the receiver may have the first one.
+    the object's current row, None if the object is deleted or nothing was read. ``event_id`` is the
+    recorded id if the event is rebuilt; None = a new id by spec/event-log.md 7.4. ``attempts`` maps
+    the record_id of a new event's first row to the event's attempt number, if that is not 1: the
+    rows were rejected earlier, and the receiver may remember the earlier event-ids.
     """
     if decision is not None:
         return _build_decided(group, options, decision, current, event_id, attempts)
@@ -387,8 +387,8 @@ def _all_rows(
 ) -> Sequence[CheckedRow] | None:
     """Return all rows of the attributes that the steps write, None if the steps are all of them.
 
-    A row that changes nothing may follow a row that was set apart; it then holds the column's
-    value.
+    Rows that change nothing are included: if an earlier row of the column was set apart, such a row
+    may be the only one with the column's value.
     """
     written = {attribute for _, _, _, attribute, _, _ in steps}
     rows = [row for row in filled for _, _, _, attribute, _, _ in (row,) if attribute in written]
@@ -396,7 +396,9 @@ def _all_rows(
 
 
 def _becomes_add(rows: Sequence[CheckedRow], options: EventOptions) -> bool:
-    """Return True if rows that begin with an insert with query-back become an add."""
+    """Return True if a group whose first row is an insert with query-back becomes an add, not a
+    modify.
+    """
     return options.insert_query_back == "add" or any(
         event_type == INSERT_FIELD for _, event_type, _, _, _, _ in rows
     )

@@ -1,10 +1,9 @@
-"""Folding: valid rows to groups, each of which becomes at most one event (spec/event-log.md 6,
+"""Fold valid rows into groups, each of which becomes at most one event (spec/event-log.md 6,
 8.2).
 
 ``fold`` is a hot path: one pass over tuples unpacked by position, one dictionary look-up for each
-row, families of types in a tuple by index, and groups that are plain lists of rows. The price: a
-group has no methods. Its first row, last row and object are positions, which ``first_id`` and
-``object_of`` name.
+row, type families in a tuple that is indexed by type, and groups that are plain lists of rows. The
+price: a group has no methods, and ``first_id`` and ``object_of`` read it by position.
 """
 
 from __future__ import annotations
@@ -33,13 +32,14 @@ never folds.
 INSERT_DISTANCE: Final = 1000
 INSERT_SPAN: Final = 10_000
 """The distance in record_ids at which rows of an add always fold, even if the options are smaller:
-an insert may have one row per column, and a second add of it would replace the object.
+an insert may have one row per column, and if they became two adds, the second would replace the
+object.
 """
 
 Group: TypeAlias = list[CheckedRow]
 """The rows of one object that fold together, in queue order, at least one.
 
-``fold`` has finished it when it returns.
+It is complete when ``fold`` returns.
 """
 
 
@@ -145,9 +145,9 @@ def open_groups(
 class RowFolder:
     """Folds rows that arrive in chunks, in queue order (spec/event-log.md 8.2).
 
-    A group is returned as soon as no later row can join it, so that a reader of a long log holds
-    few rows at a time. ``rows`` are the rows whose groups have not been returned, in queue order.
-    ``add`` folds as soon as there are ``at_a_time`` of them.
+    A group is returned as soon as no later row can join it, so that a reader of a long log has few
+    rows in memory at a time. ``rows`` are the rows whose groups have not been returned, in queue
+    order. ``add`` folds as soon as there are ``at_a_time`` of them.
     """
 
     def __init__(self, fold_distance: int, fold_span: int, at_a_time: int = AT_A_TIME) -> None:

@@ -1,4 +1,4 @@
-"""JSON objects to bytes, by one function for all formats.
+"""Write JSON objects as bytes, by one function for all formats.
 
 orjson writes them in a tenth of the time of the standard library's encoder. The standard encoder
 writes the values that orjson refuses: integers of more than 64 bits, and half a surrogate pair.
@@ -20,7 +20,7 @@ _BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
 
 
 class JsonText:
-    """A text of JSON that stands unchanged in an object, such as a column of type json."""
+    """A JSON text that is copied unchanged into an object, such as a column of type json."""
 
     __slots__ = ("text",)
 
@@ -68,6 +68,6 @@ def _plain_text(value: Any, string: Callable[[str], str]) -> str:
         return f"{{{','.join(members)}}}"
     if isinstance(value, list | tuple):
         return f"[{','.join([_plain_text(one, string) for one in value])}]"
-    if isinstance(value, JsonText):  # only strings have such characters
+    if isinstance(value, JsonText):  # only strings contain characters beyond ASCII
         return _BEYOND_ASCII.sub(lambda found: string(found.group())[1:-1], value.text)
     return string(value) if isinstance(value, str) else json.dumps(value, allow_nan=False)

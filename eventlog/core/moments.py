@@ -1,5 +1,5 @@
-"""Dates and times: from text of the log or of the database to the text that is written (spec/xds.md
-6.3), or to a value.
+"""Convert dates and times from the text of the log or the database to the text that is written
+(spec/xds.md 6.3), or to a value.
 
 Fractions keep their nine digits, more than a ``datetime`` has. ``time_syntax`` is integer,
 canonical or java. Two more values are not options: ``full``, for text that is read again, is java
@@ -69,8 +69,8 @@ def is_special(text: str) -> bool:
 
 
 def _is_special(match: re.Match[str] | None, last: tuple[int, int, int]) -> bool:
-    """Return True if PostgreSQL accepts the matched text, since the text of a key goes to a
-    statement unchanged.
+    """Return True if PostgreSQL accepts the matched text: the text of a key is used in a statement
+    unchanged.
     """
     if match is None:
         return False
@@ -88,7 +88,7 @@ def _is_special(match: re.Match[str] | None, last: tuple[int, int, int]) -> bool
     except ValueError:
         return False
     first = _FIRST_DAY
-    if zone and _displacement(zone):  # the displacement may lead to the day before or after
+    if zone and _displacement(zone):  # the conversion to UTC may lead to the day before or after
         first, last = (first[0] + 1, 1, 1), (last[0] - 1, 12, 31)
     return int(year) > 0 and first <= (number, int(month), int(day)) <= last
 
@@ -163,7 +163,7 @@ def without_zeros(text: str) -> str:
 
 
 def naive_utc(moment: datetime) -> datetime:
-    """Return a moment in UTC without its zone; a moment without a zone is returned unchanged.
+    """Return a moment as UTC without a zone; a moment without a zone is returned unchanged.
 
     Raises OverflowError.
     """
@@ -171,7 +171,7 @@ def naive_utc(moment: datetime) -> datetime:
 
 
 def aware_utc(moment: datetime) -> datetime:
-    """Return a moment in UTC with its zone; a moment that has no zone is in UTC already.
+    """Return a moment as UTC with the zone UTC; a moment without a zone is taken as UTC.
 
     Raises OverflowError.
     """

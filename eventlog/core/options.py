@@ -51,8 +51,7 @@ class OptionKind:
 
 
 REQUIRED: Final = object()
-"""The default of an option that must be given for the other options of its class to have a meaning.
-"""
+"""The default of an option that must be set if any option of its class is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +76,8 @@ def option(default: Any, kind: OptionKind, about: str, **more: Any) -> Any:
 
 
 def shared(declared: Option, **changed: Any) -> Any:
-    """Declare a dataclass field by an option that is declared elsewhere. ``changed`` are the fields
-    of ``Option`` that differ here.
+    """Declare a dataclass field as an option that is already declared elsewhere. ``changed`` are
+    the fields of ``Option`` that differ here.
     """
     declared = replace(declared, **changed)
     default: Any = {"default": declared.default}
@@ -93,8 +92,8 @@ def options_of(settings: type) -> dict[str, Option]:
 
 
 def same_fields(settings: Any, kind: type) -> dict[str, Any]:
-    """Return the values of the fields that settings and ``kind`` have in common, by name, to make a
-    ``kind`` from settings.
+    """Return the values, by name, of the fields that ``settings`` and the class ``kind`` have in
+    common, so that a ``kind`` can be made from the settings.
     """
     known = {one.name for one in fields(kind)}
     return {one.name: getattr(settings, one.name) for one in fields(settings) if one.name in known}
@@ -280,7 +279,7 @@ def number(low: float, high: float | None = None) -> OptionKind:
 
 
 def choice(*values: str | int) -> OptionKind:
-    """Return the kind of these values, written exactly as here."""
+    """Return the kind of values that must be one of these, spelled exactly so."""
 
     def parse(value: Any) -> Any:
         if not any(type(value) is type(one) and value == one for one in values):

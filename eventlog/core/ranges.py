@@ -1,5 +1,5 @@
-"""Ranges of record_ids, and a set of record_ids that grows from its lower end: the rows that a
-reader of a log has processed (spec/event-log.md 13.1).
+"""Ranges of record_ids, and a set of record_ids that grows from its lower end: with it a reader of
+a log records the rows that it has processed (spec/event-log.md 13.1).
 """
 
 from __future__ import annotations
@@ -160,7 +160,9 @@ class RecordSet:
         self.ranges = kept
 
     def decide(self, last: int, shown: Sequence[int]) -> None:
-        """Add all record_ids up to ``last`` except ``shown``: ascending ids that the set lacks."""
+        """Add all record_ids up to ``last`` except those in ``shown``, which ascend and are not in
+        the set yet.
+        """
         if last <= self.floor:
             return
         place, end = bisect_left(self.ranges, last, key=_last), last
@@ -225,5 +227,5 @@ def between(start: RecordSet, end: RecordSet) -> list[Range]:
 
 
 def minus(ranges: Ranges, others: RecordSet) -> list[Range]:
-    """Return ascending ranges without the numbers of a set."""
+    """Return ascending ranges without the record_ids of a set."""
     return common(ranges, others.gaps(ranges[-1][1])) if ranges else []

@@ -1,9 +1,8 @@
 """Which rows may be queued again, and how (spec/event-log.md 11).
 
 A row that is queued again may bring an old value back, and a part of an insert becomes an add that
-replaces the whole object. All code that queues rows again calls this module, object by object: the
-publisher's statuses, its own user's rows and the sets of consumers differ only in the ``RowState``
-of rows.
+replaces the whole object. All code that queues rows again calls this module, once per object. Rows
+with a status, loopback rows and rows of a consumer differ only in their ``RowState``.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class RowState(Enum):
     DONE = "it was sent, is being sent, or was set apart permanently"
     WAITS = "it will be sent"
     REFUSED = "it has E or F, and may return to its old place, now or later"
-    IGNORED = "it does not matter"
+    IGNORED = "it does not affect other rows"
 
 
 _OUTDATES: Final = {
@@ -40,7 +39,7 @@ _OUTDATES: Final = {
     RowState.REFUSED: (Way.COPY,),
     RowState.IGNORED: (),
 }
-"""The ways on which an earlier row of the object would be sent after a row of this state."""
+"""The ways that would send an earlier row of the object after a row of this state."""
 
 
 class LoggedRow(NamedTuple):
@@ -54,7 +53,7 @@ class LoggedRow(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """What speaks against queueing rows of an object again, by record_id.
+    """The reasons against queueing rows of an object again, as record_ids.
 
     ``stale`` rows would bring an old value back, or delete an object that exists again.
     ``in_parts`` are rows of inserts that are not queued again as a whole: as an add, each part
@@ -76,7 +75,7 @@ def judge(rows: Sequence[LoggedRow]) -> Judgement:
     """
     stale: list[int] = []
     in_parts: list[int] = []
-    later = dict.fromkeys(Way, 0)  # the later rows that outdate a row that goes on this way
+    later = dict.fromkeys(Way, 0)  # the later rows that outdate a row that returns on this way
     deletes = dict.fromkeys(Way, 0)  # the later rows of type 4 among them
     for life in reversed(list(_lives(rows))):
         inserts = list(_inserts(life))
@@ -108,7 +107,7 @@ def judge(rows: Sequence[LoggedRow]) -> Judgement:
 def _lives(rows: Sequence[LoggedRow]) -> Iterator[Sequence[LoggedRow]]:
     """Yield the rows up to and including each delete, then the rows after the last delete.
 
-    A life begins with the rows of an insert.
+    After a delete, the next life of the object begins with an insert.
     """
     start = 0
     for end, row in enumerate(rows, 1):
@@ -130,10 +129,10 @@ def _inserts(life: Sequence[LoggedRow]) -> Iterator[_Insert]:
     """Yield the inserts of a life. A repeated column begins another insert: the log lacks the
     delete between the two.
 
-    The rows of an insert go together if they are the whole object and all go on the same way. Rows
-    that wait in their old place count as going back. The rows are only a part of the object if they
-    follow other rows of the object, since the rest of the insert was sent earlier, or an insert
-    that has more columns.
+    The rows of an insert may be queued again together if they are the whole object and all return
+    on the same way. Rows that wait in their old place count as going back. The rows are only a part
+    of the object if they follow other rows of the object, since the rest of the insert was sent
+    earlier, or an insert that has more columns.
     """
     rows = [row for row in life if row.event_type in _OF_INSERTS]
     others = [row.record_id for row in life if row.event_type not in (*_OF_INSERTS, DELETE_ROW)]

@@ -1,4 +1,4 @@
-"""The time at which a new reader of a log begins, as an option has it (spec/event-log.md 13.2)."""
+"""The time at which a new reader of a log begins, as an option's value (spec/event-log.md 13.2)."""
 
 from __future__ import annotations
 

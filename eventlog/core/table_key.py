@@ -91,8 +91,8 @@ def _after_blanks(text: str, at: int) -> int:
 
 
 def _name(text: str, at: int) -> tuple[str, int]:
-    """Return the column that begins at ``at``, and the offset after it: of a blank, ``=``, ``+``
-    or the end.
+    """Return the column name that begins at ``at``, and the offset of what follows it: a blank,
+    ``=``, ``+`` or the end.
     """
     if at == len(text) or text[at] == "+":
         raise BadTableKey("empty_part", at, text)
@@ -107,7 +107,9 @@ def _name(text: str, at: int) -> tuple[str, int]:
 
 
 def _value(text: str, at: int) -> tuple[str, int]:
-    """Return the value at ``at``, and the offset after it: of a blank, ``+`` or the end."""
+    """Return the value that begins at ``at``, and the offset of what follows it: a blank, ``+`` or
+    the end.
+    """
     if at == len(text) or text[at] == "+":
         raise BadTableKey("empty_value", at, text)
     if text[at] == '"':
@@ -201,8 +203,8 @@ def canonicalizer(columns: Sequence[tuple[str, ColumnType]]) -> Callable[[str | 
 
 
 def grammar_canonicalizer(columns: Sequence[tuple[str, ColumnType]]) -> Callable[[str | None], str]:
-    """Return the function that parses, resolves and normalizes every text: it returns the same
-    results as ``canonicalizer``, but is slower.
+    """Return the function that parses, resolves and normalizes every text: its results equal those
+    of ``canonicalizer``'s function, which is faster.
     """
     order = {name: position for position, (name, _) in enumerate(columns)}
     normalizers = {name: key_normalizer(type) for name, type in columns}

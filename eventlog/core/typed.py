@@ -1,7 +1,7 @@
-"""Typed values and their text in the event log: column type and text to value, and value to text.
+"""Convert between typed values and their text in the event log.
 
-Rules of the text: spec/xds.md 6.1, 6.3, spec/triggers.md 6; of the values: spec/change-model.md 1,
-5.1.
+The text follows spec/xds.md 6.1, 6.3 and spec/triggers.md 6, the values follow spec/change-model.md
+1, 5.1.
 
 Reading values is a hot path. A reader is built once per column type (``lru_cache``) and makes no
 further choices, and Python itself parses a plain timestamp, in 0.6 to 1.1 us instead of 8
@@ -102,8 +102,8 @@ def whole_number(value: object, digits: int = 20) -> int | None:
     """Return a number that has no fraction and at most ``digits`` digits as int; None for any other
     value.
 
-    The exponent of a Decimal is checked before its digits are made: a few bytes may represent
-    gigabytes.
+    The exponent of a Decimal is checked before its digits are written out, since a few bytes may
+    stand for gigabytes of digits.
     """
     if isinstance(value, int):
         return value if abs(value) < 10**digits else None
@@ -132,11 +132,11 @@ def decimal_text(number: Decimal) -> str:
 
 
 def to_text(value: Value) -> str:
-    """Return a value other than NULL as the log has it (spec/change-model.md 5.1). A value with a
-    zone is written in UTC.
+    """Return the text of a value other than NULL in the log (spec/change-model.md 5.1). A value
+    with a zone is written in UTC.
 
-    Raises BadValue for the tuple of a multi-valued attribute, which the log holds value by value,
-    and for a time outside the years 1 to 9999 in UTC.
+    Raises BadValue for the tuple of a multi-valued attribute, whose values are separate rows in the
+    log, and for a time outside the years 1 to 9999 in UTC.
     """
     match value:
         case str():
@@ -162,7 +162,9 @@ def to_text(value: Value) -> str:
         case date():
             return value.isoformat()
         case _:
-            raise BadValue(f"{shown(repr(value))} is not a single value, as a log row needs")
+            raise BadValue(
+                f"{shown(repr(value))} is not a single value; a row of a log contains one value"
+            )
 
 
 def typed_by(type: ColumnType, value: Value) -> Value:
@@ -303,7 +305,7 @@ def xds_value_reader(value_type: str, type: ColumnType | None, options: ValueOpt
     """
     if type is None:
         match value_type:
-            case "time":  # the time may come from any database, and from any kind of column
+            case "time":  # the time may come from any database, and from a column of any kind
                 return _or_special(_seconds_reader(None, options.time_zone), is_special)
             case "octet":
                 return value_reader(ColumnType(Kind.BINARY))
@@ -366,7 +368,9 @@ def _from_canonical(read: ReadValue) -> ReadValue:
     def read_canonical(text: str) -> Value:
         match = _CANONICAL.fullmatch(text)
         if match is None or not text:
-            raise BadValue(f"{shown(text)} is not a date or time that consists of digits")
+            raise BadValue(
+                f"{shown(text)} is not a date or time of the form CCYYMMDD, HHMMSS or both"
+            )
         year, month, day, hour, minute, second, fraction = match.groups()
         parts = [] if year is None else [f"{year}-{month}-{day}"]
         if hour is not None:

@@ -1,4 +1,4 @@
-"""Column types, and the text in which a value is written (spec/xds.md 6).
+"""Column types, and the conversion of values to the text that is written (spec/xds.md 6).
 
 Converting values is a hot path. ``converter`` chooses once per column, and each function first
 tests for text that is already in its normal form (``isprintable``, one regular expression). The
@@ -513,16 +513,16 @@ _FLOAT_TEXTS: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity", "-0
 
 
 def float_text(number: float) -> str:
-    """Return a double as the log has it: the fewest digits that read back as the same double, or
-    its word.
+    """Return the text of a double in the log: the fewest digits that read back as the same double,
+    or a word such as NaN.
     """
     text = repr(number)
     return _FLOAT_TEXTS.get(text) or text.removesuffix(".0")
 
 
 def float_or_word(number: float) -> float | str:
-    """Return a double as JSON has it: itself, or its word if JSON has no number for it (spec/xds.md
-    6.1).
+    """Return a double for JSON: itself, or a word such as NaN if JSON has no number for it
+    (spec/xds.md 6.1).
     """
     return number if isfinite(number) else float_text(number)
 
@@ -587,7 +587,7 @@ _SMALLEST_NORMAL_SINGLE: Final = 2.0**-126
 
 def _shortest_single(single: float) -> float:
     """Return the double whose shortest digits are the shortest that read back as ``single``."""
-    # Six digits survive full single precision, so fewer need not be tried.
+    # A real keeps any six digits exactly, so fewer digits need not be tried.
     fewest = 6 if abs(single) >= _SMALLEST_NORMAL_SINGLE else 1
     for precision in range(fewest, 9):
         if _reads_back(digits := f"{single:.{precision - 1}e}", single):

@@ -46,8 +46,8 @@ It raises ValueError, ArithmeticError, RowError.
 
 
 class Field(NamedTuple):
-    """How the values of a column are written. ``schema`` is the schema of Connect, without
-    ``field`` and ``optional``.
+    """The way in which the values of a column are written and read. ``schema`` is the schema of
+    Connect, without ``field`` and ``optional``.
     """
 
     schema: Mapping[str, Any]
@@ -63,13 +63,15 @@ _MILLI, _MICRO, _NANO = 1_000_000, 1_000, 1
 """The number of nanoseconds of each unit of time."""
 
 _INFINITIES: Final = {"infinity": 9223372036825200000, "-infinity": -9223372036832400000}
-"""Debezium's numbers for the infinite values of TIMESTAMP ("TIMESTAMP type"), in microseconds."""
+"""The numbers that Debezium writes for the infinite values of TIMESTAMP ("TIMESTAMP type"), in
+microseconds.
+"""
 _INFINITE_DAYS: Final = {"infinity": -2147472692, "-infinity": -2147472691}
-"""Debezium's numbers for the infinite values of DATE."""
+"""The numbers that Debezium writes for the infinite values of DATE."""
 _DAYS_OF_SNAPSHOTS: Final = {-622191234: "infinity", -622191233: "infinity",
                              -625821272: "-infinity", -625821271: "-infinity"}  # fmt: skip
-"""Debezium's numbers for infinite dates in a snapshot, which depend on the zone of its server. No
-date of PostgreSQL has these numbers.
+"""The numbers that Debezium writes in a snapshot for infinite dates; they depend on the time zone
+of the machine. No date of PostgreSQL has them.
 """
 
 
@@ -230,7 +232,9 @@ def _number(value: Any) -> int | float | Decimal:
 
 
 def _float_json(value: Value) -> Any:
-    """Return a float as JsonConverter writes it: a number that JSON lacks is its word."""
+    """Return a float as JsonConverter writes it: a value that JSON has no number for becomes a word
+    such as NaN.
+    """
     return float_or_word(float(_number(value)))
 
 
@@ -283,8 +287,8 @@ def _exact(value: Value) -> Decimal:
 
 
 def _unscaled(number: Decimal, scale: int) -> bytes:
-    """Return the bytes of a number's unscaled value, big-endian two's complement, as
-    ``BigInteger.toByteArray``.
+    """Return a number's unscaled value as big-endian two's complement bytes, as
+    ``BigInteger.toByteArray`` does.
     """
     sign, digits, exponent = number.as_tuple()
     assert isinstance(exponent, int)
@@ -332,8 +336,8 @@ def _of_variable_scale(value: Any) -> Decimal:
 
 
 _WORDS: Final = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGATIVE_INFINITY"}
-"""The words of numbers without digits in the mode ``string`` ("Decimal types"; the infinite ones
-from Debezium's code).
+"""The words for NaN and the infinities in the mode ``string`` ("Decimal types"; those for the
+infinities are from Debezium's code).
 """
 _DECIMALS: Final = {
     text: word for word, of_debezium in _WORDS.items() for text in (word, of_debezium)
@@ -493,8 +497,8 @@ def _zoned(digits: int) -> Encode:
 
 
 def _zoned_special(text: str, digits: int) -> str:
-    """Return Java's form of a moment outside the years 1 to 9999: 44 BC is -0043, a year of five
-    digits has a plus.
+    """Return a moment outside the years 1 to 9999 as Java writes it: the year 44 BC is -0043, and a
+    year of five digits begins with a plus.
     """
     days, of_day = divmod(special_microseconds(text), _DAY)
     year, month, day = calendar_of(days)

@@ -1,4 +1,4 @@
-"""The format ``debezium``, as the rest of the program uses it."""
+"""The format ``debezium`` as an object of ``eventlog.changes.format.Format``."""
 
 from __future__ import annotations
 

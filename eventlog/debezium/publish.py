@@ -32,7 +32,7 @@ from eventlog.model import Change, EventResult, KafkaRecord, Level, Row
 def write_options(options: PublishOptions, publishing: Publishing) -> WriteOptions:
     """Return the options of the writer of records.
 
-    The options of a backlog's request already include them.
+    For a backlog job the options already include those of the writer.
     """
     named = same_fields(options, WriteOptions)
     for name, value in (("database", publishing.database), ("topic", publishing.topic)):
@@ -93,7 +93,7 @@ class DebeziumWriter(EventWriter[tuple[KafkaRecord, ...]]):
 
 
 class EventRecords:
-    """A writer of events as records. For an event that the format cannot hold it returns a verdict
+    """A writer of events as records. For an event that the format cannot hold it returns a result
     of level error.
 
     ``values`` are the options with which the events were written.

@@ -1,5 +1,5 @@
-"""The format ``debezium`` of the converter: files of JSON, one record on each line; and records of
-any connector to changes, with and without schema, with and without key (spec/debezium.md 5).
+"""The format ``debezium`` of the converter: files of JSON, one record on each line; and the reader
+of records of any connector, with and without schema, with and without key (spec/debezium.md 5).
 
 A line is the value of a record; or ``{"topic": ..., "key": ..., "value": ...}``, where key and
 value are JSON or its text and ``value`` may be called ``payload``, as kcat writes it; or key and
@@ -76,15 +76,16 @@ def _record(line: bytes) -> tuple[Any, Any]:
 
 
 def _json_of(value: Any) -> Any:
-    """Return JSON that a tool writes as a text, parsed; other values unchanged."""
+    """Return the parsed value if a tool wrote JSON as a text; return other values unchanged."""
     return parsed_json(value) if isinstance(value, str) else value
 
 
-# --- records to changes ---------------------------------------------------------------------------
+# --- from records to changes
+# ---------------------------------------------------------------------------
 
 _OPERATIONS: Final = {letter: op for op, letter in OPERATIONS.items()}
 _MESSAGE: Final = "m"
-_TRANSACTION_DIGITS: Final = 32  # as in the change model of the other formats
+_TRANSACTION_DIGITS: Final = 32  # operations as in the change model
 
 
 class _EnvelopeReader:
@@ -154,7 +155,7 @@ class _EnvelopeReader:
         changed = None if before is None or after is None else differing(before, after)
         if (
             op is ChangeOp.REFRESH
-        ):  # position and time in a snapshot are those of the reading, not of the change
+        ):  # in a snapshot, position and time belong to the reading of the row, not to a change
             return Change(owner, table, op, own_key, None, after, extras=_extras(source))
         block = payload.get("transaction")
         transaction = block if isinstance(block, Mapping) else {}
@@ -236,8 +237,8 @@ class _EnvelopeReader:
         after: Row | None,
         object_class: ObjectClass | None,
     ) -> Key | None:
-        """Return the key of the row: the key of the record, otherwise the columns that the options
-        or the catalogue name.
+        """Return the key of the row: the record's key if it has one, otherwise the values of the
+        key columns that the options or the catalogue name.
         """
         image = (before if after is None else after) or {}
         if key is not None:
@@ -301,8 +302,8 @@ def _field_named(schema: Any, name: str) -> Any:
 def _fields_of(schema: Any, object_class: ObjectClass | None) -> dict[str, Decode] | None:
     """Return the decoders of a struct's fields, None without a schema.
 
-    For a text or a double only the class shows that it is an exact number:
-    ``decimal.handling.mode`` string or double.
+    With ``decimal.handling.mode`` string or double, only the class shows that a text or a double is
+    an exact number.
     """
     if schema is None:
         return None
@@ -329,7 +330,9 @@ _OF_DECIMALS: Final = frozenset({"string", "double", "float64"})
 
 @lru_cache(maxsize=1024)
 def _exact_columns(object_class: ObjectClass) -> Mapping[str, Decode]:
-    """Return the decoders of a class's exact numbers for schemas that do not name them."""
+    """Return the decoders of a class's exact-number columns, for schemas that do not identify
+    them.
+    """
     exact = (
         one
         for one in object_class.table.columns
@@ -374,7 +377,7 @@ def _number(value: Any) -> int | None:
 
 
 def _moment(source: Mapping[str, Any]) -> datetime | None:
-    """Return the time of the change, as exactly as it is known; 0 stands for none."""
+    """Return the time of the change, as exactly as it is known; 0 means that there is none."""
     microseconds = _number(source.get("ts_us"))
     if microseconds is None:
         microseconds = (_number(source.get("ts_ms")) or 0) * 1000

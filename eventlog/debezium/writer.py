@@ -1,8 +1,8 @@
-"""Changes to Debezium records: key, envelope and tombstone (spec/debezium.md 1, 2), and the options
-of writing them.
+"""Write changes as Debezium records: key, envelope and tombstone (spec/debezium.md 1, 2), and the
+options of writing them.
 
 The envelope is that of the PostgreSQL connector, "Data change events", with eventlog's source
-block. Options of Debezium have its names, with _ in place of the dot.
+block. Options that Debezium also has carry Debezium's names, with _ in place of the dot.
 
 ``_TableRecords`` prepares everything that is the same in the records of a table: its fields, and
 the bytes of its schemas, which precede each payload. The price: key and value are concatenated from
@@ -174,11 +174,11 @@ class EnvelopeWriter:
         whole_row: Callable[[], Row | None] | None = None,
         record_ids: Sequence[int] | None = None,
     ) -> list[KafkaRecord]:
-        """Return the records of a change: usually one, a delete with its tombstone, and both before
-        an insert if the key moves.
+        """Return the records of a change: usually one. A delete has a second one, the tombstone; a
+        change of the key has both and then an insert.
 
-        ``object_class`` is that of its table, None = unknown. ``whole_row`` reads the present row;
-        it is called if columns of ``after`` are unknown. ``record_ids`` identify the log's
+        ``object_class`` is the class of its table, None = unknown. ``whole_row`` reads the present
+        row; it is called if columns of ``after`` are unknown. ``record_ids`` identify the log's
         rows. Raises NotExpressible, FormatError.
         """
         table = self._table(change, object_class)
@@ -268,10 +268,10 @@ class EnvelopeWriter:
         if missing and self.options.missing_columns != "placeholder":
             raise NotExpressible(
                 f"{change.op} of {change.table!r} at {change.position}: columns "
-                f"{', '.join(missing)} are unknown, but after must be the whole row: read it back "
-                "from the database, give the writer the option complete, or set missing_columns = "
-                "placeholder; for change tables with whole rows, set absent_nulls = null for the "
-                "reader"
+                f"{', '.join(missing)} are unknown, but `after` must be the whole row: read it "
+                "back from the database, give the writer the option complete, or set "
+                "missing_columns = placeholder; for change tables with whole rows, set "
+                "absent_nulls = null for the reader"
             )
         return {**dict.fromkeys(missing), **after}, frozenset(missing)
 
@@ -308,8 +308,8 @@ class EnvelopeWriter:
 
 
 def _table_of(change: Change) -> Table:
-    """Return a table with the columns of a change, typed by the values of both images; a column of
-    NULLs is text.
+    """Return a table with the columns of a change. The values of both images give the types; a
+    column with only NULLs is text.
     """
     key = dict(change.key or ())
     images = (key, change.after or {}, change.before or {})
@@ -321,8 +321,8 @@ def _table_of(change: Change) -> Table:
 def _type_in(values: Iterable[Value]) -> ColumnType:
     """Return the type of a column with these values.
 
-    A word is ignored if there is a number or a time, and whole numbers are ignored if there are
-    other values.
+    If there is a number or a time, a word such as NaN is ignored. If there are other values, whole
+    numbers are ignored.
     """
     types = {type_of(value) for value in values if value is not None}
     for kind in (Kind.CHARACTER, Kind.INTEGER):
@@ -367,7 +367,8 @@ def _without(row: Row | None, names: set[str]) -> Row | None:
 
 
 def _before(change: Change, after: Row) -> Row | None:
-    """Return the whole row before an update: unchanged columns are as they are after it.
+    """Return the whole row before an update: unchanged columns have their values of the row after
+    it.
 
     None = unknown.
     """
@@ -440,8 +441,9 @@ class _TableRecords:
     def _old_image(
         self, row: Row, unknown: frozenset[str], *, is_whole: bool
     ) -> dict[str, Any] | None:
-        """Return the row before if one of its values cannot be written: None if the row is whole or
-        missing, otherwise the row without such values (spec/debezium.md 2).
+        """Return a replacement for a row before the change that has a value that cannot be written:
+        None if the row is whole or missing, otherwise the row without such values (spec/debezium.md
+        2).
 
         The row was deleted or has another value by now, so nobody could fix a refused event. Each
         such column is counted. Raises NotExpressible for a value of the key.
@@ -512,8 +514,8 @@ class _TableRecords:
 
 
 def _of_column(type: ColumnType, value: Value) -> Value:
-    """Return a value that a format without types has turned into text or a double as a value of its
-    column. Raises BadValue.
+    """Return a value of the column's type from a text or double that a format without types has
+    made of it. Raises BadValue.
     """
     if isinstance(value, float) and type.kind in (Kind.EXACT, Kind.INTEGER):
         value = float_text(value)

@@ -1,1 +1,3 @@
-"""Files that appear complete, lines, rows and spools, independent of event logs."""
+"""Files that appear complete or not at all, numbered lines, rows of tables, and spools. Nothing
+here depends on event logs.
+"""

@@ -15,12 +15,13 @@ from typing import BinaryIO, Final
 from eventlog.errors import ConfigError
 
 _OF_WRITING: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""Errors that only writing causes, so that they concern the file being written."""
+"""Errors that only writing can cause, so that they always concern the file that is being written.
+"""
 
 
 def check_parent(path: Path) -> None:
-    """Raise ConfigError if the parent directory of the output ``path`` does not exist; none is
-    created on the way.
+    """Raise ConfigError if the parent directory of the output ``path`` does not exist. Outputs
+    never create their parent directories.
     """
     if not path.parent.is_dir():
         raise ConfigError(
@@ -133,8 +134,8 @@ def _beside(path: Path) -> Path:
 
 @contextmanager
 def _named(target: Path, written: Path) -> Iterator[None]:
-    """In errors of writing, replace the name of the unfinished output, or a missing name, by the
-    target's.
+    """Make errors of writing name the target: replace the name of the unfinished output, or a
+    missing name.
     """
     try:
         yield

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 
 class Compression(NamedTuple):
-    """A compression: the suffix of a file's name, and a function of the content. Compressed blocks
-    that follow one another are the compressed file of their contents.
+    """A compression: the suffix of a file's name, and a function of the content. Blocks may be
+    compressed one by one: written one after another, they are one compressed file.
     """
 
     suffix: str

@@ -47,10 +47,10 @@ _PACKED: Final = frozenset(
 )
 
 Row: TypeAlias = "list[Any] | FormatError"
-"""The values of a record in the order of the columns, or the error that it has instead."""
+"""The values of a record in the order of the columns, or an error if the record cannot be read."""
 
 Rows: TypeAlias = Iterator[tuple[int, Row]]
-"""Rows with their numbers from 1: numbers of lines, in Parquet numbers of rows."""
+"""Rows with their numbers from 1: the number of the line, or in Parquet the number of the row."""
 
 
 class CutOff(FormatError):
@@ -79,7 +79,7 @@ def is_packed(path: Path) -> bool:
 
 
 def refuse_packed(path: Path) -> None:
-    """Raise FormatError if the file ``is_packed``."""
+    """Raise FormatError if the file has a compression that is not supported."""
     if is_packed(path):
         raise FormatError(
             f"{path} has an unsupported compression: decompress it. CSV and JSON files may end in "
@@ -100,9 +100,8 @@ def read_rows(path: Path) -> tuple[tuple[str, ...], Rows]:
     """Return the names of the columns and the rows of a file: texts in CSV, typed values in JSON
     and Parquet.
 
-    The file of JSON lines is read twice, since its rows may leave members out. Both the call and
-    the rows raise FormatError and ConfigError for a file that cannot be read further, and
-    FileNotFoundError.
+    A file of JSON lines is read twice, since a row may lack members. Both the call and the rows
+    raise FormatError and ConfigError for a file that cannot be read further, and FileNotFoundError.
     """
     match format_of(path):
         case "csv":
@@ -292,8 +291,8 @@ def _rows_of_objects(path: Path, names: Sequence[str]) -> Rows:
 
 _ROWS_READ_TOGETHER: Final = 10_000
 _NO_VALUE: Final = (ValueError, OverflowError, TypeError, ArithmeticError)
-"""The errors of Arrow for a value that Python cannot hold: text that is not UTF-8, a day after the
-year 9999.
+"""The errors that Arrow raises for a value that Python cannot represent: text that is not UTF-8, a
+day after the year 9999.
 """
 
 
@@ -330,8 +329,8 @@ def _parquet_rows(path: Path) -> Rows:
 
 @contextmanager
 def _reading_parquet(path: Path, read: Sequence[int]) -> Iterator[None]:
-    """Raise FormatError for errors of reading Parquet; ``read`` holds the number of the rows read
-    so far.
+    """Raise FormatError for errors of reading Parquet; ``read[0]`` is the number of rows read so
+    far.
     """
     arrow = pyarrow()
     try:

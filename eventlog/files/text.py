@@ -24,7 +24,7 @@ LONGEST: Final = 256 << 20
 DEEPEST: Final = 100
 """The depth of the deepest JSON that is read.
 
-Functions that go through values level by level stay within Python's stack.
+The limit keeps recursive functions within Python's stack.
 """
 
 
@@ -108,8 +108,8 @@ def _too_deep() -> FormatError:
 
 
 def goes_on(line: bytes | str) -> bool:
-    """Return True if the first line of a file begins a JSON value that spans several lines, as
-    pretty-printed files do.
+    """Return True if the first line of a file begins a JSON value that continues on the next line,
+    as in pretty-printed files.
     """
     text = line.decode("utf-8", "replace") if isinstance(line, bytes) else line
     return text.strip().lstrip("\ufeff").replace(" ", "") in ("{", "[", "[{")
@@ -176,9 +176,9 @@ def parsed_lines(
     """Yield the results of ``parse`` for the lines of a file, or of the files of a directory, each
     with its place.
 
-    A FormatError of ``parse`` goes to ``refuse`` with the place of the line; so does the error of a
-    pretty-printed file. ``what`` is that of ``source_files``. Raises FormatError for a file that
-    cannot be read.
+    A FormatError of ``parse`` goes to ``refuse`` with the place of the line; the error of a
+    pretty-printed file also goes to ``refuse``. ``what`` is that of ``source_files``. Raises
+    FormatError for a file that cannot be read.
     """
     try:
         for file in source_files(source, what):

@@ -95,7 +95,7 @@ class GbaseFormat(Format):
     is_written_later = True
 
     def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
-        """Yield the changes of a capture; its last byte is the declared end.
+        """Yield the changes of a capture; its last byte counts as the end of the stream.
 
         ``report`` has the counters of the specification; rows that cannot be read are reported and
         skipped. Raises FormatError, ConfigError.
@@ -178,9 +178,9 @@ def listing(
     """Yield the lines of a listing: every field of every record with its offset, its bytes and its
     meaning.
 
-    A transaction is named by its BEGINTX sequence. If a record cannot be read, the listing ends
-    with a line about the error, and FormatError is raised. ``on_bad_row`` is called with the error
-    of a row that cannot be read; if it returns, the listing continues after the row.
+    Transactions are identified by their BEGINTX sequence. If a record cannot be read, the listing
+    ends with a line about the error, and FormatError is raised. ``on_bad_row`` is called with the
+    error of a row that cannot be read; if it returns, the listing continues after the row.
     """
     options = options or ReadOptions()
     framer, layouts = Framer(options.max_record), Layouts(options, Counter())
@@ -296,7 +296,7 @@ def _of_transaction(record: Record, open_transactions: dict[int, int]) -> str:
 def _meaning(record: Record, field: str, number: int) -> str:
     match field:
         case "seq":
-            discarded = " and above are discarded" if record.number == records.DISCARD else ""
+            discarded = "and above are discarded" if record.number == records.DISCARD else ""
             return (
                 f"{number:016x}{discarded}"
                 if number or record.number != records.TIMEOUT

@@ -110,7 +110,7 @@ _TYPE: Final = re.compile(
 
 
 def parse_type(text: str, column: str, decimal_no_scale: str = "floating") -> ColumnType:
-    """Parse the spelling of a type, in any case of letters; ``column`` is named in messages.
+    """Parse the spelling of a type, in upper or lower case; ``column`` is named in messages.
 
     ``decimal_no_scale`` is the meaning of DECIMAL(p): ``floating`` or ``zero``. Raises FormatError.
     """
@@ -247,7 +247,7 @@ class Layouts(dict[int, Layout]):
     """The current layouts by label. ``define`` adds that of a TABSCHEM record, which replaces an
     earlier one of its label.
 
-    ``size_order`` is the byte order that the size arrays of the stream have shown so far.
+    ``size_order`` is the byte order of the stream's size arrays, as far as they have shown it.
     ``defined`` counts the TABSCHEM records.
     """
 
@@ -286,7 +286,7 @@ class Layouts(dict[int, Layout]):
                 f"{variable_columns}",
                 code="schema_mismatch",
             )
-        # The sort is stable, so it changes nothing if the server keeps to stream order.
+        # The sort is stable, so it changes nothing if the server already uses stream order.
         return stream_order(columns)
 
     def __missing__(self, label: int) -> Layout:
@@ -346,8 +346,8 @@ def _sizes_reader(
 def _array_reader(
     table: str, variable: Sequence[str], size_order: str, layouts: Layouts
 ) -> _SizesReader:
-    """Return the function that reads the size array of the variable columns in the byte order that
-    fits the payload, whose size it takes. The function raises ColumnError.
+    """Return the function that reads the size array of the variable columns. It takes the size of
+    the payload, and uses the byte order that fits it. The function raises ColumnError.
     """
     orders = _SIGNS if size_order == "auto" else (size_order,)
     readers = [
@@ -376,9 +376,9 @@ def _array_reader(
 
 
 class _Slots(NamedTuple):
-    """The columns of a table as its decoder uses them: the fixed slots, the values that mean NULL
-    there, the functions that convert other values, by place, and the functions that read the
-    variable slots.
+    """The columns of a table in the form that its decoder uses: the fixed slots; by their place,
+    the values that mean NULL and the functions that convert other values; and the functions that
+    read the variable slots.
     """
 
     fixed: struct.Struct
@@ -463,8 +463,8 @@ def _row_decoder(
 
 
 RowWriter = Callable[[Row], tuple[list[int], bytes]]
-"""A function that returns a row as its record holds it: the sizes of the variable slots, and the
-bytes of all columns.
+"""A function that returns the two parts of a row in its record: the sizes of the variable slots,
+and the bytes of all columns.
 """
 
 

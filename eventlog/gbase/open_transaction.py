@@ -1,5 +1,5 @@
 """The records of an open transaction, in memory or, above a limit, in a file, and the operations
-that they form after savepoints and update pairs (spec/gbase-cdc.md 4).
+that remain when savepoints and update pairs are resolved (spec/gbase-cdc.md 4).
 
 Memory is bounded and the loop is fast: an UPDBEF is paired when its UPDAFT arrives, entries beyond
 the limit go to one file, and blocks of entries are read back together. The price: ``pair``,
@@ -35,13 +35,13 @@ class Entry(NamedTuple):
     offset: int
     """The place of the record in the stream."""
     before_at: int = -1
-    """The place of the entry of a paired UPDAFT's UPDBEF."""
+    """For a paired UPDAFT, the place of its UPDBEF's entry."""
     before: Entry | None = None
-    """The UPDBEF of a paired UPDAFT."""
+    """For a paired UPDAFT, its UPDBEF."""
 
 
 Operation = tuple[ChangeOp, Entry, Entry | None]
-"""The records of one change: the one that gives its position and row, and for an update the one
+"""The records of one change: the record with its position and row, and for an update the record
 with the old row.
 """
 
@@ -62,7 +62,7 @@ _ENTRY: Final = struct.Struct("<BQIiIIQq?")
 
 
 def weight(entry: Entry) -> int:
-    """Return the bytes that an entry takes in memory; a paired UPDBEF is added."""
+    """Return the bytes that an entry takes in memory; the UPDBEF of a pair is included."""
     return (
         len(entry.record)
         + ENTRY_OVERHEAD
@@ -109,7 +109,8 @@ class OpenTransaction:
         self._highest = 0
 
     def pair(self, entry: Entry) -> Entry:
-        """Return the entry, paired: an UPDAFT with the nearest unpaired UPDBEF of its label.
+        """Return the entry; if it is an UPDAFT, pair it with the nearest unpaired UPDBEF of its
+        label.
 
         An UPDBEF, which the caller appends next, is recorded as unpaired.
         """
@@ -140,8 +141,8 @@ class OpenTransaction:
         self._forget_unpaired(end)
 
     def _drop_from(self, seq: int) -> set[int]:
-        """Drop records from the end up to the first that stays, all records if they are out of
-        order, and return the places of the UPDBEFs whose UPDAFT is dropped.
+        """Drop records from the end up to the first that stays (if they are out of order, check all
+        records), and return the places of the UPDBEFs whose UPDAFT is dropped.
         """
         befores: set[int] = set()
         while True:
@@ -159,7 +160,7 @@ class OpenTransaction:
 
     def _forget_unpaired(self, end: int) -> None:
         """Forget the unpaired UPDBEFs that are dropped: those from the place ``end`` on, and, if
-        records are out of order, those dropped before it.
+        records are out of order, those dropped before that place.
         """
         for label, places in self._unpaired.items():
             while places and places[-1] >= end:
@@ -170,8 +171,8 @@ class OpenTransaction:
                 )
 
     def operations(self, counters: Counter[str]) -> Iterator[Operation]:
-        """Yield the operations of the remaining records in order of arrival; counts
-        unpaired_updaft, unpaired_updbef.
+        """Yield the operations of the remaining records in order of arrival; count unpaired_updaft
+        and unpaired_updbef.
         """
         if self._in_file or self._gone or any(self._unpaired.values()):
             yield from self._resolved(counters)
@@ -238,7 +239,7 @@ class OpenTransaction:
                 yield place, entry
 
     def move_to_file(self) -> None:
-        """Move the entries in memory to the file."""
+        """Move the entries from memory to the file."""
         self._check_order()
         if self._file is None:
             # Closed by close(). Python's own buffer has 128 KiB from 3.14 on, in each transaction.

@@ -85,7 +85,7 @@ def parse_table_name(text: str) -> tuple[str, str | None, str]:
     Database and owner may be missing; owner and table may be quoted.
     """
     match = _TABLE_NAME.fullmatch(text)
-    assert match is not None  # the table matches any rest
+    assert match is not None  # the table name may contain anything, so it matches the rest
     return (
         (match["database"] or "").strip(),
         _unquoted(match["owner"] or "") or None,
@@ -106,7 +106,7 @@ def _parse_labels(value: Any) -> Mapping[int, str]:
         except (ValueError, TypeError):
             raise ValueError(f"{label!r} is not a number") from None
         if not 0 <= number < 1 << 32:
-            raise ValueError(f"label {label} is not an unsigned number of 4 bytes")
+            raise ValueError(f"label {label} is not an unsigned integer of 4 bytes")
         labels[number] = STRING.parse(name)
     return labels
 
@@ -134,7 +134,7 @@ class ReadOptions(StreamOptions):
     """Options of reading a stream (spec/gbase-cdc.md 3.2 to 4). Raises ConfigError."""
 
     keys: Mapping[str, Sequence[str]] = option(
-        {}, LIST_OBJECT, "key columns of a table, by owner.table or table"
+        {}, LIST_OBJECT, "key columns of the tables, by owner.table or table"
     )
     charset_errors: str = option(
         "strict",

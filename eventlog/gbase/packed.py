@@ -1,8 +1,8 @@
 """Packed base-100 numbers: DECIMAL, and DATETIME and INTERVAL, which consist of them
 (spec/gbase-cdc.md 3.4, 3.5).
 
-Decimals and timestamps are a hot path. Table translation and ``hex()`` turn base-100 digits into
-decimal ones in C, and one common case of each type (a positive decimal of its declared scale, a
+Decimals and timestamps are a hot path. Translation tables and ``hex()`` turn base-100 digits into
+decimal digits in C, and one common case of each type (a positive decimal of its declared scale, a
 complete timestamp) is read without taking the number apart. The price: each reader exists twice;
 the general one (``read_any``) defines the result with which the fast one must agree.
 """
@@ -33,15 +33,15 @@ _NINES: Final = bytes([99 - d if d < 100 else 0xFF for d in range(256)])
 _HUNDREDS: Final = bytes([100 - d if 0 < d < 100 else 0xFF for d in range(256)])
 
 _ZERO: Final = 0x80
-_EXPONENT_0: Final = 0xC0  # first byte of a positive number below 1
-# 63 is left out, since the complement of its first byte is that of NULL; -64, since its first byte
-# is that of zero.
+_EXPONENT_0: Final = 0xC0  # the first byte of a positive number below 1
+# 63 is left out because the complement of its first byte means NULL, and -64 because its first byte
+# means zero.
 _EXPONENTS: Final = range(-63, 63)
 
 
 def unpack_digits(raw: bytes) -> tuple[bool, int, str] | None:
-    """Unpack a number to (negative, exponent, decimal digits); the exponent counts base-100 digits
-    left of the point.
+    """Unpack a number into (negative, exponent, decimal digits); the exponent counts base-100
+    digits left of the point.
 
     Returns None for NULL, no digits for zero. Raises ColumnError.
     """
@@ -56,7 +56,8 @@ def unpack_digits(raw: bytes) -> tuple[bool, int, str] | None:
         return False, 0, ""
     if first == _ZERO:
         raise ColumnError(
-            f"{raw.hex().upper()} begins like zero but has digits", code="bad_decimal"
+            f"{raw.hex().upper()} begins with the byte of zero, but digits follow it",
+            code="bad_decimal",
         )
     if negative:
         digits = digits[:-1].translate(_NINES) + digits[-1:].translate(_HUNDREDS)
@@ -67,8 +68,8 @@ def unpack_digits(raw: bytes) -> tuple[bool, int, str] | None:
 
 
 def _pack_digits(negative: bool, exponent: int, digits: str, width: int) -> bytes:
-    """Return the packed number of ``width`` bytes, the inverse of ``unpack_digits``; the number of
-    ``digits`` is even.
+    """Return the packed number of ``width`` bytes, the inverse of ``unpack_digits``; ``digits``
+    must have an even length.
 
     Raises NotExpressible if exponent or digits do not fit.
     """
@@ -90,7 +91,9 @@ def _pack_digits(negative: bool, exponent: int, digits: str, width: int) -> byte
 
 
 def decimal_width(precision: int, scale: int | None) -> int:
-    """Return the bytes of DECIMAL(precision, scale); None is floating, which counts as 255."""
+    """Return the bytes of DECIMAL(precision, scale); scale None means floating, which counts as
+    255.
+    """
     return (precision + (255 if scale is None else scale) % 2 + 3) // 2
 
 
@@ -363,7 +366,9 @@ def text_of_fields(fields: Fields, qualifier: Qualifier) -> str:
 
 
 def holds(qualifier: Qualifier) -> type[date] | type[time] | None:
-    """Return the Python type of a qualifier's values: date, datetime or time; None for text."""
+    """Return the Python type that holds a qualifier's values: date, datetime or time; None for
+    text.
+    """
     if qualifier.interval:
         return None
     if qualifier.first == YEAR and qualifier.last >= DAY:
@@ -481,7 +486,9 @@ def _pattern(qualifier: Qualifier) -> re.Pattern[str]:
 
 
 def cuts_off(value: Value, qualifier: Qualifier) -> bool:
-    """Return True if a value is finer than the qualifier, so that writing it loses digits."""
+    """Return True if a value has more precision than the qualifier, so that writing it loses
+    digits.
+    """
     if isinstance(value, str):
         _, dot, fraction = value.partition(".")
         return bool(dot and fraction[qualifier.fraction :].strip("0 "))

@@ -1,4 +1,4 @@
-"""Records of a stream to the transactions that they commit, and transactions to Changes
+"""Combine the records of a stream into committed transactions, and convert these to Changes
 (spec/gbase-cdc.md 4).
 
 Both loops are a hot path: ``StreamReader.transactions`` runs once for each record, the function of
@@ -62,7 +62,7 @@ class Committed:
     """A committed transaction."""
 
     begin_seq: int
-    """The name of the transaction."""
+    """The sequence of the BEGINTX record, which identifies the transaction."""
     commit_seq: int
     commit_time: int
     """The seconds since 1970."""
@@ -74,13 +74,14 @@ class Committed:
 
 
 class StreamReader:
-    """A reader of one stream: ``feed`` takes bytes in any cut, ``finish`` declares the end.
+    """A reader of one stream: ``feed`` takes bytes in pieces of any size, ``finish`` declares the
+    end.
 
     ``counters`` count skipped and odd records, under the names of the specification. ``on_idle`` is
     called at each TIMEOUT record with the sequence of the last data. ``on_bad_row`` is called with
     the error of a row that cannot be read, and the row is left out; without it the error is raised.
-    A reader that continues within a stream needs the ``size_order`` that the ``layouts`` of the
-    previous reader have found.
+    A reader that continues in the middle of a stream must be given ``layouts.size_order`` of the
+    previous reader.
     """
 
     def __init__(
@@ -139,7 +140,7 @@ class StreamReader:
         self._open.clear()
         self._delivering = None
 
-    # --- records to transactions
+    # --- from records to transactions
 
     def transactions(self, data: bytes | bytearray | memoryview) -> Iterator[Committed]:
         """Yield the transactions that are committed with ``data``, empty ones only with
@@ -347,7 +348,7 @@ def _maker(options: ReadOptions, committed: Committed) -> Callable[[Operation, i
         else:
             schema, table = layout.schema, layout.table
             values = layout.decode(entry.record, entry.header_size)
-            # Both are of one length; the check would take a third of the time.
+            # Both have the same length; checking it would take a third of the time.
             row = dict(zip(layout.names, values))  # noqa: B905
             if layout.key_of is not None:
                 key = layout.key_of(row)

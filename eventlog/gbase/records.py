@@ -1,5 +1,5 @@
-"""Bytes to records, in any cut, and the errors of records; the fields of each record, and how
-records are written (spec/gbase-cdc.md 2, 3).
+"""Split bytes into records, read their fields, and write records; and the errors of records
+(spec/gbase-cdc.md 2, 3).
 
 ``Framer.feed`` is a hot path: it keeps its functions in local names and yields bare tuples. The
 price: readers depend on the order of fields in ``Frame``.
@@ -18,7 +18,7 @@ from eventlog.errors import FormatError, with_location
 Frame: TypeAlias = tuple[int, int, int, bytes]
 """A record: offset in the stream, record number, header size, all its bytes.
 
-It is a bare tuple, since millions pass.
+It is a bare tuple, since a stream has millions of them.
 """
 
 _SCHEME: Final = 66
@@ -63,11 +63,11 @@ DEFAULT_MAX_RECORD: Final = 1 << 20
 
 
 class Framer:
-    """A cutter of a stream into records: ``feed`` takes bytes in any cut, ``finish`` declares the
-    end.
+    """Splits a stream into records: ``feed`` takes bytes in pieces of any size, ``finish`` declares
+    the end.
 
-    It holds at most one record of ``max_record`` bytes and the last fragment of data. ``offset`` is
-    where the next record begins in the stream.
+    It keeps at most one record of ``max_record`` bytes and the last piece of data in memory.
+    ``offset`` is where the next record begins in the stream.
     """
 
     def __init__(self, max_record: int = DEFAULT_MAX_RECORD) -> None:
@@ -80,7 +80,7 @@ class Framer:
         """Yield the records that are complete with ``data``. Raises FormatError at bytes that are
         not a record.
 
-        Records that the caller leaves in the iterator come with the next ``feed``.
+        If the caller does not exhaust the iterator, the next ``feed`` yields the remaining records.
         """
         if self._rest:
             self._rest += data

@@ -22,7 +22,7 @@ _VERSION: Final = (1, 1)  # major and minor version of the interface
 
 
 class Connection(Protocol):
-    """The part of a DB-API connection to ``syscdcv1`` that a session uses."""
+    """The methods of a DB-API connection to ``syscdcv1`` that a session uses."""
 
     def cursor(self) -> Any:
         """Return a new cursor, of which ``execute``, ``fetchone`` and ``close`` are called."""
@@ -65,14 +65,15 @@ def capture_session(
     max_recs: int = 1000,
     read_bytes: int = 1 << 16,
 ) -> Iterator[CaptureSession]:
-    """Open a session that captures these tables from ``position`` on: 0 = now, else a sequence (a
-    token's restart).
+    """Open a session that captures these tables from ``position`` on: 0 = now, otherwise a sequence
+    (``restart`` of a token).
 
     ``server`` is the name of the server as its clients know it. ``timeout`` is in seconds as
     ``cdc_opensess`` has it; ``max_recs`` and ``read_bytes`` bound one read. Full-row logging is
-    switched on for the tables that have it off, and off again for these at the end. The session is
-    always closed. Raises CdcError with the name of the error. LSN means that the position is older
-    than the oldest log: reading stops there, and never restarts at the present position by itself.
+    switched on for the tables for which it is off, and off again at the end. The session is always
+    closed. Raises CdcError with the name of the error. The error LSN means that the position is
+    older than the oldest log; no session is opened then, since starting at the present position
+    would lose changes.
     """
     session = _call(connection, "cdc_opensess", server, 0, timeout, max_recs, *_VERSION)
     switched_on: list[str] = []
@@ -97,7 +98,8 @@ def capture_session(
 def _start(connection: Connection, session: int, capture: Capture) -> bool:
     """Start a capture.
 
-    Returns True if full-row logging had to be switched on, which only the refused call shows.
+    Returns True if full-row logging had to be switched on, which shows only when the first call is
+    refused.
     """
     arguments = (
         "cdc_startcapture",
@@ -134,7 +136,7 @@ def _close(connection: Connection, calls: Sequence[tuple[Any, ...]], failed: boo
     for call in calls:
         try:
             _call(connection, *call)
-        except Exception as error:  # errors of the driver too; the remaining calls have to be made
+        except Exception as error:  # errors of the driver, too: make the remaining calls
             if isinstance(error, CdcError) and error.number == LOGGING_IN_USE:
                 _log.info("full-row logging stays on: another session captures %s", call[1])
                 continue

@@ -99,7 +99,7 @@ class Codec(NamedTuple):
     """The functions that read and write a column's slots."""
 
     null: bytes
-    """The slot of NULL."""
+    """The bytes of a slot that contains NULL."""
     write: Callable[[Value], bytes]
     """A function that returns the slot of a value other than None. It raises NotExpressible."""
     read: Callable[..., Value] | None
@@ -279,8 +279,8 @@ def _decimal_codec(type: ColumnType) -> Codec:
 
 
 class _Booleans(dict[int, Value]):
-    """The values of BOOLEAN by null flag and value as one number; if the flag is set, the value is
-    ignored.
+    """The values of BOOLEAN; the key combines null flag and value in one number; if the flag is
+    set, the value is ignored.
     """
 
     def __missing__(self, flags: int) -> Value:
@@ -307,8 +307,8 @@ _DAYS_KEPT: Final = 50_000
 
 
 class _Days(dict[int, Value]):
-    """The dates by their day numbers. Few days fill a stream, so each date is made once; the number
-    of kept dates is bounded.
+    """The dates by their day numbers. A stream has few different days, so each date is made once;
+    the number of kept dates is bounded.
     """
 
     def __missing__(self, days: int) -> Value:
@@ -360,7 +360,7 @@ def _datetime_codec(type: ColumnType, on_lenient: Callable[[], None]) -> Codec:
 
 # --- text and large objects -----------------------------------------------------------------------
 
-_NULL_TEXT: Final = b"\0"  # the one byte of a NULL VARCHAR
+_NULL_TEXT: Final = b"\0"  # the only byte of a NULL VARCHAR
 
 
 def _char_codec(type: ColumnType, charset: str, errors: str, trim: bool) -> Codec:

@@ -1,4 +1,4 @@
-"""Changes to a stream (spec/change-model.md 4, column G; spec/gbase-cdc.md 3)."""
+"""Write changes as a CDC stream (spec/change-model.md 4, column G; spec/gbase-cdc.md 3)."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _BYTES_A_CHARACTER: Final = 4
 
 
 def _columns_of_catalog(table: Table, varchar_prefix: int) -> tuple[Column, ...]:
-    """Return the columns of a catalogue's table for a stream. Binary columns are left out, since a
-    stream has none.
+    """Return the columns that a stream has for a catalogue's table. Binary columns are left out,
+    since a stream has none.
 
     Text takes 4 bytes for each character. Raises ConfigError if no column is left.
     """
@@ -202,7 +202,7 @@ class _Writer:
             if len(record) > self._options.max_record:
                 raise NotExpressible(
                     f"a row of {full_name(change.schema, change.table)!r} takes {len(record)} "
-                    "bytes, above max_record; readers refuse it",
+                    "bytes, more than max_record; readers would refuse it",
                     code="value_range",
                 )
             yield record

@@ -18,7 +18,7 @@ from eventlog.model import Lob, Value
 
 class RowDecodeError(FormatError):
     """A row image that its codec cannot read (spec/linter-queue.md 6, 7). If ``column`` is None the
-    whole image is unreadable. A codec sets only the column's name, the reader
+    whole image is unreadable. A codec sets only the column's name; the reader replaces it by
     ``schema.table.column``.
     """
 
@@ -60,7 +60,7 @@ class RowCodec(Protocol):
     name: str
 
     def decode(self, table: TableAttrs, image: bytes) -> dict[str, Value]:
-        """Return the values of all columns by name."""
+        """Return the values of all columns in a row image, by column name."""
         ...
 
     def encode(self, table: TableAttrs, row: Mapping[str, Value]) -> bytes:

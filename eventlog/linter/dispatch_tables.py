@@ -21,7 +21,7 @@ from eventlog.core.typed import whole_number
 from eventlog.errors import ConfigError, FormatError, NotExpressible, with_location
 
 DATA_SIZE: Final = 3400
-"""The number of bytes of DATA in one row."""
+"""The number of bytes of DATA in one row of the queue."""
 
 MASK_64: Final = (1 << 64) - 1
 
@@ -105,7 +105,7 @@ def from_utc(moment: datetime | None, zone: tzinfo) -> bytes:
 def syslog_addr(value: int) -> tuple[int, int]:
     """Split a SYSLOG_ADDR, a place in the system log, into file number and address.
 
-    SQL may return it negative.
+    SQL may return it as a negative number.
     """
     value &= MASK_64
     return value >> 32, value & 0xFFFFFFFF
@@ -114,14 +114,14 @@ def syslog_addr(value: int) -> tuple[int, int]:
 def blob_attr(value: int) -> tuple[int, int]:
     """Split a BLOBATR into the ATRNUM of the BLOB's column and the type of the BLOB.
 
-    SQL may return it negative.
+    SQL may return it as a negative number.
     """
     value &= 0xFFFF
     return value & 0xFF, value >> 8
 
 
 def signed(value: int, bits: int) -> int:
-    """Return an unsigned number as a signed SQL column of this many bits holds it."""
+    """Return the value that a signed SQL column of this many bits has for an unsigned number."""
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
@@ -222,7 +222,7 @@ class DispatchRow(NamedTuple):
     dbnode: str
     transact_id: int
     syslog_addr: int
-    """The transaction's id and the address are unsigned."""
+    """The address, unsigned. The transaction's id is unsigned, too."""
     typ: int
     blobatr: Any
     channel: int | None
@@ -348,7 +348,8 @@ def _unchecked_integer(value: Any) -> Any:
 
 
 class _Texts(dict[Any, str]):
-    """The CHAR values without their padding.
+    """The CHAR values without their padding. Each distinct text is stripped only once, since a
+    queue has few of them.
 
     Each is stripped once, since a queue has few of them.
     """

@@ -86,7 +86,7 @@ class SourceOptions(PlaceOptions):
 
     dispatch_attrs: Mapping[int, TableAttrs] = shared(DISPATCH_ATTRS)
     batch_rows: int = option(10_000, integer(1), "number of rows per read from a database")
-    final: bool = option(True, FLAG, "return all changes now, keep none for a later read")
+    final: bool = option(True, FLAG, "return all changes now, and keep none for a later read")
     catalog: CatalogOption = shared(CATALOG)
 
 
@@ -290,7 +290,9 @@ def _tables(
     """
     suffix = path.suffix.lower()
     if suffix not in _SUFFIXES:
-        raise FormatError(f"{path} is not a {', '.join(_SUFFIXES)} file, as a queue's export is")
+        raise FormatError(
+            f"{path} is not a {', '.join(_SUFFIXES)} file; export the queue to one of these formats"
+        )
     number = 1
 
     def where() -> str:
@@ -315,7 +317,8 @@ def _tables(
 def _objects(path: Path) -> Iterator[tuple[int, tuple[str, ...], tabular.Rows]]:
     """Yield tables of JSON lines: consecutive objects with the same members form one.
 
-    A table is the line of its first object, the names, and the values with their lines.
+    A table consists of the line number of its first object, the column names, and the values with
+    their line numbers.
     """
     for names, alike in groupby(
         _readable(tabular.read_json_objects(path)), key=lambda numbered: tuple(numbered[1])
@@ -550,8 +553,8 @@ class QueuePoller:
         yield from self._reader.changes(rows, final=False)
 
     def drain(self) -> Iterator[Change]:
-        """Yield all changes that the queue holds now, in as many polls as needed; open transactions
-        are dropped and counted.
+        """Yield all changes that are in the queue now, in as many polls as needed; open
+        transactions are dropped and counted.
         """
         while rows := self._fetch():
             yield from self._reader.changes(rows, final=False)
@@ -567,7 +570,7 @@ class QueuePoller:
                 self._reader.describe(_read_attrs(connection, self._attrs))
             if self._queue is None:
                 self._queue = find_table(connection, place.queue_table, place.schema)
-            # Among so many rows at least one batch is new, if the queue has that many new rows.
+            # At least one batch of so many rows is new, if the queue has that many new rows.
             limit = len(self._reader.seen) + place.batch_rows
             statement = _select_queue(self._queue, self._options.order_by, limit)
             result = connection.execute(statement, execution_options={"yield_per": _AT_ONCE})

@@ -1,7 +1,8 @@
-"""The rows of a transaction to its operations with their two parts (spec/linter-queue.md 3 to 5).
+"""Combine the rows of a transaction into its operations with their two parts (spec/linter-queue.md
+3 to 5).
 
-``of_transaction`` is a hot path: most rows are a whole and valid operation, which ``_of_one_row``
-recognizes by one comparison. The price: the rules of lengths are repeated there in brief; every
+``of_transaction`` is a hot path: most rows are a whole, valid operation, which ``_of_one_row``
+recognizes by one comparison. The price: that function repeats the rules of lengths in brief; every
 other row goes to ``parts``, which has the full rules.
 """
 
@@ -33,7 +34,9 @@ BLOB_OPERATIONS: Final = frozenset({CREATE_BLOB, INSERT_BLOB})
 
 
 class TypTable(NamedTuple):
-    """The meanings of operation codes: ``operations`` belong to a transaction, ``ends`` end it."""
+    """The meanings of operation codes: ``operations`` are within a transaction, ``ends`` are COMMIT
+    and ROLLBACK.
+    """
 
     name: str
     operations: Mapping[int, str]
@@ -56,8 +59,8 @@ TYP_TABLES: Final = {table.name: table for table in (FIELDS, PROSE)}
 
 
 Operation = tuple[DispatchRow, bytes, bytes]
-"""An operation: its first row, the first part and the second part. They hold the old and the new
-row image; for INSERT the first part is the new one.
+"""An operation: its first row, the first part and the second part. The parts are the old and the
+new row image; for INSERT the first part is the new image.
 """
 
 
@@ -118,7 +121,9 @@ def parts(rows: Sequence[DispatchRow], table: TypTable = FIELDS) -> tuple[bytes,
 
 
 def _parts_by_totals(rows: Sequence[DispatchRow]) -> tuple[bytes, bytes]:
-    """Return the two parts of an operation whose first row has the lengths of all of it."""
+    """Return the two parts of an operation whose first row has the lengths of the whole
+    operation.
+    """
     first, len1, end = rows[0], rows[0].len1, rows[0].len1 + rows[0].len2
     chunks = [data_bytes(row.data) for row in rows]
     data = b"".join([*(chunk.ljust(DATA_SIZE, b"\0") for chunk in chunks[:-1]), chunks[-1]])
@@ -132,7 +137,7 @@ def _parts_by_totals(rows: Sequence[DispatchRow]) -> tuple[bytes, bytes]:
 
 
 def _own_parts(row: DispatchRow) -> tuple[bytes, bytes]:
-    """Return the fragments of both parts that a row has, by its own lengths."""
+    """Return a row's fragments of both parts, cut by the row's own lengths."""
     data, len1, end = row.data, row.len1, row.len1 + row.len2
     if type(data) is not bytes:
         data = data_bytes(data)
@@ -156,7 +161,7 @@ def _check_lengths(row: DispatchRow, len1: int, len2: int, table: TypTable) -> N
         return
     if table is PROSE and typ == 4 and not len1 and not len2:
         raise FormatError(
-            f"{where(row)}: TYP 4 without data is not a CLEAR BLOB; check that typ_table = prose "
+            f"{where(row)}: TYP 4 must have data to be a CLEAR BLOB; check that typ_table = prose "
             "is right",
             code="typ_contradiction",
         )

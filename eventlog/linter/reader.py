@@ -1,10 +1,10 @@
-"""Rows of the queue to committed transactions, and these to Changes (spec/linter-queue.md 5, 6;
-spec/change-model.md 2, 3.4).
+"""Combine the rows of the queue into committed transactions, and convert these to Changes
+(spec/linter-queue.md 5, 6; spec/change-model.md 2, 3.4).
 
 ``QueueReader._committed`` runs once for each row and ``_of_transaction`` once for each change. So
 both unpack rows by position and keep their state in local names, and a change is made from its
-fields by position. The price: one loop checks the order of rows and gathers transactions, and
-identifies the fields of DispatchRow and Change by their positions.
+fields by position. The price: one loop both checks the order of rows and collects transactions, and
+the code relies on the positions of the fields of DispatchRow and Change.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ _log = logging.getLogger(__name__)
 
 
 def parse_place(value: Any) -> Sequence[str | None]:
-    """Check a list of server, owner and table, each a text or None, and return it.
+    """Check a list of server, owner and table, each of them a text or None, and return it.
+
+    Raises ValueError.
 
     Raises ValueError.
     """
@@ -90,7 +92,9 @@ def _parse_tables(value: Any) -> dict[int, tuple[str | None, str]]:
         try:
             tables[int(tabnum)] = name
         except (TypeError, ValueError):
-            raise ConfigError(f"tables has {tabnum!r} in place of the number of a table") from None
+            raise ConfigError(
+                f"tables has the member {tabnum!r}; name each member by the number of a table"
+            ) from None
     return tables
 
 
@@ -109,7 +113,7 @@ TABLES: Final = Option(
 DISPATCH_ATTRS: Final = Option(
     {},
     OptionKind(attrs_of_option, "an object: number of the table -> list of columns"),
-    "tables, in place of attrs",
+    "the tables as objects, in place of attrs",
 )
 CODEC_CHARSET: Final = Option("utf-8", CHARSET, "character set of the emulator's codec")
 
@@ -163,14 +167,18 @@ class ReaderOptions(CheckedOptions):
         "fields", choice(*TYP_TABLES), "table of operation codes (TYP) that the server uses"
     )
     time_zone: str = shared(TIME_ZONE)
-    order_by: str = option("syslog", choice(*_ORDERS), "what orders operations")
+    order_by: str = option(
+        "syslog", choice(*_ORDERS), "the column that determines the order of operations"
+    )
     order_tolerance: float = option(
         7200, number(0), "with order_by = oper_date: how many seconds late rows may arrive"
     )
     restart: str | None = option(None, STRING, "token of an earlier read, from which to continue")
     dbnode: str | None = option(None, STRING, "read only the changes of this node")
     destinations: str = option(
-        "first", choice("first", "all"), "read a change for several destinations once, or for each"
+        "first",
+        choice("first", "all"),
+        "read a change for several destinations once, or once per destination",
     )
     destination: Sequence[str | None] | None = option(
         None,
@@ -211,7 +219,7 @@ class QueueReader:
     """A reader of a queue, once or repeatedly: ``read`` takes the queue's present rows and returns
     the new changes.
 
-    ``attrs`` are the tables by number. ``restart_token`` is that of the last transaction whose
+    ``attrs`` are the tables by number. ``restart_token`` is the token of the last transaction whose
     changes were all yielded; a later reader takes it as ``restart``. Rows of transactions that are
     open at the end of a read are kept for the next one. ``seen`` holds the identities of the rows
     that are not read again.
@@ -245,7 +253,7 @@ class QueueReader:
         """Return the changes of the transactions that end among the rows, which may come in any
         order.
 
-        ``final`` has the meaning of ``changes``. Raises FormatError.
+        ``final`` has the same meaning as in ``changes``. Raises FormatError.
         """
         ordered = _in_order(rows if final else self.fresh(rows), self._options.order_by)
         return self.changes(ordered, final=final)
@@ -334,8 +342,9 @@ class QueueReader:
         self._keep(open_rows.values())
 
     def _chosen(self, rows: Iterable[DispatchRow], token: str | None) -> Iterator[DispatchRow]:
-        """Yield the rows of the options ``dbnode`` and ``destination``, kept ones and new ones in
-        order; the end of a transaction concerns every destination. Raises FormatError.
+        """Yield the kept and the new rows, in order, that the options ``dbnode`` and
+        ``destination`` select. The end of a transaction concerns every destination, so it is always
+        yielded. Raises FormatError.
         """
         dbnode, destination, ends = self._dbnode, self._options.destination, self._typ_table.ends
         if self._open_rows:
@@ -357,8 +366,8 @@ class QueueReader:
         self.seen = self._present.union(row.identity for row in self._open_rows)
 
     def _count_open(self, transactions: Iterable[list[DispatchRow]]) -> None:
-        """Count the transactions that no row ends, and warn about those that would have an end in
-        the other table of operation codes.
+        """Count the transactions that no row ends, and warn about transactions that would have an
+        end with the other table of operation codes.
         """
         for rows in transactions:
             self._count("open_transactions")
@@ -519,7 +528,9 @@ class QueueReader:
     def _images(
         self, row: DispatchRow, part1: bytes, part2: bytes, target: _ReadTable
     ) -> _Images | None:
-        """Return before, after and changed of an operation; None for a row that stays raw parts."""
+        """Return before, after and changed of an operation; None for a row that is returned only in
+        raw form.
+        """
         assert self._codec is not None
         assert target.attrs is not None
         decode = self._codec.decode
@@ -559,7 +570,7 @@ def _values_of(
 _Image = dict[str, Value] | None
 _Images = tuple[_Image, _Image, frozenset[str] | None]
 
-# CLEAR BLOB is not listed, and becomes an UPDATE, too.
+# CLEAR BLOB is not in this list, and becomes an UPDATE, too.
 _OPS: Mapping[int, ChangeOp] = {DELETE: ChangeOp.DELETE, INSERT: ChangeOp.INSERT}
 
 

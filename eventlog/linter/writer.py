@@ -1,5 +1,5 @@
-"""Changes to rows of the queue and of DISPATCH_ATTRS (spec/change-model.md 4 and 5.1, column L;
-spec/linter-queue.md 8).
+"""Write changes as rows of the queue and of DISPATCH_ATTRS (spec/change-model.md 4 and 5.1, column
+L; spec/linter-queue.md 8).
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ class SystemLog:
         destinations: Sequence[Destination],
         blobatr: int = 0,
     ) -> Iterator[DispatchRow]:
-        """Yield the rows of an operation of one or two ``parts``: a full set for each destination,
-        all with one address.
+        """Yield the rows of an operation of one or two ``parts``: a full set of rows for each
+        destination, all with the same address.
         """
         old, both = len(parts[0]), b"".join(parts)
         for destination in destinations:
@@ -188,8 +188,8 @@ _Target = tuple[TableAttrs, tuple[Destination, ...]]
 
 
 class QueueWriter:
-    """A writer of changes as rows. ``attrs`` are the tables by number; ``address`` is where the log
-    continues.
+    """A writer of changes as rows. ``attrs`` are the tables by number; ``address`` is the address
+    of the next operation.
 
     Changes that cannot be written go to ``report.skip``; without a report the first one raises its
     error. Raises ConfigError.
@@ -219,8 +219,8 @@ class QueueWriter:
         self._known: dict[int, dict[Key, dict[str, Value]]] = {}
 
     def rows(self, changes: Iterable[Change]) -> Iterator[DispatchRow]:
-        """Yield the rows of the changes, which are complete. A transaction is written when its last
-        change is known.
+        """Yield the rows of ``changes``, which must be all changes. A transaction is written when
+        its last change is known.
 
         Raises FormatError.
         """
@@ -300,8 +300,8 @@ class QueueWriter:
     def _described_as(self, change: Change) -> TableAttrs | None:
         """Return the description of the change's table, None if there is none.
 
-        It is found by schema and name; by the name alone if one of the two schemas is unknown and
-        the name is unique.
+        It is found by schema and name, or by the name alone if one of the two schemas is unknown
+        and the name is unique.
         """
         attrs = self._names.get((change.schema, change.table)) or self._names.get(
             (None, change.table)

@@ -317,8 +317,8 @@ class _RowWriter(NamedTuple):
         ]
 
     def query_back(self, key: Key) -> list[LogRow]:
-        """Return the rows of a change that was read without its row: types 5 and 6, or the values
-        that the log held and types 7 and 8.
+        """Return the rows of a change whose row was not read: rows of types 5 and 6, or the values
+        that are known and rows of types 7 and 8.
         """
         extras = self.change.extras
         is_insert = self.change.op is not ChangeOp.UPDATE
@@ -348,7 +348,9 @@ class _RowWriter(NamedTuple):
             raise refused_column(self.change, name, error) from error
 
     def _first_column(self) -> str | None:
-        """Return the first non-key column of the class; None without one, or without a class."""
+        """Return the first non-key column of the class; None if there is none, or if the class is
+        unknown.
+        """
         attributes = () if self.object_class is None else self.object_class.attributes
         return next(
             (one.name for one in attributes if not one.is_key and not one.multi_valued), None
@@ -379,7 +381,7 @@ class _RowWriter(NamedTuple):
 
 
 def _check_text(row: LogRow, *, holds_nul: bool) -> None:
-    """Raise NotExpressible for a row that no log can hold.
+    """Raise NotExpressible for a row with text that no log can store.
 
     Half a surrogate pair has no UTF-8 form, and no reader of a log accepts it. U+0000 has no place
     in some databases (``holds_nul`` False).

@@ -1,7 +1,8 @@
-"""Rows of the event log to changes: check, fold, precedence, query-back (spec/change-model.md 3.1).
+"""Read rows of the event log as changes: check, fold, precedence, query-back (spec/change-model.md
+3.1).
 
-The publisher makes events of groups without this module, since a modify keeps every step of a
-repeated column; a Change holds the net effect (``changes.net_effect``).
+The publisher makes its events without this module: a modify contains every step of a repeated
+column, while a Change contains only the net effect (``changes.net_effect``).
 
 Reading is a hot path: rows and changes are tuples unpacked by position, a Change is made by
 ``tuple.__new__`` without its checks, and everything that follows from a class or an attribute is
@@ -162,7 +163,8 @@ def _changes(
             report.count("groups_gone" if row is None else "groups_empty")
 
 
-# --- a group of rows to a change ------------------------------------------------------------------
+# --- from a group of rows to a change
+# ----------------------------------------------------------------
 
 # Names of the module, since looking up an enumeration's members is slow.
 _INSERT, _UPDATE, _DELETE = ChangeOp.INSERT, ChangeOp.UPDATE, ChangeOp.DELETE
@@ -180,8 +182,8 @@ _BEYOND_MICROSECONDS = re.compile(r"\.[0-9]{6}0*[1-9]")
 _ReadGroup: TypeAlias = Callable[
     [Group, Decision | None, CurrentRow | None, Mapping[int, LogRow]], Change | None
 ]
-"""A function from a group, the decision of precedence on it, its current row (None = deleted) and
-its log rows by record_id to its change.
+"""A function that returns the change of a group. Its arguments: the group, the decision of
+precedence on it, its current row (None = deleted), and its log rows by record_id.
 """
 
 
@@ -191,8 +193,8 @@ def group_reader(
     char_padding: str = "trim",
     truncated: Callable[[str], None] | None = None,
 ) -> _ReadGroup:
-    """Return the function that makes the changes of groups; it looks up once what follows from
-    their classes.
+    """Return the function that makes the changes of groups; it looks up once everything that
+    depends only on the class.
 
     ``schema`` is that of the log. ``time_zone`` applies to times without one, ``char_padding`` to
     the blanks of CHAR (spec/xds.md 6). ``truncated`` is called with each column
@@ -307,8 +309,8 @@ def _queried_back(
     current: CurrentRow,
     value_of: _ValueOf,
 ) -> tuple[_Columns | None, Mapping[str, Any]]:
-    """Return the row after a change that names columns to query back, None if it is yet to be read,
-    and the extras that list what to read (spec/change-model.md 3.1).
+    """Return the row after a change some of whose columns are queried back, and the extras that
+    list what to read. The row is None if it is not read yet (spec/change-model.md 3.1).
     """
     extras = {"query_back": "row" if kind in READS_ROW else "field"}
     if current is not UNREAD:
@@ -328,7 +330,7 @@ def _logged(
     rows: Sequence[CheckedRow], log_rows: Mapping[int, LogRow], value_of: _ValueOf
 ) -> tuple[_Columns, _Columns]:
     """Return the old and new values of the columns whose values the rows hold; rows of key columns
-    count for nothing (spec/xds.md 4.2).
+    are ignored (spec/xds.md 4.2).
     """
     logged: dict[Attribute, list[CheckedRow]] = {}
     for record_id, event_type, object_id, attribute, goes, _ in rows:
@@ -356,8 +358,8 @@ def _logged(
 
 
 def _read_back(attribute: Attribute, current: CurrentRow, value_of: _ValueOf) -> Value:
-    """Return the value that was read back. If a single-valued column has several values, it is the
-    first by its text (spec/xds.md 4.3).
+    """Return the value that was read back. If a single-valued column has several values, return the
+    one whose text sorts first (spec/xds.md 4.3).
     """
     texts = sorted({text for text in current[attribute.name] if text is not None})
     read = value_of(attribute)
@@ -367,8 +369,8 @@ def _read_back(attribute: Attribute, current: CurrentRow, value_of: _ValueOf) ->
 
 
 def with_rows(change: Change, group: Group, log_rows: Mapping[int, LogRow]) -> Change:
-    """Return the change of a group with record_ids, types and status of the group's rows in its
-    ``extras``.
+    """Return the change of a group with the record_ids, types and statuses of the group's rows
+    added to its ``extras``.
     """
     rows = {
         "record_ids": ids_of(group),
@@ -439,7 +441,7 @@ def _inferred_tables(
 def _is_name(text: str) -> bool:
     """Return True if a class can have this name.
 
-    A row with another name is invalid by itself, and does not affect any class.
+    A row with a name that is not legal is an invalid row, and does not affect any class.
     """
     try:
         check_unicode(text)

@@ -103,7 +103,7 @@ class LogReaderOptions(_LogOptions):
     """
 
     schema: str | None = option(
-        None, STRING, "schema of the changes; default: that of the catalogue"
+        None, STRING, "schema of the changes; default: the catalogue's schema"
     )
     database_url: str | None = option(
         None, STRING, "URL of the database to read rows back from, for a log in files"
@@ -122,21 +122,26 @@ class LogReaderOptions(_LogOptions):
     status: str = option(
         _STATUS,
         OptionKind(_parse_status, f"letters of {_STATUS}"),
-        "letters of the rows that are read",
+        "statuses of the rows that are read",
     )
-    sort: bool = option(False, FLAG, "the file is not in the order of record_id: sort it in memory")
+    sort: bool = option(
+        False, FLAG, "sort the file in memory, since it is not in the order of record_id"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class LogWriterOptions(_LogOptions):
     """Options of the writer (spec/triggers.md 1)."""
 
-    row_style: str = shared(STYLE, about="what is logged of a change, as the style of a watch")
-    row_styles: Mapping[str, str] = option({}, _STYLES, "the style of single tables, by table")
+    row_style: str = shared(
+        STYLE, about="which rows are written for a change, as with the style of a watch"
+    )
+    row_styles: Mapping[str, str] = option({}, _STYLES, "styles of single tables, by table")
     schema: str | None = option(
         None,
         STRING,
-        "schema of the log; default: that of the catalogue, else of the first change that has one",
+        "schema of the log; default: the catalogue's schema, else that of the first change that "
+        "has one",
     )
     existing_keys: Any = shared(EXISTING_KEYS)
 
@@ -144,7 +149,7 @@ class LogWriterOptions(_LogOptions):
 # --- files ----------------------------------------------------------------------------------------
 
 _NAMES: Final = {"csv": "csv", "json": "jsonl", "parquet": "parquet"}
-"""The values of ``file_format`` by the format names of ``files.tabular``."""
+"""The value of ``file_format`` by the format name of ``files.tabular``."""
 
 
 def file_format_of(path: str, option: str | None) -> str:
@@ -163,14 +168,15 @@ def file_format_of(path: str, option: str | None) -> str:
 
 
 _Refuse: TypeAlias = Callable[[FormatError], None]
-"""A function that is called with the error of one row; reading goes on if it returns."""
+"""A function that is called with the error of one row; if it returns, reading continues."""
 
 
 def read_rows(source: str, options: _LogOptions, refuse: _Refuse) -> Iterator[LogRow]:
     """Yield the rows of a file, or of the files of a directory. The error of a row that cannot be
     read goes to ``refuse``.
 
-    Raises FormatError for a file that cannot be read further, ConfigError for its columns, OSError.
+    Raises FormatError for a file that cannot be read further, ConfigError if its columns cannot be
+    found, OSError.
     """
     for one in source_files(Path(source), ".jsonl, .csv or .parquet file", tabular.FORMATS):
         for place, values in _records(one, options):
@@ -262,7 +268,9 @@ def _row(values: Sequence[Any]) -> LogRow:
         raise ValueError("it has no record_id")
     number = _number("record_id", record_id)
     if not 0 < number <= _HIGHEST:
-        raise ValueError(f"record_id {shown(str(record_id))} is not a positive number of 8 bytes")
+        raise ValueError(
+            f"record_id {shown(str(record_id))} is not a positive integer of at most 8 bytes"
+        )
     return LogRow(
         number,
         "" if status is None else str(status),
@@ -378,7 +386,9 @@ class LiveDatabase:
     def query_back(
         self, object_class: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]
     ) -> Mapping[str, CurrentRow]:
-        """Return the current rows of objects by canonical key; deleted objects are missing."""
+        """Return the current rows of objects by canonical key. Deleted objects are missing in the
+        result.
+        """
         return self.dialect.open(self.connection).query_back(
             self.schema, object_class, keys, attributes
         )

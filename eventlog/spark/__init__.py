@@ -1,8 +1,8 @@
 """eventlog on Spark: backlogs, captures, changes and change tables as DataFrames.
 
-The names in ``__all__`` are public (docs/spark.md). They are resolved at their first use, so that
-``import eventlog.spark`` does not need PySpark. No public name is the name of a module of this
-package, since Python would replace it by the module.
+The names in ``__all__`` are public (docs/spark.md). They are imported at their first use, so that
+``import eventlog.spark`` does not need PySpark. No public name may equal the name of a module of
+this package, since Python would replace it by the module.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _HOMES: Final = {
     "run_backlog": ("backlog", "run"),
     "write_messages": ("messages", "write_messages"),
 }
-"""The module of each public name, and its name there."""
+"""For each public name: its module, and its name in that module."""
 
 
 def __getattr__(name: str) -> Any:

@@ -62,8 +62,8 @@ def structs_of(
         except _REFUSED as error:
             raise FormatError(
                 f"column {field.name!r} of {table!r} has a value that "
-                f"{field.dataType.simpleString()} cannot hold: {error}. Give the reader a catalog, "
-                "or the column another type"
+                f"{field.dataType.simpleString()} cannot hold: {error}. Give the reader a "
+                "catalog, or give the column another type"
             ) from None
         arrays.append(array)
         fields.append(pa.field(field.name, kind, field.nullable))
@@ -81,7 +81,7 @@ def _array(values: Sequence[Value], kind: t.DataType, arrow_kind: pa.DataType) -
 
 
 def _without_special(value: Value, kind: t.DataType, nulled: Counter | None) -> Value:
-    """Return the value; or count and return NULL if the Spark type has no such value."""
+    """Return the value. If the Spark type has no such value, count it and return NULL."""
     if value is not None and isinstance(kind, t.ArrayType):
         return tuple(_without_special(one, kind.elementType, nulled) for one in values_of(value))
     is_time = isinstance(kind, t.DateType | t.TimestampType | t.TimestampNTZType)
@@ -102,8 +102,8 @@ def _without_special(value: Value, kind: t.DataType, nulled: Counter | None) -> 
 
 
 def _converter(kind: t.DataType) -> Callable[[Any], Any]:
-    """Return the function that converts a value, except NULL, to what Arrow takes for a Spark type.
-    The function raises ValueError for a value that would change.
+    """Return the function that converts a value other than NULL to the value that Arrow needs for a
+    Spark type. The function raises ValueError for a value that would change.
     """
     if isinstance(kind, t.ArrayType):
         of_member = _converter(kind.elementType)

@@ -105,14 +105,14 @@ _LEAST_FILE_BYTES = 128 * 1024
 _NAMES = re.compile(
     rf"{IDS}|{MARKED}|{re.escape(STATE_FILE)}|part-\d{{6,}}-\d{{5,}}(?:-[0-9a-f]{{12}})?\.(?:xmll|xml|parquet|jsonl)(?:\.gz|\.zst)?"
 )
-"""The names of files and folders of an output directory, without those of change tables."""
+"""The names of the files and folders in an output directory, except those of change tables."""
 _NUMBERS = 10**19
 """The number of possible change numbers (spec/qlik.md 3)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request for a job."""
+    """The request for one backlog job: what to convert, and how."""
 
     out: str
     """A path or URI."""
@@ -140,19 +140,20 @@ class Request:
     """The most rows that a task reads."""
     connections: int = 0
     """The most connections that tasks have open at the same time, 0 = one per running task. The
-    driver has two more.
+    driver opens two more.
     """
     quiet: bool = False
     progress: Progress = no_progress
-    """The monitor, or another function that receives the progress of the job."""
+    """The function that receives the progress of the job, such as the monitor's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """The result of a job. ``resumed``: the documents existed already. ``marked``: the number of
-    rows that this run marked, None = it was not asked to.
+    rows that this run marked, None = marking was not requested.
 
-    The times are in seconds: of the whole job, from reading to ``_SUCCESS``, and of marking.
+    The times are in seconds: the time of the whole job, of the part from reading to ``_SUCCESS``,
+    and of marking.
     """
 
     manifest: Manifest
@@ -167,8 +168,8 @@ _REQUEST: Final = Kind(lambda value: isinstance(value, Request), "BacklogRequest
 
 
 def run(config: Config, request: Request) -> Report:
-    """Convert the rows N of the log to files in ``request.out``, and mark them if ``request.mark``
-    is set.
+    """Convert the log's rows of status N to files in ``request.out``, and mark them if
+    ``request.mark`` is set.
 
     Nothing is marked before all documents are complete. If the same command is run again, it
     completes the marks or starts over. Raises ConfigError for an impossible request,
@@ -292,7 +293,7 @@ def _without_temporary(directory: Directory) -> Iterator[None]:
 
 
 def _owner(context: Context) -> Owner:
-    """Return the owner of an output directory: the job, with the log of its documents."""
+    """Return the owner of an output directory: a backlog job of this log."""
     log, database = str(context.log), describe(context.log.connection.engine.url)
 
     def describe_other(found: Mapping[str, Any]) -> str:
@@ -351,7 +352,7 @@ def _check(config: Config, request: Request) -> None:
         )
     if request.max_file_bytes < _LEAST_FILE_BYTES:
         raise ConfigError(
-            f"files of at most {request.max_file_bytes} bytes are too small; use "
+            f"files of at most {request.max_file_bytes} bytes would be too small; use "
             f"{_LEAST_FILE_BYTES} or more"
         )
     if request.no_claim and request.mark:
@@ -437,8 +438,9 @@ def _convert(
 
 
 def _before(request: Request, output: Output, rows: int, epoch: str) -> Numbered:
-    """Return the last number before the output's numbers. Numbers used before the log's epoch began
-    are raised to the time of the epoch, and by 10^12 (spec/qlik.md 3). Raises FormatError.
+    """Return the change number that precedes the first number of the output. If it was used before
+    the log's epoch began, it is raised to the time of the epoch, and by 10^12 (spec/qlik.md 3).
+    Raises FormatError.
     """
     last = request.last_sequence
     if last is None:
@@ -446,8 +448,8 @@ def _before(request: Request, output: Output, rows: int, epoch: str) -> Numbered
     prefix, number = sequence.raised_to(sequence.resume(last), raised_at(epoch))
     if number + 2 * rows >= _NUMBERS:
         raise FormatError(
-            f"no change numbers are left for {number_of(rows, 'row')} after {last}. "
-            "Begin a new task",
+            f"there are no change numbers left for {number_of(rows, 'row')} after {last}. Begin a "
+            "new task",
             code="sequence_exhausted",
         )
     return Numbered(number, prefix)
@@ -456,8 +458,8 @@ def _before(request: Request, output: Output, rows: int, epoch: str) -> Numbered
 def _open(
     stack: ExitStack, request: Request, context: Context, directory: Directory
 ) -> tuple[Callable[[], SparkSession], LogLocation, int]:
-    """Start Spark in another thread, since that takes seconds; wait only for a cluster, whose
-    executors are checked. Returns a function that waits for the session, the log's location for
+    """Start Spark in another thread, since that takes seconds. Wait only for a cluster, in order to
+    check its executors. Returns a function that waits for the session, the log's location for
     workers, and the number of tasks that run at the same time.
     """
     running = running_session()
@@ -575,7 +577,7 @@ def _finish(
 def _totals(
     recorded: Recorded, reports: Sequence[PartReport], files: Sequence[OutputFile]
 ) -> dict[str, int]:
-    """Return the totals of the job by name: of recorded deliveries, parts and files."""
+    """Return the totals of the job by name, added up over recorded deliveries, parts and files."""
     _, _, delivery_counts = recorded
     counts = Counter(delivery_counts)
     for report in reports:

@@ -1,7 +1,7 @@
 """Find the captures in a directory that a conversion reads; one task converts each of them.
 
-A capture is a unit for a format's reader: its changes have one order, and a transaction may begin
-in one file and end in another. In a directory
+A capture is what a format's reader reads as one source: its changes have one order, and a
+transaction may begin in one file and end in another. In a directory
 
 * a directory is a capture, whose files continue one another in the order of their names;
 * files whose names differ only in the numbers at the end of their stem, which ``-``, ``_`` or
@@ -37,7 +37,9 @@ _NUMBERED: Final = re.compile(
 )
 
 _LARGEST_COUNT: Final = 9_999_999
-"""The greatest number in a file name that counts files; a larger number is a date or a time."""
+"""The greatest number in a file name that is taken as a count of files; a larger number is a date
+or a time.
+"""
 
 
 class Capture(NamedTuple):
@@ -58,7 +60,7 @@ class Capture(NamedTuple):
         return self.paths[0] if len(self.paths) == 1 else self.paths[0].parent
 
     def size(self) -> int:
-        """Return the size of the capture in bytes, as far as it is known."""
+        """Return the size of the capture in bytes, as far as its files can be read."""
         files = (
             file for path in self.paths for file in (path.rglob("*") if path.is_dir() else (path,))
         )
@@ -133,14 +135,14 @@ def _files(format: Format, entries: Iterable[Path]) -> list[Path]:
 
 
 def _is_file(entry: Path) -> bool:
-    """Return True for a file. A broken link counts, so that reading refuses it by name."""
+    """Return True for a file. A broken link counts as a file, so that an error names it."""
     return entry.is_file() or (entry.is_symlink() and not entry.exists())
 
 
 def _has_suffix(file: Path, known: frozenset[str] | None) -> bool:
     """Return True if a file is of its format.
 
-    A compressed file counts, so that it is refused and not overlooked.
+    A compressed file counts as one, so that it is refused instead of ignored.
     """
     if known is not None and file.suffix.lower() in _COMPRESSED:
         file = file.with_suffix("")
@@ -168,13 +170,13 @@ def _continuing(files: Sequence[Path], beside: tuple[Path, ...]) -> Iterator[Cap
 
 
 def _stem(file: Path) -> str:
-    """Return the name without its suffix. Digits alone are not a suffix: ``capture.1``."""
+    """Return the name without its suffix. Digits alone are not a suffix, as in ``capture.1``."""
     return file.name if file.suffix[1:].isdecimal() else file.stem
 
 
 def _gaps(ordered: Sequence[tuple[list[int], Path]]) -> Iterator[str]:
-    """Yield the missing numbers of files that are counted. 1, 2, 4 are counted; 10, 20, 30, dates
-    and times are not.
+    """Yield the numbers that are missing among files that are numbered one by one, as 1, 2, 4 are;
+    10, 20, 30, dates and times are not.
     """
     if any(len(numbers) != 1 or numbers[0] > _LARGEST_COUNT for numbers, _ in ordered):
         return
@@ -233,9 +235,10 @@ def readable() -> Iterator[None]:
 
 @contextmanager
 def _side_by_side(capture: Capture, report: Report) -> Iterator[str]:
-    """Give a temporary directory with only the capture's files, named in their order.
+    """Yield a temporary directory that contains only the capture's files, with names in their
+    order.
 
-    In errors and problems the names of the original files replace its own.
+    Errors and problems name the original files.
     """
     with tempfile.TemporaryDirectory(prefix="eventlog-capture-") as directory:
         for number, path in enumerate(capture.paths):

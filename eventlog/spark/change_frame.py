@@ -55,7 +55,8 @@ _IMAGES: Final = ("before", "after")
 
 def _schema_with(columns: t.StructType | None) -> t.StructType:
     """Return the columns of changes. With columns of the table, ``before`` and ``after`` are
-    structs of them, and ``before_present`` and ``after_present`` list those that an image has.
+    structs of them, and ``before_present`` and ``after_present`` list the columns that the image
+    has.
     """
     if columns is None:
         return SCHEMA
@@ -83,9 +84,9 @@ def read_captures(
     ``strict`` an unreadable change fails the query, otherwise it is skipped. ``nulled`` counts
     values that become null because the types of a struct cannot hold them: special times
     (spec/xds.md 6.3), and NaN and infinity of decimals. Any other value that its type cannot hold
-    unchanged fails the query. The rows of a capture are in its order. To order a whole source, sort
-    by ``position`` (as a number if the source is an event log) and, where needed, by
-    ``event_number``. Raises ConfigError; a query fails with FormatError.
+    unchanged fails the query. The rows of a capture are in the order of the capture. To order a
+    whole source, sort by ``position`` (as a number if the source is an event log) and, where
+    needed, by ``event_number``. Raises ConfigError; a query fails with FormatError.
     """
     check_pandas()
     check_arguments(
@@ -156,7 +157,9 @@ def batch_of(
 
 
 def change_of(row: Mapping[str, Any]) -> Change:
-    """Return the change of a row in the JSON form (``Row.asDict()``). Raises FormatError."""
+    """Return the change of a row, given as ``Row.asDict()`` in the JSON form. Raises
+    FormatError.
+    """
     members = dict(row)
     for name in ("key", *_IMAGES, "extras"):
         members[name] = None if row[name] is None else json.loads(row[name])

@@ -71,7 +71,9 @@ EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 _BEGINS: Final = {EARLIEST: consumers.EARLIEST, LATEST: consumers.LATEST}
 _FLAGS: Final = {"format.type": DEFAULT_FORMAT}
-"""Events are folded and shown in the default format, whatever format a publisher sends."""
+"""The options with which events are folded and shown: those of the default format, whatever format
+a publisher sends.
+"""
 
 
 class RowsRemoved(DatabaseError):
@@ -107,7 +109,8 @@ def values_of(config: Config, *, with_document: bool) -> ValueOptions:
     return values if with_document else replace(values, time_syntax="full", characters="unicode")
 
 
-# --- what driver and tasks share ------------------------------------------------------------------
+# --- shared by driver and tasks
+# --------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +133,7 @@ class Classes:
 class Packed(NamedTuple):
     """Classes as bytes with their digest.
 
-    A task unpacks them if its worker has no classes of this digest yet.
+    A task unpacks them only if its worker has not unpacked the classes of this digest yet.
     """
 
     digest: str
@@ -163,9 +166,9 @@ _EVENT_TIME: Final = TIMED_FIELDS.index("event_time")
 
 
 class RowReader:
-    """A reader of the valid rows of a batch. ``rows`` are the ranges of the batch.
+    """A reader of the valid rows of a batch. ``rows`` are the batch's ranges of record_ids.
 
-    ``counted`` is the number of rows read in the part of the task, including invalid rows.
+    ``counted`` is the number of rows read within the task's part, including invalid rows.
     ``origins`` has event_time and perpetrator of the rows read, by record_id; None = they are not
     needed.
     """
@@ -259,7 +262,7 @@ _cache: list[_Cached] = []
 
 @contextmanager
 def cached_connection(file: str | None) -> Iterator[OpenDatabase]:
-    """Give the connection that this process keeps open. It is closed if the block fails.
+    """Yield the connection that this process keeps open. It is closed if the block fails.
 
     Raises DatabaseError, also for errors of the block.
     """
@@ -288,7 +291,7 @@ def close_cached_connection() -> None:
 
 @dataclass(slots=True)
 class ChangeLog:
-    """A log as the driver of a stream sees it, on one connection."""
+    """The log of a stream, for the driver's queries, on one connection."""
 
     file: str | None
     consumer: str | None = None
@@ -303,11 +306,13 @@ class ChangeLog:
     transactions show.
     """
     line: RecordSet | None = None
-    """The rows that the log records as done by the consumer, None without a consumer."""
+    """The consumer's entry in the log, which records the rows that are done; None without a
+    consumer.
+    """
     begun: str = ""
     """The time when the consumer was registered, empty without a consumer."""
     lines: tuple[int, ...] = ()
-    """The numbers of the entries in which the consumer's rows are recorded."""
+    """The numbers of the entries in which the consumer's done rows are recorded."""
     epoch: str = ""
     _open: tuple[Engine, OpenLog] | None = None
     _config: Config | None = None
@@ -318,7 +323,7 @@ class ChangeLog:
 
     @contextmanager
     def _session(self) -> Iterator[OpenLog]:
-        """Give the open log, and commit at the end of the block. It is opened if it is closed, and
+        """Yield the open log, and commit at the end of the block. It is opened if it is closed, and
         closed if the block fails.
         """
         if self._open is None:
@@ -400,8 +405,8 @@ class ChangeLog:
     # the classes
 
     def classes(self) -> tuple[Classes, Catalog, Packed]:
-        """Return the information needed to read rows, from the tables as they are now, so that the
-        rows already in the log have no unknown column.
+        """Return the information needed to read rows, from the tables as they are now, so that no
+        row that is already in the log has an unknown column.
         """
         with self._session() as log:
             self._read_classes(log)
@@ -418,8 +423,8 @@ class ChangeLog:
         declared = declared_tables(self._config, database, log.table)
         declared = declared._replace(config=without_settings_of_others(declared.config))
         options = publisher_options(self._config, log.db.current_user(), log.dialect.fold_name)
-        # As for every consumer, no changes are loopback unless a user is named
-        # (spec/event-log.md 13.5).
+        # As for every consumer, no rows are loopback unless a user is configured (spec/event-log.md
+        # 13.5).
         if self._config.publisher.driver_user is None:
             options = replace(options, driver_user=None)
         options = replace(
@@ -435,7 +440,7 @@ class ChangeLog:
         self._classes = classes, classes.catalog(), pack(classes)
         self._fingerprint = known
 
-    # where it begins
+    # the beginning
 
     def first(self) -> Offset:
         """Return the offset of a query that has read nothing.
@@ -445,8 +450,8 @@ class ChangeLog:
         with self._session() as log:
             done = self._first_set(log)
             removed = read_removed(log)
-            # A transaction that is still open may have drawn such a number: its row is read when it
-            # commits. But whether a number belonged to a removed row cannot be determined.
+            # An open transaction may have drawn such a number; its row is read when the transaction
+            # commits. Whether the number belonged to a removed row cannot be determined.
             absent = RecordSet(removed)
             absent.discard(done.spans)
             if removed:
@@ -473,7 +478,7 @@ class ChangeLog:
             )
         return RecordSet(first - 1)
 
-    # the end of the log
+    # the end of a batch
 
     def latest(
         self, start: Offset, most_rows: int | None = None, target: Offset | None = None
@@ -486,7 +491,7 @@ class ChangeLog:
         try:
             return self._latest(start, most_rows, target)
         except DatabaseUnavailable:
-            return self._latest(start, most_rows, target)  # on another connection
+            return self._latest(start, most_rows, target)  # it runs on another connection
 
     def _latest(self, start: Offset, most_rows: int | None, target: Offset | None) -> Offset:
         with self._session() as log:
@@ -499,7 +504,7 @@ class ChangeLog:
             while True:
                 end = decided
                 if target is None:
-                    # Where transactions are open, only the rows that one statement sees are read.
+                    # While transactions are open, only the rows that one statement sees are read.
                     end = decided.copy()
                     end.add(shown_ranges(log, decided.gaps(log.dialect.last_record_id), limit))
                 rows = between(start.done, end)
@@ -540,8 +545,8 @@ class ChangeLog:
         return decided
 
     def _record_unused(self, log: OpenLog, gaps: Sequence[Range]) -> None:
-        """Record the decided numbers for which a statement has found no row: they were rolled back,
-        unless a row was removed.
+        """Record the decided record_ids for which a statement found no row: their transactions were
+        rolled back, or their rows were removed.
 
         The offset does not change while there is no new row. Without this record, a later purge
         would make these numbers look like removed rows that the stream has not read.
@@ -551,8 +556,8 @@ class ChangeLog:
             self.unused.add(within(new, read_removed(log) + 1, new[-1][1]))
 
     def _without_open(self, log: OpenLog, rows: Sequence[Range], last: int) -> list[Range]:
-        """Return the rows of a full window that ends at ``last``, without the groups that are open
-        there and the groups that begin after the first open one.
+        """Return the rows of a full window that ends at ``last``, without the groups that are still
+        open there and the groups that begin after the first open group.
         """
         if self._classes is None:
             self._read_classes(log)
@@ -571,9 +576,9 @@ class ChangeLog:
     def _check_epoch(self, offset: Offset) -> None:
         if offset.epoch != self.epoch:
             raise OtherEpoch(
-                f"the checkpoint is from epoch {offset.epoch or 'none'} of the log, which is in "
-                f"epoch {self.epoch or 'none'} now, so its record_ids may belong to other rows. "
-                "Give the query a new checkpoint"
+                f"the checkpoint is from epoch {offset.epoch or 'none'} of the log, but the log "
+                f"is now in epoch {self.epoch or 'none'}, so the record_ids in the checkpoint may "
+                "belong to other rows. Give the query a new checkpoint"
             )
 
     def _check_removed(self, log: OpenLog, start: Offset) -> None:
@@ -619,8 +624,8 @@ class ChangeLog:
             return [(cut, count) for cut, count in parts if count]
 
     def move(self, end: Offset) -> None:
-        """Record the rows up to an offset as done by the consumer; no row that is done becomes
-        undone (spec/spark-changes.md 4).
+        """Record the rows up to an offset as done by the consumer. A done row never becomes undone
+        (spec/spark-changes.md 4).
         """
         if self.consumer is None:
             return
@@ -638,7 +643,7 @@ class ChangeLog:
 
 
 def check_counted(counted: int, expected: int, part: Range) -> None:
-    """Raise RowsRemoved if a part has other rows than when the batch was planned."""
+    """Raise RowsRemoved if a part has another number of rows than when the batch was planned."""
     if counted != expected:
         raise RowsRemoved(
             f"record_ids {part[0]} to {part[1]} have {number_of(counted, 'row')} but had "

@@ -17,10 +17,13 @@ class Offset(NamedTuple):
     done: RecordSet
     """The rows read."""
     rows: int | None
-    """The number of rows in the batch that ends here, None = no batch ends here: the query begins.
+    """The number of rows in the batch that ends at this offset, None = the query begins here, so no
+    batch ends here.
     """
     absent: RecordSet
-    """The record_ids, up to the highest removed one, that the log lacked when the query began."""
+    """The record_ids, up to the highest removed one, that were missing in the log when the query
+    began.
+    """
     line: str
     """The time when the consumer was registered that protects the unread rows from a purge; empty
     without a consumer.

@@ -1,4 +1,4 @@
-"""The groups of a part of a batch, exact without a shuffle (spec/spark-changes.md 2).
+"""Find the groups of a part of a batch, exactly and without a shuffle (spec/spark-changes.md 2).
 
 A batch is folded as a window is (spec/event-log.md 6, 8.2). A part of it is a range of record_ids,
 and has the groups whose first row is in the range. To find them it reads rows beyond its ends:
@@ -29,8 +29,8 @@ from eventlog.core.fold import (
 from eventlog.core.ranges import Range
 
 Read = Callable[[int, int], Iterable[Sequence[CheckedRow]]]
-"""A function that yields the valid rows of a batch from one record_id to another, in queue order,
-in chunks.
+"""A function that yields the valid rows of a batch between two record_ids, in queue order, in
+chunks.
 """
 
 
@@ -58,7 +58,8 @@ def rows_before(
     """
     distance = how.reach
     seen: set[ObjectId] = set()
-    # The earliest row of a run that may continue before the rows read so far, and its family.
+    # The record_id of the earliest row of a run that may continue before the rows read so far, and
+    # its family.
     runs: dict[ObjectId, tuple[int, int]] = {}
     for record_id, event_type, object_id, _, _, _ in rows:
         if record_id - first >= distance:
@@ -90,7 +91,7 @@ def rows_before(
 
 
 def groups_of_part(read: Read, part: Range, how: Folding) -> Iterator[list[Group]]:
-    """Yield the groups whose first row is in the part, in queue order, some at a time."""
+    """Yield the groups whose first row is in the part, in queue order, in chunks."""
     first, last = part
     folder = RowFolder(how.fold_distance, how.fold_span)
 
@@ -129,7 +130,7 @@ def groups_of_part(read: Read, part: Range, how: Folding) -> Iterator[list[Group
 
 class HeldBack(NamedTuple):
     """The rows that a full window holds back: all rows from ``first`` on, except ``ids``, which
-    belong to groups that began before.
+    belong to groups that began earlier.
     """
 
     first: int

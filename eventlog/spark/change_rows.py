@@ -39,7 +39,8 @@ AT_ONCE: Final = 5_000
 def schema_of(columns: t.StructType | None, *, with_document: bool) -> t.StructType:
     """Return the columns of the rows.
 
-    ``columns`` are the columns of the one requested class; without them, images are maps of texts.
+    ``columns`` are the columns of the requested class; None = no class was requested, and images
+    are maps of texts.
     """
     image = _TEXTS if columns is None else columns
     fields = [
@@ -70,7 +71,7 @@ def columns_of(object_class: ObjectClass) -> t.StructType:
 
 
 def spark_type(kind: ColumnType) -> t.DataType:
-    """Return the Spark type that holds the values of a column; text if there is none."""
+    """Return the Spark type that holds the values of a column, or text if no other type does."""
     match kind.kind:
         case Kind.INTEGER:
             return t.LongType() if kind.bits else t.DecimalType(38, 0)
@@ -97,7 +98,7 @@ def spark_type(kind: ColumnType) -> t.DataType:
 class Rows:
     """A builder of rows from events.
 
-    ``columns`` are the columns of the one requested class, None = images are maps of texts.
+    ``columns`` are the columns of the requested class, None = images are maps of texts.
     """
 
     __slots__ = ("_catalog", "_columns", "_document", "_read", "_schema", "_time_of")
@@ -212,7 +213,9 @@ def _lists(kind: pa.DataType, lists: Iterable[Sequence[Any] | None]) -> pa.Array
 
 
 def _maps(images: Sequence[Mapping[str, Value] | None]) -> pa.Array:
-    """Return rows as maps of texts, by column; None becomes NULL, as a row and as a value."""
+    """Return rows as maps of texts, by column; None becomes NULL, whether it is a row
+    or a value.
+    """
     names, offsets, mask = _flat(images)
     texts = [
         value if value is None or value.__class__ is str else _text(value)
@@ -226,7 +229,9 @@ def _maps(images: Sequence[Mapping[str, Value] | None]) -> pa.Array:
 
 
 def _flat(lists: Iterable[Iterable[Any] | None]) -> tuple[list[Any], pa.Array, pa.Array | None]:
-    """Return the members of all lists in one list, where each begins, and which lists are None."""
+    """Return the members of all lists in one list, the offset at which each list begins, and which
+    lists are None.
+    """
     flat: list[Any] = []
     offsets: list[int] = []
     missing: list[bool] = []
@@ -240,7 +245,9 @@ def _flat(lists: Iterable[Iterable[Any] | None]) -> tuple[list[Any], pa.Array, p
 
 
 def _text(value: Value) -> str:
-    """Return a value as in the log; the values of a multi-valued attribute become a JSON list."""
+    """Return the text of a value, as in the log; the values of a multi-valued attribute become a
+    JSON list.
+    """
     if value.__class__ is tuple:
         return json.dumps(
             [None if one is None else to_text(one) for one in values_of(value)], ensure_ascii=False

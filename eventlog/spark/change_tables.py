@@ -52,7 +52,7 @@ from eventlog.spark.session import READS_TIMES, new_session
 from eventlog.spark.tasks import tune_collector
 
 _TOGETHER: Final = 10_000
-"""The number of rows from which on the objects read so far are brought up to date."""
+"""The number of rows that are collected before the objects read so far are brought up to date."""
 
 _CSV: Final = {
     "header": True, "multiLine": True, "quote": '"', "escape": '"', "emptyValue": "",
@@ -66,8 +66,8 @@ matches columns by position.
 
 @dataclass(frozen=True, slots=True)
 class FoundTable:
-    """A change table of a directory: the names that its changes have, the schema name in the
-    directory, and its path.
+    """A change table in a directory: the schema and table names that its changes have, the schema
+    name in the directory, and its path.
     """
 
     schema: str | None
@@ -186,7 +186,7 @@ _NAMES: Final = {
     "csv": "*.[cC][sS][vV]{,.gz}",
     "json": "*.{[jJ][sS][oO][nN],[jJ][sS][oO][nN][lL],[nN][dD][jJ][sS][oO][nN]}{,.gz}",
 }
-"""Hadoop's patterns of the names that ``format_of`` accepts, in any letter case."""
+"""Hadoop's patterns for the file names that ``format_of`` accepts, in upper or lower case."""
 
 
 def _with_time(spark: SparkSession) -> SparkSession:
@@ -241,7 +241,8 @@ def _of_json(lines: DataFrame, first: Path, options: ReadOptions) -> DataFrame:
     """Return the members of objects, one object per line, as text: columns in the order of the
     first object, then further columns.
 
-    Spark's own reader turns every value into text, so that a number would pass for a mask in hex.
+    Spark's own reader turns every value into text, so that a number could be mistaken for a mask in
+    hex.
     """
     filled = lines.where(f.trim("value") != "")
     named = filled.select("value").mapInArrow(_member_names, "name string").distinct().collect()
@@ -292,8 +293,8 @@ def _named(frame: DataFrame, column: str) -> Column:
 def read_change_table(
     spark: SparkSession, source: str, options: Mapping[str, Any] | None = None
 ) -> DataFrame:
-    """Return the changes of all change tables of a directory (spec/change-model.md 1.2), the same
-    as row by row.
+    """Return the changes of all change tables of a directory (spec/change-model.md 1.2), with the
+    same result as reading row by row.
 
     ``options`` are the options of the reader of ``qlik-change-table``. A query fails with
     FormatError for unreadable rows. Raises ConfigError, FormatError.
@@ -355,7 +356,7 @@ def _sequence(rows: DataFrame, layout: TableLayout) -> Column:
 
 
 def _letter(rows: DataFrame, layout: TableLayout) -> Column:
-    """Return the letter of the operation; B for BEFOREIMAGE."""
+    """Return the operation as one letter; B for BEFOREIMAGE."""
     letter = f.upper(f.trim(_header(rows, layout, "change_oper")))
     operation = f.upper(f.trim(_header(rows, layout, "operation")))
     named = f.when(operation == "BEFOREIMAGE", "B").otherwise(f.substring(operation, 1, 1))
@@ -375,7 +376,7 @@ def _deletes(rows: DataFrame, layout: TableLayout, options: ReadOptions) -> Iter
 
 
 def _counted(changes: DataFrame) -> DataFrame:
-    """Add event numbers: consecutive changes with one transaction id are a transaction
+    """Add event numbers: consecutive changes with the same transaction id are one transaction
     (spec/qlik.md 7).
     """
     counted = (f.col("op") != "TRUNCATE") & f.col("transaction_id").isNotNull()
@@ -411,8 +412,8 @@ def live_view(
     options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
     """Return the state of a table after the rows of its change table up to and including ``as_of``
-    (in UTC if naive; None = all), applied to ``base``. The result is the same as from
-    ``eventlog.qlik.change_tables``; columns that a row does not have are NULL.
+    (in UTC if naive; None = all), applied to ``base``. The result equals that of
+    ``eventlog.qlik.change_tables``; columns that a row lacks are NULL.
 
     ``changes`` are rows from ``read_rows``. ``base`` is the table, whose columns have the names of
     the data columns; these are cast to its types. ``key`` has the key columns, by default the
@@ -440,7 +441,8 @@ def live_view(
     names = tuple(key) if key is not None else key_from_deletes(_deletes(rows, layout, chosen))
     if not names:
         raise FormatError(
-            "cannot determine the key: the change table has no DELETE. Pass the key columns in key"
+            "cannot determine the key: the change table has no DELETE. Pass the key columns in "
+            "`key`"
         )
     for name in names:
         if name not in layout.names or name not in base.columns:
@@ -476,8 +478,8 @@ def _typed_as(rows: DataFrame, layout: TableLayout, base: DataFrame) -> DataFram
 
 
 def _hash(frame: DataFrame, key: Sequence[str]) -> Column:
-    """Return a hash of the key. Two keys may share one: their objects are then brought up to date
-    together, each correctly.
+    """Return a hash of the key. If two keys have the same hash, their objects are brought up to
+    date in the same task, each correctly.
     """
     types = {field.name: field.dataType for field in frame.schema}
     # Minus zero equals zero.
@@ -523,7 +525,9 @@ def _together(
 
 
 def _groups(moved: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """Return the group of each key that moved, both as hashes: union-find with path halving."""
+    """Map the hash of each key that an update changed to the hash of its group (union-find with
+    path halving).
+    """
     parent: dict[int, int] = {}
 
     def root(one: int) -> int:
@@ -543,8 +547,8 @@ def _bring_up_to_date(
     key: Sequence[str],
     schema: t.StructType,
 ) -> Any:
-    """Return the function of a task: it brings groups of objects up to date with the row-by-row
-    reader.
+    """Return the function that a task runs: it brings groups of objects up to date with the
+    row-by-row reader.
     """
     names = schema.names
 

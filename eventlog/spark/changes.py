@@ -100,8 +100,8 @@ OPTIONS: Final[Mapping[str, Option]] = {
         STRING,
         "the configuration file, on every node; optional if the environment has all settings",
     ),
-    "class": Option(None, STRING, "the one class to read; its before and after are structs"),
-    "xds": Option(False, _FLAG, "a column with the XDS document of the event"),
+    "class": Option(None, STRING, "the only class to read; before and after are then structs"),
+    "xds": Option(False, _FLAG, "the name of a column for the XDS document of the event"),
     "start_from": Option(
         EARLIEST,
         OptionKind(
@@ -116,7 +116,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "fold": Option(
         BATCH,
         choice(BATCH, STATEMENT),
-        "an event has an object's changes by a whole batch, or by one statement",
+        "an event has all changes that a batch makes to an object, or only those of one statement",
     ),
 }
 """The options by name."""
@@ -186,8 +186,8 @@ def _partitions(
     parts = log.parts(start, end, options.partition_rows)
     if not parts:
         return []
-    # The classes are read after the end of the batch is known, so that the batch has no row that
-    # was logged under a later type.
+    # The classes are read after the end of the batch is known, so that the batch cannot have a row
+    # that was logged under a later type.
     _, catalog, packed = log.classes()
     _check_columns(schema, options, catalog)
     rows = between(start.done, end.done)
@@ -267,7 +267,7 @@ def _read(
             if events:
                 yield from rows.batches(events, reader.origins or {})
         check_counted(reader.counted, task.count, task.part)
-        if has_read_back:  # the rows of the batch are durable, values read back perhaps not yet
+        if has_read_back:  # rows of the batch are durable, but not yet values read back
             log.db.make_durable()
             log.commit()
 
@@ -350,7 +350,7 @@ class ChangesReader(DataSourceReader):
         self._schema, self._options = schema, options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the parts of the log as it is now."""
+        """Return the parts of the log, which is read as it is now."""
         options = self._options
         log = ChangeLog(
             options.config, start_from=options.start_from, with_document=options.with_document
@@ -379,7 +379,9 @@ would poll a hundred times per second.
 
 
 class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The events of the log as they arrive. The object in the driver's process has a connection."""
+    """The events of the log as they arrive. In the driver's process the object has a connection to
+    the database.
+    """
 
     _log: ChangeLog | None = None
     _wait: float = 0.0
@@ -390,7 +392,7 @@ class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema, self._options = schema, options
 
     def __getstate__(self) -> Any:
-        return self._schema, self._options  # the state that is sent to the tasks
+        return self._schema, self._options  # the state of the object when it is sent to the tasks
 
     def __setstate__(self, state: Any) -> None:
         self._schema, self._options = state
@@ -425,8 +427,8 @@ class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._is_bounded and self._target is None:
             self._target = self.log.latest(begin)
         if begin.rows is None:
-            # The first batch has no rows. If a query fails in it, Spark asks again for its
-            # beginning, but keeps the end of the batch.
+            # The first batch has no rows. If a query fails in it, Spark calls ``initialOffset``
+            # again, but keeps the end of the batch.
             return begin._replace(rows=0).as_json()
         if self._wait and not self._is_bounded:
             sleep(self._wait)

@@ -1,7 +1,8 @@
 """The claim and the marks of a finished directory (spec/event-log.md 8.6).
 
 The rows of a directory are marked only with the settings with which it was written, and if its
-files are unchanged. Until then a claim in the log prevents a publisher from sending them, too.
+files are unchanged. Until they are marked, a claim in the log prevents a publisher from sending
+them as well.
 
 Exactly the rows that were read get their status (spec/event-log.md 8.4, 10); the files in ``_ids``
 list them. Marks are written in bounded transactions, and a run may end after each one: the next run
@@ -127,7 +128,7 @@ All others do, including settings of later versions.
 
 
 def settings_of(config: Config, context: Context, **request: Any) -> dict[str, str]:
-    """Return the settings that determine documents and marks, by name and without secrets."""
+    """Return the settings that determine documents and marks, by name, without secrets."""
     settings = {
         f"{section}.{key}": value
         for section, key, value, _ in effective(config)
@@ -145,7 +146,7 @@ def settings_of(config: Config, context: Context, **request: Any) -> dict[str, s
 
 
 def differences(made_under: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return one phrase per setting that differs."""
+    """Return one description per setting that differs."""
     names = sorted(made_under.keys() | now.keys())
     pairs = ((name, made_under.get(name, "unset"), now.get(name, "unset")) for name in names)
     return [f"{name} is {after}, was {before}" for name, before, after in pairs if before != after]
@@ -179,7 +180,7 @@ def refuse_other_settings(
 
 @contextmanager
 def _committed(context: Context) -> Iterator[Connection]:
-    """Give the connection of the context, for a transaction that the end of the block commits.
+    """Yield the connection of the context; the transaction of the block is committed at its end.
 
     Raises DatabaseError.
     """
@@ -189,8 +190,8 @@ def _committed(context: Context) -> Iterator[Connection]:
 
 
 Extent = tuple[int, Writers]
-"""The extent of a job's snapshot: the last record_id with status N (0 = there is none), and the
-open transactions that have written the log.
+"""The extent of a job's snapshot: the last record_id with status N (0 = no row has it), and the
+open transactions that have written to the log.
 """
 
 
@@ -482,7 +483,7 @@ def _batches(directory: Directory, ids: str) -> Iterator[tuple[list[_Range], lis
 def _write(
     log: OpenLog, options: PublisherOptions, good: Sequence[_Range], bad: Sequence[BadLine]
 ) -> int:
-    """Mark the rows in the current transaction."""
+    """Mark the given rows in the current transaction."""
     changed = 0
     if good:
         if options.delete_from_log and not are_registered(log):

@@ -1,9 +1,9 @@
-"""Java's class data archive: the classes of Spark in Java's memory format, in place of loading them
-from jars each time.
+"""Create Java's class data archive, which holds the classes of Spark in Java's memory format.
+Without it, Java loads them from jars each time.
 
 ``python -m eventlog.spark.class_archive`` creates it from a small job, once for an environment and
-its Java. Every later job of the environment starts with it. Java itself refuses an archive of
-another Java or of other jars, and then loads classes as usual.
+its Java. Every later job of the environment starts with it. Java itself ignores an archive that was
+made by another Java or with other jars, and then loads classes as usual.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from eventlog.sql.connection import connect
 from eventlog.sql.migrations import upgrade
 
 _JAVA_SECONDS: Final = 600
-"""The longest time in seconds that Java has to write the archive; it takes about twenty."""
+"""The longest time, in seconds, to wait for Java to write the archive; it takes about 20 s."""
 _ROWS: Final = (
     "INSERT INTO eventlog (event_type, event_time, table_name, table_key, column_name, new_value) "
 )
@@ -83,7 +83,7 @@ def _convert(place: Path) -> None:
 
 
 def _end(spark: SparkSession) -> None:
-    """Stop Spark, and wait for its Java, which ends when its standard input does."""
+    """Stop Spark, and wait for its Java to end, which it does when its standard input is closed."""
     gateway = SparkContext._gateway
     spark.stop()
     assert gateway is not None
@@ -101,8 +101,8 @@ def main() -> None:
     except (EventlogError, OSError) as error:
         sys.exit(f"eventlog: {error}")
     print(
-        f"{archive}: {archive.stat().st_size / 2**20:,.0f} MiB; jobs of this environment start "
-        "with it from now on"
+        f"{archive}: {archive.stat().st_size / 2**20:,.0f} MiB; jobs of this environment use it "
+        "from now on"
     )
 
 

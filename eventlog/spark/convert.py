@@ -1,8 +1,8 @@
-"""``eventlog convert --spark``: directories of captures to files of any format, each capture
-converted by one task.
+"""``eventlog convert --spark``: convert directories of captures to files of any format; each
+capture is converted by one task.
 
 A task reads its capture and writes its changes with the functions of the row-by-row converter. All
-numbers in a target (record_ids, change sequences, log sequences, addresses) count within the
+numbers in the output (record_ids, change sequences, log sequences, addresses) begin again in each
 capture: each capture becomes a separate log, stream or queue, in a separate directory. In the
 output
 
@@ -64,7 +64,7 @@ class CaptureFailed(EventlogError):
 
 @dataclass(frozen=True, slots=True)
 class CaptureReport:
-    """The result of a capture, and the report of its conversion."""
+    """The outcome of one capture, with the report of its conversion."""
 
     name: str
     output: str
@@ -82,8 +82,8 @@ class CaptureReport:
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """A finished conversion, with its ``captures`` by name. ``resumed``: it was already finished,
-    and nothing was done.
+    """A finished conversion, with its ``captures`` by name. ``resumed``: the conversion was already
+    finished, and nothing was done.
     """
 
     captures: tuple[CaptureReport, ...]
@@ -141,7 +141,7 @@ def convert(
 
     ``map`` and ``strict`` are as in ``eventlog.convert``. ``spark`` is the session, by default one
     on ``master``. A capture that cannot be converted has no output; the others are converted. A
-    finished target does not change, except that such captures are tried again; the remains of an
+    finished target does not change, except that failed captures are tried again; the remains of an
     unfinished run are discarded. Raises ConfigError, SparkFailed and, with ``strict`` or if no
     capture could be converted, CaptureFailed for the first by name; the target has no ``_SUCCESS``
     then.
@@ -203,7 +203,7 @@ def convert(
         _check(done, strict)
     except ConfigError:
         if known is None:
-            abandon(directory)  # so that the command with corrected options can use it
+            abandon(directory)  # so that the command can be run again with corrected options
         raise
     written = {report.output: None for report in done if report.failed is None}
     finish(directory, owner, {"captures": [asdict(report) for report in done]}, written)
@@ -213,8 +213,8 @@ def convert(
 def _left(
     found: Sequence[Capture], reports: Sequence[CaptureReport]
 ) -> tuple[list[Capture], list[CaptureReport]]:
-    """Return the captures of a finished target that failed and still exist, to be tried again, and
-    the reports of the others.
+    """Return the failed captures of a finished target that still exist and can be tried again, and
+    the reports of the other captures.
     """
     failed = {one.name for one in reports if one.failed is not None}
     waiting = [capture for capture in found if capture.name in failed]
@@ -227,7 +227,9 @@ def _described(found: Mapping[str, Any]) -> str:
 
 
 def _check_writer(job: _Job) -> None:
-    """Raise ConfigError for wrong options of a writer, by writing nothing to a temporary place."""
+    """Raise ConfigError for wrong options of a writer, by writing an empty output to a temporary
+    place.
+    """
     with tempfile.TemporaryDirectory(prefix="eventlog-") as directory, suppress(FormatError):
         written = Path(directory, _output_place(job, Capture("capture", ())))
         written.parent.mkdir(exist_ok=True)
@@ -307,9 +309,9 @@ def _convert(job: _Job, capture: Capture, read: Read) -> CaptureReport:
 
 
 def _move(written: Path, final: Path) -> None:
-    """Give an output its name, in place of the output of an earlier attempt."""
+    """Move an output to its final name, where it replaces the output of an earlier attempt."""
     if final.is_dir():
-        # Moved, not removed: an attempt that outlives the job finds _temporary
+        # The old output is moved, not removed. An attempt that outlives the job finds _temporary
         # missing, and does no harm.
         final.replace(written.with_name(f"{written.name}-before"))
     written.replace(final)
@@ -341,8 +343,9 @@ def _followed(changes: Iterable[Change], job: _Job, capture: Capture) -> Iterato
 def _progress_of(job: _Job, waiting: Sequence[Capture]) -> Callable[[], JobProgress]:
     """Return a function that returns the progress of the conversion of these captures.
 
-    The share is the share of the captures' bytes. For a capture that is being read it is estimated
-    from its changes, as soon as a finished capture has shown how many bytes a change takes.
+    Progress is the share of the captures' bytes that has been read. For a capture that is being
+    read it is estimated from its changes, as soon as a finished capture has shown how many bytes a
+    change takes.
     """
     sizes: list[int] = []
 

@@ -61,10 +61,10 @@ _OWN: Final = [
 """The columns that every history has in addition to the columns of the class."""
 
 TRUNCATE: Final = "truncate"
-"""The operation of the row that begins a load."""
+"""The operation in the row that begins a load: it empties the table."""
 _BEFORE_ALL: Final = 0
-"""The position of such a row. No change has it, so the statistics of files show which files to
-read.
+"""The position in the row that begins a load. No change has this position, so the statistics of
+files show which files contain such rows.
 """
 LOADED: Final = "load"
 
@@ -115,7 +115,7 @@ class History:
         if taken := sorted(name for name in note.declared if name.casefold() in own):
             raise CopyError(
                 f"{self.source.class_name} has a column {taken[0]}, a name that every history "
-                "uses. Follow the class without history"
+                "uses. Start live_copy without history"
             )
         files = self.table.files()
         if files is None or files.note is None:  # the driver was killed after creating the table
@@ -127,15 +127,17 @@ class History:
             )
 
     def begin(self, query: str) -> None:
-        """Bring the history to the state of the copy, as ``keep_step`` does, if the copy has a
-        batch of the query: without new changes no batch would do so. Raises CopyError.
+        """Bring the history to the state of the copy, as ``keep_step`` does, if the copy already
+        has a batch of the query: as long as there are no new changes, no batch would do it. Raises
+        CopyError.
         """
         copy = self.copy.number_done(query, self.source.content)
         if copy is not None:
             self.keep_step(query, copy)
 
     def keep_step(self, query: str, copy: LastBatch) -> None:
-        """Append the copy's rows as a load, unless the history has the copy's load and last batch.
+        """Append the copy's rows as a load, unless the history already has the copy's load and last
+        batch.
 
         ``copy`` is the last batch of the query in the copy. Raises CopyError.
         """
@@ -156,7 +158,7 @@ class History:
         columns = arrow_schema(_types_of(files.names, copy.note))
         schema = _with_own(columns)
         own = {LOAD: number, BATCH: copy.number, COMMIT_TIME: self.source.moment()}
-        told, _ = self.copy.done()  # before the rows: the history has at least these changes
+        told, _ = self.copy.done()  # read before the rows, which include at least these
         done = "" if told is None else told.encode()
         parts = in_schema(self.copy.rows(), columns)
 
@@ -176,9 +178,9 @@ class History:
         table.append(batch, self.content, schema, note, rows(), behind)
 
     def append(self, batch: CopyBatch, changes: Sequence[KeyedChange]) -> None:
-        """Append a row for each change of a batch, unless the history has them.
+        """Append one row per change of a batch, unless the history already has the batch.
 
-        History and copy have the same state, that of the batch before.
+        History and copy must both be in the state of the previous batch.
         """
         table = self.table
         held = table.number_done(batch.query, self.content)
@@ -239,7 +241,7 @@ class History:
 
 
 def _as_now(part: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:
-    """Return rows of the copy with the columns of the class, as far as the copy has them."""
+    """Return rows of the copy with those columns of the class that the copy has."""
     schema = pa.schema([one for one in columns.schema if one.name in part.schema.names])
     return next(in_schema(iter([part]), schema))
 
@@ -252,8 +254,8 @@ def _with_own(schema: pa.Schema) -> pa.Schema:
 
 
 def _types_of(names: Iterable[str], note: Note) -> t.StructType:
-    """Return the columns of a table with the types in its note, without the columns that every
-    history has.
+    """Return the columns of a table with the types that its note records, without the columns that
+    every history has.
     """
     own = {field.name for field in _OWN}
     return t.StructType(
@@ -320,7 +322,9 @@ def as_of(spark: SparkSession, copy: Target, time: datetime) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """A history as it is now: its files, its loads, its key, and the columns of the class."""
+    """The history as it is at the time of reading: its files, its loads, its key, and the columns
+    of the class.
+    """
 
     files: Files
     loads: Sequence[Load]

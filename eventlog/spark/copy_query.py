@@ -105,7 +105,7 @@ def put_batch(
 
 
 def _warn_of_nulled(source: ClassSource, number: int) -> None:
-    """Log a warning the first time that values of the table become NULL in the copy."""
+    """Log a warning when values of the table become NULL in the copy for the first time."""
     if not number or source.has_warned:
         return
     source.has_warned = True
@@ -124,17 +124,18 @@ def _warn_of_nulled(source: ClassSource, number: int) -> None:
 _SHARE: Final = 10
 """Writing takes at most this fraction (1/10) of the time, unless a trigger is given."""
 _CLEARED_WITHIN: Final = 10
-"""Files are removed each time that this fraction (1/10) of ``keep`` has passed."""
+"""Old files are removed whenever this fraction (1/10) of ``keep`` has passed."""
 _COUNTED_AT: Final = 10
 """The number of commits after which small files are compacted, if there are many."""
 
 
 @dataclass(slots=True)
 class Cost:
-    """The cost of a copy: how long its last commit took, and when old files were last removed.
+    """The cost of a copy: the duration of its last commit, and the time when old files were last
+    removed.
 
-    ``tables`` are the copy, and its history if it has one. Writing may take at most one part in
-    ``share`` of the time, None = all of it. ``merged`` counts the commits.
+    ``tables`` are the copy, and its history if it has one. Writing may take at most one
+    ``share``-th of the time; None = no limit. ``merged`` counts the commits.
     """
 
     tables: Sequence[Target]
@@ -190,10 +191,11 @@ _POLL_SECONDS: Final = 0.2
 
 
 def _rows_read(spark: SparkSession, checkpoint: str | Path, number: int) -> str:
-    """Return the rows of the log that the stream has read at the end of a batch, as the checkpoint
-    has them (spec/verify.md 4.3); empty if it cannot be read. Spark writes it before the batch.
+    """Return the rows of the log that the stream has read at the end of a batch, from the
+    checkpoint, which Spark writes before the batch (spec/verify.md 4.3); empty if it cannot be
+    read.
     """
-    from py4j.protocol import Py4JError  # the client of Spark Connect does not have it
+    from py4j.protocol import Py4JError  # the client of Spark Connect cannot read it
 
     context: Any = context_of(spark)
     try:
@@ -205,7 +207,9 @@ def _rows_read(spark: SparkSession, checkpoint: str | Path, number: int) -> str:
             stream.close()
         return offset_of(json.loads(text.splitlines()[-1])).done.encode()
     except (Py4JError, ConfigError, ValueError, IndexError) as error:
-        _log.warning("the commit of batch %d names no rows of the log: %s", number, error)
+        _log.warning(
+            "the commit of batch %d does not record the rows of the log: %s", number, error
+        )
         return ""
 
 

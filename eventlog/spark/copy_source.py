@@ -31,7 +31,7 @@ from eventlog.sql.connection import as_database_errors, connect, dialect_of
 from eventlog.sql.windows import Selection
 
 _READ: Final = ["position", "record_ids", "operation", "key", "after", "changed", "commit_time"]
-"""The columns of the stream that a merge reads; rows are sorted by the first one."""
+"""The columns of the stream that a merge reads; rows are sorted by the first column."""
 _READ_AT_ONCE: Final = 5_000
 """The number of objects whose rows one statement reads."""
 
@@ -53,7 +53,7 @@ class ClassSource:
 
     @classmethod
     def of(cls, config: Config, class_name: str) -> ClassSource:
-        """Return the class of this name. Raises ConfigError, DatabaseError."""
+        """Return the source for the class of this name. Raises ConfigError, DatabaseError."""
         with open_unlocked(config, Counters()) as context:
             object_class = _class_named(context, class_name)
             columns = columns_of_class(object_class, value_options(config))
@@ -88,14 +88,14 @@ class ClassSource:
             now = sa.literal_column(dialect_of(url).utc_now, sa.TIMESTAMP())
             return aware_utc(connection.execute(sa.select(now)).scalar_one())
 
-    # the class as it is now
+    # the rows of the class as they are now
 
     def loading(self) -> CopyLoad:
         """Begin a load of the class as it is now (spec/spark-changes.md 6)."""
         with open_unlocked(self.config, Counters()) as context:
             object_class = _class_named(context, self.class_name)
             self.columns = columns_of_class(object_class, value_options(self.config))
-            # The rows of the class that are read from now on have the effect of these log rows.
+            # The rows of the class that are read from now on include the effect of these log rows.
             loaded = consumers.first_set(context.log, consumers.LATEST)
         note = Note(self.columns.key, dict(self.columns.declared), loaded)
         nulled = Nulled()
@@ -159,8 +159,8 @@ class ClassSource:
         """
         rows = batch.select(_READ).sort_by(_READ[0]).to_pylist()
         new = [[one not in loaded for one in row["record_ids"]] for row in rows]
-        # Rows of the log that are loaded may have texts of another type: an object with loaded and
-        # new rows in one change is read as it is now.
+        # Log rows that are loaded already may have texts of another type. So if a change has both
+        # loaded and new rows, its object is read as it is now.
         now = self._read_now(
             [row for row, is_new in zip(rows, new, strict=True) if any(is_new) and not all(is_new)]
         )

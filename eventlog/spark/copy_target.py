@@ -1,5 +1,5 @@
-"""The result of a batch of changes for each object, and the protocol of the tables to which live
-copies are written.
+"""The result that a batch of changes has for each object, and the protocol of the tables to which
+live copies are written.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Key = tuple[Any, ...]
 
 
 class LatestChange(NamedTuple):
-    """The result of a batch for one object."""
+    """The result that a batch has for one object."""
 
     is_gone: bool
     """True if the object is deleted."""
@@ -33,8 +33,8 @@ GONE: Final = LatestChange(is_gone=True, is_whole=True, values={})
 
 
 class KeyedChange(NamedTuple):
-    """A change of an object: its key and result, its operation, and its position and time in the
-    log.
+    """A change of an object: the object's key, the result, the operation, and the change's position
+    and time in the log.
     """
 
     key: Key
@@ -102,7 +102,7 @@ class CopyLoad(NamedTuple):
 
 
 class LastBatch(NamedTuple):
-    """The last batch of a query in a target: its number, and the note of the copy."""
+    """The last batch of a query in a target: its number, and the note of the copy at that time."""
 
     number: int
     note: Note
@@ -172,8 +172,8 @@ class Target(Protocol):
         """Append rows, as a batch; create the table if it is missing, and give it the columns of
         ``schema``, without changing a value.
 
-        ``behind`` is the expected number of the query's last batch in the table: if it is another,
-        another driver has written, and nothing is appended.
+        ``behind`` is the expected number of the query's last batch in the table. If the table has
+        another number, another driver has written, and nothing is appended.
         """
 
     def rows(
@@ -183,7 +183,7 @@ class Target(Protocol):
 
     def done(self) -> tuple[RecordSet | None, object]:
         """Return the rows of the log that the table holds now, and the state of the table; None if
-        the table does not name them.
+        the table does not record these rows.
         """
 
     def files(self) -> Files | None:
@@ -199,12 +199,14 @@ class Target(Protocol):
 
 
 MANY_FILES: Final = 100
-"""The number of files from which on small files are compacted: each batch of inserts leaves one."""
+"""The least number of files at which small files are compacted: each batch of inserts
+adds a file.
+"""
 
 
 def plain_column(columns: Columns) -> str | None:
-    """Return a key column, of numbers or texts, by which files can be searched; None if there is
-    none.
+    """Return a key column of numbers or texts, whose statistics show which files to read; None if
+    there is none.
     """
     return next(
         (
@@ -256,7 +258,7 @@ def merge_source(columns: Columns, latest: Mapping[Key, LatestChange]) -> MergeS
 
 
 def _unused_prefix(names: Collection[str]) -> str:
-    """Return a prefix that no name has."""
+    """Return a prefix with which none of the names begins."""
     prefix = "_"
     while any(name.startswith(prefix) for name in names):
         prefix += "_"

@@ -1,4 +1,4 @@
-"""The columns of a live copy, and which changes of their types the copy takes over
+"""The columns of a live copy, and the rules for which changes of their types the copy takes over
 (spec/spark-changes.md 6).
 """
 
@@ -76,7 +76,7 @@ class Note(NamedTuple):
     loaded: RecordSet
     """The rows of the log whose effect the last load contains."""
     load: int = 0
-    """The number of the last load in a history."""
+    """The number of the last load, which a history counts."""
 
     def as_text(self) -> str:
         """Return the note as the copy stores it."""
@@ -110,8 +110,8 @@ def note_of(text: str | None) -> Note:
 
 
 def claimed_rows(done: str, note: str | None) -> RecordSet:
-    """Return the rows of the log whose effect a copy holds: those that the stream had read at its
-    last batch, and those that the last load contains (spec/verify.md 4.3).
+    """Return the rows of the log whose effect a copy contains: those that the stream had read at
+    its last batch, and those that the last load contains (spec/verify.md 4.3).
     """
     rows = decode(done)
     rows.add(note_of(note).loaded.spans)

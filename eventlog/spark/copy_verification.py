@@ -1,4 +1,4 @@
-"""A live copy compared with its class while the query writes (spec/verify.md 4.3)."""
+"""Compare a live copy with its class while the query writes (spec/verify.md 4.3)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from eventlog.verify.verification import VerifyOptions
 
 
 class CopyTarget(Target):
-    """A live copy, each time at one version."""
+    """A live copy as a target of verify; each read sees one version of the table."""
 
     is_pinned = True
     names_done = True
@@ -71,8 +71,8 @@ class CopyTarget(Target):
         done, self._version = self._copy.done()
         if done is None:
             raise ConfigError(
-                f"{self} does not name the rows of the log that it holds: let the query write one "
-                "more batch, then verify again"
+                f"{self} does not record which rows of the log it contains. Let the query write "
+                "one more batch, then verify again"
             )
         return done
 
@@ -130,8 +130,9 @@ def _key(cls: ObjectClass, row: Mapping[str, Any]) -> str:
 
 
 class HistoryTarget(CopyTarget):
-    """The history of a live copy, each time at one version: the newest version of each object is
-    compared as the row of a copy, and all its versions with each other.
+    """The history of a live copy as a target of verify; each read sees one version of the table.
+    The newest version of each object is compared like a row of a copy, and all versions of an
+    object are compared with each other.
     """
 
     def __init__(self, copy: DeltaCopy | IcebergCopy, config: Config) -> None:
@@ -171,8 +172,8 @@ class HistoryTarget(CopyTarget):
 
 
 def _in_copy(columns: Columns, attribute: Attribute, text: str) -> str | None:
-    """Return the text of a value as the copy holds it; None = it is NULL there
-    (spec/spark-changes.md 6).
+    """Return the text that a copy has for a value; None = the copy has NULL (spec/spark-changes.md
+    6).
     """
     value = columns.readers[attribute.name](text)
     kind = columns.types[attribute.name].dataType

@@ -49,7 +49,7 @@ NEWEST: Final = "newest_commit_time"
 the table shows its lag.
 """
 DONE: Final = "done"
-"""The key in a commit's metadata for the rows of the log that the table holds (spec/verify.md
+"""The key in a commit's metadata for the rows of the log that the table contains (spec/verify.md
 4.3).
 """
 _DAY: Final = 86_400.0
@@ -59,9 +59,9 @@ _PROPERTIES: Final = {
 }
 """The properties of a new table: its log goes back one day, so that it does not grow forever."""
 _SEARCHED: Final[dict[str, float]] = {}
-"""The time when this process last searched each table for files that killed writers left."""
+"""When this process last searched for files that killed writers left, by table."""
 _COMPACT_BYTES: Final = 64 * 2**20
-"""The size in bytes from which on a file is not compacted."""
+"""The size in bytes; smaller files are compacted."""
 _NOTE: Final = "eventlog"
 """The key of the note in the metadata of the first column."""
 
@@ -183,8 +183,8 @@ class DeltaCopy:
         """Append rows, as a batch; create the table if it is missing, and give it the columns of
         ``schema``, without changing a value.
 
-        ``behind`` is the expected number of the query's last batch in the table: if it is another,
-        another driver has written, and nothing is appended.
+        ``behind`` is the expected number of the query's last batch in the table. If the table has
+        another number, another driver has written, and nothing is appended.
         """
         from deltalake import DeltaTable, write_deltalake
 
@@ -195,7 +195,8 @@ class DeltaCopy:
         table = self._with_columns(schema, note)
         if table.transaction_version(batch.query) != behind:
             return
-        # This commit fails if there was another one with the query's name since ``table`` was read.
+        # This commit fails if another driver has committed under the query's name since ``table``
+        # was read.
         write_deltalake(
             table,
             pa.RecordBatchReader.from_batches(schema, rows),
@@ -210,13 +211,13 @@ class DeltaCopy:
         """Yield the rows whose column has one of the values; without a column all rows."""
         table = self._table()
         dataset, schema = table.to_pyarrow_dataset(), pa.schema(table.schema().to_arrow())
-        # The table stays open from here on: while a writer of this library runs, none can be
-        # opened.
+        # The table stays open from here on, because no table can be opened while a writer of this
+        # library runs.
         if column is None:
             return (part.cast(schema) for part in dataset.to_batches())
         wanted = pa.array(values, schema.field(column).type)
         where = None
-        if not pa.types.is_string(wanted.type):  # texts in files of a merge have another type
+        if not pa.types.is_string(wanted.type):  # a merge writes another text type
             where = pc.field(column).isin(wanted)
         return (
             part.filter(pc.is_in(part.column(column), wanted))

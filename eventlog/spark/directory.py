@@ -28,7 +28,9 @@ from eventlog.errors import ConfigError, EventlogError
 from eventlog.files.atomic import sync_path
 
 TEMPORARY: Final = "_temporary"
-"""The folder of incomplete files. Spark and Hadoop ignore names that begin with an underscore."""
+"""The folder of incomplete files. Spark and Hadoop ignore it because its name begins with an
+underscore.
+"""
 
 _STARTED: Final = "_STARTED"
 SUCCESS: Final = "_SUCCESS"
@@ -211,7 +213,7 @@ class Directory:
 
     @contextmanager
     def new_file(self, name: str, temporary: str = f"{TEMPORARY}/") -> Iterator[FileStream]:
-        """Give a stream to a file that is renamed to ``name`` when the block ends. Until then its
+        """Yield a stream to a file that gets the name ``name`` when the block ends. Until then its
         name begins with ``temporary``.
         """
         temporary = self.until_settled(name, temporary)
@@ -220,8 +222,8 @@ class Directory:
         self.settle(temporary, name)
 
     def until_settled(self, name: str, temporary: str = f"{TEMPORARY}/") -> str:
-        """Return the name of a file while it is written. On an object store this is the final name,
-        since the file appears when it is closed.
+        """Return the name that a file has while it is written. On an object store this is its final
+        name, since the file appears only when it is closed.
         """
         return name if self._is_object_store else f"{temporary}{random_hex(16)}"
 
@@ -275,8 +277,8 @@ class Directory:
     def _s3(self) -> Any:
         """boto3's client of the bucket, None for other stores and without boto3.
 
-        When Arrow deletes an object, it leaves an empty object named after the folder with a slash
-        (apache/arrow#36275), which it cannot delete.
+        When Arrow deletes an object, it creates an empty object with the name of the folder and a
+        slash (apache/arrow#36275), which it cannot delete.
         """
         if self._fs.type_name != "s3":
             return None
@@ -324,7 +326,7 @@ class Owner:
     describe: Callable[[Mapping[str, Any]], str]
     """A function that describes, for messages, the content of a directory with another identity."""
     names: Pattern[str] | None = None
-    """The pattern of the job's files other than the outputs that each run lists."""
+    """The pattern for names of the job's files that a run does not list as outputs."""
 
     def is_own(self, name: str) -> bool:
         """Return True if a file or folder belongs to the job, whatever outputs a run lists."""
@@ -384,8 +386,8 @@ def resume(
 
 
 def begin(directory: Directory, owner: Owner, outputs: Collection[str], job: str = "") -> None:
-    """Record the owner of the directory, and empty it: the remains of an unfinished run are
-    discarded. ``outputs`` are the files that will be written.
+    """Record the owner of the directory, and empty it: the files of an unfinished run are deleted.
+    ``outputs`` are the files that will be written.
 
     ``job`` is the name of the run, which ``job_in`` returns.
     """

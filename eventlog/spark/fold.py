@@ -1,13 +1,13 @@
 """The first and second stage of a backlog job: rows of the log are read, checked, folded and built
 into events.
 
-Each task of the first stage does so with a part of the log, except for the rows near its ends.
-These few rows go to the bucket of their object, where the second stage does the rest.
+Each task of the first stage does this with one part of the log, except for the rows near the ends
+of the part. These few rows go to the bucket of their object, and the second stage folds them.
 
-Spark passes on only the numbers of parts, and the workers read the rows themselves: between a data
-source and the next step Spark would convert every row to its own form and back, which takes as long
-as reading it. For the same reason the events wait in a file for the third stage, which merges the
-events of the second stage with them.
+Spark passes on only the numbers of parts, and the workers read the rows themselves: Spark would
+convert every row of a data source to its own form and back, which takes as long as reading it. For
+the same reason the events wait in a file for the third stage, which merges the events of the second
+stage with them.
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ def read_parts(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
 
 
 def _read_part(job: Job, number: int) -> list[Blob]:
-    """Return the blobs of one part: its border rows by bucket, and the file with the rest."""
+    """Return the blobs of one part: its rows near the ends by bucket, and the file with the other
+    rows.
+    """
     distances = job.options.fold_distance, job.options.fold_span
     part = _Part(job, number)
     boundary = Boundary(job.parts[number - 1], *distances)
@@ -102,8 +104,8 @@ def _read_part(job: Job, number: int) -> list[Blob]:
 
 
 def _built(part: _Part, boundary: Boundary, builder: Builder, folder: RowFolder) -> Iterator[Blob]:
-    """Read a part, and yield the blobs of its final groups as soon as they are built; at the end
-    the outcomes of its rows, if it has rows.
+    """Read a part, and yield the blobs of its final groups as soon as they are built; yield the
+    outcomes of its rows at the end, if it has rows.
     """
     for good in part.good_rows(builder.context):
         yield from builder.blobs(boundary.final(folder.add(good)), part.log_rows)
@@ -158,9 +160,9 @@ class _Part:
         if self._range.ids is not None and read != self._range.rows:
             raise DatabaseError(
                 f"{number_of(self._range.rows - read, 'row')} from record_id {self._range.first} "
-                f"to {self._range.last} had status N when the job began, and now have another "
-                "status or are missing: the log was changed, or executors read another server than "
-                "the driver. Run the command again, and check the URL that executors use"
+                f"to {self._range.last} had status N when the job began, but now have another "
+                "status or are missing: the log was changed, or executors read another server "
+                "than the driver. Run the command again, and check the URL that executors use"
             )
 
 
@@ -185,8 +187,8 @@ class Boundary:
         self._run_end = self._before
 
     def final(self, groups: Sequence[Group]) -> list[Group]:
-        """Return those groups that are final. No later row of the part may join the groups, and all
-        groups of the part are passed in queue order.
+        """Return those groups that are final. The caller passes all groups of the part in queue
+        order, each when no later row of the part can join it.
         """
         final: list[Group] = []
         for index, group in enumerate(groups):
@@ -197,7 +199,7 @@ class Boundary:
         return final
 
     def final_at_end(self, groups: Sequence[Group]) -> list[Group]:
-        """Return those of the part's last groups that are final."""
+        """Return those groups at the end of the part that are final."""
         still_open = set(open_groups(groups, self._last, *self._distances))
         for index in still_open:
             self.rows += groups[index]
@@ -311,7 +313,7 @@ def fold_bucket(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
 
 
 class _Folding:
-    """The rows of the bucket that have been read and not yet sent on."""
+    """The rows of a bucket that have been read and not yet folded and passed on."""
 
     def __init__(self, job: Job, builder: Builder) -> None:
         self._job = job
@@ -323,7 +325,7 @@ class _Folding:
         self._numbered_by_parts: list[tuple[int, Numbered]] = []
 
     def add(self, blob: Blob) -> Iterator[Blob]:
-        """Add a blob, and yield the blobs that can be sent on now."""
+        """Add a blob, and yield the blobs that can be passed on now."""
         if blob.kind == NUMBERED:
             self._numbered_by_parts.append(unpack_numbered(blob.content))
         elif blob.kind == ROWS:
@@ -368,7 +370,7 @@ _BLOB_EVENTS: Final = 2_000
 class Builder:
     """A builder of events from groups.
 
-    ``numbered`` has, for each part, the numbers that its events use.
+    ``numbered`` has the numbers that events use, by part.
     """
 
     def __init__(self, job: Job, stack: ExitStack) -> None:
@@ -386,9 +388,9 @@ class Builder:
         return self._context
 
     def blobs(self, groups: Sequence[Group], log_rows: Mapping[int, LogRow]) -> Iterator[Blob]:
-        """Yield the output of groups in queue order, and the outcomes of their rows, part by part.
+        """Yield, part by part, the output of groups in queue order and the outcomes of their rows.
 
-        ``log_rows`` has their rows as they are in the log, for formats that need them.
+        ``log_rows`` has the rows of the groups as they are in the log, for formats that need them.
         """
         decided = decide(groups, self._query_back)
         places = list(map(first_id, groups))

@@ -1,5 +1,5 @@
-"""The rows of a history in the order of its versions, and what is wrong with them (spec/verify.md
-4.4). They are in a temporary database of SQLite, so that memory does not grow with their number.
+"""The rows of a history in the order of its versions, and the faults of these (spec/verify.md 4.4).
+The rows are kept in a temporary SQLite database, so that memory does not grow with their number.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class HistoryRows:
         self._database.execute("COMMIT")
 
     def objects(self) -> Iterator[tuple[str, State | None, str]]:
-        """Yield each object: its canonical key, the state of its newest version (None = it is not
-        there now), and what is wrong with its versions, empty if nothing is.
+        """Yield each object: its canonical key, the state of its newest version (None = the object
+        does not exist now), and the fault of its versions, empty if there is none.
         """
         loads: list[tuple[int, float]] = self._database.execute(_LOADS).fetchall()
         times = accumulate((time for _, time in loads), max)
@@ -94,19 +94,19 @@ def _folded(
     place: tuple[int, int, int | None] | None = None
     for _, load, batch, position, operation, time, state in rows:
         if place is None or place[0] != load:
-            content = None  # a load begins with no object
+            content = None  # no object exists when a load begins
         found = ""
         if load not in begins:
-            found = "no row begins its load"
+            found = "the row that begins its load is missing"
         elif place == (load, batch, position) or (operation == LOADED and content is not None):
-            found = "two versions begin there, so they overlap"
+            found = "two versions begin at the same position, so they overlap"
         elif (
             operation == Operation.MODIFY
             and content is None
             and time is not None
             and time > begins[load]
         ):
-            found = "the object was not there before, so an earlier version is missing"
+            found = "the object did not exist before, so an earlier version is missing"
         if found and not fault:
             where = "" if position is None else f", _position {position}"
             fault = f"{operation} at _load {load}, _batch {batch}{where}: {found}"

@@ -49,7 +49,7 @@ _NOTE: Final = "eventlog.note"
 _BATCH: Final = "eventlog.batch."
 """The prefix of the property with the number of a query's last batch."""
 _DONE: Final = "eventlog.done"
-"""The property with the rows of the log that the table holds (spec/verify.md 4.3)."""
+"""The property with the rows of the log that the table contains (spec/verify.md 4.3)."""
 _NEWEST: Final = "eventlog.newest_commit_time"
 _NULLED: Final = "eventlog.nulled"
 """The property with the number of values of the last batch that are NULL because their types have
@@ -57,7 +57,7 @@ no such value.
 """
 _DAY: Final = timedelta(days=1)
 _SEARCHED: Final[dict[str, float]] = {}
-"""The time when this process last searched each table for files that killed writers left."""
+"""When this process last searched for files that killed writers left, by table."""
 _PROPERTIES: Final = {
     "commit.retry.num-retries": "0",
     "write.metadata.delete-after-commit.enabled": "true",
@@ -171,8 +171,8 @@ class IcebergCopy:
         """Append rows, as a batch; create the table if it is missing, and give it the columns of
         ``schema``, without changing a value.
 
-        ``behind`` is the expected number of the query's last batch in the table: if it is another,
-        another driver has written, and nothing is appended.
+        ``behind`` is the expected number of the query's last batch in the table. If the table has
+        another number, another driver has written, and nothing is appended.
         """
         self._made(content, schema)
         table, _, new = self._widened(schema, note)
@@ -223,8 +223,8 @@ class IcebergCopy:
         )
 
     def clear(self, keep: timedelta) -> None:
-        """Remove the snapshots and files that no reader of the last ``keep`` needs, after the files
-        that a killed removal left; compact many small files.
+        """Remove the snapshots and files that no reader of the last ``keep`` needs, after those
+        that a killed removal left over; if there are many small files, compact them.
 
         Files that a killed writer left are removed after a day: a younger file may belong to a
         commit that is not finished.
@@ -256,8 +256,8 @@ class IcebergCopy:
         return self._table()
 
     def _widened(self, schema: pa.Schema, note: Note) -> tuple[Table, pa.Schema, pa.Schema]:
-        """Return the table, after giving its columns the types of a schema; then its columns, and
-        the columns of the schema that it does not have yet.
+        """Give the table's columns the types of a schema. Return the table, its columns, and the
+        columns of the schema that it does not have yet.
         """
         table = self._table()
         own = _arrow_schema(table)

@@ -1,10 +1,11 @@
 """The files of an Iceberg table that a live copy writes: the removal of files that are not needed
 any more, and the compaction of small files.
 
-A commit that expires snapshots records their manifest lists in a property of the table. Their files
-are removed after it, the manifest lists last, and a further commit removes the property. If the
-driver is killed in between, the next removal finds the property and continues. No property records
-the files of a killed commit: they are found in the folders of the table, after a day.
+A commit that expires snapshots records their manifest lists in a property of the table. After that
+commit the files of the snapshots are removed, the manifest lists last, and a further commit removes
+the property. If the driver is killed in between, the next removal finds the property and continues.
+No property records the files of a killed commit: they are found in the folders of the table, after
+a day.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 _REMOVING: Final = "eventlog.removing"
 """The property with the manifest lists of expired snapshots whose files may still exist."""
 _SMALL_BYTES: Final = 16 * 2**20
-"""The size in bytes from which on a file is not compacted."""
+"""The size in bytes; smaller files are compacted."""
 
 
 def is_removing(table: Table) -> bool:
@@ -47,7 +48,7 @@ def expire(table: Table, before: datetime) -> bool:
     old = [
         one
         for one, following in pairwise(snapshots)
-        # A reader may have begun with a snapshot for as long as it was the newest one.
+        # A reader may have started on a snapshot as long as it was the newest one.
         if following.timestamp_ms < before.timestamp() * 1000 and one.snapshot_id not in named
     ]
     if not old:

@@ -39,7 +39,9 @@ from eventlog.sql.parts import LogPart
 
 
 class Numbered(NamedTuple):
-    """The numbers that changes use: how many, the greatest time prefix, and their tables."""
+    """A summary of the numbers that changes use: their count, the greatest time prefix, and the
+    tables of the changes.
+    """
 
     number: int = 0
     prefix: str = ""
@@ -81,7 +83,7 @@ def before_each(numbered: dict[int, Numbered], parts: int) -> Iterator[tuple[int
 
 
 _NO_WRITER: Final = NoWriter()
-"""The context of a task is only for reading rows back."""
+"""Tasks write no documents: their context only reads rows back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,7 @@ class Job:
     """The number of buckets for the objects of border rows."""
     output: Output
     started: datetime
-    """The time of creation that all output has."""
+    """The creation time that all output carries."""
     before: Numbered = NOTHING
     """The numbers used before the first part."""
 
@@ -198,9 +200,9 @@ BadLine = tuple[int, str, str]
 Counts = dict[str, int]
 
 Columns = Mapping[str, Sequence[Any]]
-"""The data to write, as columns of equal length with numbers, texts and bytes. It waits for the
-third stage as an Arrow stream, from which nothing can be executed: others may have access to its
-storage.
+"""The data to write, as columns of equal length with numbers, texts and bytes. Until the third
+stage it is stored as an Arrow stream, from which nothing can be executed, since others may have
+access to the storage.
 """
 
 
@@ -310,14 +312,14 @@ def read_arrow(content: bytes) -> pa.Table:
 
 
 class RunDamaged(EventlogError):
-    """The content of a file between two stages of a Spark job has changed."""
+    """A file that one stage of a Spark job wrote for the next has changed."""
 
     code = "run_damaged"
 
 
 def write_run(directory: Directory, part: int, blobs: Iterable[Blob]) -> Blob:
-    """Write blobs of a part to a file for ``read_run``, each as soon as it is there, and return a
-    blob that refers to the file.
+    """Write blobs of a part to a file for ``read_run``, each as soon as it is available, and return
+    a blob that refers to the file.
     """
     name = f"{TEMPORARY}/{random_hex(16)}"
     with directory.open(name) as file:

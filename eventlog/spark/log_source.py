@@ -1,7 +1,8 @@
 """The event log as a Spark data source: ``spark.read.format("eventlog")``.
 
 Partitions are ranges of record_ids with about equal numbers of rows; one database session reads
-each as Arrow batches, in record_id order. With ``snapshot`` all of them read the same snapshot.
+each partition as Arrow batches, in record_id order. With ``snapshot`` all of them read the same
+snapshot.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-# PySpark 4.1 introduced filters; earlier versions do not push filters down.
+# PySpark 4.1 introduced filters; earlier versions do not pass filters to a source.
 from pyspark.sql import datasource as ds
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampNTZType
@@ -49,11 +50,11 @@ class LogLocation:
 
 @contextmanager
 def place_for(url: URL, log: LogTable, *, on_this_machine: bool) -> Iterator[LogLocation]:
-    """Give the location of a log that this process reaches with ``url``, until the end of the
-    block.
+    """Yield the location of a log that this process reaches with ``url``. It is valid until the end
+    of the block.
 
-    On this machine the workers read the whole URL from a nameless file in memory. They open it
-    through this process, which only its user can do, and it never outlives this process.
+    On this machine the workers read the whole URL from a nameless file in memory. Only the user of
+    this process can open it, and it never outlives this process.
     """
     shown = without_secrets(url)
     if not on_this_machine:
@@ -100,7 +101,9 @@ def worker_url(url: str, url_file: str | None) -> URL:
 
 FORMAT: Final = "eventlog"
 PARTITION_ROWS: Final = 200_000
-"""The maximum number of rows in a partition by default: a job's worker has its events in memory."""
+"""The maximum number of rows in a partition by default: the worker of a backlog job has the events
+of a partition in memory.
+"""
 
 LAST_ID: Final = 2**63 - 1
 """The greatest record_id that Spark's numbers can hold."""
@@ -255,7 +258,7 @@ class _LogReader(DataSourceReader):
             refuse_large_ids(log)
             rows = self._integer("partition_rows", PARTITION_ROWS)
             parts = log.log_parts(self.status, self.first, self.last, rows, 1)
-        # The workers get the results of this process only through the partitions.
+        # What this process has found out reaches the workers only through the partitions.
         place = LogLocation(self.options.get("url", ""), self.options.get("url_file"), table)
         return [InputPartition((place, self.status, part)) for part in parts] or [
             InputPartition(None)
@@ -272,7 +275,7 @@ class _LogReader(DataSourceReader):
 
 class _FilteringReader(_LogReader):
     def pushFilters(self, filters: list[ds.Filter]) -> Iterator[ds.Filter]:  # noqa: N802 - Spark's name
-        """Take the filters that the database applies: a status, and bounds of record_id."""
+        """Accept the filters that the database can apply: a status, and bounds of record_id."""
         for each in filters:
             match each:
                 case ds.EqualTo(("status",), str(status)) if is_status(status) and self.status in (
@@ -281,7 +284,7 @@ class _FilteringReader(_LogReader):
                 ):
                     self.status = status
                 case ds.IsNotNull(("record_id",)):
-                    pass  # implied by its bounds
+                    pass  # implied by the bounds
                 case ds.EqualTo(("record_id",), int(value)):
                     self.first, self.last = max(self.first, value), min(self.last, value)
                 case ds.GreaterThan(("record_id",), int(value)):

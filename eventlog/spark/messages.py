@@ -1,5 +1,5 @@
-"""Qlik messages as DataFrames of changes, and back (spec/qlik.md 5): one task reads each file of
-records or topic.
+"""Qlik messages as DataFrames of changes, and back (spec/qlik.md 5): each file of records, or each
+topic, is read by one task.
 
 No Spark connector is needed: a task reads its topic with confluent-kafka.
 """
@@ -44,7 +44,7 @@ RECORDS: Final = t.StructType([
     t.StructField("key", t.BinaryType()),
     t.StructField("value", t.BinaryType()),
 ])  # fmt: skip
-"""Records of topics: the columns that Spark's own Kafka sink takes."""
+"""The columns of records of topics, as Spark's own Kafka sink takes them."""
 
 _CHANGE_SEQUENCE: Final = r"^[0-9]{35}$"
 _AVRO_METADATA: Final = (MAGIC + "\x04" + METADATA).encode()
@@ -80,7 +80,8 @@ def read_messages(
     described = _metadata_of(spark, files)
 
     def messages(number: int) -> Iterator[Message]:
-        # As if all files were one: other files' metadata come before or after the file's messages.
+        # The files count as one: metadata from other files come before or after the file's own
+        # messages.
         yield from (message for at, message in described if at < number)
         yield from read_lines(files[number], refuse)
         yield from (message for at, message in described if at > number)
@@ -164,7 +165,7 @@ def _read_topics(spark: SparkSession, url: str, options: ReadOptions) -> DataFra
     def messages(number: int) -> Iterator[Message]:
         yield from described
         topic = place._replace(topics=(place.topics[number],))
-        # The workers get a secret by their environment, as this process did.
+        # The workers get secrets from their environment, as this process does.
         for record in kafka.read_topics(topic, with_password(options.properties)):
             if record is not None:
                 yield Message(*record[:3])
@@ -242,7 +243,7 @@ def write_messages(
             "one topic per table"
         )
     brokers, properties = place.brokers, chosen.properties
-    # The workers get a secret by their environment, as this process did.
+    # The workers get secrets from their environment, as this process does.
     records.foreachPartition(
         lambda rows: send((_record(*row) for row in rows), brokers, properties)
     )

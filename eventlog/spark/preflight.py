@@ -1,5 +1,5 @@
-"""Checks before a job begins: its cost, the tasks that run at the same time, and whether executors
-can work.
+"""Checks before a job begins: estimate its cost, count the tasks that run at the same time, and
+test whether executors can run tasks.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ START_SECONDS = 8.0
 CORE_SECONDS_PER_ROW = 10.9e-6
 MARK_SECONDS_PER_ROW = 4.2e-6
 DELETE_SECONDS_PER_ROW = 0.56e-6
-"""Measured on the machine of docs/sizing.md: the seconds of a core or, for marks, of the server."""
+"""Measured, as are the numbers above, on the machine of docs/sizing.md: the seconds of a core per
+row or, for marking and deleting, of the server.
+"""
 
 
 def waiting_parts(
@@ -114,7 +116,9 @@ def estimate(config: Config, master: str | None, partition_rows: int) -> Estimat
 # --- the cluster ----------------------------------------------------------------------------------
 
 _GUESS: Final = 8
-"""The assumed number of tasks at the same time if Spark does not report it (Spark Connect)."""
+"""The number of tasks that are assumed to run at the same time if Spark does not report it (Spark
+Connect).
+"""
 _POLLS: Final = 4
 """The number of successive polls that must return the same number."""
 _MOST_POLLS: Final = 10
@@ -126,7 +130,7 @@ _SHIP: Final = "ship the driver's environment with --archives, and set PYSPARK_P
 def counting_cores(spark: SparkSession) -> Iterator[Callable[[], int]]:
     """Count, while the block runs, how many tasks the registered executors run at the same time.
 
-    Gives a function that waits for the number. Executors register one after the other, so the
+    Yields a function that waits for the number. Executors register one after the other, so the
     number is used when it no longer changes. After ``preflight`` there is at least one executor.
     Spark Connect does not report the number, so it is a guess there.
     """
@@ -189,7 +193,8 @@ def _checker(
     place: LogLocation, uri: str, asked: str, answered: str, nonce: str
 ) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """Return the function that an executor runs. Spark sends its whole code, since the package may
-    be missing there. Spark itself refuses another Python than the driver's, and one without Arrow.
+    be missing there. Spark itself refuses a Python of another version than the driver's, and a
+    Python without Arrow.
     """
     version, ship, url, url_file = eventlog.__version__, _SHIP, place.url, place.url_file
 

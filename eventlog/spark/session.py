@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _OLDEST_JAVA: Final = 17
 JAVA_TOO_NEW: Final = 23 if pyspark.__version__.startswith(("4.0.", "4.1.")) else None
 """The first Java version on which this Spark does not run: its Hadoop or its Arrow needs parts of
-Java that were removed.
+Java that this version removed.
 """
 
 READS_TIMES: Final = hasattr(t, "TimeType")
@@ -63,8 +63,8 @@ def new_session(running: SparkSession) -> SparkSession:
 
 
 def by_number(frame: DataFrame, partitions: int, column: str) -> DataFrame:
-    """Return the frame with all rows of a number in one partition. Before 4.1 a partition may have
-    several numbers; the rows of each are together.
+    """Return the frame with all rows of the same number in one partition. Before Spark 4.1 a
+    partition may have several numbers; the rows of each number are adjacent.
     """
     if hasattr(frame, "repartitionById"):
         return frame.repartitionById(partitions, column)
@@ -76,8 +76,8 @@ def by_number(frame: DataFrame, partitions: int, column: str) -> DataFrame:
 _LOCAL: Final = re.compile(r"local(?:\[(\*|\d+)\])?")
 _ATTEMPTS: Final = 4
 _FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1"
-"""The option that limits Java to its first compiler: Java only moves bytes between workers, which
-does not justify the time of the second compiler.
+"""The option that limits Java to its first compiler. Here Java only moves bytes between workers,
+and the second compiler would take more time than it saves.
 """
 LOCAL_JAVA_OPTIONS: Final = (
     f"-Dlog4j2.configurationFile={resources.files('eventlog.spark').joinpath('log4j2.properties')} "
@@ -90,7 +90,7 @@ _DAEMON: Final = "eventlog.spark.worker_daemon"
 
 _LOG_LEVEL: Final = "spark.log.level"
 _OWN_SETTINGS: Final = {
-    "spark.sql.adaptive.enabled": "false",  # the sizes of all stages are known
+    "spark.sql.adaptive.enabled": "false",  # the sizes of all stages are known in advance
     "spark.sql.session.timeZone": "UTC",
     # A row is a blob of many log rows: codegen costs more than it saves for so few rows.
     "spark.sql.codegen.wholeStage": "false",
@@ -139,7 +139,7 @@ def job_group(spark: SparkSession, name: str, what: str) -> Iterator[None]:
         raise
     finally:
         for key, value in zip(_GROUP, before, strict=True):
-            context.setLocalProperty(key, cast("str", value))  # None removes it
+            context.setLocalProperty(key, cast("str", value))  # None removes the setting
 
 
 def open_session(
@@ -185,7 +185,7 @@ def start_workers(spark: SparkSession) -> None:
     """Start the Python workers of a new Spark by a job of one row, so that the first real job
     does not wait for their imports.
     """
-    with suppress(Py4JError, PySparkException):  # the real job raises the error
+    with suppress(Py4JError, PySparkException):  # the first real job raises the error
         spark.range(1).mapInArrow(_unchanged, "id long").collect()
 
 
@@ -207,7 +207,7 @@ def _new_settings(master: str | None) -> dict[str, str]:
         "spark.python.daemon.module": _DAEMON,
     }
     if submitted and _LOG_LEVEL not in dict(SparkConf().getAll()):
-        settings[_LOG_LEVEL] = "ERROR"  # else Spark logs about 200 lines
+        settings[_LOG_LEVEL] = "ERROR"  # otherwise Spark logs about 200 lines
     if master is not None and is_local(master):
         # The workers must run this Python with these packages, whatever else is installed.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -306,8 +306,8 @@ class _JavaErrors(TextIOBase):
     """The standard error of the Java that has started this process."""
 
     def write(self, text: str) -> int:
-        if not isinstance(text, str):  # click tests this way whether a stream accepts bytes
-            raise TypeError("a text must be written")
+        if not isinstance(text, str):  # click tests in this way whether a stream accepts bytes
+            raise TypeError("only text can be written to this stream")
         gateway: Any = SparkContext._gateway
         gateway.jvm.System.err.print(text)
         return len(text)
@@ -316,8 +316,8 @@ class _JavaErrors(TextIOBase):
 def keep_output_apart() -> None:
     """Send the messages of this process to Java's standard error, if spark-submit has started it.
 
-    spark-submit writes all output of its program to standard output, which must contain only the
-    result.
+    spark-submit writes all output of its program to standard output, but standard output must
+    contain only the result.
     """
     if _is_submitted():
         SparkContext._ensure_initialized()
@@ -357,7 +357,8 @@ def _reason(text: str) -> str:
             "the Python of an executor cannot start a worker: eventlog, or a package that it "
             "needs, is missing there"
         )
-    # This is Spark's shuffle: for a full output directory eventlog raises its own error.
+    # This is the disk of Spark's shuffle: if the output directory is full, eventlog raises its own
+    # error.
     if "No space left on device" in text:
         return (
             f"no space is left for Spark's own files, {_own_directories()}; free some space there"
@@ -396,7 +397,9 @@ _STAGE_WEIGHTS: Final = (0.85, 0.05, 0.1)
 
 
 Progress = Callable[[str, Callable[[], JobProgress]], AbstractContextManager[None]]
-"""A function that takes the name of a block's work, and a function that returns its progress."""
+"""A function that reports progress during a block. It takes a name for the work, and a function
+that returns the progress.
+"""
 
 
 def no_progress(_what: str, _done: Callable[[], JobProgress]) -> AbstractContextManager[None]:

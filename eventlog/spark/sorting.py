@@ -1,8 +1,8 @@
 """Captures whose rows Spark sorts, on disk if memory does not suffice.
 
 The readers of some formats sort a capture in memory. Here the files of a capture are read in
-parallel. Spark sorts the rows by keys that have the reader's order, and passes them one by one to
-the task of the capture.
+parallel. Spark sorts the rows by keys that sort in the reader's order, and passes them one by one
+to the task of the capture.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ Options = Mapping[str, Any]
 
 
 def numbered_tasks(spark: SparkSession, number: int) -> DataFrame:
-    """Return the numbers from 0 for ``task_numbers``, one per task unless there are very many."""
+    """Return the numbers from 0 for ``task_numbers``, one per task, unless there are very many
+    numbers.
+    """
     return spark.range(0, number, 1, min(number, _MOST_TASKS))
 
 
@@ -62,7 +64,7 @@ Read = Callable[[Report], Iterator[Change]]
 CapturesOf = Callable[[Iterator[pa.RecordBatch]], Iterator[tuple[Capture, Read]]]
 """A function that yields the captures in the batches of a task.
 
-Each must be read before the next is taken.
+Read each capture to its end before taking the next one.
 """
 
 
@@ -75,8 +77,8 @@ def work_on(
     strict: bool,
     catalog: CatalogOption = None,
 ) -> tuple[DataFrame, CapturesOf]:
-    """Return the frame for the tasks, and the function that takes captures from it: one capture per
-    task, unless there are very many.
+    """Return the frame for the tasks, and the function with which a task takes captures from it:
+    one capture per task, unless there are very many.
 
     ``options`` are the options of the format's reader. ``strict`` must be as in the reports with
     which the captures are read. ``catalog`` determines the zones of times, as in
@@ -147,8 +149,8 @@ def _sorted_rows(
 
     Raises ConfigError for options. Errors of a capture are raised when its rows are read.
     """
-    # Each fragment has its capture's index. The fragment None stands for a capture without
-    # fragments, which must be converted, too.
+    # Each fragment has its capture's index. The fragment None stands for a capture that has no
+    # fragments but must be converted, too.
     fragments = [
         (place, one)
         for place, capture in enumerate(captures)
@@ -234,13 +236,13 @@ def _changes_of(
     """
     capture.check(report)
     ready = _ready(rows, report)
-    first = list(islice(ready, 1))  # reading it consumes all results of fragments
+    first = list(islice(ready, 1))  # reading the first row consumes the results of all fragments
     with readable():
         yield from by.changes(capture, chain(first, ready), options, report)
 
 
 def _ready(rows: Iterator[tuple[bytes, bytes]], report: Report) -> Iterator[Any]:
-    """Yield the rows, after handling the results of reading the fragments."""
+    """Handle the results of reading the fragments, then yield the rows."""
     for key, pickled in rows:
         row = pickle.loads(pickled)  # noqa: S301 - written by a task of this job
         if key.startswith(_ROW):
@@ -311,8 +313,8 @@ _LINTER: Final = _SortedFormat(_queue_files, _dispatch_rows, _queue_changes)
 
 
 class _TablePart(NamedTuple):
-    """A file of a change table. ``place`` has the numbers of the table and of the file in it;
-    ``table`` is without its files.
+    """A file of a change table. ``place`` has the number of the table and the number of the file in
+    it; ``table`` does not include the files.
     """
 
     place: tuple[int, int]

@@ -38,8 +38,8 @@ def register(spark: SparkSession) -> None:
 def _check_python(command: str, path: str) -> None:
     """Raise ConfigError if the Python of workers cannot import the sources.
 
-    ``path`` is what Spark puts before its PYTHONPATH. Nothing is checked if it is this Python, or
-    if this machine does not have it.
+    ``path`` is the list of directories that Spark puts before its PYTHONPATH. Nothing is checked if
+    it is this Python, or if this machine does not have it.
     """
     found = shutil.which(command)
     if found is None or found == sys.executable:
@@ -60,4 +60,4 @@ def _check_python(command: str, path: str) -> None:
             f"PYSPARK_PYTHON={sys.executable} before the session starts"
         ) from None
     except (OSError, subprocess.SubprocessError):
-        return  # the first query raises the error
+        return  # the first query then raises the error

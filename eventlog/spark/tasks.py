@@ -14,8 +14,8 @@ _SELDOM: Final = (1_000_000, 20, 100)
 
 
 def tune_collector() -> None:
-    """Let the garbage collector run rarely: rows and events are many and short-lived, and have no
-    reference cycles.
+    """Let the garbage collector run rarely: there are many rows and events, but they are
+    short-lived and have no reference cycles.
 
     Spark collects after every task. Modules that a worker imported before its first task are not
     examined again.

@@ -1,7 +1,7 @@
 """The module that starts the Python workers of a job: PySpark's daemon, with a faster start.
 
-Spark puts its zips and its jar at the front of Python's path, so that each daemon would compile
-PySpark again, and each worker would read the directories of all of them. If the same PySpark is
+Spark puts its zips and its jar at the front of Python's path. So each daemon would compile PySpark
+again, and each worker would read the directories of all these archives. If the same PySpark is
 installed, this module uses the installed package, which is compiled. Modules that start no thread
 at import, such as pyarrow, are imported once, before the workers are forked.
 """
@@ -21,12 +21,12 @@ _SHIPPED: Final = ("pyspark.zip", "py4j-", "spark-core_")
 
 
 def main() -> None:
-    """Serve until Spark ends."""
+    """Run the daemon until Spark ends."""
     shipped = [place for place in sys.path if Path(place).name.startswith(_SHIPPED)]
     if shipped and is_installed(shipped):
         sys.path[:] = [place for place in sys.path if place not in shipped]
     for module in _IMPORTED:
-        with suppress(ImportError):  # a task that needs the module reports it
+        with suppress(ImportError):  # a task that needs the module raises the error
             import_module(module)
     import_module("pyspark.daemon").manager()
 

@@ -60,8 +60,8 @@ IDS: Final = "_ids"
 def write_part(
     job: Job, count: Callable[[int], None], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Write the blobs of a part (or of several parts in turn) to files, and yield a ``PartReport``
-    for each part, as JSON.
+    """Write the blobs of one part, or of several parts in turn, to files, and yield a
+    ``PartReport`` for each part, as JSON.
 
     ``count`` is called with the number of events written.
     """
@@ -138,7 +138,8 @@ class _Part:
         )
 
 
-# --- the status of rows ---------------------------------------------------------------------------
+# --- the list of statuses
+# --------------------------------------------------------------------------
 
 _IDS_SCHEMA: Final = pa.schema(
     [("first", pa.int64()), ("last", pa.int64()), ("status", pa.string()), ("code", pa.string()),
@@ -278,7 +279,7 @@ class _RenderedEvents:
         decided = [each for _, each in left]
         places = range(len(self._firsts), len(self._firsts) + len(decided))
         self._firsts += [first_id(group) for group, _, _ in decided]
-        if is_sequence(delivery.first):  # otherwise a publisher of another format recorded it
+        if is_sequence(delivery.first):  # not recorded by another format's publisher
             for place, (event, _) in zip(places, left, strict=True):
                 self._sequences[place] = sequence_at(delivery.first, event.place)
         blob, unwritten, counts, _ = self._render(
@@ -296,7 +297,7 @@ class _RenderedEvents:
         files, numbered = self._format.write(
             job, directory, 0, self._blobs, job.before, self._sequences
         )
-        firsts = self._firsts  # the files have indexes of recorded events in place of record_ids
+        firsts = self._firsts  # the files have indexes of recorded events, not record_ids
         return [
             replace(file, first_id=firsts[file.first_id], last_id=firsts[file.last_id])
             for file in files

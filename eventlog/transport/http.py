@@ -33,15 +33,18 @@ _FRAGMENT: Final = 64 * 1024
 
 _EXCERPT_BYTES: Final = 4096
 EXCERPT: Final = 200
-"""The most bytes read of a response that is not an answer, and characters shown of it."""
+"""The most bytes that are read of a response that is not an answer, and the most characters of it
+that are shown.
+"""
 _BEFORE_TEXT: Final = b"\0 \t\r\n\v\f\xef\xbb\xbf\xfe\xff"
 """White space and the bytes of byte order marks, in UTF-8 and UTF-16."""
 
 
 _OF_ANOTHER_NAME: Final = frozenset({62, 64})
-"""OpenSSL's codes for a certificate of another host or address (X509_V_ERR_..._MISMATCH)."""
+"""OpenSSL's error codes if a certificate is for another host or address (X509_V_ERR_..._MISMATCH).
+"""
 _NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"})
-"""OpenSSL's reasons if the server does not speak TLS."""
+"""OpenSSL's error reasons if the server does not use TLS."""
 _TLS_ALERT: Final = "\x15\x03"
 
 
@@ -49,8 +52,8 @@ class HttpFailed(Exception):
     """An exchange that failed: no connection, a time-out, an answer that is cut off, too large or
     not HTTP.
 
-    ``in_short`` is the message without text from the server. ``is_sent`` is True if there was a
-    connection and the request, or a part of it, was sent.
+    ``in_short`` is the message without any text that the server sent. ``is_sent`` is True if there
+    was a connection and the request, or a part of it, was sent.
     """
 
     def __init__(self, message: str, in_short: str | None = None, *, is_sent: bool = False) -> None:
@@ -153,11 +156,11 @@ class HttpClient:
             connection.close()
 
     def excerpt(self, body: bytes) -> str:
-        """Return the beginning of a body for a message, as ``clean`` does. It does not end in a
+        """Return the beginning of a body, cleaned by ``clean``, for a message. It does not end in a
         part of a secret.
         """
         content = beginning(body)
-        if len(body) >= _EXCERPT_BYTES:  # it was cut here, or when it was read
+        if len(body) >= _EXCERPT_BYTES:  # the text was cut here, or when it was read
             cut = (
                 size
                 for secret in map(str.encode, self._secrets)
@@ -188,7 +191,7 @@ class HttpClient:
         return new, new.exchange(method, path, body, headers, deadline)
 
     def _pop_idle(self) -> _Connection | None:
-        """Return the last used idle connection that the server has not closed since."""
+        """Return the most recently used idle connection that the server has not closed."""
         while True:
             try:
                 connection = self._idle.pop()
@@ -228,7 +231,9 @@ class HttpClient:
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
-        """Turn the errors of an exchange into HttpFailed, with the reason in words."""
+        """In the block, turn every error of an exchange into HttpFailed, with the reason in
+        words.
+        """
         # An established connection ends only after the request was sent; ``connect`` raises its
         # own errors.
         in_short, is_sent = None, True

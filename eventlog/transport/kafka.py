@@ -40,8 +40,8 @@ _said: dict[str, float] = {}
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Return False if librdkafka logged the same text within the last minute: it repeats itself
-    while brokers are unavailable.
+    """Return False if librdkafka logged the same text within the last minute. It repeats its
+    messages while brokers are unavailable.
     """
     text = _VARIES.sub("", record.getMessage())
     if record.created - _said.get(text, -_QUIET_SECONDS) < _QUIET_SECONDS:
@@ -63,7 +63,7 @@ _LINGER_MS: Final = 5
 _PATIENCE: Final = 2.0
 _AT_ONCE: Final = 1000
 _MOMENT: Final = 0.1
-"""The number of seconds to wait for records before a batch is returned."""
+"""The most seconds to wait for records before a batch is returned."""
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _OURS: Final = (
@@ -89,7 +89,7 @@ class KafkaUnavailable(EventlogError):
 
 
 class RecordRefused(EventlogError):
-    """A record that Kafka refuses, now and at any later time."""
+    """A record that Kafka refuses, and would refuse again."""
 
     code = "record_refused"
 
@@ -212,7 +212,8 @@ class Transmitter:
                 return number
 
     def ask(self, topic: str) -> tuple[int, int]:
-        """Return the number of brokers, and that of the partitions of a topic, 0 = there is none.
+        """Return the number of brokers, and the number of a topic's partitions, 0 if the topic does
+        not exist.
 
         The topic is searched in the list of all topics, since a query for one topic may create it.
         Raises KafkaUnavailable.
@@ -262,7 +263,7 @@ class Transmitter:
             self._producer, self._epochs = None, 0
 
     def close(self) -> None:
-        """Drop the unflushed records and the producer; ``send`` begins with a new one.
+        """Drop the unflushed records and the producer. A later ``send`` starts a new producer.
 
         The brokers have a moment to accept the records: a record that is left in a socket could
         arrive after records of the next producer.
@@ -323,8 +324,8 @@ def read_topics(
     follow: bool = False,
     timeout: float = DEFAULT_TIMEOUT,
 ) -> Iterator[Record | None]:
-    """Yield the records of topics, partition by partition as they arrive; None if none arrives for
-    a moment.
+    """Yield the records of topics as they arrive, in order within each partition; yield None if
+    none arrives for a moment.
 
     It stops at the offsets where the topics end now; with ``follow`` never. Raises KafkaUnavailable
     if the brokers cannot be reached within ``timeout`` seconds or a topic does not exist,

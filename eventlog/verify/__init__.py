@@ -1,8 +1,8 @@
-"""Proof that a target equals the source while both change (spec/verify.md).
+"""Prove that a target equals the source while both change (spec/verify.md).
 
 ``rule`` decides which objects can be compared, ``comparison`` compares two rows of an object,
-``targets`` reads what is compared, ``verification`` does all of it in rounds, ``session`` begins at
-a configuration, and ``report`` is the result.
+``targets`` reads what is compared, ``verification`` does all of this in rounds, ``session`` opens
+everything that a configuration names, and ``report`` has the result.
 """
 
 from __future__ import annotations

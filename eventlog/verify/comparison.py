@@ -1,7 +1,7 @@
-"""Two rows of one object compared column by column (spec/verify.md 3).
+"""Compare two rows of one object, column by column (spec/verify.md 3).
 
-Most values have the same text on both sides. Only values whose texts differ are parsed, and brought
-to the one text that equal values have.
+Most values have the same text on both sides. Only values whose texts differ are parsed and
+normalized, so that equal values have equal texts.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from eventlog.core.values import ColumnType, Kind, key_normalizer
 from eventlog.errors import BadValue, RowError
 
 Texts: TypeAlias = Sequence[str | None]
-"""The values of an attribute as texts of the log; none, or None alone, is NULL."""
+"""The values of an attribute as texts of the log. An empty tuple, or None as the only value, means
+NULL.
+"""
 
 TargetRow: TypeAlias = Mapping[str, Texts]
-"""The values of an object in a target by attribute; an attribute that is missing is not known."""
+"""The values of an object in a target by attribute; the value of a missing attribute is unknown."""
 
 
 class ColumnDifference(NamedTuple):
@@ -32,19 +34,19 @@ class ColumnDifference(NamedTuple):
     source: str | list[str] | None
     target: str | list[str] | None
     is_unknown: bool = False
-    """True if the target does not show which value the column has."""
+    """True if the target does not show the value of the column."""
 
 
 StoredAs: TypeAlias = Callable[[str], str | None]
-"""A function that maps a value's text to the text that the target can hold for it, None = NULL."""
+"""A function from the text of a value to the text that the target stores for it; None = NULL."""
 
 
 @dataclass(slots=True)
 class Comparison:
     """The comparison of the objects of a class with the rows of a target.
 
-    ``stored_as`` has a function for each attribute of which the target may hold another value.
-    ``losses`` counts, by column, the values that a target changes by design.
+    ``stored_as`` has a function for each attribute whose values the target may store in another
+    form. ``losses`` counts, by column, the values that a target changes by design.
     """
 
     attributes: Sequence[Attribute]
@@ -96,10 +98,10 @@ def _shown(texts: Texts) -> str | list[str] | None:
 
 @lru_cache(maxsize=4096)
 def normalizer(type: ColumnType) -> Callable[[str], str]:
-    """Return the function that returns the one text that equal values of a column have
-    (spec/verify.md 3.1).
+    """Return the function that normalizes the text of a column's value, so that equal values have
+    equal texts (spec/verify.md 3.1).
 
-    A text that is no value of the type stays as it is.
+    A text that is not a value of the type stays unchanged.
     """
     normal = _normalizer(type)
 
@@ -119,7 +121,7 @@ def _normalizer(type: ColumnType) -> Callable[[str], str]:
         def number(text: str) -> str:
             try:
                 return of_number(text)
-            except BadValue:  # an exponent
+            except BadValue:  # an exponent follows
                 return of_number(format(Decimal(text), "f"))
 
         return number

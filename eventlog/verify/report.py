@@ -1,4 +1,4 @@
-"""The result of a verification, for people and programs (spec/verify.md 5)."""
+"""The report of a verification, for people and programs (spec/verify.md 5)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from eventlog.verify.comparison import ColumnDifference
 from eventlog.verify.rule import ObjectName
 
 MOST_LISTED: Final = 10_000
-"""The most differences that a report lists; the others are counted."""
+"""The most differences that a report lists; it only counts the others."""
 
 
 class Kind(StrEnum):
@@ -30,7 +30,7 @@ class Kind(StrEnum):
 
 
 class Result(StrEnum):
-    """The result of a verification."""
+    """The overall result of a verification."""
 
     EQUAL = "equal"
     DIFFERENT = "different"
@@ -48,9 +48,9 @@ class Difference:
     columns: Sequence[ColumnDifference] = ()
     record_ids: Sequence[int] = ()
     reason: str = ""
-    """Why the object has to differ; empty = it must not."""
+    """Why the object is expected to differ; empty = it should be equal."""
     fault: str = ""
-    """What is wrong with the versions of the object."""
+    """The fault of the versions of the object in a history; empty if there is none."""
 
     @property
     def name(self) -> ObjectName:
@@ -84,13 +84,15 @@ def _hashed(value: str | list[str] | None) -> str | None:
 
 @dataclass(slots=True)
 class InMotion:
-    """An object that could not be compared in time: these rows of the log are not done."""
+    """An object that could not be compared in time, because its reader has not processed these rows
+    of the log.
+    """
 
     class_name: str
     key: str
     record_ids: Sequence[int]
     age: float | None = None
-    """Seconds since the event_time of the first of these rows, None = unknown."""
+    """The seconds since the event_time of the first of these rows, None = unknown."""
 
     def as_data(self) -> dict[str, Any]:
         """Return the object as data for JSON."""
@@ -104,7 +106,7 @@ class InMotion:
 
 @dataclass(slots=True)
 class ClassReport:
-    """The numbers of the objects of a class, by result."""
+    """The numbers of objects of a class, by result."""
 
     class_name: str
     equal: int = 0
@@ -115,7 +117,7 @@ class ClassReport:
     in_motion: int = 0
 
     def count(self, kind: Kind) -> None:
-        """Count an object that must not differ and does."""
+        """Count an object that differs although it should be equal."""
         match kind:
             case Kind.VALUE | Kind.VERSIONS:
                 self.different += 1
@@ -151,14 +153,14 @@ class VerifyReport:
     differences: list[Difference] = field(default_factory=list)
     """The objects that differ, ``MOST_LISTED`` at most."""
     known: list[Difference] = field(default_factory=list)
-    """The objects that have to differ, for a reason that the log shows."""
+    """The objects that are expected to differ, for a reason that the log shows."""
     in_motion: list[InMotion] = field(default_factory=list)
     losses: dict[str, str] = field(default_factory=dict)
-    """What the target does not hold by design, by ``class.column``."""
+    """The number of values that the target leaves out or changes by design, by ``class.column``."""
     unlisted: int = 0
-    """The number of differences that are counted only."""
+    """The number of differences that are counted but not listed."""
     unconfirmed: int = 0
-    """The number of objects that differed once, and were equal at the second check."""
+    """The number of objects that differed at the first check, and were equal at the second one."""
     repaired: int = 0
     """The number of rows that were written to the log to repair the target."""
     seconds: float = 0.0
@@ -177,13 +179,13 @@ class VerifyReport:
 
     @property
     def exit_code(self) -> int:
-        """0 = equal, 1 = different, 2 = not decided in time."""
+        """The exit code of the command: 0 = equal, 1 = different, 2 = not decided in time."""
         return {Result.EQUAL: 0, Result.DIFFERENT: 1, Result.UNDECIDED: 2}[self.result]
 
     @property
     def verified_through(self) -> datetime | None:
-        """The time up to which all committed changes were compared; None if an object was not
-        decided.
+        """The time up to which all committed changes were compared; None if an object could not be
+        compared.
         """
         return None if self.in_motion else self.begun
 

@@ -1,8 +1,8 @@
-"""The rows of a log that a reader has not done: they decide which objects can be compared now
-(spec/verify.md 1).
+"""The rows of a log that a reader has not processed yet. They determine which objects can be
+compared now (spec/verify.md 1).
 
-A row that no snapshot has shown yet is found by the set of record_ids that were seen, never by a
-comparison with the highest one: a transaction may commit a lower number later.
+New rows are found by the set of record_ids that were seen, never by comparing with the highest
+record_id: a transaction may commit a lower number later.
 """
 
 from __future__ import annotations
@@ -28,22 +28,20 @@ ObjectName: TypeAlias = tuple[str, str]
 """The name of a class, and the canonical key of one of its objects."""
 
 _SECONDS: Final = 600
-"""The seconds that one statement may take."""
+"""The time-out of one statement, in seconds."""
 _FIELDS: Final = ("record_id", "table_name", "table_key")
 _MANY_GAPS: Final = 1_000
-"""The number of gaps above which neighbouring gaps are read as one."""
+"""If there are more gaps than this, neighbouring gaps are read as one."""
 _NEAR: Final = 300
 _SHARE: Final = 10.0
-"""The pause between two searches for done rows is at least this many times the duration of a
-search.
-"""
+"""The pause between two searches for done rows is at least this many times as long as a search."""
 
 
 @contextmanager
 def snapshot(log: OpenLog) -> Iterator[None]:
-    """Run the statements of a block on one snapshot of the database, which they cannot change.
+    """Run the statements of a block on one snapshot of the database, in a read-only transaction.
 
-    Ends the transaction before and after the block.
+    The transaction before the block is ended first.
     """
     log.commit()
     log.db.begin_reading(_SECONDS)
@@ -59,8 +57,7 @@ def snapshot(log: OpenLog) -> Iterator[None]:
 class UndoneRows:
     """The rows of a log that its publisher, or a consumer, has not done (spec/verify.md 1.2).
 
-    ``begin``, ``read_new`` and ``forget_done`` run on the statement's snapshot that the caller has
-    opened (``snapshot``).
+    ``begin``, ``read_new`` and ``forget_done`` run within a ``snapshot`` block of the caller.
     """
 
     log: OpenLog
@@ -70,20 +67,20 @@ class UndoneRows:
     leave_user: str | None = None
     """The perpetrator whose rows the publisher ignores, None = nobody's."""
     done_in_target: Callable[[], RecordSet | None] = lambda: None
-    """A function that returns the done rows, if the target names them; then ``consumer`` and
-    ``leave_user`` do not count.
+    """A function that returns the done rows, if the target itself records them; then ``consumer``
+    and ``leave_user`` have no effect.
     """
     is_protected: bool = False
-    """True if nobody can remove a row that this object has not seen."""
+    """True if rows that this object has not seen yet cannot be removed from the log."""
     seen: FollowedSet = field(default_factory=FollowedSet)
-    """The record_ids that a snapshot has shown, or that will never be given."""
+    """The record_ids that a snapshot has shown, or that will never be used."""
     rows: dict[int, ObjectName | None] = field(default_factory=dict)
-    """The rows that are not done, with their objects; None = no class has such an object."""
+    """The rows that are not done, with their objects; None = the row names no object of a class."""
     objects: dict[ObjectName, set[int]] = field(default_factory=dict)
     """The same rows by object."""
     _removed: int = 0
     _first: int = 0
-    """The first row of the log when this object began."""
+    """The first row of the log when ``begin`` was called."""
     _forget_at: float = 0.0
 
     def begin(self) -> datetime:
@@ -105,16 +102,16 @@ class UndoneRows:
         return utc_now(self.log.connection, self.log.dialect)
 
     def read_new(self) -> None:
-        """Read the rows that the snapshot shows and no earlier one has shown.
+        """Read the rows that this snapshot is the first to show.
 
         Raises DatabaseError if rows may have been removed that were never seen.
         """
         if not self.is_protected and (removed := read_removed(self.log)) != self._removed:
             if self.seen.done.gaps(removed, self._first - 1):
                 raise DatabaseError(
-                    f"rows of the log {self.log} up to record_id {removed} were removed "
-                    "meanwhile, and some of them may never have been seen. Verify again while no "
-                    "purge runs"
+                    f"rows of the log {self.log} up to record_id {removed} were removed during "
+                    "the verification, which may not have seen some of them. Verify again while "
+                    "no purge runs"
                 )
             self._removed = removed
         gaps: Ranges = self.seen.done.gaps(self.log.dialect.last_record_id)
@@ -128,10 +125,12 @@ class UndoneRows:
         self.seen.add(to_ranges(found))
 
     def forget_done(self, *, at_once: bool = False) -> None:
-        """Forget the rows that the reader has done by now, and find those that it has to do again.
+        """Forget the rows that the reader has done by now, and find rows that were queued for it
+        again.
 
-        The set of undone rows may be older than the snapshot: it then has rows that are done by
-        now, which is never wrong. So a long search is not repeated soon, except ``at_once``.
+        The set of undone rows may be older than the snapshot: it may then still contain rows that
+        are done by now, which does no harm. So a long search is not repeated soon, unless
+        ``at_once`` is set.
         """
         if not at_once and monotonic() < self._forget_at:
             return
@@ -154,8 +153,8 @@ class UndoneRows:
         self._forget_at = now + _SHARE * (now - begun)
 
     def close_gaps(self) -> None:
-        """Stop looking for rows in gaps that will never be filled. Call it between two snapshots.
-        This only saves time: without it the gaps are read again each time.
+        """Stop searching gaps that will never be filled. Call it between two snapshots. It only
+        saves time: otherwise each snapshot searches these gaps again.
         """
         if consumers.is_followable(self.log):
             self.seen.poll(self.log)
@@ -175,8 +174,8 @@ class UndoneRows:
         line = consumers.read_consumer(self.log, self.consumer)
         if line is None:
             raise ConfigError(
-                f"the log {self.log} has no consumer {self.consumer!r}: name one that `eventlog "
-                "consumers list` shows"
+                f"the log {self.log} has no consumer {self.consumer!r}: give the name of a "
+                "consumer that `eventlog consumers list` shows"
             )
         if line.loaded is not None:
             raise ConfigError(
@@ -208,7 +207,7 @@ class UndoneRows:
 def object_named(
     catalog: Catalog, table_name: str | None, table_key: str | None
 ) -> ObjectName | None:
-    """Return the object that a row of the log names, None if no class has such an object."""
+    """Return the object that a row of the log names, None if it names no object of a class."""
     meant = None if table_name is None else catalog.log_name(table_name)
     if meant is None:
         return None

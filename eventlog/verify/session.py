@@ -1,5 +1,5 @@
-"""A verification from the configuration to the report: it opens the log and the target, keeps the
-rows of the log meanwhile, and records the result (spec/verify.md 1.3, 5).
+"""Run a verification from a configuration: open the log and the target, protect the rows of the log
+from removal meanwhile, and record the result (spec/verify.md 1.3, 5).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from eventlog.verify.targets.table import TableTarget, table_maps
 from eventlog.verify.verification import Progress, Verification, VerifyOptions
 
 _CONSUMER: Final = "verify-"
-"""The beginning of the names of consumers that verifications register."""
+"""The prefix of the names of consumers that verifications register."""
 _SAVED_EACH: Final = 5.0
 """The seconds between two saves of the progress."""
 _AT_ONCE: Final = 1_000
@@ -55,8 +55,8 @@ def open_target(
     map: Mapping[str, Any] | None = None,
     format: str | None = None,
 ) -> Target:
-    """Return a target: the URL of a database, the path of a file or a directory, or the URI of
-    objects in a store; None = what the configured sink writes.
+    """Open a target. ``target`` is the URL of a database, the path of a file or a directory, or the
+    URI of objects in a store; None = what the configured sink writes.
 
     ``map`` is the content of a file of ``--options``: names of tables and columns in a database, or
     the options of the reader of files. ``format`` is that of the files; None = the configured one.
@@ -66,7 +66,7 @@ def open_target(
     scheme, is_url, _ = (target or "").partition("://")
     if target is not None and is_url and scheme.partition("+")[0] in (*SUPPORTED, "embedded"):
         if format is not None:
-            raise ConfigError("--format is for files and objects: leave it out")
+            raise ConfigError("--format is only for files and objects: remove it")
         return TableTarget(target, table_maps(map or {}))
     place: Place
     if isinstance(sink, ObjectOptions) and target in (None, sink.bucket_url):
@@ -79,7 +79,7 @@ def open_target(
         place = Directory(sink.directory)
     else:
         raise ConfigError(
-            f"what the sink {config.sink.type} has sent cannot be read; name the target with "
+            f"what the sink {config.sink.type} has sent cannot be read back; name the target with "
             "--target"
         )
     chosen = chosen_format(config) if format is None else format_named(format)
@@ -106,9 +106,9 @@ def verify(
     """Compare a target with the source while both change, and return the report.
 
     ``config`` is the path of an ``eventlog.toml``, or its content as nested dicts. ``target``,
-    ``map`` and ``format`` are those of ``open_target``. ``classes`` empty = all that the reader
-    sends. ``consumer`` is the reader whose target it is; None = the configured
-    reader. Raises ConfigError and DatabaseError.
+    ``map`` and ``format`` are as for ``open_target``. ``classes`` are the classes to compare; empty
+    = all that the reader sends. ``consumer`` is the reader that writes the target; None = the
+    configured reader. Raises ConfigError and DatabaseError.
     """
     document = config if isinstance(config, Mapping) else Path(config)
     flags = {} if consumer is None else {"source.consumer": consumer}
@@ -128,7 +128,7 @@ def run_verification(
 ) -> VerifyReport:
     """Compare an open target with the source, and return the report.
 
-    ``state`` is a file that has the progress: a verification that was stopped continues from there.
+    ``state`` is a file with the progress: a verification that was stopped continues from there.
     ``started`` is called with the expected number of objects, and returns a function that is called
     with the number of objects of each part. Raises ConfigError and DatabaseError.
     """
@@ -143,7 +143,7 @@ def run_verification(
             )
         log.check_rights(Purpose.VERIFY)
         log.commit()
-        log.db.begin_publishing()  # each statement between two snapshots has its own
+        log.db.begin_publishing()  # each statement between two snapshots is a separate transaction
         log.commit()
         is_protected = resources.enter_context(_kept_rows(config, log))
         chosen = _chosen(context, classes)
@@ -195,7 +195,7 @@ def _record(config: Config, log: OpenLog, report: VerifyReport) -> None:
 
 
 def _chosen(context: Context, names: Sequence[str]) -> list[ObjectClass]:
-    """Return the classes of these names, all that the reader sends if there are none. Raises
+    """Return the classes of these names; without names, all classes that the reader sends. Raises
     ConfigError.
     """
     catalog: Catalog = context.catalog
@@ -228,13 +228,14 @@ def _expected(context: Context, classes: Sequence[ObjectClass]) -> int:
     return total
 
 
-# --- rows that must not be removed ----------------------------------------------------------------
+# --- protecting the rows of the log
+# ----------------------------------------------------------------
 
 
 @contextmanager
 def _kept_rows(config: Config, log: OpenLog) -> Iterator[bool]:
-    """Register a consumer until the block ends, so that no row of the log is removed that a
-    snapshot has not shown. Yields False where the log can have no consumers.
+    """Register a consumer until the block ends, so that no row is removed from the log before a
+    snapshot has shown it. Yields False if the log does not support consumers.
 
     Raises ConfigError if rows would be deleted then.
     """
@@ -244,9 +245,9 @@ def _kept_rows(config: Config, log: OpenLog) -> Iterator[bool]:
         log.commit()
         if config.publisher.delete_from_log:
             raise ConfigError(
-                f"{config.sources['publisher.delete_from_log']} is true, and no consumer can keep "
-                f"the rows of the log {log}. Deleted rows cannot be verified, so set it to false "
-                "while you verify"
+                f"{config.sources['publisher.delete_from_log']} is true, and no consumer can "
+                f"protect the rows of the log {log}. Deleted rows cannot be verified, so set it "
+                "to false while you verify"
             ) from None
         yield False
         return
@@ -256,7 +257,8 @@ def _kept_rows(config: Config, log: OpenLog) -> Iterator[bool]:
         will_write(connection)
         own = dialect_of(url).open(connection).log(log.table)
         for name in consumers.consumer_names(own):
-            # A verification that was killed has left its consumer, which keeps rows for ever.
+            # A verification that was killed leaves its consumer, which would keep rows in the log
+            # forever.
             if name.startswith(_CONSUMER) and not own.is_consumer_locked(name):
                 delete_entries_of(own, name)
                 consumers.forget(own, name)
@@ -272,7 +274,8 @@ def _kept_rows(config: Config, log: OpenLog) -> Iterator[bool]:
             own.commit()
 
 
-# --- a verification that was stopped --------------------------------------------------------------
+# --- continuing a stopped verification
+# --------------------------------------------------------------
 
 
 def _saver(state: Path) -> Callable[[Progress], None]:
@@ -295,7 +298,7 @@ def _saver(state: Path) -> Callable[[Progress], None]:
             "class": progress.class_name,
             "position": progress.position,
             "equal": {name: one.equal for name, one in report.classes.items()},
-            # What differed is compared again: it may have changed since.
+            # Objects that differed are compared again, since they may have changed in the meantime.
             "waiting": sorted([*progress.waiting, *(one.name for one in report.differences)]),
         }
         with whole_file(str(state)) as file:
@@ -332,16 +335,16 @@ def _resume(state: Path, work: Verification) -> tuple[str, str | None] | None:
 
 
 def repair(config: Config, report: VerifyReport, *, surplus: bool = False) -> int:
-    """Write the objects that differ to the log again, so that every reader of the log gets them,
-    and return the number of rows (spec/verify.md 6).
+    """Write rows for the objects that differ to the log, so that every reader of the log sends them
+    again, and return the number of rows (spec/verify.md 6).
 
-    Objects that only the target has get a row of type 4 if ``surplus``. Raises ConfigError and
-    DatabaseError.
+    With ``surplus``, objects that only the target has get a row of type 4 (delete). Raises
+    ConfigError and DatabaseError.
     """
     wanted: dict[str, tuple[list[str], list[str]]] = {}
     for one in report.differences:
         if one.kind is Kind.VERSIONS:
-            continue  # no row of a history is ever changed
+            continue  # the rows of a history never change
         present, gone = wanted.setdefault(one.class_name, ([], []))
         (gone if one.kind is Kind.SURPLUS else present).append(one.key)
     with open_unlocked(config, Counters()) as context, as_database_errors(context.log.connection):

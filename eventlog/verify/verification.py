@@ -1,4 +1,4 @@
-"""One verification: rounds over the classes until each object is decided, or the time is over
+"""One verification: rounds over the classes until each object is decided or the time has run out
 (spec/verify.md 1.1; its proof is spec/verify.md 2).
 
 A round reads the rows of some objects in the target, and then, on one snapshot of the source, the
@@ -42,15 +42,15 @@ _REST: Final = 0.5
 """The seconds between two rounds."""
 _FIELDS: Final = ("record_id", "status", "perpetrator", "table_name", "table_key")
 _MOST_ROWS: Final = 5
-"""The most rows of the log that are named with a difference."""
+"""The most rows of the log that the report names for one difference."""
 
 
 class Progress(NamedTuple):
-    """The place of a verification: it can continue from there after a stop."""
+    """The progress of a verification, from which it can continue after a stop."""
 
     class_name: str
     position: str | None
-    """The last key of the class that was read; None = none was."""
+    """The last key of the class that was read; None = nothing of the class was read yet."""
     report: VerifyReport
     waiting: Mapping[ObjectName, Difference | None]
 
@@ -68,7 +68,9 @@ class VerifyOptions:
 
 
 class _Ranges(NamedTuple):
-    """Source and target of a class whose objects both can be read by the same ranges of keys."""
+    """The source and the target of a class whose objects can be read from both by the same ranges
+    of keys.
+    """
 
     read_source: RangeReader
     read_target: RangeReader
@@ -78,7 +80,7 @@ class _Ranges(NamedTuple):
 
 @dataclass(slots=True)
 class _ClassSource:
-    """A class in the source, and what is compared of it."""
+    """A class in the source, with the attributes that are compared."""
 
     cls: ObjectClass
     walk: Walk
@@ -92,15 +94,15 @@ class _ClassSource:
         return len(self.cls.key)
 
     def name_of(self, values: KeyValues) -> ObjectName:
-        """Return the object with a key of ``ranges``, which a row begins with."""
-        # Integers, and texts that need no quotes.
+        """Return the name of the object whose key is at the beginning of a row from ``ranges``."""
+        # These are integers, and texts that need no quotes.
         names = (column.name for column in self.cls.key)
         return self.cls.name, "+".join(
             [f"{quote(name)}={value}" for name, value in zip(names, values, strict=False)]
         )
 
     def values_of(self, key: str) -> KeyValues:
-        """Return the values of a canonical key, as ``ranges`` has them."""
+        """Return the values of a canonical key, in the form that ``ranges`` uses."""
         texts = {part.name: part.value for part in parse(key)}
         return tuple(
             int(texts[column.name]) if column.type.kind is ValueKind.INTEGER else texts[column.name]
@@ -120,7 +122,9 @@ class Verification:
     advance: Callable[[int], None] = lambda objects: None
     save: Callable[[Progress], None] = lambda progress: None
     waiting: dict[ObjectName, Difference | None] = field(default_factory=dict)
-    """The objects for later rounds; those that differed when they were last decided, with how."""
+    """The objects to compare in later rounds. An object that differed in its last check has its
+    difference.
+    """
     _sources: dict[str, _ClassSource] = field(default_factory=dict)
     _begun: float = field(default_factory=monotonic)
     _read: int = 0
@@ -128,8 +132,8 @@ class Verification:
     def run(
         self, classes: Sequence[ObjectClass], place: tuple[str, str | None] | None = None
     ) -> None:
-        """Compare all objects of the classes. ``place`` is a class and the key after which to
-        begin; the classes before it are done.
+        """Compare all objects of the classes. ``place`` is the class and the key after which to
+        begin; earlier classes were compared already.
 
         Raises DatabaseError and ConfigError.
         """
@@ -188,7 +192,7 @@ class Verification:
                 self.undone.read_new()
                 here = ranges.read_source(behind, last, size)
                 if len(here) == size and here[-1][:width] != last:
-                    # The source has more objects in this range: the others come with the next one.
+                    # The source has more objects in this range; the next range begins with them.
                     last = here[-1][:width]
                     there = [row for row in there if row[:width] <= last]
                 self._judge_rows(source, ranges, here, there)
@@ -207,8 +211,8 @@ class Verification:
         here: Sequence[tuple[Any, ...]],
         there: Sequence[tuple[Any, ...]],
     ) -> None:
-        """Judge the objects of a range. An object is equal if the key and each text are the same;
-        only others are compared column by column.
+        """Decide the objects of a range. An object is equal if its key and all texts are equal;
+        only other objects are compared column by column.
         """
         if here == there and not self.undone.objects and not self.waiting:
             source.report.equal += len(here)
@@ -329,7 +333,7 @@ class Verification:
             self.report.classes[found.class_name].count(found.kind)
 
     def _move_on(self) -> None:
-        """Let the next rows of the target be judged by what the reader has done now."""
+        """From now on, compare the target with the rows that the reader has done by now."""
         if not self.target.is_pinned:
             self.undone.forget_done()
 
@@ -348,7 +352,7 @@ class Verification:
         """Compare again the objects that were not decided, or that differed once."""
         until = monotonic() + self.options.wait
         late_rounds = 0
-        # One more round confirms the differences that the last one has found.
+        # One more round confirms the differences that the last round found.
         while self.waiting and (late_rounds == 0 or (late_rounds == 1 and self._has_differed())):
             late_rounds += monotonic() >= until
             sleep(min(_REST, self.options.wait))
@@ -378,11 +382,11 @@ class Verification:
     # --- the end ---
 
     def _end(self) -> None:
-        """Find out why objects differ or are in motion, and add up the numbers."""
+        """Find the reasons why objects differ or are still changing, and add up the numbers."""
         for source in self._sources.values():
             for column in source.comparison.losses:
                 self.report.losses[f"{source.cls.name}.{column}"] = (
-                    "the target holds another value by design"
+                    "the target stores another value by design"
                 )
             for key, fault in self.target.faults(source.cls).items():
                 self._add(Difference(source.cls.name, key, Kind.VERSIONS, fault=fault))
@@ -418,8 +422,8 @@ class Verification:
         return InMotion(*name, ids, age)
 
     def _explain(self) -> None:
-        """Give each difference the newest rows that name its object, and the reason if the newest
-        one shows that the object has to differ (spec/verify.md 3.2). Reads the log once.
+        """Add to each difference the newest rows that name its object and, if the newest one shows
+        why the object must differ, the reason (spec/verify.md 3.2). The log is read once.
         """
         log, catalog = self.context.log, self.context.catalog
         wanted = {one.name: one for one in self.report.differences}
@@ -442,7 +446,7 @@ class Verification:
             one.reason = self._reason(status, perpetrator, code)
 
     def _reason(self, status: str, perpetrator: str | None, code: str) -> str:
-        """Return why the newest row of an object was not applied, empty if it was."""
+        """Return why the newest row of an object was not applied, empty if it was applied."""
         if self.target.names_done:
             return ""
         is_refused = bool(code)

@@ -1,6 +1,6 @@
-"""The reading of XDS documents: their events (spec/xds.md 1, 2), and the verdicts of a receiver's
-answer (spec/xds.md 7); and the change format ``xds``, such documents in files (spec/change-model.md
-2, 3.2, 4).
+"""Read XDS documents: their events (spec/xds.md 1, 2), and the statuses of a receiver's answer
+(spec/xds.md 7). Also the change format ``xds``: such documents in files (spec/change-model.md 2,
+3.2, 4).
 
 Documents come from outside: no DTD is accepted, no entity but the five of XML, no network is used,
 and their size is bounded.
@@ -95,8 +95,8 @@ def read_events(document: bytes | str, limit: int = DEFAULT_LIMIT) -> ParsedDocu
     """Read the events of one document, in either layout.
 
     ``limit`` is in bytes. A missing event-id is the empty text, and a value without type is a
-    string. An attribute without any value (remove-all-values alone) is of type string, since the
-    document does not say it; one of times and special times is of type time.
+    string. An attribute without any value (only remove-all-values) is of type string, since the
+    document has no type for it; an attribute with both times and special times is of type time.
 
     Raises XdsError, with the line, for a document that is not well-formed, has a DOCTYPE, is larger
     than ``limit`` or has an unknown element inside an event.
@@ -227,11 +227,14 @@ def _event(element: etree._Element) -> Event:
             )
     if len(associations) != 1 or not associations[0]:
         raise XdsError(
-            f"line {element.sourceline}: {operation} must have one association that is not empty"
+            f"line {element.sourceline}: {operation} must have exactly one association, and it "
+            "must not be empty"
         )
     class_name = _needed(element, "class-name")
     if operation is Operation.MODIFY and not attributes:
-        raise XdsError(f"line {element.sourceline}: modify without modify-attr")
+        raise XdsError(
+            f"line {element.sourceline}: a modify element has no modify-attr; it needs at least one"
+        )
     read = tuple(map(read_attribute, attributes))
     return Event(operation, class_name, associations[0], element.get("event-id", ""), read)
 
@@ -278,8 +281,8 @@ def _modify_attr(element: etree._Element) -> AttributeSteps:
             raise _unknown(child, "modify-attr", "remove-value, remove-all-values, add-value")
     if not steps:
         raise XdsError(
-            f"line {element.sourceline}: modify-attr without remove-value, "
-            "remove-all-values, add-value"
+            f"line {element.sourceline}: a modify-attr element is empty; it needs remove-value, "
+            "remove-all-values or add-value"
         )
     return AttributeSteps(_needed(element, "attr-name"), _one_type(element, types), tuple(steps))
 
@@ -291,8 +294,8 @@ _EVENTS: Final[
     "modify": (Operation.MODIFY, "modify-attr", _modify_attr),
     "delete": (Operation.DELETE, None, _add_attr),
 }
-"""The events by their elements: operation, element of an attribute (None if there is none), and the
-function that reads it.
+"""By the name of an event's element: its operation, the name of the element of an attribute (None
+if it has none), and the function that reads that element.
 """
 
 
@@ -312,7 +315,7 @@ def _values(element: etree._Element, types: set[str]) -> tuple[str, ...]:
         text = _text(child)
         values.append(child.get("association-ref", text) if value_type == "dn" else text)
     if not values:
-        raise XdsError(f"line {element.sourceline}: {element.tag} without value")
+        raise XdsError(f"line {element.sourceline}: {element.tag} has no value element")
     return tuple(values)
 
 
@@ -372,7 +375,9 @@ class DocumentOptions(CheckedOptions):
 
 @dataclass(frozen=True, slots=True)
 class DocumentReaderOptions(DocumentOptions):
-    """Options of the reader; all but ``limit`` are those with which the documents were written."""
+    """Options of the reader; all but ``limit`` must be those with which the documents were
+    written.
+    """
 
     limit: int = option(DEFAULT_LIMIT, integer(1, 1 << 40), "maximum size of a document in bytes")
 
@@ -570,11 +575,11 @@ ANSWER_LIMIT: Final = 64 * 1024 * 1024
 def read_answer(body: bytes | str, event_ids: Collection[str], limit: int = ANSWER_LIMIT) -> Answer:
     """Read the answer to a document of the events ``event_ids``, empty for a heartbeat.
 
-    ``limit`` is in bytes. The message of a verdict is the whole text of its status without blanks
-    at both ends; of several equally bad statuses it comes from the first that has a text. Every
-    other element of the answer is counted as ignored. Raises ReceiverUnavailable if the body is not
-    an answer: empty, not well-formed, with a DOCTYPE, larger than ``limit``, or an nds without
-    output. Then no row may be marked.
+    ``limit`` is in bytes. The message of a result is the whole text of its status, stripped; among
+    equally bad statuses, the text of the first that has one. Every other element of the answer is
+    counted as ignored. Raises ReceiverUnavailable if the body is not an answer: empty, not
+    well-formed, with a DOCTYPE, larger than ``limit``, or an nds without output. Then no row may be
+    marked.
     """
     if not body.strip():
         why = "the receiver's answer is empty; it must be an nds document with output"

@@ -18,7 +18,7 @@ MEDIA_TYPE = "application/xml; charset=utf-8"
 
 class XdsWriter(EventWriter[str]):
     """A writer of events as XDS documents. A fragment is an event's element. ``indent`` applies to
-    documents that stand alone.
+    documents that have a file each.
     """
 
     media_type = MEDIA_TYPE

@@ -1,12 +1,12 @@
-"""Events to XDS text (spec/xds.md 1 to 3, 8).
+"""Write events as XDS text (spec/xds.md 1 to 3, 8).
 
 This is a hot path, through which millions of events pass. Text is built directly, without a tree.
 Everything that follows from names alone is made once for each attribute and class (``_Prepared``,
 ``_element``), so that an attribute costs one look-up and one formatted text. ``_body`` runs for
-nearly every row: it unpacks steps by position, compares types, and escapes the usual value on the
-spot, since the calls of ``escape_text`` took 4 % of the writer's time. The price: the forms of a
-step are written twice, in ``_body`` for one value of a plain type and in ``_step`` for all others.
-The text of an event is one line, since LF is always a character reference.
+nearly every row: it unpacks steps by position, compares types, and escapes the usual value inline,
+since calling ``escape_text`` took 4 % of the writer's time. The price: the forms of a step are
+written twice, in ``_body`` for one value of a plain type and in ``_step`` for all others. The text
+of an event is one line, since LF is always a character reference.
 
 Earlier checks refuse characters that XML 1.0 cannot represent (spec/event-log.md 5), so this module
 does not check for them.
@@ -42,8 +42,8 @@ _ADD: Final = Operation.ADD
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The sender: name and version in the product element (options ``product_name``,
-    ``product_version``).
+    """The sender of documents: the name and version in the product element (options
+    ``product_name``, ``product_version``).
 
     Raises ConfigError for a character that XML 1.0 cannot hold.
     """
@@ -90,7 +90,7 @@ def write_outgoing(event: Outgoing) -> str:
 
 
 def write_event(event: Event) -> str:
-    """Return the element of an event in its public form, written from the steps that it stands for.
+    """Return the element of an event in its public form, written from its steps.
 
     An add has the values of its attributes' ``Op.ADD`` steps; a modify keeps the steps in order.
     The texts have been checked for characters that XML cannot hold.
@@ -98,7 +98,7 @@ def write_event(event: Event) -> str:
     operation, class_name, association, event_id, attributes = event
     steps: list[Written] = []
     for name, value_type, several in attributes:
-        # Prepared without steps, so that later events can reuse the text.
+        # Prepared for no steps, so that later events can reuse the text.
         named = AttributeSteps(name, value_type, ())
         for op, values in several:
             texts = values[0] if len(values) == 1 else values
@@ -155,8 +155,8 @@ def _document_start(header: Header) -> str:
 
 
 Written: TypeAlias = tuple[Any, Any, Any, Any, Any, Texts]
-"""A step with the fields of ``CheckedRow``; only ``name``, ``value_type`` and, if present,
-``column`` of its attribute are read.
+"""A step as a tuple with the fields of ``CheckedRow``. Only ``name``, ``value_type`` and, if
+present, ``column`` of its attribute are read.
 """
 
 _NAMES_KEPT: Final = 65536
@@ -175,8 +175,8 @@ def _element(operation: str, class_name: str) -> tuple[str, str]:
 
 
 class _Prepared(dict[Any, tuple[str, ...]]):
-    """The results of ``make`` by attribute, each made once. A look-up takes half the time of an
-    lru_cache, for every row.
+    """The results of ``make`` by attribute, each made once. Every row needs a look-up, which takes
+    half the time of an lru_cache.
     """
 
     def __init__(self, make: Callable[[Any], tuple[str, ...]]) -> None:
@@ -261,7 +261,7 @@ def _body(operation: str, steps: Sequence[Written]) -> str:
 
 
 def _step(value_type: str, old: Texts | Literal[All.ALL], new: Texts, is_add: bool) -> str:
-    """Return the values that go and come in a step, for every type and number of values."""
+    """Return the removed and added values of a step, for every type and number of values."""
     if is_add:
         return _values(value_type, new)
     goes = ""
@@ -282,7 +282,7 @@ def _values(value_type: str, texts: Texts) -> str:
                 for t, v in zip(types, several, strict=True)
             ]
         )
-    if value_type == "dn":  # the association of the target is in both places (spec/xds.md 6.4)
+    if value_type == "dn":  # the target's association is written twice (spec/xds.md 6.4)
         return "".join(
             [
                 f'<value type="dn" association-ref="{escape_attribute(t)}">{escape_text(t)}</value>'
@@ -292,8 +292,8 @@ def _values(value_type: str, texts: Texts) -> str:
     return "".join([f'<value type="{value_type}">{escape_text(text)}</value>' for text in several])
 
 
-# Elements that hold text are one fragment each, so that no line break enters them. A tag ends at
-# the first ">", since ">" is a reference everywhere else.
+# Elements with text are one fragment each, so that no line break enters them. A tag ends at the
+# first ">", since ">" is a reference everywhere else.
 _FRAGMENTS = re.compile(r"<(value|association|product)\b[^>]*>[^<]*</\1>|<[^>]*>")
 
 

@@ -493,7 +493,8 @@ def test_a_checkpoint_of_another_epoch_is_refused(
     Engine(reader_of(config=config), tmp_path / "q").rest()
     assert run_command(["--config", config, "db", "start-epoch"]) == 0
     with pytest.raises(
-        OtherEpoch, match="the checkpoint is from epoch none of the log, which is in epoch 2"
+        OtherEpoch,
+        match="the checkpoint is from epoch none of the log, but the log is now in epoch 2",
     ):
         Engine(reader_of(config=config), tmp_path / "q").rest()
 

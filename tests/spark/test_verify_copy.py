@@ -183,7 +183,7 @@ def test_a_copy_without_the_rows_that_it_holds_is_refused(
     put_batch(
         query.source, copy := delta_in(tmp_path / "other"), CopyBatch("query", 1), lambda: None
     )
-    with pytest.raises(ConfigError, match="does not name the rows"):
+    with pytest.raises(ConfigError, match="does not record which rows"):
         verify(query.config, "acct", copy)
 
 
@@ -267,7 +267,7 @@ def test_a_row_that_a_history_has_twice_is_found(accounts: sa.Engine, tmp_path: 
     write_deltalake(table, pa.Table.from_pylist(kept, schema=schema), mode="append")
     (one,) = query.verify_history().differences
     assert one.kind == "versions"
-    assert "two versions begin there" in one.fault
+    assert "two versions begin at the same position" in one.fault
 
 
 def test_the_versions_of_a_class_that_was_loaded_again_are_right(

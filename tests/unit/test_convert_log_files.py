@@ -329,7 +329,7 @@ def test_a_record_id_that_is_none_or_stands_twice_costs_its_row_alone(tmp_path: 
     assert [change.position for change in changes(path, report)] == ["1", "2"]
     assert report.counters == {"invalid_format": 3}
     assert "record_id 1 is repeated" in report.problems[0]
-    assert "record_id '-1' is not a positive number of 8 bytes" in report.problems[1]
+    assert "record_id '-1' is not a positive integer of at most 8 bytes" in report.problems[1]
 
 
 @pytest.mark.parametrize(

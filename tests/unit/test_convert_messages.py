@@ -169,7 +169,7 @@ BROKEN: list[tuple[str, str, Break, list[str]]] = [
         "xds",
         "in.xmll",
         line(1, b"<nds><input><add/></input></nds>"),
-        ["in.xmll, line 1: add must have one association"],
+        ["in.xmll, line 1: add must have exactly one association"],
     ),
     ("xds", "in.xmll", line(1, b"<nds><input></nds>"), ["in.xmll, line 1: not well-formed"]),
     (

@@ -152,10 +152,10 @@ VALUE = '<value type="string">x</value>'
             document_text('<add event-id="1"><association>a</association></add>'),
             "add without class-name",
         ),
-        (document_text('<add class-name="c"/>'), "add must have one association"),
+        (document_text('<add class-name="c"/>'), "add must have exactly one association"),
         (
             document_text('<add class-name="c"><association/></add>'),
-            "add must have one association",
+            "add must have exactly one association",
         ),
         (
             document_text('<delete class-name="c"><association>a<b/></association></delete>'),
@@ -164,7 +164,7 @@ VALUE = '<value type="string">x</value>'
         (event("<add-attr/>"), "element add-attr in modify"),
         (event("<o:x xmlns:o='urn:o'/>"), "element {urn:o}x in modify"),
         (event("<x/>", "delete"), "element x in delete"),
-        (event(""), "modify without modify-attr"),
+        (event(""), "a modify element has no modify-attr"),
         (event('<modify-attr attr-name="n"/>'), "modify-attr without remove-value"),
         (
             event(f"<modify-attr><add-value>{VALUE}</add-value></modify-attr>"),

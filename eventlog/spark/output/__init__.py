@@ -43,8 +43,8 @@ Write = Callable[
 ]
 """A function that writes the blobs of a part (its number, from 1; 0 = the recorded deliveries) in
 queue order as files, numbered from the numbers used before. It returns the files, and the numbers
-used at its end. The mapping has, by place, the sequences of messages that were already sent; they
-keep them.
+used at its end. The mapping has, by place, the change sequences of messages that were already sent;
+these messages keep them.
 """
 
 RenderSent = Callable[
@@ -110,7 +110,7 @@ def output_format(name: str, file_layout: str | None = None) -> OutputFormat:
 
 def counts_of(events: Sequence[Outgoing]) -> tuple[Counter[str], list[BadLine]]:
     """Return the number of events by operation and of rows by outcome (spec/event-log.md 11), and
-    the rows whose value read back cannot be written.
+    the rows for which the value that was read back cannot be written.
     """
     counts: Counter[str] = Counter(
         [event.operation for event in events if event.operation is not None]
@@ -119,7 +119,7 @@ def counts_of(events: Sequence[Outgoing]) -> tuple[Counter[str], list[BadLine]]:
     bad: list[BadLine] = []
     for event in events:
         outcomes = event.outcomes
-        if outcomes is not None:  # true for few groups
+        if outcomes is not None:  # this is true for few groups
             published += len(outcomes.contributed)
             counts["rows_dropped"] += len(outcomes.dropped)
             counts["rows_gone"] += len(outcomes.gone)
@@ -152,7 +152,8 @@ class PartFiles:
 
     ``suffix`` is the suffix of the layout, ``folder`` is within the output. Every file of blocks
     begins with ``header``, compressed like a block. ``digits`` is the number of digits of the
-    files' numbers. The last file gets its name at the end of a ``with`` block, unless that fails.
+    files' numbers. The last file gets its name at the end of the ``with`` block, unless the block
+    fails.
     """
 
     def __init__(
@@ -194,7 +195,7 @@ class PartFiles:
     def add(
         self, text: Sequence[bytes], events: int, documents: int, first_id: int, last_id: int
     ) -> None:
-        """Add text to a block, which is written to a file when it is large enough."""
+        """Add text to the current block, which is written to a file when it is large enough."""
         length = sum(map(len, text))
         if self._block_bytes + length > min(_BLOCK_BYTES, self.max_bytes):
             self._put_block()
@@ -220,7 +221,7 @@ class PartFiles:
             self._block_bytes = self._block_events = self._block_documents = 0
 
     def put(self, block: bytes, events: int, documents: int, first_id: int, last_id: int) -> None:
-        """Add a whole compressed block to a file."""
+        """Add one complete, compressed block to a file."""
         if self._stream is not None and self._bytes + len(block) > self.max_bytes:
             self._close_file()
         stream = self._stream

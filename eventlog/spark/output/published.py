@@ -1,8 +1,9 @@
 """Events as a format's own documents in files: the functions of the three stages for every
 published format.
 
-The format's ``EventWriter`` makes a fragment from each event in the stages that fold, and bodies
-from fragments in the stage that writes, so the files have the bytes that a publisher would send.
+The stages that fold call the format's ``EventWriter`` to make a fragment of each event, and the
+stage that writes calls it to make bodies of fragments. So the files contain the bytes that a
+publisher would send.
 """
 
 from __future__ import annotations
@@ -214,7 +215,9 @@ def _write_files(
     blobs: Sequence[Columns],
     documents: Sequence[Sequence[int]],
 ) -> list[OutputFile]:
-    """Write documents. Each has the indexes of its events among the events of all blobs."""
+    """Write documents. Each document is given as the indexes of its events among the events of all
+    blobs.
+    """
     output, writer, format = job.output, writer_of(job), format_named(job.output.format)
     fragments: list[Any] = list(chain.from_iterable(blob[_FRAGMENT] for blob in blobs))
     places: list[int] = list(chain.from_iterable(blob["place"] for blob in blobs))

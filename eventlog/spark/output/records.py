@@ -103,7 +103,9 @@ def _message_renderer(job: Job) -> Render:
 
 
 def _message_writer(job: Job) -> tuple[MessageWriter, EventMessages]:
-    """Return a message writer, and the drafter of its messages, which has the classes' columns."""
+    """Return a message writer, and the drafter of its messages, which has the columns of the
+    classes.
+    """
     options: WriteOptions = job.output.options
     writer = MessageWriter(
         options, registry=registry_of_writer(options), utc_now=lambda: job.started
@@ -137,7 +139,7 @@ def _write_messages(
             table = writer.table(messages.catalog.schema, name)
             draft = Draft(table, key, loads(body) if is_json else body, loads(headers), numbers > 1)
             records = [table.record(draft, sequence)]
-            if name not in described:  # its metadata message comes before its first line
+            if name not in described:  # the metadata message of a table comes before its first line
                 described.add(name)
                 if table.announcement is not None:
                     records.insert(0, table.announcement)

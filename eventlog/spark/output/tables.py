@@ -145,7 +145,9 @@ def _folders(job: Job) -> list[str]:
 # --- first and second stage: rows -----------------------------------------------------------------
 
 _Stored = tuple[Any, ...]
-"""A row for the third stage: the values of ``_fixed_columns``, then those of the data columns."""
+"""A row for the third stage: the values of ``_fixed_columns``, then the values of the
+data columns.
+"""
 
 
 def _fixed_columns(options: WriteOptions) -> list[tuple[str, pa.DataType]]:
@@ -243,8 +245,8 @@ def _as_streams(
 
 
 _Done = tuple[Sequence[CheckedRow], Decision | None, CurrentRow | None, ChangeOp | None]
-"""Surviving rows, the decision of precedence, the current row, and the operation of the change,
-None = nothing is written.
+"""The surviving rows of a group, the decision of precedence, the current row, and the operation of
+the change (None = nothing is written).
 """
 
 
@@ -269,7 +271,9 @@ def _counts_of(done: Sequence[_Done]) -> Counter[str]:
 
 
 def _row_writer(table: _Table, options: WriteOptions) -> Callable[[Change, int], Sequence[_Stored]]:
-    """Return the function that makes the rows of a change at a place. It raises NotExpressible."""
+    """Return the function that makes the rows of a change, given the change and its place. It
+    raises NotExpressible.
+    """
     names = table.layout.names
     mask_form: Literal["binary", "text"] = "binary" if options.file_format == "parquet" else "text"
     mask = mask_writer(table.layout.masks, mask_form, options.byteorder, options.empty_mask)
@@ -391,8 +395,8 @@ _KEPT: Final[Mapping[str, type]] = {
 
 
 def _kept_class(column: QlikColumn, type: pa.DataType) -> type | None:
-    """Return the class whose values, if they are in the column's range, Parquet takes unchanged;
-    None if there is no such class.
+    """Return the Python class whose values Parquet takes unchanged if they are in the column's
+    range; None if there is no such class.
     """
     if column.type == "NUMERIC" and not pa.types.is_decimal(type):
         return None

@@ -1,4 +1,5 @@
-"""The databases, one package each, found by ``eventlog.sql.connection``. Each has the same modules:
+"""The supported databases, one package each; ``eventlog.sql.connection`` finds them. Each has the
+same modules:
 
 ============  ============================================================  =================
 ``__init__``  the dialect: the capabilities of the database, the text of    ``log.sql``
@@ -16,11 +17,11 @@
               how triggers are compared and applied
 ============  ============================================================  =================
 
-PostgreSQL, whose triggers call functions, has two more: ``compile`` makes the SQL of triggers and
-functions, ``installed`` reads the installed ones. Oracle has ``script``, which writes scripts for
-SQL*Plus, and ``address``, which turns a URL into the driver's arguments. ``mysql_family`` is not a
-database: it is what MariaDB and MySQL share, with the modules of one and ``cascades``, which finds
-the rows that foreign keys change without firing a trigger; ``mariadb`` and ``mysql`` have what
-differs, their ``log`` also the session. ``stepwise`` is the common part of all databases but
-PostgreSQL.
+PostgreSQL, whose triggers call functions, has two more modules: ``compile`` makes the SQL of
+triggers and functions, ``installed`` reads the installed ones. Oracle has ``script``, which writes
+scripts for SQL*Plus, and ``address``, which turns a URL into the driver's arguments.
+``mysql_family`` is not a database, but the common part of MariaDB and MySQL. It has the modules of
+a database, and ``cascades``, which finds the rows that foreign keys change without firing a
+trigger. ``mariadb`` and ``mysql`` have the differences; their ``log`` also contains the session.
+``stepwise`` is the common part of all databases but PostgreSQL.
 """

@@ -64,13 +64,13 @@ class StepwiseDialect(Dialect):
 
 
 class KeyedDialect(StepwiseDialect):
-    """A database that reads the key of each row with its values, and by it assigns the row to one
-    of the requested keys.
+    """A database that reads the key of each row together with its values. The key shows to which of
+    the requested keys the row belongs.
     """
 
     @abstractmethod
     def key_chunks(self, keys: Sequence[tuple[Any, ...]]) -> Iterable[Sequence[tuple[Any, ...]]]:
-        """Yield the keys in fragments, one for each statement."""
+        """Yield the keys in chunks, one for each statement."""
 
 
 class StepwiseDatabase(OpenDatabase):
@@ -138,8 +138,8 @@ class StepwiseLog(OpenLog):
 
 
 class KeyedDatabase(StepwiseDatabase):
-    """A session that reads the key of each row with its values, and by it assigns the row to one of
-    the requested keys.
+    """A session that reads the key of each row together with its values. The key shows to which of
+    the requested keys the row belongs.
     """
 
     dialect: KeyedDialect
@@ -188,7 +188,8 @@ class KeyedDatabase(StepwiseDatabase):
 class _Unreadable(list[str | None]):
     """Values that cannot be read.
 
-    A caller that iterates over them gets the error; rows that need other values are not affected.
+    The error is raised when the values are iterated over, so rows that need other values are not
+    affected.
     """
 
     def __init__(self, error: BadValue) -> None:
@@ -202,7 +203,7 @@ class _Unreadable(list[str | None]):
 def log_text(value: Any) -> str | None:
     """Convert a value from the driver to log text.
 
-    Bytes become base64, also those after a locator.
+    Bytes become base64, including those that a locator refers to.
     """
     if value is None or isinstance(value, str):
         return value

@@ -1,5 +1,5 @@
-"""Testing rights by statements: rights also come from roles and system privileges, so trying is the
-most reliable check.
+"""Test rights by running statements. Rights also come from roles and system privileges, so this is
+the most reliable check.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from eventlog.sql.rights import Part, Right, name_of, tried_columns
 
 @dataclass(frozen=True, slots=True)
 class TriedRights:
-    """The statements by which a database is asked whether a session has a right; they change
-    nothing.
+    """The statements that test whether a session has a right; they change nothing.
 
     ``statements`` has one for each of SELECT, INSERT, UPDATE, DELETE, with ``{table}`` and
     ``{column}``. ``no_right`` are the codes of errors for a missing right, ``otherwise_refused``

@@ -1,5 +1,5 @@
 # ruff: noqa: B027 - what most targets leave empty
-"""What is compared with the source: a port, and a module for each kind of target (spec/verify.md
+"""What the source is compared with: a port, and a module for each kind of target (spec/verify.md
 4).
 """
 
@@ -16,16 +16,16 @@ from eventlog.verify.comparison import StoredAs, TargetRow
 
 
 class Target(ABC):
-    """A target, as far as one verification reads it."""
+    """A target, as a verification reads it."""
 
     is_pinned: ClassVar[bool]
     """True if the target is read as a whole, as it was when ``pin`` was called; False if each row
-    is read when it is asked for.
+    is read when it is requested.
     """
 
     names_done: ClassVar[bool] = False
-    """True if the target itself names the rows of the log that it holds (``done``). Then neither
-    the statuses nor the refusals of the log show what was applied.
+    """True if the target itself records the rows of the log that it contains (``done``). Then
+    neither the statuses in the log nor its records of refused rows show what was applied.
     """
 
     @abstractmethod
@@ -34,7 +34,7 @@ class Target(ABC):
 
     @abstractmethod
     def attributes(self, cls: ObjectClass) -> Sequence[Attribute]:
-        """Return the attributes of a class that the target holds, without its key.
+        """Return the attributes of a class that the target stores, without the key.
 
         Raises ConfigError if the target does not have the class.
         """
@@ -50,7 +50,7 @@ class Target(ABC):
 
     def done(self) -> RecordSet | None:
         """Choose the state of the target that ``pin`` reads next, and return the rows of the log
-        that it holds, if it names them; None = the reader's done rows count.
+        that this state contains, if the target records them; None = the reader's done rows count.
         """
         return None
 
@@ -66,20 +66,22 @@ class Target(ABC):
     @abstractmethod
     def other_keys(self, cls: ObjectClass, size: int) -> Generator[list[str], None, None]:
         """Yield keys of the class's objects in the target, at least those that ``rows`` was never
-        asked for, in lists of at most ``size``. A key that is no key of the class is its own text.
+        asked for, in lists of at most ``size``. A key that is not a valid key of the class is
+        returned as its text.
         """
 
     def faults(self, cls: ObjectClass) -> Mapping[str, str]:
-        """Return what is wrong with objects in the target as it is pinned, whatever the source has:
-        a sentence by key.
+        """Return the faults of objects in the pinned state of the target that do not depend on the
+        source: a sentence by key.
         """
         return {}
 
     def range_reader(self, cls: ObjectClass) -> RangeReader | None:
         """Return the function that reads the objects of a class by ranges of keys, each with the
-        key of the source and the texts of ``attributes``; None if the target cannot be read so.
+        key of the source and the texts of ``attributes``; None if the target cannot be read this
+        way.
         """
         return None
 
     def close(self) -> None:
-        """Release what the target holds."""
+        """Release the target's resources."""

@@ -1,5 +1,5 @@
 """Documents in files or objects as a target (spec/verify.md 4.2): the events are applied one after
-the other, and give the last state of each object.
+the other, which gives the last state of each object.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from eventlog.verify.targets.states import State, States
 class FilesTarget(Target):
     """The documents at a place.
 
-    ``dialect`` and ``schema`` are those of the source; ``options`` are the options of the format's
-    reader; ``values`` are those with which the publisher has written, if the format is XDS.
+    ``dialect`` and ``schema`` belong to the source; ``options`` are the options of the format's
+    reader; ``values`` are the options with which the publisher wrote the values, if the format is
+    XDS.
     """
 
     is_pinned = True
@@ -61,8 +62,8 @@ class FilesTarget(Target):
         return {one.name: _as_document(one, self._values) for one in self.attributes(cls)}
 
     def pin(self, classes: Collection[ObjectClass]) -> None:
-        """Apply the documents that were not applied yet; all of them again if an earlier one has
-        changed, is gone, or comes before one that was applied.
+        """Apply the documents that were not applied yet; apply all of them again if an applied
+        document has changed or is missing, or if a new one comes before it.
         """
         files = self._place.files(self._format.suffixes)
         if not files and not self._applied:
@@ -104,7 +105,8 @@ class FilesTarget(Target):
         by_name = {cls.name: cls for cls in classes}
         options = {"catalog": _described(self._dialect, classes), **self._options}
         with self._place.opened(file.name) as path:
-            # An input that cannot be read ends the verification: its objects would be wrong.
+            # An unreadable input ends the verification, since the state of its objects would be
+            # wrong.
             report = Report(strict=True)
             for change in read_changes(self._format.name, path, report=report, **options):
                 cls = by_name.get(change.table)
@@ -128,7 +130,8 @@ class FilesTarget(Target):
         if before != key:
             states.put(cls.name, before, None)
         if state is None:
-            # An insert leaves NULLs out; of an update without its insert nothing else is known.
+            # An insert leaves NULLs out. If there is only an update, the values of all other
+            # columns are unknown.
             is_new = change.op is not ChangeOp.UPDATE
             state = {one.name: [] for one in self.attributes(cls)} if is_new else {}
         names = {one.name: one for one in self.attributes(cls)}
@@ -139,8 +142,8 @@ class FilesTarget(Target):
 
 
 def _set(state: State, attribute: Attribute, value: Value, before: Row | None) -> None:
-    """Give an attribute its new value; one of several values gets those that are added, and loses
-    those that are removed (spec/change-model.md 3.1).
+    """Give an attribute its new value; a multi-valued attribute gets the added values and loses the
+    removed ones (spec/change-model.md 3.1).
     """
     texts: list[str | None] = [to_text(one) for one in values_of(value)]
     name = attribute.name
@@ -151,8 +154,8 @@ def _set(state: State, attribute: Attribute, value: Value, before: Row | None) -
 
 
 def _described(dialect: str, classes: Iterable[ObjectClass]) -> Database:
-    """Return the tables of classes as a catalogue for readers. A child table has no key there,
-    since it would be a class then.
+    """Return the tables of classes as a catalogue for readers. Child tables have no key in it,
+    since with a key they would be classes.
     """
     tables = [cls.table for cls in classes]
     tables += [replace(child.table, primary_key=()) for cls in classes for child in cls.children]
@@ -160,6 +163,6 @@ def _described(dialect: str, classes: Iterable[ObjectClass]) -> Database:
 
 
 def _as_document(attribute: Attribute, values: ValueOptions) -> StoredAs:
-    """Return the function that writes a value as XDS has it, and reads it again."""
+    """Return the function that converts a value to its XDS form and back."""
     read = xds_value_reader(attribute.value_type, attribute.column.type, values)
     return lambda text: to_text(read(attribute.convert(text)))

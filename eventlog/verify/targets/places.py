@@ -1,5 +1,5 @@
-"""Where the documents of a publisher or a backlog job are: a file, a directory, or an object store
-(spec/verify.md 4.2).
+"""The place of the documents of a publisher or a backlog job: a file, a directory, or an object
+store (spec/verify.md 4.2).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class PlacedFile(NamedTuple):
 
 
 class Place(ABC):
-    """A place of documents."""
+    """A place where documents are."""
 
     @abstractmethod
     def __str__(self) -> str:
@@ -41,7 +41,7 @@ class Place(ABC):
 
     @abstractmethod
     def files(self, suffixes: Collection[str] | None) -> list[PlacedFile]:
-        """Return the files that are there, in the order in which they were written. ``suffixes``
+        """Return the files in this place, in the order in which they were written. ``suffixes``
         selects them; None = all.
 
         Names that begin with ``_`` or ``.`` are left out, and folders of such names. Raises
@@ -50,8 +50,9 @@ class Place(ABC):
 
     @abstractmethod
     def opened(self, name: str) -> AbstractContextManager[Path]:
-        """Return a context that gives the path of a file with this content, which is unpacked if
-        the name ends as that of a compressed file. Raises FormatError if it cannot be unpacked.
+        """Return a context that yields the path of a file with this content. The content is
+        decompressed if the name has the suffix of a compressed file. Raises FormatError if it
+        cannot be decompressed.
         """
 
 
@@ -68,7 +69,7 @@ def _unpacked_name(name: str) -> str:
 
 @contextmanager
 def _unpacked(path: Path) -> Iterator[Path]:
-    """Give the path of a file with the content of a file, without its compression."""
+    """Yield the path of a temporary file with the decompressed content of a file."""
     if not path.name.endswith(SUFFIXES):
         yield path
         return
@@ -112,7 +113,7 @@ def _stamped(name: str, path: Path) -> PlacedFile:
 
 
 class Objects(Place):
-    """The objects of a store, as the sink of type ``objects`` puts them."""
+    """The objects in a store that the sink ``objects`` has written."""
 
     def __init__(self, options: ObjectOptions) -> None:
         self._store = ObjectStore(options)

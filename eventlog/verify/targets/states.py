@@ -1,5 +1,5 @@
-"""The states of objects in a temporary database of SQLite, so that memory does not grow with their
-number (spec/verify.md 4.2).
+"""Keep the states of objects in a temporary SQLite database, so that memory does not grow with
+their number (spec/verify.md 4.2).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from eventlog.verify.comparison import TargetRow
 
 _KEPT: Final = 20_000
-"""The most states that are kept in memory until they are written."""
+"""The most states that are kept in memory before they are written."""
 _ASKED: Final = 500
 """The most keys in one statement."""
 _TABLE: Final = (
@@ -27,7 +27,9 @@ State: TypeAlias = dict[str, list[str | None]]
 
 
 class States:
-    """The states of objects by class and key. ``seen`` are those that ``rows`` was asked for."""
+    """The states of objects by class and key. ``seen`` marks the objects that ``rows`` was called
+    with.
+    """
 
     def __init__(self) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="eventlog-verify-")
@@ -49,7 +51,7 @@ class States:
         return None if row is None else json.loads(row[0])
 
     def put(self, class_name: str, key: str, state: State | None) -> None:
-        """Set the state of an object, None = it does not exist."""
+        """Set the state of an object; None = the object does not exist."""
         self._changed[class_name, key] = state
         if len(self._changed) > _KEPT:
             self.write()
@@ -60,7 +62,7 @@ class States:
         self._database.execute("DELETE FROM state WHERE class = ?", (class_name,))
 
     def write(self) -> None:
-        """Write what has changed, which ``rows`` and ``other_keys`` need."""
+        """Write the changed states to the database; ``rows`` and ``other_keys`` need this."""
         gone = [name for name, state in self._changed.items() if state is None]
         there = [
             (*name, json.dumps(state, ensure_ascii=False))
@@ -97,7 +99,7 @@ class States:
         return found
 
     def other_keys(self, class_name: str, size: int) -> Generator[list[str], None, None]:
-        """Yield the keys of objects that ``rows`` was never asked for, in lists of ``size``."""
+        """Yield the keys of objects that ``rows`` was never called with, in lists of ``size``."""
         position = ""
         while True:
             rows = self._database.execute(

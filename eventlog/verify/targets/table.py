@@ -1,5 +1,6 @@
 """Tables of a database as a target (spec/verify.md 4.1): one table per class, in any database that
-eventlog supports. Their values are read as the texts of a log, as the source's are.
+eventlog supports. Their values are read as the texts that a log would have, like those of the
+source.
 """
 
 from __future__ import annotations
@@ -41,10 +42,13 @@ _NO_LOG: Final = LogTable(None, "eventlog", LogRow._fields)
 
 @dataclass(frozen=True, slots=True)
 class TableMap(CheckedOptions):
-    """Where the objects of a class are in a target database."""
+    """The table and columns that have the objects of a class in a target database."""
 
     table: str | None = option(
-        None, TEXT, "table or view, or schema.table; default: as the class", example="shop.item"
+        None,
+        TEXT,
+        "table or view, or schema.table; default: the name of the class",
+        example="shop.item",
     )
     columns: Mapping[str, str] = option(
         {}, TEXT_OBJECT, "names of columns in the target, by the names in the source"
@@ -78,9 +82,11 @@ class _ClassTable:
     """The table as a class of the target's database."""
     schema: str | None
     names: Mapping[str, str]
-    """The columns of the target by those of the source, where they differ."""
+    """The names of the target's columns by the names in the source, where the two differ."""
     attributes: Sequence[tuple[Attribute, Attribute]]
-    """The attributes of the source that are compared, each with that of the target."""
+    """The attributes that are compared: each attribute of the source with its attribute of the
+    target.
+    """
     walk: Walk | None = None
     source_names: Mapping[str, str] = field(init=False)
 
@@ -88,12 +94,14 @@ class _ClassTable:
         self.source_names = {there: here for here, there in self.names.items()}
 
     def target_key(self, key: str) -> str:
-        """Return a canonical key of the source as one of the target. Raises BadTableKey."""
+        """Return the target's canonical key for a canonical key of the source. Raises
+        BadTableKey.
+        """
         return self.cls.canonical_key(_renamed(key, self.names) if self.names else key)
 
     def source_key(self, key: str) -> str:
-        """Return a canonical key of the target as one of the source; a key that the source cannot
-        have stays as it is.
+        """Return the source's canonical key for a canonical key of the target. A key that the
+        source cannot have stays unchanged.
         """
         renamed = _renamed(key, self.source_names) if self.names else key
         try:
@@ -140,7 +148,7 @@ class TableTarget(Target):
     def stored_as(self, cls: ObjectClass) -> Mapping[str, StoredAs]:
         if "empty_text" in self._db.dialect.capabilities:
             return {}
-        # The database takes an empty text for NULL (spec/change-model.md 5.1).
+        # The database stores an empty text as NULL (spec/change-model.md 5.1).
         return {one.name: lambda text: text or None for one in self.attributes(cls)}
 
     def rows(self, cls: ObjectClass, keys: Sequence[str]) -> Mapping[str, TargetRow]:
@@ -237,7 +245,9 @@ class TableTarget(Target):
     def _columns(
         self, cls: ObjectClass, table: Table, map: TableMap, names: Sequence[str]
     ) -> dict[str, str]:
-        """Return the columns of a table by those of the source. Raises ConfigError."""
+        """Return the columns of a table by the names of the source's columns. Raises
+        ConfigError.
+        """
         present: Collection[str] = [column.name for column in table.columns]
         found: dict[str, str] = {}
         for name in [*(one.name for one in cls.key), *names]:
@@ -253,7 +263,7 @@ class TableTarget(Target):
         return found
 
     def _as_class(self, database: Database, table: Table, key: Sequence[str]) -> ObjectClass:
-        """Return a table, or a view, as a class with this key."""
+        """Return a table or view as a class with this key."""
         alone = replace(table, kind="table", primary_key=tuple(key), foreign_keys=())
         catalog = build_catalog(
             Database(database.dialect, database.schema, (alone,)),

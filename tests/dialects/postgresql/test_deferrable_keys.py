@@ -186,4 +186,7 @@ def test_plan_says_what_is_not_promised_and_what_comes_before(shifting: Watched)
     key, order = shifting.plan(WatchedTable("t")).warnings
     assert "DEFERRABLE: an UPDATE is logged by statement" in key
     assert "two sessions' changes of one key may be sent in the wrong order" in key
-    assert "trigger behind of t fires for each row, before ours for the statement" in order
+    assert (
+        "trigger behind of t fires for each row, before eventlog's trigger fires for the statement"
+        in order
+    )

@@ -298,7 +298,7 @@ def test_triggers_of_others_that_fire_before_the_end_of_the_statement_are_named(
         'CREATE TRIGGER "A truncate" AFTER TRUNCATE ON t EXECUTE FUNCTION app()',
     )
     statement, row = empty.plan(WatchedTable("t"), tables=["t"]).warnings
-    assert "trigger A statement of t fires before ours" in statement
+    assert "trigger A statement of t fires before eventlog's trigger" in statement
     assert "trigger zz_row of t fires for each row" in row
 
 

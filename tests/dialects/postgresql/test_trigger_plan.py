@@ -253,7 +253,7 @@ def test_warnings(usr: Watched) -> None:
     assert "heap has no primary key" in heap
     assert "shifting.api_token looks like a secret" in secret
     assert "primary key of shifting is DEFERRABLE" in key
-    assert "trigger A first of shifting fires before ours" in order
+    assert "trigger A first of shifting fires before eventlog's trigger" in order
 
 
 def test_what_is_not_captured_is_said(usr: Watched) -> None:

@@ -347,7 +347,9 @@ def test_triggers_of_others_are_warned_of(file: Platform) -> None:
         "END",
     )
     plan = file.watch("t")
-    assert any("tgr_t_i_1 of t may fire before ours" in warning for warning in plan.warnings)
+    assert any(
+        "tgr_t_i_1 of t may fire before eventlog's trigger" in warning for warning in plan.warnings
+    )
     with file.session() as (conn, log):
         names = [one.trigger for one in triggers_of(DIALECT).installed(conn, log)]
     assert "tgr_t_i_2" in names

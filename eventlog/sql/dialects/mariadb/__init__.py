@@ -25,9 +25,9 @@ from eventlog.sql.dialects.stepwise import trigger_answers
 from eventlog.sql.log_table import LogTable
 
 _LEAST_VERSION: Final = (10, 11)
-"""The oldest release that is still maintained. It keeps AUTO_INCREMENT over a restart."""
+"""The oldest release that is still maintained. It preserves AUTO_INCREMENT across a restart."""
 _RUN: Final = ((10, 11), (11, 8))
-"""The releases that the tests have run on."""
+"""The releases on which the tests have run."""
 
 
 class MariaDB(Family):

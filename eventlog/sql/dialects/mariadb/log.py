@@ -46,8 +46,8 @@ class MariaDBLog(MySQLFamilyLog):
     dialect: MariaDB
 
     def server_parts(self) -> dict[str, str]:
-        # Servers that replicate from each other have different numbers. The nodes of a cluster have
-        # the same rows.
+        # Servers that replicate from each other have different values of server_id. The nodes of a
+        # cluster have the same rows.
         database = {"database": self.identity()}
         cluster = fetch(
             self.connection,
@@ -63,8 +63,8 @@ class MariaDBLog(MySQLFamilyLog):
         }
 
     def lacking_to_draw(self) -> list[str]:
-        # Only the grants show a right on a sequence: every statement that needs it changes
-        # something.
+        # Only the grants show whether the user has a right on a sequence: it cannot be tested,
+        # since every statement that needs it changes something.
         name = self.table.number_sequence
         granted = rights_on(self.connection, name)[name]
         return [

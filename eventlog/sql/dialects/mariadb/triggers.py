@@ -14,7 +14,7 @@ from eventlog.sql.triggers.declared import TableTriggers
 
 
 class MariaDBTriggers(FamilyTriggers):
-    """Triggers by CREATE OR REPLACE."""
+    """Triggers that are replaced by CREATE OR REPLACE."""
 
     title = "MariaDB"
     replaces = True
@@ -24,8 +24,8 @@ class MariaDBTriggers(FamilyTriggers):
     def not_captured(self, declared: Sequence[TableTriggers]) -> tuple[str, ...]:
         return (
             *super().not_captured(declared),
-            "writes under LOCK TABLES of a watched table: the server refuses them with error 1442 "
-            "after any session has read the log; lock rows by SELECT ... FOR UPDATE in a "
+            "writes to a watched table under LOCK TABLES: the server refuses them with error "
+            "1442 once any session has read the log. Lock rows by SELECT ... FOR UPDATE in a "
             "transaction instead",
         )
 

@@ -29,7 +29,7 @@ from eventlog.sql.log_table import LogTable
 _LEAST_VERSION: Final = (8, 4)
 """The oldest release that is still maintained."""
 _RUN: Final = ((9, 7),)
-"""The releases that the tests have run on."""
+"""The releases on which the tests have run."""
 
 
 class MySQL(Family):
@@ -41,7 +41,7 @@ class MySQL(Family):
     package = "eventlog-publisher[mysql]"
     session = (
         *FamilySessions.session,
-        # Without it the sizes of tables are those of an earlier time.
+        # Otherwise the server would return outdated, cached sizes of tables.
         "SET SESSION information_schema_stats_expiry = 0",
     )
     connect_advice: ClassVar = {

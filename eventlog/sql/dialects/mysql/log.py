@@ -68,8 +68,8 @@ class MySQLLog(MySQLFamilyLog):
     def next_number(self) -> int:
         table = text.bindable(self.dialect.quote(self.table.number_sequence))
         number = self.connection.exec_driver_sql(f"INSERT INTO {table} () VALUES ()").lastrowid  # noqa: S608 - quoted names
-        # Other readers of the log draw numbers, too. A row that one of them has locked is skipped:
-        # two sessions that wait for each other's rows would deadlock.
+        # Other readers of the log draw numbers, too. A row that one of them has locked is skipped,
+        # since two sessions that wait for each other's rows would deadlock.
         former = fetch(
             self.connection,
             f"SELECT delivery_no FROM {table} "  # noqa: S608 - quoted names

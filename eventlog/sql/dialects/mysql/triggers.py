@@ -1,5 +1,5 @@
-"""Triggers on MySQL: they are dropped and made again while their table is locked (spec/triggers.md
-7.4).
+"""Triggers on MySQL: they are dropped and created again while their table is locked
+(spec/triggers.md 7.4).
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ class MySQLTriggers(FamilyTriggers):
     render = family_renderer(__package__)
 
     def silence(self, conn: Connection) -> str:
-        # MySQL 9.7 can fire the triggers of these rows itself; each session may choose.
+        # MySQL 9.7 can fire triggers for rows that foreign keys change; each session may switch
+        # this on.
         asked = "SHOW VARIABLES LIKE 'enable_cascade_triggers'"
         fires = " OR @@SESSION.enable_cascade_triggers" if fetch(conn, asked, {}) else ""
         return NO_CASCADES + fires
 
     def at_once(self, table: TableName, statements: Sequence[str]) -> Sequence[str]:
         return (
-            # A trigger keeps the sql_mode that it is made in.
+            # A trigger keeps the sql_mode in which it was created.
             "SET @eventlog_sql_mode = @@SESSION.sql_mode, SESSION sql_mode = ''",
             f"LOCK TABLES {quote_identifier(table[1])} WRITE",
             *statements,

@@ -33,13 +33,17 @@ def _text(length: int) -> sa.types.TypeEngine[str]:
 
 
 _WIDE: Final = 1_000
-"""Gaps with at least this many record_ids are each read only up to the window's limit."""
+"""A gap with at least this many record_ids is read by a separate part of the statement, up to the
+window's limit.
+"""
 _MOST_WIDE: Final = 20
-"""The maximum number of gaps that are read this way, since each makes the statement longer."""
+"""The maximum number of gaps that are read this way, since each of them makes the
+statement longer.
+"""
 
 
 def _split(window: Window) -> tuple[Ranges, Ranges]:
-    """Return the gaps of a window without the last one: the first wide gaps, and all others."""
+    """Divide the gaps of a window, except the last one, into the first wide gaps and all others."""
     gaps = (window.gaps or ())[:-1]
     wide = [gap for gap in gaps if gap[1] - gap[0] >= _WIDE][:_MOST_WIDE]
     return wide, [gap for gap in gaps if gap not in wide]
@@ -84,7 +88,7 @@ class Family(FamilySessions, FamilyObjects):
         **{name: re.sub(r":([a-z_]+)", r"%(\1)s", sql) for name, sql in LOG_SQL.items()},
         **statements(__package__, "log.sql"),
     }
-    # The server's own zone, not the session's zone, which is UTC.
+    # This is the server's own zone; the session's zone is UTC.
     local_now = "CONVERT_TZ(UTC_TIMESTAMP(6), '+00:00', @@GLOBAL.time_zone)"
     utc_now = text.UTC_NOW
     quote = staticmethod(text.quote_identifier)
@@ -162,15 +166,15 @@ class Family(FamilySessions, FamilyObjects):
         )
 
     def create_queue_index(self, log: LogTable) -> str:
-        # There are no partial indexes: the status is the first column, so that the rows N are
-        # together.
+        # There are no partial indexes. The status is the first column, so that rows with status N
+        # are adjacent.
         index, table = self.quote(log.own_name("idx_{}_1")), self.quote(log.name)
         return (
             f"CREATE INDEX {index} ON {table} ({self.quote('status')}, {self.quote('record_id')})"
         )
 
     # The log in parts, each read by its own session (spec/event-log.md 8.6). No session can adopt
-    # the snapshot of another one, so the session that begins the job passes on the
-    # rows N that it has seen.
+    # the snapshot of another one, so the session that begins the job passes on the record_ids with
+    # status N that it has seen.
 
     shares_snapshots = False

@@ -1,9 +1,10 @@
-"""The rows that change by foreign keys: the server deletes and changes rows of other tables by
-itself, and fires none of their triggers (spec/triggers.md 7.4). The triggers of the table in the
-statement log these changes.
+"""Rows that foreign keys delete or change: the server does this itself, without firing the triggers
+of their tables (spec/triggers.md 7.4). So the triggers of the table that the statement names log
+these changes.
 
-A *way* leads from a watched table, foreign key by foreign key, to a table whose rows take its rows
-along. It is followed upwards as long as the rules of the keys pass on a DELETE or a new key.
+A *way* leads from a watched table, foreign key by foreign key, up to a table whose deletes or key
+changes reach its rows. It continues as long as the rules of the foreign keys pass on a DELETE or a
+new key.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Link:
 
     @property
     def refs(self) -> list[str]:
-        """The columns of the parent that it refers to."""
+        """The columns of the parent to which the foreign key refers."""
         return [ref for _, ref in self.columns]
 
 
@@ -53,8 +54,8 @@ Way = tuple[Link, ...]
 
 
 def read_links(conn: Connection) -> tuple[Link, ...]:
-    """Return the foreign keys of the session's database that let the server write rows of their
-    table by itself.
+    """Return the foreign keys of the session's database by which the server itself writes rows of
+    their table.
     """
     rows = fetch(conn, _SQL["cascades"], {})
     links = []
@@ -97,7 +98,9 @@ def from_fact(value: Iterable[Mapping[str, Any]]) -> tuple[Link, ...]:
 
 
 def leading_to(links: Sequence[Link], tables: Iterable[str]) -> tuple[Link, ...]:
-    """Return the foreign keys that may write rows of these tables, directly or not."""
+    """Return the foreign keys by which rows of these tables may be written, directly or
+    indirectly.
+    """
     wanted, found = set(tables), []
     while more := [link for link in links if link.child in wanted and link not in found]:
         found += more
@@ -109,7 +112,9 @@ def leading_to(links: Sequence[Link], tables: Iterable[str]) -> tuple[Link, ...]
 
 
 class Source(NamedTuple):
-    """How a trigger finds the rows: the row of its table (OLD or NEW), and the lock."""
+    """How a trigger finds the rows: from which row of its table (OLD or NEW), and with
+    which lock.
+    """
 
     row: str
     lock: str
@@ -124,16 +129,16 @@ With FOR UPDATE the server would refuse the application's statement if that also
 
 _SOURCES: Final = {
     **dict.fromkeys(("DELETE", "UPDATE"), Source("OLD", SHARED)),
-    # A lock taken by an INSERT would block the writers of other parents.
+    # If an INSERT took a lock, it would block writers that use other parents.
     "INSERT": Source("NEW", ""),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """The effect on rows of a watched table.
+    """An effect that foreign keys have on rows of a watched table.
 
-    Its cause is a row of ``end`` that is deleted, or gets another key.
+    Its cause is that a row of ``end`` is deleted or gets another key.
     """
 
     way: Way
@@ -171,8 +176,8 @@ def effects_on(table: str, links: Sequence[Link]) -> Iterator[Effect]:
 
 
 def _trees(way: Way, table: str, links: Sequence[Link]) -> dict[str, list[Link]]:
-    """Return the foreign keys from tables to themselves by which rows deleted on a way delete other
-    rows.
+    """Return, by table, its foreign keys to itself by which rows that are deleted on a way delete
+    other rows of the same table.
     """
     deleted = {link.parent for link in way}
     if not way or way[0].on_delete == "CASCADE":
@@ -191,7 +196,7 @@ def _deleted(way: Way, links: Sequence[Link]) -> Iterator[Effect]:
     ):
         return
     if last is not first and last.on_delete != "CASCADE":
-        return  # the row between is kept
+        return  # the row between them is kept
     changed = (
         () if first.on_delete == "CASCADE" else tuple((column, None) for column, _ in first.columns)
     )
@@ -241,16 +246,16 @@ def _above(way: Way, links: Sequence[Link], *, by_update: bool) -> Iterator[Link
         yield link
 
 
-# --- what is declared of it -----------------------------------------------------------------------
+# --- declarations ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class CascadeTriggers(ClassTriggers):
-    """The changes that the triggers of a table log for rows of a class that are deleted or changed
-    with its rows.
+    """What the triggers of a table log for rows of a class that the server deletes or changes
+    together with rows of the table.
 
-    ``table`` is the table in the statement; ``of`` is the declaration of the rows that change with
-    it. ``silence`` is an SQL condition: if it is true in a session, none of it is logged.
+    ``table`` is the table that the statement names; ``of`` is the declaration of the class.
+    ``silence`` is an SQL condition: in a session in which it is true, these rows are not logged.
     """
 
     of: TableTriggers
@@ -265,8 +270,8 @@ def cascades_of(
     declared: Sequence[TableTriggers], links: Sequence[Link], silence: str
 ) -> tuple[list[CascadeTriggers], dict[str, TriggerError]]:
     """Return the cascades that triggers of other tables log for the declared ones, and, by class,
-    the reason why they cannot. ``silence`` is an SQL condition: if it is true in a session, they
-    log nothing.
+    the reason why its changes cannot be logged this way. ``silence`` is an SQL condition: if it is
+    true in a session, they log nothing.
     """
     found: list[CascadeTriggers] = []
     refused: dict[str, TriggerError] = {}
@@ -303,8 +308,8 @@ def cascades_of(
 
 
 def _is_logged_by_owner(one: TableTriggers, effect: Effect) -> bool:
-    """Return True if the triggers of the owner cover the effect: their row of type 4 deletes the
-    values, too, and after a new key the values are read back.
+    """Return True if the rows that the owner's triggers log cover the effect: a row of type 4
+    deletes the values, too, and after a new key the values are read back.
     """
     if not isinstance(one, ChildTriggers) or not effect.way:
         return False
@@ -338,8 +343,9 @@ def _refuse(one: TableTriggers, effect: Effect) -> None:
     if one.may_repeat and (is_of_key or not effect.changed):
         raise TriggerError(
             f"a foreign key deletes rows of {one.table.name} with those of {effect.end}, and the "
-            "server fires no trigger for them. Since several rows may be one object, it is "
-            "unknown in advance whether the object is deleted: make the foreign key RESTRICT"
+            "server fires no trigger for them. Since several rows may belong to one object, the "
+            "triggers cannot determine whether the object is deleted: make the foreign key "
+            "RESTRICT"
         )
     if any(column in keys and end is None for column, end in effect.changed):
         raise TriggerError(
@@ -364,17 +370,16 @@ class Followed:
 
 
 def followed(one: CascadeTriggers, operation: str) -> list[Followed]:
-    """Return the rows for which a trigger of an operation searches. A row at the end of several
-    ways is logged once.
+    """Return the rows that a trigger of an operation searches for. A row at the end of several ways
+    is logged once.
     """
     several = [effect for effect in one.effects if effect.operation == operation]
     return _followed_rows(one, several, operation)
 
 
 def kept(one: CascadeTriggers) -> list[Followed]:
-    """Return the rows for which a trigger AFTER INSERT searches, on a server whose REPLACE keeps
-    the rows that refer to the replaced row: they have been logged as deleted, so they must be
-    logged again.
+    """Return the rows that a trigger AFTER INSERT searches for on a server whose REPLACE keeps the
+    rows that refer to the replaced row. These were logged as deleted, so they must be logged again.
     """
     several = [
         effect for effect in one.effects if effect.operation == "DELETE" and not effect.changed
@@ -391,7 +396,7 @@ def kept(one: CascadeTriggers) -> list[Followed]:
 def _followed_rows(
     one: CascadeTriggers, several: Sequence[Effect], operation: str
 ) -> list[Followed]:
-    """Return the rows of several effects for which a trigger of an operation searches."""
+    """Return the rows of several effects that a trigger of an operation searches for."""
     several = [replace(effect, source=_SOURCES[operation]) for effect in several]
     found: dict[tuple[tuple[int, str, str | None], ...], list[Effect]] = {}
     for effect in several:
@@ -428,12 +433,12 @@ def _followed(
 
 
 def _condition(effect: Effect) -> str | None:
-    """Return SQL of the condition on which an UPDATE changes the rows, too; None for a DELETE,
-    which always does.
+    """Return an SQL condition that is true if an UPDATE changes these rows, too; None for a DELETE,
+    which always deletes them.
     """
     if effect.operation == "DELETE":
         return None
-    # By bytes, whatever the collation: a change of case is passed on, too.
+    # Compare bytes, whatever the collation is: foreign keys also pass on a change of case.
     refs = [
         (f"OLD.{quote_identifier(end)}", f"NEW.{quote_identifier(end)}")
         for end in effect.end_columns
@@ -492,7 +497,9 @@ def _is_reached(effect: Effect) -> str:
 
 
 def _flat(one: TableTriggers, effect: Effect, select: str, joined: str) -> str:
-    """Return SQL that selects the rows, joined with the tables between and the end of the way."""
+    """Return SQL that selects the rows, joined with the tables between and the table at the end of
+    the way.
+    """
     source = f"{quote_identifier(one.table.name)} AS t0"
     for place, link in enumerate(effect.way[:-1]):
         source += (

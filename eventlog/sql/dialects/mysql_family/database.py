@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _SQL: Final = statements(__package__, "reflect.sql")
 _FLUSHED_WITHIN: Final = 60.0
-"""How many seconds to wait until the server has written its redo log to the disk; it tries to do so
+"""How many seconds to wait for the server to write its redo log to the disk; it tries to do so
 every second.
 """
 
@@ -65,7 +65,7 @@ class MySQLFamilyDatabase(KeyedDatabase):
             if monotonic() > until:
                 raise DatabaseError(
                     f"the server has not written its redo log to the disk for {_FLUSHED_WITHIN:g} "
-                    "s, so a crash could undo rows that were read. Set "
+                    "s, so a crash could undo changes that were already read. Set "
                     "innodb_flush_log_at_trx_commit = 1"
                 )
             sleep(0.01)
@@ -142,7 +142,7 @@ class MySQLFamilyDatabase(KeyedDatabase):
         try:
             return super().has_table(schema, name)
         except DBAPIError as error:
-            # The server does not show a table to a user without a right on it.
+            # The server hides a table from a user who has no right on it.
             if error_code(error) != NO_RIGHT_ON_TABLE:
                 raise
             return None
@@ -159,4 +159,4 @@ class MySQLFamilyDatabase(KeyedDatabase):
         )
 
     def join_snapshot(self, snapshot: str) -> None:
-        begin_snapshot(self.connection)  # taken no earlier than the snapshot
+        begin_snapshot(self.connection)  # it is taken no earlier than the snapshot

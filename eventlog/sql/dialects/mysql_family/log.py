@@ -51,8 +51,8 @@ class MySQLFamilyLog(StepwiseLog):
     dialect: Family
 
     def identity(self) -> str:
-        # The comment of the source of delivery numbers, generated when it was created: a replica
-        # that takes over has the same comment.
+        # The comment of the source of delivery numbers was generated when the source was created. A
+        # replica that takes over has the same comment.
         statement = (
             "SELECT DATABASE(), table_comment FROM information_schema.tables"
             " WHERE table_schema = DATABASE() AND BINARY table_name = BINARY %(name)s"
@@ -63,7 +63,7 @@ class MySQLFamilyLog(StepwiseLog):
         )
 
     def try_lock(self) -> bool:
-        # A lock that is taken twice would have to be released twice.
+        # The session checks first, since a lock that is taken twice must be released twice.
         return self.holds_lock() or bool(self._ask_lock("GET_LOCK({name}, 0)"))
 
     def holds_lock(self) -> bool:
@@ -96,9 +96,9 @@ class MySQLFamilyLog(StepwiseLog):
     def consumer_holder(self, consumer: str) -> LockHolder | None:
         return self._holder(self._ask_consumer_lock("IS_USED_LOCK({name})", consumer))
 
-    # The line of <log>_epoch is the lock between registering and removing, and between requeuing
-    # and recording a delivery, since named locks outlast a transaction. A role that registers or
-    # requeues does not need the right to change the line.
+    # The row of <log>_epoch serves as the lock between registering a consumer and removing rows,
+    # and between requeuing and recording a delivery, since named locks outlast a transaction. A
+    # role that registers or requeues does not need the right to change the row.
 
     def lock_registering(self) -> None:
         self.connection.exec_driver_sql(
@@ -125,7 +125,7 @@ class MySQLFamilyLog(StepwiseLog):
     def _epoch_table(self) -> str:
         return text.bindable(self.dialect.quote(self.table.epoch_table))
 
-    # The open writers (spec/event-log.md 13.6)
+    # Open writers (spec/event-log.md 13.6)
 
     def open_writers(self) -> frozenset[str] | None:
         return writers.open_writers(self.connection, self.dialect, self.table)
@@ -169,8 +169,8 @@ class MySQLFamilyLog(StepwiseLog):
         binds = {**self.dialect.position_binds(walk.cls, position), "limit": limit}
         return [str(key) for (key,) in fetch(self.connection, statement, binds)]
 
-    # There are no array binds, so the text of a few statements contains the ranges of record_ids,
-    # of which there may be thousands.
+    # There are no array binds. Ranges of record_ids, of which there may be thousands, are written
+    # into the text of a few statements.
 
     def read_rows(self, ranges: Ranges) -> list[LogRow]:
         rows: list[LogRow] = []
@@ -215,8 +215,8 @@ class MySQLFamilyLog(StepwiseLog):
         return changed
 
     def _key_of_numbers(self) -> str:
-        """Return SQL that makes the server find rows by the unique key of record_id; empty if there
-        is none.
+        """Return an SQL hint that makes the server find rows by the unique key of record_id; empty
+        if there is no such key.
         """
         known: dict[LogTable, str] = self.connection.info.setdefault(_KEY_OF_NUMBERS, {})
         if self.table not in known:
@@ -238,7 +238,7 @@ class MySQLFamilyLog(StepwiseLog):
             self.connection.exec_driver_sql(f"{head}\nVALUES {rows}", {**named, **binds})
 
     def half_made(self) -> bool:
-        # A table with eventlog's columns to which nobody has written yet.
+        # This is a table with eventlog's columns to which nobody has written yet.
         columns = {
             column["name"] for column in sa.inspect(self.connection).get_columns(self.table.name)
         }

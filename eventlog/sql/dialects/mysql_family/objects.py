@@ -2,14 +2,15 @@
 keys, keys after a position.
 
 The catalogue is read in three statements, whatever the number of tables (spec/xds.md 5, 6.2).
-Current rows (spec/event-log.md 7.2, spec/xds.md 4.3) are read by a statement for the class and one
-for each child table::
+Current rows (spec/event-log.md 7.2, spec/xds.md 4.3) are read by one statement for the class and
+one for each child table::
 
     SELECT CAST(p.`id` ...), p.`photo`, c.`phoneno`
     FROM `usr` AS p JOIN `usr_phone` AS c ON c.`usr_id` = p.`id`
     WHERE (p.`id`, p.`branch`) IN ((1, 'N'), (2, 'W'))
 
-The server compares by its collation. Rows whose text differs from the wanted key are left out here.
+The server compares by its collation. Rows whose text differs from the requested key are then left
+out by this module.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _KEYS: Final = 500
 
 
 def _chunks(keys: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yield the keys in fragments, one for each statement."""
+    """Yield the keys in chunks, one for each statement."""
     for start in range(0, len(keys), _KEYS):
         yield keys[start : start + _KEYS]
 
@@ -63,8 +64,8 @@ class FamilyObjects(KeyedDialect):
     """The tables and views of the database in the URL. The server's schemas are databases, and a
     class has none (spec/xds.md 5.1).
 
-    A class is walked by the values of its key. A view, in which several rows may have one key, is
-    walked by the canonical text.
+    A walk over a table is ordered by the values of its key. A walk over a view, in which several
+    rows may have one key, is ordered by the canonical text of the key.
     """
 
     byte_collation: ClassVar[str]
@@ -148,14 +149,14 @@ _KINDS: Final[Mapping[str, tuple[Kind, int, int]]] = {
     "timestamp": (Kind.TIMESTAMPTZ, 0, 0),
     "uuid": (Kind.UUID, 0, 0),
 }
-"""The kind of a type, with the bits of its signed and its unsigned form; 0 bits = the type has no
-range.
+"""The kind of each type, with the bits of its signed and its unsigned form; 0 bits = the type has
+no range.
 """
 
 
 def column_type(word: str, declared: str) -> ColumnType:
-    """Return the column type of a type from its word and its declaration, such as ``bigint(20)
-    unsigned``.
+    """Return the column type of a type from its first word and its declaration, such as
+    ``bigint(20) unsigned``.
     """
     word = word.lower()
     if word == "bit":
@@ -176,7 +177,7 @@ def table_of(
     name: str, columns: Sequence[Row[Any]], unique: Sequence[Row[Any]], foreign: Sequence[Row[Any]]
 ) -> Table:
     present = tuple(
-        # A collation that ignores trailing blanks or case treats different texts as equal.
+        # A collation that ignores trailing blanks or case compares different texts as equal.
         Column(
             row.name,
             column_type(row.word, row.type),
@@ -193,7 +194,7 @@ def table_of(
         if not set(key) <= set(names):
             continue
         if index_name == "PRIMARY":
-            # A prefix key covers only a part of the values, so rows have no whole key.
+            # The key covers only a prefix of the values, so it does not identify rows.
             primary = key if all(row.sub_part is None for row in rows) else ()
         if all(row.sub_part is None for row in rows):
             keys.append(key)
@@ -232,12 +233,12 @@ def values_statement(
 ) -> str:
     """Return the statement that reads keys and values of the rows with ``size`` keys.
 
-    Names are quoted, keys bound.
+    Names are quoted, and keys are bound.
     """
     row, source = "p", f"{quote_identifier(cls.table.name)} AS p"
     if child is not None:
-        # Compared by the collation of both sides, as by the foreign key. The text of the key is the
-        # owner's.
+        # The columns are compared by their collation, as the foreign key does. The text of the key
+        # is the owner's.
         owned = " AND ".join(
             f"p.{quote_identifier(key.name)} = c.{quote_identifier(owner)}"
             for key, owner in zip(cls.key, child.owner_columns, strict=True)
@@ -257,11 +258,11 @@ def _row(parts: Sequence[str]) -> str:
 
 def _selected(column: Column, ref: str, *, is_key: bool) -> str:
     if column.type.kind is Kind.BINARY:
-        return f"BINARY {ref}"  # bytes, whose base64 is made in Python
+        return f"BINARY {ref}"  # read as bytes; Python makes the base64
     return key_value(column, ref) if is_key else value_text(column, ref)
 
 
-# --- what is bound --------------------------------------------------------------------------------
+# --- bound values ---------------------------------------------------------------------------------
 
 
 def _sure(read: Callable[[str], object]) -> Callable[[str], object]:
@@ -291,7 +292,9 @@ def _double(text: str) -> float:
 
 
 def _single(text: str) -> float:
-    """Return the number that a FLOAT holds for a text, compared as a double, as the server does."""
+    """Return the number that a FLOAT stores for a text, as a double, since the server compares
+    doubles.
+    """
     (number,) = struct.unpack("<f", struct.pack("<f", _double(text)))
     return float(number)
 
@@ -302,7 +305,7 @@ def _encodable(text: str) -> str:
 
 
 def _moment(text: str) -> str:
-    """Return a date or time in a single form; the session's zone is UTC."""
+    """Return a date or time in one uniform form; the session's zone is UTC."""
     seconds, _, fraction = text.removesuffix("Z").partition(".")
     fraction = fraction.rstrip("0")
     return f"{seconds}.{fraction}" if fraction else seconds

@@ -74,7 +74,7 @@ _PASSING: Final = frozenset(
             1161,
             1184,
         ),  # a shutdown, a connection that broke
-        *(1290, 1836),  # a server that is read-only for now, as during a switchover
+        *(1290, 1836),  # a server that is read-only for a while, as during a switchover
         *(
             1317,
             1927,
@@ -83,7 +83,7 @@ _PASSING: Final = frozenset(
             3169,
             4031,
         ),  # a statement or session that was ended, a statement that took too long
-        *(1020, 1412),  # the rows to read or write have changed meanwhile
+        *(1020, 1412),  # the rows to read or write have been changed in the meantime
         *(
             1047,
             1180,
@@ -101,7 +101,7 @@ _PASSING: Final = frozenset(
         ),  # errors of the client: the connection was lost
     }
 )
-"""The numbers of temporary errors."""
+"""The numbers of transient errors."""
 
 
 class FamilySessions(Dialect):
@@ -136,7 +136,7 @@ class FamilySessions(Dialect):
     refused_by: ClassVar = _REFUSED_BY
     session: Sequence[str] = (
         "SET NAMES utf8mb4 COLLATE utf8mb4_bin",
-        # A publisher that keeps a snapshot would never see a new row.
+        # With a snapshot that lasts for the transaction, a publisher would not see new rows.
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
         "SET SESSION time_zone = '+00:00', sql_select_limit = DEFAULT, sql_safe_updates = OFF, "
         "sql_auto_is_null = OFF, autocommit = OFF, wait_timeout = 86400, net_write_timeout = 600, "
@@ -156,12 +156,12 @@ class FamilySessions(Dialect):
             "charset": "utf8mb4",
             "program_name": "eventlog",
             "local_infile": False,
-            # This must come before SQLAlchemy asks how names are quoted.
+            # This must come before SQLAlchemy reads how names are quoted.
             "sql_mode": _SQL_MODE,
         }
 
     def name_session(self, driver_connection: Any) -> None:
-        # PyMySQL has no option for it, and no other access to its socket.
+        # PyMySQL has neither an option for it nor another way to reach its socket.
         _keep_alive(driver_connection._sock)
         self.check_server(str(driver_connection.get_server_info()))
 
@@ -208,7 +208,7 @@ def begin_snapshot(conn: Connection) -> None:
 
 
 def is_mariadb(version: str) -> bool:
-    """Return True if the version text of a server is that of a MariaDB."""
+    """Return True if this is the version text of a MariaDB server."""
     return "-mariadb" in version.lower()
 
 
@@ -225,7 +225,7 @@ def check_release(
 
     Raises ConfigError for a release that is too old.
     """
-    # MariaDB may write 5.5.5- before its version, for old clients.
+    # MariaDB may put 5.5.5- before its version, for old clients.
     found = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)\.", version)
     release = None if found is None else (int(found[1]), int(found[2]))
     if release is not None and release < least:
@@ -309,7 +309,7 @@ _OF_TABLES: Final = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE", "TRIGGER"
 def rights_on(conn: Connection, *tables: str) -> Mapping[str, set[str]]:
     """Return the rights that the user of a session has on whole tables of its database, by table.
 
-    A name that is not a table has the rights on all tables of the database.
+    A key of the result that is not a table has the rights on all tables of the database.
     """
     database = str(fetch(conn, "SELECT DATABASE()", {})[0][0])
     found: dict[str, set[str]] = {table: set() for table in tables}
@@ -343,7 +343,8 @@ def _means(written: str, database: str) -> bool:
     return re.fullmatch(pattern, database, re.DOTALL) is not None
 
 
-# --- what doctor asks besides doctor.sql ----------------------------------------------------------
+# --- what doctor queries in addition to doctor.sql
+# --------------------------------------------------
 
 _SQL: Final = statements(__package__, "doctor.sql")
 
@@ -356,7 +357,7 @@ def _numberings(conn: Connection, log: LogTable) -> Iterator[Numbering]:
         conn, "SELECT @@GLOBAL.auto_increment_increment, @@GLOBAL.auto_increment_offset", {}
     )
     name, step, cycles = f"{quote_identifier(log.name)} (AUTO_INCREMENT)", 0, False
-    if log.sequence is not None:  # all sessions share its cache
+    if log.sequence is not None:  # all sessions share the cache of AUTO_INCREMENT
         name = qualified(*log.sequence, quote_identifier)
         ((step, cycles),) = fetch(conn, f"SELECT increment, cycle_option FROM {name}", {})  # noqa: S608
     disorder = None
@@ -382,9 +383,9 @@ def _snapshots(conn: Connection, limit: int, **_: object) -> Iterator[Sequence[o
     """Yield the open transactions that may keep old versions of rows from being purged, the oldest
     first; nothing if this user lacks the right PROCESS.
 
-    The server does not show which transactions have a read view: those of REPEATABLE READ, and
-    those that are reading now, may have one. The number of each is the length of the server's
-    history list.
+    The server does not show which transactions have a read view; those of REPEATABLE READ, and
+    those that are reading now, may have one. Each gets the length of the server's history list as
+    its number.
     """
     if not may_run(conn, "SELECT 1 FROM information_schema.innodb_trx LIMIT 1"):
         return
@@ -397,7 +398,9 @@ def _snapshots(conn: Connection, limit: int, **_: object) -> Iterator[Sequence[o
 
 
 def _storage(conn: Connection, log: LogTable) -> Iterator[Sequence[object]]:
-    """Yield the tables of a log. InnoDB shows no dead rows of a table."""
+    """Yield the tables of a log with their sizes. InnoDB does not report the dead rows
+    of a table.
+    """
     parts = {
         log.name: "log",
         log.error_table: "error",

@@ -45,8 +45,8 @@ def literal(text: str) -> str:
 
 
 def in_text(text: str) -> str:
-    """Return a text for a literal that will be parsed again: characters that end or change a
-    literal become %XX, as in a URL.
+    """Return a text for a literal that the server parses twice: characters that would end or change
+    the literal become %XX, as in a URL.
     """
     return quote(text, safe=' !#$&()*+,-./:;<=>?@[]^_`{|}~"')
 
@@ -116,7 +116,7 @@ def value_text(column: Column, ref: str) -> str:
             seconds = f"UNIX_TIMESTAMP({ref})"
             zero = f"CONCAT({_as_text(ref)}, 'Z')"
             moment = _as_text(f"('1970-01-01' + INTERVAL {seconds} SECOND)")
-            # For the zero date a trigger gets NULL, and a query 0.
+            # For the zero date, a trigger reads NULL and a query reads 0.
             return (
                 f"CASE WHEN COALESCE({seconds}, 0) = 0 THEN {zero} ELSE CONCAT({moment}, 'Z') END"
             )
@@ -124,7 +124,7 @@ def value_text(column: Column, ref: str) -> str:
             # + 0 turns BIT into a number and removes the zeros of ZEROFILL.
             return _as_text(f"({ref} + 0)")
         case Kind.APPROXIMATE if column.type.bits == 32:
-            return _as_text(f"CAST({ref} AS DOUBLE)")  # a FLOAT itself shows only six digits
+            return _as_text(f"CAST({ref} AS DOUBLE)")  # a FLOAT by itself shows only six digits
         case Kind.OTHER if data_type(column) in _GEOMETRIES:
             return f"CONVERT(ST_AsText({ref}) USING utf8mb4)"
         case _:
@@ -139,9 +139,9 @@ def fits(*refs: str) -> str:
     """Return an SQL condition that is true if the values together fit into a row of the log
     (spec/triggers.md 7.4).
 
-    The result of a function is NULL beyond max_allowed_packet, and a larger row could not be sent
-    to the publisher. In base64, and in a text of another character set, each byte of a value takes
-    up to three bytes.
+    Beyond max_allowed_packet the result of a function is NULL, and a row could not be sent to the
+    publisher. In base64, and in a text of another character set, each byte of a value takes up to
+    three bytes.
     """
     sizes = " + ".join(f"COALESCE(OCTET_LENGTH({ref}), 0)" for ref in refs)
     return f"{sizes} <= @@GLOBAL.max_allowed_packet DIV 4"
@@ -175,7 +175,9 @@ mode.
 
 
 def key_value(column: Column, ref: str) -> str:
-    """Return SQL of a key column's value in its normal form, not quoted (spec/event-log.md 4.3)."""
+    """Return SQL of a key column's value in its normal form, without quotes (spec/event-log.md
+    4.3).
+    """
     text = value_text(column, ref)
     if column.type.kind is Kind.EXACT:
         # Without the trailing zeros of the scale, and without a trailing point.
@@ -201,5 +203,7 @@ def key_text(key: Sequence[Column], refs: Sequence[str]) -> str:
 
 
 def is_one_spelling(column: Column) -> bool:
-    """Return True if values that a foreign key treats as equal have one text as key values."""
+    """Return True if values that a foreign key treats as equal always have the same text in a
+    table_key.
+    """
     return column.deterministic

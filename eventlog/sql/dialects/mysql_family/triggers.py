@@ -1,9 +1,9 @@
 """Triggers on MariaDB and MySQL: the changes that they log, as SQL, and how they are compared
 (spec/triggers.md 2, 4, 5, 6, 7.4, 9, 10).
 
-The texts are in the .sql.j2 files next to this module. The files of each database's package have
-the beginning of a trigger, and the loop over rows that are deleted or changed with others. A table
-has one trigger for each operation. Its body contains the hash of the compiled text in an unused
+The texts are in the .sql.j2 files next to this module. The files in each database's package have
+the beginning of a trigger, and the loop over rows that foreign keys delete or change. A table has
+one trigger for each operation. Its body contains the hash of the compiled text in an unused
 literal. The server commits every statement by itself.
 """
 
@@ -183,7 +183,7 @@ class FamilyTriggers(MarkedTriggers):
         return {CASCADES: as_fact(links), _SILENCE: self.silence(conn)} if links else {}
 
     def silence(self, conn: Connection) -> str:
-        """Return the SQL condition on which triggers do not log rows that foreign keys delete or
+        """Return the SQL condition under which triggers do not log rows that foreign keys delete or
         change.
         """
         return NO_CASCADES
@@ -218,11 +218,13 @@ class FamilyTriggers(MarkedTriggers):
             for trigger in installed.triggers.get(one.place, ()):
                 if trigger.digest is None and trigger.type == "AFTER":
                     yield (
-                        f"trigger {trigger.name} of {trigger.table[1]} fires before ours, since it "
-                        "is older: its writes are logged before the change that caused them"
+                        f"trigger {trigger.name} of {trigger.table[1]} fires before eventlog's "
+                        "trigger, since it is older: its writes are logged before the change "
+                        "that caused them. Drop it and create it again after `eventlog triggers "
+                        "apply`"
                     )
 
-    # Applying
+    # Applying triggers
 
     @contextmanager
     def applying(self, conn: Connection, _plan: TriggerPlan, lock_timeout: float) -> Iterator[None]:
@@ -253,7 +255,7 @@ class FamilyTriggers(MarkedTriggers):
     def ended(self, statements: Iterable[str]) -> Iterable[str]:
         return (f"{statement.rstrip()}\n{DELIMITER}" for statement in statements)
 
-    # Their texts
+    # The texts of triggers
 
     def _text(self, template: str, **values: object) -> str:
         return self.render(template, **values).strip("\n")
@@ -362,7 +364,7 @@ class FamilyTriggers(MarkedTriggers):
 
         def key_of(row: str, lock: str = "") -> str:
             text = key_text(triggers.own_key, refs(row))
-            # Equal is not identical here ('ABC' for 'abc'): the owner's spelling counts,
+            # Equal keys may be spelled differently ('ABC' and 'abc'): the owner's spelling counts,
             # if the owner exists.
             return text if is_one else f"COALESCE({of_owner(row, lock)}, {text})"
 
@@ -404,7 +406,7 @@ def _as_written(conn: Connection, name: str, shown: str | None) -> str:
     catalogue rewrites its literals.
     """
     if shown is None:
-        return ""  # the user may write to its table, but not create triggers on it
+        return ""  # the user may write to the table of the trigger, but not create triggers on it
     if "DECLARE eventlog_trigger " not in shown:
         return shown
     ((_, _, statement, *_),) = fetch(
@@ -419,7 +421,7 @@ def _engines(conn: Connection, log: LogTable, declared: Sequence[TableTriggers])
     if log.name in engines:
         yield (
             f"the log {log.name} uses the engine {engines[log.name]}, which has no transactions: "
-            "changes that were rolled back are published. Run: ALTER TABLE "
+            "so changes that were rolled back would be published. Run: ALTER TABLE "
             f"{quote_identifier(log.name)} ENGINE = InnoDB"
         )
     for table in dict.fromkeys(one.table.name for one in declared):
@@ -436,8 +438,8 @@ def _words(log: LogTable, class_name: str) -> dict[str, str]:
 
 
 def family_renderer(package: str) -> Callable[..., str]:
-    """Return the function that renders the templates of a database, and the templates that both
-    databases share.
+    """Return the function that renders templates: those in the package of a database, and those
+    that both databases share.
     """
     return staticmethod(
         template_renderer(

@@ -34,11 +34,11 @@ TABLES: Final = tuple(
 )
 """The tables of the server that a role reads to see the open writers."""
 _READING: Final = frozenset({"SHARED", "SHARED_HIGH_PRIO", "SHARED_READ", "SHARED_READ_ONLY"})
-"""The types of metadata locks whose holder does not write to the table."""
+"""The types of metadata locks whose holder is not writing to the table."""
 PREPARED: Final = "xa:"
 """The prefix of the names of prepared transactions, which any session may commit."""
 _COPIED_LOCK: Final = "mdl.cc:"
-"""The beginning of ``SOURCE`` of a lock that MySQL has copied for a prepared transaction, which no
+"""How ``SOURCE`` begins for a lock that MySQL has copied for a prepared transaction, which no
 longer belongs to a session.
 """
 _XA_REFUSED: Final = 1401
@@ -49,7 +49,7 @@ _LIST_AGE: Final = 0.11
 """The number of seconds without a reader after which the server renews ``innodb_trx``."""
 _LONGEST_REST: Final = 1.0
 _PATIENCE: Final = 5.0
-"""How many seconds a session waits for a new list, and for earlier transactions."""
+"""How many seconds a session waits for an updated list, and for earlier transactions to end."""
 _SETTINGS: Final = (
     "set performance_schema = ON and performance-schema-instrument = "
     "'wait/lock/metadata/sql/mdl=ON' in the server's configuration, and restart it"
@@ -61,8 +61,8 @@ class KnownWriters:
     """The writers of a log that a session has seen.
 
     When a transaction is prepared, the lock that identified it is released; from then on its XID
-    identifies it. So a lock that was released counts as held while any transaction is prepared that
-    may be the same one.
+    identifies it. So a lock that was released still counts as long as a prepared transaction may be
+    the one that had the lock.
     """
 
     thread: int
@@ -76,8 +76,8 @@ class KnownWriters:
     """For each former holder of a lock, the prepared transactions that it may have become."""
 
     def follow(self, shown: frozenset[str]) -> frozenset[str]:
-        """Record the writers that are shown now, and return them by all names that this session has
-        for them.
+        """Record the writers that the server shows now, and return them with all names that this
+        session uses for them.
         """
         self.checks += 1
         prepared = {name for name in shown if name.startswith(PREPARED)}
@@ -95,15 +95,16 @@ class KnownWriters:
 
 
 def open_writers(conn: Connection, dialect: FamilySessions, log: LogTable) -> frozenset[str] | None:
-    """Return the names of the open transactions of other sessions that have written the log, None
-    if the server hides any.
+    """Return the names of the open transactions of other sessions that have written to the log,
+    None if the server hides some of them.
     """
     known: dict[LogTable, KnownWriters] = conn.info.setdefault(_KEY, {})
     if log not in known and not _are_shown(conn, dialect, log):
         return None
     of_log = known[log]
-    # The order matters: a transaction that loses its lock because it is prepared is in the later
-    # list. What may hide a lock is read last, to be sure that nothing hid one before.
+    # The order matters: a transaction that loses its lock because it is prepared appears in the
+    # list that is read later. Conditions that hide locks are read last, which shows that they did
+    # not apply before.
     locks = _locks(conn, log)
     prepared = _prepared(conn, dialect)
     if all(thread != of_log.thread for thread, *_ in locks) or _what_hides(conn, dialect):
@@ -130,8 +131,8 @@ def are_open(conn: Connection, writers: frozenset[str]) -> bool:
         return False
     threads = {int(name.partition(".")[0]) for name in writers}
     listed = ", ".join(map(str, threads))
-    # The order matters: a session that is idle first and has the same lock afterwards has held it
-    # in between.
+    # The order matters: a session that is idle first and has the same lock afterwards had the lock
+    # all the time.
     asleep = {thread for (thread,) in fetch(conn, _SQL["sleeping"].format(threads=listed), {})}
     if asleep != threads:
         return False
@@ -143,7 +144,7 @@ def hidden_writers(conn: Connection, dialect: FamilySessions, log: LogTable) -> 
     """Return why this session cannot see the open writers of a log, and what to do; None if it sees
     them.
 
-    Raises ServerUnavailable if it may see them a little later.
+    Raises ServerUnavailable if it may be able to see them a little later.
     """
     known: dict[LogTable, KnownWriters] = conn.info.setdefault(_KEY, {})
     reason = _unfit(conn) or _lacking(conn, dialect) or _what_hides(conn, dialect)
@@ -163,8 +164,8 @@ def hidden_writers(conn: Connection, dialect: FamilySessions, log: LogTable) -> 
 def transactions(
     conn: Connection, log: LogTable, limit: int, **_: object
 ) -> Iterator[Sequence[object]]:
-    """Yield the open writers of a log as ``OpenTransaction`` has them, at most ``limit``; nothing
-    if the server hides them.
+    """Yield at most ``limit`` open writers of a log, with the fields of ``OpenTransaction``;
+    nothing if the server hides them.
     """
     yield from islice(_open_transactions(conn, log), limit)
 
@@ -192,7 +193,7 @@ def _open_transactions(conn: Connection, log: LogTable) -> Iterator[Sequence[obj
         ):
             yield session, user, None, state, float(seconds), True, True, None
     for name in _prepared(conn, dialect):
-        # It may have written the log; the server does not show when it began.
+        # It may have written to the log; the server does not show when it began.
         yield None, None, None, "prepared", None, True, True, name.removeprefix(PREPARED)
 
 
@@ -226,7 +227,7 @@ def _prepared(conn: Connection, dialect: FamilySessions) -> Iterable[str]:
 
 
 def _what_hides(conn: Connection, dialect: FamilySessions) -> str | None:
-    """Return what may hide metadata locks now, None if nothing does."""
+    """Return the reason why metadata locks may be hidden now, None if there is none."""
     statement = _SQL["state"].format(global_status=dialect.global_status)
     ((instrument, consumer, lost, replica),) = fetch(conn, statement, {})
     if not instrument or not consumer:
@@ -249,7 +250,7 @@ def _what_hides(conn: Connection, dialect: FamilySessions) -> str | None:
 
 
 def _unfit(conn: Connection) -> str | None:
-    """Return which kind of server hides the writers of a log, None if this one does not."""
+    """Return why this kind of server hides the writers of a log, None if it does not."""
     settings = {str(name).lower(): str(value) for name, value in fetch(conn, _SQL["settings"], {})}
 
     def is_on(name: str) -> bool:
@@ -293,8 +294,8 @@ def _wait_for_earlier(conn: Connection, log: LogTable) -> None:
     """Wait briefly until no transaction is open that may have written the log while the server hid
     its lock.
 
-    The instrument may have been switched on while the server ran: locks that were held by then are
-    never shown. Raises ServerUnavailable, since another attempt may succeed.
+    The instrument may have been switched on while the server was running: locks that sessions had
+    at that time are never shown. Raises ServerUnavailable, since another attempt may succeed.
     """
     suspect: set[tuple[str, int]] | None = None
     until, rest = monotonic() + _PATIENCE, _LIST_AGE
@@ -305,7 +306,8 @@ def _wait_for_earlier(conn: Connection, log: LogTable) -> None:
             suspect = hidden if suspect is None else suspect & hidden
             if not suspect:
                 return
-        # Readers that start at the same time would keep each other's lists out of date forever.
+        # Without a random pause, readers that start at the same time would keep each other's lists
+        # out of date forever.
         sleep(rest * (1 + chance()))
         rest = min(2 * rest, _LONGEST_REST)
     if suspect is None:
@@ -317,7 +319,7 @@ def _wait_for_earlier(conn: Connection, log: LogTable) -> None:
     raise ServerUnavailable(
         f"cannot determine yet which transactions have written the log {log}: session {sessions} "
         "has a transaction that began before the server recorded metadata locks. End it, or wait "
-        "for its end"
+        "until it has ended"
     )
 
 

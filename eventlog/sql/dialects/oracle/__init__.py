@@ -40,7 +40,7 @@ _NO_OBJECT: Final = -4043
 _NO_INDEX: Final = -1418
 """The numbers of ORA- errors for objects that already exist, or do not exist."""
 
-_number: Any = oracle.NUMBER  # its signature has no types
+_number: Any = oracle.NUMBER  # SQL without types in its signature
 _INTEGER: Final[TypeEngine[Any]] = _number(38, 0)
 
 
@@ -113,7 +113,7 @@ class Oracle(OracleSessions, OracleObjects):
         return text.short_integer(column, 4) if field == "event_type" else column
 
     def log_times(self, column: str, *, is_zoned: bool) -> Mapping[str, str]:
-        # Compared as a moment, whatever its zone; its texts are in UTC.
+        # It is compared as a moment, whatever its zone is; its texts are in UTC.
         time = f"SYS_EXTRACT_UTC({column})" if is_zoned else column
         until = "TO_TIMESTAMP(:until, 'SYYYY-MM-DD HH24:MI:SS.FF9')"
         return {
@@ -150,8 +150,8 @@ class Oracle(OracleSessions, OracleObjects):
         status, record_id = (self.quote(log.column(field)) for field in ("status", "record_id"))
         index = text.qualified(log.schema, log.own_name(QUEUE_INDEX))
         table = text.qualified(log.schema, log.name)
-        # An index has no entries for NULL, so this one contains only the rows N, and a marked row
-        # leaves it.
+        # An index has no entries for NULL, so this one contains only rows with status N; a marked
+        # row leaves it.
         return f"CREATE INDEX {index} ON {table} (CASE {status} WHEN 'N' THEN {record_id} END)"
 
     def before_log(self, log: LogTable) -> list[str]:
@@ -208,7 +208,7 @@ class Oracle(OracleSessions, OracleObjects):
                 for frame in connection.fetch_df_batches(statement, bounds, size=BATCH_ROWS):
                     yield from typed(pa.table(frame), schema).to_batches()
         except (oracledb.Error, OSError) as error:
-            # OSError: the thin mode passes on errors of the socket.
+            # OSError is included because the thin mode passes on errors of the socket.
             rows = f"rows {part.first} to {part.last} of the log {log}"
             raise DatabaseError(
                 f"{rows} cannot be read from {describe(url)}: {reason_of(error, url)}"
@@ -225,7 +225,7 @@ class Oracle(OracleSessions, OracleObjects):
         column = self.quote(log.column(field))
         match field:
             case "record_id":
-                return f"CAST({column} AS NUMBER(18))"  # the driver returns an integer
+                return f"CAST({column} AS NUMBER(18))"  # the driver then returns an integer
             case "event_type":
                 return text.short_integer(column, 18)
             case "event_time":
@@ -242,7 +242,9 @@ def _constraint(pattern: str, table: sa.Table) -> str:
 
 
 def _checks(table: sa.Table) -> int:
-    """Return the number of CHECKs of a table, which is the number of the newest one."""
+    """Return the number of CHECKs of a table, which equals the number in the name of the newest
+    one.
+    """
     return sum(isinstance(one, sa.CheckConstraint) for one in table.constraints)
 
 
@@ -258,8 +260,8 @@ def _drop_sequence(name: str) -> str:
 
 
 def typed(table: Any, schema: Any) -> Any:
-    """Return a data frame with the names and types of the schema, since the driver returns wider
-    types.
+    """Return a data frame with the names and types of the schema; the driver returns
+    wider types.
     """
     return table.rename_columns(schema.names).cast(schema, safe=False)
 

@@ -1,4 +1,5 @@
-"""The address of a database for python-oracledb: the arguments of a URL, in the driver's own terms.
+"""The address of a database for python-oracledb: the arguments of a URL, converted to arguments of
+the driver.
 
 SQLAlchemy makes a descriptor from host, port and service only, with ``(PROTOCOL=TCP)`` whatever the
 URL requests. It passes the rest to the driver, where the descriptor takes precedence: a session
@@ -48,7 +49,7 @@ _ADDRESS: Final[Mapping[str, Callable[[str], object]]] = {
     "sdu": int,
     "use_sni": _truth,
 }
-"""The arguments for the location of the server. An alias has them in its descriptor."""
+"""The arguments for the location of the server. For an alias they are in its descriptor."""
 _SESSION: Final[Mapping[str, Callable[[str], object]]] = {
     "config_dir": str,
     "wallet_location": str,

@@ -173,7 +173,7 @@ class OracleDatabase(KeyedDatabase):
         )
 
     def join_snapshot(self, snapshot: str) -> None:
-        # This must come before the transaction begins.
+        # This must be set before the transaction begins.
         self.connection.exec_driver_sql(
             "BEGIN\n    SYS.DBMS_FLASHBACK.ENABLE_AT_SYSTEM_CHANGE_NUMBER(:scn);\nEND;",
             {"scn": int(scn(snapshot))},
@@ -183,7 +183,8 @@ class OracleDatabase(KeyedDatabase):
 def _check_compiled(conn: Connection, type_: str, schema: str | None, name: str) -> None:
     """Raise DatabaseError if a trigger or function does not compile.
 
-    Such a trigger is dropped, since it would make the application's statements fail.
+    A trigger that does not compile is dropped, since it would make the application's statements
+    fail.
     """
     binds = {"owner": schema, "name": name, "object_type": type_}
     errors = fetch(conn, INSTALLED_SQL["errors"], binds)

@@ -140,7 +140,7 @@ class OracleLog(StepwiseLog):
     def grants(self, rights: Rights, user: str) -> list[str]:
         statements = super().grants(rights, user)
         if Right.LOCK in rights.get(Part.LOG, ()):
-            # A session without DBMS_LOCK locks the row of the version table.
+            # A session that may not use DBMS_LOCK locks the row of the version table.
             version = qualified(self.table.schema, self.table.version_table)
             statements += [
                 f"GRANT SELECT ON {version} TO {user}",
@@ -190,14 +190,15 @@ class OracleLog(StepwiseLog):
         return qualified(self.table.schema, self.table.number_sequence)
 
     def half_made(self) -> bool:
-        # The sequence of record_ids exists, too.
+        # The log has its sequence of record_ids, too.
         binds = {"owner": self.table.schema, "name": self.table.own_name(text.NUMBERS)}
         return bool(fetch(self.connection, INSTALLED_SQL["sequence"], binds))
 
     def _request(self) -> int | None:
-        """Return DBMS_LOCK's answer to a request for the lock of a log, None if this user may not
-        execute it. The right is tested by the request itself, and a refusal is remembered for the
-        session, since the dictionary does not show which rights come from roles.
+        """Request the lock of a log, and return DBMS_LOCK's answer, None if this user may not
+        execute it. Only the request itself shows whether the user has the right, since the
+        dictionary does not show which rights come from roles. A refusal is remembered for the
+        session.
         """
         if not self.connection.connection.info.get(_MAY_LOCK, True):
             return None
@@ -215,7 +216,9 @@ def lock_id(log: LogTable) -> int:
 
 
 def request_block(log: LogTable) -> str:
-    """Return PL/SQL that asks for the lock at once; ``:answer`` gets DBMS_LOCK's return code."""
+    """Return PL/SQL that requests the lock without waiting; ``:answer`` gets DBMS_LOCK's return
+    code.
+    """
     return (
         f"BEGIN\n    :answer := SYS.DBMS_LOCK.REQUEST({lock_id(log):d}, {_EXCLUSIVE}, 0, "
         "FALSE);\nEND;"

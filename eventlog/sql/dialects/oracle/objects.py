@@ -10,8 +10,9 @@ are bound, as row values of an IN list::
     FROM "S"."USR" p
     WHERE (p."ID", p."BRANCH") IN ((:k0, :k1), ...)
 
-in chunks of few sizes, the last one filled up with its last key, so that the server parses few
-texts. Neither a collection type nor a temporary table is needed, and the key's index serves.
+in chunks of a few fixed sizes, so that the server parses few statements; the last chunk is filled
+up with its last key. This needs neither a collection type nor a temporary table, and the server
+uses the key's index.
 """
 
 from __future__ import annotations
@@ -280,7 +281,7 @@ def values_statement(
 ) -> str:
     """Return the statement that reads the keys and values of the rows with ``size`` keys.
 
-    Names are quoted, keys bound.
+    Names are quoted, and keys are bound.
     """
     table = cls.table if child is None else child.table
     columns = (
@@ -308,21 +309,23 @@ def _row(parts: Sequence[str]) -> str:
 def _selected(column: Column, ref: str, *, is_key: bool) -> str:
     """Return SQL of a column as it is read; ``log_text`` turns it into log text."""
     if column.type.kind is Kind.BINARY:
-        return ref  # bytes, whose base64 is made in Python
+        return ref  # read as bytes; Python makes the base64
     if family(column) in (Family.NATIONAL, Family.NCLOB) and not is_key:
-        return ref  # whole, whatever characters the database character set has
+        return ref  # complete, whatever characters the database character set has
     return key_value(column, ref) if is_key else value_text(column, ref)
 
 
 def _compared(column: Column, ref: str) -> str:
-    """Return SQL of a key column as it is compared: by its text if some texts cannot be converted
-    to its type.
+    """Return SQL of a key column in the form in which it is compared: as text, if some texts cannot
+    be converted to its type.
     """
     return key_value(column, ref) if column.type.kind is Kind.OTHER else ref
 
 
 def bound(column: Column, bind: str) -> str:
-    """Return SQL of a key value from its bind, in the column's type, so that its index serves."""
+    """Return SQL that converts a bound key value to the column's type, so that the key's index is
+    used.
+    """
     match column.type.kind:
         case Kind.FIXED:
             # A CHAR of any length, since two CHARs are compared without trailing blanks.
@@ -358,12 +361,12 @@ def key_text(cls: ObjectClass, row: Sequence[Any]) -> str:
     )
 
 
-# --- what is bound --------------------------------------------------------------------------------
+# --- bound values ---------------------------------------------------------------------------------
 
 _MOST_BYTES: Final = 4000
 _MOST_PAIRS: Final = 20
-"""The number of base-100 digits that a NUMBER holds: 39 or 40 decimal ones, depending on the pairs
-into which they fall.
+"""The number of base-100 digits of a NUMBER. It has 39 or 40 decimal digits, depending on how they
+are divided into pairs.
 """
 _EXPONENTS: Final = range(-130, 126)
 
@@ -372,7 +375,7 @@ def _number(text: str) -> int | Decimal:
     number = Decimal(text.strip())
     if not number.is_finite():
         raise NoSuchValue
-    # Not normalize(), which rounds to the digits of its context.
+    # normalize() is not used, since it rounds to the digits of its context.
     digits = "".join(map(str, number.as_tuple().digits))
     # The decimal point is between two pairs, so the first digit is alone in its pair if the
     # exponent is even.

@@ -146,7 +146,8 @@ BEGIN
 END;"""
 
 
-# --- where tables and indexes are made ------------------------------------------------------------
+# --- tablespaces of tables and indexes
+# --------------------------------------------------------------
 
 _TABLE_MADE: Final = re.compile(r'(CREATE TABLE (?:"[^"]+"\.)?"[^"]+" \(\n.*?\n\))', re.DOTALL)
 _KEY_MADE: Final = re.compile(r"(PRIMARY KEY \([^)\n]*\))")
@@ -181,7 +182,7 @@ def _written(name: str) -> str:
 
 _TAKEN_FOR_SUCCESS: Final = (
     (re.compile("CREATE TABLE "), (-955,)),  # the name is taken
-    (re.compile("CREATE (UNIQUE )?INDEX "), (-955, -1408)),  # these columns are already indexed
+    (re.compile("CREATE (UNIQUE )?INDEX "), (-955, -1408)),  # these columns already have an index
     (re.compile("ALTER TABLE .+ ADD "), (-1430,)),  # the column exists
     (re.compile("DROP TABLE "), (_NO_TABLE,)),
 )
@@ -237,7 +238,7 @@ def _again(statement: str, later: Mapping[str, str]) -> str:
 
 def _recorded(table: str, revision: str, later: Mapping[str, str]) -> str:
     """Return the statement that records the first revision of a branch, unless the branch is
-    already at this revision or beyond.
+    already at this revision or a later one.
     """
     known = [revision]
     while known[-1] in later:

@@ -60,8 +60,9 @@ _CONNECT_ADVICE: Final = {
         f"network encryption: {_ENCRYPTION}"
     ),
     "DPY-3015": (
-        "the server stores the password in a form from before 11g: set "
-        "SQLNET.ALLOWED_LOGON_VERSION_SERVER on the server to 11 or 12, then set the password again"
+        "the server stores the password in the format of a release before 11g: set "
+        "SQLNET.ALLOWED_LOGON_VERSION_SERVER on the server to 11 or 12, then set the password "
+        "again"
     ),
     "ORA-12660": (
         "the server requires native network encryption, which the driver's thin mode does not "
@@ -98,8 +99,8 @@ _PASSING: Final = frozenset(
             30036,
         ),  # out of disk space
         *(4030, 4031, 4036),  # out of memory
-        *(1555, 8103, 8176, 8177),  # the undo of the rows to read is gone
-        *(4061, 4065, 4068),  # an object was compiled again
+        *(1555, 8103, 8176, 8177),  # the undo that the query needs no longer exists
+        *(4061, 4065, 4068),  # an object was recompiled
         *(
             1109,
             16000,
@@ -160,7 +161,7 @@ class OracleSessions(Dialect):
 
     def granted(self, log: LogTable, part: Part, rights: Collection[Right]) -> str:
         if part is Part.RECORD_IDS:
-            return "SELECT"  # also draws
+            return "SELECT"  # draws a number as well
         return super().granted(log, part, rights)
 
 
@@ -176,18 +177,18 @@ def fetch(
 
 
 CHUNKS: Final = (1, 10, 100, 900)
-"""The sizes of IN lists.
+"""The possible sizes of IN lists.
 
-A list accepts fewer than 1000 binds, and with few sizes there are few statements to parse.
+A list takes at most 1000 values, and with few sizes the server has few statements to parse.
 """
 
 T = TypeVar("T")
 
 
 def chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yield the values in fragments of the sizes ``CHUNKS``.
+    """Yield the values in chunks of the sizes in ``CHUNKS``.
 
-    The last fragment is filled up with its last value.
+    The last chunk is filled up with its last value.
     """
     for start in range(0, len(values), CHUNKS[-1]):
         fragment = list(values[start : start + CHUNKS[-1]])
@@ -235,9 +236,11 @@ RIGHTS: Final = TriedRights(
         "UPDATE": "UPDATE {table} SET {column} = {column} WHERE 1 = 0",
         "DELETE": "DELETE FROM {table} WHERE 1 = 0",
     },
-    # no such table (or no right to see it), no right, no sequence
+    # the table does not exist (or this user has no right to see it), a right is missing, or there
+    # is no sequence
     no_right=frozenset({942, 1031, 2289, 41900}),
-    # raised when the statement runs, after its rights were checked, as in a read-only transaction
+    # errors that are raised when the statement runs, after the check of its rights, as in a
+    # read-only transaction
     otherwise_refused=frozenset({1456}),
     error_code=error_code,
 )
@@ -266,7 +269,8 @@ def call(conn: Connection, block: str) -> int:
         cursor.close()
 
 
-# --- what doctor asks besides doctor.sql ----------------------------------------------------------
+# --- what doctor queries in addition to doctor.sql
+# --------------------------------------------------
 
 # Facts that only V$ views have, such as the open transactions of other sessions, are left out: an
 # application's user cannot see these views.
@@ -276,8 +280,8 @@ _NO_COLUMN: Final = 904
 
 
 def numberings(conn: Connection, log: LogTable) -> list[Numbering]:
-    """Return the sequence that gives record_ids: the one that the configuration names, or the one
-    that `eventlog db upgrade` makes (spec/triggers.md 7).
+    """Return the sequence that gives record_ids: the sequence that the configuration names, or the
+    one that `eventlog db upgrade` creates (spec/triggers.md 7).
     """
     owner, own_name = log.sequence or (log.schema, log.own_name(NUMBERS))
     names = {"owner": owner, "name": own_name}
@@ -323,7 +327,7 @@ def _is_scaled(conn: Connection, names: dict[str, str | None]) -> bool:
 
 
 def _is_cluster(conn: Connection) -> bool:
-    # Not from V$INSTANCE, which an application's user cannot see.
+    # V$INSTANCE is not used, since an application's user cannot see it.
     is_cluster = "CASE WHEN DBMS_UTILITY.IS_CLUSTER_DATABASE THEN 1 ELSE 0 END"
     return call(conn, f"BEGIN\n    :answer := {is_cluster};\nEND;") == 1
 

@@ -77,8 +77,8 @@ UTC_NOW: Final = "SYS_EXTRACT_UTC(SYSTIMESTAMP)"
 
 
 def short_integer(ref: str, digits: int) -> str:
-    """Return SQL of an event type, 0 for an invalid one, with so few digits that the driver returns
-    an integer.
+    """Return SQL of an event type, 0 for an invalid one, as a number with so few digits that the
+    driver returns an integer.
     """
     return (
         f"CAST(CASE WHEN ABS({ref}) < 1000 THEN {ref} WHEN {ref} IS NOT NULL THEN 0 END AS "
@@ -120,7 +120,7 @@ def number_sequence(log: LogTable) -> str:
 
 
 def joined(separator: str, parts: Iterable[str]) -> str:
-    """Join parts on lines of some hundred characters: SQL*Plus takes at most 2499."""
+    """Join parts into lines of a few hundred characters; SQL*Plus accepts at most 2499."""
     lines = [""]
     for position, part in enumerate(parts):
         if len(lines[-1]) > _LINE:
@@ -136,7 +136,9 @@ _LINE: Final = 400
 
 
 class Family(StrEnum):
-    """The PL/SQL type of the values of a column. Parameters have it without a size."""
+    """The PL/SQL type of the values of a column. Parameters are declared with it,
+    without a size.
+    """
 
     NUMBER = "NUMBER"
     FLOAT = "BINARY_FLOAT"
@@ -145,7 +147,7 @@ class Family(StrEnum):
     NATIONAL = "NVARCHAR2"
     RAW = "RAW"
     BOOLEAN = "BOOLEAN"
-    # The unconstrained subtypes, since the plain types have only six digits of a second.
+    # These are the unconstrained subtypes, since the plain types have only six digits of a second.
     MOMENT = "TIMESTAMP_UNCONSTRAINED"
     ZONED = "TIMESTAMP_TZ_UNCONSTRAINED"
     MONTHS = "YMINTERVAL_UNCONSTRAINED"
@@ -206,11 +208,13 @@ _MAX_RAW: Final = 24_000
 _MAX_NCHAR: Final = 666
 """The number of characters in 2000 bytes at three bytes each, as in national texts in UTF8."""
 _SHORT_TEXT: Final = 70
-"""The number of bytes that is enough for every number (TM9 has at most 64 characters, and a key's
-number begins with 0), moment, interval and ROWID.
+"""The number of bytes that is enough for every number (TM9 has at most 64 characters, and a number
+in a key may have a leading 0), moment, interval and ROWID.
 """
 SQL_TEXT: Final = 4000
-"""The longest text in bytes that SQL accepts without a LOB, whatever MAX_STRING_SIZE is."""
+"""The number of bytes of the longest text that SQL accepts without a LOB, whatever MAX_STRING_SIZE
+is.
+"""
 
 
 def is_loggable(column: Column, lob_values: bool) -> bool:
@@ -243,7 +247,7 @@ def text_bytes(column: Column) -> int | None:
         case Family.TEXT if column.type.sql.upper() == "ROWID":
             return _SHORT_TEXT
         case Family.TEXT if column.type.sql == column.type.sql.lower():
-            # A type of a catalogue file (spec/xds.md 9): characters.
+            # For a type from a catalogue file (spec/xds.md 9) the length is in characters.
             return _length(column) * 4 or None
         case Family.TEXT:
             return _length(column) or None
@@ -306,7 +310,8 @@ def value_text(column: Column, ref: str, base64: str | None = None) -> str:
             return f"ROWIDTOCHAR({ref})"
         case Kind.OTHER if column.type.sql.upper().startswith("UROWID"):
             return f"CAST({ref} AS VARCHAR2(4000))"
-        # Explicitly converted to the database character set, so that the server does not choose.
+        # It is explicitly converted to the database character set, so that the server does not
+        # choose one.
         case _ if family(column) is Family.NATIONAL:
             return f"TO_CHAR({ref})"
         case _ if family(column) is Family.NCLOB:
@@ -381,8 +386,9 @@ def differs(of: Family) -> str:
     NULL, differ.
     """
     match of:
-        # Not <>, which turns each RAW into hexadecimal digits, twice its length, and fails beyond
-        # 16383 bytes. COMPARE pads the shorter value with zeros, so the lengths are compared, too.
+        # <> is not used: it turns each RAW into hexadecimal digits, twice its length, and fails
+        # beyond 16383 bytes. COMPARE pads the shorter value with zeros, so the lengths are
+        # compared, too.
         case Family.TEXT | Family.NATIONAL:
             bytes_ = [f"UTL_RAW.CAST_TO_RAW({value})" for value in ("old_value", "new_value")]
             return (
@@ -402,14 +408,14 @@ def differs(of: Family) -> str:
 
 # --- keys -----------------------------------------------------------------------------------------
 
-# Their text contains no special or control character, and no blank at an end.
+# The text of these kinds contains no special or control character, and no blank at an end.
 _NEVER_QUOTED: Final = frozenset(
     {Kind.INTEGER, Kind.BOOLEAN, Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
 )
 
 
 def key_value(column: Column, ref: str, base64: str | None = None) -> str:
-    """Return SQL of a key column's value in its normal form, not quoted (spec/event-log.md 4.3,
+    """Return SQL of a key column's value in its normal form, without quotes (spec/event-log.md 4.3,
     spec/triggers.md 4).
     """
     match column.type.kind:
@@ -427,8 +433,8 @@ def key_text(
 ) -> str:
     """Return ``key_parts`` as one text, of key columns that are not NULL (spec/triggers.md 4).
 
-    ``quote`` is the SQL name of the function that quotes. For it NULL is the empty text, which is
-    the same in Oracle.
+    ``quote`` is the SQL name of the function that quotes. The function treats NULL as the empty
+    text, since both are the same in Oracle.
     """
     value = quoted_unless(
         _NEVER_QUOTED, partial(key_value, base64=base64), lambda text: f"{quote}({text})"

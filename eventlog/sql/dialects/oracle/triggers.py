@@ -200,7 +200,7 @@ class OracleTriggers(MarkedTriggers):
     def drop_warnings(
         self, installed: Installed, dropped: Sequence[StoredTrigger]
     ) -> Iterable[str]:
-        # A trigger that FOLLOWS a dropped one makes every later write to its table fail.
+        # If a trigger FOLLOWS a dropped trigger, every later write to its table fails.
         gone = {(trigger.schema, trigger.name) for trigger in dropped}
         for trigger in (one for of_table in installed.triggers.values() for one in of_table):
             named = sorted(gone & trigger.follows)
@@ -233,7 +233,7 @@ class OracleTriggers(MarkedTriggers):
             *([f"writes through a locator (DBMS_LOB, OCI) to {', '.join(lobs)}"] if lobs else []),
         )
 
-    # Applying
+    # Applying triggers
 
     @contextmanager
     def applying(self, conn: Connection, _plan: TriggerPlan, lock_timeout: float) -> Iterator[None]:
@@ -385,8 +385,8 @@ def _child_words(log: LogTable, triggers: ChildTriggers, operation: str) -> dict
 def _log_for(
     log: LogTable, class_name: str, key: Iterable[Column], by_value: Sequence[Column]
 ) -> dict[str, str]:
-    """Return the words of the log for the templates. ``by_value`` are the columns whose values are
-    logged.
+    """Return the variables that the templates need about the log. ``by_value`` are the columns
+    whose values are logged.
 
     The types that FORALL binds are no wider than necessary: a text beyond 4000 bytes would be bound
     as a LONG, with all restrictions of a LONG.
@@ -401,8 +401,8 @@ def _log_for(
 
 
 def _text_type(parts: Iterable[int | None]) -> str:
-    """Return the type for a text that consists of parts with these numbers of bytes; None = unknown
-    size.
+    """Return the PL/SQL type for a text whose parts have at most these numbers of bytes; None =
+    unknown size.
     """
     known = list(parts)
     fits = None not in known and sum(size or 0 for size in known) <= SQL_TEXT
@@ -519,9 +519,9 @@ def _order(
         if before:
             yield (
                 (
-                    f"trigger {trigger.name} of {trigger.table[1]} fires before or after ours, in "
-                    "no fixed order: its writes to watched tables may be logged before the change "
-                    "that caused them; give it FOLLOWS "
+                    f"trigger {trigger.name} of {trigger.table[1]} fires before or after "
+                    "eventlog's trigger, in no fixed order: its writes to watched tables may be "
+                    "logged before the change that caused them; give it FOLLOWS "
                 )
                 + ", ".join(before)
             )

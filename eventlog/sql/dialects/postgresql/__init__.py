@@ -1,14 +1,14 @@
 """PostgreSQL, through psycopg: its capabilities and its log.
 
 The log's statements run for every published row, on a table whose statistics are always wrong: most
-rows were done long ago, and the few rows N change faster than ANALYZE runs. So the planner may only
-use an index (spec/event-log.md 8.1, 8.4).
+rows were done long ago, and the few rows of status N change faster than ANALYZE runs. So the
+planner may only use an index (spec/event-log.md 8.1, 8.4).
 
 A row whose status is not a letter would never be read. The queue's index refuses such a row
 (spec/triggers.md 7): its condition also checks the status of every row that is not N. A CHECK would
 be read from the catalogue and compiled for each statement that writes the log, which costs the
-writer 3 to 4 us. Each statement maintains the index anyway, and for a row N the check costs
-nothing.
+writer 3 to 4 us. Each statement maintains the index anyway, and for a row of status N the check
+costs nothing.
 
 For a bulk job one session exports its snapshot and stays in its transaction. The others adopt the
 snapshot and see exactly the same rows, whatever is committed in between (spec/event-log.md 12).
@@ -70,23 +70,24 @@ _LOG: Final = {
     "autovacuum_analyze_scale_factor": "0.02",
     # Ten times the default: a vacuum that is slower than the publisher would never end.
     "autovacuum_vacuum_cost_limit": "2000",
-    # With delete_from_log the end of the table empties repeatedly. Returning the pages to the
-    # disk takes a lock that blocks every writer, and the next rows need the pages again.
+    # With delete_from_log the end of the table empties repeatedly. Returning its pages to the
+    # operating system takes a lock that blocks every writer, and the next rows need these pages
+    # again.
     "vacuum_truncate": "false",
 }
 _INFLIGHT: Final = {
-    # A few lines, rewritten every second. By default autovacuum would wait for fifty dead lines,
-    # and their texts (in TOAST) are large.
+    # It has a few rows, rewritten every second. By default autovacuum would wait for fifty dead
+    # rows, and their texts (in TOAST) are large.
     "autovacuum_vacuum_scale_factor": "0",
     "toast.autovacuum_vacuum_scale_factor": "0",
 }
 _RESYNC: Final = {
-    # One line, rewritten with every batch.
+    # It has one row, rewritten with every batch.
     "autovacuum_vacuum_scale_factor": "0",
     "fillfactor": "50",
 }
 _CONSUMERS: Final = {
-    # A few lines, each rewritten with every delivery.
+    # It has a few rows, each rewritten with every delivery.
     "autovacuum_vacuum_scale_factor": "0",
     "fillfactor": "50",
     "toast.autovacuum_vacuum_scale_factor": "0",
@@ -118,8 +119,8 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         **dict.fromkeys(("name", "key", "value", "code", "text"), sa.Text()),
     }
     log_sql = statements(__package__, "log.sql")
-    # Our sessions use UTC, whatever the server's zone is. This is the default zone of a session,
-    # such as the application's.
+    # Our sessions use UTC, whatever the server's zone is. This expression uses the default zone of
+    # a session, which the application's sessions have.
     local_now = (
         "(clock_timestamp() AT TIME ZONE (SELECT reset_val FROM pg_catalog.pg_settings WHERE name "
         "= 'TimeZone'))"
@@ -135,14 +136,14 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
             return f"{column}::text"
         if column_type is not None and column_type.bits:
             return column
-        # numeric, which is wider than bigint and has NaN: a number outside of bigint is not an
-        # event type
+        # a numeric column is wider than bigint and may contain NaN: a number outside of bigint is
+        # not an event type
         bounds = f"{column} BETWEEN {-_LAST} AND {_LAST}"
         return f"CASE WHEN {bounds} THEN {column}::bigint WHEN {column} IS NOT NULL THEN 0 END"
 
     def within(self, log: LogTable, record_id: str) -> str:
-        # Leaves are left out by values that are known before the rows are read, and not by an array
-        # that a sub-select makes.
+        # The server can skip leaves only by values that are known before the rows are read, and not
+        # by an array from a sub-select.
         first = "(SELECT min(lo) FROM unnest(%(lo)s::bigint[]) AS bounds (lo))"
         last = "(SELECT max(hi) FROM unnest(%(hi)s::bigint[]) AS bounds (hi))"
         return f"\n  AND {record_id} >= {first} AND {record_id} <= {last}"
@@ -162,7 +163,7 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         return parameters if window.gaps is None else {**parameters, **bounds(window.gaps[:-1])}
 
     def value_size(self, text: str) -> str:
-        return f"octet_length({text})"  # which does not fetch values from TOAST
+        return f"octet_length({text})"  # this does not fetch values from TOAST
 
     # The tables of the log
 
@@ -192,7 +193,8 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         return [f"DROP FUNCTION IF EXISTS {quote_function(log)}(text)"]
 
     def after_internal_tables(self, log: LogTable) -> list[str]:
-        # A sequence instead of an identity column: the number is needed before the line is written.
+        # This is a sequence, not an identity column, since the number is needed before the row is
+        # written.
         sequence = qualified(log.schema, log.number_sequence)
         return [
             _set(log, log.inflight_table, _INFLIGHT),
@@ -203,7 +205,7 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         return f"nextval({literal(qualified(schema, sequence))}::pg_catalog.regclass)"
 
     def after_epoch(self, log: LogTable) -> list[str]:
-        # One line, rarely changed. It gets a row identity, so that the table can be replicated.
+        # It has one row, which rarely changes. The row identity lets the table be replicated.
         return [f"ALTER TABLE {qualified(log.schema, log.epoch_table)} REPLICA IDENTITY FULL"]
 
     def after_resync(self, log: LogTable, index: str) -> list[str]:
@@ -213,8 +215,8 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         return [_set(log, log.resync_table, _RESYNC), identity]
 
     def after_state(self, log: LogTable) -> list[str]:
-        # The next poll deletes a request, the end of a job its claim. The owner may be NULL, so the
-        # replica identity is the whole row.
+        # The next poll deletes a request, and the end of a job deletes its claim. The owner may be
+        # NULL, so the replica identity is the whole row.
         table = qualified(log.schema, log.state_table)
         return [
             _set(log, log.state_table, _INFLIGHT),
@@ -222,7 +224,7 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         ]
 
     def after_captured(self, log: LogTable) -> list[str]:
-        # Written by `triggers apply` alone. A row identity allows replication of the table.
+        # Only `triggers apply` writes it. A row identity allows replication of the table.
         return [f"ALTER TABLE {qualified(log.schema, log.captured_table)} REPLICA IDENTITY FULL"]
 
     def after_consumers(self, log: LogTable, index: str) -> list[str]:

@@ -63,13 +63,13 @@ _OPERATIONS: Final[Mapping[str, tuple[int, str, Mapping[str, str]]]] = {
     "d": (DELETE, "AFTER DELETE", {"OLD": _OLD}),
 }
 
-# A whole row instead of its columns: with a trigger that depends on columns, the server would
-# refuse the application's ALTER TABLE.
+# The condition compares the whole row instead of its columns: if a trigger depended on columns, the
+# server would refuse the application's ALTER TABLE.
 ANY_BYTE: Final = "OLD.* OPERATOR(pg_catalog.*<>) NEW.*"
 
-# For functions that work on a whole statement. A session plans them once, perhaps for a statement
-# of one row, and then uses the plan for a million rows: a look-up must use the key's index, and JIT
-# compilation would take longer than running.
+# These settings are for functions that process all rows of a statement. A session plans them once,
+# perhaps for a statement of one row, and then uses the plan for a million rows: a look-up must use
+# the key's index, and JIT compilation would take longer than the function.
 _STATEMENT_SETTINGS: Final = {"enable_seqscan": "off", "jit": "off"}
 
 
@@ -103,7 +103,7 @@ class CompiledFunction:
     settings: tuple[str, ...]
     statement: str
     fits_body: str
-    """The body of a second function, which checks that the table's columns are unchanged."""
+    """The body of the second function, which checks that the table's columns have not changed."""
     fits_statement: str
     """The statement that creates the second function."""
     triggers: tuple[FunctionTrigger, ...]
@@ -131,13 +131,13 @@ class CompiledFunction:
 
     @property
     def fits_function(self) -> TableName:
-        """The schema and name of the function that checks that the table is unchanged."""
+        """The schema and name of the function that checks that the table has not changed."""
         return self.place[0], fits_name(self.name)
 
 
 def fits_name(function: str) -> str:
-    """Return the name of the function that checks that the table of a trigger function is unchanged
-    (spec/triggers.md 9).
+    """Return the name of the function that checks that the table of a trigger function has not
+    changed (spec/triggers.md 9).
     """
     return cut_name(f"{function}_fits", MAX_IDENTIFIER)
 
@@ -159,9 +159,9 @@ def compile_triggers(facts: Facts, declared: Sequence[TableTriggers]) -> list[Co
         table, by_statement = facts.place_of(triggers), _statement_operations(facts, triggers)
         parts = [((*_OPERATIONS, "t"), by_statement)]
         if triggers.watch.capture_replicated and by_statement:
-            # An apply worker fires only row triggers, but a table's first synchronization fires
-            # both kinds. So a row trigger fires for replicated changes and a statement trigger for
-            # all others, and no change is logged twice.
+            # An apply worker of logical replication fires only row triggers, but the first
+            # synchronization of a table fires both kinds. So a row trigger fires for replicated
+            # changes and a statement trigger for all others, and no change is logged twice.
             parts.append(
                 (tuple(letter for letter in _OPERATIONS if letter in by_statement), _NO_OPERATIONS)
             )
@@ -196,7 +196,7 @@ def _statement_operations(facts: Facts, triggers: TableTriggers) -> frozenset[st
     """Return the operations of a table that are logged by statement (spec/triggers.md 7.1).
 
     Raises TriggerError if the declaration requires that, but the transition tables of a statement
-    would not contain the rows of this table only.
+    might not contain exactly the rows of this table.
     """
     table = triggers.table
     inherits = facts.place_of(triggers) in facts.with_heirs | facts.heirs
@@ -254,8 +254,8 @@ def _compile(
     if isinstance(triggers, ClassTriggers):
         body = _class_body(facts, triggers, list(moving), function, by_statement)
         shown = (*triggers.key, *triggers.columns)
-        # If a column is left out, the function itself compares: a condition on the whole row would
-        # fetch the column's large values.
+        # If a column is excluded, the function itself compares the rows: a condition on the whole
+        # row would fetch the large values of the excluded column.
         is_whole = len(shown) == len(triggers.table.columns)
     else:
         body = _child_body(facts, triggers, function, by_statement)
@@ -361,7 +361,7 @@ def _trigger(
     return FunctionTrigger(table, name, type_, enabled, condition, *rows, "\n".join(lines))
 
 
-# --- as statements --------------------------------------------------------------------------------
+# --- SQL statements -------------------------------------------------------------------------------
 
 
 def table_sql(compiled: Sequence[CompiledFunction]) -> TableSql:
@@ -453,7 +453,7 @@ def _guard(
     reads_rows: bool,
 ) -> dict[str, object]:
     """Return SQL texts for drifted.sql.j2: the facts on which the function relies, and how it finds
-    the key if they have changed.
+    the key if these facts have changed.
 
     ``own`` are the columns of the table, ``key`` the columns that make the key of an object.
     ``others`` are further tables that the function reads, with their columns. ``reads_rows`` means
@@ -498,8 +498,8 @@ def _guard(
             one.name != two.name for one, two in zip(triggers.key, triggers.log_key, strict=True)
         ),
         "fits_function": literal(call + FITS_ARGUMENTS),
-        # A partition has the trigger of its root. So the check also gets the trigger function,
-        # since the name of the root does not identify a partition.
+        # A partition has the trigger of its root. So the check also receives the trigger function,
+        # since the name of the root does not identify the partition.
         "fits": fits(constant(place), own, caller if triggers.table.partitioned else "NULL"),
         "types_at_first": f"{call}(NULL, {table}, {names_of(own)}, NULL, {caller})"
         if reads_rows
@@ -547,8 +547,8 @@ def _class_body(
         return f"EXISTS (SELECT FROM {table} AS standing WHERE {' AND '.join(conditions)})"
 
     def type_of_gone(refs: Sequence[str]) -> str:
-        """Return SQL of the event type for a key that a row no longer has; another row may have the
-        key now.
+        """Return SQL of the event type to log for a key that a row no longer has; another row may
+        have the key now.
         """
         return f"CASE WHEN {stands(refs)} THEN 6 ELSE 4 END" if triggers.may_repeat else "4"
 
@@ -654,8 +654,8 @@ def _child_body(
     def key_of(refs: Sequence[str]) -> str:
         """Return SQL of the key of the row's owner, NULL if it has none."""
         key = key_text(triggers.own_key, refs, quote)
-        # Equal is not identical here ('ABC' for 'abc'): the owner's spelling counts,
-        # if the owner exists yet.
+        # Equal keys may be spelled differently ('ABC' and 'abc'): the owner's spelling counts, if
+        # the owner exists already.
         return key if is_one else f"COALESCE({standing(refs)}, {key})"
 
     def standing(refs: Sequence[str]) -> str:

@@ -66,8 +66,8 @@ _FLUSHED: Final = """
     SELECT pg_catalog.pg_logical_emit_message(true, 'eventlog', CAST('' AS text))
     WHERE pg_catalog.pg_current_wal_flush_lsn() < pg_catalog.pg_current_wal_insert_lsn()"""
 _BY_INDEX: Final = "eventlog_by_index"
-"""A key of ``Connection.info``: the transaction or savepoint in which the plans were switched off,
-and the earlier settings.
+"""A key of ``Connection.info``. Its value: the transaction or savepoint in which plans were
+switched off, and the earlier settings.
 """
 
 
@@ -94,8 +94,8 @@ class PostgresDatabase(OpenDatabase):
         return bool(self.connection.exec_driver_sql(statement, named).scalar_one())
 
     def choose_plans(self) -> None:
-        """Allow only plans that use an index, if there is one, until the end of the transaction or
-        ``usual_plans``.
+        """Until the end of the transaction or ``usual_plans``, allow only plans that use an index,
+        if there is one.
 
         The settings are sent once per transaction, since sending costs a round trip. In a
         publisher's session they depend on the kind of each statement.
@@ -129,10 +129,10 @@ class PostgresDatabase(OpenDatabase):
     def begin_publishing(self) -> None:
         # Other sessions may commit without waiting for the disk. A commit here makes all earlier
         # commits durable, so that no event is sent whose transaction a crash would undo
-        # (spec/event-log.md 12). remote_apply, which waits for more, stays.
+        # (spec/event-log.md 12). The setting remote_apply stays, since it waits for even more.
         self.connection.exec_driver_sql(_DURABLE)
-        # A new snapshot for each statement, whatever the role's default is. A snapshot taken after
-        # transactions have ended shows their rows (spec/event-log.md 13.1).
+        # Each statement gets a new snapshot, whatever the role's default is. A snapshot that is
+        # taken after a transaction has ended shows its rows (spec/event-log.md 13.1).
         self.connection.exec_driver_sql(
             "SELECT set_config('default_transaction_isolation', 'read committed', false)"
         )
@@ -240,8 +240,8 @@ class PostgresDatabase(OpenDatabase):
     def fetch_chunks(
         self, statement: str, parameters: Mapping[str, object], size: int
     ) -> Generator[list[tuple[Any, ...]], None, None]:
-        # A cursor of the server gives later rows from the same snapshot,
-        # and loads them only when wanted.
+        # A server-side cursor returns later rows from the same snapshot, and loads them only when
+        # they are requested.
         self.connection.exec_driver_sql(
             f"DECLARE eventlog_rows NO SCROLL CURSOR FOR {statement}",
             dict(parameters),
@@ -260,7 +260,7 @@ class PostgresDatabase(OpenDatabase):
             with suppress(SQLAlchemyError, DatabaseError):
                 self.connection.exec_driver_sql(_CLOSE)
             raise
-        # Not in a finally, so that errors of the cursor's statements are raised.
+        # This is not in a finally block, so that errors of the cursor's statements are raised.
         self.connection.exec_driver_sql(_CLOSE)
 
     def are_open(self, writers: frozenset[str]) -> bool:
@@ -292,7 +292,7 @@ class PostgresDatabase(OpenDatabase):
 
 def usual_plans(conn: Connection) -> None:
     """Restore the settings that the log's statements have switched off in this transaction, since
-    other tables need other plans.
+    statements on other tables need other plans.
     """
     if _is_said(conn):
         _, before = conn.info.pop(_BY_INDEX)

@@ -1,5 +1,5 @@
-"""The installed objects of a database: the log, eventlog's triggers and functions, and facts about
-the tables that compiling needs.
+"""Read what is installed in a database: the log, eventlog's triggers and functions, and the facts
+about tables that the compiler of triggers needs.
 
 These facts can be written as literals, which a migration contains.
 """
@@ -72,13 +72,15 @@ class Facts:
     equality: Mapping[tuple[str, str, str], str]
     """The operators of unique keys by table and column."""
     foreign_keys: Mapping[tuple[str, str, str, str, str, str], str]
-    """The operators of foreign keys, by the columns at both ends."""
+    """The operators of foreign keys, by the referring and the referred column."""
     with_heirs: frozenset[TableName]
     heirs: frozenset[TableName]
-    """The tables that others inherit from, and the tables that inherit."""
+    """The tables that take part in inheritance: those that inherit, and those from which others
+    inherit.
+    """
     other_functions: frozenset[TableName]
     other_triggers: frozenset[tuple[str, str, str]]
-    """The names of functions and triggers that are in use by other programs."""
+    """The names of functions and triggers that belong to other programs."""
     readable: frozenset[TableName] = frozenset()
     """The tables that ``owner`` may read."""
     lockable: frozenset[TableName] = frozenset()
@@ -119,14 +121,16 @@ class InstalledFunctions:
     functions: Mapping[int, Row[Any]]
     """The trigger functions of the log, by oid."""
     helpers: Mapping[TableName, Row[Any]]
-    """The functions that check that a table is unchanged, by schema and name."""
+    """The functions that check that a table has not changed, by schema and name."""
     ours: Mapping[TableName, Sequence[Row[Any]]]
     others: Mapping[TableName, Sequence[Row[Any]]]
     """The triggers of the log, and the triggers of other programs, by table."""
     quoting: Row[Any] | None
     """The key quoting function, if it was created with the triggers and not with the log."""
     lost: Mapping[TableName, Collection[str]]
-    """Other logs that do not exist any more, as SQL, by the table whose triggers write to them."""
+    """The names, as SQL, of other logs that no longer exist, by the table whose triggers write to
+    them.
+    """
 
     def on(self, table: TableName) -> Sequence[Row[Any]]:
         """Return eventlog's triggers on a table."""
@@ -169,8 +173,8 @@ def read_facts(
     installed: InstalledFunctions,
     others: Iterable[str] = (),
 ) -> Facts:
-    """Return the facts about the classes' schema and about others, and about the log if it
-    exists.
+    """Return the facts about the schema of the classes and about other schemas, and about the log
+    if it exists.
     """
     schemas = sorted({schema, *others})
 
@@ -256,7 +260,7 @@ def _digest(marker: str) -> str:
 
 
 def _gone(conn: Connection, logs: Collection[str]) -> set[str]:
-    """Return the logs, as SQL, that are not tables of the database."""
+    """Return those of these logs, named as SQL, that are not tables of the database."""
     if not logs:
         return set()
     return set(logs) - set(conn.execute(sql("logs"), {"names": sorted(logs)}).scalars())
@@ -309,7 +313,7 @@ def sql(name: str) -> TextClause:
 
 _EQUALS: Final = "OPERATOR(pg_catalog.=)"
 _Columns = TypeVar("_Columns", bound=tuple[str, ...])
-"""The schema, table and column of a column, or these of both columns of a foreign key."""
+"""The schema, table and name of a column, or the same three of both columns of a foreign key."""
 
 
 def facts_of(

@@ -50,7 +50,9 @@ if TYPE_CHECKING:
     from eventlog.sql.dialects.postgresql.database import PostgresDatabase
 
 _AT_ONCE: Final = 1000
-"""The number of rows of a window that are created, checked and released together."""
+"""The number of rows of a window that exist in memory at the same time: they are fetched, checked
+and released together.
+"""
 _MOST_POLLS: Final = 64
 _CHEAP: Final = 1_000.0
 """Below this planner cost, rows are counted instead of estimated: a thousand pages, or 40,000
@@ -103,8 +105,8 @@ class PostgresLog(OpenLog):
     dialect: PostgreSQL
 
     def identity(self) -> str:
-        # A standby that takes over has the same identity; a restored dump has a different one. A
-        # role may read the cluster's identifier unless that right was revoked.
+        # A standby that takes over has the same identity; a restored dump has a different one.
+        # Every role may read the cluster's identifier unless that right was revoked.
         parts = self._identity_parts()
         return "/".join(
             ["postgresql", *(parts[name] for name in ("cluster", "database") if name in parts)]
@@ -210,7 +212,7 @@ class PostgresLog(OpenLog):
             statements.insert(
                 0, f"GRANT USAGE ON SCHEMA {self.dialect.quote(self.table.schema)} TO {user}"
             )
-        # Without a right on the schema a role cannot see what numbers the rows.
+        # Without a right on the schema, a role cannot see which sequence numbers the rows.
         if Part.RECORD_IDS in rights and (
             self.table.schema is None
             or _has_right(self.connection, "schema", self.table.schema, "USAGE")
@@ -280,8 +282,8 @@ class PostgresLog(OpenLog):
         return [str(key) for (key,) in fetch(self.connection, statement, {"limit": limit, **binds})]
 
     def estimate(self, walk: Walk, position: str | None) -> int:
-        # The number of rows that the planner expects. It has no statistics of a small table that
-        # was never analysed, but counting that is cheap.
+        # This is the number of rows that the planner expects. It has no statistics for a small
+        # table that was never analysed, but counting such a table is cheap.
         ((plan,),) = self._of_walk(
             walk, position, "EXPLAIN (FORMAT JSON) SELECT %(event_type)s::smallint"
         )
@@ -440,7 +442,9 @@ class PostgresLog(OpenLog):
 
 
 _POLLS: Final[dict[tuple[object, ...], str]] = {}
-"""The statements of polls, cached: composing the text of one takes longer than sending it."""
+"""The cached statements of polls: composing the text of a statement takes longer than
+sending it.
+"""
 
 
 def _poll_statement(

@@ -26,8 +26,8 @@ from sqlalchemy import Connection, Engine, event
 from eventlog.sql.statements import ALONE, FIRST, KIND, StatementKind
 
 OTHER_PLANS: Final = ("enable_seqscan", "enable_bitmapscan", "enable_sort")
-"""The planner's methods to switch off: with them a window would read and sort all rows, and then
-keep the first ones.
+"""The planner's methods that are switched off: with them, the statement of a window would read and
+sort all rows, and then keep the first ones.
 """
 _BY_INDEX: Final = {**dict.fromkeys(OTHER_PLANS, "off"), "plan_cache_mode": "force_generic_plan"}
 _SET: Final = "SELECT " + ", ".join(
@@ -35,10 +35,12 @@ _SET: Final = "SELECT " + ", ".join(
 )
 _USUAL: Final = "SELECT " + ", ".join(f"pg_catalog.current_setting('{name}')" for name in _BY_INDEX)
 _NEVER_BY_ITSELF: Final = 2**31
-"""The number of executions after which the driver prepares any other statement."""
+"""After this number of executions the driver prepares a statement; it is so high that the driver
+never prepares any other statement by itself.
+"""
 _STALE: Final = frozenset({"0A000", "26000"})
-"""SQLSTATE for a prepared statement whose result types have changed, or that no longer exists in
-the session.
+"""The SQLSTATEs for a prepared statement whose result types have changed, or that no longer exists
+in the session.
 """
 _CACHED_PLAN: Final = "cached plan must not change result type"
 _sessions: Final[WeakKeyDictionary[psycopg.Connection[Any], LogSession]] = WeakKeyDictionary()
@@ -80,7 +82,9 @@ def _driver(conn: Connection) -> psycopg.Connection[Any]:
 
 
 def is_log_session(conn: Connection) -> bool:
-    """Return True for a publisher's session: each of its statements gets the plans of its kind."""
+    """Return True for a publisher's session: each of its statements runs with the plans of its
+    kind.
+    """
     return _driver(conn) in _sessions
 
 

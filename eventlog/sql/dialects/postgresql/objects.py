@@ -66,7 +66,7 @@ class PostgresObjects(Dialect):
     of a batch of a resync, and writes its rows.
     """
 
-    is_not_null = "IS DISTINCT FROM NULL"  # a row of NULLs "IS NULL", too
+    is_not_null = "IS DISTINCT FROM NULL"  # a row of NULLs also "IS NULL"
 
     # Objects by their keys
 
@@ -138,7 +138,9 @@ class PostgresObjects(Dialect):
 # --- the statement that reads a range of keys -----------------------------------------------------
 
 _ORDERED: Final = {Kind.INTEGER: "int8", Kind.UUID: "uuid"}
-"""The kinds of keys whose order is that of Python's values, with the type of a bound."""
+"""The kinds of keys that the server sorts like Python's values, each with the SQL type of a bound
+of a range.
+"""
 
 
 def is_ordered(column: Column) -> bool:
@@ -233,8 +235,8 @@ def table_of(
     foreign: list[Row[Any]],
 ) -> Table:
     first = columns[0]
-    # A key over a virtual column, which reflect leaves out, is impossible:
-    # no index has such columns.
+    # A key cannot contain a virtual column, which reflect leaves out, since no index can contain
+    # one.
     primary = next((row for row in unique if row.is_primary), None)
     return Table(
         name=first.table_name,
@@ -357,7 +359,8 @@ def _owned(column: Column, owner: Column, i: int) -> str:
         return f"{ref} = {key}"
     parent = field("p", column)
     if column.type.sql == owner.type.sql:
-        # As records, which are compared by the type's "=" even if that is not on the search path.
+        # They are compared as records: these use the type's "=" even if it is not on the search
+        # path.
         return (
             f"ROW({ref})::pg_catalog.record OPERATOR(pg_catalog.=) ROW({parent})::pg_catalog.record"
         )
@@ -394,7 +397,8 @@ def _as_value(column_type: ColumnType, ref: str) -> str:
             return f"{ref}::{_CASTS[kind]}"
 
 
-# --- the texts of keys that it is sent ------------------------------------------------------------
+# --- the texts of keys that are bound
+# --------------------------------------------------------------
 
 
 def _numeric(text: str) -> str:
@@ -414,7 +418,8 @@ def _moment(convert: Callable[[str], str], text: str) -> str:
     return f"{moment}+00" if " " in moment else moment
 
 
-# --- the walk of a resync -------------------------------------------------------------------------
+# --- the walk over a class in a resync
+# --------------------------------------------------------------
 
 
 def _by_value(cls: ObjectClass) -> bool:

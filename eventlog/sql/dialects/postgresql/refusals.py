@@ -50,7 +50,9 @@ _LASTING: Final = {
     'service file ".*" not found': _OPTIONS,
     'root certificate file ".*" does not exist': _OPTIONS,
 }
-"""Patterns of whole messages whose cause only people can fix, and the advice for each."""
+"""Patterns for the whole text of messages whose cause only people can fix, with the advice for
+each.
+"""
 _PASSING: Final = {
     'too many connections for role ".*"': (
         "end sessions of this user, or raise its CONNECTION LIMIT"
@@ -61,13 +63,14 @@ _PASSING: Final = {
     "sorry, too many clients already": _SLOTS,
     "remaining connection slots are reserved for .*": _SLOTS,
     'database ".*" is not currently accepting connections': (
-        "wait until its maintenance ends, or allow it by ALTER DATABASE ... ALLOW_CONNECTIONS true"
+        "wait until its maintenance has ended, or allow connections by ALTER DATABASE ... "
+        "ALLOW_CONNECTIONS true"
     ),
     '(LDAP|RADIUS|PAM|BSD|Ident) authentication failed for user ".*"': (
         f"check the authentication server, which may be unavailable; otherwise {_USER}"
     ),
 }
-"""Patterns of whole messages of transient errors, and the advice for each."""
+"""Patterns for the whole text of messages of transient errors, with the advice for each."""
 _REFUSALS: Final = [
     *((re.compile(message), Refusal(advice)) for message, advice in _LASTING.items()),
     *((re.compile(message), Refusal(advice, passes=True)) for message, advice in _PASSING.items()),
@@ -87,14 +90,14 @@ _ATTEMPTS: Final = "All failures were:\n"
 
 
 def refusal_of(text: str) -> Refusal:
-    """Return what a failed connection means.
+    """Return whether a failed connection is final or transient, with the advice.
 
     ``text`` is the message of psycopg. It has one attempt for each address of each host, and an
     attempt has two messages if it was made with TLS and without.
 
-    The refusal of an address is final if all messages of its attempts are; that of a host if the
-    refusal of one of its addresses is; and that of the URL if the refusals of all hosts are, since
-    a host that is unavailable may accept later.
+    An address refuses finally if all messages of its attempts are final. A host refuses finally if
+    one of its addresses does. The URL is refused finally only if all hosts refuse finally, since a
+    host that is unavailable may accept connections later.
     """
     hosts: dict[str, list[Refusal]] = {}
     for host, attempt in _attempts(text):

@@ -26,7 +26,7 @@ from eventlog.sql.statements import NEUTRAL_ALONE, qualified, quote_identifier, 
 TIMELINE: Final = "substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8)"
 """SQL of the timeline that the server writes.
 
-A promotion and a recovery to a point in time raise it.
+A promotion, or a recovery to a point in time, raises it.
 """
 
 _SERVER_KEEPALIVE: Final = {
@@ -87,7 +87,7 @@ class PostgresSessions(Dialect):
         log_session.listen(engine)
 
     def passes(self, error: BaseException) -> bool:
-        # In the middle of a transaction; the next session runs it again.
+        # Errors in the middle of a transaction; the next session runs the transaction again.
         return log_session.is_stale(error)
 
     def refusal(self, error: BaseException) -> Refusal:
@@ -136,8 +136,8 @@ This is not the publisher's lock.
 def channel(log: LogTable) -> str:
     """Return the channel of a log: ``eventlog_<log table>`` in lower case, cut to 63 bytes.
 
-    Logs of the same name in several schemas share it: their publishers are sometimes woken for
-    nothing.
+    Logs of the same name in several schemas share it: their publishers are sometimes woken
+    unnecessarily.
     """
     return f"eventlog_{log.name}".lower().encode()[:MAX_IDENTIFIER].decode(errors="ignore")
 

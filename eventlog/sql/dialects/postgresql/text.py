@@ -22,7 +22,7 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import key_parts, qualified, quoted_unless
 
 MAX_IDENTIFIER: Final = 63
-"""The longest name in bytes."""
+"""The number of bytes of the longest name."""
 _LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
@@ -69,7 +69,7 @@ def bindable(sql: str) -> str:
 
 def new_time(*, is_zoned: bool) -> str:
     """Return SQL of the present time in the form that event_time takes."""
-    # A zoned column gets a value with its zone; a time without a zone would be read in the
+    # A column with a zone gets a value with a zone: a time without a zone would be read in the
     # session's zone.
     return "pg_catalog.clock_timestamp()" + ("" if is_zoned else " AT TIME ZONE 'UTC'")
 
@@ -90,7 +90,8 @@ def value_text(column: Column, ref: str) -> str:
     """
     match column.type.kind:
         case Kind.DATE:
-            # Not to_char of the date itself, which converts its midnight to the session's zone.
+            # to_char is not applied to the date itself, since it would convert midnight of that
+            # date to the session's zone.
             return _within_calendar(f"({ref})", "date", f"({ref})::pg_catalog.timestamp", _DATE)
         case Kind.TIMESTAMP:
             return _within_calendar(f"({ref})", "timestamp", f"({ref})", _TIMESTAMP)
@@ -100,16 +101,16 @@ def value_text(column: Column, ref: str) -> str:
         case Kind.BINARY:
             return f"pg_catalog.replace(pg_catalog.encode({ref}, 'base64'), pg_catalog.chr(10), '')"
         case Kind.OTHER if column.type.sql not in _CAST_TO_TEXT:
-            # By the type's output function: a cast to text that the type's owner has created would
-            # run with the rights of the trigger's owner. IS DISTINCT FROM NULL, since a row of
-            # NULLs also "IS NULL".
+            # The type's output function makes the text: a cast to text that the type's owner has
+            # created would run with the rights of the trigger's owner. IS DISTINCT FROM NULL, since
+            # a row of NULLs also "IS NULL".
             return f"CASE WHEN {ref} IS DISTINCT FROM NULL THEN pg_catalog.format('%s', {ref}) END"
         case _:
             return f"({ref})::pg_catalog.text"
 
 
 def text_of_now(column: Column, ref: str) -> str:
-    """Return SQL of a column's value as text that is right even if the column no longer has the
+    """Return SQL of a column's value as text that is correct even if the column no longer has the
     type in ``column``.
 
     The session must have ``TEXT_SETTINGS``. The table may have changed since it was read. The form
@@ -118,7 +119,8 @@ def text_of_now(column: Column, ref: str) -> str:
     """
     match column.type.kind:
         case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
-            # ISO 8601 as JSON has it, but without the T, and with Z before BC as in log texts.
+            # This is ISO 8601 as JSON writes it, but without the T, and with Z before BC as in log
+            # texts.
             special = (
                 f"pg_catalog.replace(pg_catalog.to_json({ref}) "
                 "OPERATOR(pg_catalog.#>>) '{}', 'T', ' ')"
@@ -138,8 +140,8 @@ def text_of_now(column: Column, ref: str) -> str:
 def _within_calendar(value: str, type_name: str, stamp: str, pattern: str, zone: str = "") -> str:
     # to_char hides values that XDS cannot represent: infinite values become NULL, and "BC" is
     # dropped. JSON writes such values in ISO 8601: apart from its T, that is the result of ::text
-    # with DateStyle ISO, whatever the session's DateStyle is. The zone follows the last digit:
-    # before BC, and not after infinity.
+    # with DateStyle ISO, whatever the session's DateStyle is. The zone is added after the last
+    # digit: before BC, and not after infinity.
     outside = (
         f"pg_catalog.replace(pg_catalog.to_json({value}) OPERATOR(pg_catalog.#>>) '{{}}', 'T', ' ')"
     )
@@ -156,7 +158,7 @@ def _within_calendar(value: str, type_name: str, stamp: str, pattern: str, zone:
 
 # --- change test, keys ----------------------------------------------------------------------------
 
-# Their text contains no special or control character, and no blank at an end.
+# The text of these kinds contains no special or control character, and no blank at an end.
 _NEVER_QUOTED: Final = frozenset(
     {
         Kind.INTEGER,
@@ -187,7 +189,7 @@ def is_changed(column: Column, old: str, new: str) -> str:
 
 
 def key_value(column: Column, ref: str) -> str:
-    """Return SQL of a key column's value in its normal form, not quoted (spec/event-log.md 4.3,
+    """Return SQL of a key column's value in its normal form, without quotes (spec/event-log.md 4.3,
     spec/triggers.md 4).
     """
     if column.type.kind is Kind.EXACT:
@@ -206,8 +208,8 @@ def key_text(key: Sequence[Column], refs: Sequence[str], quote_function: str) ->
 
 
 def key_values_by_type(ref: str) -> tuple[dict[str, str], str]:
-    """Return SQL of a key value, not quoted, by the name of its type in ``pg_catalog``, and the SQL
-    for all other types.
+    """Return the SQL of a key value without quotes, by the name of its type in ``pg_catalog``, and
+    the SQL for all other types.
 
     It is for keys whose types are known only at the time of logging (spec/triggers.md 7.6).
     """
@@ -268,7 +270,9 @@ def needs_quoting(key: Iterable[Column]) -> bool:
 
 
 def is_one_spelling(column: Column) -> bool:
-    """Return True if values that a foreign key treats as equal have one normal form as keys."""
+    """Return True if values that a foreign key treats as equal always have the same text in a
+    table_key.
+    """
     return column.type.kind in _OF_ONE_SPELLING and column.deterministic
 
 
@@ -335,7 +339,7 @@ def session_settings(columns: Iterable[Column], fixed_text: Iterable[str] = ()) 
         elif sql == "money":
             settings["lc_monetary"] = TEXT_SETTINGS["lc_monetary"]
         elif sql.startswith(("time ", "time(")):
-            continue  # with time zone, a type of Kind.OTHER
+            continue  # a time with time zone, a type of Kind.OTHER
         elif column.type.kind is Kind.OTHER and (
             sql.endswith("[]") or not {sql, first_word} & known
         ):
@@ -347,7 +351,8 @@ _SNAPSHOT: Final = re.compile(r"[0-9A-Fa-f-]{1,64}")
 
 
 def bounds(ranges: Ranges) -> dict[str, object]:
-    # As text, which the driver sends unchanged; in a list it would inspect each number.
+    # The numbers are sent as one text, which the driver passes unchanged; in a list it would
+    # inspect each number.
     return {
         "lo": f"{{{','.join(str(first) for first, _ in ranges)}}}",
         "hi": f"{{{','.join(str(last) for _, last in ranges)}}}",

@@ -90,7 +90,7 @@ from eventlog.sql.triggers.gaps import (
 
 _NOT_AVAILABLE: Final = "55P03"
 _NAMED: Final = 5
-"""The maximum number of new partitions that a reason lists; it counts the rest."""
+"""The maximum number of new partitions that a reason lists by name; it only counts the others."""
 
 
 class PostgresTriggers(Triggers):
@@ -134,7 +134,7 @@ class PostgresTriggers(Triggers):
             *_drop_all(installed, staying=compiled, reason=NO_LONGER_WATCHED),
             *(action for action in quoting if action.kind == "drop"),
         ]
-        # Some warnings are about rows that triggers owned by this role could not see.
+        # Some warnings concern rows that triggers owned by this role could not see.
         warnings = [*of_lost_logs(installed.lost)]
         warnings += [] if lacking else _warnings(compiled, facts, installed)
         not_captured = _not_captured(declared, facts)
@@ -142,13 +142,14 @@ class PostgresTriggers(Triggers):
 
     def plan_drop(self, conn: Connection, log: LogTable) -> TriggerPlan:
         log = self.find_log(conn, log)
-        # No declaration shows which tables are meant, so take those in the schema of the log.
+        # There is no declaration that shows which tables are meant, so the tables in the schema of
+        # the log are taken.
         installed = read_installed(conn, log, lambda place: place[0] == log.schema)
         quoting = _compare_quoting(log, installed, is_needed=False, is_there=True)
         return TriggerPlan((*_drop_all(installed, staying=(), reason=ALL_GO), *quoting))
 
     def installed(self, conn: Connection, log: LogTable) -> list[InstalledTrigger]:
-        # ``marker_of`` writes the comment: its end names the log.
+        # ``marker_of`` writes the comment, whose end names the log.
         suffix = f" log {qualified(log.schema, log.name)}"
         return [InstalledTrigger(*row) for row in conn.execute(sql("show"), {"suffix": suffix})]
 
@@ -191,7 +192,7 @@ class PostgresTriggers(Triggers):
             for row in rows
         }
 
-    # Applying
+    # Applying triggers
 
     @contextmanager
     def applying(self, conn: Connection, plan: TriggerPlan, lock_timeout: float) -> Iterator[None]:
@@ -249,7 +250,7 @@ def _lock_tables(conn: Connection, plan: TriggerPlan, lock_timeout: float) -> bo
     could deadlock with a session that writes two of the tables in another order, and the server
     would cancel that session's statement. So it waits for the first table while it holds no lock,
     and for the others less than ``deadlock_timeout``. If one of these is not available, it releases
-    all locks and begins with that table.
+    all locks and starts again with that table.
     """
     locks = _locks(conn, plan)
     if len(locks) < 2:
@@ -337,7 +338,8 @@ def _compare_table(
     installed: InstalledFunctions,
     every: Iterable[CompiledFunction],
 ) -> Action:
-    """Return the action for one table, given all that is declared for it, and for ``every`` table.
+    """Return the action for one table. ``compiled`` is all that is declared for it, ``every`` all
+    that is declared for any table.
 
     If another table needs the name of a function, the function is assigned to that table. This
     happens after a rename: the triggers of the renamed table still call it.
@@ -378,8 +380,8 @@ def _gaps_of_new(
     installed: InstalledFunctions,
     every: Iterable[CompiledFunction],
 ) -> Iterator[Gap]:
-    """Yield the gaps of a table without triggers, given all that is declared for it, and for every
-    table.
+    """Yield the gaps of a table without triggers. ``compiled`` is all that is declared for it,
+    ``every`` all that is declared for any table.
     """
     known = {(row.schema, row.name) for row in installed.functions.values()}
     captured = {one.declared.class_name for one in every if installed.on(one.place)}
@@ -434,7 +436,7 @@ def _compare_partitions(
     oids: Mapping[str, int],
     old: Iterable[Row[Any]],
 ) -> Action:
-    """Return the action for the partitions of a table whose own triggers are as declared."""
+    """Return the action for the partitions of a table whose own triggers match the declaration."""
     unmatched = {(row.schema, row.table_name, row.name): row for row in old}
     new: dict[str, None] = {}
     reasons: list[str] = []
@@ -505,8 +507,8 @@ def _differences(
 
 
 def _redeclared(compiled: CompiledFunction, function: Row[Any]) -> Iterable[str]:
-    """Yield the differences between the present declaration and the one for which the installed
-    function was created.
+    """Yield the differences between the present declaration and the declaration for which the
+    installed function was created.
     """
     before = columns_of(function.marker)
     now = [column.name for column in compiled.declared.table.columns]
@@ -534,8 +536,8 @@ def _function_differences(
     helper = installed.helpers.get(compiled.fits_function)
     if helper is None:
         yield (
-            f"function {compiled.fits_function[1]} is missing: writes to the table fail "
-            "until they are applied"
+            f"function {compiled.fits_function[1]} is missing: writes to the table fail until "
+            "`eventlog triggers apply` runs"
         )
     elif helper.body != compiled.fits_body:
         yield f"function {compiled.fits_function[1]} was changed by hand"
@@ -748,13 +750,15 @@ def _order(compiled: CompiledFunction, installed: InstalledFunctions) -> Iterabl
         is_row = bool(row.type & ROW)
         if is_row and by_statement:
             yield (
-                f"trigger {row.name} of {compiled.place[1]} fires for each row, before ours for "
-                "the statement: its writes are logged before the change that caused them"
+                f"trigger {row.name} of {compiled.place[1]} fires for each row, before eventlog's "
+                "trigger fires for the statement: its writes are logged before the change that "
+                "caused them"
             )
         elif row.name.encode() < first and (is_row or by_statement) and meets:
             yield (
-                f"trigger {row.name} of {compiled.place[1]} fires before ours: its writes are "
-                "logged before the change that caused them; give it a name that sorts after _tgr_"
+                f"trigger {row.name} of {compiled.place[1]} fires before eventlog's trigger: its "
+                "writes are logged before the change that caused them; give it a name that sorts "
+                "after _tgr_"
             )
 
 

@@ -96,7 +96,7 @@ class SQLite(SQLiteSessions, SQLiteObjects):
     def log_checks(self) -> Sequence[str]:
         return (f"{self.quote('status')} GLOB '[A-Za-z]'", "event_type BETWEEN 1 AND 8")
 
-    # A table that never gives a number twice numbers deliveries, in place of a sequence.
+    # In place of a sequence, a table that never uses a number twice numbers the deliveries.
 
     def after_internal_tables(self, log: LogTable) -> list[str]:
         return [

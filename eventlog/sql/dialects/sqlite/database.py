@@ -55,7 +55,8 @@ class SQLiteDatabase(StepwiseDatabase):
         file = str(file_of(self.connection))
         if now is None:
             raise DatabaseUnavailable(
-                f"the database file {file!r} does not exist any more: it was moved or removed"
+                f"the database file {file!r} no longer exists: it was moved or removed. Move it "
+                "back, or correct the database URL"
             )
         raise DatabaseUnavailable(
             f"the database file {file!r} was replaced by another file, which will be opened"
@@ -79,7 +80,7 @@ class SQLiteDatabase(StepwiseDatabase):
         return Database(dialect=self.dialect.name, schema=None, tables=tables)
 
     def fingerprint(self, catalog: Catalog) -> str:
-        # A number that rises with every change of the schema.
+        # This number rises with every change of the schema.
         return str(self.connection.exec_driver_sql("PRAGMA main.schema_version").scalar_one())
 
     def read_values(
@@ -104,10 +105,10 @@ class SQLiteDatabase(StepwiseDatabase):
     # Sessions cannot share a snapshot, and need none here: SQLite has one writer at a time, so
     # record_ids are given in the order of commits, and no later row gets a record_id at or below
     # the highest visible one. No rows are marked while a job has locked the log, so its parts,
-    # which end at that row, have the same rows N for every reader.
+    # which end at that row, have the same rows of status N for every reader.
 
     def export_snapshot(self) -> str:
-        # The version of the schema.
+        # It is the version of the schema.
         return "sqlite-schema-" + str(
             self.connection.exec_driver_sql("PRAGMA main.schema_version").scalar_one()
         )

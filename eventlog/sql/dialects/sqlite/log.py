@@ -41,7 +41,7 @@ _ATTEMPTS: Final = 5
 _PART: Final = "lock"
 """The key of the lock in ``<log>_epoch.server``.
 
-It is not among ``server_parts``, so it does not affect the epoch.
+It is not one of the ``server_parts``, so it does not affect the epoch.
 """
 
 
@@ -56,7 +56,8 @@ class SQLiteLog(StepwiseLog):
         return f"sqlite/{file_of(self.connection)}/{self.table.name}"
 
     def server_parts(self) -> dict[str, str]:
-        # The number of the device may change when the machine restarts.
+        # Only the inode is used, since the number of the device may change when the machine
+        # restarts.
         opened = opened_file(self.connection)
         return {} if opened is None else {"file": str(opened.st_ino)}
 
@@ -118,7 +119,7 @@ class SQLiteLog(StepwiseLog):
         return path is not None and _is_locked(path)
 
     def holds_lock(self) -> bool:
-        # The file must also still be the one that other sessions would find.
+        # The locked file must also still be the file that other sessions would find.
         file = _held(self.connection).get(self.table)
         path = self._lock_path()
         return path is None or (file is not None and _is_at(file, path))
@@ -132,7 +133,8 @@ class SQLiteLog(StepwiseLog):
             _give_back(file, path)
 
     def grants(self, rights: Rights, user: str) -> list[str]:
-        # A command instead of a GRANT: it lets this process write the file and its directory.
+        # This is a shell command in place of a GRANT. It lets this process write to the file and
+        # its directory.
         file = file_of(self.connection)
         return [] if file is None else [f"chmod u+rw {file} && chmod u+rwx {file.parent}"]
 
@@ -179,7 +181,8 @@ class SQLiteLog(StepwiseLog):
         )
 
     def open_writers(self) -> frozenset[str]:
-        # One transaction writes at a time, and draws no record_id below the visible ones.
+        # Only one transaction writes at a time, and the record_ids that it draws are above all
+        # visible ones.
         return frozenset()
 
     def next_record_id(self) -> int | None:
@@ -216,7 +219,9 @@ class SQLiteLog(StepwiseLog):
         )
 
     def _consumer_lock_path(self, consumer: str) -> Path | None:
-        """Return a consumer's lock file, ``FILE-LOG-CONSUMER.lock``, None in memory."""
+        """Return a consumer's lock file, ``FILE-LOG-CONSUMER.lock``; None for a
+        database in memory.
+        """
         file = file_of(self.connection)
         name = f"{self.table.name}-{consumer}".replace("/", "_")
         return None if file is None else file.with_name(f"{file.name}-{name}.lock")
@@ -251,7 +256,7 @@ def _held(conn: Connection) -> dict[LogTable, IO[Any]]:
 
 
 def _lock_file(path: Path) -> IO[Any] | None:
-    """Return the locked file; None if another session holds it."""
+    """Lock a file and return it; None if another session has locked it."""
     try:
         file = path.open("ab")
     except OSError as error:
@@ -272,14 +277,14 @@ def _holder_elsewhere(log: OpenLog, path: Path) -> Path | None:
     None if there is none.
     """
     if not inspect(log.connection).has_table(log.table.epoch_table):
-        return None  # the table of a source's position, which is locked like a log
+        return None  # the table with the position of a source, which is locked like a log
     opened, other = opened_file(log.connection), read_epoch(log).server.get(_PART)
     if other is None or other == str(path) or opened is None:
         return None
     try:
         with Path(other).open("rb") as file:
             if _flock(file, shared=True):
-                return None  # its publisher has ended
+                return None  # that publisher has ended
             return Path(other) if file.read().decode(errors="replace") == _name_of(opened) else None
     except OSError:
         return None

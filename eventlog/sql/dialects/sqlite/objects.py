@@ -47,8 +47,8 @@ class SQLiteObjects(StepwiseDialect):
     """The tables and views of the file. SQLite has no schemas, so ``schema`` is None. Tables of
     attached files are left out.
 
-    A class is walked by the values of its key. A view, in which several rows may have one key, is
-    walked by the canonical text.
+    A walk over a table is ordered by the values of its key. A walk over a view, in which several
+    rows may have one key, is ordered by the canonical text of the key.
     """
 
     # Objects by their keys, and keys after a position
@@ -96,11 +96,11 @@ _RULES: Final = (
 _NAMES: Final = re.compile(r"\b(?:JSON|UUID|ANY)\b")
 """The names of text types, as SQLAlchemy declares them.
 
-ANY is the type of STRICT tables.
+ANY is a type of STRICT tables.
 """
 
 _WHOLE: Final = re.compile(r"\b(?:DECIMAL|NUMERIC)\s*\(\s*[0-9]+\s*(?:,\s*[+-]?0+\s*)?\)")
-"""A type with a scale of 0, or with only a precision."""
+"""Matches a type with a scale of 0, or with only a precision."""
 
 
 def column_type(declared: str) -> ColumnType:
@@ -271,7 +271,7 @@ def _statement(
         )
     row, join = "p", ""
     if child is not None:
-        # The owner's side comes first, since a foreign key compares by the owner's collation.
+        # The owner's column comes first, since a foreign key compares by the owner's collation.
         owned = " AND ".join(
             f"{field('p', key)} = c.{quote_identifier(owner)}"
             for key, owner in zip(cls.key, child.owner_columns, strict=True)

@@ -40,7 +40,7 @@ _PASSING: Final = frozenset(
         sqlite3.SQLITE_PROTOCOL,
     }
 )
-"""The lowest eight bits of the codes of temporary errors."""
+"""The codes of transient errors, reduced to their lowest eight bits."""
 _MOVED: Final = 8 | 4 << 8
 """The code SQLITE_READONLY_DBMOVED: a file without WAL mode was moved while the session had it
 open, so the session can no longer write. The next connection opens the file that is then at the
@@ -49,9 +49,9 @@ path.
 
 
 class SqliteSession(sqlite3.Connection):
-    """A connection that reads every text, also text that is not UTF-8.
+    """A connection that can read any text, including text that is not UTF-8.
 
-    Then such a text makes only its own row invalid.
+    So such a text only makes its own row invalid.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -83,7 +83,7 @@ class SQLiteSessions(Dialect):
     )
 
     def connect_args(self, timeout: int) -> dict[str, object]:
-        # The driver waits this long for another writer, and begins no transaction itself.
+        # The driver waits this long for another writer. It begins no transactions itself.
         return {
             "timeout": timeout,
             "isolation_level": None,
@@ -92,12 +92,13 @@ class SQLiteSessions(Dialect):
         }
 
     def begin(self, connection: PoolProxiedConnection) -> None:
-        # A writing session waits for its turn now; a reading session gets one snapshot.
+        # A session that will write waits for the write lock now; a session that reads gets one
+        # snapshot.
         with closing(connection.cursor()) as cursor:
             cursor.execute("BEGIN IMMEDIATE" if connection.info.get(WRITES) else "BEGIN")
 
     def check_url(self, url: URL) -> None:
-        # No application can share a database in memory.
+        # A database in memory is not shared with any application.
         if not self.is_there(url):
             raise DatabaseError(
                 f"there is no database file {str(_path(url))!r}: correct the database URL, or "
@@ -161,7 +162,8 @@ def _path(url: URL) -> Path:
 # the file under another name checks that lock file, too.
 
 
-# --- what doctor asks besides doctor.sql ----------------------------------------------------------
+# --- what doctor queries in addition to doctor.sql
+# --------------------------------------------------
 
 _SQL: Final = statements(__package__, "doctor.sql")
 

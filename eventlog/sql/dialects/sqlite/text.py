@@ -76,7 +76,8 @@ def base64(ref: str) -> str:
     """
 
     def digit(place: int) -> str:
-        # Past the end substr returns '', for which instr returns 1; it must count as 0.
+        # After the end of the text substr returns '', for which instr returns 1; it must count as
+        # 0.
         return f"(instr('0123456789ABCDEF', substr(h, {place}, 1)) - 1) << {24 - 4 * place}"
 
     number = " + ".join(f"({digit(place)})" for place in range(1, 7))
@@ -116,7 +117,8 @@ def key_text(key: Sequence[Column], refs: Sequence[str]) -> str:
     """Return ``key_parts`` as one text (spec/triggers.md 4), NULL if a key column is NULL."""
 
     def value(column: Column, ref: str) -> str:
-        # A number without a range may be stored as an infinite float, and any column as a text.
+        # A number without a range may be stored as an infinite float, and any column may contain a
+        # text.
         is_whole = column.type.kind is Kind.INTEGER and column.type.bits
         # An exact number has no exponent in a key (spec/event-log.md 4.3).
         is_exact = column.type.kind is Kind.EXACT
@@ -127,5 +129,7 @@ def key_text(key: Sequence[Column], refs: Sequence[str]) -> str:
 
 
 def is_one_spelling(column: Column) -> bool:
-    """Return True if values that a foreign key treats as equal have one normal form as keys."""
+    """Return True if values that a foreign key treats as equal always have the same text in a
+    table_key.
+    """
     return column.deterministic

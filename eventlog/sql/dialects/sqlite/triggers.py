@@ -106,9 +106,9 @@ class SQLiteTriggers(MarkedTriggers):
             for trigger in installed.triggers.get(one.place, ()):
                 if trigger.digest is None and "AFTER" in trigger.text.upper():
                     yield (
-                        f"trigger {trigger.name} of {trigger.table[1]} may fire before ours, since "
-                        "SQLite does not guarantee an order: its writes are then logged before "
-                        "the change that caused them"
+                        f"trigger {trigger.name} of {trigger.table[1]} may fire before eventlog's "
+                        "trigger, since SQLite does not guarantee an order: its writes are then "
+                        "logged before the change that caused them"
                     )
 
     def plan_declared(
@@ -129,7 +129,8 @@ class SQLiteTriggers(MarkedTriggers):
         )
 
 
-# --- what to know before --------------------------------------------------------------------------
+# --- warnings before triggers are applied
+# -----------------------------------------------------------
 
 
 def _guesses(declared: Iterable[TableTriggers]) -> Iterator[str]:
@@ -184,7 +185,7 @@ def _is_known(conn: Connection, collation: str) -> bool:
     return True
 
 
-# --- what doctor asks -----------------------------------------------------------------------------
+# --- what doctor queries --------------------------------------------------------------------------
 
 
 def broken_triggers(conn: Connection, log: LogTable) -> Iterator[tuple[str, str, str]]:
@@ -220,7 +221,7 @@ def broken_triggers(conn: Connection, log: LogTable) -> Iterator[tuple[str, str,
                     break
 
 
-# --- their texts ----------------------------------------------------------------------------------
+# --- the texts of triggers ------------------------------------------------------------------------
 
 _Body = tuple[str, str, str, str]
 """A trigger without its name: operation, the statement that fires it, condition, and body."""
@@ -313,7 +314,7 @@ def _child_bodies(log: LogTable, triggers: ChildTriggers) -> Iterator[_Body]:
         return fields(row, triggers.owner_columns)
 
     def owned(row: str) -> str:
-        # The owner's side comes first, since a foreign key compares by the owner's collation.
+        # The owner's column comes first, since a foreign key compares by the owner's collation.
         return " AND ".join(
             f"{field('o', column)} = {ref}"
             for column, ref in zip(triggers.key, refs(row), strict=True)
@@ -323,8 +324,8 @@ def _child_bodies(log: LogTable, triggers: ChildTriggers) -> Iterator[_Body]:
         text = key_text(triggers.own_key, refs(row))
         if is_one:
             return text
-        # Equal is not identical here ('ABC' for 'abc'): the owner's spelling counts,
-        # if the owner exists.
+        # Equal keys may be spelled differently ('ABC' and 'abc'): the owner's spelling counts, if
+        # the owner exists.
         return (
             f"coalesce((SELECT {owner_key} FROM {owner} AS o WHERE {owned(row)} LIMIT 1), {text})"  # noqa: S608
         )
