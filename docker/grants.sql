@@ -1,4 +1,4 @@
--- What the publisher may do, given by the owner of log and tables. The same as in docs/install.md.
+-- The publisher's rights, granted by the owner of the log and the tables: what `eventlog grants publisher` prints.
 
 GRANT USAGE ON SCHEMA hr TO publisher;
 GRANT SELECT, UPDATE (status) ON hr.eventlog TO publisher;
@@ -6,7 +6,8 @@ GRANT SELECT, INSERT ON hr.eventlog_error TO publisher;
 GRANT SELECT, INSERT, UPDATE, DELETE ON hr.eventlog_inflight TO publisher;
 GRANT SELECT, DELETE ON hr.eventlog_state TO publisher;
 GRANT SELECT, INSERT, UPDATE ON hr.eventlog_epoch TO publisher;
-GRANT SELECT ON hr.eventlog_consumer, hr.eventlog_captured TO publisher;
+GRANT SELECT ON hr.eventlog_consumer TO publisher;
+GRANT SELECT ON hr.eventlog_captured TO publisher;
 GRANT USAGE ON SEQUENCE hr.eventlog_delivery TO publisher;
 GRANT SELECT ON SEQUENCE hr.eventlog_record_id_seq TO publisher;
 

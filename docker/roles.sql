@@ -1,5 +1,5 @@
 -- Run by psql as superuser when the database of compose.yaml is made, after the sample schema (eventlog/cli/demo.sql).
--- The roles and what they are for: docs/install.md.
+-- The roles and what they are for: docs/guides/install.md.
 
 \getenv owner_password HR_OWNER_PASSWORD
 \getenv publisher_password PUBLISHER_PASSWORD

@@ -1,5 +1,5 @@
 """Alembic support for users' own migration trees, imported by an ``env.py``
-(docs/migrations-in-your-own-tree.md).
+(docs/guides/change-a-schema.md).
 
 Importing it adds the operations ``op.create_event_log``, ``op.drop_event_log``, ``op.watch_table``
 and

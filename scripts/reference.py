@@ -13,6 +13,7 @@ import ast
 import inspect
 import json
 import re
+import runpy
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import redirect_stderr, redirect_stdout
@@ -53,6 +54,7 @@ from eventlog.config.settings import (  # noqa: E402
 from eventlog.core.options import BOOLEAN, FLAG, MANY, Option, options_of, toml  # noqa: E402
 from eventlog.error_codes import FIXES, FORMAT_CODES, ROW_CODES  # noqa: E402
 from eventlog.errors import EventlogError, RowError  # noqa: E402
+from eventlog.model import LogRow  # noqa: E402
 from eventlog.publisher.context import Counters  # noqa: E402
 from eventlog.publisher.health import KINDS  # noqa: E402
 from eventlog.publisher.liveness import LivenessClock  # noqa: E402
@@ -61,8 +63,17 @@ from eventlog.publisher.monitor.openmetrics import SOURCE_LAG, JobMetrics, Publi
 from eventlog.publisher.observer import NO_DIFFERENCES, QUEUE_CAP, Measured  # noqa: E402
 from eventlog.publisher.stream.open_source import refusal_of  # noqa: E402
 from eventlog.registry import FORMATS, SINKS, SOURCES, format_named, names, source_named  # noqa: E402
+from eventlog.sql.connection import dialect_of  # noqa: E402
 from eventlog.sql.doctor import TableStorage  # noqa: E402
-from eventlog.sql.rights import Addition, Part, Purpose, Right, rights_for  # noqa: E402
+from eventlog.sql.log_table import LogTable  # noqa: E402
+from eventlog.sql.rights import (  # noqa: E402
+    Addition,
+    Part,
+    Purpose,
+    Right,
+    name_of,
+    rights_for,
+)
 from eventlog.sql.verifications import LastVerification  # noqa: E402
 
 _LONG: Final = 80
@@ -623,6 +634,41 @@ def _rights() -> Iterator[str]:
         yield f"| `{purpose}` | {purpose.work} | {' | '.join(cells)} |"
 
 
+def _grants() -> Iterator[str]:
+    """Yield what `eventlog grants publisher` prints on PostgreSQL for the example of the page, with
+    names unquoted.
+    """
+    dialect = dialect_of("postgresql+psycopg://")
+    log = LogTable("hr", "eventlog", LogRow._fields)
+    yield from ("```sql", "GRANT USAGE ON SCHEMA hr TO publisher;")
+    for part, rights in rights_for(Purpose.PUBLISHER).items():
+        if part in (Part.TABLES, Part.RECORD_IDS, Part.WRITERS):
+            continue
+        kind = "SEQUENCE " if part is Part.NUMBERS else ""
+        granted = dialect.granted(log, part, rights).replace('"', "")
+        yield f"GRANT {granted} ON {kind}hr.{name_of(log, part)} TO publisher;"
+    yield "GRANT SELECT ON SEQUENCE hr.eventlog_record_id_seq TO publisher;"
+    yield "GRANT SELECT ON hr.usr, hr.usr_phone, hr.grp, hr.grp_member TO publisher;"
+    yield "```"
+
+
+_SECTION: Final = re.compile(r"^  - (\w+):$|^      - (\S+\.md)$", re.MULTILINE)
+
+
+def _pages() -> Iterator[str]:
+    """Yield the sections of the site (mkdocs.yml) with the titles of their pages."""
+    outside = runpy.run_path(str(ROOT / "scripts" / "site.py"))["OUTSIDE"]
+    trees = {page: Path("..", tree) for tree, page in outside.items()}
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    for section, page in _SECTION.findall(nav):
+        if section:
+            yield from ("", f"## {section}", "")
+        elif page != "pages.md":
+            path = trees.get(page, Path(page))
+            text = (ROOT / "docs" / path).read_text(encoding="utf-8")
+            yield f"- [{text.splitlines()[0].lstrip('# ')}]({path.as_posix()})"
+
+
 PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "settings": _settings,
     "formats": _formats,
@@ -637,11 +683,13 @@ PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "cells": _cells,
     "triggers": _triggers,
     "rights": _rights,
+    "grants": _grants,
+    "pages": _pages,
 }
 
 
 def main() -> None:
-    for page in sorted((ROOT / "docs").glob("*.md")):
+    for page in sorted((ROOT / "docs").rglob("*.md")):
         before = page.read_text(encoding="utf-8")
         if (after := written(before)) != before:
             page.write_text(after, encoding="utf-8")

@@ -1,4 +1,4 @@
--- What the publisher may do, given by the owner of the log. The same as in docs/oracle.md.
+-- What the publisher may do, given by the owner of the log. `eventlog grants publisher` prints it.
 WHENEVER SQLERROR EXIT FAILURE
 GRANT SELECT, UPDATE (status) ON eventlog TO publisher;
 GRANT SELECT, INSERT ON eventlog_error TO publisher;

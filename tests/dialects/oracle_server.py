@@ -2,7 +2,7 @@
 that has its rights.
 
 The image is a variable too, so that the same suite runs on several versions; it is to be pulled
-before, since no test should wait for that (docs/oracle.md has the command).
+before, since no test should wait for that (docs/databases/oracle.md has the command).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Watches in users' own Alembic trees (docs/migrations-in-your-own-tree.md): the example project,
+"""Watches in users' own Alembic trees (docs/guides/change-a-schema.md): the example project,
 on real databases.
 """
 

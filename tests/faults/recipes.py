@@ -1,4 +1,4 @@
-"""The recipes of docs/change-a-watched-table.md, on tables of one's own names, and what they
+"""The recipes of docs/guides/change-a-schema.md, on tables of one's own names, and what they
 promise: a replay that equals the tables.
 """
 
@@ -18,14 +18,14 @@ from documents import ROOT
 from replay import Replay
 from shared import fetch
 
-PAGE = ROOT / "docs" / "change-a-watched-table.md"
+PAGE = ROOT / "docs" / "guides" / "change-a-schema.md"
 TABLES = "The tables of this page"
 RELATIONS = (
     *("usr", "usr_phone", "item", "article", "emp", "emp_new", "emp_old", "view_emp"),
     *("sale", "sale_2023", "sale_2024", "sale_2025"),
 )
 _STEP = re.compile(
-    r"^## (?P<heading>[^\n]*)$|^(?:<!-- without: (?P<without>\w+) "
+    r"^### (?P<heading>[^\n]*)$|^(?:<!-- without: (?P<without>\w+) "
     r"-->\n)?```(?P<language>\w+)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
@@ -46,10 +46,13 @@ class Step(NamedTuple):
 
 
 def recipes() -> dict[str, list[Step]]:
-    """The blocks of the page by heading; those below ``TABLES`` make what the others change."""
+    """The blocks of the page's recipes by heading; those below ``TABLES`` make what the others
+    change.
+    """
     found: dict[str, list[Step]] = {}
     heading = ""
-    for match in _STEP.finditer(PAGE.read_text(encoding="utf-8")):
+    page = PAGE.read_text(encoding="utf-8")
+    for match in _STEP.finditer(page.partition("\n## Recipes\n")[2].partition("\n## ")[0]):
         if match["heading"] is not None:
             heading = match["heading"]
         else:

@@ -1,4 +1,4 @@
-"""docs/change-a-watched-table.md: each recipe is run, and then a receiver has what the tables
+"""docs/guides/change-a-schema.md: each recipe is run, and then a receiver has what the tables
 hold.
 """
 

@@ -274,7 +274,9 @@ def promise(
     changes, strict = workload.changes, workload.strict
     if keeps_children(database):
         strict = frozenset()
-        if workload.ddl is SPELLED:  # docs/mysql.md: a REPLACE with another spelling
+        if (
+            workload.ddl is SPELLED
+        ):  # docs/databases/mysql-and-mariadb.md: a REPLACE with another spelling
             changes = [one for one in changes if not one.startswith("REPLACE")]
     replay = replayed(database, config, writing, strict)
     assert len(replay.applied) > transactions
@@ -511,7 +513,7 @@ def objects_of(database: sa.Engine, tables: Tables) -> Objects:
 
 def orphans(database: sa.Engine, tables: Tables) -> set[str]:
     """The rows that refer to a row which is not there: MySQL leaves them behind a REPLACE that
-    changes a referenced key, with triggers and without (docs/mysql.md).
+    changes a referenced key, with triggers and without (docs/databases/mysql-and-mariadb.md).
     """
     found = set()
     for table, parents in tables.parents.items():

@@ -332,7 +332,7 @@ CHANGES = (
     "ANALYZE TABLE eventlog",
 )
 """Statements that change the log, or make it again from a copy of its rows. Without LOCK = SHARED
-MariaDB 11.8 loses the rows of transactions that are prepared while it copies (docs/mariadb.md).
+MariaDB 11.8 loses the rows of transactions that are prepared while it copies (docs/databases/mysql-and-mariadb.md).
 """
 
 

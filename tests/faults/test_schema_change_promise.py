@@ -4,7 +4,7 @@ time.
 Writers have sessions that last, the publisher is killed repeatedly. No statement of the
 application fails by the triggers, no other table waits, and at the end a receiver has what the
 tables hold (spec/triggers.md 7.6, 9.1, spec/event-log.md 5.1). The recipes are those of
-docs/change-a-watched-table.md.
+docs/guides/change-a-schema.md.
 """
 
 from __future__ import annotations

@@ -42,7 +42,8 @@ class Site:
     suffix: str
 
     def named(self, text: str) -> str:
-        return re.sub(r"\b(hr_owner|hr_app|publisher|log_owner)\b", rf"\1{self.suffix}", text)
+        """A text with this site's names of the roles; ``publisher.`` is a section."""
+        return re.sub(r"\b(hr_owner|hr_app|publisher|log_owner)\b(?!\.)", rf"\1{self.suffix}", text)
 
     def url(self, role: str) -> str:
         url = (
@@ -77,11 +78,11 @@ class Site:
         if block.language == "sql":
             self.sql(block.role, block.text)
             return
-        for line in block.text.splitlines():
+        for line in self.named(block.text).splitlines():
             capture.readouterr()
             code = self.command(block.role, line)
             printed = capture.readouterr()
-            if ">" in (words := shlex.split(line)):
+            if ">" in (words := shlex.split(line, comments=True)):
                 (self.directory / words[-1]).write_text(printed.out, encoding="utf-8")
             assert code == 0, f"{line}\n{printed.out}{printed.err}"
 

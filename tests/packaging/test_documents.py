@@ -28,12 +28,12 @@ from eventlog import cli
 from eventlog.config.load import load
 from eventlog.conversion import read_map
 
+DOCS = ROOT / "docs"
+SPECIFICATION = DOCS / "spec"
 PAGES = [
     ROOT / "README.md",
-    *sorted((ROOT / "docs").glob("*.md")),
-    *sorted((ROOT / "docs" / "tutorials").glob("*.md")),
+    *sorted(page for page in DOCS.rglob("*.md") if page.parent != SPECIFICATION),
 ]
-SPECIFICATION = ROOT / "docs" / "spec"
 ids = [page.name for page in PAGES]
 
 

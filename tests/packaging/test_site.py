@@ -84,5 +84,5 @@ def test_the_picture_of_a_diagram_is_drawn_from_it_as_it_is(diagram: Path) -> No
 
 @pytest.mark.parametrize("diagram", DIAGRAMS, ids=lambda path: path.stem)
 def test_every_diagram_is_shown_on_a_page(diagram: Path) -> None:
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     assert any(f"pictures/{diagram.stem}.svg" in page.read_text(encoding="utf-8") for page in pages)

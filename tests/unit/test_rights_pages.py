@@ -32,11 +32,8 @@ def granted(text: str) -> dict[Part, set[str]]:
 
 @pytest.mark.parametrize(
     "page",
-    [
-        "docs/install.md", "docs/quick-start.md", "docs/oracle.md", "docs/mariadb.md",
-        "docker/grants.sql", "docker/oracle/grants.sql",
-    ],
-)  # fmt: skip
+    ["docs/guides/install.md", "docker/grants.sql", "docker/oracle/grants.sql"],
+)
 def test_a_page_grants_a_publisher_what_its_work_needs(page: str) -> None:
     needed = {
         part: {"UPDATE (status)" if right is Right.MARK else right.value for right in rights}

@@ -1,4 +1,4 @@
-"""What MySQL alone does in its own way (spec/triggers.md 7.4, docs/mysql.md)."""
+"""What MySQL alone does in its own way (spec/triggers.md 7.4, docs/databases/mysql-and-mariadb.md)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What MariaDB and MySQL do in their own way (spec/triggers.md 7.4, docs/mariadb.md,
-docs/mysql.md).
-"""
+"""What MariaDB and MySQL do in their own way (spec/triggers.md 7.4, docs/databases/mysql-and-mariadb.md)."""
 
 from __future__ import annotations
 

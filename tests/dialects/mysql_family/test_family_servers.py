@@ -1,5 +1,5 @@
 """Servers that are set up in another way: replicas, a binary log, names in lower case
-(docs/mariadb.md, docs/mysql.md).
+(docs/databases/mysql-and-mariadb.md).
 """
 
 from __future__ import annotations

@@ -1,8 +1,33 @@
 """What only a server can tell: the points of Oracle that manuals leave open. Skipped where there is
 none.
 
-How to have one: docs/oracle.md, "On a server of yours". The compliance suite beside runs on the
+How to have one: docs/databases/oracle.md, "Test it on your server". The compliance suite beside runs on the
 same server.
+
+These points rest on the manuals or on common practice alone, since nothing has run on a server yet:
+
+- Values and keys are VARCHAR2(4000) where the lengths of the columns allow it, otherwise CLOB: the
+  bulk bind of either by ``FORALL ... INSERT`` of record fields within a trigger.
+- Compound triggers clear their variables in BEFORE STATEMENT: when this section fires under MERGE,
+  and when the server restarts a statement.
+- A log whose schema has its name (``EVENTLOG.EVENTLOG``): ``EVENTLOG.SEQ_EVENTLOG_1.NEXTVAL`` as a
+  default.
+- ON DELETE CASCADE and SET NULL: the server's statement on the child fires its statement sections.
+- ``DISABLE`` in the head of a new trigger, simple or compound.
+- ``requeue`` and ``purge``: ``INSERT ... SELECT ... ORDER BY`` with a sequence as the default.
+- The index of an expression: each statement of the queue uses it, and compares by bytes whatever
+  NLS_COMP of the writer is. ``ALL_IND_EXPRESSIONS`` shows it as it was written, apart from blanks.
+- MODULE and ACTION, the statement cache, ``call_timeout`` (DPY-4024 or DPY-4011), data frames with
+  CLOB columns, as python-oracledb documents them.
+- Triggers with ``FOLLOWS`` are in ALL_TRIGGER_ORDERING; ``ALL_SOURCE`` is compared from our comment on.
+- ORA_HASH over ALL_TAB_COLS and ALL_CONSTRAINTS shows changes of the tables.
+- ``UTL_RAW.CAST_TO_RAW`` takes NVARCHAR2; ``EXTRACT`` takes an interval parameter without a size;
+  ``TO_CHAR`` of a date takes NLS_CALENDAR; ``TM9`` of BINARY_FLOAT and BINARY_DOUBLE.
+- Which ORA- numbers are tried again: deadlock, no room, undo too short, switchover.
+- A second ``DBMS_LOCK.REQUEST`` of one session returns 4.
+- TLS: a listening socket has seen the handshake of the three ways to connect; no server has answered.
+- ``RESETLOGS_CHANGE#`` of ``V$DATABASE`` changes with a failover and stays with a switchover.
+- The profile ``oracle`` of docker/compose.yaml.
 """
 
 from __future__ import annotations
