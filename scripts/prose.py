@@ -67,6 +67,8 @@ _OTHERS_TERMS: Final = {
     "eventlog/debezium/": r"envelopes?",
     "docs/architecture.md": r"envelopes?",
     "docs/reference.md": r"envelopes?",
+    "docs/formats/qlik.md": r"envelopes?",
+    "docs/formats/debezium.md": r"envelopes?",
 }
 """Terms that are somebody else's where they stand."""
 

@@ -75,11 +75,14 @@ from eventlog.sql.rights import (  # noqa: E402
     rights_for,
 )
 from eventlog.sql.verifications import LastVerification  # noqa: E402
+from scripts import formats_reference  # noqa: E402
 
 _LONG: Final = 80
 """Characters from which on an example is left out."""
 
 BLOCK: Final = re.compile(r"(<!-- reference: (\w+) -->\n).*?(<!-- end of reference -->)", re.DOTALL)
+PAGES: Final = ("*.md", "formats/*.md")
+"""The pages with such blocks, below docs/."""
 
 
 def written(text: str) -> str:
@@ -685,6 +688,14 @@ PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "rights": _rights,
     "grants": _grants,
     "pages": _pages,
+    "payload_insert": partial(formats_reference.payload, "insert"),
+    "payload_update": partial(formats_reference.payload, "update"),
+    "payload_new_key": partial(formats_reference.payload, "new_key"),
+    "payload_delete": partial(formats_reference.payload, "delete"),
+    "types": formats_reference.types,
+    "column_types": formats_reference.column_types,
+    "type_names": formats_reference.type_names,
+    "losses": formats_reference.losses,
 }
 
 

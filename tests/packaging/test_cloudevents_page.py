@@ -1,5 +1,5 @@
-"""docs/cloudevents.md: its example receiver takes what a publisher of a real log sends; other modes
-reach a server.
+"""docs/formats/cloudevents.md: its example receiver takes what a publisher of a real log sends;
+other modes reach a server.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from shared import execute, fetch, free_port, statuses, url_of, wait_until
 
 from eventlog import cli
 
-PAGE = ROOT / "docs" / "cloudevents.md"
+PAGE = ROOT / "docs" / "formats" / "cloudevents.md"
 CHANGES = (
     "INSERT INTO usr VALUES (7, 'Ada', 12345678901234567890.50, 'Byron')",
     "UPDATE usr SET lname = 'Lovelace', price = NULL WHERE idu = 7",

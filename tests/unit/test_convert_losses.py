@@ -21,7 +21,7 @@ from eventlog.conversion import convert
 from eventlog.model import Change, ChangeOp, Row
 from eventlog.registry import FORMATS, format_named, names
 
-PAGE = Path(__file__).parents[2] / "docs" / "convert-between-formats.md"
+PAGE = Path(__file__).parents[2] / "docs" / "formats" / "convert.md"
 CELLS = sorted(MATRIX)
 
 

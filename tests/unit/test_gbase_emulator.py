@@ -1,5 +1,5 @@
 """The emulated server, and a reader on its streams: what is read is what was committed
-(spec/gbase-cdc.md 6).
+(formats/gbase-cdc.md 6).
 """
 
 from __future__ import annotations
@@ -291,7 +291,8 @@ def test_updates_that_change_nothing_are_written() -> None:
 
 
 def test_the_example_of_the_documentation_runs() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "gbase-streams.md").read_text(encoding="utf-8")
+    docs = Path(__file__).parents[2] / "docs"
+    page = (docs / "formats" / "gbase-cdc.md").read_text(encoding="utf-8")
     (example,) = re.findall(
         r"^```python\n(from eventlog\.testing\.gbase_emulator .*?)^```$", page, re.M | re.S
     )

@@ -135,8 +135,8 @@ def test_a_type_that_is_not_known_is_refused_with_the_nearest(text, near):
         parse_type(text)
 
 
-def test_the_page_of_catalogues_lists_every_type():
-    page = (ROOT / "docs/convert-between-formats.md").read_text()
+def test_the_page_of_catalogs_lists_every_type():
+    page = (ROOT / "docs/formats/convert.md").read_text()
     table = page[page.index("| column holds | `type` |") :].partition("\n\n")[0]
     listed = {
         name
