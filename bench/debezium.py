@@ -1,5 +1,5 @@
 """The CPU seconds that change events of an update of eight columns take, without schemas
-(spec/debezium.md).
+(formats/debezium.md).
 """
 
 from __future__ import annotations

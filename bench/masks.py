@@ -1,4 +1,5 @@
-"""How many column masks of 1,000 columns are decoded a second of one core's time (spec/qlik.md 2).
+"""How many column masks of 1,000 columns are decoded a second of one core's time (formats/qlik.md
+2).
 
 Each mask is different unless the line says otherwise; masks that come again are looked up.
 """

@@ -301,7 +301,8 @@ def _below(error: type[EventlogError]) -> Iterator[type[EventlogError]]:
 
 def _first_sentence(error: type[EventlogError]) -> str:
     paragraph = " ".join((error.__doc__ or "").split("\n\n")[0].split()).replace("``", "`")
-    return re.sub(r" \(spec/[^)]*\)| of spec/\S+ [\d.]+", "", paragraph).split(". ")[0].rstrip(".")
+    without = re.sub(r" \((?:spec|formats)/[^)]*\)| of (?:spec|formats)/\S+ [\d.]+", "", paragraph)
+    return without.split(". ")[0].rstrip(".")
 
 
 _COUNTED: Final = ("Counters", "Report")
@@ -391,11 +392,13 @@ def _prose(public: object) -> str:
     )
 
 
-_REFERENCE: Final = re.compile(r"spec/([a-z-]+\.md)((?:[ ,]*(?:and )?\d+(?:\.\d+)*(?![\w/]))*)")
+_REFERENCE: Final = re.compile(
+    r"((?:spec|formats)/[a-z-]+\.md)((?:[ ,]*(?:and )?\d+(?:\.\d+)*(?![\w/]))*)"
+)
 _UNBUILT: Final = {
-    ("gbase-cdc.md", "5"): "tests/conformance/vectors/gbase.json",
-    ("gbase-cdc.md", "7"): "tests/conformance/vectors/gbase.json",
-    ("qlik.md", "2.3"): "tests/conformance/vectors/qlik.json",
+    ("formats/gbase-cdc.md", "5"): "tests/conformance/vectors/gbase.json",
+    ("formats/gbase-cdc.md", "7"): "tests/conformance/vectors/gbase.json",
+    ("formats/qlik.md", "2.3"): "tests/conformance/vectors/qlik.json",
 }
 """Sections that no function holds, and where they are instead."""
 
@@ -403,7 +406,10 @@ _UNBUILT: Final = {
 def _rules() -> Iterator[str]:
     """Yield the sections of the specification, each with the code whose docstring refers to it."""
     holders = _holders()
-    for page in sorted((ROOT / "docs" / "spec").glob("*.md")):
+    docs = ROOT / "docs"
+    pages = [*(docs / "spec").glob("*.md"), *(docs / "formats").glob("*.md")]
+    for page in sorted(pages, key=lambda page: page.name):
+        place = f"{page.parent.name}/{page.name}"
         sections = re.findall(
             r"(?m)^#{2,4} (\d+(?:\.\d+)*)\.? (.*)$", page.read_text(encoding="utf-8")
         )
@@ -411,10 +417,10 @@ def _rules() -> Iterator[str]:
             continue
         yield from (f"### {page.name}", "", "| section | what | where |", "|---|---|---|")
         for number, title in sections:
-            where = holders.get((page.name, number), [])
+            where = holders.get((place, number), [])
             below = [section for section, _ in sections if section.startswith(f"{number}.")]
-            if (page.name, number) in _UNBUILT:
-                words = _UNBUILT[page.name, number]
+            if (place, number) in _UNBUILT:
+                words = _UNBUILT[place, number]
             elif where:
                 words = ", ".join(f"`{name}`" for name in where[:_MOST_HOLDERS])
                 words += (
@@ -423,9 +429,7 @@ def _rules() -> Iterator[str]:
             elif below:
                 words = f"{below[0]} to {below[-1]}" if len(below) > 1 else below[0]
             else:
-                raise SystemExit(
-                    f"docs/spec/{page.name} {number} {title}: no docstring refers to it"
-                )
+                raise SystemExit(f"docs/{place} {number} {title}: no docstring refers to it")
             yield f"| {number} | {_cell(re.sub(r'[*`]', '', title)).strip()} | {words} |"
         yield ""
 

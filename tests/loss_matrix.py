@@ -248,7 +248,7 @@ def _derived_changed(change: Change) -> Change:
 
 def _recounted(changes: list[Change], target: str) -> list[Change]:
     """Numbered by runs of one transaction id, of which TRUNCATE is none, as change tables are
-    (spec/qlik.md 7).
+    (formats/qlik.md 7).
     """
     return [
         change

@@ -344,7 +344,7 @@ def time_reader(time_zone: str) -> Callable[[str | None], datetime | None]:
     return time_of
 
 
-# --- whole rows, for formats whose consumers store them (spec/debezium.md 4) ----------------------
+# --- whole rows, for formats whose consumers store them (formats/debezium.md 4) -------------------
 
 
 def row_attributes(cls: ObjectClass) -> tuple[Attribute, ...]:

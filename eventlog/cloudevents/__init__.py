@@ -1,3 +1,3 @@
 """CloudEvents 1.0.2 in JSON: changes as events for any receiver of web hooks or topics
-(spec/cloudevents.md).
+(formats/cloudevents.md).
 """

@@ -1,4 +1,4 @@
-"""Convert changes, and the events of a log, to CloudEvents (spec/cloudevents.md 3, 4, 5;
+"""Convert changes, and the events of a log, to CloudEvents (formats/cloudevents.md 3, 4, 5;
 CloudEvents 1.0.2, JSON format 1.0.2). The result are dicts, which ``json_bytes`` writes.
 
 This is a hot path: an event of a log is made from its steps without a Change in between
@@ -217,7 +217,7 @@ def types_of(object_class: ObjectClass | None) -> Mapping[str, ColumnType]:
 def data_of(
     change: Change, object_class: ObjectClass | None, encoding: JsonEncoding
 ) -> dict[str, Any]:
-    """Return the data of an event (spec/cloudevents.md 4); ``object_class`` is the class of its
+    """Return the data of an event (formats/cloudevents.md 4); ``object_class`` is the class of its
     table, None = unknown.
     """
     (

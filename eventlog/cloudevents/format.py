@@ -21,7 +21,9 @@ from eventlog.model import Change
 
 
 class CloudEventsFormat(Format):
-    """CloudEvents in JSON, one event or one array of events on each line (spec/cloudevents.md)."""
+    """CloudEvents in JSON, one event or one array of events on each line
+    (formats/cloudevents.md).
+    """
 
     name = "cloudevents"
     title = "CloudEvents"

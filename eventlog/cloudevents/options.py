@@ -1,5 +1,5 @@
 """The options of reading and writing CloudEvents, and the modes that sinks support
-(spec/cloudevents.md 1, 2).
+(formats/cloudevents.md 1, 2).
 """
 
 from __future__ import annotations

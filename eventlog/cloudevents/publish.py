@@ -1,5 +1,5 @@
 """A publisher's events in the format ``cloudevents``: documents for HTTP and files, records for
-Kafka (spec/cloudevents.md 2, 3).
+Kafka (formats/cloudevents.md 2, 3).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _CONTENT_TYPE: Final = "content-type"
 
 
 def source_of(publishing: Publishing) -> str:
-    """Return the source of a log's events: database, schema and log (spec/cloudevents.md 3)."""
+    """Return the source of a log's events: database, schema and log (formats/cloudevents.md 3)."""
     database = re.split(r"[/\\]", publishing.database)[-1]
     parts = database, publishing.schema, publishing.log
     return "".join(f"/{quote(part, safe='')}" for part in parts if part)
@@ -55,7 +55,7 @@ def source_of(publishing: Publishing) -> str:
 
 class CloudEventWriter(EventWriter[CloudEvent]):
     """A writer of events as CloudEvents, in the chosen mode or otherwise the usual mode of the sink
-    (spec/cloudevents.md 2).
+    (formats/cloudevents.md 2).
     """
 
     needs = frozenset({Need.TIMES})

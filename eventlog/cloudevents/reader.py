@@ -1,5 +1,5 @@
 """Read CloudEvents as changes: events in the JSON format, and files of such events
-(spec/cloudevents.md 3, 4, 5; CloudEvents 1.0.2, JSON format 1.0.2).
+(formats/cloudevents.md 3, 4, 5; CloudEvents 1.0.2, JSON format 1.0.2).
 
 A file has an event or a JSON array of events on each line; or the whole file is one pretty-printed
 array or event.
@@ -33,7 +33,7 @@ def change_of(
 
     Text stays text; JSON and arrays become the text of the database if the catalogue has their
     columns. Raises FormatError for a value that is not a CloudEvent, or whose data violate
-    spec/cloudevents.md 4.
+    formats/cloudevents.md 4.
     """
     if not isinstance(event, dict):
         raise FormatError(f"a CloudEvent must be a JSON object, not {type(event).__name__}")

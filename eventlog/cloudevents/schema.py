@@ -1,4 +1,6 @@
-"""The JSON Schema of the data of events of a class (spec/cloudevents.md 6; JSON Schema 2020-12)."""
+"""The JSON Schema of the data of events of a class (formats/cloudevents.md 6; JSON Schema
+2020-12).
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,7 @@ def _old_and_new(value: Any, *, is_set: bool = False) -> dict[str, Any]:
 
 
 def value_schema(type: ColumnType, encoding: JsonEncoding) -> Any:
-    """Return the JSON Schema of a column's values other than NULL (spec/cloudevents.md 4)."""
+    """Return the JSON Schema of a column's values other than NULL (formats/cloudevents.md 4)."""
     if encoding.nested_values == "json":
         if is_json(type):
             return True

@@ -1,5 +1,5 @@
-"""Convert between the values of columns and the JSON in the data of an event (spec/cloudevents.md
-4).
+"""Convert between the values of columns and the JSON in the data of an event
+(formats/cloudevents.md 4).
 
 Writing is a hot path: ``value_converter`` and ``text_converter`` decide once for each type of
 columns and return closures without further choices. The price: the rule of a type is where its

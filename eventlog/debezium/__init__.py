@@ -1,1 +1,1 @@
-"""Debezium change events: envelopes as JSON, with and without schema (spec/debezium.md)."""
+"""Debezium change events: envelopes as JSON, with and without schema (formats/debezium.md)."""

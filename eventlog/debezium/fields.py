@@ -2,7 +2,7 @@
 JSON.
 
 The mapping is that of the PostgreSQL connector, "Data type mappings"; the JSON is that of Connect's
-JsonConverter (spec/debezium.md 3). A field is built once for each column type, and its functions
+JsonConverter (formats/debezium.md 3). A field is built once for each column type, and its functions
 make no further choices.
 """
 

@@ -15,7 +15,7 @@ from eventlog.model import Change
 
 
 class DebeziumFormat(Format):
-    """Change events of Debezium (spec/debezium.md)."""
+    """Change events of Debezium (formats/debezium.md)."""
 
     name = "debezium"
     title = "Debezium's change events"

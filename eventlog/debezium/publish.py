@@ -1,5 +1,5 @@
 """A publisher's events in the format ``debezium``: change events whose images are whole rows
-(spec/debezium.md).
+(formats/debezium.md).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """The format ``debezium`` of the converter: files of JSON, one record on each line; and the reader
-of records of any connector, with and without schema, with and without key (spec/debezium.md 5).
+of records of any connector, with and without schema, with and without key (formats/debezium.md 5).
 
 A line is the value of a record; or ``{"topic": ..., "key": ..., "value": ...}``, where key and
 value are JSON or its text and ``value`` may be called ``payload``, as kcat writes it; or key and

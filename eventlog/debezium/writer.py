@@ -1,5 +1,5 @@
-"""Write changes as Debezium records: key, envelope and tombstone (spec/debezium.md 1, 2), and the
-options of writing them.
+"""Write changes as Debezium records: key, envelope and tombstone (formats/debezium.md 1, 2), and
+the options of writing them.
 
 The envelope is that of the PostgreSQL connector, "Data change events", with eventlog's source
 block. Options that Debezium also has carry Debezium's names, with _ in place of the dot.
@@ -245,7 +245,7 @@ class EnvelopeWriter:
         whole_row: Callable[[], Row | None] | None,
     ) -> tuple[Row, frozenset[str]]:
         """Return the whole row after a change, and the columns that get a placeholder
-        (spec/debezium.md 4).
+        (formats/debezium.md 4).
         """
         after = {**(change.after or {}), **dict(key)}
         missing = [name for name in table.fields if name not in after]
@@ -278,7 +278,7 @@ class EnvelopeWriter:
     def _rest(
         self, change: Change, operation: str, record_ids: Sequence[int] | None
     ) -> dict[str, Any]:
-        """Return the members of an envelope after the images (spec/debezium.md 2)."""
+        """Return the members of an envelope after the images (formats/debezium.md 2)."""
         moment = change.commit_time
         microseconds = 0 if moment is None else (moment - EPOCH_UTC) // _MICROSECOND
         now = (self._utc_now() - EPOCH_UTC) // _MICROSECOND
@@ -442,8 +442,8 @@ class _TableRecords:
         self, row: Row, unknown: frozenset[str], *, is_whole: bool
     ) -> dict[str, Any] | None:
         """Return a replacement for a row before the change that has a value that cannot be written:
-        None if the row is whole or missing, otherwise the row without such values (spec/debezium.md
-        2).
+        None if the row is whole or missing, otherwise the row without such values
+        (formats/debezium.md 2).
 
         The row was deleted or has another value by now, so nobody could fix a refused event. Each
         such column is counted. Raises NotExpressible for a value of the key.

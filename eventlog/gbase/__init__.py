@@ -1,1 +1,1 @@
-"""GBase 8s / Informix-family change data capture streams (spec/gbase-cdc.md)."""
+"""GBase 8s / Informix-family change data capture streams (formats/gbase-cdc.md)."""

@@ -81,7 +81,7 @@ class _Capture:
 
 
 class GbaseFormat(Format):
-    """CDC record streams of GBase 8s (spec/gbase-cdc.md)."""
+    """CDC record streams of GBase 8s (formats/gbase-cdc.md)."""
 
     name = "gbase"
     title = "GBase 8s CDC records"

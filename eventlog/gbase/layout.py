@@ -1,5 +1,5 @@
 """The layout of a captured table: the columns in its TABSCHEM record, and the functions that read
-and write its rows (spec/gbase-cdc.md 3.1, 3.2).
+and write its rows (formats/gbase-cdc.md 3.1, 3.2).
 
 The row decoder is a hot path. It unpacks all fixed columns with one ``struct`` call, converts only
 the columns that need it, and takes the common size array (little-endian, payload used up exactly)
@@ -303,7 +303,7 @@ class Layouts(dict[int, Layout]):
 
 _SEQUENCE: Final = struct.Struct(">Q")
 _AMBIGUOUS_FROM: Final = 1 << 16
-"""The payload size below which one byte order of a size array fits (spec/gbase-cdc.md 3.2)."""
+"""The payload size below which one byte order of a size array fits (formats/gbase-cdc.md 3.2)."""
 
 
 def _sequence(record: bytes) -> int:

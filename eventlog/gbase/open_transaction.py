@@ -1,5 +1,5 @@
 """The records of an open transaction, in memory or, above a limit, in a file, and the operations
-that remain when savepoints and update pairs are resolved (spec/gbase-cdc.md 4).
+that remain when savepoints and update pairs are resolved (formats/gbase-cdc.md 4).
 
 Memory is bounded and the loop is fast: an UPDBEF is paired when its UPDAFT arrives, entries beyond
 the limit go to one file, and blocks of entries are read back together. The price: ``pair``,
@@ -188,7 +188,7 @@ class OpenTransaction:
                 yield _OPERATIONS[number], entry, None
 
     def _resolved(self, counters: Counter[str]) -> Iterator[Operation]:
-        """Yield the operations of a transaction with unpaired UPDBEFs (spec/gbase-cdc.md 4).
+        """Yield the operations of a transaction with unpaired UPDBEFs (formats/gbase-cdc.md 4).
 
         An unpaired UPDBEF next to an INSERT of its label is an update, otherwise it is a delete.
         Both records wait for the record that follows them.

@@ -1,4 +1,4 @@
-"""The options of reading and writing CDC streams, under the names of spec/gbase-cdc.md, and the
+"""The options of reading and writing CDC streams, under the names of formats/gbase-cdc.md, and the
 restart token (4.1).
 """
 
@@ -131,7 +131,7 @@ class StreamOptions(CheckedOptions):
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions(StreamOptions):
-    """Options of reading a stream (spec/gbase-cdc.md 3.2 to 4). Raises ConfigError."""
+    """Options of reading a stream (formats/gbase-cdc.md 3.2 to 4). Raises ConfigError."""
 
     keys: Mapping[str, Sequence[str]] = option(
         {}, LIST_OBJECT, "key columns of the tables, by owner.table or table"
@@ -187,7 +187,7 @@ class ReadOptions(StreamOptions):
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions(StreamOptions):
-    """Options of writing a stream (spec/gbase-cdc.md 3.2, 3.3). Raises ConfigError.
+    """Options of writing a stream (formats/gbase-cdc.md 3.2, 3.3). Raises ConfigError.
 
     The TABSCHEM records of the tables follow the order of ``labels``.
     """

@@ -1,5 +1,5 @@
 """Packed base-100 numbers: DECIMAL, and DATETIME and INTERVAL, which consist of them
-(spec/gbase-cdc.md 3.4, 3.5).
+(formats/gbase-cdc.md 3.4, 3.5).
 
 Decimals and timestamps are a hot path. Translation tables and ``hex()`` turn base-100 digits into
 decimal digits in C, and one common case of each type (a positive decimal of its declared scale, a
@@ -282,7 +282,7 @@ def unpack_fields(
     """Unpack the fields of a value, None for NULL. Raises ColumnError.
 
     ``on_lenient`` is called for a number with more digits before the point than the qualifier has;
-    its digits are read left-aligned (spec/gbase-cdc.md 3.5).
+    its digits are read left-aligned (formats/gbase-cdc.md 3.5).
     """
     number = unpack_digits(raw)
     if number is None:
@@ -428,7 +428,7 @@ def datetime_reader(
 
 
 def datetime_text(value: Value, qualifier: Qualifier) -> str:
-    """Return the text form of a value of the qualifier (spec/gbase-cdc.md 3.5)."""
+    """Return the text form of a value of the qualifier (formats/gbase-cdc.md 3.5)."""
     return text_of_fields(fields_of(value, qualifier), qualifier)
 
 

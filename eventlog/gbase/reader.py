@@ -1,5 +1,5 @@
 """Combine the records of a stream into committed transactions, and convert these to Changes
-(spec/gbase-cdc.md 4).
+(formats/gbase-cdc.md 4).
 
 Both loops are a hot path: ``StreamReader.transactions`` runs once for each record, the function of
 ``_maker`` once for each change. They keep methods in local names, make tuples by ``tuple.__new__``
@@ -108,7 +108,7 @@ class StreamReader:
         """The token from which to read again after the changes that the caller has taken from
         ``feed``.
 
-        Save it once those changes are delivered (spec/gbase-cdc.md 4.1).
+        Save it once those changes are delivered (formats/gbase-cdc.md 4.1).
         """
         begun = [transaction.begin_seq for transaction in self._open.values()]
         if self._delivering is not None:
@@ -300,7 +300,7 @@ class StreamReader:
     # --- transactions to changes
 
     def changes(self, committed: Committed) -> Iterator[Change]:
-        """Yield the changes of a transaction (spec/gbase-cdc.md 4.2)."""
+        """Yield the changes of a transaction (formats/gbase-cdc.md 4.2)."""
         make, on_bad_row = _maker(self._options, committed), self._on_bad_row
         event_number = 1
         waiting: Change | None = None

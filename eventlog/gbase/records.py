@@ -1,5 +1,5 @@
 """Split bytes into records, read their fields, and write records; and the errors of records
-(spec/gbase-cdc.md 2, 3).
+(formats/gbase-cdc.md 2, 3).
 
 ``Framer.feed`` is a hot path: it keeps its functions in local names and yields bare tuples. The
 price: readers depend on the order of fields in ``Frame``.
@@ -55,7 +55,7 @@ means that the session is dead.
 """
 SESSION_DEAD: Final = 1
 HEADER_SIZES: Final = {number: HEADER.size + fields.size for number, fields in FIELDS.items()}
-"""Header sizes; a row record has 4 bytes more for each variable column (spec/gbase-cdc.md 3)."""
+"""Header sizes; a row record has 4 bytes more for each variable column (formats/gbase-cdc.md 3)."""
 
 SIZES_AT: Final = HEADER_SIZES[INSERT]  # offset of the size array in a row record
 
@@ -169,8 +169,8 @@ def at_offset(error: _Error, offset: int) -> _Error:
 
 
 def framing_error(offset: int, problem: str) -> FormatError:
-    """Return the error of bytes that are not a record (spec/gbase-cdc.md 2); the record begins at
-    ``offset``.
+    """Return the error of bytes that are not a record (formats/gbase-cdc.md 2); the record begins
+    at ``offset``.
     """
     error = FormatError(
         f"{problem}; check that this is a CDC stream, read from its start", code="framing"

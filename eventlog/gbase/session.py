@@ -1,5 +1,5 @@
 """A session with a server: the documented call sequence over a DB-API connection, and its errors
-(spec/gbase-cdc.md 1).
+(formats/gbase-cdc.md 1).
 
 No driver is shipped. The connection is any DB-API connection to the database ``syscdcv1`` whose
 parameters are ``?``. The caller provides the function that reads captured bytes, since DB-API has
@@ -190,14 +190,16 @@ _ERROR_NAMES: Final = {
     -83713: "LSN",
     -83714: "DIRECTION",
 }
-"""Names of the CDC calls' error codes (spec/gbase-cdc.md 1); numbers may change between servers,
+"""Names of the CDC calls' error codes (formats/gbase-cdc.md 1); numbers may change between servers,
 names do not.
 """
 
 ERROR_NUMBERS: Final = {name: number for number, name in _ERROR_NAMES.items()}
 
 LOGGING_IN_USE: Final = -19816
-"""The error of switching full-row logging off while the table is captured (spec/gbase-cdc.md 6)."""
+"""The error of switching full-row logging off while the table is captured (formats/gbase-cdc.md
+6).
+"""
 
 
 def error_name(number: int) -> str:
@@ -220,7 +222,7 @@ _HINTS: Final = {
 
 class CdcError(DatabaseError):
     """An error that a call of the CDC interface returned: ``number`` and ``name``
-    (spec/gbase-cdc.md 1).
+    (formats/gbase-cdc.md 1).
     """
 
     code = "cdc"

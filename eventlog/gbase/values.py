@@ -1,5 +1,5 @@
 """Column values: for each kind of column, the functions that read and write its slot
-(spec/gbase-cdc.md 3.3, spec/change-model.md 5.1).
+(formats/gbase-cdc.md 3.3, spec/change-model.md 5.1).
 
 Each reader is a hot path. ``codec`` decides once for a column and returns closures without further
 choices; an integer has no reader at all, and dates and booleans come from dictionaries. The price:
@@ -32,8 +32,8 @@ from eventlog.model import Lob, Value
 
 
 class Encoding(Enum):
-    """The encodings of spec/gbase-cdc.md 3.3: type names, the ``struct`` code of a fixed slot (None
-    if the type has a size), and the greatest number of parameters.
+    """The encodings of formats/gbase-cdc.md 3.3: type names, the ``struct`` code of a fixed slot
+    (None if the type has a size), and the greatest number of parameters.
 
     A start value of SERIAL and a precision of FLOAT mean nothing here.
     """
@@ -396,7 +396,7 @@ def _varchar_codec(type: ColumnType, charset: str, errors: str, prefix: int | No
     def read(record: bytes, at: int, end: int) -> Value:
         size = end - at
         first = record[at]
-        # The slot's size fits at most one width of the prefix (spec/gbase-cdc.md 3.3).
+        # The slot's size fits at most one width of the prefix (formats/gbase-cdc.md 3.3).
         if first == size - 1 and one:
             raw = record[at + 1 : end]
         elif two and size > 1 and first << 8 | record[at + 1] == size - 2:

@@ -1,4 +1,4 @@
-"""Write changes as a CDC stream (spec/change-model.md 4, column G; spec/gbase-cdc.md 3)."""
+"""Write changes as a CDC stream (spec/change-model.md 4, column G; formats/gbase-cdc.md 3)."""
 
 from __future__ import annotations
 

@@ -1,3 +1,3 @@
 """Linter DISPATCH_QUEUE: the replication queue of the Linter DBMS, read and written
-(spec/linter-queue.md).
+(formats/linter-queue.md).
 """

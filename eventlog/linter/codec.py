@@ -1,4 +1,4 @@
-"""Row images: their types and the interface of codecs (spec/linter-queue.md 6, 7).
+"""Row images: their types and the interface of codecs (formats/linter-queue.md 6, 7).
 
 Only the codec of our emulator (``eventlog.testing.linter_codec``) has a name. It is imported when
 the option ``codec`` names it.
@@ -17,8 +17,8 @@ from eventlog.model import Lob, Value
 
 
 class RowDecodeError(FormatError):
-    """A row image that its codec cannot read (spec/linter-queue.md 6, 7). If ``column`` is None the
-    whole image is unreadable. A codec sets only the column's name; the reader replaces it by
+    """A row image that its codec cannot read (formats/linter-queue.md 6, 7). If ``column`` is None
+    the whole image is unreadable. A codec sets only the column's name; the reader replaces it by
     ``schema.table.column``.
     """
 
@@ -26,7 +26,7 @@ class RowDecodeError(FormatError):
 
 
 class RowEncodeError(NotExpressible):
-    """A row that its codec cannot write (spec/linter-queue.md 7); ``column`` is named as in
+    """A row that its codec cannot write (formats/linter-queue.md 7); ``column`` is named as in
     RowDecodeError.
     """
 
@@ -34,7 +34,7 @@ class RowEncodeError(NotExpressible):
 
 
 class Typ:
-    """Type codes of DISPATCH_ATTRS.TYP (spec/linter-queue.md 6)."""
+    """Type codes of DISPATCH_ATTRS.TYP (formats/linter-queue.md 6)."""
 
     CHAR: Final = 1
     INTEGER: Final = 2

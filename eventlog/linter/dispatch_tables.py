@@ -1,5 +1,5 @@
 """Rows of DISPATCH_QUEUE and DISPATCH_ATTRS: read from columns in any order and case, and written
-(spec/linter-queue.md 1, 2).
+(formats/linter-queue.md 1, 2).
 
 ``_dispatch_rows`` is a hot path: it picks all columns of a row by one ``itemgetter``, tests the
 common types together, strips each distinct text once, and makes the row by ``tuple.__new__``. The
@@ -33,7 +33,7 @@ _MICROSECONDS: Final = 1_000_000
 
 
 class MissingColumn(FormatError):
-    """A column that DISPATCH_QUEUE or DISPATCH_ATTRS lacks (spec/linter-queue.md 1)."""
+    """A column that DISPATCH_QUEUE or DISPATCH_ATTRS lacks (formats/linter-queue.md 1)."""
 
     code = "missing_column"
 
@@ -214,7 +214,7 @@ class DispatchRow(NamedTuple):
     """A row of DISPATCH_QUEUE.
 
     In a COMMIT or ROLLBACK ``blobatr``, ``tabnum_src``, ``rowid_src``, ``destination`` and ``data``
-    are never read (spec/linter-queue.md 5), so they may contain anything.
+    are never read (formats/linter-queue.md 5), so they may contain anything.
     """
 
     oper_date: bytes
@@ -238,7 +238,7 @@ class DispatchRow(NamedTuple):
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """The fields that identify a row when it is read again (spec/linter-queue.md 5)."""
+        """The fields that identify a row when it is read again (formats/linter-queue.md 5)."""
         identity: tuple[Any, ...] = _IDENTITY(self)
         return identity
 
@@ -367,7 +367,7 @@ class _Destinations(dict[Any, Destination]):
 
 def column_values(row: DispatchRow) -> tuple[Any, ...]:
     """Return the row as a table holds it: numbers signed, text and DATA padded
-    (spec/linter-queue.md 8).
+    (formats/linter-queue.md 8).
     """
     server, owner, table = row.destination
     return (
@@ -514,7 +514,7 @@ def _column_of_option(number: int, column: Mapping[str, Any]) -> ColumnAttrs:
 
 def attrs_values(table: TableAttrs) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of DISPATCH_ATTRS of a table, values in the order of ATTRS_COLUMNS
-    (spec/linter-queue.md 8).
+    (formats/linter-queue.md 8).
     """
     for column in table.columns:
         yield (

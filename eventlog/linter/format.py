@@ -1,4 +1,4 @@
-"""The format ``linter``: a queue in files or in a database (spec/linter-queue.md 1, 5), read and
+"""The format ``linter``: a queue in files or in a database (formats/linter-queue.md 1, 5), read and
 polled as Changes, written, and listed for people.
 """
 
@@ -138,7 +138,7 @@ def _write_database(
 
 
 class LinterFormat(Format):
-    """Linter's DISPATCH_QUEUE, in files or a database (spec/linter-queue.md)."""
+    """Linter's DISPATCH_QUEUE, in files or a database (formats/linter-queue.md)."""
 
     name = "linter"
     title = "Linter's DISPATCH_QUEUE"

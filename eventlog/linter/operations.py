@@ -1,5 +1,5 @@
-"""Combine the rows of a transaction into its operations with their two parts (spec/linter-queue.md
-3 to 5).
+"""Combine the rows of a transaction into its operations with their two parts
+(formats/linter-queue.md 3 to 5).
 
 ``of_transaction`` is a hot path: most rows are a whole, valid operation, which ``_of_one_row``
 recognizes by one comparison. The price: that function repeats the rules of lengths in brief; every
@@ -55,7 +55,7 @@ FIELDS: Final = TypTable(
 )
 PROSE: Final = TypTable("prose", {**_OF_ROWS, 4: "CLEAR BLOB"}, {5: "COMMIT"}, 5)
 TYP_TABLES: Final = {table.name: table for table in (FIELDS, PROSE)}
-"""The tables of operation codes by the option ``typ_table`` (spec/linter-queue.md 3)."""
+"""The tables of operation codes by the option ``typ_table`` (formats/linter-queue.md 3)."""
 
 
 Operation = tuple[DispatchRow, bytes, bytes]
@@ -95,7 +95,7 @@ def check_code(row: DispatchRow, table: TypTable) -> None:
 
 def parts(rows: Sequence[DispatchRow], table: TypTable = FIELDS) -> tuple[bytes, bytes]:
     """Return the two parts of the rows of one operation, which are in order of EXTDATA
-    (spec/linter-queue.md 4).
+    (formats/linter-queue.md 4).
 
     Raises FormatError.
     """
@@ -179,8 +179,8 @@ def of_transaction(
     """Return the operations of a transaction, whose rows are in order.
 
     With ``every_destination`` an operation is returned for each of its destinations, otherwise for
-    the smallest in byte order (option ``destinations``, spec/linter-queue.md 5). Raises FormatError
-    and the errors of ``parts``.
+    the smallest in byte order (option ``destinations``, formats/linter-queue.md 5). Raises
+    FormatError and the errors of ``parts``.
     """
     operations = []
     number, end = 0, len(rows)

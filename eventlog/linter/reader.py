@@ -1,5 +1,5 @@
 """Combine the rows of the queue into committed transactions, and convert these to Changes
-(spec/linter-queue.md 5, 6; spec/change-model.md 2, 3.4).
+(formats/linter-queue.md 5, 6; spec/change-model.md 2, 3.4).
 
 ``QueueReader._committed`` runs once for each row and ``_of_transaction`` once for each change. So
 both unpack rows by position and keep their state in local names, and a change is made from its
@@ -151,7 +151,7 @@ def _restart_token(commit: DispatchRow, order_by: str) -> str:
 
 
 def _in_order(rows: Iterable[DispatchRow], order_by: str) -> list[DispatchRow]:
-    """Return the rows in the order of the option ``order_by`` (spec/linter-queue.md 5)."""
+    """Return the rows in the order of the option ``order_by`` (formats/linter-queue.md 5)."""
     ordered = list(rows)
     # One sort for each column, so that no row needs a tuple as its key.
     for column in reversed(_ORDERS[order_by]):
@@ -161,7 +161,7 @@ def _in_order(rows: Iterable[DispatchRow], order_by: str) -> list[DispatchRow]:
 
 @dataclass(frozen=True, slots=True)
 class ReaderOptions(CheckedOptions):
-    """The reader's options under the names of spec/linter-queue.md. Raises ConfigError."""
+    """The reader's options under the names of formats/linter-queue.md. Raises ConfigError."""
 
     typ_table: str = option(
         "fields", choice(*TYP_TABLES), "table of operation codes (TYP) that the server uses"

@@ -1,5 +1,5 @@
 """Write changes as rows of the queue and of DISPATCH_ATTRS (spec/change-model.md 4 and 5.1, column
-L; spec/linter-queue.md 8).
+L; formats/linter-queue.md 8).
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def _parse_destinations(value: Any) -> Sequence[Sequence[str | None]]:
 
 @dataclass(frozen=True, slots=True)
 class WriterOptions(CheckedOptions):
-    """The writer's options under the names of spec/linter-queue.md 8. Raises ConfigError."""
+    """The writer's options under the names of formats/linter-queue.md 8. Raises ConfigError."""
 
     codec: RowCodec | str = option(EMULATOR_CODEC, ANY, "codec of the row images")
     charset: str = shared(CODEC_CHARSET)

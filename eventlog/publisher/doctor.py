@@ -400,7 +400,7 @@ def _columns_read_back(case: Case, cls: ObjectClass, whole_rows: bool) -> Iterat
     (spec/event-log.md 7.1).
 
     ``whole_rows`` means that the format sends the object's row even if the log has the values
-    (spec/debezium.md 4).
+    (formats/debezium.md 4).
     """
     watches = [
         watch for watch in case.config.watches if match_name(watch.name, (cls.name,)) is not None

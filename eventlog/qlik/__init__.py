@@ -1,1 +1,1 @@
-"""Qlik change tables and Qlik Kafka messages (spec/qlik.md)."""
+"""Qlik change tables and Qlik Kafka messages (formats/qlik.md)."""

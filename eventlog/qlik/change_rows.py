@@ -1,5 +1,5 @@
 """The columns and rows of a change table: the header columns, the bits of masks, and the conversion
-between ``ChangeRow`` and the values that a table or file holds (spec/qlik.md 1.1, 2.1).
+between ``ChangeRow`` and the values that a table or file holds (formats/qlik.md 1.1, 2.1).
 
 The function of ``row_reader`` runs once for each row: the place of each header column is found once
 for a table and read by an ``itemgetter``. The price: it is a closure over one reader per column.
@@ -436,7 +436,7 @@ def _stream_position_writer(what: str) -> Callable[[ChangeRow], str | None]:
 
 @lru_cache(maxsize=256)  # the rows of a transaction share one time
 def _naive(moment: datetime | None) -> datetime:
-    # spec/qlik.md 1.1 stores an unknown time as the epoch.
+    # formats/qlik.md 1.1 stores an unknown time as the epoch.
     return EPOCH if moment is None else naive_utc(moment)
 
 

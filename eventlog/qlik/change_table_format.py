@@ -197,7 +197,7 @@ def _seen(
 
 
 class ChangeTableFormat(Format):
-    """Qlik change tables, in files or a database (spec/qlik.md 1)."""
+    """Qlik change tables, in files or a database (formats/qlik.md 1)."""
 
     name = NAME
     title = "Qlik change tables"

@@ -1,5 +1,5 @@
 """The conversion between rows of change tables and changes, and the live view, which is the state
-of a table after its changes (spec/qlik.md 1.2, 6, 7; spec/change-model.md 2 to 4).
+of a table after its changes (formats/qlik.md 1.2, 6, 7; spec/change-model.md 2 to 4).
 
 Every row passes through ``change_of`` or ``images_of``. So names of the module stand for members of
 enumerations, whose look-up is slow, and rows are shared: an image that needs no change is the row's
@@ -207,7 +207,7 @@ def _after(row: ChangeRow, before: Row | None, table: SourceTable) -> Row:
         for name, value in row.data.items()
         if value is not None
         or name in mask
-        or name in table.lobs  # LOB columns have no bit (spec/qlik.md 1.2)
+        or name in table.lobs  # LOB columns have no bit (formats/qlik.md 1.2)
         or (before is not None and before.get(name) is not None)
     }
 
@@ -258,7 +258,7 @@ def rows_of(
     change: Change, table: TargetTable, state: WriterState, counters: Counter[str]
 ) -> tuple[WriterState, tuple[ChangeRow, ...]]:
     """Return the writer's state afterwards and the rows of a change, to be stored together
-    (spec/qlik.md 3).
+    (formats/qlik.md 3).
 
     An update that changes nothing has no row and no number (counted ``no_op_skipped``), and neither
     has a REFRESH (``refresh_skipped``) unless it becomes an insert. Raises NotExpressible for a
@@ -338,7 +338,7 @@ def _update(change: Change, after: Row, table: TargetTable) -> tuple[RowImage, .
 
 def _is_no_op(change: Change, lobs: frozenset[str]) -> bool:
     """Return True if a change is known to change nothing. A table with LOB columns needs both
-    images for that (spec/qlik.md 1.2).
+    images for that (formats/qlik.md 1.2).
     """
     if not changes_nothing(change):
         return False
@@ -451,7 +451,7 @@ def _key(row: Mapping[str, Value], names: Sequence[str]) -> Key:
 
 
 def _updated(row: ChangeRow, previous: Row) -> Row:
-    """Return an object's state after an update of the live view (spec/qlik.md 6). A NULL under a
+    """Return an object's state after an update of the live view (formats/qlik.md 6). A NULL under a
     clear bit was not captured, so the value stays unchanged, even if the row before has another
     value: the opposite of ``_after``, which makes a change.
     """

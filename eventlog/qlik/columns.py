@@ -1,5 +1,5 @@
-"""Columns as Qlik describes them, for the metadata of messages and for change tables (spec/qlik.md
-5.2).
+"""Columns as Qlik describes them, for the metadata of messages and for change tables
+(formats/qlik.md 5.2).
 
 They come from a table of the catalogue (``columns_of``), from the option ``columns``
 (``columns_from_json``), or from the rows of a table that has no description (``ColumnsSeen``).
@@ -64,7 +64,7 @@ class QlikColumn:
 
     @property
     def is_lob(self) -> bool:
-        """True for a LOB column, which has no bit in the masks of updates (spec/qlik.md 1.2)."""
+        """True for a LOB column, which has no bit in the masks of updates (formats/qlik.md 1.2)."""
         return self.type in _LOB_TYPES
 
 

@@ -1,5 +1,5 @@
 """Change tables in a database: read in change_seq order with bounded memory; created, appended and
-numbered in one transaction (spec/qlik.md 1.1, 3, 4).
+numbered in one transaction (formats/qlik.md 1.1, 3, 4).
 """
 
 from __future__ import annotations
@@ -445,7 +445,7 @@ def change_table(
     schema: str | None, name: str, layout: TableLayout, columns: Sequence[QlikColumn]
 ) -> sa.Table:
     """Return the change table as SQLAlchemy creates it: all columns nullable, types by dialect
-    (spec/qlik.md 1.1).
+    (formats/qlik.md 1.1).
     """
     types = layout.for_each(columns, lambda _, header: _header_type(header), _data_type)
     return sa.Table(
@@ -485,7 +485,7 @@ def _append(connection: sa.Connection, table: sa.TableClause, rows: list[list[An
         raise DatabaseError(f"the database refuses rows of {table.name!r}: {error}") from error
 
 
-# --- SQL types, by dialect (spec/qlik.md 1.1) -----------------------------------------------------
+# --- SQL types, by dialect (formats/qlik.md 1.1) --------------------------------------------------
 
 _AS_TEXT: Final = {"sqlite": frozenset({"NUMERIC", "UINT8", "DATE", "TIME", "DATETIME"})}
 """The types that a database lacks. Columns of these types hold text, in the forms of files."""

@@ -1,5 +1,5 @@
 """The wrapping of a record's payload: the envelope, in JSON and in Avro, or Confluent's prefix with
-the registry of its schema id (spec/qlik.md 5.1, 5.5).
+the registry of its schema id (formats/qlik.md 5.1, 5.5).
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from eventlog.qlik.message_tables import WriteOptions
 
 
 class BadEnvelope(FormatError):
-    """A record that is not a Qlik message, with or without an envelope (spec/qlik.md 5.1, 5.7)."""
+    """A record that is not a Qlik message, with or without an envelope (formats/qlik.md 5.1,
+    5.7).
+    """
 
     code = "bad_envelope"
 
 
 class UnknownSchema(FormatError):
-    """A message whose payload schema is unknown (spec/qlik.md 5.1)."""
+    """A message whose payload schema is unknown (formats/qlik.md 5.1)."""
 
     code = "unknown_schema"
 
@@ -100,8 +102,8 @@ def avro_envelope(type: str, schema_id: str | None, schema: str | None) -> Calla
 
 
 def open_json(record: Any) -> Envelope:
-    """Return the envelope of a record in JSON, or the record as a message without one (spec/qlik.md
-    5.7).
+    """Return the envelope of a record in JSON, or the record as a message without one
+    (formats/qlik.md 5.7).
 
     Raises FormatError, BadEnvelope.
     """

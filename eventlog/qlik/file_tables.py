@@ -1,4 +1,4 @@
-"""Change tables in a directory of files (spec/qlik.md 1.1, 4).
+"""Change tables in a directory of files (formats/qlik.md 1.1, 4).
 
 ::
 
@@ -226,7 +226,7 @@ def rows_of_part(part: Part, files: TableFiles, reading: Reading) -> Iterator[Ch
 
 def with_metadata(reading: Reading, tables: Iterable[TableFiles]) -> Reading:
     """Return the reading extended by the metadata files next to the data, for tables that the
-    options do not describe (spec/qlik.md 1.3). A metadata file that cannot be read goes to
+    options do not describe (formats/qlik.md 1.3). A metadata file that cannot be read goes to
     ``Report.skip``.
     """
     columns, keys = dict(reading.columns), dict(reading.keys)

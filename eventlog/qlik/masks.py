@@ -1,5 +1,5 @@
 """Column masks: the column of each bit, now and at the time of a mask, and the four written forms
-of a mask (spec/qlik.md 2, 4).
+of a mask (formats/qlik.md 2, 4).
 
 A mask is an ``int`` of any width: bit *b* belongs to the column at place *b* of a ``MaskLayout``. A
 layout is made once for a column list, and prepares all lookups of encoding and decoding. Decoding
@@ -26,7 +26,7 @@ from eventlog.files.text import parsed_json
 from eventlog.qlik import sequence
 
 CAPACITY: Final = 1024
-"""The positions in a mask of 128 bytes, header columns included (spec/qlik.md 2.1)."""
+"""The positions in a mask of 128 bytes, header columns included (formats/qlik.md 2.1)."""
 
 ByteOrder: TypeAlias = Literal["little", "big", "auto"]
 """The byte order of binary masks; ``auto`` is for reading only."""
@@ -128,7 +128,7 @@ _DIGIT_VALUES: Final = bytes(digit == ord("1") for digit in range(256))
 
 def layout(columns: Sequence[str | None], headers: int = 0) -> MaskLayout:
     """Return the layout of data columns after ``headers`` header columns; messages have no header
-    columns (spec/qlik.md 2.1).
+    columns (formats/qlik.md 2.1).
     """
     return MaskLayout((*(None,) * headers, *columns))
 
@@ -227,7 +227,7 @@ def read(layout: MaskLayout, value: Any, byteorder: ByteOrder = "little") -> Mas
 
 def no_mask(value: Any) -> FormatError:
     """Return the error for a mask that is neither text nor bytes: a number could mean several masks
-    (spec/qlik.md 2.2).
+    (formats/qlik.md 2.2).
     """
     return FormatError(
         f"mask {shown(str(value))} is a {type(value).__name__}, but a mask must be hex text or "
@@ -299,7 +299,7 @@ def layouts_by_history(
     present: MaskLayout, entries: Iterable[DdlEntry]
 ) -> Callable[[str], MaskLayout]:
     """Return a function from a change_seq to the layout that was valid then, for one table
-    (spec/qlik.md 4). Raises FormatError.
+    (formats/qlik.md 4). Raises FormatError.
 
     The column list before a statement is the list after it with the statement undone, starting at
     the present list.

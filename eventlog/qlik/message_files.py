@@ -147,7 +147,7 @@ def _messages(
 
 
 def _counted(changes: Iterable[Change], options: WriteOptions) -> Iterator[Change]:
-    """Add event counters to changes: change tables have no columns for them (spec/qlik.md 7)."""
+    """Add event counters to changes: change tables have no columns for them (formats/qlik.md 7)."""
     rest = iter(changes)
     first = next(rest, None)
     if first is None:

@@ -18,7 +18,7 @@ from eventlog.qlik.publish import QlikWriter
 
 
 class QlikMessagesFormat(Format):
-    """Qlik messages: lines of a file, or records of Kafka (spec/qlik.md 5)."""
+    """Qlik messages: lines of a file, or records of Kafka (formats/qlik.md 5)."""
 
     name = "qlik-messages"
     title = "Qlik messages"

@@ -1,4 +1,4 @@
-"""The reader of Qlik messages as changes, in every form that occurs (spec/qlik.md 5.1, 5.7;
+"""The reader of Qlik messages as changes, in every form that occurs (formats/qlik.md 5.1, 5.7;
 spec/change-model.md 2).
 """
 
@@ -150,7 +150,7 @@ class MessageReader:
 
     def _is_given(self, message: Message, envelope: Envelope) -> bool:
         """Return True if the option ``columns`` describes a JSON message whose metadata are
-        missing, of a table without any metadata (spec/qlik.md 5.1).
+        missing, of a table without any metadata (formats/qlik.md 5.1).
         """
         if not self._options.columns or isinstance(envelope.message, bytes):
             return False
@@ -266,7 +266,7 @@ class MessageReader:
     def _table(
         self, schema: str | None, name: str, fields: tuple[str, ...], *, has_schema: bool
     ) -> _Known:
-        """Return the table of a message that names no metadata (spec/qlik.md 5.1).
+        """Return the table of a message that names no metadata (formats/qlik.md 5.1).
 
         The message's Avro schema decides the columns and their order; otherwise the option
         ``columns``, the newest MD, or the fields of its row.
@@ -346,7 +346,7 @@ class MessageReader:
         return columns
 
     def _row(self, row: _Image, readers: _Readers, present: frozenset[str] | None) -> Row:
-        """Return the known columns of a row (spec/qlik.md 2.4). ``present`` holds the columns of
+        """Return the known columns of a row (formats/qlik.md 2.4). ``present`` holds the columns of
         its columnMask, None without one.
         """
         image: dict[str, Value] = {}
@@ -439,7 +439,7 @@ def _is_metadata(envelope: Envelope) -> bool:
 
 def _finder(payload: Mapping[str, Any], *, has_envelope: bool) -> _Find:
     """Return a function that finds a header by its name. The first place that has the header
-    counts, even with null (spec/qlik.md 5.7).
+    counts, even with null (formats/qlik.md 5.7).
     """
     headers = payload.get("headers")
     inner = headers if isinstance(headers, Mapping) else {}

@@ -1,5 +1,5 @@
-"""The messages of a table: changes as plain dicts, and their records (spec/qlik.md 5.1, 5.3, 5.6).
-orjson writes JSON, ``eventlog.qlik.avro`` writes Avro.
+"""The messages of a table: changes as plain dicts, and their records (formats/qlik.md 5.1, 5.3,
+5.6). orjson writes JSON, ``eventlog.qlik.avro`` writes Avro.
 
 ``TableRecords.draft`` and ``record`` are a hot path. A table prepares its columns, names and schema
 once, masks are kept by the columns that make them, tuples are made by ``tuple.__new__``, and names
@@ -101,7 +101,7 @@ class Draft(NamedTuple):
     headers: dict[str, Any]
     """The headers in their JSON form, with an empty change sequence."""
     with_before: bool
-    """True if the message takes two numbers (spec/qlik.md 3)."""
+    """True if the message takes two numbers (formats/qlik.md 3)."""
 
 
 class TableRecords:
@@ -277,7 +277,7 @@ class TableRecords:
     def _masks_of(
         self, op: ChangeOp, known_fields: tuple[str, ...], changed_fields: tuple[str, ...] | None
     ) -> tuple[str, str]:
-        """Return changeMask and columnMask (spec/qlik.md 5.3)."""
+        """Return changeMask and columnMask (formats/qlik.md 5.3)."""
         table, layout = self.table, self.table.layout
         names = {field: name for name, field in table.fields.items()}
         known = {names[field] for field in known_fields}
@@ -294,7 +294,7 @@ class TableRecords:
 
 def _key_of_records(table: MessageTable, option: str) -> tuple[list[str], bytes | None]:
     """Return the fields of the key of a table's records, and the key that they all share, None
-    without one (spec/qlik.md 5.6).
+    without one (formats/qlik.md 5.6).
     """
     if option == "primary_key":
         return [table.fields[name] for name in table.key], None

@@ -1,6 +1,6 @@
-"""Tables in messages: the options of readers and writers, by the names of spec/qlik.md 5; a table's
-names and columns in messages; the metadata messages (MD) that describe them; and the Avro schemas
-of data messages and keys (spec/qlik.md 5.2, 5.5, 5.6).
+"""Tables in messages: the options of readers and writers, by the names of formats/qlik.md 5; a
+table's names and columns in messages; the metadata messages (MD) that describe them; and the Avro
+schemas of data messages and keys (formats/qlik.md 5.2, 5.5, 5.6).
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ def _text_of(schema: _Schema) -> str:
 
 
 def id_of_schema(table: MessageTable, schema: str) -> str:
-    """Return the id of a table's payload schema: 32 hex digits (spec/qlik.md 5.1)."""
+    """Return the id of a table's payload schema: 32 hex digits (formats/qlik.md 5.1)."""
     # loads OpenSSL, which is slow, while every command loads the options above
     import hashlib
 
@@ -482,7 +482,7 @@ def read_metadata(message: Mapping[str, Any]) -> tuple[MessageTable, str]:
 
 def read_file_metadata(content: bytes) -> tuple[int, tuple[QlikColumn, ...]]:
     """Return the table version and the columns, headers among them, of a file that describes a data
-    file (spec/qlik.md 1.3).
+    file (formats/qlik.md 1.3).
 
     Raises FormatError.
     """

@@ -1,4 +1,4 @@
-"""The writer of changes as messages, in order and numbered (spec/qlik.md 5, 5.3, 7;
+"""The writer of changes as messages, in order and numbered (formats/qlik.md 5, 5.3, 7;
 spec/change-model.md 4).
 
 ``MessageWriter.messages`` and ``records`` run once for each message: names of the module stand for

@@ -1,5 +1,5 @@
 """The publisher's writer for the format ``qlik-messages``: records that are numbered by delivery
-(spec/qlik.md 5).
+(formats/qlik.md 5).
 
 ``_StepReader.images`` is a hot path: it makes the images of a message from the steps of an event,
 without a Change in between. What depends only on the attributes of the steps is kept by them

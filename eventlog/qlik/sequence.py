@@ -1,5 +1,5 @@
 """The position of a change: its change sequence, its partition, its number in a transaction
-(spec/qlik.md 3, 4, 5.7, 7).
+(formats/qlik.md 3, 4, 5.7, 7).
 
 A writer's state never runs backwards. A publisher's deliveries must have the same sequences when
 they are sent again: a delivery records its first sequence (spec/event-log.md 10). The time of that
@@ -106,7 +106,7 @@ _TWO_DIGITS: Final = tuple(f"{number:02}" for number in range(100))
 
 def last_sequence_of(moment: datetime) -> str:
     """Return the greatest change sequence of a moment (UTC if naive): the bound of ``as_of``
-    (spec/qlik.md 6).
+    (formats/qlik.md 6).
     """
     return time_prefix(moment) + "9" * (LENGTH - PREFIX_LENGTH)
 

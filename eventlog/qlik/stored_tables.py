@@ -1,5 +1,5 @@
-"""The storage of change tables: the options of readers and writers, by the names of spec/qlik.md 1
-to 4, and the functions for columns and rows that all places share (spec/qlik.md 3, 4, 7).
+"""The storage of change tables: the options of readers and writers, by the names of formats/qlik.md
+1 to 4, and the functions for columns and rows that all places share (formats/qlik.md 3, 4, 7).
 
 There are two places, ``file_tables`` and ``database_tables``.
 """

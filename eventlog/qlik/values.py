@@ -1,5 +1,5 @@
 """The values of columns by type: in messages, in JSON and in Avro, and in change tables, typed (in
-databases and Parquet) or as text (in CSV and JSON files); and their readers (spec/qlik.md 1.1,
+databases and Parquet) or as text (in CSV and JSON files); and their readers (formats/qlik.md 1.1,
 5.4).
 
 Reading is tolerant, in the same way everywhere: text, numbers and Avro's types are accepted

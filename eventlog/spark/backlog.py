@@ -107,7 +107,7 @@ _NAMES = re.compile(
 )
 """The names of the files and folders in an output directory, except those of change tables."""
 _NUMBERS = 10**19
-"""The number of possible change numbers (spec/qlik.md 3)."""
+"""The number of possible change numbers (formats/qlik.md 3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,7 +439,7 @@ def _convert(
 
 def _before(request: Request, output: Output, rows: int, epoch: str) -> Numbered:
     """Return the change number that precedes the first number of the output. If it was used before
-    the log's epoch began, it is raised to the time of the epoch, and by 10^12 (spec/qlik.md 3).
+    the log's epoch began, it is raised to the time of the epoch, and by 10^12 (formats/qlik.md 3).
     Raises FormatError.
     """
     last = request.last_sequence

@@ -1,5 +1,5 @@
 """Qlik change tables in files as DataFrames: their rows, their changes, and the live view
-(spec/qlik.md 1, 4, 6).
+(formats/qlik.md 1, 4, 6).
 
 The tables are in a directory as ``eventlog.qlik.file_tables`` describes it, written by ``eventlog
 backlog``, by ``eventlog convert`` or by Qlik, in Parquet, CSV or JSON lines. Spark reads the files;
@@ -377,7 +377,7 @@ def _deletes(rows: DataFrame, layout: TableLayout, options: ReadOptions) -> Iter
 
 def _counted(changes: DataFrame) -> DataFrame:
     """Add event numbers: consecutive changes with the same transaction id are one transaction
-    (spec/qlik.md 7).
+    (formats/qlik.md 7).
     """
     counted = (f.col("op") != "TRUNCATE") & f.col("transaction_id").isNotNull()
     if changes.where(f.col("transaction_id").isNotNull()).isEmpty():

@@ -1,5 +1,5 @@
-"""Qlik messages as DataFrames of changes, and back (spec/qlik.md 5): each file of records, or each
-topic, is read by one task.
+"""Qlik messages as DataFrames of changes, and back (formats/qlik.md 5): each file of records, or
+each topic, is read by one task.
 
 No Spark connector is needed: a task reads its topic with confluent-kafka.
 """

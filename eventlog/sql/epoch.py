@@ -20,7 +20,7 @@ from eventlog.sql.open_log import OpenLog
 
 _PASSED_OVER: Final = 100
 """How many delivery numbers a raise of the epoch skips: the number of a Qlik sequence jumps by
-10^12 (spec/qlik.md 3).
+10^12 (formats/qlik.md 3).
 """
 
 

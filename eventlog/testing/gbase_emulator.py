@@ -1,5 +1,5 @@
 """An emulated CDC server: tables, transactions, a log, and the calls of the CDC interface
-(spec/gbase-cdc.md 6).
+(formats/gbase-cdc.md 6).
 
 It serves tests, and users who have no server. It runs in this process. Only ``cdc_read`` waits, and
 only under a negative timeout.
@@ -49,7 +49,7 @@ that follow sequence and transaction id.
 
 @dataclass(frozen=True, slots=True)
 class Switches:
-    """Switches that set how the server behaves (spec/gbase-cdc.md 6)."""
+    """Switches that set how the server behaves (formats/gbase-cdc.md 6)."""
 
     size_order: str = "little"
     varchar_prefix: int = 2
@@ -281,7 +281,7 @@ class CdcServer:
         place -= self._dropped
         return self._records[place] if place < len(self._records) else None
 
-    # --- the calls (spec/gbase-cdc.md 1)
+    # --- the calls (formats/gbase-cdc.md 1)
 
     @_answering
     def cdc_opensess(

@@ -1,5 +1,5 @@
 """Work for the emulated server: scripts, each with the result that a reader must give, and random
-work, seeded so that a stream can be repeated (spec/gbase-cdc.md 6).
+work, seeded so that a stream can be repeated (formats/gbase-cdc.md 6).
 """
 
 from __future__ import annotations
@@ -382,7 +382,7 @@ class Workload:
 
     def _moved(self, work: Work, table: str) -> None:
         # Directly after an INSERT into the table, a move would look like an update of that row
-        # (spec/gbase-cdc.md 4).
+        # (formats/gbase-cdc.md 4).
         if not work.done or work.done[-1][1][:2] != (ChangeOp.INSERT, table):
             work.move(table, *self._changed(table))
 

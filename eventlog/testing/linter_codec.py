@@ -1,4 +1,4 @@
-"""The codec of our emulator's row images (spec/linter-queue.md 7).
+"""The codec of our emulator's row images (formats/linter-queue.md 7).
 
 The image is invented, for tests and for users without a server. Readers and writers of queues
 load the codec by its name, ``eventlog-emulator-1``.

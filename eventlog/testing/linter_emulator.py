@@ -1,5 +1,5 @@
-"""A queue from a seeded workload, for tests and for users without a server (spec/linter-queue.md 7,
-8).
+"""A queue from a seeded workload, for tests and for users without a server (formats/linter-queue.md
+7, 8).
 
 The workload has interleaved transactions, rollbacks, reused transaction numbers, rows of several
 parts, BLOB operations, several destinations, and log files that wrap around. Its row images are the

@@ -1,5 +1,5 @@
 """``gbase.json``: values, records, streams and framing errors of the CDC record stream
-(spec/gbase-cdc.md).
+(formats/gbase-cdc.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""``linter.json``: dates, addresses, images, assembly and whole queues (spec/linter-queue.md)."""
+"""``linter.json``: dates, addresses, images, assembly and whole queues
+(formats/linter-queue.md).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """``qlik.json``, messages and keys: JSON of Kafka records to changes and back, texts of keys
-(spec/qlik.md 5).
+(formats/qlik.md 5).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """``qlik.json``: masks, sequences, partitions, rows of change tables and the messages of them
-(spec/qlik.md).
+(formats/qlik.md).
 """
 
 from __future__ import annotations

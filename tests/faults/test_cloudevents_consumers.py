@@ -1,5 +1,5 @@
 """CloudEvents as the SDK of the CloudEvents project, which nobody here wrote, reads them
-(spec/cloudevents.md 2).
+(formats/cloudevents.md 2).
 """
 
 from __future__ import annotations

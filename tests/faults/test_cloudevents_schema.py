@@ -1,5 +1,5 @@
 """The schema that ``eventlog schema`` prints holds for the events that are sent
-(spec/cloudevents.md 6).
+(formats/cloudevents.md 6).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Change events of Debezium from a real log: to Kafka, over HTTP, to files, and read by Flink
-(spec/debezium.md).
+(formats/debezium.md).
 """
 
 from __future__ import annotations

@@ -29,10 +29,10 @@ from eventlog.config.load import load
 from eventlog.conversion import read_map
 
 DOCS = ROOT / "docs"
-SPECIFICATION = DOCS / "spec"
+SPECIFICATION = (DOCS / "spec", DOCS / "formats")
 PAGES = [
     ROOT / "README.md",
-    *sorted(page for page in DOCS.rglob("*.md") if page.parent != SPECIFICATION),
+    *sorted(page for page in DOCS.rglob("*.md") if page.parent != DOCS / "spec"),
 ]
 ids = [page.name for page in PAGES]
 
@@ -140,10 +140,11 @@ def test_every_configuration_can_be_read(page: Path, tmp_path: Path) -> None:
 
 def test_every_reference_to_the_specification_leads_to_a_section() -> None:
     sections = {
-        f"spec/{page.name}": set(
+        f"{folder.name}/{page.name}": set(
             re.findall(r"(?m)^#{2,4} (\d+(?:\.\d+)*)", page.read_text(encoding="utf-8"))
         )
-        for page in SPECIFICATION.glob("*.md")
+        for folder in SPECIFICATION
+        for page in folder.glob("*.md")
     }
     sources = [
         file
@@ -155,7 +156,7 @@ def test_every_reference_to_the_specification_leads_to_a_section() -> None:
         (file.name, page, section)
         for file in sources
         for page, tail in re.findall(
-            r"(spec/[a-z-]+\.md)((?:[ ,]*(?:and )?\d+(?:\.\d+)*(?![\w/]))*)",
+            r"((?:spec|formats)/[a-z-]+\.md)((?:[ ,]*(?:and )?\d+(?:\.\d+)*(?![\w/]))*)",
             re.sub(r"\s+", " ", file.read_text(encoding="utf-8")),
         )
         for section in re.findall(r"\d+(?:\.\d+)*", tail) or [""]

@@ -1,5 +1,5 @@
 """A backlog as CloudEvents: the events that the publisher sends, in its order
-(spec/cloudevents.md).
+(formats/cloudevents.md).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """A backlog as change events of Debezium: those that the publisher sends of the same log
-(spec/debezium.md).
+(formats/debezium.md).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Messages of files and topics as DataFrames of changes, and back: the same as row by row
-(spec/qlik.md 5).
+(formats/qlik.md 5).
 """
 
 from __future__ import annotations

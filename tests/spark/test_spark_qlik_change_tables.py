@@ -1,4 +1,4 @@
-"""Change tables of files as DataFrames: equal to row by row (spec/qlik.md 1, 4,
+"""Change tables of files as DataFrames: equal to row by row (formats/qlik.md 1, 4,
 spec/change-model.md 1.2).
 """
 

@@ -1,4 +1,4 @@
-"""The live view on Spark is that of the function that goes row by row (spec/qlik.md 6)."""
+"""The live view on Spark is that of the function that goes row by row (formats/qlik.md 6)."""
 
 from __future__ import annotations
 

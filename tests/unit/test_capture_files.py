@@ -446,7 +446,7 @@ def test_a_session_that_has_died_in_a_capture_is_gone_on_with_in_another_one(
     again.insert(2)
     with pytest.raises(SessionDead):
         once(captures, place)
-    stream.path.unlink()  # as docs/publish-from-other-sources.md says
+    stream.path.unlink()  # as docs/formats/convert.md says
     forget_files(place)
     assert once(captures, place) == ["add 2 new"]
 

@@ -1,5 +1,5 @@
 """CloudEvents: what an event says, how it is read, and how a log is published as such
-(spec/cloudevents.md).
+(formats/cloudevents.md).
 """
 
 from __future__ import annotations
@@ -392,8 +392,8 @@ def test_values_that_are_removed_whatever_they_are_have_no_old_one() -> None:
 
 
 def test_the_whole_set_of_a_child_table_is_told_apart_from_an_addition() -> None:
-    """A receiver puts the one in place of what it has, and the other beside it (spec/cloudevents.md
-    4).
+    """A receiver puts the one in place of what it has, and the other beside it
+    (formats/cloudevents.md 4).
     """
     set_of_two = [(12, 6, OBJECT, PHONE, ALL, ("1", "2"))]
     one_more = [(12, 2, OBJECT, PHONE, None, "2")]

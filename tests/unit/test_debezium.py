@@ -1,5 +1,5 @@
 """Debezium events: the documented examples of the PostgreSQL connector, and ours of the same
-(spec/debezium.md).
+(formats/debezium.md).
 
 The examples stand in "Data change events" of the connector's documentation, version 3.
 """

@@ -1,5 +1,5 @@
 """Values of change events: those that Debezium itself writes, both ways, and records that Kafka
-Connect reads (spec/debezium.md 3).
+Connect reads (formats/debezium.md 3).
 
 ``debezium_values.jsonl`` holds what Debezium 3.1.1 wrote of PostgreSQL 15, a column of a row a
 line, beside the text that the log has of the value.

@@ -1,4 +1,4 @@
-"""Rows by their layouts: size arrays, TABSCHEM, options (spec/gbase-cdc.md 3.1, 3.2)."""
+"""Rows by their layouts: size arrays, TABSCHEM, options (formats/gbase-cdc.md 3.1, 3.2)."""
 
 from __future__ import annotations
 

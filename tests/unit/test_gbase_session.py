@@ -1,4 +1,4 @@
-"""The session client on the emulated server (spec/gbase-cdc.md 1)."""
+"""The session client on the emulated server (formats/gbase-cdc.md 1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Interleaving, rollback, savepoints, update pairs, restart, spilling (spec/gbase-cdc.md 4)."""
+"""Interleaving, rollback, savepoints, update pairs, restart, spilling (formats/gbase-cdc.md 4)."""
 
 from __future__ import annotations
 
@@ -151,8 +151,8 @@ class Kept(NamedTuple):
 
 
 def expected_of(script: list[tuple[Any, ...]]) -> list[tuple[str, int | None, int | None]]:
-    """The rules of spec/gbase-cdc.md 4, followed word for word: what a transaction of these records
-    gives.
+    """The rules of formats/gbase-cdc.md 4, followed word for word: what a transaction of these
+    records gives.
     """
     kept: list[Kept] = []
     pairs: dict[int, int] = {}  # UPDAFT -> UPDBEF, by places

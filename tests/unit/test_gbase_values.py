@@ -1,4 +1,4 @@
-"""Column values both ways, and rows that cannot be read (spec/gbase-cdc.md 3.1 to 3.5)."""
+"""Column values both ways, and rows that cannot be read (formats/gbase-cdc.md 3.1 to 3.5)."""
 
 from __future__ import annotations
 

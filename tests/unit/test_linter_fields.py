@@ -1,4 +1,4 @@
-"""Columns of the queue: dates, addresses, names in any case (spec/linter-queue.md 1, 2)."""
+"""Columns of the queue: dates, addresses, names in any case (formats/linter-queue.md 1, 2)."""
 
 from __future__ import annotations
 

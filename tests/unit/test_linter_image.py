@@ -1,5 +1,5 @@
 """The emulator's row image: what survives, and what is refused with the column's name
-(spec/linter-queue.md 7).
+(formats/linter-queue.md 7).
 """
 
 from __future__ import annotations

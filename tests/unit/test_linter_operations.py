@@ -1,4 +1,4 @@
-"""Operation codes, and the rows of one operation (spec/linter-queue.md 3, 4)."""
+"""Operation codes, and the rows of one operation (formats/linter-queue.md 3, 4)."""
 
 from __future__ import annotations
 

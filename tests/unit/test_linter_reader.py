@@ -1,5 +1,5 @@
-"""Order, transactions, destinations, restart, and what happens to operations (spec/linter-queue.md
-5, 6).
+"""Order, transactions, destinations, restart, and what happens to operations
+(formats/linter-queue.md 5, 6).
 """
 
 from __future__ import annotations

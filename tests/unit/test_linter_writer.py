@@ -1,4 +1,4 @@
-"""Changes written as rows of the queue (spec/change-model.md 4, 5.1; spec/linter-queue.md 8)."""
+"""Changes written as rows of the queue (spec/change-model.md 4, 5.1; formats/linter-queue.md 8)."""
 
 from __future__ import annotations
 

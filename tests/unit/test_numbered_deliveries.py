@@ -1,5 +1,5 @@
 """Formats that number their output: in-flight line, events as Qlik messages (spec/event-log.md 10,
-spec/qlik.md 5).
+formats/qlik.md 5).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows of change tables as they are stored, and the layouts of the tables (spec/qlik.md 1.1,
+"""Rows of change tables as they are stored, and the layouts of the tables (formats/qlik.md 1.1,
 2.1).
 """
 

@@ -1,4 +1,4 @@
-"""Change tables in files: CSV, JSON lines, Parquet, whole or not at all, read back (spec/qlik.md
+"""Change tables in files: CSV, JSON lines, Parquet, whole or not at all, read back (formats/qlik.md
 1.1, 3, 4).
 """
 

@@ -1,5 +1,5 @@
 """Change tables in files as others write them: what is read of them, and what is refused
-(spec/qlik.md 1.1, 1.3, 4).
+(formats/qlik.md 1.1, 1.3, 4).
 """
 
 from __future__ import annotations

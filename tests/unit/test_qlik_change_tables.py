@@ -1,4 +1,6 @@
-"""Rows of change tables to changes and back (spec/qlik.md 1, 4, 7; spec/change-model.md 3.3, 4)."""
+"""Rows of change tables to changes and back (formats/qlik.md 1, 4, 7; spec/change-model.md 3.3,
+4).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Columns as Qlik describes them, from a catalogue, from options, from rows (spec/qlik.md 5.2)."""
+"""Columns as Qlik describes them, from a catalogue, from options, from rows (formats/qlik.md
+5.2).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Change tables in databases: created, appended, numbered in one transaction, read back
-(spec/qlik.md 1.1, 3, 4).
+(formats/qlik.md 1.1, 3, 4).
 """
 
 from __future__ import annotations

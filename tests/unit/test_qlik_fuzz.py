@@ -1,5 +1,5 @@
 """Whatever comes, the readers of Qlik's formats give changes or pass it over, and go on, in time
-(spec/qlik.md).
+(formats/qlik.md).
 
 Bytes are changed, cut and put in, members and columns replaced by values of other types. A case is
 a record; a file has twenty. The number of a file that fails is its seed.

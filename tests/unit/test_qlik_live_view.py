@@ -1,4 +1,4 @@
-"""The live view: base and changes to the present state (spec/qlik.md 6)."""
+"""The live view: base and changes to the present state (formats/qlik.md 6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Masks: which bit is which column, four forms, at any width (spec/qlik.md 2)."""
+"""Masks: which bit is which column, four forms, at any width (formats/qlik.md 2)."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ def test_records_come_back_from_their_lines(topic: str, key: bytes | None, value
     assert (message.topic, message.key, message.value) == (topic, key, value)
 
 
-# Rows of change tables get counters (spec/qlik.md 7).
+# Rows of change tables get counters (formats/qlik.md 7).
 
 
 def test_changes_of_a_change_table_get_event_counters(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Reading Qlik messages in every shape that is met (spec/qlik.md 5.1, 5.7, spec/change-model.md
+"""Reading Qlik messages in every shape that is met (formats/qlik.md 5.1, 5.7, spec/change-model.md
 2).
 """
 

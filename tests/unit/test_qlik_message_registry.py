@@ -1,4 +1,6 @@
-"""The schema registry over HTTP: Confluent's REST interface by a real server (spec/qlik.md 5.5)."""
+"""The schema registry over HTTP: Confluent's REST interface by a real server (formats/qlik.md
+5.5).
+"""
 
 from __future__ import annotations
 

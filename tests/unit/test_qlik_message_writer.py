@@ -1,4 +1,4 @@
-"""Changes as Qlik messages: masks, headers, keys, topics, metadata, back (spec/qlik.md 5,
+"""Changes as Qlik messages: masks, headers, keys, topics, metadata, back (formats/qlik.md 5,
 spec/change-model.md 4).
 """
 

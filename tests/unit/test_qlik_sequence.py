@@ -1,4 +1,6 @@
-"""change_seq: form, order, the writer that never runs backwards, partitions (spec/qlik.md 3, 4)."""
+"""change_seq: form, order, the writer that never runs backwards, partitions (formats/qlik.md 3,
+4).
+"""
 
 from __future__ import annotations
 

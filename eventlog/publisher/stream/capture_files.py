@@ -206,8 +206,8 @@ class _Track:
     """The map from bytes of the stream to bytes of the files, and the place where reading begins
     again.
 
-    The restart of a position (spec/gbase-cdc.md 4.1) is a sequence, which a server understands. A
-    file is read again from a byte: the BEGINTX of the oldest open transaction. The table
+    The restart of a position (formats/gbase-cdc.md 4.1) is a sequence, which a server understands.
+    A file is read again from a byte: the BEGINTX of the oldest open transaction. The table
     descriptions before it must be known.
     """
 

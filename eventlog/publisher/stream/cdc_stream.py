@@ -1,4 +1,6 @@
-"""A CDC stream as a source: standard input, or a session with a server (spec/gbase-cdc.md 1, 4)."""
+"""A CDC stream as a source: standard input, or a session with a server (formats/gbase-cdc.md 1,
+4).
+"""
 
 from __future__ import annotations
 
@@ -180,7 +182,7 @@ class StandardInput:
 
 @dataclass(frozen=True, slots=True)
 class CaptureSession:
-    """A session with a server (spec/gbase-cdc.md 1)."""
+    """A session with a server (formats/gbase-cdc.md 1)."""
 
     connect: Callable[[], tuple[Connection, Transport]]
     """A function that returns a DB-API connection to ``syscdcv1`` and the function that reads a

@@ -1,4 +1,4 @@
-"""A dispatch queue in a database as a source (spec/linter-queue.md 5).
+"""A dispatch queue in a database as a source (formats/linter-queue.md 5).
 
 The token names a COMMIT and its source database, since its place is in that database's log. A new
 start skips the transactions up to it, and reads again the rows of transactions that were open then.

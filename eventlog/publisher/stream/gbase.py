@@ -48,7 +48,7 @@ class GbaseOptions(StreamOptions):
 
 
 class Gbase(Source):
-    """A CDC stream of GBase 8s (spec/gbase-cdc.md)."""
+    """A CDC stream of GBase 8s (formats/gbase-cdc.md)."""
 
     name = "gbase"
     title = "a CDC stream of GBase 8s"

@@ -32,7 +32,7 @@ class LinterOptions(StreamOptions):
 
 
 class Linter(Source):
-    """A dispatch queue of a Linter replication server (spec/linter-queue.md)."""
+    """A dispatch queue of a Linter replication server (formats/linter-queue.md)."""
 
     name = "linter"
     title = "a Linter dispatch queue"

@@ -38,7 +38,7 @@ class QlikMessagesOptions(StreamOptions):
 
 
 class QlikMessages(Source):
-    """Topics of the messages that Qlik Replicate writes (spec/qlik.md 5)."""
+    """Topics of the messages that Qlik Replicate writes (formats/qlik.md 5)."""
 
     name = "qlik-messages"
     title = "topics of Qlik messages"

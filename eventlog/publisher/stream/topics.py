@@ -1,4 +1,4 @@
-"""Topics of Qlik messages as a source (spec/qlik.md 5).
+"""Topics of Qlik messages as a source (formats/qlik.md 5).
 
 The token is the next offset of each partition. Messages are read partition by partition as they
 arrive. Changes of one object keep their order if they are in one partition, as with their primary

@@ -1,4 +1,4 @@
-"""Changes as rows of Qlik change tables in files (spec/qlik.md 1, 4).
+"""Changes as rows of Qlik change tables in files (formats/qlik.md 1, 4).
 
 The first two stages make the rows of tables, as Arrow columns. The third stage sorts the rows of
 its part and adds the values that depend on the order of all changes: change_seq, and the partition,
@@ -439,7 +439,9 @@ def _sorted(rows: pa.Table) -> pa.Table:
 
 
 def _sequences(tables: Sequence[pa.Table], before: Numbered) -> Iterator[pa.Array]:
-    """Yield the change_seq of each table's rows, one sequence over all tables (spec/qlik.md 3)."""
+    """Yield the change_seq of each table's rows, one sequence over all tables (formats/qlik.md
+    3).
+    """
     every = pa.concat_tables(
         rows.select(["place", "numbers", "prefix"]).append_column(
             "table", pa.array([n] * len(rows), pa.int32())
