@@ -14,35 +14,35 @@ from eventlog.changes.images import written_columns
 from eventlog.model import Change, ChangeOp, Row, changes_nothing, differing, old_key
 
 CODES: Final[Mapping[str, str]] = {
-    "ABS": "a column that is not known becomes NULL (G, L: in deleted rows only)",
-    "BEF": "before image of an UPDATE beyond the changed columns",
-    "BEU": "before image of an UPDATE that does not know all changed columns",
-    "UNC": "unchanged columns of the after image of an UPDATE",
+    "ABS": "an unknown column becomes NULL (gbase, linter: only in deleted rows)",
+    "BEF": "in the image before an UPDATE, the columns that did not change",
+    "BEU": "the image before an UPDATE, if a changed column is unknown in it",
+    "UNC": "in the image after an UPDATE, the columns that did not change",
     "DEL": "non-key columns of a deleted row",
-    "CHG": "the set of changed columns where it cannot be derived (before image unknown)",
-    "NIN": "NULLs of an inserted row: not written, so read back as not known",
+    "CHG": "which columns changed, if the image before is unknown",
+    "NIN": "NULLs of an inserted row: not written, so they read back as unknown",
     "NOP": "updates that change nothing",
     "TRN": (
-        "TRUNCATE (E, X: one delete per key if the keys are given; K: skipped; L: refused or "
-        "deletes)"
+        "TRUNCATE (eventlog, xds: one delete per key of existing_keys; qlik-messages: skipped; "
+        "linter: refused, or deletes)"
     ),
-    "REF": "the difference between REFRESH and INSERT (T: REFRESH skipped by default)",
-    "KCH": "a key change becomes DELETE + INSERT",
+    "REF": "the difference between REFRESH and INSERT (qlik-change-table: skipped by default)",
+    "KCH": "a changed key becomes a DELETE and an INSERT",
     "INC": (
-        "nothing is lost, but inserted and updated rows with unknown columns need complete, "
-        "otherwise refused"
+        "nothing, but an inserted or updated row with unknown columns needs the option complete, "
+        "otherwise it is refused"
     ),
-    "INC*": "the same, only where before images were off at the source",
-    "MVA": "multi-valued attributes: refused with NotExpressible",
-    "KEY": "which columns form the key (configuration needed to read it back)",
-    "POS": "the source position (the target assigns its own)",
-    "TXN": "transaction id, event number, last flag",
-    "TXI": "the transaction id (grouping, order and last flag stay)",
-    "CNT": "event number and last flag (grouping by id stays; recomputed on reading all tables)",
+    "INC*": "the same, only if before images were off at the source",
+    "MVA": "attributes with several values: refused as not_expressible",
+    "KEY": "which columns are the key; an option gives them on reading",
+    "POS": "the position at the source; the target assigns its own",
+    "TXN": "transaction id, event number and the flag of the last event",
+    "TXI": "the transaction id; groups, order and the flag of the last event stay",
+    "CNT": "event number and the flag of the last event; reading all tables computes them",
     "TIM": "commit time",
     "TIM-ms": "the part of the commit time below a millisecond",
     "TIM-s": "the part of the commit time below a second",
-    "USR": "user; to G only a numeric id survives",
+    "USR": "user; gbase keeps a numeric id",
 }
 
 _TABLE: Final = """

@@ -40,6 +40,8 @@ from eventlog.core.events import Outgoing, association_of
 from eventlog.errors import FormatError
 from eventlog.model import Change, EventResult, KafkaRecord, Level
 
+# The charset is in lower case, because the SDK of npm compares the content type of a single event
+# as text, and refuses UTF-8. The case has no meaning (RFC 2046 4.1.2).
 STRUCTURED_TYPE: Final = "application/cloudevents+json; charset=utf-8"
 BATCHED_TYPE: Final = "application/cloudevents-batch+json; charset=utf-8"
 

@@ -2,7 +2,19 @@
 (formats/gbase-cdc.md 6).
 
 It serves tests, and users who have no server. It runs in this process. Only ``cdc_read`` waits, and
-only under a negative timeout.
+only under a negative timeout. It captures committed and uncommitted work in log order.
+
+After activation, the TABSCHEM records of all captured tables come first, in the order of
+startcapture, with types in lower case, ``, `` between columns and ``varchar(n,0)``. Then come the
+records with a sequence of at least the position, including BEGINTX. A commit of rows that were
+updated to the same values writes UPDBEF and UPDAFT.
+
+Misuse is answered with APIVERS for a major version other than 1 or a minor one other than 0 and 1;
+NOSESS for an unknown session; ARGNULL for a NULL argument; NODB, NOTAB, NOCOL for what startcapture
+does not find; TABPROPERTIES for a capture without full-row logging, of a view, a temporary table or
+a type that cannot be captured; TABCAPTURED and TABNOTCAPTURED for a second capture and the end of
+none; LSN for activation before the oldest log or after the end; NOREOPEN for activation of an
+active session; -19816 for switching full-row logging off while a table is captured.
 """
 
 from __future__ import annotations
@@ -52,15 +64,27 @@ class Switches:
     """Switches that set how the server behaves (formats/gbase-cdc.md 6)."""
 
     size_order: str = "little"
+    """Byte order of the size array."""
     varchar_prefix: int = 2
+    """Bytes of the length prefix of VARCHAR: 1 or 2."""
     max_recs: int = 64
+    """Most records of a read, as the argument of opensess."""
     read_bytes: int = 65536
+    """Most bytes of a read; reads are cut inside records too."""
     stale_tail: bool = False
+    """Reads return a full buffer; after the valid bytes are bytes of older reads."""
     timeout_every: int = 0
+    """A TIMEOUT follows every so many records; 0: none."""
     extra_header: int = 0
+    """Number of unknown bytes between the specific header and the payload."""
     log_start: int = 11
+    """Number of the first log. A sequence is log << 32 + position; a position is page << 12 +
+    offset, with an offset of 0x18 or more.
+    """
     log_size: int = 1 << 24
+    """Bytes of a log; when it is full, the next one begins."""
     keep_logs: int = 6
+    """Number of logs that are kept; activation at an older one returns LSN."""
 
 
 class _Refused(Exception):  # raised inside the emulator; the call returns its code

@@ -104,7 +104,7 @@ def _lacking(kind: Source, format: Format, needs: frozenset[Need]) -> str | None
         return None
     return (
         f"{kind.title} may lack columns of a row, and there is no database to read them back "
-        f"from: set format.{format.name}.missing_columns = placeholder or refuse, or choose "
+        f"from: set format.{format.name}.missing_columns = placeholder or error, or choose "
         "another format"
     )
 
