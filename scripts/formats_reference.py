@@ -14,6 +14,7 @@ from io import StringIO
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from textwrap import wrap
 from typing import Any, Final
 
 from eventlog import cli, convert
@@ -30,6 +31,7 @@ from eventlog.qlik.columns import columns_of
 from eventlog.qlik.values import json_writer
 
 ROOT: Final = Path(__file__).resolve().parent.parent
+_WIDTH: Final = 100
 
 # --- one change in every format -------------------------------------------------------------------
 
@@ -135,7 +137,17 @@ def _log_rows(log: Path) -> Iterator[str]:
             yield f"| {' | '.join(row[column] for column in columns)} |"
 
 
+def _wrapped(line: str) -> Iterator[str]:
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    joined = line.replace('": ', '":\xa0')  # a name stays with its value
+    for part in wrap(joined, _WIDTH, subsequent_indent=indent, break_long_words=False):
+        yield part.replace("\xa0", " ")
+
+
 def _fence(language: str, lines: Iterable[str]) -> list[str]:
+    """Return a block of code. Long lines of JSON are broken between members."""
+    if language == "json":
+        lines = (part for line in lines for part in _wrapped(line))
     return [f"```{language}", *lines, "```"]
 
 
@@ -170,7 +182,7 @@ def _debezium(path: Path) -> list[str]:
         lines.append(begin)
         shown = {name: value[name] for name in ("op", "before", "after")}
         source = {name: value["source"][name] for name in ("schema", "table", "ts_ms", "event_id")}
-        lines.append(f' {_compact(shown)[:-1]},\n  "source": {_compact(source)}}}}}')
+        lines += [f" {_compact(shown)[:-1]},", f'  "source": {_compact(source)}}}}}']
     return _fence("json", lines)
 
 
