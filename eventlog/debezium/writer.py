@@ -409,6 +409,7 @@ class _TableRecords:
         self._key_head = self._value_head = b""
         if options.schemas_enable:
             keys = [_column(one, self.fields[one], optional=False) for one in table.primary_key]
+            # The catalog does not have which columns accept NULL.
             columns = [
                 _column(one, field, optional=one not in key) for one, field in self.fields.items()
             ]

@@ -50,6 +50,11 @@ _OF_BLOBS: Final = {
     INSERT_BLOB: "INSERT BLOB",
     CLEAR_BLOB: "CLEAR BLOB",
 }
+# The manual contradicts itself: its field table gives 4 COMMIT, 9 CLEAR BLOB and 10 ROLLBACK, its
+# text under DATA numbers 4 DELETE BLOB, 5 COMMIT and ROLLBACK. The field table holds: one number
+# for two opposite operations cannot be a code, the second list has no gaps where the first has
+# those of an enumeration, and BLOB CLEAR is the statement that deletes the data of a BLOB, so that
+# the text's DELETE BLOB is code 9. ``PROSE`` is for a server that follows the text.
 FIELDS: Final = TypTable(
     "fields", {**_OF_ROWS, **_OF_BLOBS}, {COMMIT: "COMMIT", ROLLBACK: "ROLLBACK"}, COMMIT
 )

@@ -28,6 +28,10 @@ from eventlog.qlik import sequence
 CAPACITY: Final = 1024
 """The positions in a mask of 128 bytes, header columns included (formats/qlik.md 2.1)."""
 
+# Where Qlik's texts differ from their examples, the examples hold. "Bit N belongs to ordinal N"
+# needs ordinal - 1 in its own example, and the table of bytes under a "direct" byte order has bits
+# 7 to 0 in byte 0, which is little-endian. The order of the hex text in messages is that of its
+# bits.
 ByteOrder: TypeAlias = Literal["little", "big", "auto"]
 """The byte order of binary masks; ``auto`` is for reading only."""
 
