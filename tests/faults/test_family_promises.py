@@ -274,9 +274,8 @@ def promise(
     changes, strict = workload.changes, workload.strict
     if keeps_children(database):
         strict = frozenset()
-        if (
-            workload.ddl is SPELLED
-        ):  # docs/databases/mysql-and-mariadb.md: a REPLACE with another spelling
+        # docs/databases/mysql-and-mariadb.md: a REPLACE with another spelling
+        if workload.ddl is SPELLED:
             changes = [one for one in changes if not one.startswith("REPLACE")]
     replay = replayed(database, config, writing, strict)
     assert len(replay.applied) > transactions
