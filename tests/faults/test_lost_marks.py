@@ -50,7 +50,8 @@ class Receiver:
 
     def __call__(self, document: bytes, events: Sequence[Event]) -> None:
         for event in events:
-            name = document.decode().partition("name ")[2].partition("<")[0]
+            # An update has the old value, and then the new one.
+            name = document.decode().rpartition("name ")[2].partition("<")[0]
             self.came[event.event_id].append(f"{event.association} {event.operation} {name}")
             self.names[event.association.partition(",")[0]] = name
 
