@@ -7,7 +7,7 @@ not matter to a failure, or put faults into the product.
     python tests/simulation/interleave.py --shrink 7
     python tests/simulation/interleave.py --faults all         or parts of their names, with | between
 
-Each runs an embedded PostgreSQL. Schedules that fail are kept in ``simulation-failed/``.
+Each runs an embedded PostgreSQL, or uses a running one of this kind with ``--url``. Schedules that fail are kept in ``simulation-failed/``.
 """
 
 from __future__ import annotations
@@ -112,11 +112,12 @@ def main() -> int:
     asked.add_argument("--shrink", metavar="SEED|FILE")
     asked.add_argument("--faults", metavar="all|PART OF A NAME|...")
     parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--url", help="of a server that interleaved.server has started")
     parser.add_argument("--fault", help="put this fault into the product, for --seed and --shrink")
     parser.add_argument("--most", type=int, default=1000, help="failures, or schedules for a fault")
     given = parser.parse_args()
     logging.disable(logging.CRITICAL)
-    with server() as url:
+    with nullcontext(given.url) if given.url else server() as url:
         if given.faults:
             return _try_faults(url, given.faults, given.most)
         with faulty(given.fault) if given.fault else nullcontext(), sessions(url) as opened:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count, islice
 from random import Random
 from typing import Any
 
@@ -109,6 +110,11 @@ CONSUMERS = ("cons1", "cons2")
 """The names of the consumers of a run."""
 _OF_CI = 1000
 """The highest seed whose plan may run in CI."""
+_MOST_STEPS_OF_CI = 25
+"""The most steps of a plan of CI: half of all plans have no more, and each of these takes 40 % of the
+time of a larger one."""
+_MOST_OBJECTS_OF_CI = 200
+"""The most objects of a burst in CI."""
 PLACES = (
     "send", "rename", "renamed", "put", "put done", "put the state", "the state is put", "gets", "answers", "hangs up",
     "BEGIN", "COMMIT", "committed", "COMMIT inflight", "committed inflight", "COMMIT log", "committed log", "COMMIT consumer",
@@ -154,6 +160,18 @@ def plan_of(seed: int) -> Plan:
         "features": sorted(features),
         "steps": _draw_steps(seed, features, is_to_python=sink == "python"),
     }
+
+
+def seeds_of_ci(word: str, number: int) -> list[int]:
+    """Return so many seeds of CI that a word decides, such as the hash of a commit; the lowest ones
+    without a word. Their plans are small."""
+    chance = Random(f"seeds of CI {word}")
+    seeds = (chance.randrange(10**9) for _ in count()) if word else count(1)
+    return list(islice((seed for seed in seeds if _is_small(plan_of(seed))), number))
+
+
+def _is_small(plan: Plan) -> bool:
+    return len(plan["steps"]) <= _MOST_STEPS_OF_CI and plan["burst"] <= _MOST_OBJECTS_OF_CI
 
 
 def _draw_steps(seed: int, features: set[str], *, is_to_python: bool) -> list[Any]:

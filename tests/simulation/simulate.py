@@ -1,8 +1,8 @@
 """Run seeds, tell their stories, shrink what fails.
 
     python tests/simulation/simulate.py --seed 7          the story of one seed, or of a plan in a file
-    python tests/simulation/simulate.py --seeds 1-150     seeds by number
-    python tests/simulation/simulate.py --drawn WORD      25 seeds that a word decides, such as that of a commit
+    python tests/simulation/simulate.py --seeds 1-9,23    seeds by number
+    python tests/simulation/simulate.py --plans FILE ...  the stories of plans, each below its name
     python tests/simulation/simulate.py --seconds 600     fresh seeds, as many as the time allows
     python tests/simulation/simulate.py --shrink 7        the plan of a failing seed with fewer steps
     python tests/simulation/simulate.py --serial 1-60     plans without interleaving, on SQLite and on PostgreSQL: both end equal
@@ -24,10 +24,9 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
-from random import Random
 
 if os.environ.get("PYTHONHASHSEED") != "0":  # the order of a set is a part of the story
     os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "PYTHONHASHSEED": "0"})
@@ -38,10 +37,6 @@ from plans import Plan, plan_of, shrink
 from report import Report, branches, counting_branches
 from world import World, run_plan
 
-_SMALL_BURST = 200
-_DRAWN = 25
-"""How many seeds a word decides."""
-
 
 def _plan(named: str) -> Plan:
     return json.loads(Path(named).read_text()) if named.endswith(".json") else plan_of(int(named))
@@ -51,6 +46,14 @@ def _run(plan: Plan) -> World:
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         return run_plan(plan)
+
+
+def _tell(named: str) -> bool:
+    """Print the story of a seed, or of a plan in a file; return True if it failed."""
+    world = _run(_plan(named))
+    print("\n".join(world.story))
+    print(f"seed {named}: {'failed' if world.failures else 'good'}")
+    return bool(world.failures)
 
 
 def _failure(plan: Plan) -> str | None:
@@ -91,10 +94,10 @@ def main(words: list[str] | None = None) -> int:
     )
     asked = parser.add_mutually_exclusive_group(required=True)
     asked.add_argument("--seed", metavar="SEED|FILE")
-    asked.add_argument("--seeds", metavar="FIRST-LAST")
+    asked.add_argument("--seeds", metavar="FIRST-LAST,...")
+    asked.add_argument("--plans", metavar="SEED|FILE", nargs="+")
     asked.add_argument("--seconds", type=float)
     asked.add_argument("--shrink", metavar="SEED|FILE")
-    asked.add_argument("--drawn", metavar="WORD")
     asked.add_argument("--serial", metavar="FIRST-LAST")
     parser.add_argument(
         "--postgres", metavar="URL", help="of a server for --serial; default: an embedded one"
@@ -113,10 +116,13 @@ def main(words: list[str] | None = None) -> int:
     )
     given = parser.parse_args(words)
     if given.seed:
-        world = _run(_plan(given.seed))
-        print("\n".join(world.story))
-        print(f"seed {given.seed}: {'failed' if world.failures else 'good'}")
-        return int(bool(world.failures))
+        return int(_tell(given.seed))
+    if given.plans:
+        failed = 0
+        for named in given.plans:
+            print(f"plan {named}")
+            failed += _tell(named)
+        return int(failed > 0)
     if given.shrink:
         plan = shrink(_plan(given.shrink), _failure)
         path = Path(f"simulation-{plan['seed']}.json")
@@ -127,9 +133,7 @@ def main(words: list[str] | None = None) -> int:
     if given.serial:
         return _run_serially(_range(given.serial), given.postgres)
     if given.seeds:
-        plans, kept = map(plan_of, _range(given.seeds)), None
-    elif given.drawn:
-        plans, kept = _drawn(given.drawn), None
+        plans, kept = map(plan_of, chain.from_iterable(map(_range, given.seeds.split(",")))), None
     else:
         kept = Path("simulation-failed")
         begin = int(time.time()) % 10**8 * 1000 if given.first is None else given.first
@@ -148,13 +152,6 @@ def main(words: list[str] | None = None) -> int:
 def _range(told: str) -> range:
     first, _, last = told.partition("-")
     return range(int(first), int(last or first) + 1)
-
-
-def _drawn(word: str) -> Iterator[Plan]:
-    """Yield the plans that a word decides, without large bursts, which take long."""
-    chance = Random(f"drawn {word}")
-    plans = (plan_of(chance.randrange(10**9)) for _ in range(10**6))
-    return islice((plan for plan in plans if plan["burst"] <= _SMALL_BURST), _DRAWN)
 
 
 def _run_serially(seeds: Sequence[int], postgres: str | None) -> int:

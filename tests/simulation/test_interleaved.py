@@ -1,40 +1,58 @@
 """Schedules of real PostgreSQL sessions, by number: the same in every run.
 
 ``interleave.py`` says how a seed is told, shrunk and run again. It runs in a process of its own,
-which has the machine of the simulation in place of the clock.
+which has the machine of the simulation in place of the clock. All tests share one server. Half of
+the seeds are fixed, and the commit decides the others.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 from interleaved.schedules import schedule_of, shrink
+from interleaved.server import server
 
 PROGRAM = Path(__file__).parent / "interleave.py"
+pytestmark = pytest.mark.xdist_group("interleaved")
 
 
-def interleave(*words: str, fails: bool = False) -> str:
-    """Run the program, and return what it prints. Fails with it, unless a failure is expected."""
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), *words], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == int(fails), done.stdout[-4000:] + done.stderr[-4000:]
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """The URL of the server of all schedules."""
+    with server() as url:
+        yield url
+
+
+def interleave(url: str, *words: str) -> str:
+    """Run the program, and return what it prints. Fails with it."""
+    command = [sys.executable, str(PROGRAM), "--url", url, *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     return done.stdout
 
 
-def test_each_row_is_sent_once_and_in_order_beside_open_transactions() -> None:
-    assert " 300 schedules, 0 failed" in interleave("--seeds", "1-300")
+def test_each_row_is_sent_once_and_in_order_beside_open_transactions(url: str) -> None:
+    assert " 100 schedules, 0 failed" in interleave(url, "--seeds", "1-100")
 
 
-def test_a_seed_has_the_same_story_in_every_run() -> None:
-    assert interleave("--seed", "3") == interleave("--seed", "3")
+def test_the_schedules_that_the_commit_decides_lose_nothing(url: str) -> None:
+    words = ["git", "-C", str(PROGRAM.parent), "rev-parse", "HEAD"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    first = Random(done.stdout).randrange(10**9)
+    assert " 100 schedules, 0 failed" in interleave(url, "--seeds", f"{first}-{first + 99}")
 
 
-def test_a_gap_that_is_closed_too_early_is_found() -> None:
-    found = interleave("--faults", "gaps close once they were seen empty", "--most", "100")
+def test_a_seed_has_the_same_story_in_every_run(url: str) -> None:
+    assert interleave(url, "--seed", "3") == interleave(url, "--seed", "3")
+
+
+def test_a_gap_that_is_closed_too_early_is_found(url: str) -> None:
+    found = interleave(url, "--faults", "gaps close once they were seen empty", "--most", "100")
     assert "has never sent" in found
 
 
@@ -52,11 +70,11 @@ def test_a_schedule_shrinks_to_the_steps_that_its_failure_needs() -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_twenty_thousand_schedules_lose_nothing() -> None:
-    assert " 20000 schedules, 0 failed" in interleave("--seeds", "1-20000")
+def test_twenty_thousand_schedules_lose_nothing(url: str) -> None:
+    assert " 20000 schedules, 0 failed" in interleave(url, "--seeds", "1-20000")
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_each_fault_that_is_put_in_is_found_by_interleaving() -> None:
-    print(interleave("--faults", "all", "--most", "5000"))
+def test_each_fault_that_is_put_in_is_found_by_interleaving(url: str) -> None:
+    print(interleave(url, "--faults", "all", "--most", "5000"))

@@ -109,7 +109,7 @@ def test_a_patch_runs_in_a_copy_of_the_product(tmp_path: Path) -> None:
             HERE / "patches.py",
             patch,
             "--seeds",
-            "1-1",
+            "14-14",  # a short one
             "--cache",
             tmp_path / "cache",
         ],

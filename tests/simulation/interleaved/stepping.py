@@ -12,7 +12,7 @@ import re
 import select
 import sys
 from collections.abc import Callable
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import psycopg
@@ -109,13 +109,23 @@ def _place() -> str:
     names: list[str] = []
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and len(names) < 2:
-        module = frame.f_globals.get("__name__", "")
-        name = frame.f_code.co_name
-        is_ours = module.startswith("eventlog.") and name not in _PASSED_OVER
-        if is_ours and not name.startswith("<") and name not in names:
+        code = frame.f_code
+        if (name := _named.get(code)) is None:
+            name = _named[code] = _name_of(code, frame.f_globals.get("__name__", ""))
+        if name and name not in names:
             names.append(name)
         frame = frame.f_back
     return " < ".join(names) or "statement"
+
+
+_named: dict[CodeType, str] = {}
+"""The names of functions, by their code; empty = it is no part of the name of a place."""
+
+
+def _name_of(code: CodeType, module: str) -> str:
+    name = code.co_name
+    is_ours = module.startswith("eventlog.") and name not in _PASSED_OVER
+    return name if is_ours and not name.startswith("<") else ""
 
 
 def sessions_of(stepper: Stepper) -> type[psycopg.Connection[Any]]:
