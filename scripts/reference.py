@@ -24,7 +24,7 @@ from html import escape
 from importlib import import_module
 from inspect import cleandoc
 from io import StringIO
-from itertools import groupby, pairwise
+from itertools import count, groupby, pairwise
 from pathlib import Path
 from pkgutil import walk_packages
 from tempfile import TemporaryDirectory
@@ -206,25 +206,28 @@ def _metrics() -> Iterator[str]:
 
 def _measured_activity(lag_unit: str) -> Activity:
     """Return an activity whose metrics all exist, with a source that counts in this unit."""
-    activity = Activity(Counters(), 1.0, LivenessClock(1.0))
-    activity.measured(
-        Measured(
-            queue_rows=0,
-            cap=QUEUE_CAP,
-            clock=datetime.now(UTC),
-            behind=0,
-            behind_unit=lag_unit,
-            tables=[
-                TableStorage(part, part, 0, 0, None, None, 0)
-                for part in ("log", "error", "inflight", "consumer", "epoch", "captured", "resync")
-            ],
-            verified=[
-                LastVerification("", "", "equal", datetime.now(UTC), datetime.now(UTC), 0, 0)
-            ],
-        )
-    )
+    hours = count()  # the clock: the log is measured twice, and has grown
+    activity = Activity(Counters(), 1.0, LivenessClock(1.0, lambda: next(hours) * 3600.0))
+    for size in (1, 2):
+        activity.measured(_measured(lag_unit, size))
     activity.compared(NO_DIFFERENCES)
     return activity
+
+
+def _measured(lag_unit: str, size: int) -> Measured:
+    return Measured(
+        queue_rows=0,
+        cap=QUEUE_CAP,
+        clock=datetime.now(UTC),
+        behind=0,
+        behind_unit=lag_unit,
+        tables=[
+            TableStorage(part, part, 0, 0, None, None, size)
+            for part in ("log", "error", "inflight", "consumer", "epoch", "captured", "resync")
+        ],
+        keep_bytes=1000,
+        verified=[LastVerification("", "", "equal", datetime.now(UTC), datetime.now(UTC), 0, 0)],
+    )
 
 
 def _conditions() -> Iterator[str]:

@@ -474,9 +474,8 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w":
 @click.option(
     "--older-than",
     "age",
-    required=True,
     metavar="AGE",
-    help="Age by event_time: 30d, 12h, 90m, 45s or 2w.",
+    help="Age by event_time: 30d, 12h, 90m, 45s or 2w.  [default: keep_days of [database]]",
 )
 @click.option("--batch", "size", type=click.IntRange(1, 1_000_000), default=10_000, metavar="ROWS",
               help="Rows that one transaction checks.")  # fmt: skip
@@ -487,17 +486,24 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w":
 @json_option
 @click.pass_obj
 def purge(
-    context: CommandContext, age: str, size: int, pause: float, yes: bool, dry: bool, as_json: bool
+    context: CommandContext,
+    age: str | None,
+    size: int,
+    pause: float,
+    yes: bool,
+    dry: bool,
+    as_json: bool,
 ) -> None:
     """Remove rows of status S and W that are older than AGE, and error lines whose rows are gone.
 
     Rows of any other status, rows being delivered and rows that a consumer has not processed stay.
     A publisher may run meanwhile, since each batch is a separate transaction. The batches of a
     purge that is stopped stay committed. On a terminal it asks first. As the owner of a partitioned
-    log it removes whole leaves, and makes the next ones.
+    log it removes whole leaves, and makes the next ones; while the log has more than keep_bytes of
+    [database], the oldest leaf goes whatever its age.
     """
-    limit = parse_age(age)
     config = context.config()
+    limit, older = _limit(config, age)
     with session(config) as db:
         log = find_log(db, config)
         if not dry:
@@ -507,13 +513,13 @@ def purge(
         looked_at = extent_of(log)
         log.commit()
         if not dry:
-            older = f"older than {age.strip()} (before {cutoff})"
             confirm(
-                f"This removes from the log {log} all rows of status S and W {older}, and their "
-                "error lines.",
+                f"This removes from the log {log} all rows of status S and W {older} (before "
+                f"{cutoff}), and their error lines.",
                 yes=yes,
             )
-        leaves, looked_at = _purge_leaves(log, event_time, looked_at, dry=dry)
+        most_bytes = config.database.keep_bytes
+        leaves, looked_at = _purge_leaves(log, event_time, looked_at, most_bytes, dry=dry)
         # Rows that came after the start are too new.
         batches = purge_batches(
             log,
@@ -568,8 +574,22 @@ def purge(
             result(f"{number_of(number, 'row')} kept for consumer {name}, still to process")
 
 
+def _limit(config: Config, age: str | None) -> tuple[timedelta, str]:
+    """Return the age from which on rows are removed, and the rows in words. Raises ConfigError if
+    neither an option nor a setting limits the log.
+    """
+    keep_days, keep_bytes = config.database.keep_days, config.database.keep_bytes
+    if age is not None:
+        return parse_age(age), f"older than {age.strip()}"
+    if keep_days is not None:
+        return timedelta(days=keep_days), f"older than keep_days = {keep_days}"
+    if keep_bytes is not None:
+        return timedelta.max, f"of the oldest leaves, to keep_bytes = {keep_bytes:,}"
+    raise ConfigError("give --older-than AGE, or set keep_days or keep_bytes in [database]")
+
+
 def _purge_leaves(
-    log: OpenLog, event_time: datetime, looked_at: Extent, *, dry: bool
+    log: OpenLog, event_time: datetime, looked_at: Extent, most_bytes: int | None, *, dry: bool
 ) -> tuple[list[LeafPurge], Extent]:
     """Purge the leaves of a partitioned log whose owner this session is. Return what was found of
     them, and which rows remain to be purged one by one.
@@ -577,6 +597,11 @@ def _purge_leaves(
     means = log.dialect.partitioning
     known = means.leaves(log) if means is not None and log.table.is_partitioned else []
     if means is None or not known:
+        if most_bytes is not None:
+            note(
+                f"keep_bytes has no effect on the log {log}, which is not partitioned: the space "
+                "of deleted rows stays in the table"
+            )
         return [], looked_at
     if not means.is_owner(log):
         note(
@@ -591,7 +616,14 @@ def _purge_leaves(
             cut_ahead(log, means)
         except LogInUse as error:
             note(f"the open leaf was not cut: {error}")
-    found = list(purge_leaves(log, means, event_time, dry=dry))
+    found = list(purge_leaves(log, means, event_time, most_bytes=most_bytes, dry=dry))
+    size = sum(means.sizes(log).values())
+    log.commit()
+    if most_bytes is not None and size > most_bytes and not dry:
+        note(
+            f"the log {log} has {size:,} bytes, more than keep_bytes = {most_bytes:,}: rows that "
+            "are needed stay, and so do the lowest leaf and the leaf of the newest row"
+        )
     # A leaf goes as a whole, later: deleting its rows now would leave dead ones for nothing.
     lowest = means.leaves(log)[0]
     log.commit()

@@ -32,7 +32,7 @@ from eventlog.errors import ConfigError, DatabaseError, EventlogError, number_of
 from eventlog.publisher.capture_watcher import CAPTURE_INTERVAL
 from eventlog.publisher.monitor.status import HIDDEN, shape
 from eventlog.publisher.observer import QUEUE_CAP, Differences, SnapshotProgress
-from eventlog.publisher.open_context import find_log
+from eventlog.publisher.open_context import find_log, retention_of
 from eventlog.publisher.stream.open_source import source_status
 from eventlog.publisher.trigger_plan import differences
 from eventlog.sql.doctor import age
@@ -206,7 +206,11 @@ def _from_database(config: Config) -> Read:
             if compared is None or monotonic() > compared[0] + CAPTURE_INTERVAL:
                 compared = monotonic(), differences(db, config)
             consumer = config.of_log.consumer
-            return shape(**publishing_status(log, consumer, zone, compared[1], QUEUE_CAP))
+            return shape(
+                **publishing_status(
+                    log, consumer, zone, compared[1], retention_of(config), QUEUE_CAP
+                )
+            )
 
     return read_source if config.follows else read
 

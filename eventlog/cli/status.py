@@ -34,14 +34,16 @@ from eventlog.errors import ConfigError, DatabaseError, ReceiverUnavailable, num
 from eventlog.model import Status
 from eventlog.publisher.claimed_rows import CLAIM_WAYS_OUT, read_recorded
 from eventlog.publisher.consumers import MOST_BEHIND, ConsumerStatus, consumer_statuses
+from eventlog.publisher.context import NO_RETENTION, Retention
 from eventlog.publisher.delivery import Delivery
 from eventlog.publisher.doctor import examine
 from eventlog.publisher.health import Facts, Health, judge
 from eventlog.publisher.ledger import is_at_work, ledger_of
 from eventlog.publisher.monitor.status import shape
 from eventlog.publisher.observer import Differences, Measured, SnapshotProgress, measure_queue
-from eventlog.publisher.open_context import find_log
+from eventlog.publisher.open_context import find_log, retention_of
 from eventlog.publisher.open_sink import try_receiver
+from eventlog.publisher.retention import with_retention
 from eventlog.publisher.stream.open_source import place_in_words, source_status
 from eventlog.publisher.stream.position import SourceStatus
 from eventlog.publisher.trigger_plan import differences, planned_triggers
@@ -96,7 +98,9 @@ def _show(config: Config, *, as_json: bool, clear: bool) -> None:
         with reading(config) as db:
             log, zone = find_log(db, config), config.publisher.event_time_zone
             consumer = config.of_log.consumer
-            known = publishing_status(log, consumer, zone, differences(db, config))
+            known = publishing_status(
+                log, consumer, zone, differences(db, config), retention_of(config)
+            )
             if consumer is None:
                 known |= {"rows": count_by_status(log)}
             status = shape(**known)
@@ -111,13 +115,15 @@ def publishing_status(
     consumer: str | None,
     event_time_zone: str,
     differ: Differences,
+    retention: Retention = NO_RETENTION,
     cap: int | None = None,
 ) -> dict[str, Any]:
     """Return the status of a log's publisher from the database, by the names of the monitor's
     status: its health, whether it runs, the rows in the queue, the events being delivered, the rows
     that wait for the marks of a backlog job, None without any, and the state of the consumers.
 
-    ``differ`` is how the triggers differ from the declared ones. ``consumer`` names the consumer to
+    ``differ`` is how the triggers differ from the declared ones. ``retention`` is what purges have
+    to obey. ``consumer`` names the consumer to
     report on in place of the publisher, with its waiting rows if it is registered. ``cap`` is the
     most rows of the publisher's queue to count; None = all.
     """
@@ -126,6 +132,8 @@ def publishing_status(
     consumers = consumer_statuses(log, event_time_zone)
     in_flight = _events_in_delivery(log, deliveries)
     measured = Measured.read(log, ledger.consumer)
+    if consumer is None:
+        measured = with_retention(log, retention, event_time_zone, measured)
     snapshot = measured.oldest_snapshot
     status = {
         "log": str(log) if consumer is None else f"{log}, consumer {consumer}",
@@ -141,6 +149,7 @@ def publishing_status(
         "oldest_snapshot": None if snapshot is None else snapshot.who,
         "dead_rows": dict(measured.dead_rows) or None,
         "table_bytes": dict(measured.table_bytes) or None,
+        "keep_bytes": measured.keep_bytes,
         "verified": [one.as_data() for one in measured.verified],
         "drift": differ.sentences,
     }

@@ -90,6 +90,20 @@ class DatabaseSettings:
         "has no default; schema-qualified or in the schema of the log",
         example="seq_log",
     )
+    keep_days: int | None = option(
+        None,
+        integer(1, 36500),
+        "days for which `eventlog purge` keeps rows unless --older-than is given; half of them "
+        "without a purge that was due is a warning",
+        example=30,
+    )
+    keep_bytes: int | None = option(
+        None,
+        integer(1),
+        "most bytes of a partitioned log: `eventlog purge` removes its oldest leaves, also younger "
+        "ones, until it is smaller; rows that are needed stay all the same",
+        example=50_000_000_000,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from datetime import datetime
 from datetime import time as day_time
 from itertools import islice
 from threading import Lock
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from eventlog.changes.publishing import EventWriter
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
@@ -33,6 +33,16 @@ from eventlog.sql.open_log import OpenLog
 
 _log = logging.getLogger("eventlog.publisher")
 _COUNTING: Final = Lock()
+
+
+class Retention(NamedTuple):
+    """How long rows are kept, and how large the log may be, as ``[database]`` sets it."""
+
+    keep_days: int | None = None
+    keep_bytes: int | None = None
+
+
+NO_RETENTION: Final = Retention()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +93,7 @@ class PublisherOptions:
     sent.
     """
     events: EventOptions = EventOptions()
+    retention: Retention = NO_RETENTION
 
     @property
     def leave_user(self) -> str | None:

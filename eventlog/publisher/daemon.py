@@ -53,6 +53,7 @@ from eventlog.publisher.observer import (
 )
 from eventlog.publisher.open_context import open_to_publish
 from eventlog.publisher.open_sink import open_sink as open_its_sink
+from eventlog.publisher.retention import with_retention
 from eventlog.publisher.sending import Delivered, DeliveryResult, send_heartbeat
 from eventlog.publisher.session import PublisherSession, PublisherState, draw_delivery_no
 from eventlog.publisher.sinks import Sink
@@ -441,6 +442,8 @@ def measure(session: PublisherSession) -> None:
         ) or (None,)
     zone, ledger = context.options.event_time_zone, context.ledger
     consumers = () if ledger.consumer else consumer_statuses(log, zone, context.observer.queue_cap)
+    if not ledger.consumer:
+        measured = with_retention(log, context.options.retention, zone, measured)
     measured = measure_queue(log, zone, context.observer.queue_cap, ledger, measured)
     log.commit()
     parked = [

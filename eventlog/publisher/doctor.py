@@ -39,6 +39,7 @@ from eventlog.publisher.configured_classes import (
 from eventlog.publisher.consumers import consumer_statuses
 from eventlog.publisher.context import (
     LOOPBACK_WAYS_OUT,
+    NO_RETENTION,
     PublisherOptions,
     loopback_of_tables,
     owned_tables,
@@ -47,14 +48,17 @@ from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.delivery import Delivery
 from eventlog.publisher.grants import command_of, grants_to_read
 from eventlog.publisher.ledger import is_at_work, ledger_of
+from eventlog.publisher.observer import Measured
 from eventlog.publisher.open_context import (
     additions_of,
     find_log,
     publisher_options,
     publisher_user,
+    retention_of,
 )
 from eventlog.publisher.output import event_writer
 from eventlog.publisher.refusals import refused
+from eventlog.publisher.retention import log_size, overdue_purge, size_in_words
 from eventlog.publisher.trigger_plan import unlike_recorded
 from eventlog.sql import doctor, migrations, resync
 from eventlog.sql.connection import (
@@ -691,6 +695,36 @@ def _gone(case: Case) -> Iterator[Finding]:
         )
 
 
+def _size(case: Case) -> Iterator[Finding]:
+    """Judge whether the log is purged as ``keep_days`` and ``keep_bytes`` demand."""
+    retention = retention_of(case.config)
+    if case.consumer is not None or (
+        retention == NO_RETENTION and not case.log.table.is_partitioned
+    ):
+        return
+    measured = Measured.read(case.log)
+    size = log_size(case.log, measured.tables)
+    yield Finding("log_size", "info", size.in_words(retention), ())
+    what, why = overdue_purge(case.log, retention, case.config.publisher.event_time_zone, measured)
+    if what:
+        yield Finding(
+            "purge_overdue",
+            "warning",
+            f"a purge of the log is overdue, since keep_days is {retention.keep_days}: "
+            f"{what} ({why})",
+            ("end what holds it back, then run as the owner of the log: eventlog purge",),
+        )
+    if retention.keep_bytes is not None and size.bytes > retention.keep_bytes:
+        how = "eventlog purge" if size.leaves else "eventlog db partition, then eventlog purge"
+        yield Finding(
+            "log_too_large",
+            "warning",
+            f"the log has {size_in_words(size.bytes)}, and keep_bytes is "
+            f"{size_in_words(retention.keep_bytes)}",
+            (f"run as the owner of the log: {how}",),
+        )
+
+
 # --- the checks, in their order -------------------------------------------------------------------
 
 Checks = Mapping[str, Callable[[Case], Iterable[Finding]]]
@@ -718,6 +752,7 @@ LOG_CHECKS: Final[Checks] = {
     "dead rows": lambda case: findings.judge_storage(
         case.ask("storage", doctor.TableStorage), _snapshots(case), case.limits
     ),
+    "the size of the log": _size,
     "the post-poll statements": _post_poll,
     "the notification of changes": _wake,
     "open transactions": lambda case: doctor.judge_transactions(

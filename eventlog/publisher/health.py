@@ -38,7 +38,7 @@ OLD_DEAD_ROWS: Final = 900.0
 """Seconds that the log may have many dead rows: a busy one has them between two vacuums."""
 LARGE_LOG: Final = 1_000_000_000
 """The bytes of a log and its internal tables from which on its growth is judged."""
-_SECONDS_A_DAY: Final = 86_400.0
+SECONDS_A_DAY: Final = 86_400.0
 _MOST_NAMED: Final = 3
 """The most tables or commands that one condition names."""
 
@@ -236,6 +236,21 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             ("eventlog doctor",),
             known_to="process",
         ),
+        "purge_overdue": Kind(
+            Severity.WARNING,
+            "all rows of a leaf are older than one and a half times `database.keep_days`, or the "
+            "open leaf has rows that are older than half of it",
+            "a purge of the log is overdue: {what} ({why})",
+            "End what holds it back, then run purge as the owner of the log; it names the reason.",
+            ("eventlog purge",),
+        ),
+        "log_too_large": Kind(
+            Severity.WARNING,
+            "the log has more than `database.keep_bytes`, with its indexes",
+            "the log has {bytes}, and keep_bytes is {limit}",
+            "Run purge as the owner of the log; it names what keeps the oldest leaf.",
+            ("eventlog purge", "eventlog doctor"),
+        ),
         "log_grows": Kind(
             Severity.WARNING,
             "the log and its internal tables have 1 GB, and will have doubled within a day "
@@ -432,6 +447,14 @@ def _log(facts: Facts) -> Iterator[Condition]:
     if facts.dead_seconds > OLD_DEAD_ROWS:
         dead = sum(table.dead or 0 for table in measured.tables if table.slows_reading(_LIMITS))
         yield _condition("dead_rows", rows=number_of(dead, "row"))
+    if measured.overdue_purge.what:
+        what, why = measured.overdue_purge
+        yield _condition("purge_overdue", what=what, why=why)
+    if measured.keep_bytes is not None and measured.log_bytes > measured.keep_bytes:
+        large, limit = measured.log_bytes, measured.keep_bytes
+        yield _condition(
+            "log_too_large", bytes=f"{large / 1e9:,.1f} GB", limit=f"{limit / 1e9:,.1f} GB"
+        )
     now = sum(table.bytes for table in measured.tables)
     day = facts.bytes_in_a_day
     if day is not None and now > LARGE_LOG and now + day > 2 * now:
@@ -443,4 +466,4 @@ def growth_in_a_day(first: tuple[float, int], last: tuple[float, int]) -> float 
     seconds; None if less than an hour is between them.
     """
     seconds = last[0] - first[0]
-    return None if seconds < 3600 else (last[1] - first[1]) / seconds * _SECONDS_A_DAY
+    return None if seconds < 3600 else (last[1] - first[1]) / seconds * SECONDS_A_DAY

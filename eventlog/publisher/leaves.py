@@ -17,7 +17,7 @@ from eventlog.errors import ConfigError, LogInUse, LogTableError, number_of
 from eventlog.model import Status
 from eventlog.publisher.claimed_rows import read_recorded
 from eventlog.publisher.cycle import recorded_ids
-from eventlog.sql.consumers import done_by_consumers
+from eventlog.sql.consumers import done_by_consumers, read_consumers
 from eventlog.sql.epoch import note_removed
 from eventlog.sql.leaves import MOST_LEAVES, MOST_MOVED, Leaf, Partitioning
 from eventlog.sql.open_log import OpenLog
@@ -130,19 +130,28 @@ def cut_ahead(log: OpenLog, means: Partitioning) -> list[Leaf]:
 
 
 def purge_leaves(
-    log: OpenLog, means: Partitioning, older_than: datetime, *, dry: bool
+    log: OpenLog,
+    means: Partitioning,
+    older_than: datetime,
+    *,
+    most_bytes: int | None = None,
+    dry: bool,
 ) -> Iterator[LeafPurge]:
     """Remove the leaves above the lowest one whose rows are all done and older than ``older_than``,
-    and yield what was found of each, up to the first one that stays. Commits.
+    and yield what was found of each, up to the first one that stays. Commits. While the log has
+    more than ``most_bytes``, the age of its rows does not count.
 
     Rows of another status than S and W are moved to the lowest leaf, unless they are many.
     """
     highest = highest_id(log)
+    sizes = {} if most_bytes is None else means.sizes(log)
+    size = sum(sizes.values())
     # The leaf with the newest row stays, and what lies ahead of it.
     old = [leaf for leaf in means.leaves(log)[1:] if leaf.end is not None and leaf.end <= highest]
     log.commit()
     for leaf in old:
-        found = _judge(log, leaf, older_than)
+        is_too_large = most_bytes is not None and size > most_bytes
+        found = _judge(log, leaf, None if is_too_large else older_than)
         if isinstance(found, LeafPurge):
             log.commit()
             yield found
@@ -156,6 +165,7 @@ def purge_leaves(
                 yield LeafPurge(leaf, why_kept=str(error))
                 return
             in_turn(log, lambda: means.finish(log))
+        size -= sizes.get(leaf.name, 0)
         yield LeafPurge(leaf, found.rows, len(found.stay))
 
 
@@ -187,15 +197,18 @@ def _range_of(leaf: Leaf) -> Range:
     return leaf.first, leaf.end - 1
 
 
-def _judge(log: OpenLog, leaf: Leaf, older_than: datetime) -> _Content | LeafPurge:
-    """Return the rows of a leaf that may be removed, or why it stays."""
+def _judge(log: OpenLog, leaf: Leaf, older_than: datetime | None) -> _Content | LeafPurge:
+    """Return the rows of a leaf that may be removed, or why it stays. ``older_than`` None = of any
+    age.
+    """
     record_id, event_time = (column_of(log.table, one) for one in ("record_id", "event_time"))
     status = column_of(log.table, "status")
     is_inside = record_id.between(*_range_of(leaf))
+    is_young = sa.false() if older_than is None else event_time >= older_than
     newest = log.connection.execute(
-        sa.select(event_time < older_than).where(is_inside).order_by(record_id.desc()).limit(1)
+        sa.select(is_young).where(is_inside).order_by(record_id.desc()).limit(1)
     ).scalar()
-    if newest is False:
+    if newest:
         return LeafPurge(leaf, why_kept="its newest row is younger")
     if why := _why_needed(log, leaf, _undone(log, leaf)):
         return LeafPurge(leaf, why_kept=why)
@@ -203,7 +216,7 @@ def _judge(log: OpenLog, leaf: Leaf, older_than: datetime) -> _Content | LeafPur
     is_done = status.in_(APPLIED)
     counted = sa.select(
         sa.func.count(),
-        sa.func.count().filter(sa.and_(is_done, event_time >= older_than)),
+        sa.func.count().filter(sa.and_(is_done, is_young)),
         sa.func.max(record_id).filter(is_done),
         sa.func.count().filter(~is_done),
     )
@@ -259,10 +272,10 @@ def _why_needed(log: OpenLog, leaf: Leaf, undone: Mapping[str, Ranges]) -> str:
         sa.select(record_id).where(is_new).order_by(record_id).limit(1)
     ).scalar()
     if waiting is not None:
-        return f"row {waiting} is not published"
+        return f"row {_dated(log, waiting)} is not published"
     deliveries, claim = read_recorded(log)
     if in_flight := [one for one in recorded_ids(deliveries) if first <= one <= last]:
-        return f"row {min(in_flight)} is being delivered"
+        return f"row {_dated(log, min(in_flight))} is being delivered"
     if claim is not None and claim.last >= first:
         return claim.in_words
     for name, gaps in undone.items():
@@ -275,5 +288,30 @@ def _why_needed(log: OpenLog, leaf: Leaf, undone: Mapping[str, Ranges]) -> str:
             sa.select(sa.func.min(record_id)).where(is_in(log.table, gaps))
         ).scalar()
         if row is not None:
-            return f"consumer {name} has not processed row {row}"
+            return f"consumer {name} has not processed row {_dated(log, row)}"
     return next((one.in_words for one in reads_of_log(log) if one.position < last), "")
+
+
+def _dated(log: OpenLog, row: int) -> str:
+    """Return a record_id with the event_time of its row, for people."""
+    record_id, event_time = (column_of(log.table, one) for one in ("record_id", "event_time"))
+    time = log.connection.execute(sa.select(event_time).where(record_id == row)).scalar()
+    return str(row) if time is None else f"{row} of {time:%Y-%m-%d %H:%M}"
+
+
+def why_kept(log: OpenLog, leaf: Leaf) -> str:
+    """Return why a row of a leaf is still needed, for people; empty if none is. It takes no lock
+    and writes nothing.
+    """
+    first, last = _range_of(leaf)
+    undone = dict[str, Ranges]()
+    moved = {}
+    for line in read_consumers(log):
+        line.done.discard(line.requeued.rows)
+        undone[line.name] = within(line.done.gaps(last), first, last)
+        moved[line.name] = line.moved or line.begun
+    reason = _why_needed(log, leaf, undone)
+    for name, time in moved.items():
+        if reason.startswith(f"consumer {name} has"):
+            return f"{reason}; its set last changed at {time:%Y-%m-%d %H:%M} UTC"
+    return reason

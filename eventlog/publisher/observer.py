@@ -125,6 +125,17 @@ class JobProgress(NamedTuple):
     """The number of rows to read or mark in all, 0 = unknown."""
 
 
+class OverduePurge(NamedTuple):
+    """What a purge should have done for at least half of ``keep_days``; empty = nothing."""
+
+    what: str = ""
+    reason: str = ""
+    """What holds it back, and since when."""
+
+
+NOTHING_OVERDUE: Final = OverduePurge()
+
+
 class Differences(NamedTuple):
     """The sentences on captured tables that are not as declared, and on impossible watches.
 
@@ -200,6 +211,10 @@ class Measured:
     """The names of the classes that cannot be published."""
     consumers: Sequence[ConsumerStatus] = ()
     """The consumers of the log; empty for a consumer."""
+    overdue_purge: OverduePurge = NOTHING_OVERDUE
+    """What a purge of the log should have done; empty for a consumer."""
+    keep_bytes: int | None = None
+    """The most bytes that the log should have, None = no limit; None for a consumer."""
 
     @classmethod
     def read(cls, log: OpenLog, consumer: str = "") -> Measured:
@@ -226,6 +241,11 @@ class Measured:
     def dead_rows(self) -> Mapping[str, int]:
         """The dead rows by part of the log, as far as they are known."""
         return {table.part: table.dead for table in self.tables if table.dead is not None}
+
+    @property
+    def log_bytes(self) -> int:
+        """The bytes of the log on disk, with its indexes, without its internal tables."""
+        return sum(table.bytes for table in self.tables if table.part == "log")
 
     @property
     def table_bytes(self) -> Mapping[str, int]:

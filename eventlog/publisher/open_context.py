@@ -19,7 +19,7 @@ from eventlog.errors import (
     DatabaseError,
 )
 from eventlog.publisher.configured_classes import captured_tables, read_catalog, wanted_classes
-from eventlog.publisher.context import Context, Counters, PublisherOptions, Used
+from eventlog.publisher.context import Context, Counters, PublisherOptions, Retention, Used
 from eventlog.publisher.ledger import Ledger, ledger_of
 from eventlog.publisher.output import event_writer
 from eventlog.publisher.published import repeated_number
@@ -330,7 +330,13 @@ def publisher_options(
         or is_given(config, "publisher.allow_loopback"),
         park=settings.on_retry == "park",
         events=EventOptions(insert_query_back(config), config.format.noop_updates),
+        retention=retention_of(config),
     )
+
+
+def retention_of(config: Config) -> Retention:
+    """Return how long, and how large, the log may be."""
+    return Retention(config.database.keep_days, config.database.keep_bytes)
 
 
 def own_user(config: Config, current_user: str, fold_name: Callable[[str], str]) -> str:

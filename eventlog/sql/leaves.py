@@ -41,6 +41,9 @@ class Partitioning(Protocol):
     def leaves(self, log: OpenLog) -> list[Leaf]:
         """Return the leaves of a log in the order of their ranges; empty if it has none of ours."""
 
+    def sizes(self, log: OpenLog) -> dict[str, int]:
+        """Return the bytes of each leaf by its name, with its indexes and large values."""
+
     def is_owner(self, log: OpenLog) -> bool:
         """Return True if this session has the rights of the log's owner."""
 

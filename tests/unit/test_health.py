@@ -7,14 +7,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import datetime
+from itertools import count
 from types import MappingProxyType
 from typing import Any, Final
 
 import pytest
 
 from eventlog.publisher.consumers import ConsumerStatus
+from eventlog.publisher.context import Counters
 from eventlog.publisher.health import KINDS, Facts, Health, Severity, growth_in_a_day, judge
-from eventlog.publisher.observer import Differences, Doing, Measured, WaitFor
+from eventlog.publisher.liveness import LivenessClock
+from eventlog.publisher.monitor.activity import Activity
+from eventlog.publisher.observer import Differences, Doing, Measured, OverduePurge, WaitFor
 from eventlog.sql.doctor import HeldSnapshot, TableStorage
 from eventlog.sql.verifications import LastVerification
 
@@ -120,6 +124,16 @@ HOLDS: Final[Mapping[str, tuple[Facts, str]]] = MappingProxyType(
             ),
             "100,000 rows dead in the log or an internal table: reading gets slow",
         ),
+        "purge_overdue": (
+            measured(
+                overdue_purge=OverduePurge("leaf log_2 has only rows up to May", "row 7 waits")
+            ),
+            "a purge of the log is overdue: leaf log_2 has only rows up to May (row 7 waits)",
+        ),
+        "log_too_large": (
+            measured(tables=[table("log", 0, 3 * 10**9)], keep_bytes=2 * 10**9),
+            "the log has 3.0 GB, and keep_bytes is 2.0 GB",
+        ),
         "log_grows": (
             facts(measured=Measured(tables=[table("log", 0, 2 * 10**9)]), bytes_in_a_day=3e9),
             "the log will have doubled within a day, to 5.0 GB",
@@ -154,6 +168,7 @@ def test_each_condition_holds_by_its_facts_alone_and_has_an_action(name: str) ->
         measured(oldest_snapshot=SNAPSHOT._replace(transactions=999)),
         facts(measured=Measured(tables=[table("log", 100_000)]), dead_seconds=899.0),
         facts(measured=Measured(tables=[table("log", 0, 10**8)]), bytes_in_a_day=3e9),
+        measured(tables=[table("log", 0, 10**9), table("error", 0, 10**9)], keep_bytes=10**9),
         facts(measured=Measured(tables=[table("log", 0, 2 * 10**9)]), bytes_in_a_day=1e9),
     ],
 )
@@ -204,3 +219,17 @@ def test_growth_is_judged_by_an_hour_at_least(
     last: tuple[float, int], bytes_a_day: float | None
 ) -> None:
     assert growth_in_a_day((0.0, 100), last) == bytes_a_day
+
+
+def test_the_growth_of_the_log_shows_when_it_reaches_its_limit() -> None:
+    hours = count()
+    activity = Activity(Counters(), 1.0, LivenessClock(1.0, lambda: next(hours) * 3600.0))
+    assert (activity.bytes_in_a_day, activity.keep_bytes_reached_seconds) == (None, None)
+    for size in (1000, 2000):
+        activity.measured(Measured(tables=[table("log", 0, size)], keep_bytes=4000))
+    growth = activity.bytes_in_a_day
+    assert growth is not None
+    assert growth > 0
+    assert activity.keep_bytes_reached_seconds == pytest.approx(2000 / growth * 86_400)
+    activity.measured(Measured(tables=[table("log", 0, 5000)], keep_bytes=4000))
+    assert activity.keep_bytes_reached_seconds == 0.0

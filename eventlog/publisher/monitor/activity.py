@@ -21,7 +21,7 @@ from eventlog.errors import number_of
 from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.context import Counters
 from eventlog.publisher.delivery import DeliveryInfo
-from eventlog.publisher.health import Facts, Health, growth_in_a_day, judge
+from eventlog.publisher.health import SECONDS_A_DAY, Facts, Health, growth_in_a_day, judge
 from eventlog.publisher.liveness import LivenessClock
 from eventlog.publisher.observer import (
     NO_DIFFERENCES,
@@ -498,11 +498,27 @@ class Activity(Monitored, Observer):
                 invalid=counters.rows_invalid if is_stream else 0,
                 rows_missing=counters.rows_missing,
                 dead_seconds=0.0 if self._dead_since is None else self.clock() - self._dead_since,
-                bytes_in_a_day=growth_in_a_day(self._sizes[0], self._sizes[-1])
-                if self._sizes
-                else None,
+                bytes_in_a_day=self.bytes_in_a_day,
             )
         )
+
+    @property
+    def bytes_in_a_day(self) -> float | None:
+        """The bytes that the log and its internal tables grow in a day, None if unknown."""
+        return growth_in_a_day(self._sizes[0], self._sizes[-1]) if self._sizes else None
+
+    @property
+    def keep_bytes_reached_seconds(self) -> float | None:
+        """The seconds until the log has ``keep_bytes`` if it grows as before, 0 = it has more; None
+        without such a limit, or if the log does not grow.
+        """
+        measured, grown = self.measurement or Measured(), self.bytes_in_a_day
+        if measured.keep_bytes is None or not measured.tables:
+            return None
+        left = measured.keep_bytes - measured.log_bytes
+        if left <= 0:
+            return 0.0
+        return left / grown * SECONDS_A_DAY if grown is not None and grown > 0 else None
 
     @property
     def _resting(self) -> str:

@@ -280,6 +280,14 @@ class PublisherMetrics(Collector):
         measured = activity.measurement
         if measured is None:
             return
+        if activity.bytes_in_a_day is not None:
+            text = (
+                "Bytes that the log and its internal tables grow in a day, by the last six hours."
+            )
+            yield "eventlog_log_growth_bytes_per_day", text, activity.bytes_in_a_day
+        if activity.keep_bytes_reached_seconds is not None:
+            text = "Seconds until the log has keep_bytes if it grows as before; 0 if it has more."
+            yield "eventlog_keep_bytes_reached_seconds", text, activity.keep_bytes_reached_seconds
         if measured.queue_rows is not None:
             yield (
                 "eventlog_queue_rows",

@@ -313,6 +313,9 @@ function showStatus(status) {
   if (status.oldest_snapshot !== null) small.push([`oldest snapshot, ${status.oldest_snapshot}`, seconds(status.oldest_snapshot_age_seconds)]);
   if (status.dead_rows !== null) small.push(["dead rows of the log and its internal tables", count(sum(status.dead_rows))]);
   if (status.table_bytes !== null) small.push(["bytes of the log and its internal tables", count(sum(status.table_bytes))]);
+  if (status.bytes_in_a_day !== null) small.push(["bytes that the log grows in a day", count(Math.round(status.bytes_in_a_day))]);
+  if (status.keep_bytes !== null) small.push(["bytes that the log may have (keep_bytes)", count(status.keep_bytes)]);
+  if (status.keep_bytes_reached_seconds !== null) small.push(["until the log has keep_bytes", seconds(status.keep_bytes_reached_seconds)]);
   if (isConsumer) small.push(["ranges in the consumer's set", count(status.ranges)]);
   if (status.snapshot !== null && status.snapshot.class !== null)
     small.push([`objects of ${status.snapshot.class} read, of about ${count(status.snapshot.expected)}`, count(status.snapshot.objects)]);

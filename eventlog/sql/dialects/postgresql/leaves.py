@@ -95,6 +95,9 @@ class PostgresPartitioning(Partitioning):
             )
         return sorted(found, key=lambda leaf: (leaf.first is not None, leaf.first or 0))
 
+    def sizes(self, log: OpenLog) -> dict[str, int]:
+        return {name: int(size) for name, size in _ask(log, "sizes")}
+
     def is_owner(self, log: OpenLog) -> bool:
         return bool(_ask(log, "owns")[0][0])
 
@@ -171,7 +174,7 @@ class PostgresPartitioning(Partitioning):
         table = _name(log.table)
         with _locked(log):
             column, _ = _columns(log.table)
-            largest, *others = (name for (name,) in _ask(log, "sizes"))
+            largest, *others = (name for name, _ in _ask(log, "sizes"))
             home = _sibling(log.table, largest)
             copied = _count(log, [_sibling(log.table, one) for one in others], most_copied)
             identity = self._take_identity(log, column)

@@ -130,7 +130,8 @@ WHERE a.attrelid = to_regclass(:log) AND a.attname = :record_id_column AND a.att
 
 -- name: sizes
 -- The leaves by their size, the largest first.
-SELECT c.relname::text AS name FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
+SELECT c.relname::text AS name, pg_catalog.pg_total_relation_size(c.oid) AS bytes
+FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
 WHERE i.inhparent = to_regclass(:log) ORDER BY pg_catalog.pg_table_size(c.oid) DESC, c.relname COLLATE "C"
 
 -- name: function
