@@ -176,18 +176,16 @@ class _Needed(Exception):
 def _remove(log: OpenLog, means: Partitioning, leaf: Leaf, content: _Content) -> None:
     """Remove a leaf, unless a row of it is needed again meanwhile."""
     undone = _undone(log, leaf)
+    if why := _why_needed(log, leaf, undone):
+        raise _Needed(why)
 
     def check() -> None:
-        why = _why_needed(log, leaf, undone)
-        if not why and _highest_done(log, leaf) > content.highest:
-            why = "rows have come since it was read"
-        if why:
+        if why := _came(log, leaf, undone, content.highest):
             raise _Needed(why)
 
-    check()
     if content.highest:
         note_removed(log, content.highest)
-    # Until the log is locked, rows may still come that only the second check sees.
+    # Until the log is locked, rows may still come.
     means.remove(log, leaf, content.stay, check)
 
 
@@ -241,12 +239,28 @@ def _judge(log: OpenLog, leaf: Leaf, older_than: datetime | None) -> _Content | 
     return _Content(int(rows) - len(staying), int(highest or 0), staying)
 
 
-def _highest_done(log: OpenLog, leaf: Leaf) -> int:
-    """Return the highest record_id of a leaf that a removal would remove, 0 if there is none."""
+def _came(log: OpenLog, leaf: Leaf, undone: Mapping[str, Ranges], highest: int) -> str:
+    """Return which row of a leaf has come since the leaf was read up to row ``highest``, or is N
+    again, for people; empty if none has. It is one statement: writers wait for the log meanwhile.
+    """
     record_id, status = (column_of(log.table, one) for one in ("record_id", "status"))
-    is_done = sa.and_(status.in_(APPLIED), record_id.between(*_range_of(leaf)))
-    highest = sa.select(record_id).where(is_done).order_by(record_id.desc()).limit(1)
-    return int(log.connection.execute(highest).scalar() or 0)
+    is_inside = record_id.between(*_range_of(leaf))
+    newest = sa.select(record_id).where(is_inside, status.in_(APPLIED))
+    rows = {
+        "is not published": sa.select(record_id).where(is_inside, status == Status.NEW).limit(1),
+        "has come since the leaf was read": newest.where(record_id > highest).limit(1),
+        **{
+            f"has come, and consumer {name} has not processed it": sa.select(
+                sa.func.min(record_id)
+            ).where(is_in(log.table, gaps))
+            for name, gaps in undone.items()
+        },
+    }
+    found = log.connection.execute(sa.select(*(one.scalar_subquery() for one in rows.values())))
+    for reason, row in zip(rows, found.one(), strict=True):
+        if row is not None:
+            return f"row {row} {reason}"
+    return ""
 
 
 def _undone(log: OpenLog, leaf: Leaf) -> dict[str, Ranges]:
@@ -263,7 +277,7 @@ def _undone(log: OpenLog, leaf: Leaf) -> dict[str, Ranges]:
 
 def _why_needed(log: OpenLog, leaf: Leaf, undone: Mapping[str, Ranges]) -> str:
     """Return why a row of a leaf is still needed, for people; empty if none is. ``undone`` is
-    ``_undone``. It takes some milliseconds: writers may wait for the log meanwhile.
+    ``_undone``.
     """
     record_id, status = (column_of(log.table, one) for one in ("record_id", "status"))
     first, last = _range_of(leaf)

@@ -86,10 +86,9 @@ class Partitioning(Protocol):
         table for itself, which ``finish`` drops.
 
         The caller has begun the transaction, in which it has read what may go. ``check`` is called
-        when nobody else can write the log any more; if it raises an error, nothing is removed.
-        Raises LogInUse,
-        also while a session has a snapshot by which it may still read the leaf, and DatabaseError
-        for a leaf that has rows N.
+        when nobody else can write the log any more; if it raises an error, nothing is removed. It
+        is the caller that keeps rows N. Raises LogInUse, also while a session has a snapshot by
+        which it may still read the leaf.
         """
 
     def finish(self, log: OpenLog) -> int:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.core.clock import sleep
+from eventlog.core.clock import monotonic, sleep
 from eventlog.errors import DatabaseError, LogInUse, number_of
 from eventlog.sql.dialects.postgresql.log_session import OTHER_PLANS
 from eventlog.sql.leaves import MOST_MOVED, Leaf, Partitioning
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from eventlog.sql.open_log import OpenLog
 
 _SQL: Final = statements(__package__, "leaves.sql")
-_WAIT: Final = 25
+_WAIT: Final = 20
 """The milliseconds that a change waits for the log: later writers wait meanwhile, and while the
 change is made, which takes some milliseconds. Statements that follow each other are sent together.
 """
-_CHECKS: Final = 5
+_MOST_HELD: Final = 0.015
 _PAUSE: Final = 0.002
-"""How often a removal looks for snapshots while it has the log, and the seconds in between: a
-statement of an application ends in that time.
+"""The seconds from the lock of the log in which a removal looks for snapshots, and those in between
+two looks: a statement of an application ends in that time.
 """
 _LOCK_NOT_AVAILABLE: Final = "55P03"
 _DEADLOCK: Final = "40P01"
@@ -237,9 +237,7 @@ class PostgresPartitioning(Partitioning):
         known = self.leaves(log)
         lowest, table = known[0], _sibling(log.table, leaf.name)
         home = _sibling(log.table, lowest.name)
-        column, status = (
-            quote_identifier(log.table.column(one)) for one in ("record_id", "status")
-        )
+        column, _ = _columns(log.table)
         if leaf.end is None or len(known) < 2 or leaf != known[1]:
             raise DatabaseError(
                 f"the leaf {leaf.name} of the log {log} cannot be removed: only the one above the "
@@ -247,11 +245,10 @@ class PostgresPartitioning(Partitioning):
             )
         with _changes(log):
             _take(log)
+            begun = monotonic()
             self._check_known(log, known)
             _take_leaves(log, [home, table])
             check()
-            if _value(log, f"SELECT EXISTS (SELECT FROM {table} WHERE {status} = 'N')"):
-                raise DatabaseError(f"the leaf {leaf.name} of the log {log} has rows to publish")
             log_name = _name(log.table)
             _run(log, "; ".join(_detach(log_name, one) for one in (table, home)))
             if stay:
@@ -259,7 +256,7 @@ class PostgresPartitioning(Partitioning):
                 _run(log, f"INSERT INTO {home} SELECT * FROM {table} WHERE {column} IN ({numbers})")
             self._attach(log, lowest._replace(end=leaf.end))
             self._let(log)
-            self._refuse_readers(log)
+            self._refuse_readers(log, begun + _MOST_HELD)
         log.commit()
 
     def finish(self, log: OpenLog) -> int:
@@ -354,13 +351,17 @@ class PostgresPartitioning(Partitioning):
                 f"another session has changed the leaves of the log {log} meanwhile: start again"
             )
 
-    def _refuse_readers(self, log: OpenLog) -> None:
-        """Raise LogInUse if a session may still read the leaf that is being removed."""
-        for _ in range(_CHECKS):
+    def _refuse_readers(self, log: OpenLog, until: float) -> None:
+        """Raise LogInUse if a session may still read the leaf that is being removed. It looks again
+        ``until`` then, a time of the monotonic clock.
+        """
+        while True:
             _run(log, "SELECT pg_catalog.pg_stat_clear_snapshot()")
             readers = _in_words(_ask(log, "readers"))
             if not readers:
                 return
+            if monotonic() + _PAUSE >= until:
+                break
             sleep(_PAUSE)
         raise LogInUse(
             f"a snapshot is open by which a leaf of the log {log} may still be read: "
