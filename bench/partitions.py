@@ -124,7 +124,7 @@ def _make(bench: common.Server, rows: int, *, leaves: bool) -> None:
     bench.run(f"VACUUM (ANALYZE) {common.LOG}", "CHECKPOINT")
 
 
-# --- a purge beside writers -----------------------------------------------------------------------
+# --- a purge while others write -------------------------------------------------------------------
 
 
 class _Writers:
@@ -233,7 +233,7 @@ class _Taking:
 
 
 def _blocks(bench: common.Server, directory: Path, times: int, empty: int | None) -> None:
-    """Measure a publisher beside an application that writes one row at a time; ``empty`` leaves
+    """Measure a publisher while an application writes one row at a time; ``empty`` leaves
     are above the newest row, None = the log is one table.
     """
     common.install(bench)

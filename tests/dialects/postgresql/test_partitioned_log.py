@@ -23,8 +23,10 @@ from eventlog.model import EventType
 from eventlog.publisher import leaves as publisher_leaves
 from eventlog.publisher.claimed_rows import BacklogClaim, encode_claim
 from eventlog.sql import migrations
+from eventlog.sql import rows as rows_of_log
 from eventlog.sql.consumers import lock_line, read_consumer, register, requeue_for, reset
 from eventlog.sql.dialects.postgresql import DIALECT
+from eventlog.sql.epoch import note_removed
 from eventlog.sql.leaves import MOST_MOVED, Leaf
 from eventlog.sql.locate import locate_log
 from eventlog.sql.open_log import OpenLog
@@ -588,6 +590,13 @@ def _replayed(log: OpenLog) -> Promised:
     return _left(log, "search")
 
 
+def _set_back(log: OpenLog) -> Promised:
+    """``requeue`` for row 150, which was refused."""
+    log.lock_requeuing()
+    done = rows_of_log.requeue(log, ["E"], [(150, 150)], force=True)
+    return {150} if done.set_back else set()
+
+
 def _do(
     database: sa.Engine, action: Callable[[OpenLog], Promised], promised: list[Promised]
 ) -> None:
@@ -644,11 +653,15 @@ def at(conn: Connection, moment: str, action: Callable[[], None]) -> Iterator[No
 
 
 @pytest.mark.parametrize("moment", ["checks", "locks", "commits"])
-@pytest.mark.parametrize("action", [_asked_again, _registered, _reset_to_a_number, _replayed])
+@pytest.mark.parametrize(
+    "action", [_asked_again, _registered, _reset_to_a_number, _replayed, _set_back]
+)
 def test_no_row_goes_that_a_consumer_is_given_at_that_moment(
     partitioned: sa.Engine, action: Callable[[OpenLog], Promised], moment: str
 ) -> None:
     add_consumer(partitioned)
+    if action is _set_back:
+        execute(partitioned, "UPDATE hr.eventlog SET status = 'E' WHERE record_id = 150")
     promised = list[Promised]()
     other = threading.Thread(target=_do, args=(partitioned, action, promised))
     waits = (
@@ -670,8 +683,56 @@ def test_no_row_goes_that_a_consumer_is_given_at_that_moment(
     here = {row for (row,) in fetch(partitioned, "SELECT record_id FROM hr.eventlog")}
     assert rows <= here
     assert [one.leaf.first for one in found if not one.why_kept] or 150 in here
-    if moment == "checks":
+    if moment == "checks" or action is _set_back:
         assert 150 in rows
+
+
+def test_a_consumer_that_registers_while_the_log_is_partitioned_begins_with_all_rows(
+    home: sa.Engine,
+) -> None:
+    promised = list[Promised]()
+    other = threading.Thread(target=_do, args=(home, _registered, promised))
+    seen = list[str]()
+
+    def start(_conn: Any, _cursor: Any, text: str, *_: Any) -> None:
+        if "PARTITION BY RANGE" in text and not seen:  # the log is locked, and has another name
+            seen.append(text)
+            other.start()
+            wait_until(
+                lambda: fetch(home, "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+            )
+
+    with opened(home) as log:
+        MEANS.prepare(log)
+        sa.event.listen(log.connection, "before_cursor_execute", start)
+        MEANS.partition(log, 100)
+    other.join(30)
+    assert promised == [set(range(1, 101))]
+    assert len(known(home)) == 3
+
+
+def test_a_consumer_begins_at_a_time_in_a_partitioned_log(partitioned: sa.Engine) -> None:
+    with opened(partitioned) as log:
+        (day,) = log.connection.exec_driver_sql("SELECT current_date - 20").scalars()
+        reset(log, "search", f"{day}T00:00Z")
+        assert _left(log, "search") == set(range(301, 351))
+        log.connection.rollback()
+        remove(log, MEANS.leaves(log)[1])
+        note_removed(log, 200)
+        (day,) = log.connection.exec_driver_sql("SELECT current_date - 40").scalars()
+        with pytest.raises(ConfigError, match="removed"):
+            reset(log, "search", f"{day}T00:00Z")
+
+
+def test_a_verification_that_has_not_seen_a_row_keeps_its_leaf(
+    partitioned: sa.Engine, command: Command
+) -> None:
+    with opened(partitioned) as log:
+        register(log, "verify-1", "earliest")
+        log.commit()
+    report = command("purge", "--older-than", "30d")
+    assert report["leaves"] == 0
+    assert "consumer verify-1 has not processed row 101" in report["kept_leaf"]["reason"]
 
 
 @pytest.mark.parametrize("number", [150, 200])
