@@ -89,8 +89,8 @@ FIXES: Final[Mapping[str, str]] = {
         "another name."
     ),
     "database": (
-        "Check the URL, the network and the user's rights; `eventlog doctor` lists the GRANTs "
-        "that are missing."
+        "Check the URL, the network and the user's rights; `eventlog grants ROLE --purpose "
+        "PURPOSE`, run by the owner, prints the rights."
     ),
     "database_unavailable": "Wait: a publisher reconnects by itself. Run any other command again.",
     "unspecified": "Follow the message.",

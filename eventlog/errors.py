@@ -16,6 +16,8 @@ An error has its own class only if code catches it by class. The other errors of
      |__ DatabaseError         the database refuses or cannot be reached
      |    |__ LogTableError    the log or an internal table is missing or has the wrong form
      |    |    |__ NoLogTable  the log does not exist
+     |    |    |    |__ NoSchema  its schema does not exist
+     |    |    |__ NoInternalTable  the log lacks an internal table
      |    |__ PublisherAlreadyRunning the log is already being published
      |    |    |__ ConsumerRuns another process already runs as this consumer
      |    |    |__ LostSession  the session that this publisher lost still holds its lock
@@ -137,14 +139,29 @@ class DatabaseError(EventlogError):
 
 class LogTableError(DatabaseError):
     """A log table or internal table that is missing or has a column of the wrong type
-    (spec/event-log.md 1.4).
+    (spec/event-log.md 1.4). ``commands`` help to correct it.
     """
 
     code = "log_table"
+    commands: tuple[str, ...] = ("eventlog config",)
 
 
 class NoLogTable(LogTableError):
     """A log table that does not exist."""
+
+    commands: tuple[str, ...] = ("eventlog db upgrade", "eventlog config")
+
+
+class NoSchema(NoLogTable):
+    """A log whose schema does not exist."""
+
+    commands: tuple[str, ...] = ("eventlog config",)
+
+
+class NoInternalTable(LogTableError):
+    """A log that lacks an internal table."""
+
+    commands: tuple[str, ...] = ("eventlog db upgrade", "eventlog db upgrade --existing-log")
 
 
 class PublisherAlreadyRunning(DatabaseError):

@@ -28,6 +28,7 @@ from eventlog.sql import consumers as lines
 from eventlog.sql.doctor import age
 from eventlog.sql.internal_tables import delete_entries_of
 from eventlog.sql.open_log import OpenLog
+from eventlog.sql.rights import Purpose
 
 
 @click.group(cls=Group)
@@ -43,7 +44,7 @@ def show(context: CommandContext, as_json: bool) -> None:
     set of done rows.
     """
     config = context.config()
-    with reading(config) as db:
+    with reading(config, Purpose.MONITOR) as db:
         log = find_log(db, config)
         found = consumer_statuses(log, config.publisher.event_time_zone)
     if as_json:
@@ -103,7 +104,7 @@ def reset(context: CommandContext, name: str, start_from: str, yes: bool, as_jso
         begins = BEGIN.parse(start_from)
     except ValueError as error:
         raise ConfigError(f"--start-from {start_from}: write {BEGIN.legal}") from error
-    with session(config) as db:
+    with session(config, Purpose.RESET) as db:
         log = find_log(db, config)
         _take(log, name)
         confirm(f"Consumer {name} of the log {log} starts again ({begins}).", yes=yes)
@@ -127,7 +128,7 @@ def drop(context: CommandContext, name: str, yes: bool, as_json: bool) -> None:
     Purge then no longer keeps rows for it.
     """
     config = context.config()
-    with session(config) as db:
+    with session(config, Purpose.RESET) as db:
         log = find_log(db, config)
         _take(log, name)
         confirm(f"This deletes consumer {name} of the log {log}.", yes=yes)

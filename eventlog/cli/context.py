@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from eventlog.sql.dialect import Dialect
     from eventlog.sql.open_database import OpenDatabase
+    from eventlog.sql.rights import Purpose
 
 DEFAULT_FILE: Final = Path("eventlog.toml")
 
@@ -164,31 +165,40 @@ def engine_of(config: Config) -> tuple[Engine, Dialect]:
 
 
 @contextmanager
-def session(config: Config, *, writes: bool = True) -> Iterator[OpenDatabase]:
-    """Open a session of the configured database; the caller commits. Raises DatabaseError."""
-    from eventlog.sql.connection import AS_OWNER, as_database_errors, will_write
+def session(
+    config: Config, purpose: Purpose | None = None, *, writes: bool = True
+) -> Iterator[OpenDatabase]:
+    """Open a session of the configured database; the caller commits. ``purpose`` is that of the
+    role, whose rights a missing right leads to; None = the owner's. Raises DatabaseError.
+    """
+    from eventlog.sql.connection import as_database_errors, owner_advice, set_purpose, will_write
 
     engine, dialect = engine_of(config)
-    with as_database_errors(engine, AS_OWNER), engine.connect() as conn:
+    if purpose is not None:
+        set_purpose(engine, purpose)
+    with as_database_errors(engine, owner_advice(engine)), engine.connect() as conn:
         if writes:
             will_write(conn)
         yield dialect.open(conn)
 
 
 @contextmanager
-def transaction(config: Config) -> Iterator[OpenDatabase]:
-    """Open a writing transaction on the configured database, committed at the end.
+def transaction(config: Config, purpose: Purpose | None = None) -> Iterator[OpenDatabase]:
+    """Open a writing transaction on the configured database, committed at the end. ``purpose`` is
+    that of ``session``.
 
     Raises DatabaseError.
     """
-    with session(config) as db, db.connection.begin():
+    with session(config, purpose) as db, db.connection.begin():
         yield db
 
 
 @contextmanager
-def reading(config: Config) -> Iterator[OpenDatabase]:
-    """Open a read-only transaction on the configured database. Raises DatabaseError."""
-    with session(config, writes=False) as db, db.connection.begin():
+def reading(config: Config, purpose: Purpose | None = None) -> Iterator[OpenDatabase]:
+    """Open a read-only transaction on the configured database. ``purpose`` is that of ``session``.
+    Raises DatabaseError.
+    """
+    with session(config, purpose, writes=False) as db, db.connection.begin():
         yield db
 
 

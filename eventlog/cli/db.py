@@ -39,7 +39,7 @@ from eventlog.publisher.leaves import in_turn, means_to_partition, refuse_to_par
 from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.open_context import advice_for_consumers, find_log
 from eventlog.sql import migrations
-from eventlog.sql.connection import SUPPORTED, dialect_of
+from eventlog.sql.connection import SUPPORTED, dialect_of, set_purpose
 from eventlog.sql.consumers import read_consumers
 from eventlog.sql.database import Storage
 from eventlog.sql.epoch import raise_epoch, read_epoch
@@ -47,6 +47,7 @@ from eventlog.sql.locate import new_log
 from eventlog.sql.log_table import split_name
 from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.open_log import OpenLog
+from eventlog.sql.rights import Purpose
 from eventlog.sql.rows import extent, tail
 from eventlog.sql.triggers import triggers_of
 
@@ -137,6 +138,7 @@ def current(context: CommandContext, as_json: bool) -> None:
     """Show the revision that the log has reached, and the newer ones."""
     config = context.config()
     engine, _ = engine_of(config)
+    set_purpose(engine, Purpose.MONITOR)
     reached, newest = migrations.current(engine, **names(config)), migrations.heads()
     if as_json:
         print_json({"log": config.database.log_table, "current": reached, "heads": newest})
@@ -160,7 +162,7 @@ def start_epoch(context: CommandContext, as_json: bool) -> None:
     does not report its recovery. Stop the publisher and the consumers first.
     """
     config = context.config()
-    with session(config) as db:
+    with session(config, Purpose.EPOCH) as db:
         log = find_log(db, config)
         db.begin_publishing()
         server = db.dialect.open(db.connection).log(log.table).server_parts()

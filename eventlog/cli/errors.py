@@ -22,6 +22,7 @@ from eventlog.publisher.configured_classes import catalog_if_readable
 from eventlog.publisher.open_context import find_log, user_set_apart
 from eventlog.publisher.refusals import LINES_READ, read_refusals, refusals_data
 from eventlog.publisher.stream.open_source import source_failures
+from eventlog.sql.rights import Purpose
 
 
 @click.command(cls=Command)
@@ -57,7 +58,7 @@ def errors(
         _print_failures(config, limit, as_json=as_json)
         return
     consumer = consumer or config.of_log.consumer
-    with reading(config) as db:
+    with reading(config, Purpose.MONITOR) as db:
         log = find_log(db, config)
         if consumer is not None:
             consumer_line(log, consumer)

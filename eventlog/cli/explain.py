@@ -34,6 +34,7 @@ from eventlog.publisher.stream.explaining import event_data, explain_event
 from eventlog.publisher.stream.explaining import explain_key as explain_events_of
 from eventlog.publisher.stream.open_source import place_in_words, source_records
 from eventlog.publisher.trigger_plan import planned_triggers
+from eventlog.sql.rights import Purpose
 
 _WIDEST: Final = 1000
 """The most characters of a row's value to show; ``--json`` has all of them."""
@@ -166,7 +167,7 @@ def _print_of_source(
 
 def _explanation(config: Config, row: int | str, consumer: str | None) -> Explanation:
     """Return the explanation of a row, or of an object of a consumer's snapshot."""
-    with open_unlocked(config, Counters()) as opened:
+    with open_unlocked(config, Counters(), Purpose.MONITOR) as opened:
         if consumer is not None and consumer != opened.ledger.consumer:
             # The options of the consumer's own configuration decide its loopback rows.
             options = replace(opened.options, driver_user=None)

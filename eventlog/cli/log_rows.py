@@ -62,6 +62,7 @@ from eventlog.sql.consumers import (
 from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.purge import Purged, check_purge_rights, purge_cutoff
+from eventlog.sql.rights import Purpose
 
 
 @click.command(cls=Command)
@@ -118,7 +119,8 @@ def requeue(
     ranges = None if ids is None else parse_ids(ids)
     would = "would be " if dry else ""
     claim = None
-    with reading(config) if dry else transaction(config) as db:
+    purpose = Purpose.REQUEUE
+    with reading(config, purpose) if dry else transaction(config, purpose) as db:
         log = find_log(db, config)
         if consumer is not None:
             done, event_ids = _send_again(log, consumer, ranges, event_ids, force=force, dry=dry)
@@ -380,7 +382,7 @@ def skip(
         )
         return
     chosen = None if ids is None else parse_ids(ids)
-    with session(config) as db:
+    with session(config, Purpose.SKIP) as db:
         log = find_log(db, config)
         if class_name is not None:
             cls = class_named(read_catalog(log, config), class_name)
@@ -504,7 +506,7 @@ def purge(
     """
     config = context.config()
     limit, older = _limit(config, age)
-    with session(config) as db:
+    with session(config, Purpose.PURGE) as db:
         log = find_log(db, config)
         if not dry:
             check_purge_rights(log)

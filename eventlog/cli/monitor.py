@@ -36,6 +36,7 @@ from eventlog.publisher.open_context import find_log, retention_of
 from eventlog.publisher.stream.open_source import source_status
 from eventlog.publisher.trigger_plan import differences
 from eventlog.sql.doctor import age
+from eventlog.sql.rights import Purpose
 from eventlog.transport.http import HttpClient, HttpFailed
 
 _TIMEOUT: Final = 10.0
@@ -201,7 +202,7 @@ def _from_database(config: Config) -> Read:
 
     def read() -> Status:
         nonlocal compared
-        with reading(config) as db:
+        with reading(config, Purpose.MONITOR) as db:
             log, zone = find_log(db, config), config.publisher.event_time_zone
             if compared is None or monotonic() > compared[0] + CAPTURE_INTERVAL:
                 compared = monotonic(), differences(db, config)

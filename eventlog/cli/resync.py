@@ -243,7 +243,7 @@ def read_lines(
 
 @contextmanager
 def _opened(config: Config, class_name: str, *, resumable: bool) -> Iterator[Opened]:
-    with session(config) as db:
+    with session(config, Purpose.RESYNC) as db:
         log = find_log(db, config)
         catalog = read_catalog(log, config)
         cls = class_named(catalog, class_name)

@@ -42,7 +42,7 @@ from eventlog.publisher.ledger import is_at_work, ledger_of
 from eventlog.publisher.monitor.status import shape
 from eventlog.publisher.observer import Differences, Measured, SnapshotProgress, measure_queue
 from eventlog.publisher.open_context import find_log, retention_of
-from eventlog.publisher.open_sink import try_receiver
+from eventlog.publisher.open_sink import can_try, try_receiver
 from eventlog.publisher.retention import with_retention
 from eventlog.publisher.stream.open_source import place_in_words, source_status
 from eventlog.publisher.stream.position import SourceStatus
@@ -53,6 +53,7 @@ from eventlog.sql.doctor import (
     age,
 )
 from eventlog.sql.open_log import OpenLog
+from eventlog.sql.rights import Purpose
 from eventlog.sql.rows import count_by_status
 
 _MEANINGS: Final[Mapping[str, str]] = {
@@ -95,7 +96,7 @@ def _show(config: Config, *, as_json: bool, clear: bool) -> None:
     if config.follows:
         show = partial(_show_source, source_status(config), as_json=as_json)
     else:
-        with reading(config) as db:
+        with reading(config, Purpose.MONITOR) as db:
             log, zone = find_log(db, config), config.publisher.event_time_zone
             consumer = config.of_log.consumer
             known = publishing_status(
@@ -470,8 +471,8 @@ def doctor(
     changed.
 
     With --receiver it only checks the receiver, without sending a change: name, port, TLS and
-    credentials, by OPTIONS over HTTP, metadata of Kafka, a list of objects, or a file that is
-    written and removed.
+    credentials, by OPTIONS over HTTP, metadata of Kafka, or a file or object that is written and
+    removed.
 
     A finding is an error (changes are lost, or nothing is published), a warning (something needs
     fixing) or an info (good to know). Errors and warnings give exit code 1.
@@ -499,7 +500,7 @@ def doctor(
             }
         )
     else:
-        _print_findings(findings, settings, context.quiet)
+        _print_findings(config, findings, settings, context.quiet)
     return 1 if counts["error"] or counts["warning"] else 0
 
 
@@ -522,7 +523,9 @@ def _try_receiver(config: Config, *, as_json: bool) -> int:
     return 0 if error is None else 1
 
 
-def _print_findings(findings: list[Finding], settings: list[Effective], quiet: bool) -> None:
+def _print_findings(
+    config: Config, findings: list[Finding], settings: list[Effective], quiet: bool
+) -> None:
     for one in findings:
         if quiet and one.severity == "info":
             continue
@@ -537,6 +540,11 @@ def _print_findings(findings: list[Finding], settings: list[Effective], quiet: b
     if changed:
         result("Settings in effect that differ from their defaults (`eventlog config` shows all):")
         print_settings(changed)
+    if can_try(config):
+        result(
+            f"The receiver was not tried. `eventlog doctor --receiver` tries the sink "
+            f"{config.sink.type} without sending a change."
+        )
     counts = Counter(one.severity for one in findings)
     if counts["error"] or counts["warning"]:
         result(f"errors: {counts['error']}, warnings: {counts['warning']}")

@@ -99,7 +99,7 @@ def plan(context: CommandContext, as_sql: bool, as_json: bool, check: bool) -> i
     The command also works before `db upgrade` has created the log.
     """
     config = context.config()
-    with reading(config) as db:
+    with reading(config, Purpose.MONITOR) as db:
         planned = _plan_with_loopback(db, config, without_log=True)
     if as_sql:
         _refuse_lacking(planned)
@@ -374,7 +374,7 @@ def list_installed(
         _print_compiled(context, load_dialect(dialect_name), catalog_file)
         return
     config = context.config()
-    with reading(config) as db:
+    with reading(config, Purpose.MONITOR) as db:
         installed = triggers_of(db.dialect).installed(db.connection, find_log(db, config).table)
     if as_sql:
         for function in dict.fromkeys(

@@ -67,6 +67,7 @@ from eventlog.sql.connection import (
     connect,
     dialect_of,
     is_pooled,
+    set_purpose,
 )
 from eventlog.sql.consumers import SNAPSHOT, check_possible, read_consumer
 from eventlog.sql.dialect import Dialect
@@ -77,7 +78,7 @@ from eventlog.sql.log_table import split_name
 from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.record_ids import next_unused
-from eventlog.sql.rights import Addition, Part, Purpose, Right, rights_for
+from eventlog.sql.rights import Addition, Part, Purpose, Right, grants_advice, rights_for
 from eventlog.sql.rows import SKIPPED, refuse_large_ids
 from eventlog.sql.triggers import TriggerPlan
 from eventlog.sql.triggers.declared import declared_triggers
@@ -140,7 +141,7 @@ class Case:
                         "check_failed",
                         "warning",
                         text,
-                        ("run eventlog doctor as a user who has the rights",),
+                        (grants_advice(self.db.current_user(), Purpose.MONITOR),),
                     )
                 )
 
@@ -195,7 +196,8 @@ def examine(config: Config, compare: Compare, limits: Limits = _NO_LIMITS) -> li
     """
     url = connection_url(config.database)
     dialect = dialect_of(url)
-    with as_database_errors(engine := connect(url)), engine.connect() as conn:
+    engine = set_purpose(connect(url), Purpose.MONITOR)
+    with as_database_errors(engine), engine.connect() as conn:
         pooled = is_pooled(conn, dialect)
         db = dialect.open(conn)
         db.begin_reading(limits.statement)
@@ -246,7 +248,7 @@ def _find_log(case: Case) -> bool:
         if not is_hidden and not any(
             log == log_name or log.endswith(f".{log_name}") for log in case.orphaned_logs
         ):
-            fix = ("eventlog db upgrade", "eventlog config")
+            fix = getattr(error, "commands", ("eventlog config",))
             case.findings.append(Finding("log_table", "error", str(error), fix))
         return False
     case.user = dialect.open(case.connection).current_user()
@@ -282,6 +284,14 @@ def _rights(case: Case) -> Iterator[Finding]:
     case.missing_rights = case.log.missing_rights(purpose, *additions)
     grants = case.grants_of(purpose, *additions) if case.missing_rights else ()
     yield from doctor.judge_rights(case.missing_rights, case.user, grants, case.grants)
+    if case.consumer is None and not case.missing_rights:
+        unseen = case.log.lacking([(Part.RESYNC, Right.SELECT)])
+        if unseen and case.log.may_have(case.log.table.resync_table):
+            grants = case.log.grants(
+                {Part.RESYNC: frozenset({Right.SELECT})}, case.dialect.quote(case.user)
+            )
+            to_do = grants_advice(case.user, Purpose.MONITOR)
+            yield from doctor.judge_rights_to_resyncs(unseen, case.user, grants, to_do)
     if case.consumer is not None and not case.missing_rights:
         missing = case.log.missing_rights(Purpose.RESET)
         grants = case.grants_of(Purpose.RESET) if missing else ()

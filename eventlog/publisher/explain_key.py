@@ -20,6 +20,7 @@ from eventlog.publisher.ledger import status_of
 from eventlog.publisher.open_context import open_unlocked
 from eventlog.sql import doctor
 from eventlog.sql.connection import as_database_errors
+from eventlog.sql.rights import Purpose
 from eventlog.sql.rows import extent
 from eventlog.sql.windows import Window
 
@@ -49,7 +50,8 @@ def explain_key(config: Config, text: str, compare: Compare) -> list[KeyExplanat
     (``usr.idu=7``). Raises ConfigError if no class has such a key, and the errors of
     ``open_unlocked``.
     """
-    with open_unlocked(config, Counters()) as context, as_database_errors(context.log.connection):
+    opened = open_unlocked(config, Counters(), Purpose.MONITOR)
+    with opened as context, as_database_errors(context.log.connection):
         context.log.db.begin_reading(_SECONDS)
         context.ledger.recover()
         objects = _objects(context.catalog, text)

@@ -4,7 +4,6 @@ fixes of ``doctor`` (docs/guides/install.md).
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
 from eventlog.config.load import Config
@@ -15,7 +14,7 @@ from eventlog.publisher.open_context import additions_of, find_log
 from eventlog.sql.doctor import repairs
 from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.open_log import OpenLog
-from eventlog.sql.rights import Addition, Part, Purpose, rights_for
+from eventlog.sql.rights import Addition, Part, Purpose, grants_advice, rights_for
 
 
 def grants_for(db: OpenDatabase, config: Config, role: str, purpose: Purpose) -> list[str]:
@@ -75,6 +74,5 @@ def grants_to_read(
 
 
 def command_of(role: str, consumer: str | None) -> str:
-    """Return the command that prints all grants of a publisher's or a consumer's role."""
-    purpose = "" if consumer is None else " --purpose consumer"
-    return f"all of them: eventlog grants {shlex.quote(role)}{purpose}"
+    """Return the sentence that leads to all grants of a publisher's or a consumer's role."""
+    return grants_advice(role, Purpose.PUBLISHER if consumer is None else Purpose.CONSUMER)

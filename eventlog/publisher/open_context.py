@@ -33,6 +33,7 @@ from eventlog.sql.connection import (
     dialect_of,
     parse_url,
     refuse_pooling,
+    set_purpose,
 )
 from eventlog.sql.consumers import begun_of, consumer_names
 from eventlog.sql.dialect import Dialect
@@ -75,7 +76,7 @@ def open_context(
     needs the rights of ``purpose``, None = those of the publisher or the consumer. Raises
     ConfigError, DatabaseError, LogTableError, and PublisherAlreadyRunning when the log is locked.
     """
-    with open_unlocked(config, counters) as context:
+    with open_unlocked(config, counters, purpose) as context:
         context.log.check_rights(purpose or context.ledger.purpose, *additions_of(config))
         if why := context.log.db.read_only():
             place = describe(connection_url(config.database))
@@ -132,15 +133,21 @@ def refuse_post_poll(config: Config, log: LogTable) -> None:
 
 
 @contextmanager
-def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
+def open_unlocked(
+    config: Config, counters: Counters, purpose: Purpose | None = None
+) -> Iterator[Context]:
     """Open a context without the lock of the log, for reading only.
 
-    Secrets in files are read again.
+    Secrets in files are read again. ``purpose`` is that of ``open_context``: a missing right leads
+    to the rights of this purpose.
     """
     config = with_secrets_of_now(config, "database")
     url = connection_url(config.database)
     dialect = dialect_of(url)
-    with as_database_errors(engine := connect(url)), engine.connect() as connection:
+    if purpose is None:
+        purpose = Purpose.PUBLISHER if config.of_log.consumer is None else Purpose.CONSUMER
+    engine = set_purpose(connect(url), purpose)
+    with as_database_errors(engine), engine.connect() as connection:
         db = dialect.open(connection)
         log = find_log(db, config)
         options = publisher_options(config, db.current_user(), dialect.fold_name)
@@ -154,7 +161,7 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
             durable_marks=config.publisher.durable_marks,
         )
         ledger.check_possible()
-        log.check_rights_to_read(ledger.purpose)
+        log.check_rights_to_read(ledger.purpose, purpose)
         refuse_large_ids(log)
         catalog = read_catalog(log, config)
         options = replace(options, classes=wanted_classes(config, catalog))

@@ -52,6 +52,12 @@ def try_receiver(config: Config, stream: TextIO) -> str | None:
     return answered
 
 
+def can_try(config: Config) -> bool:
+    """Return True if the configured sink has a receiver that can be tried."""
+    kind: type[Sink] = sink_named(config.sink.type)
+    return kind.try_out.__func__ is not Sink.try_out.__func__  # type: ignore[attr-defined]
+
+
 # --- secrets that are rotated ---------------------------------------------------------------------
 
 

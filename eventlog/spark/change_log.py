@@ -57,6 +57,7 @@ from eventlog.sql.connection import (
     describe,
     dialect_of,
     refuse_pooling,
+    set_purpose,
 )
 from eventlog.sql.epoch import differing, read_epoch, read_removed
 from eventlog.sql.log_table import LogTable
@@ -228,7 +229,7 @@ class _Cached:
     def __init__(self, file: str | None) -> None:
         self.file, self.pid, self.used = file, os.getpid(), monotonic()
         url = connection_url(read_config(file).database)
-        self.engine = connect(url)
+        self.engine = set_purpose(connect(url), Purpose.STREAM)
         with as_database_errors(self.engine):
             self.connection = self.engine.connect()
             self.db = dialect_of(url).open(self.connection)
@@ -346,7 +347,7 @@ class ChangeLog:
                 "reads rows in the order of record_id. Give it a configuration without that option"
             )
         url = connection_url(config.database)
-        dialect, engine = dialect_of(url), connect(url)
+        dialect, engine = dialect_of(url), set_purpose(connect(url), Purpose.STREAM)
         with ExitStack() as stack, as_database_errors(engine):
             conn = stack.enter_context(engine.connect())
             log = find_log(dialect.open(conn), config)

@@ -28,6 +28,7 @@ from eventlog.spark.copy_target import GONE, CopyLoad, Key, KeyedChange, LatestC
 from eventlog.spark.copy_types import Columns, CopyError, Note, columns_of_class
 from eventlog.sql import consumers
 from eventlog.sql.connection import as_database_errors, connect, dialect_of
+from eventlog.sql.rights import Purpose
 from eventlog.sql.windows import Selection
 
 _READ: Final = ["position", "record_ids", "operation", "key", "after", "changed", "commit_time"]
@@ -54,7 +55,7 @@ class ClassSource:
     @classmethod
     def of(cls, config: Config, class_name: str) -> ClassSource:
         """Return the source for the class of this name. Raises ConfigError, DatabaseError."""
-        with open_unlocked(config, Counters()) as context:
+        with open_unlocked(config, Counters(), Purpose.STREAM) as context:
             object_class = _class_named(context, class_name)
             columns = columns_of_class(object_class, value_options(config))
             return cls(config, class_name, columns, _catalog=context.catalog)
@@ -92,7 +93,7 @@ class ClassSource:
 
     def loading(self) -> CopyLoad:
         """Begin a load of the class as it is now (spec/spark-changes.md 6)."""
-        with open_unlocked(self.config, Counters()) as context:
+        with open_unlocked(self.config, Counters(), Purpose.STREAM) as context:
             object_class = _class_named(context, self.class_name)
             self.columns = columns_of_class(object_class, value_options(self.config))
             # The rows of the class that are read from now on include the effect of these log rows.
@@ -107,7 +108,7 @@ class ClassSource:
 
         Raises DatabaseError, also if the columns change meanwhile; BadValue.
         """
-        with open_unlocked(self.config, Counters()) as context:
+        with open_unlocked(self.config, Counters(), Purpose.STREAM) as context:
             context.log.db.begin_publishing()
             object_class = _class_named(context, self.class_name)
             walk = context.log.start_walk(
@@ -200,7 +201,7 @@ class ClassSource:
         """Return the current rows of the objects of changes, by key."""
         if not rows:
             return {}
-        with open_unlocked(self.config, Counters()) as context:
+        with open_unlocked(self.config, Counters(), Purpose.STREAM) as context:
             context.log.db.begin_publishing()
             object_class = _class_named(context, self.class_name)
             keys = list(dict.fromkeys(_canonical(object_class, dict(row["key"])) for row in rows))

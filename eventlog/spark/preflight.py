@@ -33,6 +33,7 @@ from eventlog.spark.log_source import LAST_ID, LogLocation
 from eventlog.spark.session import SparkFailed, as_spark_failed, cores_of
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.parts import LogPart
+from eventlog.sql.rights import Purpose
 from eventlog.xds.writer import write_outgoing
 
 # --- the cost of a job ----------------------------------------------------------------------------
@@ -81,7 +82,10 @@ def estimate(config: Config, master: str | None, partition_rows: int) -> Estimat
     The first waiting rows are folded and written to measure the output per row.
     """
     cores = cores_of(master) if master is not None else os.cpu_count() or 1
-    with open_unlocked(config, Counters()) as context, as_database_errors(context.log.connection):
+    with (
+        open_unlocked(config, Counters(), Purpose.BACKLOG) as context,
+        as_database_errors(context.log.connection),
+    ):
         parts = waiting_parts(context, context.log.connection, partition_rows, cores)
         state = recover(context)
         sampled: list[Group] = []

@@ -45,8 +45,8 @@ from eventlog.errors import (
 from eventlog.sql import embedded
 from eventlog.sql.database import CHANGING_POOL, WRITES
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import INSUFFICIENT_PRIVILEGE
 from eventlog.sql.open_database import OpenDatabase
+from eventlog.sql.rights import Purpose, grants_advice
 
 SUPPORTED: Final = ("postgresql", "oracle", "sqlite", "mariadb", "mysql")
 """The databases, by the names of their packages below ``eventlog.sql.dialects``."""
@@ -363,35 +363,62 @@ TO_THE_PRIMARY: Final = (
     "(?target_session_attrs=read-write finds it among several hosts)"
 )
 """The advice if nothing can be written."""
-_RIGHT_ADVICE: Final = "grant the right: `eventlog doctor` lists what is missing"
-AS_OWNER: Final = f"run this as the owner, or {_RIGHT_ADVICE}"
+_PURPOSE: Final = "eventlog_purpose"
+"""The execution option of an engine with the purpose of its sessions."""
+AS_OWNER: Final = "run this as the owner"
 """The advice if a command of the owner lacks a right.
 
 The publisher must connect as another user.
 """
 
 
+def set_purpose(engine: Engine, purpose: Purpose) -> Engine:
+    """Return the engine, whose sessions are for a purpose: a right that they lack leads to the
+    rights of this purpose.
+    """
+    engine.update_execution_options(**{_PURPOSE: purpose})
+    return engine
+
+
+def right_advice(source: Connection | Engine) -> str:
+    """Return what to do if a session lacks a right, by the purpose of its engine."""
+    engine = source.engine
+    purpose = engine.get_execution_options().get(_PURPOSE)
+    if not isinstance(purpose, Purpose):
+        return "let the owner grant the right"
+    changes_role = "role" in str(engine.url.query.get("options", ""))
+    return grants_advice(None if changes_role else engine.url.username, purpose)
+
+
+def owner_advice(source: Connection | Engine) -> str:
+    """Return what to do if a command of the owner lacks a right; ``right_advice`` if the engine has
+    a purpose.
+    """
+    has_purpose = _PURPOSE in source.engine.get_execution_options()
+    return right_advice(source) if has_purpose else AS_OWNER
+
+
 @contextmanager
-def as_database_errors(
-    source: Connection | Engine, right_advice: str = _RIGHT_ADVICE
-) -> Iterator[None]:
+def as_database_errors(source: Connection | Engine, advice: str | None = None) -> Iterator[None]:
     """Turn errors of SQLAlchemy and of the bare driver into DatabaseUnavailable (worth trying
     again) or DatabaseError.
 
-    ``right_advice`` is the advice if a right is missing. Open a connection within the block:
-    SQLAlchemy asks the server for its version then, and an error of that query must be translated,
-    too.
+    ``advice`` is the advice if a right is missing, by default ``right_advice``. Open a connection
+    within the block: SQLAlchemy asks the server for its version then, and an error of that query
+    must be translated, too.
     """
     driver: Any = source.dialect.loaded_dbapi
     dialect = load_dialect(source.dialect.name)
     try:
         yield
     except DBAPIError as error:
+        to_do = right_advice(source) if advice is None else advice
         raise _translated(
-            driver, dialect, error.orig or error, right_advice, error.connection_invalidated
+            driver, dialect, error.orig or error, to_do, error.connection_invalidated
         ) from error
     except driver.Error as error:
-        raise _translated(driver, dialect, error, right_advice, invalidated=False) from error
+        to_do = right_advice(source) if advice is None else advice
+        raise _translated(driver, dialect, error, to_do, invalidated=False) from error
 
 
 def is_refused(conn: Connection, error: DBAPIError) -> bool:
@@ -407,7 +434,7 @@ def is_refused(conn: Connection, error: DBAPIError) -> bool:
 
 
 def _translated(
-    driver: Any, dialect: Dialect, error: BaseException, right_advice: str, invalidated: bool
+    driver: Any, dialect: Dialect, error: BaseException, advice: str, invalidated: bool
 ) -> DatabaseError:
     line = next(iter(str(error).splitlines()), type(error).__name__)
     for sign, cause in dialect.refused_by.items():
@@ -418,11 +445,10 @@ def _translated(
     is_operational = isinstance(error, driver.OperationalError | driver.InterfaceError)
     if invalidated or (is_operational and not dialect.refuses(error)) or dialect.passes(error):
         return _unavailable(dialect, f"the database failed or became unavailable: {line}")
-    sqlstate = getattr(error, "sqlstate", None)
-    advice = f"; {right_advice}" if sqlstate == INSUFFICIENT_PRIVILEGE else ""
-    if sqlstate == _READ_ONLY:
-        advice = f"; this is a standby, or a read-only session: {TO_THE_PRIMARY}"
-    return DatabaseError(f"the database refused a statement: {line}{advice}")
+    to_do = f"; {advice}" if dialect.lacks_right(error) else ""
+    if getattr(error, "sqlstate", None) == _READ_ONLY:
+        to_do = f"; this is a standby, or a read-only session: {TO_THE_PRIMARY}"
+    return DatabaseError(f"the database refused a statement: {line}{to_do}")
 
 
 def is_pooled(conn: Connection, dialect: Dialect) -> bool:

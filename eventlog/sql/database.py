@@ -302,6 +302,10 @@ class SqlDatabase(ABC):
         """Return True if another error of the driver is transient: trying again may help."""
         return False
 
+    def lacks_right(self, error: BaseException) -> bool:
+        """Return True if a driver's error means that the user lacks a right."""
+        return False
+
     # Names and values
 
     def quote(self, name: str) -> str:

@@ -14,8 +14,9 @@ from sqlalchemy.types import TypeEngine
 from eventlog.core.catalog import Column, match_name
 from eventlog.core.options import nearest_name
 from eventlog.core.values import ColumnType, Kind
-from eventlog.errors import ConfigError, LogTableError, NoLogTable
+from eventlog.errors import ConfigError, LogTableError, NoInternalTable, NoLogTable, NoSchema
 from eventlog.model import LogRow
+from eventlog.sql.connection import right_advice
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import INSUFFICIENT_PRIVILEGE, LogTable, split_name
 from eventlog.sql.open_database import OpenDatabase
@@ -77,8 +78,9 @@ def locate_log(
         if getattr(error.orig, "sqlstate", None) != INSUFFICIENT_PRIVILEGE:
             raise
         raise LogTableError(
-            f"the columns of log table {log} cannot be read: {error.orig}; grant this user USAGE "
-            f"on schema {schema}"
+            f"the columns of log table {log} cannot be read without "
+            f"USAGE on schema {schema}: {error.orig}; "
+            f"{right_advice(db.connection)}"
         ) from error
     try:
         fields = find_columns(
@@ -153,7 +155,7 @@ def _find_table(
     if where and schema is not None and schema not in (known := inspector.get_schema_names()):
         near = nearest_name(schema, known)
         hint = f"; the nearest one is {near}" if near else ""
-        raise NoLogTable(
+        raise NoSchema(
             f"there is no schema {schema!r}, where the log table {table!r} should be{hint}: "
             "correct schema_name or log_table"
         )
@@ -167,7 +169,7 @@ def _refuse_without_internal_tables(db: OpenDatabase, log: LogTable) -> None:
     for internal_table in (log.error_table, log.inflight_table, log.state_table, log.epoch_table):
         if db.has_table(log.schema, internal_table) is False:
             place = internal_table if log.schema is None else f"{log.schema}.{internal_table}"
-            raise LogTableError(
+            raise NoInternalTable(
                 f"the log {log} has no internal table {place}: create it with `eventlog db "
                 "upgrade`, or with `eventlog db upgrade --existing-log` if another program made "
                 "the log"

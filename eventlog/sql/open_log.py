@@ -27,7 +27,16 @@ from eventlog.sql.dialect import Dialect, RowChunks
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.parts import LogPart, part_size, parts_of
-from eventlog.sql.rights import Addition, Part, Purpose, Right, Rights, demanded, name_of
+from eventlog.sql.rights import (
+    Addition,
+    Part,
+    Purpose,
+    Right,
+    Rights,
+    demanded,
+    grants_advice,
+    name_of,
+)
 from eventlog.sql.statements import (
     FIRST,
     NEUTRAL,
@@ -563,17 +572,17 @@ class OpenLog(ABC):
         """Raise LogTableError that names the rights which this session lacks for a purpose."""
         self._refuse_without(demanded(purpose, *additions), purpose)
 
-    def check_rights_to_read(self, purpose: Purpose) -> None:
-        """Raise LogTableError that names the rights to read which this session lacks for a
-        purpose.
+    def check_rights_to_read(self, needed: Purpose, purpose: Purpose) -> None:
+        """Raise LogTableError that names the rights to read which this session lacks of those that
+        a publisher or consumer ``needed``; the advice names the session's own ``purpose``.
         """
-        needed = demanded(purpose)
-        self._refuse_without([one for one in needed if one[1] is Right.SELECT], purpose)
+        reading = [one for one in demanded(needed) if one[1] is Right.SELECT]
+        self._refuse_without(reading, purpose)
 
     def _refuse_without(self, needed: Iterable[tuple[Part, Right]], purpose: Purpose) -> None:
         if missing := self.lacking(self._present(needed)):
+            user = self.db.current_user()
             raise LogTableError(
-                f"user {self.db.current_user()} lacks rights on the log {self}: "
-                f"{'; '.join(missing)}. Run the statements that `eventlog grants --purpose "
-                f"{purpose}` prints, as the owner of the log"
+                f"user {user} lacks rights on the log {self}: {'; '.join(missing)}; "
+                f"{grants_advice(user, purpose)}"
             )

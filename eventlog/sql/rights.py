@@ -8,6 +8,7 @@ whether a session has a right.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
@@ -115,6 +116,14 @@ _WORK: Final[Mapping[str, str]] = {
     Purpose.EPOCH: "`db start-epoch`",
     Purpose.TRIGGERS: "`triggers apply` by the owner of the tables, if another role owns the log",
 }
+
+
+def grants_advice(role: str | None, purpose: Purpose) -> str:
+    """Return the sentence that leads to the rights of a role, the same wherever a right is missing
+    (spec/event-log.md 11.1). ``role`` None = it is unknown.
+    """
+    name = shlex.quote(role) if role else "ROLE"
+    return f"`eventlog grants {name} --purpose {purpose}`, run by the owner, prints the rights"
 
 
 class Addition(StrEnum):

@@ -133,7 +133,7 @@ def run_verification(
     with the number of objects of each part. Raises ConfigError and DatabaseError.
     """
     with ExitStack() as resources:
-        context = resources.enter_context(open_unlocked(config, Counters()))
+        context = resources.enter_context(open_unlocked(config, Counters(), Purpose.VERIFY))
         log = context.log
         resources.enter_context(as_database_errors(log.connection))
         if "consumers" not in log.dialect.capabilities:
@@ -347,7 +347,10 @@ def repair(config: Config, report: VerifyReport, *, surplus: bool = False) -> in
             continue  # the rows of a history never change
         present, gone = wanted.setdefault(one.class_name, ([], []))
         (gone if one.kind is Kind.SURPLUS else present).append(one.key)
-    with open_unlocked(config, Counters()) as context, as_database_errors(context.log.connection):
+    with (
+        open_unlocked(config, Counters(), Purpose.VERIFY) as context,
+        as_database_errors(context.log.connection),
+    ):
         log = context.log
         log.check_rights(Purpose.VERIFY, Addition.REPAIR)
         log.commit()

@@ -520,7 +520,7 @@ def test_a_role_without_a_right_is_refused_with_the_right_and_the_command_that_p
         assert "PROCESS" in told
         assert ("XA_RECOVER_ADMIN" in told) == (place.root.dialect.name == "mysql")
         assert "threads" not in told
-        assert "eventlog grants --purpose consumer" in told
+        assert "--purpose consumer`, run by the owner, prints the rights" in told
         with place.log() as log:
             granted = list(of_family.grants(log.dialect, "`reader`"))  # type: ignore[arg-type]
         execute(place.root, *granted)

@@ -15,6 +15,7 @@ from eventlog.publisher.monitor.status import shape
 from eventlog.sql import connection
 from eventlog.sql.connection import connect, load_dialect
 from eventlog.sql.locate import locate_log
+from eventlog.sql.rights import Purpose
 
 LOG = """
 CREATE TABLE eventlog (
@@ -171,23 +172,23 @@ def test_a_right_that_is_missing_is_named_with_who_can_grant_it(
         with database.begin() as conn:
             conn.exec_driver_sql(f'DROP OWNED BY "{reader}"; DROP ROLE "{reader}"')
     assert (code, err.count("\n")) == (1, 1)
-    assert "permission denied for table eventlog; run this as the owner, or grant the right" in err
+    to_do = "`eventlog grants ROLE --purpose requeue`, run by the owner, prints the rights"
+    assert f"permission denied for table eventlog; {to_do}" in err
 
 
 def test_a_publisher_that_lacks_a_right_is_not_told_to_be_the_owner(database: sa.Engine) -> None:
+    connection.set_purpose(database, Purpose.PUBLISHER)
     with connection.as_database_errors(database), database.connect() as conn:
         conn.exec_driver_sql("CREATE ROLE one_without_rights")
         conn.exec_driver_sql("CREATE TABLE private_of_the_owner (x integer)")
         conn.exec_driver_sql("SET LOCAL ROLE one_without_rights")
         with (
-            pytest.raises(
-                DatabaseError, match="grant the right: `eventlog doctor` lists"
-            ) as refused,
+            pytest.raises(DatabaseError, match="--purpose publisher`, run by the owner") as refused,
             connection.as_database_errors(conn),
         ):
             conn.exec_driver_sql("SELECT * FROM private_of_the_owner")
         conn.rollback()
-    assert "owner" not in str(refused.value).partition("private_of_the_owner")[2]
+    assert "run this as the owner" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from shared import Run, execute, url_of
 
 from eventlog.sql import migrations
 
+pytestmark = pytest.mark.usefixtures("database")
 CONFIG = """
 [database]
 schema_name = "hr"
@@ -203,3 +204,145 @@ def test_only_some_refused_rows_are_skipped(run: Run, log: Log) -> None:
 def test_skip_takes_one_kind_of_thing(run: Run, arguments: tuple[str, ...], part: str) -> None:
     code, _, err = run("skip", *arguments, "--reason", "x")
     assert (code, part in err) == (2, True)
+
+
+# --- rights ---------------------------------------------------------------------------------------
+
+
+def without_rights(database: sa.Engine, *rights: str) -> str:
+    """Make a role that may connect and has these rights in the schema hr; return its URL."""
+    role = f"nobody_{database.url.database}"
+    execute(
+        database,
+        f"CREATE ROLE {role} LOGIN PASSWORD 'x'",
+        f"GRANT USAGE ON SCHEMA hr TO {role}",
+        *(f"GRANT {right} TO {role}" for right in rights),
+    )
+    return database.url.set(username=role, password="x").render_as_string(hide_password=False)
+
+
+@pytest.fixture
+def poor(database: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A role that may read the log and nothing else, which the commands run as."""
+    url = without_rights(database, "SELECT ON hr.eventlog", "SELECT ON hr.usr")
+    monkeypatch.setenv("EVENTLOG_DATABASE_URL", url)
+    role = str(sa.make_url(url).username)
+    yield role
+    execute(database, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+@pytest.mark.parametrize(
+    ("purpose", "command"),
+    [
+        ("publisher", ["publish", "--once"]),
+        ("consumer", ["--set", "source.consumer=search", "--set", "source.type=eventlog",
+                      "publish", "--once"]),
+        ("monitor", ["errors"]),
+        ("monitor", ["status"]),
+        ("monitor", ["explain", "1"]),
+        ("monitor", ["consumers", "list"]),
+        ("requeue", ["requeue"]),
+        ("skip", ["skip", "7", "--reason", "x"]),
+        ("skip", ["skip", "--refused", "--reason", "x"]),
+        ("purge", ["purge", "--older-than", "1d"]),
+        ("resync", ["resync", "usr", "--key", "idu=1"]),
+        ("reset", ["consumers", "reset", "search"]),
+        ("reset", ["consumers", "drop", "search"]),
+        ("epoch", ["db", "start-epoch"]),
+        ("verify", ["verify", "--target", "lake"]),
+    ],
+    ids=lambda one: one if isinstance(one, str) else " ".join(one[-3:]),
+)  # fmt: skip
+def test_every_refused_right_leads_to_one_sentence(
+    run: Run, poor: str, purpose: str, command: list[str]
+) -> None:
+    code, out, err = run(*command)
+    sentence = f"`eventlog grants {poor} --purpose {purpose}`, run by the owner, prints the rights"
+    assert (code != 0, sentence in err) == (True, True), out + err
+
+
+def test_doctor_names_the_grants_and_then_the_sentence(run: Run, poor: str) -> None:
+    found = json.loads(run("doctor", "--json")[1])["findings"]
+    (rights,) = [one for one in found if one["code"] == "rights_publish"]
+    assert rights["fix"][-1] == (
+        f"`eventlog grants {poor} --purpose publisher`, run by the owner, prints the rights"
+    )
+
+
+def test_what_the_sentence_names_prints_what_is_missing(
+    run: Run, poor: str, database: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENTLOG_DATABASE_URL", url_of(database))
+    for purpose in ("publisher", "requeue", "skip", "purge", "resync", "reset"):
+        code, out, _ = run("grants", poor, "--purpose", purpose)
+        assert code == 0
+        execute(database, *filter(None, map(str.strip, out.split(";"))))
+    url = database.url.set(username=poor, password="x").render_as_string(hide_password=False)
+    monkeypatch.setenv("EVENTLOG_DATABASE_URL", url)
+    assert run("requeue")[0] == 0
+    assert run("purge", "--older-than", "1d")[0] == 0
+
+
+def test_doctor_reports_that_a_publisher_does_not_see_due_resyncs(
+    run: Run, poor: str, database: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENTLOG_DATABASE_URL", url_of(database))
+    out = run("grants", poor)[1]
+    execute(database, *filter(None, map(str.strip, out.split(";"))))
+    url = database.url.set(username=poor, password="x").render_as_string(hide_password=False)
+    monkeypatch.setenv("EVENTLOG_DATABASE_URL", url)
+    found = json.loads(run("doctor", "--json")[1])["findings"]
+    (unseen,) = [one for one in found if one["code"] == "rights_resync"]
+    assert unseen["severity"] == "info"
+    assert unseen["fix"][-2].startswith('GRANT SELECT ON "hr"."eventlog_resync"')
+
+
+# --- nearest names --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "part"),
+    [
+        (["--schema", "HR", "status"], "there is no schema 'HR', where the log table 'eventlog' "
+         "should be; the nearest one is hr"),
+        (["--schema", "accounting", "status"], "should be: correct schema_name"),
+        (["resync", "usrs"], "'usrs' is not a class; the nearest one is usr"),
+        (["resync", "warehouse"], "'warehouse' is not a class; the classes are: usr"),
+        (["skip", "--parked", "--class", "usrs", "--reason", "x"], "the nearest one is usr"),
+        (["errors", "--consumer", "serch"], "has no consumer 'serch'; the nearest one is search"),
+        (["consumers", "drop", "SEARCH"], "the nearest one is search"),
+        (["consumers", "drop", "lake"], "has no consumer 'lake'; the consumers are: search"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else " ".join(one),
+)  # fmt: skip
+def test_a_misspelled_name_gets_the_nearest_one_and_no_unrelated_one(
+    run: Run, database: sa.Engine, command: list[str], part: str
+) -> None:
+    execute(
+        database,
+        "INSERT INTO hr.eventlog_consumer (name, begins, done) VALUES ('search', 'latest', '[1]')",
+    )
+    assert part in run(*command)[2]
+
+
+# --- doctor ---------------------------------------------------------------------------------------
+
+
+def test_doctor_tries_to_write_where_the_directory_will_be(run: Run, tmp_path: Path) -> None:
+    code, out, _ = run("--set", "sink.directory=/proc/x/y", "doctor", "--receiver")
+    assert (code, "/proc" in out) == (1, True)
+    code, out, _ = run("--set", f"sink.directory={tmp_path}/new/one", "doctor", "--receiver")
+    assert (code, f"will create it in {tmp_path}, which can be written" in out) == (0, True)
+    assert not (tmp_path / "new").exists()
+    assert [one for one in tmp_path.iterdir() if "trial" in one.name] == []
+
+
+def test_doctor_proposes_to_try_the_receiver_where_there_is_one(run: Run) -> None:
+    assert "`eventlog doctor --receiver` tries the sink files" in run("doctor")[1]
+    assert "doctor --receiver" not in run("--set", "sink.type=stdout", "doctor")[1]
+
+
+def test_a_wrong_sequence_is_not_answered_with_an_upgrade(run: Run) -> None:
+    out = run("--set", "database.record_id_sequence=nowhere", "doctor", "--json")[1]
+    (found,) = [one for one in json.loads(out)["findings"] if one["code"] == "log_table"]
+    assert found["fix"] == ["eventlog config"]

@@ -53,16 +53,22 @@ class FilesSink(Sink):
 
     @classmethod
     def try_out(cls, options: FileOptions, opening: Opening) -> str:
-        """Write a file into the directory and remove it. A missing directory is not made."""
+        """Write a file into the directory and remove it. A missing directory is not made: the file
+        is written where it will be.
+        """
         assert options.directory is not None
         directory = options.directory
-        if not directory.is_dir():
-            return f"there is no directory {directory} yet; the publisher will create it"
-        trial = directory / f".eventlog-trial-{os.getpid()}"
+        place = next(one for one in (directory, *directory.absolute().parents) if one.exists())
+        trial = place / f".eventlog-trial-{os.getpid()}"
         with as_receiver_unavailable(directory):
             trial.write_bytes(b"trial\n")
             trial.unlink()
-        return f"{directory} can be written"
+        if place is directory:
+            return f"{directory} can be written"
+        return (
+            f"there is no directory {directory} yet; the publisher will create it in {place}, "
+            "which can be written"
+        )
 
     @classmethod
     def claim(

@@ -11,6 +11,7 @@ each day: a delivery that is sent again on another day keeps its day.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -139,12 +140,13 @@ class ObjectsSink(Sink):
 
     @classmethod
     def try_out(cls, options: ObjectOptions, opening: Opening) -> str:
-        """List the location and read its state."""
+        """List the location, read its state, and put an object there that is removed again."""
         store = ObjectStore(options)
         store.list_nothing()
         state = store.state()
         owner = "it has no owner yet" if state is None else f"its owner is {state.get('name')}"
-        return f"{store.bucket_url} can be listed and read; {owner}"
+        left = store.try_to_put(f".eventlog-trial-{os.getpid()}")
+        return f"{store.bucket_url} can be listed, read and written{left}; {owner}"
 
     @classmethod
     def claim(
@@ -345,6 +347,18 @@ class ObjectStore:
         except (OSError, ValueError) as error:
             why = f"{self.bucket_url}: cannot put {name}: {self._clean(error)}"
             raise ReceiverUnavailable(why, why) from None
+
+    def try_to_put(self, name: str) -> str:
+        """Put an object and remove it. Return a remark if it cannot be removed, which a publisher
+        need not do. Raises ConfigError.
+        """
+        with self._refused("cannot be written"):
+            self._write(name, b"trial\n")
+        try:
+            self._fs.delete_file(f"{self._path}/{name}")
+        except (OSError, ValueError) as error:
+            return f" (remove the object {name}, which these keys may not: {self._clean(error)})"
+        return ""
 
     def has(self, name: str) -> bool:
         """Return True if there is an object of this name. Raises ReceiverUnavailable."""

@@ -390,6 +390,18 @@ def judge_rights(
         yield error("rights_publish", text, *grants, command)
 
 
+def judge_rights_to_resyncs(
+    missing: Sequence[str], user: str, grants: Sequence[str], command: str
+) -> Iterator[Finding]:
+    """Judge the right to read which resyncs are due, which the publisher itself does not need."""
+    if missing:
+        text = (
+            f"user {user} lacks {'; '.join(missing)}: its status page, `status` and the metrics do "
+            "not show the resyncs that are due. Publishing does not need this right"
+        )
+        yield info("rights_resync", text, *grants, command)
+
+
 def judge_rights_to_reset(
     missing: Sequence[str], user: str, grants: Sequence[str]
 ) -> Iterator[Finding]:

@@ -30,7 +30,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import ClauseElement, Executable
 
 from eventlog.errors import ConfigError, DatabaseError, LogTableError, number_of
-from eventlog.sql.connection import AS_OWNER, as_database_errors, load_dialect, open_database
+from eventlog.sql.connection import as_database_errors, load_dialect, open_database, owner_advice
 from eventlog.sql.database import Storage
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.locate import new_log, refuse_schema
@@ -206,10 +206,10 @@ def _connection(target: Engine | Connection | None) -> Iterator[Connection]:
     if target is None:
         raise ConfigError("migrations need a database, or a file for their SQL")
     if isinstance(target, Connection):
-        with as_database_errors(target, AS_OWNER):
+        with as_database_errors(target, owner_advice(target)):
             yield target
         return
-    with as_database_errors(target, AS_OWNER), target.connect() as conn, conn.begin():
+    with as_database_errors(target, owner_advice(target)), target.connect() as conn, conn.begin():
         yield conn
 
 

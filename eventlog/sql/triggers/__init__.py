@@ -33,7 +33,7 @@ from eventlog.sql.connection import AS_OWNER, as_database_errors, open_database
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_log import OpenLog
-from eventlog.sql.rights import Part, Purpose, Right, rights_for
+from eventlog.sql.rights import Part, Purpose, Right, grants_advice, rights_for
 from eventlog.sql.triggers.captured import (
     CapturedTable,
     Identity,
@@ -437,7 +437,7 @@ class Triggers(ABC):
         action, run = plan.changes[0], open_database(conn).run
         locked_out: DatabaseError | None = None
         try:
-            with as_database_errors(conn, AS_OWNER):
+            with as_database_errors(conn, _right_to_apply(conn)):
                 try:
                     with self.applying(conn, plan, lock_timeout):
                         for action in plan.changes:
@@ -610,3 +610,9 @@ def by_table(compiled: Iterable[T]) -> list[list[T]]:
     for one in compiled:
         tables[one.place].append(one)
     return list(tables.values())
+
+
+def _right_to_apply(conn: Connection) -> str:
+    """Return what to do if this session lacks a right to apply triggers."""
+    to_grant = grants_advice(conn.engine.url.username, Purpose.TRIGGERS)
+    return f"{AS_OWNER} of the tables; if another role owns the log: {to_grant}"

@@ -120,7 +120,9 @@ def test_rights_that_are_missing_come_with_their_grants(
     assert "log_table" not in found
     *grants, command = found["rights_publish"][0]["fix"]
     assert grants[0] == f'GRANT USAGE ON SCHEMA "hr" TO "{nobody}"'
-    assert command == f"all of them: eventlog grants {nobody}"
+    assert command == (
+        f"`eventlog grants {nobody} --purpose publisher`, run by the owner, prints the rights"
+    )
     execute(examined, ";".join(grants))
     _, found = doctor()
     assert "rights_publish" not in found

@@ -184,6 +184,9 @@ class FamilySessions(Dialect):
     def passes(self, error: BaseException) -> bool:
         return _code_of(error) in _PASSING
 
+    def lacks_right(self, error: BaseException) -> bool:
+        return _code_of(error) in _NO_RIGHT
+
 
 def _keep_alive(end: socket.socket) -> None:
     """Let this end of a TCP connection detect that the server's host is gone."""
@@ -261,6 +264,7 @@ def error_code(error: DBAPIError) -> int:
 
 NO_RIGHT_ON_TABLE: Final = 1142
 """The error for a table on which the user has no right."""
+_NO_RIGHT: Final = frozenset({1044, 1045, NO_RIGHT_ON_TABLE, 1143, 1227, 1370})
 RIGHTS: Final = TriedRights(
     # EXPLAIN checks the rights of its statement and runs nothing.
     statements={
@@ -272,7 +276,7 @@ RIGHTS: Final = TriedRights(
         "UPDATE": "EXPLAIN UPDATE {table} SET {column} = NULL WHERE 1 = 0",
         "DELETE": "EXPLAIN DELETE FROM {table} WHERE 1 = 0",
     },
-    no_right=frozenset({1044, 1045, NO_RIGHT_ON_TABLE, 1143, 1227, 1370}),
+    no_right=_NO_RIGHT,
     # a column without a value; a read-only transaction or server
     otherwise_refused=frozenset({1290, 1364, 1792}),
     error_code=error_code,

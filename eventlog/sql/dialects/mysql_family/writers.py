@@ -17,6 +17,7 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.clock import chance, monotonic, random_hex, sleep
 from eventlog.errors import ServerUnavailable
+from eventlog.sql.connection import right_advice
 from eventlog.sql.dialects.mysql_family.session import (
     FamilySessions,
     error_code,
@@ -285,8 +286,7 @@ def _lacking(conn: Connection, dialect: FamilySessions) -> str | None:
     if not missing:
         return None
     return (
-        f"the user lacks {'; '.join(missing)}. Let an administrator run the statements that "
-        "`eventlog grants --purpose consumer` prints"
+        f"the user lacks {'; '.join(missing)}, which an administrator grants; {right_advice(conn)}"
     )
 
 

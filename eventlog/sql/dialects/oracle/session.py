@@ -159,6 +159,10 @@ class OracleSessions(Dialect):
             bool(getattr(reason, "isrecoverable", False)) or getattr(reason, "code", 0) in _PASSING
         )
 
+    def lacks_right(self, error: BaseException) -> bool:
+        reason: Any = error.args[0] if error.args else None
+        return getattr(reason, "code", 0) in _NO_RIGHT
+
     def granted(self, log: LogTable, part: Part, rights: Collection[Right]) -> str:
         if part is Part.RECORD_IDS:
             return "SELECT"  # draws a number as well
@@ -229,6 +233,8 @@ def own_types(conn: Connection) -> Iterator[None]:
         driver.outputtypehandler, dialect.arraysize = before
 
 
+# no such table (or no right to see it), no right, no sequence
+_NO_RIGHT: Final = frozenset({942, 1031, 2289, 41900})
 RIGHTS: Final = TriedRights(
     statements={
         "SELECT": "SELECT 1 FROM {table} WHERE 1 = 0",
@@ -236,9 +242,7 @@ RIGHTS: Final = TriedRights(
         "UPDATE": "UPDATE {table} SET {column} = {column} WHERE 1 = 0",
         "DELETE": "DELETE FROM {table} WHERE 1 = 0",
     },
-    # the table does not exist (or this user has no right to see it), a right is missing, or there
-    # is no sequence
-    no_right=frozenset({942, 1031, 2289, 41900}),
+    no_right=_NO_RIGHT,
     # errors that are raised when the statement runs, after the check of its rights, as in a
     # read-only transaction
     otherwise_refused=frozenset({1456}),

@@ -20,7 +20,7 @@ from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects.postgresql import log_session
 from eventlog.sql.dialects.postgresql.refusals import refusal_of
 from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, TEXT_SETTINGS, literal
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.log_table import INSUFFICIENT_PRIVILEGE, LogTable
 from eventlog.sql.statements import NEUTRAL_ALONE, qualified, quote_identifier, statements
 
 TIMELINE: Final = "substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8)"
@@ -89,6 +89,9 @@ class PostgresSessions(Dialect):
     def passes(self, error: BaseException) -> bool:
         # Errors in the middle of a transaction; the next session runs the transaction again.
         return log_session.is_stale(error)
+
+    def lacks_right(self, error: BaseException) -> bool:
+        return getattr(error, "sqlstate", None) == INSUFFICIENT_PRIVILEGE
 
     def refusal(self, error: BaseException) -> Refusal:
         return refusal_of(str(error))
