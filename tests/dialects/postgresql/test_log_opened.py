@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 import sqlalchemy as sa
 from shared import opened_log
@@ -16,6 +14,7 @@ from eventlog.core.ranges import to_ranges
 from eventlog.errors import LogTableError
 from eventlog.model import LogRow
 from eventlog.sql import migrations
+from eventlog.sql.connection import set_purpose
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.internal_tables import (
     EntryKind,
@@ -106,13 +105,14 @@ def locate_with_rights(conn: Connection) -> LogTable:
 
 
 def test_every_right_that_is_missing_is_named_until_there_is_none(conn: Connection) -> None:
+    set_purpose(conn.engine, Purpose.PUBLISHER)
     conn.execute(sa.text("REVOKE ALL ON SCHEMA public FROM PUBLIC"))
     # SET ROLE to a role that the server has anyway, and that owns nothing
     for right, grant in GRANTS.items():
         conn.execute(sa.text("SET ROLE pg_monitor"))
         with pytest.raises(LogTableError, match=right) as refused, conn.begin_nested():
             locate_with_rights(conn)
-        assert re.search("Run the statements that|grant this user", str(refused.value))
+        assert "--purpose publisher`, run by the owner, prints the rights" in str(refused.value)
         conn.execute(sa.text("RESET ROLE"))
         conn.execute(sa.text(grant))
     conn.execute(sa.text("SET ROLE pg_monitor"))
