@@ -95,13 +95,14 @@ class BadTableKey(RowError):
     """A table_key that does not parse or does not fit its class (spec/event-log.md 4.2).
 
     ``error`` is the code of 4.2 (``empty_part``, ``bad_value``, ...), ``offset`` the place of the
-    code point, from 0.
+    code point, from 0, and ``detail`` what the class expects there.
     """
 
     code = "bad_table_key"
 
-    def __init__(self, error: str, offset: int, text: str) -> None:
-        super().__init__(self.code, f"{error} at offset {offset} of table_key {shown(text)}")
+    def __init__(self, error: str, offset: int, text: str, detail: str = "") -> None:
+        message = f"{error} at offset {offset} of table_key {shown(text)}"
+        super().__init__(self.code, f"{message}: {detail}" if detail else message)
         self.error = error
         self.offset = offset
         self.text = text

@@ -42,6 +42,7 @@ _SOURCES: Final = {
     "in_flight": "as recorded for its delivery",
     "queue": "as the next cycle would fold it",
     "reconstructed": "reconstructed",
+    "nearby": "unknown: the processed rows of its object near it",
 }
 
 
@@ -80,8 +81,9 @@ def explain(
     """Explain the row RECORD_ID of the log: its checks, its group, how precedence applied, and its
     outcome.
 
-    The document of its event, or the one that it would make now, comes last. Nothing is marked or
-    sent. For a consumer, RECORD_ID may also be the event-id of an object in its snapshot.
+    The document of its event, or the one that it would make now, comes last. What was sent for a
+    processed row is shown only if it is known. Nothing is marked or sent. For a consumer, RECORD_ID
+    may also be the event-id of an object in its snapshot.
 
     With --key in place of RECORD_ID it explains what happens to the change of one object: the
     status of its row, who wrote it and when, its class, what is being delivered or parked before
@@ -189,7 +191,7 @@ def _print_explanation(explanation: Explanation) -> None:
         )
     if explanation.source is not None:
         _print_group(explanation, explanation.source)
-    if explanation.source is not None or explanation.row is None:
+    if explanation.source not in (None, "nearby") or explanation.row is None:
         if explanation.operation is None:
             result("it makes no event")
         else:

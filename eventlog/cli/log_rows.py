@@ -37,7 +37,7 @@ from eventlog.core.clock import sleep
 from eventlog.core.event_ids import record_id_of
 from eventlog.core.ranges import to_ranges
 from eventlog.errors import ConfigError, LogInUse, number_of
-from eventlog.model import Status
+from eventlog.model import Status, unpadded
 from eventlog.publisher.claimed_rows import CLAIM_WAYS_OUT, read_recorded, sent_ids
 from eventlog.publisher.configured_classes import catalog_if_readable, class_named, read_catalog
 from eventlog.publisher.leaves import LeafPurge, cut_ahead, in_turn, purge_leaves
@@ -63,6 +63,8 @@ from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.purge import Purged, check_purge_rights, purge_cutoff
 from eventlog.sql.rights import Purpose
+
+_STATUS_FIELDS: Final = ("record_id", "status")
 
 
 @click.command(cls=Command)
@@ -149,6 +151,7 @@ def requeue(
             )
             outcome = f" {would}set back to N, {done.copied} {would}logged again"
         commands = _instead(log, config, done)
+        others = _of_other_status(log, chosen, ranges) if consumer is None and not loopback else ""
     if as_json:
         of_snapshot = {} if consumer is None else {"objects": len(event_ids)}
         refused_rows = [row._asdict() for row in done.refused]
@@ -156,6 +159,8 @@ def requeue(
         print_json(shown | {"commands": commands})
     else:
         result(f"{number_of(done.set_back, 'row')}{outcome}")
+    if others:
+        note(others)
     if not done.refused:
         return 0
     if not as_json:
@@ -179,6 +184,24 @@ def requeue(
             f"{', '.join(CLAIM_WAYS_OUT)}"
         )
     return 1
+
+
+def _of_other_status(
+    log: OpenLog, chosen: Sequence[str], ranges: list[tuple[int, int]] | None
+) -> str:
+    """Return a sentence on the named rows that have none of the chosen statuses, empty if there are
+    none.
+    """
+    if ranges is None:
+        return ""
+    found = Counter(unpadded(status) for _, status in log.read_columns(ranges, _STATUS_FIELDS))
+    kinds = [
+        f"{number_of(rows, 'row')} of --ids {'has' if rows == 1 else 'have'} status {status}"
+        + (f": give --status {status}" if status in (Status.SUCCESS, Status.WARNING) else "")
+        for status, rows in sorted(found.items())
+        if status not in chosen and status != Status.NEW
+    ]
+    return "; ".join(kinds)
 
 
 def _instead(log: OpenLog, config: Config, done: rows.Requeued) -> list[str]:

@@ -230,11 +230,11 @@ def _queue(log: OpenLog, event_time_zone: str, cap: int | None) -> dict[str, Any
 
 def _events_in_delivery(log: OpenLog, deliveries: Iterable[Delivery]) -> list[dict[str, Any]]:
     """Return the events being delivered, each with the table and key of its first row, None if the
-    row is gone. Events that the receiver failed for have the number of attempts to send their part
-    of a document, and the last answer.
+    row is gone. Events that are parked, or that the receiver failed for, have the recorded number
+    of attempts, and the last answer.
     """
     recorded = [
-        (delivery.number, document, event, delivery.suspects.get(document))
+        (delivery.number, document, event, delivery.attempts_at(document, event))
         for delivery in deliveries
         for document, events in delivery.documents.items()
         for event in events

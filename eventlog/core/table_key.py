@@ -208,6 +208,7 @@ def grammar_canonicalizer(columns: Sequence[tuple[str, ColumnType]]) -> Callable
     """
     order = {name: position for position, (name, _) in enumerate(columns)}
     normalizers = {name: key_normalizer(type) for name, type in columns}
+    key_columns = f"the key is {', '.join(order)}"
     without_case: dict[str, list[str]] = {}
     for name, _ in columns:
         without_case.setdefault(name.casefold(), []).append(name)
@@ -225,15 +226,16 @@ def grammar_canonicalizer(columns: Sequence[tuple[str, ColumnType]]) -> Callable
         for part in parts:
             column = resolve(part.name)
             if column is None:
-                raise BadTableKey("unknown_column", part.name_offset, text)
+                raise BadTableKey("unknown_column", part.name_offset, text, key_columns)
             if column in values:
                 raise BadTableKey("repeated_column", part.name_offset, text)
             try:
                 values[column] = normalizers[column](part.value)
             except BadValue as error:
-                raise BadTableKey("bad_value", part.value_offset, text) from error
+                detail = f"{column}: {error}"
+                raise BadTableKey("bad_value", part.value_offset, text, detail) from error
         if len(values) < len(order):
-            raise BadTableKey("missing_column", len(text), text)
+            raise BadTableKey("missing_column", len(text), text, key_columns)
         return key_text(sorted(values.items(), key=lambda item: order[item[0]]))
 
     return read

@@ -101,6 +101,16 @@ class Delivery(NamedTuple):
         """Return the events of all documents in order."""
         return chain.from_iterable(self.documents.values())
 
+    def attempts_at(self, document_no: int, event: Outgoing) -> Tried | None:
+        """Return the recorded attempts at an event of a document, None if there are none: it is
+        parked, or the receiver has failed for the document.
+        """
+        return (
+            self.parked.get(event.event_id)
+            or self.suspects.get(document_no)
+            or self.failures.get(document_no)
+        )
+
     @property
     def is_of_snapshot(self) -> bool:
         """True if the events are objects of a consumer's snapshot (spec/event-log.md 13.3), which

@@ -8,6 +8,7 @@ reconstruction, since their events are not recorded.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
@@ -43,9 +44,11 @@ _MOST_REACH: Final = 50_000
 """The most record_ids on either side of a row that are read for its group."""
 _MOST_STEPS: Final = 10
 _VALUES: Final = (None, None)  # old_value and new_value, the last of ``QUEUE_FIELDS``
-_DONE: Final = tuple(status for status in Status if status != Status.NEW)
+_REFUSED: Final = (Status.ERROR, Status.FATAL)
+_PUBLISHED: Final = (Status.SUCCESS, Status.WARNING)
+_DONE: Final = (*_REFUSED, *_PUBLISHED)
 
-Source = Literal["in_flight", "queue", "reconstructed"]
+Source = Literal["in_flight", "queue", "reconstructed", "nearby"]
 _Read = Callable[[int, int], list[LogRow]]
 """A function that returns the rows that may be in the group, from one record_id to another, in
 queue order.
@@ -53,12 +56,31 @@ queue order.
 
 
 class InFlight(NamedTuple):
-    """The place of a row that is recorded in flight. ``event_id`` is the one in the document."""
+    """The place of a row that is recorded in flight. ``event_id`` is the one in the document.
+
+    ``attempts`` is the recorded number of attempts at an event that is parked, or that the receiver
+    fails for, 0 = none is recorded. ``next_attempt`` is a time of the database in UTC (ISO 8601),
+    empty if it is due at once.
+    """
 
     delivery: int
     document: int
     event_id: str
     event_id_number: int
+    attempts: int = 0
+    last_answer: str = ""
+    next_attempt: str = ""
+
+    @property
+    def in_words(self) -> str:
+        """The attempts, the last answer and the next attempt, and what to do."""
+        tries = f"tried {self.attempts} {'time' if self.attempts == 1 else 'times'} or more"
+        answer = f", the last answer: {self.last_answer}" if self.last_answer else ""
+        due = f"at {self.next_attempt} UTC" if self.next_attempt else "at once"
+        return (
+            f"{tries}{answer}; the next attempt is due {due}. Fix what the receiver answers, or "
+            f"give the event up: `eventlog skip {shlex.quote(self.event_id)} --reason REASON`"
+        )
 
 
 class Member(NamedTuple):
@@ -159,7 +181,14 @@ def explain_as_read(context: Context, record_id: int) -> Explanation:
     notes: list[str] = []
     known = _read(context, record_id, notes)
     built = _group_of(context, known, notes)
-    event = None if built is None or built.event.operation is None else built.event
+    source = None if built is None else built.source
+    if built is not None and _is_unknown(known, built):
+        source = "nearby"
+        notes.append(_UNKNOWN)
+    elif source == "reconstructed":
+        notes.append(_RECONSTRUCTED)
+    is_told = built is not None and source != "nearby" and built.event.operation is not None
+    event = built.event if built is not None and is_told else None
     object_id, place = known.object_id, known.place
     return Explanation(
         log=str(context.log),
@@ -169,9 +198,9 @@ def explain_as_read(context: Context, record_id: int) -> Explanation:
         class_name=None if object_id is None else object_id[0].name,
         key=None if object_id is None else object_id[1],
         in_flight=None if place is None else place[0],
-        source=None if built is None else built.source,
-        members=() if built is None else tuple(_members(built)),
-        read_back=_read_back(built),
+        source=source,
+        members=() if built is None else tuple(_members(built, are_known=source != "nearby")),
+        read_back=_read_back(built) if source != "nearby" else None,
         event_id=None if event is None else event.sent_id,
         operation=None if event is None else event.operation,
         document=None
@@ -180,6 +209,26 @@ def explain_as_read(context: Context, record_id: int) -> Explanation:
         errors=tuple(known.errors),
         notes=tuple(notes),
     )
+
+
+_UNKNOWN: Final = (
+    "the log does not record which of these rows were sent as one event, nor the values that were "
+    "read back, so the document that was sent is not known"
+)
+_RECONSTRUCTED: Final = (
+    "the event is a reconstruction from the rows that still exist, and values that are read back "
+    "are the present ones"
+)
+
+
+def _is_unknown(known: _Known, built: _Built) -> bool:
+    """Return True if it is unknown what was sent for a processed row: another processed row may
+    have been in its event, or values were read back. Rows that were refused are shown as they would
+    be sent now.
+    """
+    if built.source != "reconstructed" or known.status in (Status.ERROR, Status.FATAL):
+        return False
+    return len(built.rows) > 1 or built.decision.query_back is not None
 
 
 def _read(context: Context, record_id: int, notes: list[str]) -> _Known:
@@ -226,7 +275,7 @@ def _group_of(context: Context, known: _Known, notes: list[str]) -> _Built | Non
                 in_flight = recorded_ids(known.deliveries)
                 return _waiting(context, row.record_id, object_id, in_flight)
             if known.status in _DONE:
-                return _reconstructed(context, row.record_id, object_id, notes)
+                return _reconstructed(context, row.record_id, object_id, known.status)
     except DatabaseError as error:
         notes.append(f"its group could not be built: {error}")
     return None
@@ -325,12 +374,18 @@ def _place(
         for document_no, events in delivery.documents.items():
             for event in events:
                 if record_id in event.ids:
-                    return (
-                        InFlight(delivery.number, document_no, event.sent_id, event.attempts),
-                        event,
-                        delivery,
-                    )
+                    place = in_flight_at(delivery, document_no, event)
+                    return place, event, delivery
     return None
+
+
+def in_flight_at(delivery: Delivery, document_no: int, event: Outgoing) -> InFlight:
+    """Return the place of an event with its attempts."""
+    place = InFlight(delivery.number, document_no, event.sent_id, event.attempts)
+    tried = delivery.attempts_at(document_no, event)
+    if tried is None:
+        return place
+    return place._replace(attempts=tried.tries, last_answer=tried.answer, next_attempt=tried.due)
 
 
 def _is_loopback(context: Context, row: LogRow) -> bool:
@@ -408,6 +463,11 @@ def _state_of_new(context: Context, known: _Known) -> str:
     row, problem, place = known.row, known.problem, known.place
     runs = is_at_work(context.log, context.ledger.consumer)
     if place is not None:
+        if place[0].attempts:
+            return (
+                f"parked as event {place[0].event_id} (delivery {place[0].delivery}, document "
+                f"{place[0].document}): {place[0].in_words}"
+            )
         what = (
             f"in flight as event {place[0].event_id} (delivery {place[0].delivery}, document "
             f"{place[0].document})"
@@ -432,22 +492,28 @@ def _state_of_new(context: Context, known: _Known) -> str:
         if known.object_id is None
         else _event_ahead(context, known.object_id, known.deliveries)
     )
+    if ahead is not None and ahead.attempts:
+        return f"waits for event {ahead.event_id} of its object, which is parked: {ahead.in_words}"
     if ahead is not None:
-        return f"waits for event {ahead} of its object, which is in flight or parked"
+        return f"waits for event {ahead.event_id} of its object, which is in flight or parked"
     return "waits to be published" if runs else "waits to be published; no publisher runs"
 
 
 def _event_ahead(
     context: Context, object_id: ObjectId, deliveries: Iterable[Delivery]
-) -> str | None:
+) -> InFlight | None:
     """Return the event in flight for the same object, None if there is none."""
     by_first = {
-        event.ids[0]: event for delivery in deliveries for event in delivery.events() if event.ids
+        event.ids[0]: in_flight_at(delivery, document_no, event)
+        for delivery in deliveries
+        for document_no, events in delivery.documents.items()
+        for event in events
+        if event.ids
     }
     rows = context.log.read_rows([(first, first) for first in sorted(by_first)])
     for record_id, _, other, _, _, _ in check_rows(queue_rows(rows), context.catalog, None).good:
         if other == object_id:
-            return by_first[record_id].sent_id
+            return by_first[record_id]
     return None
 
 
@@ -501,21 +567,21 @@ def _rows_of_object(context: Context, object_id: ObjectId, first: int, last: int
 
 
 def _reconstructed(
-    context: Context, record_id: int, object_id: ObjectId, notes: list[str]
+    context: Context, record_id: int, object_id: ObjectId, status: str
 ) -> _Built | None:
-    """Return the group of the row if all done rows around it were folded together."""
+    """Return the group of the row if all rows of its kind around it were folded together: those
+    that were refused, or those that were published.
+    """
+    alike: Sequence[str] = _REFUSED if status in _REFUSED else _PUBLISHED
+    if context.ledger.consumer:  # its set does not show which rows were refused
+        alike = _DONE
 
     def read(first: int, last: int) -> list[LogRow]:
         rows = _rows_of_object(context, object_id, first, last)
         return [
-            row for row in rows if status_of(context.ledger, row.record_id, row.status) in _DONE
+            row for row in rows if status_of(context.ledger, row.record_id, row.status) in alike
         ]
 
-    notes.append(
-        "the group is a reconstruction from the nearby processed rows of the object that still "
-        "exist. The log does not record which of them made one event, and values that are read "
-        "back are the present ones"
-    )
     return _folded(context, "reconstructed", record_id, object_id, read)
 
 
@@ -551,7 +617,10 @@ def _folded(
 # -------------------------------------------------------------------------
 
 
-def _members(built: _Built) -> Iterable[Member]:
+def _members(built: _Built, *, are_known: bool) -> Iterable[Member]:
+    """Yield the rows of the group. Unless they ``are_known`` to be one, their outcome is their
+    status.
+    """
     outcomes: dict[int, str] = dict.fromkeys(built.event.contributed, "makes the event")
     for dropped in built.decision.dropped:
         record_id, _, _, attribute, _, _ = dropped
@@ -566,7 +635,7 @@ def _members(built: _Built) -> Iterable[Member]:
     for row in built.rows:
         status = unpadded(row.status)
         done = f"done: status {status}"
-        outcome = outcomes.get(row.record_id, done)
+        outcome = outcomes.get(row.record_id, done) if are_known else done
         yield Member(
             row.record_id,
             status,

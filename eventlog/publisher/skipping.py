@@ -43,7 +43,7 @@ def skip(log: OpenLog, ledger: Ledger, event_id: str, why: str) -> Skipped:
     """
     deliveries, _ = read_recorded(log, ledger.consumer)
     delivery, document_no, event = _found(deliveries, event_id)
-    tried = delivery.suspects.get(document_no)
+    tried = delivery.attempts_at(document_no, event)
     answer = "" if tried is None else tried.answer
     message = f"{why}; the last answer: {answer}" if answer else why
     skipped = Skipped(event.sent_id, 0, 0 if tried is None else tried.tries, answer)

@@ -151,6 +151,19 @@ def test_reasons_without_end_are_one_group(run: Run, log: Log, database: sa.Engi
     assert (group["rows"], group["commands"]) == (20, ["eventlog requeue --status E --ids 1-20"])
 
 
+def test_a_wrong_key_is_answered_with_what_the_class_expects(run: Run) -> None:
+    assert "the key is idu" in run("resync", "usr", "--key", "foo=1")[2]
+    told = run("resync", "usr", "--key", "idu=two")[2]
+    assert "bad_value at offset 4 of table_key 'idu=two': idu: 'two' " in told
+
+
+def test_requeue_of_rows_with_another_status_names_the_option(run: Run, log: Log) -> None:
+    log((1, "S", "idu=1"), (2, "S", "idu=2"))
+    code, out, err = run("requeue", "--ids", "1-2", "--dry-run")
+    assert (code, out) == (0, "0 rows would be set back to N, 0 would be logged again\n")
+    assert "2 rows of --ids have status S: give --status S" in err
+
+
 # --- skip -----------------------------------------------------------------------------------------
 
 

@@ -385,7 +385,9 @@ class Questions:
         explanation["errors"] = [
             {**line, "error_time": str(line["error_time"])} for line in explanation["errors"]
         ]
-        explanation["answers"] = self._answers_to(explanation["event_id"])
+        # The row may be the first of its event, whose id then begins with its number.
+        of_row = str(row) if explanation["source"] == "nearby" else None
+        explanation["answers"] = self._answers_to(explanation["event_id"] or of_row)
         return explanation if self._shows_values else _without_values(explanation)
 
     def errors(self) -> dict[str, Any]:
@@ -457,6 +459,11 @@ def _without_values(explanation: Mapping[str, Any]) -> dict[str, Any]:
         "event_id": explanation["event_id"] if explanation["row"] else HIDDEN,
         "key": hide(explanation["key"]),
         "state": _without_message(explanation["state"]),
+        "in_flight": explanation["in_flight"]
+        and {
+            **explanation["in_flight"],
+            "last_answer": answer_status(explanation["in_flight"]["last_answer"]),
+        },
         "problem": explanation["problem"] and {**explanation["problem"], "message": HIDDEN},
         "members": [
             {

@@ -202,6 +202,9 @@ def test_a_row_in_delivery_is_shown_as_it_was_recorded(home: sa.Engine, show: Sh
         "document": 4,
         "event_id": "1.3",
         "event_id_number": 3,
+        "attempts": 0,
+        "last_answer": "",
+        "next_attempt": "",
     }
     assert (found["source"], found["event_id"]) == ("in_flight", "1.3")
     assert members(found) == {
@@ -245,9 +248,7 @@ def test_loopback_reserved_and_future_rows_say_why_they_are_left(
     assert show(3)["state"].startswith("waits to be published")
 
 
-def test_rows_that_are_done_are_shown_with_a_group_that_is_said_to_be_reconstructed(
-    home: sa.Engine, show: Show
-) -> None:
+def test_what_was_sent_for_a_processed_row_is_not_guessed(home: sa.Engine, show: Show) -> None:
     log(
         home,
         (1, 2, "fname", "Ada", "Eva", "S"),
@@ -256,10 +257,52 @@ def test_rows_that_are_done_are_shown_with_a_group_that_is_said_to_be_reconstruc
     )
     found = show(1)
     assert found["state"] == "done: published and answered success, or without effect"
-    assert found["source"] == "reconstructed"
-    assert list(members(found)) == [1, 2]
-    assert any("reconstruction" in sentence for sentence in found["notes"])
+    assert found["source"] == "nearby"
+    assert members(found) == {1: "done: status S", 2: "done: status S"}
+    assert (found["event_id"], found["document"]) == (None, None)
+    assert any("does not record which" in sentence for sentence in found["notes"])
     assert list(members(show(3))) == [3]
+
+
+def test_the_only_processed_row_of_its_object_is_shown_with_what_was_sent(
+    home: sa.Engine, show: Show
+) -> None:
+    log(home, (1, 2, "fname", "Ada", "Eva", "S"), (2, 2, "lname", None, "Frost", "E"))
+    found = show(1)
+    assert found["source"] == "reconstructed"
+    assert "Eva" in found["document"]
+    assert "Frost" not in found["document"]
+
+
+def test_values_of_now_are_not_shown_as_what_was_sent(home: sa.Engine, show: Show) -> None:
+    execute(home, "INSERT INTO hr.usr VALUES (1, 'Now', 'Frost')")
+    log(home, (1, 6, None, None, None, "S"))
+    assert (show(1)["source"], show(1)["document"]) == ("nearby", None)
+
+
+def test_a_parked_event_is_shown_with_its_attempts_and_what_to_do(
+    home: sa.Engine, show: Show
+) -> None:
+    log(home, (1, 2, "fname", "Ada", "Eva"), (2, 2, "lname", None, "Later"))
+    parked = '{"tries":8,"answer":"500 no such mailbox","due":"2026-11-25T08:00:00"}'
+    document_no = (
+        f'{{"number":1,"rows":[[1,1]],"counts":[1],"events":{{"0":{{"parked":{parked}}}}}}}'
+    )
+    execute(
+        home,
+        "INSERT INTO hr.eventlog_inflight (entry_no, kind, content) "
+        f"""VALUES (7, 'delivery', '{{"line_format":1,"documents":[{document_no}]}}')""",
+    )
+    for row in (1, 2):
+        state = show(row)["state"]
+        assert "parked" in state
+        assert "tried 8 times or more, the last answer: 500 no such mailbox" in state
+        assert "the next attempt is due at 2026-11-25T08:00:00 UTC" in state
+        assert "`eventlog skip 1 --reason REASON`" in state
+    assert show(1)["in_flight"]["attempts"] == 8
+    assert cli.run(["skip", "1", "--reason", "poison"]) == 0
+    (line,) = show(1)["errors"]
+    assert "poison; the last answer: 500 no such mailbox" in line["message"]
 
 
 def test_a_row_that_failed_is_shown_with_its_error_lines(home: sa.Engine, show: Show) -> None:

@@ -316,9 +316,9 @@ class TestKeysFile:
         assert (report["rows"], report["missing"], report["bad_lines"]) == (4, 1, 3)
         assert keys(hr) == ["idu=1", "idu=2", "idu=5", "idu=4"]
         assert err.splitlines() == [
-            "keys, line 4: bad_value at offset 4 of table_key 'idu=x'",
+            "keys, line 4: bad_value at offset 4 of table_key 'idu=x': idu: 'x' is not an integer",
             "keys, line 7: not UTF-8 at byte 0",
-            "keys, line 10: unknown_column at offset 6 of table_key 'idu=1+a=2'",
+            "keys, line 10: unknown_column at offset 6 of table_key 'idu=1+a=2': the key is idu",
             "idu=9: there is no such object",
         ]
 
