@@ -23,6 +23,7 @@ from click.shell_completion import CompletionItem
 
 from eventlog import __version__
 from eventlog.cli.context import FILE, CommandContext, configure_logging, error_line
+from eventlog.cli.stopping import sentence_if_stopped, stopped_by_signals
 from eventlog.config.settings import LogSettings
 from eventlog.errors import ConfigError, EventlogError, FatalAnswer
 from eventlog.registry import as_plugin_errors
@@ -91,7 +92,7 @@ OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "--tables", "--existing-log", "--tablespace", "--index-tablespace", "--name",
         "--drop-log", "--key", "--keys", "--where", "--deletes", "--status", "--ids", "--class",
         "--parked", "--refused", "--event-id", "--loopback", "--consumer", "--start-from",
-        "--older-than", "--limit", "--sample", "--ignore", "--lines", "--purpose", "--target",
+        "--older-than", "--limit", "--sample", "--ignore", "--purpose", "--target",
         "--leaf-size",
     ),
     "Formats and files": (
@@ -563,7 +564,7 @@ def run(arguments: Sequence[str]) -> int:
         or os.environ.get("EVENTLOG_TRACEBACK", "") not in ("", "0")
     )
     try:
-        with as_plugin_errors():
+        with stopped_by_signals(), as_plugin_errors():
             result = cli.main(list(arguments), prog_name="eventlog", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
@@ -572,6 +573,8 @@ def run(arguments: Sequence[str]) -> int:
         error_line(_usage_error(error))
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
+        if sentence := sentence_if_stopped():
+            error_line(f"stopped: {sentence}")
         return INTERRUPTED
     except BrokenPipeError:
         # The reader of the output is gone, so the interpreter must not flush the rest.

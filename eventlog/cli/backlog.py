@@ -26,6 +26,7 @@ from eventlog.cli.context import (
     result,
     spark_module,
 )
+from eventlog.cli.stopping import DONE, if_stopped
 from eventlog.config.load import Config
 from eventlog.config.settings import DEFAULT_FORMAT
 from eventlog.conversion import read_map
@@ -168,10 +169,18 @@ def run(
 @_out_option
 @_connections_option
 @_acknowledge_option
+@click.option(
+    "--dry-run", "dry", is_flag=True, help="Count the rows that would be marked; mark nothing."
+)
 @json_option
 @click.pass_obj
 def mark(
-    context: CommandContext, out: str, connections: int, acknowledge: str | None, as_json: bool
+    context: CommandContext,
+    out: str,
+    connections: int,
+    acknowledge: str | None,
+    dry: bool,
+    as_json: bool,
 ) -> None:
     """Mark exactly the rows whose documents DIR holds, once the receiver has them.
 
@@ -180,6 +189,13 @@ def mark(
     """
     spark = spark_module("eventlog.spark.backlog")
     config = context.config(format__type=DEFAULT_FORMAT)
+    if dry:
+        rows = spark.count_to_mark(config, out, acknowledge, connections)
+        if as_json:
+            print_json({"directory": _shown(out), "rows": rows, "dry_run": True})
+        else:
+            result(f"{number_of(rows, 'row')} would be marked")
+        return
     with _watched(config, out, "") as progress:
         report = spark.mark_finished(
             config, out, acknowledge, connections, quiet=context.quiet, **progress
@@ -205,15 +221,35 @@ def estimate(
 @backlog.command()
 @_out_option
 @click.option("--force", is_flag=True, help="Release the rows even if marking has started.")
+@click.option(
+    "--dry-run",
+    "dry",
+    is_flag=True,
+    help="Count what would be given back; change nothing.",
+)
 @json_option
 @click.pass_obj
-def release(context: CommandContext, out: str, force: bool, as_json: bool) -> None:
+def release(context: CommandContext, out: str, force: bool, dry: bool, as_json: bool) -> None:
     """Give the rows that DIR claims back to the publisher; its files are then no longer valid."""
+    if not dry:
+        if_stopped("the rows may still be claimed; run the same command again")
     released = spark_module("eventlog.spark.claim").release(
-        context.config(format__type=DEFAULT_FORMAT), out, force=force
+        context.config(format__type=DEFAULT_FORMAT), out, force=force, dry=dry
     )
     if as_json:
-        print_json({"directory": released.directory, "rows": released.rows, "last": released.last})
+        print_json(
+            {
+                "directory": released.directory,
+                "rows": released.rows,
+                "last": released.last,
+                "dry_run": dry,
+            }
+        )
+    elif dry:
+        result(
+            f"{number_of(released.rows, 'row')} up to record_id {released.last} would be given "
+            f"back to the publisher; {released.directory} would no longer be valid"
+        )
     else:
         result(
             f"{number_of(released.rows, 'row')} up to record_id {released.last} given back to the "
@@ -241,12 +277,18 @@ def _watched(config: Config, out: str, file_format: str) -> Iterator[Mapping[str
     the job fails, show the notes of its error.
     """
     with _monitoring(config, _shown(out), file_format) as progress:
+        if_stopped("nothing was marked; the same command starts over")
         try:
             yield {} if progress is None else {"progress": progress}
+        except KeyboardInterrupt as error:
+            if notes := getattr(error, "__notes__", ()):
+                if_stopped(notes[0])
+            raise
         except BaseException as error:
             for text in getattr(error, "__notes__", ()):
                 note(text)
             raise
+        if_stopped(DONE)
 
 
 @contextmanager

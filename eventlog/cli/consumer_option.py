@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import click
 
+from eventlog.cli.context import CommandContext, reading
+from eventlog.config.load import Config
 from eventlog.core.options import names_hint
 from eventlog.errors import ConfigError
+from eventlog.publisher.open_context import find_log
 from eventlog.sql.consumers import ConsumerLine, has_table, read_consumer, read_consumers
 from eventlog.sql.open_log import OpenLog
 
@@ -14,6 +17,25 @@ consumer_option = click.option(
     metavar="NAME",
     help="Work for this consumer of the log.  [default: the configured consumer]",
 )
+
+
+def config_for(context: CommandContext, consumer: str | None, **flags: str | None) -> Config:
+    """Return the configuration of a command that works for ``consumer``, None = the configured one.
+    ``flags`` are as in ``CommandContext.config``.
+
+    Raises ConfigError, also for a followed source, which has no consumers.
+    """
+    config = context.config(source__consumer=consumer, **flags)
+    if consumer is not None and config.follows:
+        raise ConfigError("--consumer is for a log; a followed source has no consumers")
+    return config
+
+
+def check_consumer(config: Config, consumer: str | None) -> None:
+    """Raise ConfigError if the log does not have the consumer of the option, unless it is None."""
+    if consumer is not None:
+        with reading(config) as db:
+            consumer_line(find_log(db, config), consumer)
 
 
 def consumer_line(log: OpenLog, name: str) -> ConsumerLine:

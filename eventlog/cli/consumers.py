@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
 from eventlog.cli import Group
@@ -19,10 +21,12 @@ from eventlog.cli.context import (
     table,
     yes_option,
 )
+from eventlog.cli.stopping import COMMITTING, DONE, if_stopped
 from eventlog.config.kinds import BEGIN
 from eventlog.core.start_time import EXAMPLE
 from eventlog.errors import ConfigError, ConsumerRuns
 from eventlog.publisher.consumers import consumer_statuses
+from eventlog.publisher.ledger import LOCK_WAIT, try_within
 from eventlog.publisher.open_context import find_log
 from eventlog.sql import consumers as lines
 from eventlog.sql.doctor import age
@@ -93,9 +97,12 @@ def show(context: CommandContext, as_json: bool) -> None:
     help=f"Where it starts: latest, earliest, snapshot, a record_id or a time such as {EXAMPLE}.",
 )
 @yes_option
+@click.option("--dry-run", "dry", is_flag=True, help="Show where it would start; change nothing.")
 @json_option
 @click.pass_obj
-def reset(context: CommandContext, name: str, start_from: str, yes: bool, as_json: bool) -> None:
+def reset(
+    context: CommandContext, name: str, start_from: str, yes: bool, dry: bool, as_json: bool
+) -> None:
     """Reset the consumer NAME to a start position. Its set of done rows and its unfinished
     deliveries are deleted.
     """
@@ -107,22 +114,25 @@ def reset(context: CommandContext, name: str, start_from: str, yes: bool, as_jso
     with session(config, Purpose.RESET) as db:
         log = find_log(db, config)
         _take(log, name)
-        confirm(f"Consumer {name} of the log {log} starts again ({begins}).", yes=yes)
+        if not dry:
+            confirm(f"Consumer {name} of the log {log} starts again ({begins}).", yes=yes)
         delete_entries_of(log, name)
         lines.reset(log, name, begins, config.publisher.event_time_zone)
-        log.commit()
+        _end(log, dry=dry)
     if as_json:
-        print_json({"log": str(log), "consumer": name, "begins": begins})
-    elif not context.quiet:
-        result(f"log {log}: consumer {name} starts again ({begins})")
+        print_json({"log": str(log), "consumer": name, "begins": begins, "dry_run": dry})
+    elif dry or not context.quiet:
+        starts = "would start" if dry else "starts"
+        result(f"log {log}: consumer {name} {starts} again ({begins})")
 
 
 @consumers.command()
 @click.argument("name")
 @yes_option
+@click.option("--dry-run", "dry", is_flag=True, help="Show what would be deleted; delete nothing.")
 @json_option
 @click.pass_obj
-def drop(context: CommandContext, name: str, yes: bool, as_json: bool) -> None:
+def drop(context: CommandContext, name: str, yes: bool, dry: bool, as_json: bool) -> None:
     """Delete the consumer NAME and its unfinished deliveries.
 
     Purge then no longer keeps rows for it.
@@ -131,14 +141,25 @@ def drop(context: CommandContext, name: str, yes: bool, as_json: bool) -> None:
     with session(config, Purpose.RESET) as db:
         log = find_log(db, config)
         _take(log, name)
-        confirm(f"This deletes consumer {name} of the log {log}.", yes=yes)
+        if not dry:
+            confirm(f"This deletes consumer {name} of the log {log}.", yes=yes)
         delete_entries_of(log, name)
         lines.forget(log, name)
-        log.commit()
+        _end(log, dry=dry)
     if as_json:
-        print_json({"log": str(log), "consumer": name, "dropped": True})
-    elif not context.quiet:
-        result(f"log {log}: consumer {name} is deleted")
+        print_json({"log": str(log), "consumer": name, "dropped": not dry})
+    elif dry or not context.quiet:
+        result(f"log {log}: consumer {name} {'would be' if dry else 'is'} deleted")
+
+
+def _end(log: OpenLog, *, dry: bool) -> None:
+    """End the transaction; with ``dry`` nothing of it stays."""
+    if dry:
+        log.connection.rollback()
+        return
+    if_stopped(COMMITTING)
+    log.commit()
+    if_stopped(DONE)
 
 
 def _take(log: OpenLog, name: str) -> None:
@@ -148,7 +169,6 @@ def _take(log: OpenLog, name: str) -> None:
     lines.check_possible(log)
     if lines.read_consumer(log, name) is None:
         raise unknown_consumer(log, name)
-    is_ours = log.try_consumer_lock(name)
-    log.commit()
+    is_ours = try_within(partial(log.try_consumer_lock, name), log, LOCK_WAIT)
     if not is_ours:
         raise ConsumerRuns(f"consumer {name!r} of the log {log} is running; stop it first")

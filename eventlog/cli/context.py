@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import CompletionItem
 
+from eventlog.cli.stopping import COMMITTING, DONE, if_stopped
 from eventlog.config.load import Config, connection_url, load
 from eventlog.config.settings import LogSettings
 from eventlog.core.clock import monotonic
@@ -150,6 +151,21 @@ yes_option = click.option(
     "--yes", "-y", is_flag=True, help="Do not ask for confirmation, even on a terminal."
 )
 
+
+def limit_option(what: str, default: int, *more: str) -> Callable[[Any], Any]:
+    """Return the decorator of ``--limit``: how many entries a command lists at most. ``what`` names
+    them, and ``more`` has further names of the option.
+    """
+    return click.option(
+        "--limit",
+        *more,
+        type=click.IntRange(0, 1_000_000),
+        default=default,
+        metavar="NUMBER",
+        help=f"How many {what}.",
+    )
+
+
 # --- the database; SQLAlchemy loads slowly, and `eventlog --help` does without it -----------------
 
 
@@ -189,7 +205,24 @@ def transaction(config: Config, purpose: Purpose | None = None) -> Iterator[Open
 
     Raises DatabaseError.
     """
-    with session(config, purpose) as db, db.connection.begin():
+    with session(config, purpose) as db:
+        with db.connection.begin():
+            yield db
+            if_stopped(COMMITTING)
+        if_stopped(DONE)
+
+
+@contextmanager
+def changing(config: Config) -> Iterator[OpenDatabase]:
+    """Open a transaction as ``transaction`` does, for statements that change tables or triggers.
+    Some databases commit each such statement.
+    """
+    with transaction(config) as db:
+        if "transactional_ddl" not in db.dialect.capabilities:
+            if_stopped(
+                "this database commits each statement that changes a table or a trigger, so what "
+                "has run stays; run the same command again to complete it"
+            )
         yield db
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import stat
 import sys
 import tempfile
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,7 +14,6 @@ from dataclasses import asdict
 from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
 import click
@@ -39,6 +36,7 @@ from eventlog.cli.context import (
     spark_module,
     table,
 )
+from eventlog.cli.stopping import DONE, if_stopped
 from eventlog.config.kinds import url_of
 from eventlog.config.settings import DatabaseSettings
 from eventlog.errors import ConfigError, EventlogError, number_of
@@ -112,9 +110,11 @@ def convert(
             raise ConfigError(
                 "with --spark IN and OUT are directories, not standard input or output"
             )
+        if_stopped(f"{target} is not complete, and the same command starts over")
         run = spark_module("eventlog.spark.convert").convert
         converted = run(source_format, target_format, source, target, options, strict=strict,
                         master=master_of(master), quiet=context.quiet)  # fmt: skip
+        if_stopped(DONE)
         _show_captures(converted, target, as_json=as_json, quiet=context.quiet)
         return
     if target == _STANDARD and format_named(target_format).is_several_files:
@@ -122,8 +122,8 @@ def convert(
             f"{target_format} is written to several files, not to standard output: "
             "name a place for OUT"
         )
+    if_stopped("OUT is as it was before")
     with ExitStack() as stack:
-        stack.enter_context(_stopped_by_signals())
         path, named = stack.enter_context(_standard_input(source, source_format))
         out = stack.enter_context(_output(target))
         follow = stack.enter_context(_progress(context.quiet))
@@ -143,6 +143,7 @@ def convert(
             _show_report(error.report, as_json=as_json, quiet=context.quiet, err=True)
             raise
         done.problems = list(map(named, done.problems))
+    if_stopped(DONE)
     _show_report(done, as_json=as_json, quiet=context.quiet, err=target == _STANDARD)
     if not (done.read or done.counters or context.quiet):
         note("IN holds no change; if you expected some, check --from and the path")
@@ -206,23 +207,6 @@ def _print_report(
     table(("what", "number"), [*lines, *sorted(report.counters.items())], err=err)
     if report.lost:
         (note if err else result)(f"lost by design: {in_words(report.lost)}")
-
-
-@contextmanager
-def _stopped_by_signals() -> Iterator[None]:
-    """Let SIGTERM stop the block as SIGINT does, so that no partial output remains."""
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import click
@@ -13,6 +14,7 @@ from sqlalchemy import Connection
 from eventlog.cli import Group
 from eventlog.cli.context import (
     CommandContext,
+    changing,
     confirm,
     engine_of,
     json_option,
@@ -23,9 +25,9 @@ from eventlog.cli.context import (
     session,
     sql_option,
     table,
-    transaction,
     yes_option,
 )
+from eventlog.cli.stopping import COMMITTING, DONE, if_stopped
 from eventlog.config.load import Config, connection_url
 from eventlog.errors import (
     ConfigError,
@@ -36,7 +38,12 @@ from eventlog.errors import (
     number_of,
 )
 from eventlog.publisher.leaves import in_turn, means_to_partition, refuse_to_partition
-from eventlog.publisher.ledger import ledger_of
+from eventlog.publisher.ledger import (
+    LOCK_WAIT,
+    ledger_of,
+    lock_within,
+    try_within,
+)
 from eventlog.publisher.open_context import advice_for_consumers, find_log
 from eventlog.sql import migrations
 from eventlog.sql.connection import SUPPORTED, dialect_of, set_purpose
@@ -53,6 +60,11 @@ from eventlog.sql.triggers import triggers_of
 
 _LEAST_WIDTH: Final = 100_000
 """The least record_ids of a leaf, unless another size is asked for."""
+
+_PARTITIONING: Final = (
+    "the log has all of its rows, in one table or in its leaves; run the same command again to "
+    "complete it"
+)
 
 dialect_option = click.option("--dialect", "dialect_name", type=click.Choice(SUPPORTED),
     help="With --sql: the database to write it for; needs neither a connection nor a URL.",
@@ -111,7 +123,7 @@ def upgrade(
     _refuse_dialect(dialect_name)
     url = connection_url(config.database)
     dialect_of(url).prepare(url)
-    with transaction(config) as db:
+    with changing(config) as db:
         if existing_log:
             with suppress(NoLogTable):  # it may be made later
                 find_log(db, config, has_internal_tables=False)
@@ -166,7 +178,7 @@ def start_epoch(context: CommandContext, as_json: bool) -> None:
         log = find_log(db, config)
         db.begin_publishing()
         server = db.dialect.open(db.connection).log(log.table).server_parts()
-        ledger_of(log).lock()
+        lock_within(ledger_of(log), LOCK_WAIT)
         if running := [
             one.name
             for one in read_consumers(log)
@@ -179,7 +191,9 @@ def start_epoch(context: CommandContext, as_json: bool) -> None:
         line = read_epoch(log)
         epoch, _ = raise_epoch(log, {**line.server, **server})
         advice = advice_for_consumers(log)
+        if_stopped(COMMITTING)
         db.connection.commit()
+    if_stopped(DONE)
     if as_json:
         print_json({"log": str(log), "epoch": epoch, "before": line.epoch or None})
     elif not context.quiet:
@@ -212,8 +226,10 @@ def partition(context: CommandContext, leaf_size: int | None, as_json: bool) -> 
         first, last = extent(log) or (1, 0)
         width = leaf_size or max((last - first + 1) // 4, _LEAST_WIDTH)
         log.commit()
+        if_stopped(_PARTITIONING)
         in_turn(log, lambda: means.prepare(log))
         leaves = in_turn(log, lambda: means.partition(log, width))
+    if_stopped(DONE)
     if as_json:
         print_json({"log": str(log), "leaves": [leaf._asdict() for leaf in leaves]})
     elif not context.quiet:
@@ -243,8 +259,10 @@ def unpartition(context: CommandContext, most_copied: int, as_json: bool) -> Non
         refuse_to_partition(log, means, is_ours=True)
         lock_all_readers(log)
         log.commit()
+        if_stopped(_PARTITIONING)
         in_turn(log, lambda: means.finish(log))
         copied = in_turn(log, lambda: means.unpartition(log, most_copied))
+    if_stopped(DONE)
     if as_json:
         print_json({"log": str(log), "copied": copied})
     elif not context.quiet:
@@ -260,6 +278,7 @@ def unpartition(context: CommandContext, most_copied: int, as_json: bool) -> Non
     "--force", is_flag=True, help="Continue even if rows wait to be published. They are lost."
 )
 @yes_option
+@click.option("--dry-run", "dry", is_flag=True, help="Show what would be dropped; drop nothing.")
 @sql_option
 @json_option
 @dialect_option
@@ -270,6 +289,7 @@ def downgrade(
     existing_log: bool,
     force: bool,
     yes: bool,
+    dry: bool,
     as_sql: bool,
     as_json: bool,
     dialect_name: str | None,
@@ -300,6 +320,16 @@ def downgrade(
             if not force:
                 refuse_to_lose_rows(db, config)
 
+    if dry:
+        with reading(config) as db:
+            refuse_downgrade(db)
+            what = _what_goes(config, revision, drops_log=drops_log(db.connection))
+            before = migrations.current(db.connection, **names(config))
+        if as_json:
+            print_json({**_moved(config, before, before), "dry_run": True, "would": what})
+        else:
+            result(f"{what} With --dry-run nothing is dropped.")
+        return
     if not yes and sees_terminal():
         # The question comes outside of the transaction that drops,
         # so that no lock waits for the answer.
@@ -307,7 +337,7 @@ def downgrade(
             refuse_downgrade(db)
             what = _what_goes(config, revision, drops_log=drops_log(db.connection))
         confirm(what, yes=yes)
-    with transaction(config) as db:
+    with changing(config) as db:
         refuse_downgrade(db)
         before = migrations.current(db.connection, **names(config))
         migrations.downgrade(db.connection, revision=revision, **names(config))
@@ -323,9 +353,9 @@ def lock_all_readers(log: OpenLog) -> None:
 
     Raises PublisherAlreadyRunning, and ConsumerRuns that names the session of a consumer.
     """
-    ledger_of(log).lock()
+    lock_within(ledger_of(log), LOCK_WAIT)
     for consumer in read_consumers(log):
-        if not log.try_consumer_lock(consumer.name):
+        if not try_within(partial(log.try_consumer_lock, consumer.name), log, LOCK_WAIT):
             holder = log.consumer_holder(consumer.name)
             by = f" as {holder}" if holder else ""
             raise ConsumerRuns(

@@ -26,6 +26,7 @@ from sqlalchemy import URL, make_url, text
 from eventlog.cli import Command
 from eventlog.cli.context import CommandContext, engine_of, transaction
 from eventlog.cli.db import names
+from eventlog.cli.stopping import if_stopped
 from eventlog.config.load import Config, load
 from eventlog.conversion import convert
 from eventlog.core.event_ids import record_id_of
@@ -148,6 +149,11 @@ def demo(context: CommandContext, keep: Path | None, no_backlog: bool) -> None:
         _headline(console, "Starting an embedded PostgreSQL", str(directory / "postgres"))
         url = stack.enter_context(embedded.running(directory / "postgres"))
         config = _install(console, directory, url)
+        if_stopped(
+            "the demonstration's database is removed"
+            if keep is None
+            else f"the demonstration's database stays in {directory}"
+        )
         played = _play(console, url, config)
         _show_published(console, config)
         _show_scenes(console, config, directory / "documents", played)

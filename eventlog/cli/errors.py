@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from eventlog.cli import Command
-from eventlog.cli.consumer_option import consumer_line, consumer_option
+from eventlog.cli.consumer_option import config_for, consumer_line, consumer_option
 from eventlog.cli.context import (
     CommandContext,
     json_option,
@@ -53,7 +53,7 @@ def errors(
     For a followed source it shows what was refused, by code. The source's error table has each
     event or change.
     """
-    config = context.config(source__type=source)
+    config = config_for(context, consumer, source__type=source)
     if config.follows:
         _print_failures(config, limit, as_json=as_json)
         return

@@ -8,7 +8,7 @@ import getpass
 import re
 import socket
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -32,6 +32,7 @@ from eventlog.cli.context import (
     transaction,
     yes_option,
 )
+from eventlog.cli.stopping import COMMITTING, DONE, NOTHING, if_stopped
 from eventlog.config.load import Config
 from eventlog.core.clock import sleep
 from eventlog.core.event_ids import record_id_of
@@ -41,7 +42,7 @@ from eventlog.model import Status, unpadded
 from eventlog.publisher.claimed_rows import CLAIM_WAYS_OUT, read_recorded, sent_ids
 from eventlog.publisher.configured_classes import catalog_if_readable, class_named, read_catalog
 from eventlog.publisher.leaves import LeafPurge, cut_ahead, in_turn, purge_leaves
-from eventlog.publisher.ledger import ledger_of
+from eventlog.publisher.ledger import LOCK_WAIT, ledger_of, lock_within
 from eventlog.publisher.open_context import (
     find_log,
     own_user,
@@ -418,7 +419,7 @@ def skip(
         if ledger.consumer:
             consumer_line(log, ledger.consumer)
             if not dry:
-                ledger.lock()
+                lock_within(ledger, LOCK_WAIT)
             ledger.recover()
         if parked:
             catalog = None if class_name is None else read_catalog(log, config)
@@ -429,7 +430,9 @@ def skip(
         if dry:
             log.connection.rollback()
         else:
+            if_stopped(COMMITTING)
             log.commit()
+            if_stopped(DONE)
         commands = [] if dry else _later(log, config, skipped)
     _print_skipped(skipped, dry=dry, as_json=as_json, commands=commands)
 
@@ -455,7 +458,9 @@ def _skip_refused(
     if not dry and number:
         confirm(f"This skips {number_of(number, 'refused row')}.", yes=yes)
         found = skip_refused(log, name, why, ids, class_name, catalog, dry=False)
+        if_stopped(COMMITTING)
         log.commit()
+        if_stopped(DONE)
     if as_json:
         print_json({"rows": found.rows, "objects": found.objects, "dry_run": dry})
         return
@@ -565,12 +570,15 @@ def purge(
                 removed["checked"] += batch.looked_at
                 kept.update(batch.kept)
                 removed["batches"] += 1
+                _if_purge_stopped(removed, leaves, dry=dry)
                 advance(batch.last - done)
                 done = batch.last
         error_lines = purge_error_lines(log, size, event_time, error_time, dry=dry)
         for batch in _each_committed(log, error_lines, pause):
             removed["error_lines"] += batch.removed
             removed["batches"] += 1
+            _if_purge_stopped(removed, leaves, dry=dry)
+    if_stopped(NOTHING if dry else DONE)
     removed["rows"] += sum(one.rows for one in leaves)
     removed["checked"] += sum(one.rows + one.moved for one in leaves)
     gone = [one for one in leaves if not one.why_kept]
@@ -613,6 +621,19 @@ def _limit(config: Config, age: str | None) -> tuple[timedelta, str]:
     raise ConfigError("give --older-than AGE, or set keep_days or keep_bytes in [database]")
 
 
+def _if_purge_stopped(
+    removed: Mapping[str, int], leaves: Sequence[LeafPurge], *, dry: bool
+) -> None:
+    """Set the sentence of a purge that a signal stops from now on."""
+    if dry:
+        return
+    rows = removed["rows"] + sum(one.rows for one in leaves)
+    if_stopped(
+        f"{number_of(rows, 'row')} and {number_of(removed['error_lines'], 'error line')} were "
+        "removed; run the same command again to remove the rest"
+    )
+
+
 def _purge_leaves(
     log: OpenLog, event_time: datetime, looked_at: Extent, most_bytes: int | None, *, dry: bool
 ) -> tuple[list[LeafPurge], Extent]:
@@ -636,6 +657,7 @@ def _purge_leaves(
         return [], looked_at
     log.commit()
     if not dry:
+        if_stopped("some leaves may be removed; run the same command again to remove the rest")
         in_turn(log, lambda: means.finish(log))
         try:
             cut_ahead(log, means)

@@ -15,10 +15,12 @@ from rich.table import Table
 from rich.text import Text
 
 from eventlog.cli import Command
+from eventlog.cli.consumer_option import check_consumer, config_for, consumer_option
 from eventlog.cli.context import (
     CommandContext,
     error_line,
     json_option,
+    limit_option,
     note,
     print_json,
     reading,
@@ -26,6 +28,7 @@ from eventlog.cli.context import (
     source_option,
 )
 from eventlog.cli.status import publishing_status, source_health
+from eventlog.cli.stopping import UNTIL_STOPPED, if_stopped
 from eventlog.config.load import Config
 from eventlog.core.clock import monotonic, sleep
 from eventlog.errors import ConfigError, DatabaseError, EventlogError, number_of
@@ -113,6 +116,7 @@ _url_option = click.option(
 @click.option("--interval", type=click.FloatRange(min=0.2), default=2.0, metavar="SECONDS",
               help="Refresh interval.")  # fmt: skip
 @source_option
+@consumer_option
 @click.pass_obj
 def top(
     context: CommandContext,
@@ -120,16 +124,21 @@ def top(
     from_database: bool,
     interval: float,
     source: str | None,
+    consumer: str | None,
 ) -> None:
     """Show live what a publisher does, until Ctrl-C: its state, the queue, rates, parked objects,
     the newest documents.
 
     The publisher's monitor has all of it. Without the monitor, the database shows the queue and
-    what is being delivered, or for a followed source how many changes follow its position. If
+    what is being delivered, or for a followed source how many changes follow its position; with
+    --consumer the database is read unless --url names the monitor of the consumer's process. If
     standard output is not a terminal, the command prints the state once and ends. There is no
     --json: programs read `eventlog status --json` and the monitor's /metrics.
     """
-    config = context.config(source__type=source)
+    config = config_for(context, consumer, source__type=source)
+    check_consumer(config, consumer)
+    # The configured monitor may be that of another process than the consumer's.
+    from_database = from_database or (consumer is not None and url is None)
     if from_database or (url := _monitor_url(config, url)) is None:
         read = _from_database(config)
     else:
@@ -138,6 +147,7 @@ def top(
     if not console.is_terminal:
         console.print(_picture(read(), None))
         return
+    if_stopped(UNTIL_STOPPED)
     with Live(console=console, screen=True, auto_refresh=False) as live:
         for picture in _pictures(read, interval):
             live.update(picture, refresh=True)
@@ -318,8 +328,7 @@ def _counted(status: Status, before: tuple[float, Status] | None) -> Iterator[tu
 
 @click.command(cls=Command)
 @_url_option
-@click.option("--lines", "-n", type=click.IntRange(min=0), default=10, metavar="N",
-              help="How many of the newest documents to begin with.")  # fmt: skip
+@limit_option("of the newest documents to begin with", 10, "-n")
 @click.option(
     "--follow/--no-follow", default=True, help="Continue with each document that is sent, or end."
 )
@@ -330,7 +339,7 @@ def _counted(status: Status, before: tuple[float, Status] | None) -> Iterator[tu
 def tail(
     context: CommandContext,
     url: str | None,
-    lines: int,
+    limit: int,
     follow: bool,
     interval: float,
     as_json: bool,
@@ -349,7 +358,9 @@ def tail(
             "`eventlog status` shows what is being delivered"
         )
     read = read_monitor(url, config.monitor.token)
-    for sent in _followed(read, lines, interval if follow else None):
+    if follow:
+        if_stopped(UNTIL_STOPPED)
+    for sent in _followed(read, limit, interval if follow else None):
         if as_json:
             print_json(sent, indent=None)
         else:

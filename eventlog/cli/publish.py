@@ -18,9 +18,11 @@ from typing import Final
 import click
 
 from eventlog.changes.format import Report
-from eventlog.cli import DONE, FAILED, Command
-from eventlog.cli.context import CommandContext, name_option, source_option
+from eventlog.cli import DONE, FAILED, INTERRUPTED, Command
+from eventlog.cli.consumer_option import config_for, consumer_option
+from eventlog.cli.context import CommandContext, error_line, name_option, source_option
 from eventlog.cli.context import progress as progress_bar
+from eventlog.cli.stopping import handler_before
 from eventlog.config.effective import non_default
 from eventlog.config.load import Config
 from eventlog.config.publishing import ignored_option
@@ -39,7 +41,7 @@ from eventlog.publisher.context import (
 from eventlog.publisher.cycle import dry_run
 from eventlog.publisher.daemon import NOTHING_PUBLISHED, publish_once
 from eventlog.publisher.daemon import publish as run_daemon
-from eventlog.publisher.ledger import count_undone
+from eventlog.publisher.ledger import LOCK_WAIT, count_undone
 from eventlog.publisher.liveness import Liveness, liveness_of, reported_liveness, watched_over
 from eventlog.publisher.observer import SILENT, Observer, SnapshotProgress, join_observers
 from eventlog.publisher.open_context import open_to_publish, open_unlocked, refuse_post_poll
@@ -77,6 +79,7 @@ _DONE: Final = (
 @name_option("--format", "format_name", group=FORMATS, can=("publish",), metavar="FORMAT",
              help="The format to send: {names}. Overrides format.type.")  # fmt: skip
 @source_option
+@consumer_option
 @click.pass_obj
 def publish(
     context: CommandContext,
@@ -85,6 +88,7 @@ def publish(
     allow_refused: bool,
     format_name: str | None,
     source: str | None,
+    consumer: str | None,
 ) -> int:
     """Read the log, send its events to the receiver, and mark the rows by the answers.
 
@@ -102,7 +106,7 @@ def publish(
     """
     if allow_refused and not once:
         raise click.UsageError("--allow-refused goes with --once")
-    config = context.config(format__type=format_name, source__type=source)
+    config = config_for(context, consumer, format__type=format_name, source__type=source)
     counters = Counters()
     tune_collector()
     if warning := ignored_option(config):
@@ -111,7 +115,8 @@ def publish(
         _log.warning(NOTHING_PUBLISHED)
         return DONE
     if config.follows:
-        _follow(config, context.file, counters, once=once, dry=dry)
+        if _follow(config, context.file, counters, once=once, dry=dry).is_set() and once:
+            return _stopped(_STOPPED_AT_SOURCE)
         return FAILED if once and not allow_refused and has_failed(counters) else DONE
     if dry:
         with open_unlocked(config, counters) as opened:
@@ -131,7 +136,7 @@ def publish(
             with (
                 # The log opens first, so that while a daemon runs, the message is that the log is
                 # being published.
-                open_to_publish(config, counters) as opened,
+                open_to_publish(config, counters, lock_wait=LOCK_WAIT) as opened,
                 _monitoring(config, counters, liveness := liveness_of(config)) as monitor,
                 _traced(config) as (tracing, open_its_sink),
                 closing(open_its_sink()) as sink,
@@ -162,6 +167,8 @@ def publish(
                 )
     finally:
         ended.log_summary(counters)
+    if once and stop.is_set():
+        return _stopped(_STOPPED)
     return FAILED if once and not allow_refused and (has_failed(counters) or unpublished) else DONE
 
 
@@ -305,24 +312,40 @@ def _traced(config: Config) -> Iterator[tuple[Observer, _OpenSink]]:
             yield observer, lambda: TracedSink(open_its_sink(), observer)
 
 
+_STOPPED: Final = (
+    "documents that were sent are answered, and their rows are marked; all other rows wait for the "
+    "next run"
+)
+_STOPPED_AT_SOURCE: Final = (
+    "documents that were sent are answered, and the position has passed them; the next run "
+    "continues there"
+)
+
+
+def _stopped(sentence: str) -> int:
+    """Print what a run that a signal has stopped has done. Returns the exit code."""
+    error_line(f"stopped: {sentence}")
+    return INTERRUPTED
+
+
 def _follow(
     config: Config, file: Path | None, counters: Counters, *, once: bool, dry: bool
-) -> None:
-    """Follow the source of ``[source]`` in place of the log."""
+) -> StopRequest:
+    """Follow the source of ``[source]`` in place of the log. Returns the request of a signal to
+    stop, which is set if there was one.
+    """
     from eventlog.publisher.stream.follow import follow
     from eventlog.publisher.stream.open_source import following, ignored_options, position_of
 
     done = Report()
     followed, open_position = following(config, counters, done), position_of(config, is_dry=dry)
+    stop = _stop_on_signals()
     if dry:
-        follow(
-            followed, open_position, lambda: StreamSink(sys.stdout), _stop_on_signals(), once=True
-        )
-        return
+        follow(followed, open_position, lambda: StreamSink(sys.stdout), stop, once=True)
+        return stop
     _log_settings(config, file, once=once)
     if ignored := ignored_options(config):
         _log.info("ignored because the source is not an event log: %s", ", ".join(ignored))
-    stop = _stop_on_signals()
     try:
         with _watching(config, counters) as (observer, open_its_sink):
             follow(
@@ -337,6 +360,7 @@ def _follow(
     finally:
         counted = "".join(f", {number} {name}" for name, number in sorted(done.counters.items()))
         _log.info("%s%s", stream_summary(counters), counted)
+    return stop
 
 
 def _log_settings(config: Config, file: Path | None, *, once: bool) -> None:
@@ -366,8 +390,7 @@ def _stop_on_signals() -> StopRequest:
     A second signal ends the process immediately.
     """
     stop = StopRequest()
-    # Process 1 of a container has its own handler (eventlog/__main__.py).
-    at_once = signal.getsignal(signal.SIGTERM) or signal.SIG_DFL
+    at_once = handler_before()
 
     def ask_to_stop(number: int, _frame: FrameType | None) -> None:
         stop.set()

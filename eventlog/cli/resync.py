@@ -24,6 +24,7 @@ from eventlog.cli.context import (
     result,
     session,
 )
+from eventlog.cli.stopping import COMMITTING, DONE, NOTHING, if_stopped
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.clock import monotonic, sleep
@@ -201,6 +202,7 @@ def resync(
                 with progress(label, total, hidden, unit) as advance:
                     _run(opened, selection, write, rate, report, advance)
         report.seconds = monotonic() - started
+    if_stopped(NOTHING if dry else DONE)
     _show(report, as_json, context.quiet)
     return 1 if report.has_gaps else 0
 
@@ -259,6 +261,8 @@ def _write_named(opened: Opened, selection: Selection, keys: Sequence[str], repo
     except BadTableKey as error:
         raise ConfigError(f"--key: {error}") from None
     rows, missing = _write_keys(opened, selection, canonical, report)
+    if not report.dry_run:
+        if_stopped(COMMITTING)
     opened.log.commit()
     report.rows, report.missing = rows, missing
 
@@ -419,6 +423,13 @@ def _run(
             seconds = batches.pause(report.rows, rate, monotonic() - started)
             if seconds and not batch.is_last:
                 sleep(seconds)
+    except KeyboardInterrupt:
+        _show_problems(report)
+        if_stopped(
+            f"{number_of(report.rows, 'row')} written to the log; run the same command with "
+            "--resume to continue from there"
+        )
+        raise
     except BaseException:
         _show_problems(report)
         note(

@@ -53,16 +53,19 @@ SELF_EXPLAINING: Final = (BASE, BOOLEAN, COLUMN_MAP, NAMES, PATH, TEXT, URL, WEB
 @click.option("--tables", "fill", is_flag=True,
               help="Write a [[watch]] for each table of the database "
               "that has a primary key.")  # fmt: skip
+@json_option
 @click.pass_obj
-def init(context: CommandContext, force: bool, from_driver: Path | None, fill: bool) -> None:
+def init(
+    context: CommandContext, force: bool, from_driver: Path | None, fill: bool, as_json: bool
+) -> None:
     """Write a commented eventlog.toml, or the FILE of --config, with every option and its default.
 
     With --from-driver the file has the parameters of the driver. The command lists those that
     cannot be taken over, in the file too. Passwords are not read.
 
-    With --tables the file has a [[watch]] for each table. An existing file that has no [[watch]]
-    yet gets them at its end. The result is that file, so there is no --json; `eventlog config
-    --json` gives the settings to programs.
+    With --tables the file has a [[watch]] for each table. The command lists the tables and views
+    that are not watched, with the reason. An existing file that has no [[watch]] yet gets them at
+    its end.
     """
     path = context.config_file or DEFAULT_FILE
     if fill:
@@ -70,7 +73,7 @@ def init(context: CommandContext, force: bool, from_driver: Path | None, fill: b
             raise click.UsageError(
                 "--tables only adds to a file, so give neither --force nor --from-driver with it"
             )
-        _fill(context, path)
+        _fill(context, path, as_json=as_json)
         return
     text, left_out = (template(), []) if from_driver is None else _from_driver(from_driver)
     try:
@@ -78,6 +81,9 @@ def init(context: CommandContext, force: bool, from_driver: Path | None, fill: b
             file.write(text)
     except FileExistsError:
         raise ConfigError(f"{path} exists already; --force overwrites it") from None
+    if as_json:
+        print_json({"file": path, "not_taken_over": left_out})
+        return
     for sentence in left_out:
         note(f"not taken over: {sentence}")
     if not context.quiet:
@@ -90,7 +96,7 @@ def init(context: CommandContext, force: bool, from_driver: Path | None, fill: b
         note(f"{path} written. {then}")
 
 
-def _fill(context: CommandContext, path: Path) -> None:
+def _fill(context: CommandContext, path: Path, *, as_json: bool) -> None:
     """Add a watch for each table to the file, which is written first if it does not exist.
 
     Raises ConfigError.
@@ -111,21 +117,30 @@ def _fill(context: CommandContext, path: Path) -> None:
     with reading(config) as db:
         database = db.reflect(class_schema(config))
         log = new_log(db.dialect, own_schema or database.schema, name)
-    watches, number = watches_of(database, log, of_rows=chosen_format(config).is_of_rows)
+    watches, classes, left_out = watches_of(database, log, of_rows=chosen_format(config).is_of_rows)
     if not is_there:
         before = _with_database(template(watch=False), config)
         path.write_text(f"{before}\n{watches}", encoding="utf-8")
     else:
         with path.open("a", encoding="utf-8") as file:
             file.write(f"\n{watches}")
+    if as_json:
+        print_json({"file": path, "watched": classes, "not_watched": left_out})
+        return
     if not context.quiet:
-        then = "Review them, then run: eventlog db upgrade, eventlog triggers plan"
-        note(f"{path}: {number} [[watch]] {'added' if is_there else 'written'}. {then}")
+        note(f"{path}: {len(classes)} [[watch]] {'added' if is_there else 'written'}")
+    if left_out:
+        not_watched = (f"{name} ({reason})" for name, reason in left_out.items())
+        note(f"{len(left_out)} not watched: {', '.join(not_watched)}")
+    if not context.quiet:
+        note("Review them, then run: eventlog db upgrade, eventlog triggers plan")
 
 
-def watches_of(database: Database, log: LogTable, *, of_rows: bool) -> tuple[str, int]:
-    """Return a [[watch]] for each table that can be a class, as TOML, and their number. The other
-    tables are named with the reason.
+def watches_of(
+    database: Database, log: LogTable, *, of_rows: bool
+) -> tuple[str, Sequence[str], Mapping[str, str]]:
+    """Return a [[watch]] for each table that can be a class, as TOML; the names of these tables;
+    and the other tables and views with the reason why they are not watched.
 
     ``of_rows``: the format holds no values of child tables, so a child table with a primary key
     becomes a separate class, and the values of any other child table are excluded.
@@ -142,15 +157,14 @@ def watches_of(database: Database, log: LogTable, *, of_rows: bool) -> tuple[str
         seen |= children.keys()
         lines += ["", "[[watch]]", f"table = {toml(name)}"]
         lines += _excludes(database, name, classes, children, of_rows=of_rows)
-    left_out = [
-        f"# not watched: {toml(one.name)}, "
-        + ("a view: see `view` and `base`" if one.kind == "view" else "which has no primary key")
+    left_out = {
+        one.name: "a view: see `view` and `base`" if one.kind == "view" else "no primary key"
         for one in database.tables
         if one.name not in seen
-    ]
+    }
     if left_out:
-        lines += ["", *left_out]
-    return "\n".join(lines) + "\n", len(classes)
+        lines += ["", *(f"# not watched: {toml(one)}, {why}" for one, why in left_out.items())]
+    return "\n".join(lines) + "\n", classes, left_out
 
 
 def _tables_to_watch(

@@ -15,10 +15,12 @@ from typing import Any, Final
 import click
 
 from eventlog.cli import Command
+from eventlog.cli.consumer_option import check_consumer, config_for, consumer_option
 from eventlog.cli.context import (
     CommandContext,
     error_line,
     json_option,
+    limit_option,
     print_json,
     reading,
     result,
@@ -26,6 +28,7 @@ from eventlog.cli.context import (
     table,
 )
 from eventlog.cli.settings import print_settings
+from eventlog.cli.stopping import UNTIL_STOPPED, if_stopped
 from eventlog.config.effective import Effective, effective
 from eventlog.config.load import Config
 from eventlog.core.clock import sleep, utc_now
@@ -65,7 +68,7 @@ _MEANINGS: Final[Mapping[str, str]] = {
 }
 
 _SHOWN: Final = 20
-"""The most events being delivered to list for people; --json lists all."""
+"""The events being delivered that are listed for people by default; --json lists all."""
 
 
 @click.command(cls=Command)
@@ -74,27 +77,41 @@ _SHOWN: Final = 20
 @click.option("--watch", type=click.FloatRange(min=0.2), is_flag=False, flag_value=2.0,
               metavar="[SECONDS]", help="Refresh every SECONDS, 2 if no number is given, until "
               "Ctrl-C.")  # fmt: skip
+@consumer_option
+@limit_option("events being delivered to list", _SHOWN)
 @click.pass_obj
-def status(context: CommandContext, as_json: bool, source: str | None, watch: float | None) -> None:
+def status(
+    context: CommandContext,
+    as_json: bool,
+    source: str | None,
+    watch: float | None,
+    consumer: str | None,
+    limit: int,
+) -> None:
     """Show rows by status, what is being delivered or parked, and whether a publisher runs.
 
     With --from: the position in the source, when it was saved, how many changes follow it, and what
     failed.
     """
-    config = context.config(source__type=source)
-    _show(config, as_json=as_json, clear=watch is not None)
+    config = config_for(context, consumer, source__type=source)
+    check_consumer(config, consumer)
+    _show(config, limit, as_json=as_json, clear=watch is not None)
+    if watch is not None:
+        if_stopped(UNTIL_STOPPED)
     while watch is not None:
         sleep(watch)
         try:
-            _show(config, as_json=as_json, clear=True)
+            _show(config, limit, as_json=as_json, clear=True)
         except DatabaseError as error:  # the database may be available at the next refresh
             error_line(str(error), code=error.code)
 
 
-def _show(config: Config, *, as_json: bool, clear: bool) -> None:
-    """Show the status once. With ``clear`` the terminal is cleared first."""
+def _show(config: Config, limit: int, *, as_json: bool, clear: bool) -> None:
+    """Show the status once, with at most ``limit`` events being delivered. With ``clear`` the
+    terminal is cleared first.
+    """
     if config.follows:
-        show = partial(_show_source, source_status(config), as_json=as_json)
+        show = partial(_show_source, source_status(config), limit, as_json=as_json)
     else:
         with reading(config, Purpose.MONITOR) as db:
             log, zone = find_log(db, config), config.publisher.event_time_zone
@@ -105,7 +122,9 @@ def _show(config: Config, *, as_json: bool, clear: bool) -> None:
             if consumer is None:
                 known |= {"rows": count_by_status(log)}
             status = shape(**known)
-        show = partial(print_json, status) if as_json else partial(_print_status, status, consumer)
+        show = partial(_print_status, status, consumer, limit)
+        if as_json:
+            show = partial(print_json, status)
     if clear:
         click.clear()  # this has no effect unless standard output is a terminal
     show()
@@ -262,9 +281,9 @@ def _events_in_delivery(log: OpenLog, deliveries: Iterable[Delivery]) -> list[di
     return in_flight
 
 
-def _print_status(status: Mapping[str, Any], consumer: str | None) -> None:
+def _print_status(status: Mapping[str, Any], consumer: str | None, limit: int) -> None:
     _print_queue(status, consumer)
-    _print_in_flight(status["in_flight"], status["publisher_runs"])
+    _print_in_flight(status["in_flight"], status["publisher_runs"], limit)
     if status["backlog"] is not None:
         result(f"{status['backlog']}:")
         for way_out in CLAIM_WAYS_OUT:
@@ -313,7 +332,9 @@ def _print_queue(status: Mapping[str, Any], consumer: str | None) -> None:
         print_health(status["health"])
 
 
-def _print_in_flight(events: Sequence[Mapping[str, Any]], publisher_runs: bool | None) -> None:
+def _print_in_flight(
+    events: Sequence[Mapping[str, Any]], publisher_runs: bool | None, limit: int
+) -> None:
     if not events:
         return
     result(f"{number_of(len(events), 'event')} {_when_sent(publisher_runs)}:")
@@ -329,10 +350,10 @@ def _print_in_flight(events: Sequence[Mapping[str, Any]], publisher_runs: bool |
             "attempts",
             "last answer",
         ),
-        [tuple(event.values()) for event in events[:_SHOWN]],
+        [tuple(event.values()) for event in events[:limit]],
     )
-    if len(events) > _SHOWN:
-        result(f"... and {len(events) - _SHOWN} more (--json lists all)")
+    if len(events) > limit:
+        result(f"... and {len(events) - limit} more (--limit {len(events)}, or --json, lists all)")
 
 
 def _when_sent(publisher_runs: bool | None) -> str:
@@ -370,12 +391,12 @@ def print_health(health: Mapping[str, Any]) -> None:
 # --- a source other than a log --------------------------------------------------------------------
 
 
-def _show_source(status: SourceStatus, *, as_json: bool) -> None:
+def _show_source(status: SourceStatus, limit: int, *, as_json: bool) -> None:
     seconds = None if status.moved is None else (utc_now() - status.moved).total_seconds()
     if as_json:
         print_json(_source_data(status, seconds))
     else:
-        _print_source(status, seconds)
+        _print_source(status, seconds, limit)
 
 
 def _source_data(status: SourceStatus, moved_seconds: float | None) -> dict[str, object]:
@@ -412,7 +433,7 @@ def source_health(status: SourceStatus) -> Health:
     )
 
 
-def _print_source(status: SourceStatus, moved_seconds: float | None) -> None:
+def _print_source(status: SourceStatus, moved_seconds: float | None, limit: int) -> None:
     runs = in_words(runs=status.publisher_runs, is_publisher=True)
     result(f"source {status.source}: {runs}")
     print_health(source_health(status).as_data())
@@ -427,10 +448,10 @@ def _print_source(status: SourceStatus, moved_seconds: float | None) -> None:
         result(f"{number_of(len(status.waiting), 'event')} {_when_sent(status.publisher_runs)}:")
         table(
             ("document", "event-id", "table", "key", "attempts", "last answer"),
-            status.waiting[:_SHOWN],
+            status.waiting[:limit],
         )
-        if len(status.waiting) > _SHOWN:
-            result(f"... and {len(status.waiting) - _SHOWN} more (--json lists all)")
+        if (more := len(status.waiting) - limit) > 0:
+            result(f"... and {more} more (--limit {len(status.waiting)}, or --json, lists all)")
     if status.failures is None:
         result("what failed is unknown: this user may not read it")
     if status.failures:
@@ -458,6 +479,7 @@ _COLOURS: Final = {"error": "red", "warning": "yellow", "info": "cyan", "ok": "g
 )
 @click.option("--receiver", is_flag=True,
               help="Only check that the receiver is reachable; no change is sent.")  # fmt: skip
+@consumer_option
 @json_option
 @click.pass_obj
 def doctor(
@@ -465,6 +487,7 @@ def doctor(
     sample: int,
     ignore: tuple[str, ...],
     receiver: bool,
+    consumer: str | None,
     as_json: bool,
 ) -> int:
     """Check the log, its triggers and its rows for problems, and show how to fix them. Nothing is
@@ -477,9 +500,10 @@ def doctor(
     A finding is an error (changes are lost, or nothing is published), a warning (something needs
     fixing) or an info (good to know). Errors and warnings give exit code 1.
     """
-    config = context.config()
+    config = config_for(context, consumer)
     if receiver:
         return _try_receiver(config, as_json=as_json)
+    check_consumer(config, consumer)
     if config.follows and config.database.url is None:
         raise ConfigError(
             "doctor checks a log. To check a source, run `eventlog status` "

@@ -15,6 +15,7 @@ from eventlog.cli import Group
 from eventlog.cli.context import (
     FILE,
     CommandContext,
+    changing,
     confirm,
     error_line,
     json_option,
@@ -25,7 +26,6 @@ from eventlog.cli.context import (
     sees_terminal,
     sql_option,
     table,
-    transaction,
     yes_option,
 )
 from eventlog.cli.db import dialect_option, names, offline, refuse_to_lose_rows
@@ -172,7 +172,7 @@ def _applied(config: Config, lock_timeout: float, *, asks: bool) -> TriggerPlan:
     are dropped that the answer is about. Raises TriggerError.
     """
     agreed = _confirmed_drops(config) if asks else None
-    with transaction(config) as db:
+    with changing(config) as db:
         planned = _plan_with_loopback(db, config, without_log=False)
         if agreed is not None and (more := set(planned.unwatched) - agreed):
             raise TriggerError(
@@ -312,7 +312,7 @@ def drop(
         with reading(config) as db:
             planned = planned_drop(db)
         _confirm_drop(planned, log)
-    with transaction(config) as db:
+    with changing(config) as db:
         planned = planned_drop(db)
         triggers_of(db.dialect).apply(db.connection, planned, lock_timeout)
         if drop_log:

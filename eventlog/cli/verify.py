@@ -12,10 +12,12 @@ from typing import Final
 import click
 
 from eventlog.cli import Command
+from eventlog.cli.consumer_option import config_for, consumer_option
 from eventlog.cli.context import (
     FILE,
     CommandContext,
     json_option,
+    limit_option,
     name_option,
     note,
     print_json,
@@ -23,6 +25,7 @@ from eventlog.cli.context import (
     result,
     table,
 )
+from eventlog.cli.stopping import DONE, NOTHING, if_stopped
 from eventlog.conversion import read_map
 from eventlog.errors import number_of
 from eventlog.files.atomic import check_parent, whole_file
@@ -34,7 +37,7 @@ from eventlog.verify.session import open_target, repair, run_verification
 from eventlog.verify.verification import VerifyOptions
 
 _SHOWN: Final = 20
-"""The most objects to list for people; --json and --report list all."""
+"""The objects that are listed for people by default; --json and --report list all."""
 _WORDS: Final = {
     Result.EQUAL: "the target equals the source",
     Result.DIFFERENT: "the target differs from the source",
@@ -67,11 +70,7 @@ _WORDS: Final = {
     help="TOML or JSON: names of tables and columns in the target that differ, or options of the "
     "reader of files.",
 )
-@click.option(
-    "--consumer",
-    metavar="NAME",
-    help="The consumer whose target it is.  [default: the configured reader]",
-)
+@consumer_option
 @click.option("--wait", type=click.FloatRange(0), default=60.0, show_default=True,
               metavar="SECONDS", help="How long to wait for objects with changes that are not "
               "delivered yet.")  # fmt: skip
@@ -98,6 +97,7 @@ _WORDS: Final = {
 @click.option(
     "--show-values", is_flag=True, help="Show values, not hashes.  [default: monitor.show_values]"
 )
+@limit_option("objects to list of each kind", _SHOWN)
 @click.option("--report", type=FILE, metavar="FILE", help="Write the report to FILE, as JSON.")
 @json_option
 @click.pass_obj
@@ -114,6 +114,7 @@ def verify(
     state: Path | None,
     repaired: str | None,
     show_values: bool,
+    limit: int,
     report: Path | None,
     as_json: bool,
 ) -> int:
@@ -126,7 +127,7 @@ def verify(
     The exit code is 0 for an equal target, 1 for a different one, and 2 if no object differs but
     some could not be compared in time.
     """
-    config = context.config(source__consumer=consumer)
+    config = config_for(context, consumer)
     if report is not None:
         check_parent(report)
     map = None if map_file is None else read_map(map_file)
@@ -138,10 +139,20 @@ def verify(
                 progress("verify", total, context.quiet or as_json, "objects or so")
             )
 
+        if_stopped(
+            "nothing was changed, and nothing is reported; "
+            + (
+                "run it again to begin from the start, or with --state FILE to save the progress"
+                if state is None
+                else f"run the same command again to continue from the progress in {state}"
+            )
+        )
         found = run_verification(config, opened, classes, options, state=state, started=started)
     found.shows_values = found.shows_values or show_values
     if repaired is not None and found.differences:
+        if_stopped("some of the differing objects may be written to the log; verify again")
         repair(config, found, surplus=repaired == "surplus")
+    if_stopped(NOTHING if repaired is None else DONE)
     data = found.as_data()
     if report is not None:
         with whole_file(str(report)) as file:
@@ -149,11 +160,11 @@ def verify(
     if as_json:
         print_json(data)
     elif not context.quiet:
-        _show(found, repaired)
+        _show(found, repaired, limit)
     return found.exit_code
 
 
-def _show(report: VerifyReport, repaired: str | None) -> None:
+def _show(report: VerifyReport, repaired: str | None, limit: int) -> None:
     table(
         ("class", "equal", "different", "missing", "surplus", "known different", "in motion"),
         [
@@ -169,14 +180,14 @@ def _show(report: VerifyReport, repaired: str | None) -> None:
             for one in report.classes.values()
         ],
     )
-    for one in report.differences[:_SHOWN]:
+    for one in report.differences[:limit]:
         for line in _lines(one, report):
             result(line)
-    if (more := len(report.differences) + report.unlisted - _SHOWN) > 0:
-        result(f"... and {number_of(more, 'more object')}; --report FILE lists them")
-    for one in report.known[:_SHOWN]:
+    if (more := len(report.differences) + report.unlisted - limit) > 0:
+        result(f"... and {number_of(more, 'more object')}; --limit or --report FILE lists them")
+    for one in report.known[:limit]:
         result(f"known different: {one.class_name} {one.key}: {one.reason}")
-    for moving in report.in_motion[:_SHOWN]:
+    for moving in report.in_motion[:limit]:
         since = "" if moving.age is None else f" for {age(moving.age)}"
         rows = ", ".join(map(str, moving.record_ids[:3])) or "none at the last check"
         result(f"in motion{since}: {moving.class_name} {moving.key} (rows not done: {rows})")

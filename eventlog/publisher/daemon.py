@@ -41,7 +41,7 @@ from eventlog.publisher.claimed_rows import remove_marked_claims
 from eventlog.publisher.consumers import consumer_statuses
 from eventlog.publisher.context import Context, Counters, Reports, Used, summary, warn_at_start
 from eventlog.publisher.cycle import recover, run_cycle, send_in_flight
-from eventlog.publisher.ledger import ranges_of
+from eventlog.publisher.ledger import LOCK_WAIT, ranges_of
 from eventlog.publisher.liveness import ReportingSink, reported_liveness
 from eventlog.publisher.observer import (
     SILENT,
@@ -581,7 +581,7 @@ class Publisher:
                 )
             elif once:
                 with (
-                    open_to_publish(config, counters, self._used) as context,
+                    open_to_publish(config, counters, self._used, LOCK_WAIT) as context,
                     closing(self._open_sink()) as sink,
                 ):
                     publish_once(context, sink, stop, compare=compare)

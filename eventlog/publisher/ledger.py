@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol
 
-from eventlog.core.clock import monotonic
+from eventlog.core.clock import monotonic, sleep
 from eventlog.core.ranges import Ranges, RecordSet, length, to_ranges
 from eventlog.errors import ConsumerRuns, LostSession, PublisherAlreadyRunning
 from eventlog.model import Status, unpadded
@@ -227,6 +227,41 @@ def _rest(dialect: Dialect) -> float:
     while the publisher runs.
     """
     return _LEAST_REST if "concurrent_writers" in dialect.capabilities else 0.0
+
+
+LOCK_WAIT: Final = 2.0
+"""The seconds that a command waits for a lock: the server may end the session of the command before
+it a moment later (spec/event-log.md 12.2).
+"""
+_LOCK_POLL: Final = 0.1
+
+
+def lock_within(
+    ledger: Ledger, seconds: float, lost: LockHolder | None = None
+) -> LockHolder | None:
+    """Lock a ledger as its method ``lock`` does, and try again for some seconds while another
+    session has the lock.
+    """
+    end = monotonic() + seconds
+    while True:
+        try:
+            return ledger.lock(lost)
+        except PublisherAlreadyRunning:
+            if monotonic() >= end:
+                raise
+        sleep(_LOCK_POLL)
+
+
+def try_within(try_lock: Callable[[], bool], log: OpenLog, seconds: float) -> bool:
+    """Take a lock of a log for this session, and try again for some seconds while another session
+    has it; True if this session has it now. Ends the transaction.
+    """
+    end = monotonic() + seconds
+    while not (is_ours := try_lock()) and monotonic() < end:
+        log.commit()
+        sleep(_LOCK_POLL)
+    log.commit()
+    return is_ours
 
 
 @dataclass(slots=True, eq=False)

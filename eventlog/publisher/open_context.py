@@ -20,7 +20,7 @@ from eventlog.errors import (
 )
 from eventlog.publisher.configured_classes import captured_tables, read_catalog, wanted_classes
 from eventlog.publisher.context import Context, Counters, PublisherOptions, Retention, Used
-from eventlog.publisher.ledger import Ledger, ledger_of
+from eventlog.publisher.ledger import Ledger, ledger_of, lock_within
 from eventlog.publisher.output import event_writer
 from eventlog.publisher.published import repeated_number
 from eventlog.publisher.sinks import Owner
@@ -69,8 +69,10 @@ def open_context(
     counters: Counters,
     used: Used | None = None,
     purpose: Purpose | None = None,
+    lock_wait: float = 0.0,
 ) -> Iterator[Context]:
-    """Open a context that holds the lock of the log until the block ends, under its own epoch.
+    """Open a context that holds the lock of the log until the block ends, under its own epoch. It
+    waits up to ``lock_wait`` seconds for the lock.
 
     ``used`` has the numbers that this process has used of the log before, None = none. The session
     needs the rights of ``purpose``, None = those of the publisher or the consumer. Raises
@@ -87,7 +89,7 @@ def open_context(
         context.log.db.begin_publishing()
         server = context.log.server_parts()
         used = used or Used()
-        used.holder = context.ledger.lock(used.holder)
+        used.holder = lock_within(context.ledger, lock_wait, used.holder)
         refuse_pooling(
             context.log.connection, context.log.dialect, describe(connection_url(config.database))
         )
@@ -98,7 +100,7 @@ def open_context(
 
 @contextmanager
 def open_to_publish(
-    config: Config, counters: Counters, used: Used | None = None
+    config: Config, counters: Counters, used: Used | None = None, lock_wait: float = 0.0
 ) -> Iterator[Context]:
     """Open a context as ``open_context`` does, and claim the place of the sink's documents for the
     log.
@@ -106,7 +108,7 @@ def open_to_publish(
     Raises the errors of ``open_context``, and ConfigError for a place of another owner or a
     post-poll statement that is refused.
     """
-    with open_context(config, counters, used) as context:
+    with open_context(config, counters, used, lock_wait=lock_wait) as context:
         refuse_post_poll(config, context.log.table)
         log = context.log
 

@@ -31,6 +31,7 @@ from eventlog.publisher.claimed_rows import read_recorded
 from eventlog.publisher.configured_classes import class_names, class_schema, with_tables
 from eventlog.publisher.context import Context, Counters, warn_of_loopback
 from eventlog.publisher.cycle import recorded_ids
+from eventlog.publisher.ledger import LOCK_WAIT
 from eventlog.publisher.observer import JobProgress
 from eventlog.publisher.open_context import open_context
 from eventlog.qlik import sequence
@@ -48,6 +49,7 @@ from eventlog.spark.claim import (
     mark,
     refuse_if_claimed,
     refuse_other_settings,
+    rows_to_mark,
     settings_of,
 )
 from eventlog.spark.contexts import context_of
@@ -185,7 +187,9 @@ def run(config: Config, request: Request) -> Report:
     with ExitStack() as stack:
         with _with_note("nothing was marked"):
             directory = Directory(request.out)
-            context = stack.enter_context(open_context(config, Counters(), purpose=Purpose.BACKLOG))
+            context = stack.enter_context(
+                open_context(config, Counters(), purpose=Purpose.BACKLOG, lock_wait=LOCK_WAIT)
+            )
             settings = _settings(config, request, context)
             manifest = _finished(context, directory)
             is_resumed = manifest is not None
@@ -229,28 +233,46 @@ def mark_finished(
     check_arguments("mark_backlog", config=(config, CONFIG), out=(out, PATH_OR_URL))
     config = _acknowledging(config, acknowledge)
     began = monotonic()
-    with open_context(config, Counters(), purpose=Purpose.BACKLOG) as context:
+    with open_context(config, Counters(), purpose=Purpose.BACKLOG, lock_wait=LOCK_WAIT) as context:
         with _with_note("nothing was marked"):
-            directory = Directory(out)
-            manifest = _finished(context, directory)
-            if manifest is None:
-                raise ConfigError(
-                    f"{directory.location} has no {SUCCESS}, so its files are not complete. "
-                    "Convert the rows with `eventlog backlog run --out` first"
-                )
-            config = replace(config, format=replace(config.format, type=manifest.format))
-            asked = {
-                name: value
-                for name, value in manifest.settings.items()
-                if name.startswith(OF_COMMAND)
-            }
-            _refuse_other_settings(
-                directory, manifest, settings_of(config, context) | asked, acknowledge
-            )
+            directory, manifest = _to_mark(config, context, out, acknowledge)
         marked = mark(context, directory, manifest, connections, quiet, progress or no_progress)
         _warn_of_loopback(context, manifest, marked)
     seconds = monotonic() - began
     return Report(manifest, True, marked, seconds, 0.0, seconds)
+
+
+def count_to_mark(
+    config: Config, out: str, acknowledge: str | None = None, connections: int = 0
+) -> int:
+    """Return the number of rows that ``mark_finished`` would handle. Nothing is changed. Raises its
+    errors.
+    """
+    config = _acknowledging(config, acknowledge)
+    with open_context(config, Counters(), purpose=Purpose.BACKLOG, lock_wait=LOCK_WAIT) as context:
+        directory, manifest = _to_mark(config, context, out, acknowledge)
+        return rows_to_mark(context, directory, manifest, connections)
+
+
+def _to_mark(
+    config: Config, context: Context, out: str, acknowledge: str | None
+) -> tuple[Directory, Manifest]:
+    """Return a finished directory and its manifest. Raises ConfigError if it is not finished, or
+    if settings that determine the marks have changed.
+    """
+    directory = Directory(out)
+    manifest = _finished(context, directory)
+    if manifest is None:
+        raise ConfigError(
+            f"{directory.location} has no {SUCCESS}, so its files are not complete. "
+            "Convert the rows with `eventlog backlog run --out` first"
+        )
+    config = replace(config, format=replace(config.format, type=manifest.format))
+    asked = {
+        name: value for name, value in manifest.settings.items() if name.startswith(OF_COMMAND)
+    }
+    _refuse_other_settings(directory, manifest, settings_of(config, context) | asked, acknowledge)
+    return directory, manifest
 
 
 def _acknowledging(config: Config, acknowledge: str | None) -> Config:

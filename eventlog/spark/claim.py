@@ -271,8 +271,9 @@ def _write_claim(context: Context, claim: BacklogClaim) -> None:
         replace_content(context.log, EntryKind.CLAIM, claim.number, encode_claim(claim))
 
 
-def release(config: Config, out: str, *, force: bool = False) -> BacklogClaim:
+def release(config: Config, out: str, *, force: bool = False, dry: bool = False) -> BacklogClaim:
     """Give the rows that a directory claims back to the publisher; its documents are then obsolete.
+    With ``dry`` they stay claimed.
 
     Raises ConfigError if it claims none, and, unless ``force``, if marking has begun: rows that are
     marked already are not sent again.
@@ -293,6 +294,8 @@ def release(config: Config, out: str, *, force: bool = False) -> BacklogClaim:
                 "gives back only the rows that are not marked yet; the changes of the other rows "
                 "exist only in this directory"
             )
+        if dry:
+            return claim
         if directory.exists(SUCCESS) and job_in(directory) == claim.job:
             directory.delete(SUCCESS)
         _release(context, claim)
@@ -324,17 +327,10 @@ def mark(
     0 = as many as are useful. Raises ConfigError if the rows are neither claimed nor marked, or if
     a file has changed; DatabaseError.
     """
-    claim = _claimed_rows(context)
-    if claim is None or claim.job != manifest.job:
-        if all(directory.exists(_done(part.part)) for part in manifest.parts):
-            return 0
-        raise ConfigError(
-            f"{directory.location} does not claim its rows: it was converted with --no-claim, or "
-            "its rows were given back to the publisher (release). Nothing was marked. Convert to "
-            "another directory"
-        )
     threads = connections or min(4, os.cpu_count() or 1)
-    _verify(directory, manifest, claim, threads)
+    claim = _claim_of(context, directory, manifest, threads)
+    if claim is None:
+        return 0
     claim = claim._replace(is_marking=True)
     _write_claim(context, claim)
     seen = [0]
@@ -363,6 +359,37 @@ def mark(
     else:
         _release(context, claim)
     return marked
+
+
+def rows_to_mark(
+    context: Context, directory: Directory, manifest: Manifest, connections: int
+) -> int:
+    """Return the number of rows that ``mark`` would still handle. Nothing is changed. Raises its
+    errors.
+    """
+    threads = connections or min(4, os.cpu_count() or 1)
+    if _claim_of(context, directory, manifest, threads) is None:
+        return 0
+    return sum(part.rows_read for part in manifest.parts if not directory.exists(_done(part.part)))
+
+
+def _claim_of(
+    context: Context, directory: Directory, manifest: Manifest, threads: int
+) -> BacklogClaim | None:
+    """Return the claim of a finished directory whose files are as they were written, None if its
+    rows are marked already. Raises ConfigError.
+    """
+    claim = _claimed_rows(context)
+    if claim is None or claim.job != manifest.job:
+        if all(directory.exists(_done(part.part)) for part in manifest.parts):
+            return None
+        raise ConfigError(
+            f"{directory.location} does not claim its rows: it was converted with --no-claim, or "
+            "its rows were given back to the publisher (release). Nothing was marked. Convert to "
+            "another directory"
+        )
+    _verify(directory, manifest, claim, threads)
+    return claim
 
 
 def _verify(directory: Directory, manifest: Manifest, claim: BacklogClaim, threads: int) -> None:

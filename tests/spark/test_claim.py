@@ -33,6 +33,7 @@ from eventlog.publisher.context import Counters
 from eventlog.publisher.doctor import examine
 from eventlog.publisher.open_context import open_unlocked
 from eventlog.spark import claim
+from eventlog.spark.backlog import count_to_mark
 from eventlog.spark.claim import differences, release
 from eventlog.spark.directory import Directory, masked
 from eventlog.spark.preflight import estimate
@@ -124,6 +125,8 @@ def test_abandoned_rows_go_back_to_the_publisher_and_the_directory_is_unfinished
     converted = list(events_of(documents_of(out)))
     with pytest.raises(ConfigError, match=r"Give --out .*/out"):
         release(config, str(tmp_path / "other"))
+    assert release(config, str(out), dry=True).rows == count_to_mark(config, str(out)) == 500
+    assert (out / "_SUCCESS").exists()
     release(config, str(out))
     assert not (out / "_SUCCESS").exists()
     with pytest.raises(ConfigError, match="nothing to release"):

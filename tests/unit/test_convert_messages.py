@@ -549,7 +549,7 @@ def test_a_conversion_that_is_stopped_leaves_what_was_there(
         process.send_signal(number)
         assert process.wait() == 130
         assert process.stderr is not None
-        assert process.stderr.read().strip() == b""
+        assert process.stderr.read().strip() == b"eventlog: stopped: OUT is as it was before"
     assert [one.name for one in Path("out").iterdir()] == ["out.jsonl"]
     assert Path("out/out.jsonl").read_text() == "what was there"
 

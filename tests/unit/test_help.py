@@ -132,7 +132,7 @@ def test_help_says_where_the_options_of_all_commands_stand(name: str) -> None:
         (["publsh"], "the nearest is publish; see `eventlog --help`"),
         (["db", "upgrad"], "the nearest is upgrade; see `eventlog db --help`"),
         (["triggers", "nonsense"], "the commands are apply, drop, list, plan"),
-        (["publish", "--onec"], "? See `eventlog publish --help`"),
+        (["publish", "--dry-rn"], "? See `eventlog publish --help`"),
         (["--databas-url", "x", "status"], "--database-url"),
     ],
 )

@@ -25,6 +25,7 @@ from eventlog.core.clock import utc_now
 from eventlog.errors import DatabaseError, PublisherAlreadyRunning
 from eventlog.model import Change, full_name
 from eventlog.publisher.database_clock import DatabaseClock
+from eventlog.publisher.ledger import LOCK_WAIT, try_within
 from eventlog.publisher.stream import Backlog, Failure
 from eventlog.publisher.stream.recorded import RecordedDocument, decode
 from eventlog.sql.connection import (
@@ -320,8 +321,9 @@ def position_table(url: str | sa.URL, name: str, source: str) -> Iterator[TableP
                 own.create(connection, checkfirst=True)
             connection.commit()
             table = LogTable(position.schema, position.name, ())
-            if not dialect.open(connection).log(table).try_lock():
-                holder = dialect.open(connection).log(table).lock_holder()
+            log = dialect.open(connection).log(table)
+            if not try_within(log.try_lock, log, LOCK_WAIT):
+                holder = log.lock_holder()
                 who = f"by {holder}" if holder else "by another publisher"
                 raise PublisherAlreadyRunning(
                     f"the position in {position.fullname} is locked {who}; stop that publisher, "
