@@ -82,6 +82,15 @@ them.
 """
 
 
+_OF_TABLES: Final = {
+    "parquet": "`eventlog backlog run --file-layout parquet` writes it",
+    "csv": "`eventlog backlog run --format qlik-change-table --file-layout csv` writes it",
+    "delta": "live_copy of eventlog.spark writes Delta tables",
+    "iceberg": "live_copy of eventlog.spark writes Iceberg tables",
+}
+"""Names that are taken for formats, with what writes such files."""
+
+
 # --- by name --------------------------------------------------------------------------------------
 
 
@@ -118,6 +127,8 @@ def check_format(name: str, *methods: str) -> None:
     else:
         refused = str(format.lacks(methods[0]))
     able = [one for one, format in installed(FORMATS) if any(map(format.can, methods))]
+    if name in _OF_TABLES:
+        refused += f"; {name} is a layout of files: {_OF_TABLES[name]}"
     if package := _KNOWN_PACKAGES[FORMATS].get(name):
         refused += f"; install the package {package}, which provides {name}"
     if near := difflib.get_close_matches(name, able, n=1):

@@ -39,7 +39,7 @@ from eventlog.cli.context import (
 from eventlog.cli.stopping import DONE, if_stopped
 from eventlog.config.kinds import url_of
 from eventlog.config.settings import DatabaseSettings
-from eventlog.errors import ConfigError, EventlogError, number_of
+from eventlog.errors import ConfigError, EventlogError, FormatError, number_of
 from eventlog.model import Change, Lob, Value, full_name, old_key
 from eventlog.registry import FORMATS, format_named
 
@@ -279,6 +279,10 @@ def decode(
     report.problems = list(map(named, report.problems))
     if not context.quiet and (report.read or report.counters):
         _print_report(report, ("read",), err=True)
+    if report.passed_over and not report.read:
+        raise FormatError(
+            f"{source} holds nothing that can be read as {source_format}; check --from and the path"
+        )
 
 
 def readable(

@@ -18,6 +18,7 @@ from eventlog.cli.context import (
     confirm,
     engine_of,
     json_option,
+    note,
     print_json,
     reading,
     result,
@@ -339,6 +340,8 @@ def downgrade(
         confirm(what, yes=yes)
     with changing(config) as db:
         refuse_downgrade(db)
+        if yes or not sees_terminal():
+            note(_what_goes(config, revision, drops_log=drops_log(db.connection)))
         before = migrations.current(db.connection, **names(config))
         migrations.downgrade(db.connection, revision=revision, **names(config))
         after = migrations.current(db.connection, **names(config))

@@ -89,9 +89,10 @@ def init(
     if not context.quiet:
         then = "Set url and a [[watch]], then run: eventlog db upgrade, eventlog triggers apply"
         if from_driver is not None:
+            has_url = not any(one.startswith("database URL: ") for one in left_out)
             then = (
-                "Review it, then run: eventlog db upgrade --existing-log, "
-                "eventlog publish --dry-run"
+                f"{'Review it' if has_url else 'Set url in [database] first and review the rest'}, "
+                "then run: eventlog db upgrade --existing-log, eventlog publish --dry-run"
             )
         note(f"{path} written. {then}")
 

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from eventlog.changes.json_form import value_to_json
 from eventlog.core.json_bytes import JsonText
 from eventlog.core.typed import value_reader
-from eventlog.core.values import ColumnType, Kind, float_or_word, parse_type
+from eventlog.core.values import ColumnType, Kind, float_or_word, parse_type, without_host_mask
 from eventlog.errors import BadValue
 from eventlog.model import Lob, Value
 
@@ -107,6 +107,8 @@ def as_in_key(value: Value, converted: Any) -> Any:
     return (
         converted.rstrip("0").rstrip(".")
         if isinstance(value, Decimal) and "." in converted
+        else value  # an inet address has its mask in the subject, too
+        if isinstance(value, str) and converted == without_host_mask(value)
         else converted
     )
 
@@ -119,6 +121,8 @@ def text_converter(type: ColumnType, encoding: JsonEncoding) -> TextInJson:
     """
     if type.kind is Kind.INTEGER:
         return str if encoding.integers == "text" and is_wide(type) else _integer
+    if type.sql.lower() == "inet":
+        return without_host_mask
     if encoding.nested_values == "json":
         if is_json(type):
             return _document

@@ -482,12 +482,17 @@ _URL_NAMES: Final = frozenset(
     }
 )
 _USER_NAMES: Final = frozenset({"shim-auth-id", "auth-id", "authentication-id"})
+_OF_DIRECTORY: Final = {
+    "DirXML-ShimAuthID": "shim-auth-id",
+    "DirXML-ShimAuthServer": "shim-auth-server",
+}
+"""The names that the directory has for attributes of a driver, with those of an export."""
 
 
 def _authentication(element: _Element, parameters: _Parameters) -> None:
     urls: dict[bool, str] = {}
     for one in element.iter():
-        names = {_tag(one), _name(one)}
+        names = {_tag(one), _name(one), _OF_DIRECTORY.get(one.get("ds-attr-name", ""))}
         above = one.getparent()
         inside = above is not None and _tag(above) == "authentication-info"
         text = _value(one)

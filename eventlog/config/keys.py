@@ -139,6 +139,10 @@ class Keys:
         the nearest option; all options of the section if none is similar. ``spelled``
         makes the name of a setting.
         """
+        if key == "watch":
+            return ConfigError(
+                f"{source} is not known; write a section [[watch]] with `table` for each table"
+            )
         tag = DRIVER_TAGS.get(key)
         homes = [(home, key) for home in self._homes(section, key)]
         if places := homes or ([] if tag is None else [(tag.section, tag.key)]):

@@ -100,6 +100,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         quotes = (
             '; write text in quotes, such as url = "..."' if "Invalid value" in str(error) else ""
         )
+        if "('watch',) twice" in str(error):
+            quotes = "; write [[watch]], with two brackets, once for each table"
         raise ConfigError(f"{path}: is not TOML: {error}{quotes}") from None
 
 

@@ -166,9 +166,10 @@ def parse_value(declared: Option, value: Any, name: str) -> Any:
     except ConfigError as error:
         raise with_location(error, name) from None
     except (ValueError, RecursionError) as error:
-        text = "the value" if kind.confidential else _shown(value)
+        text = _shown(value)
         reason = f" ({error})" if str(error) else ""
-        raise ConfigError(f"{name} = {text} is not allowed{reason}; legal: {kind.legal}") from None
+        told = f"the value of {name}" if kind.confidential else f"{name} = {text}"
+        raise ConfigError(f"{told} is not allowed{reason}; legal: {kind.legal}") from None
 
 
 def unknown(name: str, hint: str) -> ConfigError:
@@ -441,7 +442,9 @@ NAMES: Final = OptionKind(
     "a list of names, or text with the separators ; , blank, such as usr,grp; no name repeated",
     toml_or(str),
 )
-TEXTS: Final = OptionKind(_parse_texts, "a list of texts", toml_or(json.loads))
+TEXTS: Final = OptionKind(
+    _parse_texts, 'a list of texts, such as ["one", "two"]', toml_or(json.loads)
+)
 OBJECT: Final = OptionKind(instance_of(Mapping), "an object", toml_or(json.loads))
 TEXT_OBJECT: Final = object_of(STRING, "an object of texts")
 LIST_OBJECT: Final = object_of(TEXTS, "an object of lists of texts")

@@ -520,6 +520,13 @@ def float_text(number: float) -> str:
     return _FLOAT_TEXTS.get(text) or text.removesuffix(".0")
 
 
+def without_host_mask(text: str) -> str:
+    """Return an inet address as PostgreSQL prints it. The log has the cast to text, with the mask
+    of a single host (spec/triggers.md 6).
+    """
+    return text.removesuffix("/128") if ":" in text else text.removesuffix("/32")
+
+
 def float_or_word(number: float) -> float | str:
     """Return a double for JSON: itself, or a word such as NaN if JSON has no number for it
     (spec/xds.md 6.1).

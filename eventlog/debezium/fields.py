@@ -28,7 +28,7 @@ from eventlog.core.moments import (
     without_zeros,
 )
 from eventlog.core.typed import WIDEST, decimal_text, value_reader
-from eventlog.core.values import ColumnType, Kind, float_or_word
+from eventlog.core.values import ColumnType, Kind, float_or_word, without_host_mask
 from eventlog.errors import shown
 from eventlog.model import Lob, Value
 
@@ -260,12 +260,8 @@ def _bytes(value: Any) -> bytes:
 
 
 def _address(value: Value) -> str:
-    """Return an inet address in PostgreSQL's own text.
-
-    The log adds the mask of a single host, which is removed.
-    """
-    text = _text(value)
-    return text.removesuffix("/128") if ":" in text else text.removesuffix("/32")
+    """Return an inet address in PostgreSQL's own text."""
+    return without_host_mask(_text(value))
 
 
 def _json_text(value: Any) -> str:

@@ -366,15 +366,17 @@ def keep_connected(
     While the lock belongs to the session that was lost, or to another process as ``stands_by_for``
     names it, this process waits for it. Raises PublisherAlreadyRunning if any other session has it.
     """
-    attempts, was_connected, is_connected = 0, False, False
+    attempts, was_connected, is_connected, stands_by = 0, False, False, False
     lost_at: float | None = None
     told_at: float | None = None
     locked_out = ""  # why this process waits for the lock, as it was logged
 
     def connected() -> bool:
-        nonlocal attempts, was_connected, is_connected, locked_out, lost_at
+        nonlocal attempts, was_connected, is_connected, locked_out, lost_at, stands_by
         is_first, was_connected = not was_connected, True
-        attempts, locked_out, lost_at = 0, "", None
+        if stands_by:
+            _log.info("the other process has ended, and this one takes over")
+        attempts, locked_out, lost_at, stands_by = 0, "", None, False
         if not is_connected:
             is_connected = True
             observer.connected(again=not is_first)
@@ -390,7 +392,7 @@ def keep_connected(
                 why, level, attempts = str(other), logging.WARNING, 0
             elif isinstance(other, stands_by_for):
                 why = f"{other}; waiting as its standby until it ends"
-                level, attempts = logging.INFO, 0
+                level, attempts, stands_by = logging.INFO, 0, True
                 observer.progressed()  # a standby that sees the other process at work is well
             elif lost_at is not None and monotonic() - lost_at <= _LOCK_WAIT:
                 why, level = f"{other}; trying again for {_LOCK_WAIT:g} s", logging.WARNING

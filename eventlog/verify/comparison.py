@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 from eventlog.core.catalog import Attribute
 from eventlog.core.typed import to_text, value_reader
-from eventlog.core.values import ColumnType, Kind, key_normalizer
+from eventlog.core.values import ColumnType, Kind, key_normalizer, without_host_mask
 from eventlog.errors import BadValue, RowError
 
 Texts: TypeAlias = Sequence[str | None]
@@ -127,6 +127,8 @@ def _normalizer(type: ColumnType) -> Callable[[str], str]:
         return number
     if type.kind is Kind.OTHER and type.sql.lower() in ("json", "jsonb"):
         return _json_text
+    if type.sql.lower() == "inet":
+        return without_host_mask
     if type.kind in (Kind.CHARACTER, Kind.OTHER):
         return str
     if type.kind is Kind.UUID:

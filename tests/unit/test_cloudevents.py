@@ -34,6 +34,7 @@ from eventlog.cloudevents.values import (
     JsonEncoding,
     array_of,
     array_text,
+    as_in_key,
     text_converter,
 )
 from eventlog.config.load import Config, load
@@ -59,6 +60,7 @@ from eventlog.model import (
 from eventlog.publisher.delivery import Delivery
 from eventlog.publisher.output import event_writer as configured_writer
 from eventlog.sql.log_table import LogTable
+from eventlog.verify.comparison import normalizer
 
 ITEM = Change(
     "app",
@@ -630,6 +632,26 @@ def test_json_and_arrays_are_json(type: str, text: str, expected: str) -> None:
     assert written(column, text) == expected
     json.loads(expected, parse_float=str)
     assert json.loads(written(column, text, JsonEncoding(nested_values="text"))) == text
+
+
+@pytest.mark.parametrize(
+    ("type", "text", "expected"),
+    [
+        ("inet", "10.0.0.1/32", '"10.0.0.1"'),
+        ("inet", "::1/128", '"::1"'),
+        ("inet", "10.0.0.1/24", '"10.0.0.1/24"'),
+        ("cidr", "10.0.0.1/32", '"10.0.0.1/32"'),
+        ("text", "10.0.0.1/32", '"10.0.0.1/32"'),
+    ],
+)
+def test_an_address_is_as_postgresql_prints_it(type: str, text: str, expected: str) -> None:
+    column = parse_type(type)
+    for nested in ("json", "text"):
+        assert written(column, text, JsonEncoding(nested_values=nested)) == expected
+    assert normalizer(column)(text) == normalizer(column)(json.loads(expected))
+    # The key and the subject have the canonical text.
+    converted = json.loads(expected)
+    assert as_in_key(text, converted) == text
 
 
 @given(st.lists(st.none() | st.text(st.characters(codec="utf-8")), max_size=4))

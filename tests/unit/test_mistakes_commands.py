@@ -1,0 +1,192 @@
+"""Mistakes of a new user at the commands, each with the answer that names what to do. The mistakes
+of packages and of the Python API are in test_borders.py and test_arguments.py, those of signals in
+test_stopped_commands.py.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shared import Run, wait_until
+
+from eventlog.config.load import load
+from eventlog.errors import ConsumerRuns
+from eventlog.publisher.observer import SILENT
+from eventlog.publisher.waiting import keep_connected
+
+
+def change(statement: str) -> list[Any]:
+    with closing(sqlite3.connect("shop.db")) as db, db:
+        return db.execute(statement).fetchall()
+
+
+@pytest.fixture
+def shop(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with a watched table and its log."""
+    monkeypatch.chdir(tmp_path)
+    Path("eventlog.toml").write_text(
+        '[database]\nurl = "sqlite:///shop.db"\n[[watch]]\ntable = "item"\n[sink]\ntype = "stdout"\n'
+    )
+    change("CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT)")
+    assert run("db", "upgrade")[0] == 0
+    assert run("triggers", "apply")[0] == 0
+    return tmp_path
+
+
+# --- the configuration ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ('[database]\nwatch = ["orders"]\n',
+         "database.watch is not known; write a section [[watch]] with `table` for each table"),
+        ('[watch]\ntable = "a"\n[watch]\ntable = "b"\n',
+         "Cannot declare ('watch',) twice (at line 3, column 7); write [[watch]], with two "
+         "brackets, once for each table"),
+        ('[watch]\ntable = "a"\n', "watch must be written [[watch]], once per table or view"),
+    ],
+)  # fmt: skip
+def test_a_watch_that_is_written_wrongly_is_answered_with_its_form(
+    run: Run, tmp_path: Path, text: str, answer: str
+) -> None:
+    (tmp_path / "eventlog.toml").write_text(text)
+    code, _, err = run("-c", str(tmp_path / "eventlog.toml"), "status")
+    assert (code, err.count("\n")) == (2, 1)
+    assert answer in err
+
+
+@pytest.mark.parametrize(
+    ("setting", "answer"),
+    [
+        ("sink.headers=x", "the value of flag sink.headers is not allowed (the value of x is empty"),
+        ("publisher.post_poll_statements=select 1",
+         'legal: a list of texts, such as ["one", "two"]'),
+    ],
+)  # fmt: skip
+def test_a_setting_of_the_wrong_form_is_answered_with_an_example(
+    run: Run, setting: str, answer: str
+) -> None:
+    code, _, err = run("--set", "sink.type=http", "--set", setting, "status")
+    assert (code, answer in err) == (2, True), err
+
+
+def test_an_export_with_the_names_of_the_directory_gives_the_user_and_what_is_missing(
+    run: Run, tmp_path: Path
+) -> None:
+    export = tmp_path / "driver.xml"
+    export.write_text(
+        "<driver><attributes>"
+        '<ds-attribute ds-attr-name="DirXML-ShimAuthID"><value>idm</value></ds-attribute>'
+        '<ds-attribute ds-attr-name="DirXML-ShimAuthServer">'
+        "<value>jdbc:postgresql://db:5432/shop</value></ds-attribute></attributes></driver>"
+    )
+    made = tmp_path / "made.toml"
+    code, _, err = run("-c", str(made), "init", "--from-driver", str(export))
+    assert code == 0
+    assert load(made, {}).database.url == "postgresql+psycopg://idm@db:5432/shop"
+    assert "Review it, then run: eventlog db upgrade --existing-log" in err
+    export.write_text(export.read_text().replace("jdbc:postgresql", "jdbc:db2"))
+    code, _, err = run("-c", str(made), "init", "--force", "--from-driver", str(export))
+    assert code == 0
+    assert "Set url in [database] first and review the rest, then run: eventlog db upgrade" in err
+
+
+def test_init_lists_the_tables_that_it_leaves_out(shop: Path, run: Run) -> None:
+    change("CREATE TABLE nokey (name TEXT)")
+    change("CREATE VIEW v_open AS SELECT * FROM item")
+    url = ("--database-url", "sqlite:///shop.db")
+    code, _, err = run(*url, "-c", "new.toml", "init", "--tables")
+    assert code == 0
+    assert err.splitlines() == [
+        "new.toml: 1 [[watch]] written",
+        "2 not watched: nokey (no primary key), v_open (a view: see `view` and `base`)",
+        "Review them, then run: eventlog db upgrade, eventlog triggers plan",
+    ]
+    assert '# not watched: "nokey", no primary key' in Path("new.toml").read_text().splitlines()
+
+
+# --- formats --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("parquet", "`eventlog backlog run --file-layout parquet` writes it"),
+        ("csv", "--format qlik-change-table --file-layout csv"),
+        ("delta", "live_copy of eventlog.spark writes Delta tables"),
+        ("iceberg", "live_copy of eventlog.spark writes Iceberg tables"),
+    ],
+)
+def test_a_layout_of_files_that_is_taken_for_a_format_is_answered_with_what_writes_it(
+    run: Run, name: str, answer: str
+) -> None:
+    code, _, err = run("publish", "--format", name)
+    assert (code, answer in err) == (2, True), err
+
+
+@pytest.mark.parametrize("format", ["xds", "jsonl", "gbase"])
+def test_a_file_that_holds_nothing_of_its_format_is_a_failure_of_decode(
+    run: Run, tmp_path: Path, format: str
+) -> None:
+    (tmp_path / "noise").write_bytes(b"\xff\xfe\x00noise\n" * 20)
+    code, out, err = run("decode", "--from", format, str(tmp_path / "noise"))
+    assert code == 1
+    assert "Traceback" not in out + err
+    assert err.splitlines()[-1].startswith("eventlog: ")
+
+
+# --- the log --------------------------------------------------------------------------------------
+
+
+def test_a_downgrade_in_a_script_names_what_it_removes(shop: Path, run: Run) -> None:
+    assert run("triggers", "drop", "--yes")[0] == 0
+    code, out, err = run("db", "downgrade", "base")
+    assert code == 0
+    assert "This drops the log eventlog with all its rows, and its internal tables" in err
+    assert "now at base (nothing)" in out
+
+
+def test_a_consumer_that_cannot_begin_there_is_refused_in_a_dry_run_too(
+    shop: Path, run: Run
+) -> None:
+    arguments = ("publish", "--once", "--consumer", "search")
+    assert run(*arguments)[0] == 0
+    code, _, err = run("consumers", "reset", "search", "--start-from", "999999999", "--dry-run")
+    assert (code, "999999999" in err) == (2, True)
+
+
+def test_a_process_that_takes_over_from_another_one_logs_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stop, tries = threading.Event(), 0
+
+    def work(connected: Any) -> None:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise ConsumerRuns("consumer 'search' of the log eventlog is running")
+        connected()
+        stop.set()
+
+    with caplog.at_level(logging.INFO, "eventlog.publisher"):
+        keep_connected(work, stop, (), 0.01, 0.01, SILENT, ConsumerRuns)
+    assert [record.getMessage() for record in caplog.records] == [
+        "consumer 'search' of the log eventlog is running; waiting as its standby until it ends",
+        "the other process has ended, and this one takes over",
+    ]
+
+
+def test_a_command_for_another_consumer_needs_no_other_file(shop: Path, run: Run) -> None:
+    assert run("publish", "--once", "--consumer", "search")[0] == 0
+    change("INSERT INTO item VALUES (1, 'a')")
+    wait_until(lambda: change("SELECT count(*) FROM eventlog") == [(1,)])
+    known = json.loads(run("status", "--consumer", "search", "--json")[1])
+    assert known["queue_rows"] == 1
