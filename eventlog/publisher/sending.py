@@ -189,7 +189,12 @@ def end_cycle(
     to_cut = suspects.to_cut(suspected, isolate_after)
     tried = Tried(suspects.failure_streak, str(suspected[0].failure))
     if to_cut:
-        return CycleEnd(cycle._replace(retry_after=0.0), freed, to_cut, tried, is_cut=True)
+        if any(event.sent_id in to_cut for one in suspected for event in one.events):
+            cycle = cycle._replace(retry_after=0.0)
+        else:
+            # A receiver that is unavailable for long costs no more than a cut after each back-off.
+            cycle = cycle._replace(is_suspicious=False)
+        return CycleEnd(cycle, freed, to_cut, tried, is_cut=True)
     failed: frozenset[str] = frozenset()
     if to_cut is not None and tried.tries > 1 and parking.is_recorded(tried.tries):
         failed = frozenset(event.sent_id for event in suspected[0].events)

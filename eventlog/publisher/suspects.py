@@ -6,7 +6,8 @@ in common is sent, the *probe*. If that is answered, the receiver is available, 
 document waits for its second attempt while all others go on. If it fails again, it is *isolated*:
 its halves are tried by themselves. If the probe is not answered, or there is none, the receiver is
 unavailable. After ``isolate_after`` such cycles in a row (the failure streak) the suspected
-document is cut in halves, each of which is the probe for the other.
+document is cut in halves, each of which is the probe for the other. A suspected document of a
+single event cannot be cut: then the probe is, and parts may be tried.
 
 The in-flight line records what a restart has to know: the parts of isolated documents with their
 attempts, and the cycles without an answer from the second one on. The owner of the line writes it
@@ -68,7 +69,10 @@ class Suspects:
         self._answers = 0  # the number of documents that were answered
         self._suspected: list[Suspect] = []
         self._probe: Sequence[Sent] = ()
+        self._failed_probe: Sequence[Sent] = ()  # the probe of the last cycle, which had no answer
         self._has_tried = False  # a part has failed in this cycle
+        # True if each suspected document is a single event, so that cutting it decides nothing.
+        self._needs_parts = False
         # Objects that wait until the cycle ends, and how they were parked before.
         self._aside: dict[Hashable, Parked | None] = {}
 
@@ -82,9 +86,11 @@ class Suspects:
     @property
     def may_try(self) -> bool:
         """True if a part may be tried now: none has failed in this cycle, others have had as much
-        time as the last failure took, and the receiver is not in doubt.
+        time as the last failure took, and the receiver is not in doubt, or only a part may decide.
         """
-        return not (self._suspected or self._has_tried) and monotonic() >= self._parking.rests_until
+        if self._has_tried or (self._suspected and not self._needs_parts):
+            return False
+        return monotonic() >= self._parking.rests_until
 
     def chosen(self, events: Sequence[Sent]) -> bool:
         """Return True if these events may be sent now. While a probe is looked for, a document
@@ -105,7 +111,7 @@ class Suspects:
         waits for its second attempt.
         """
         self._answers += 1
-        self.failure_streak = 0
+        self.failure_streak, self._needs_parts = 0, False
         if self._failed:
             self._forget(event.sent_id for event in events)
         for suspected in self._suspected:
@@ -141,6 +147,8 @@ class Suspects:
         """
         self._parking.rests_until = monotonic() + failure.seconds
         self._has_tried = True
+        if events is self._probe:
+            self._probe = ()  # a part decides nothing by its failure
         if len(events) > 1:
             self._park(events, failure, 1, self._answers)
         else:
@@ -177,6 +185,7 @@ class Suspects:
         for object_id in objects:
             self._restore(object_id)
         suspected, probe = self._suspected, self._probe
+        self._failed_probe = probe
         self._suspected, self._probe, self._has_tried = [], (), False
         if suspected and not probe:
             # All others have failed too, each as a probe: each of them may be the probe again.
@@ -185,14 +194,15 @@ class Suspects:
         return objects, suspected
 
     def to_cut(self, suspected: Sequence[Suspect], isolate_after: int) -> frozenset[str] | None:
-        """Note that a cycle has ended without an answer. Return the event-ids of the suspected
-        document to be cut in halves, none if it is too early; None if each is a single event, so
-        that further tries decide nothing.
+        """Note that a cycle has ended without an answer. Return the event-ids of the document to be
+        cut in halves, none if it is too early: a suspected one, or the probe if each suspected one
+        is a single event. None if further tries decide nothing.
         """
         self.failure_streak += 1
         if self.failure_streak < isolate_after:
             return frozenset()
-        for events, _ in suspected:
+        self._needs_parts = all(len(events) == 1 for events, _ in suspected)
+        for events in (*(one.events for one in suspected), self._failed_probe):
             if len(events) > 1:
                 sent = frozenset(event.sent_id for event in events)
                 self._forget(sent)

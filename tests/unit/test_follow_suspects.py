@@ -115,6 +115,17 @@ def test_a_quiet_source_sends_all_others_too(stream: Stream, place: Path) -> Non
     assert set(receiver.heard) == adds(*range(16)) - adds(5)
 
 
+def test_a_single_event_that_fails_does_not_keep_the_next_one_from_being_read(
+    stream: Stream, place: Path
+) -> None:
+    stream.insert(1)
+    receiver = Failing(1)
+    with running(following(files(stream.path)), position_at(place), receiver):
+        wait_until(lambda: len(receiver.tried) > 8)
+        stream.insert(2)
+        wait_until(lambda: receiver.heard == ["add 2 new"])
+
+
 def test_later_events_of_the_culprit_wait_and_follow_in_order(stream: Stream, place: Path) -> None:
     stream.insert(1, 2, 3)
     stream.update(1, "new", "b")

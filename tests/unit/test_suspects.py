@@ -14,9 +14,10 @@ from fake_publisher import FakePublisher, NewWorld, Receiver, deletes, deliverie
 from samples import row
 
 from eventlog.core.clock import monotonic
+from eventlog.core.events import Outgoing
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, Document, EventResult, Level
-from eventlog.publisher.delivery import Delivery, encode
+from eventlog.publisher.delivery import Delivery, Tried, encode
 from eventlog.publisher.sending import DeliveryResult
 from eventlog.publisher.session import PublisherState
 
@@ -97,6 +98,40 @@ def test_without_another_document_the_halves_are_the_probe_of_each_other(
     assert [one.event_id for one in state.parking.values()] == ["2"]
 
 
+def test_where_the_suspected_document_is_a_single_event_the_other_one_is_cut(
+    new_world: NewWorld,
+) -> None:
+    fake = new_world(deletes("1"), batch_size=2)
+    receiver, state = Failing(culprits={"1", "2"}), fake.start()
+    fake.cycle(state, receiver)
+    fake.log([row(2, 4, "idu=2"), row(3, 4, "idu=3")])
+    for _ in range(20):
+        fake.cycle(state, receiver)
+    assert receiver.sent == [["3"]]
+
+
+def test_where_nothing_else_decides_a_part_of_another_document_is_tried(
+    new_world: NewWorld,
+) -> None:
+    fake = new_world(deletes(*"123"))
+    nothing = (None, None, None, None, ())
+    events = [Outgoing(str(number), [number], *nothing, 1, 0) for number in (1, 2, 3)]
+    of_part = {1: Tried(1, "answers 500"), 2: Tried(0, "answers 500")}
+    for delivery in (
+        Delivery(1, {1: events[:1]}),
+        Delivery(2, {1: events[1:2], 2: events[2:]}, suspects=of_part),
+    ):
+        fake.connection.exec_driver_sql(
+            "INSERT INTO eventlog_inflight VALUES (?, NULL, 'delivery', '2026-01-01', ?)",
+            (delivery.number, encode(delivery)),
+        )
+    fake.connection.commit()
+    receiver, state = Failing(culprits={"1", "2"}), fake.start()
+    for _ in range(20):
+        fake.cycle(state, receiver)
+    assert receiver.sent == [["3"]]
+
+
 def test_with_a_culprit_in_each_document_all_others_arrive(new_world: NewWorld) -> None:
     names = [str(number) for number in range(1, 65)]
     culprits = {"3", "12", "19", "35", "51"}  # two are in different halves of the first document
@@ -114,10 +149,14 @@ def test_a_receiver_that_is_unavailable_parks_nothing_and_gives_nothing_up(
     fake = new_world(deletes(*"12345678"), batch_size=batch_size, max_attempts=1)
     receiver, state = Failing(is_down=True), fake.start()
     for _ in range(40):
-        assert fake.cycle(state, receiver).result is DeliveryResult.UNAVAILABLE
+        before = len(fake.in_flight().get(1, ()))
+        ended = fake.cycle(state, receiver)
+        assert ended.result is DeliveryResult.UNAVAILABLE
+        # At most one document is cut, and the next cycle follows at once only for the first ones.
+        assert len(fake.in_flight()[1]) <= max(before, 8 // batch_size) + 1
+        at_once = 8 // batch_size + batch_size.bit_length() - 1
+        assert ended.retry_after != 0.0 or len(fake.in_flight()[1]) <= at_once
     assert (receiver.sent, len(state.parking)) == ([], 0)
-    # The first document alone is cut, until one event of it is alone.
-    assert len(fake.in_flight()[1]) == 8 // batch_size + batch_size.bit_length() - 1
     receiver.is_down = False
     fake.run(receiver, state)
     assert fake.statuses() == dict.fromkeys(range(1, 9), "S")

@@ -329,7 +329,7 @@ class Run:
                     ended.reason, ended.in_short, is_suspicious=ended.is_suspicious
                 )
                 self._wait(why, ended.retry_after)
-                if why.is_suspicious and not self.once and not self.is_enough:
+                if self.suspects.failure_streak and not self.once and not self.is_enough:
                     return  # the next event of the source may be the one that decides
 
     def _deliver(self, documents: Sequence[Sequence[PendingEvent]]) -> Delivered:
