@@ -31,6 +31,8 @@ from interleaved.server import Sessions, server, sessions
 from interleaved.world import World, run_schedule
 
 _KEPT = Path("simulation-failed")
+_BY_HAND = Path(__file__).parent / "interleaved" / "by_hand"
+"""Schedules that were written for an order of statements that is hardly ever drawn."""
 
 
 def _schedule(named: str) -> Schedule:
@@ -60,19 +62,23 @@ def _keep(world: World) -> None:
     (_KEPT / f"{name}.txt").write_text("\n".join(world.story) + "\n")
 
 
-def _run_many(seeds: Iterable[int], opened: Sessions, seconds: float, most: int) -> int:
+def _by_hand() -> Iterable[Schedule]:
+    return (_schedule(str(path)) for path in sorted(_BY_HAND.glob("*.json")))
+
+
+def _run_many(schedules: Iterable[Schedule], opened: Sessions, seconds: float, most: int) -> int:
     """Run schedules until the time is over, or so many have failed; return 1 if one has."""
     until, number, failed = time.monotonic() + seconds, 0, 0
     begun, used = time.monotonic(), time.process_time()
-    for seed in seeds:
+    for schedule in schedules:
         if time.monotonic() > until or failed >= most:
             break
-        world = run_schedule(schedule_of(seed), opened)
+        world = run_schedule(schedule, opened)
         number += 1
         if world.failures:
             failed += 1
             _keep(world)
-            print(f"seed {seed} failed: {world.failures[0][:600]}", flush=True)
+            print(f"seed {schedule['seed']} failed: {world.failures[0][:600]}", flush=True)
     spent = time.process_time() - used
     print(
         f"{time.monotonic() - begun:.0f} s: {number} schedules, {failed} failed, "
@@ -91,9 +97,10 @@ def _try_faults(url: str, named: str, most: int) -> int:
             continue
         found, begun = f"NOT FOUND in {most} schedules", time.monotonic()
         with faulty(name), sessions(url) as opened:
-            for seed in range(1, most + 1):
-                if failure := _failure(schedule_of(seed), opened):
-                    found = f"{seed:4} schedules: {failure[:100]}"
+            drawn = map(schedule_of, range(1, most + 1))
+            for number, schedule in enumerate(itertools.chain(_by_hand(), drawn), 1):
+                if failure := _failure(schedule, opened):
+                    found = f"{number:4} schedules: {failure[:100]}"
                     break
             else:
                 missed += name not in NOT_FOUND_YET
@@ -110,6 +117,7 @@ def main() -> int:
     asked.add_argument("--seed", metavar="SEED|FILE")
     asked.add_argument("--seeds", metavar="FIRST-LAST")
     asked.add_argument("--shrink", metavar="SEED|FILE")
+    asked.add_argument("--by-hand", action="store_true", help="those of interleaved/by_hand")
     asked.add_argument("--faults", metavar="all|PART OF A NAME|...")
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--url", help="of a server that interleaved.server has started")
@@ -122,7 +130,8 @@ def main() -> int:
             return _try_faults(url, given.faults, given.most)
         with faulty(given.fault) if given.fault else nullcontext(), sessions(url) as opened:
             if not (given.seed or given.shrink):
-                return _run_many(_seeds(given.seeds), opened, given.seconds, given.most)
+                drawn = map(schedule_of, _seeds(given.seeds)) if not given.by_hand else _by_hand()
+                return _run_many(drawn, opened, given.seconds, given.most)
             schedule = _schedule(given.seed or given.shrink)
             if given.shrink:
                 schedule = shrink(schedule, lambda one: _failure(one, opened))

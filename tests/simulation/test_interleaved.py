@@ -51,9 +51,18 @@ def test_a_seed_has_the_same_story_in_every_run(url: str) -> None:
     assert interleave(url, "--seed", "3") == interleave(url, "--seed", "3")
 
 
-def test_a_gap_that_is_closed_too_early_is_found(url: str) -> None:
-    found = interleave(url, "--faults", "gaps close once they were seen empty", "--most", "100")
-    assert "has never sent" in found
+def test_a_gap_that_is_closed_too_early_and_a_requeue_that_does_not_wait_are_found(
+    url: str,
+) -> None:
+    faults = "gaps close once they were seen empty|requeue waits for no delivery"
+    gap, request = interleave(url, "--faults", faults, "--most", "100").splitlines()
+    assert "has never sent" in gap
+    assert "requeue sends" in request
+
+
+def test_schedules_that_are_hardly_ever_drawn_lose_nothing(url: str) -> None:
+    number = len([*(PROGRAM.parent / "interleaved" / "by_hand").glob("*.json")])
+    assert f" {number} schedules, 0 failed" in interleave(url, "--by-hand")
 
 
 def test_a_schedule_shrinks_to_the_steps_that_its_failure_needs() -> None:
