@@ -36,7 +36,9 @@ _PAUSE: Final = 0.1
 
 
 def means_to_partition(log: OpenLog) -> Partitioning:
-    """Return the means of a log's database to partition it. Raises ConfigError if it has none."""
+    """Return the means of a log's database to partition it. Raises ConfigError if it has none
+    (spec/event-log.md 14.5).
+    """
     if log.dialect.partitioning is None:
         raise ConfigError(
             f"a log is partitioned on PostgreSQL alone, and {log} is on {log.dialect.name}: remove "
@@ -170,11 +172,13 @@ def purge_leaves(
 
 
 class _Needed(Exception):
-    """A row of the leaf is needed since the leaf was judged; the text is the reason."""
+    """The leaf cannot be removed any more since it was judged; the text is the reason."""
 
 
 def _remove(log: OpenLog, means: Partitioning, leaf: Leaf, content: _Content) -> None:
     """Remove a leaf, unless a row of it is needed again meanwhile."""
+    if leaf not in means.leaves(log):
+        raise _Needed("another purge has removed it")
     undone = _undone(log, leaf)
     if why := _why_needed(log, leaf, undone):
         raise _Needed(why)

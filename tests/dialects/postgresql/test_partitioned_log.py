@@ -869,11 +869,39 @@ def test_two_sessions_that_change_leaves_do_not_mix(partitioned: sa.Engine) -> N
         MEANS.leaves(two)
         two.commit()
         remove(one, leaf)
-        with pytest.raises(DatabaseError, match="cannot be removed"):
+        with pytest.raises(LogInUse, match="another session has removed the leaf"):
             remove(two, leaf)
+        two.connection.rollback()
+        with pytest.raises(DatabaseError, match="cannot be removed"):
+            remove(two, MEANS.leaves(two)[-1])
+        two.connection.rollback()
         one.connection.exec_driver_sql("LOCK TABLE hr.eventlog IN SHARE MODE")
         with pytest.raises(LogInUse, match="is in use by session"):
             remove(two, MEANS.leaves(two)[1])
+
+
+def test_two_purges_at_once_remove_each_leaf_once_and_neither_fails(
+    partitioned: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher_leaves, "PATIENCE", 10)
+    removed, ended = list[int](), list[int]()
+
+    def purge() -> None:
+        with opened(partitioned) as log:
+            now = utc_now(log.connection, log.dialect)
+            found = publisher_leaves.purge_leaves(log, MEANS, now, dry=False)
+            removed.extend(one.leaf.first or 0 for one in found if not one.why_kept)
+            log.commit()
+        ended.append(1)
+
+    both = [threading.Thread(target=purge) for _ in range(2)]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join(60)
+    assert len(ended) == 2
+    assert sorted(removed) == [101, 201]
+    assert fetch(partitioned, "SELECT count(*) FROM hr.eventlog WHERE record_id > 100") == [(50,)]
 
 
 def test_two_sessions_that_finish_the_same_removal_do_not_fail(partitioned: sa.Engine) -> None:

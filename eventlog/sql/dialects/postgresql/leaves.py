@@ -239,6 +239,11 @@ class PostgresPartitioning(Partitioning):
         lowest, table = known[0], _sibling(log.table, leaf.name)
         home = _sibling(log.table, lowest.name)
         column, _ = _columns(log.table)
+        if leaf not in known:
+            raise LogInUse(
+                f"another session has removed the leaf {leaf.name} of the log {log}, or cut it: "
+                "start again"
+            )
         if leaf.end is None or len(known) < 2 or leaf != known[1]:
             raise DatabaseError(
                 f"the leaf {leaf.name} of the log {log} cannot be removed: only the one above the "
