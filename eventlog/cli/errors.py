@@ -75,7 +75,9 @@ def errors(
     if not groups:
         nothing = "no row of status E or F"
         if consumer is not None:
-            nothing = f"nothing was refused for consumer {consumer}, by the newest error lines"
+            nothing = (
+                f"nothing that was refused for consumer {consumer} among the newest error lines"
+            )
         result(f"log {log}: {nothing}")
         return
     table(

@@ -666,7 +666,7 @@ def test_consumers_are_listed_reset_and_dropped(log: sa.Engine, command: Run) ->
     assert command("consumers", "drop", "audit", "--yes")[0] == 0
     assert fetch(log, "SELECT name FROM eventlog_consumer") == [("search",)]
     code, _, said = command("consumers", "drop", "audit", "--yes")
-    assert (code, "has no consumer 'audit'; its consumers are: search" in said) == (2, True)
+    assert (code, "has no consumer 'audit'; the consumers are: search" in said) == (2, True)
 
 
 def test_a_reset_to_above_the_next_record_id_is_refused_and_changes_nothing(

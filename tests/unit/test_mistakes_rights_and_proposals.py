@@ -205,6 +205,46 @@ def test_only_some_refused_rows_are_skipped(run: Run, log: Log) -> None:
     )
 
 
+@pytest.fixture
+def parked(log: Log, database: sa.Engine) -> None:
+    """Three events in flight, of which the receiver wants the first two later."""
+    log((1, "N", "idu=1"), (2, "N", "idu=2"), (3, "N", "idu=3"))
+    tried = '{"parked": {"tries": 2, "answer": "locked"}}'
+    content = (
+        '{"line_format": 1, "documents": [{"number": 1, "rows": [[1, 3]], "counts": [1, 1, 1], '
+        f'"events": {{"0": {tried}, "1": {tried}}}}}]}}'
+    )
+    with database.begin() as conn:
+        conn.exec_driver_sql(
+            "INSERT INTO hr.eventlog_inflight (entry_no, kind, content) VALUES (7, 'delivery', %s)",
+            (content,),
+        )
+
+
+@pytest.mark.usefixtures("parked")
+def test_all_parked_events_are_given_up_at_once(run: Run, database: sa.Engine) -> None:
+    dry = ("skip", "--parked", "--reason", "x", "--dry-run", "--json")
+    assert [one["event_id"] for one in json.loads(run(*dry)[1])["skipped"]] == ["1", "2"]
+    assert run("skip", "--parked", "--class", "usr", "--reason", "x", "--yes")[:2] == (
+        0,
+        "event 1 is given up: 1 row set to E\nevent 2 is given up: 1 row set to E\n",
+    )
+    with database.connect() as conn:
+        rows = conn.exec_driver_sql("SELECT record_id, status FROM hr.eventlog ORDER BY 1").all()
+    assert [tuple(row) for row in rows] == [(1, "E"), (2, "E"), (3, "N")]
+    assert "; the last answer: locked" in groups(run)[0]["message"]
+
+
+@pytest.mark.usefixtures("parked")
+def test_several_events_are_given_up_and_skip_names_what_sends_them_later(
+    run: Run, database: sa.Engine
+) -> None:
+    execute(database, "INSERT INTO hr.usr VALUES (1, 'a', 'b'), (3, 'e', 'f')")
+    code, _, err = run("skip", "1", "3", "--reason", "x")
+    assert (code, "eventlog resync usr --key idu=1 --key idu=3" in err) == (0, True)
+    assert run("resync", "usr", "--key", "idu=1", "--key", "idu=3")[0] == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [

@@ -171,12 +171,14 @@ def skip_in_source(config: Config, event_id: str, why: str) -> Skipped:
 
 
 def parked_in_source(config: Config) -> list[str]:
-    """Return the event-ids of the events of the source in ``[source]`` that have no answer."""
+    """Return the event-ids of the events of the source in ``[source]`` that are parked, or that the
+    receiver fails for, by the attempts that its position records.
+    """
     settings = config.source
     status = status_in_table(
         _position_url(settings), settings.options.position_table, settings.type
     )
-    return [one.event_id for one in status.waiting]
+    return [one.event_id for one in status.waiting if one.attempts]
 
 
 def place_in_words(source: str, token: Any) -> str:
