@@ -380,10 +380,12 @@ def set_purpose(engine: Engine, purpose: Purpose) -> Engine:
     return engine
 
 
-def right_advice(source: Connection | Engine) -> str:
-    """Return what to do if a session lacks a right, by the purpose of its engine."""
+def right_advice(source: Connection | Engine, otherwise: Purpose | None = None) -> str:
+    """Return what to do if a session lacks a right, by the purpose of its engine; ``otherwise`` is
+    the purpose if it has none.
+    """
     engine = source.engine
-    purpose = engine.get_execution_options().get(_PURPOSE)
+    purpose = engine.get_execution_options().get(_PURPOSE, otherwise)
     if not isinstance(purpose, Purpose):
         return "let the owner grant the right"
     changes_role = "role" in str(engine.url.query.get("options", ""))

@@ -14,9 +14,9 @@ from eventlog.model import Answer, Document, Event, EventResult, Level, Op
 from eventlog.publisher.claimed_rows import sent_ids
 from eventlog.publisher.context import Context, Counters, Used
 from eventlog.publisher.cycle import recover, run_cycle
-from eventlog.publisher.explain import refused
 from eventlog.publisher.ledger import SetLedger, StatusLedger, ledger_of
 from eventlog.publisher.open_context import under_epoch
+from eventlog.publisher.refusals import refused
 from eventlog.publisher.session import PublisherSession
 from eventlog.publisher.sinks import Sink
 from eventlog.sql.consumers import lock_line, read_consumer, requeue_for

@@ -26,6 +26,7 @@ from eventlog.sql.dialects.mysql_family.session import (
 )
 from eventlog.sql.dialects.mysql_family.text import bindable, quote_identifier
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.rights import Purpose
 from eventlog.sql.statements import fetch, statements
 
 _SQL: Final = statements(__package__, "writers.sql")
@@ -285,9 +286,7 @@ def _lacking(conn: Connection, dialect: FamilySessions) -> str | None:
         missing.append("XA_RECOVER_ADMIN")
     if not missing:
         return None
-    return (
-        f"the user lacks {'; '.join(missing)}, which an administrator grants; {right_advice(conn)}"
-    )
+    return f"the user lacks {'; '.join(missing)}, which an administrator grants; {right_advice(conn, Purpose.CONSUMER)}"
 
 
 def _wait_for_earlier(conn: Connection, log: LogTable) -> None:
