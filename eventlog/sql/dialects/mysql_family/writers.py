@@ -286,7 +286,8 @@ def _lacking(conn: Connection, dialect: FamilySessions) -> str | None:
         missing.append("XA_RECOVER_ADMIN")
     if not missing:
         return None
-    return f"the user lacks {'; '.join(missing)}, which an administrator grants; {right_advice(conn, Purpose.CONSUMER)}"
+    to_do = right_advice(conn, Purpose.CONSUMER)
+    return f"the user lacks {'; '.join(missing)}, which an administrator grants; {to_do}"
 
 
 def _wait_for_earlier(conn: Connection, log: LogTable) -> None:
