@@ -27,7 +27,8 @@ from eventlog.cli.context import (
     result,
     source_option,
 )
-from eventlog.cli.status import publishing_status, source_health
+from eventlog.cli.source_status import source_health
+from eventlog.cli.status import publishing_status
 from eventlog.cli.stopping import UNTIL_STOPPED, if_stopped
 from eventlog.config.load import Config
 from eventlog.core.clock import monotonic, sleep

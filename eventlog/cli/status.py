@@ -1,6 +1,5 @@
-"""``eventlog status`` and ``eventlog doctor``: the queue, the events being delivered, whether a
-publisher runs, and the position of a source; the problems of log, triggers and rows, and their
-fixes (spec/event-log.md 11).
+"""``eventlog status`` and ``eventlog doctor``: the queue, the events being delivered, and whether a
+publisher runs; the problems of log, triggers and rows, and their fixes (spec/event-log.md 11).
 """
 
 from __future__ import annotations
@@ -27,11 +26,13 @@ from eventlog.cli.context import (
     source_option,
     table,
 )
+from eventlog.cli.health_lines import COLOURS, SHOWN, in_words, print_health, when_sent
 from eventlog.cli.settings import print_settings
+from eventlog.cli.source_status import show_source
 from eventlog.cli.stopping import UNTIL_STOPPED, if_stopped
 from eventlog.config.effective import Effective, effective
 from eventlog.config.load import Config
-from eventlog.core.clock import sleep, utc_now
+from eventlog.core.clock import sleep
 from eventlog.core.event_ids import object_text
 from eventlog.errors import ConfigError, DatabaseError, ReceiverUnavailable, number_of, visible
 from eventlog.model import Status
@@ -47,8 +48,7 @@ from eventlog.publisher.observer import Differences, Measured, SnapshotProgress,
 from eventlog.publisher.open_context import find_log, retention_of
 from eventlog.publisher.open_sink import can_try, try_receiver
 from eventlog.publisher.retention import with_retention
-from eventlog.publisher.stream.open_source import place_in_words, source_status
-from eventlog.publisher.stream.position import SourceStatus
+from eventlog.publisher.stream.open_source import source_status
 from eventlog.publisher.trigger_plan import differences, planned_triggers
 from eventlog.sql.doctor import (
     Finding,
@@ -67,9 +67,6 @@ _MEANINGS: Final[Mapping[str, str]] = {
     Status.FATAL: "fatal: see the error table, then requeue",
 }
 
-_SHOWN: Final = 20
-"""The events being delivered that are listed for people by default; --json lists all."""
-
 
 @click.command(cls=Command)
 @json_option
@@ -78,7 +75,7 @@ _SHOWN: Final = 20
               metavar="[SECONDS]", help="Refresh every SECONDS, 2 if no number is given, until "
               "Ctrl-C.")  # fmt: skip
 @consumer_option
-@limit_option("events being delivered to list", _SHOWN)
+@limit_option("events being delivered to list", SHOWN)
 @click.pass_obj
 def status(
     context: CommandContext,
@@ -111,7 +108,7 @@ def _show(config: Config, limit: int, *, as_json: bool, clear: bool) -> None:
     terminal is cleared first.
     """
     if config.follows:
-        show = partial(_show_source, source_status(config), limit, as_json=as_json)
+        show = partial(show_source, source_status(config), limit, as_json=as_json)
     else:
         with reading(config, Purpose.MONITOR) as db:
             log, zone = find_log(db, config), config.publisher.event_time_zone
@@ -227,13 +224,6 @@ def _parked_in(delivery: Delivery) -> int:
     return len(failing | set(delivery.parked))
 
 
-def in_words(*, runs: bool | None, is_publisher: bool) -> str:
-    """Return whether a publisher, or a consumer, runs as a sentence."""
-    if is_publisher:
-        return "a publisher runs" if runs else "no publisher runs"
-    return "it runs" if runs else "it does not run"
-
-
 def _queue(log: OpenLog, event_time_zone: str, cap: int | None) -> dict[str, Any]:
     """Return the rows in the publisher's queue and their oldest, by the names of the status."""
     if cap is None:
@@ -337,7 +327,7 @@ def _print_in_flight(
 ) -> None:
     if not events:
         return
-    result(f"{number_of(len(events), 'event')} {_when_sent(publisher_runs)}:")
+    result(f"{number_of(len(events), 'event')} {when_sent(publisher_runs)}:")
     table(
         (
             "delivery",
@@ -356,13 +346,6 @@ def _print_in_flight(
         result(f"... and {len(events) - limit} more (--limit {len(events)}, or --json, lists all)")
 
 
-def _when_sent(publisher_runs: bool | None) -> str:
-    """Return what happens to events without an answer."""
-    if publisher_runs:
-        return "being delivered, or parked until the receiver takes them"
-    return "sent first at the next start"
-
-
 def _print_consumer(one: Mapping[str, Any]) -> None:
     runs = "runs" if one["runs"] else "does not run"
     seconds = one["oldest_seconds"]
@@ -376,99 +359,7 @@ def _print_consumer(one: Mapping[str, Any]) -> None:
     )
 
 
-def print_health(health: Mapping[str, Any]) -> None:
-    """Print the conditions of a health, each with what to do."""
-    if not health["conditions"]:
-        result("health: ok", colour=_COLOURS["ok"])
-    for one in health["conditions"]:
-        severity = one["severity"]
-        result(f"health: {severity}: {visible(one['text'])}", colour=_COLOURS[severity])
-        result(f"    {one['action']}")
-        for command in one["commands"]:
-            result(f"        {visible(command)}")
-
-
-# --- a source other than a log --------------------------------------------------------------------
-
-
-def _show_source(status: SourceStatus, limit: int, *, as_json: bool) -> None:
-    seconds = None if status.moved is None else (utc_now() - status.moved).total_seconds()
-    if as_json:
-        print_json(_source_data(status, seconds))
-    else:
-        _print_source(status, seconds, limit)
-
-
-def _source_data(status: SourceStatus, moved_seconds: float | None) -> dict[str, object]:
-    behind = status.behind
-    return {
-        "source": status.source,
-        "position_in": status.place,
-        "position": status.position.token,
-        "moved": status.moved,
-        "moved_seconds": moved_seconds,
-        "delivery": status.position.delivery_no,
-        "publisher_runs": status.publisher_runs,
-        "source_lag": None if behind is None else behind.number,
-        "source_lag_unit": None if behind is None else behind.unit,
-        "source_lag_unknown": status.unknown,
-        "health": source_health(status).as_data(),
-        "in_flight": [one._asdict() for one in status.waiting],
-        "failures": status.failures,
-        "newest_failures": [
-            {"time": at, "event_id": one.event_id, "code": one.code, "message": one.message}
-            for at, one in status.newest
-        ],
-    }
-
-
-def source_health(status: SourceStatus) -> Health:
-    """Return the health of a followed source by its position and what failed."""
-    return judge(
-        Facts(
-            state=in_words(runs=status.publisher_runs, is_publisher=True),
-            runs=status.publisher_runs,
-            refused=status.failures or 0,
-        )
-    )
-
-
-def _print_source(status: SourceStatus, moved_seconds: float | None, limit: int) -> None:
-    runs = in_words(runs=status.publisher_runs, is_publisher=True)
-    result(f"source {status.source}: {runs}")
-    print_health(source_health(status).as_data())
-    result(f"position: {place_in_words(status.source, status.position.token)}")
-    moved = "" if moved_seconds is None else f", last moved {age(moved_seconds)} ago"
-    result(f"kept in {status.place}{moved}")
-    if status.behind is not None:
-        result(f"after it: {status.behind.number} {status.behind.unit}")
-    if status.unknown is not None:
-        result(f"how much follows it is unknown: {status.unknown}")
-    if status.waiting:
-        result(f"{number_of(len(status.waiting), 'event')} {_when_sent(status.publisher_runs)}:")
-        table(
-            ("document", "event-id", "table", "key", "attempts", "last answer"),
-            status.waiting[:limit],
-        )
-        if (more := len(status.waiting) - limit) > 0:
-            result(f"... and {more} more (--limit {len(status.waiting)}, or --json, lists all)")
-    if status.failures is None:
-        result("what failed is unknown: this user may not read it")
-    if status.failures:
-        newest = ", the newest" if status.newest else ""
-        result(f"{number_of(status.failures, 'failure')}, not tried again{newest}:")
-        table(
-            ("time", "event-id", "code", "message"),
-            [
-                (at.isoformat(timespec="seconds"), one.event_id, one.code, one.message)
-                for at, one in status.newest
-            ],
-        )
-
-
 # --- doctor ---------------------------------------------------------------------------------------
-
-_COLOURS: Final = {"error": "red", "warning": "yellow", "info": "cyan", "ok": "green"}
 
 
 @click.command(cls=Command)
@@ -540,7 +431,7 @@ def _try_receiver(config: Config, *, as_json: bool) -> int:
         text = answer if error is None else str(error)
         print_json({"sink": sink, "reached": reached, "text": text})
     elif error is not None:
-        result("error: ", colour=_COLOURS["error"], bold=True, end="")
+        result("error: ", colour=COLOURS["error"], bold=True, end="")
         result(f"sink {sink}: {visible(str(error))} [{error.code}]")
     else:
         result(f"sink {sink}: {visible(answer or 'it has no receiver that could be tried')}")
@@ -553,7 +444,7 @@ def _print_findings(
     for one in findings:
         if quiet and one.severity == "info":
             continue
-        result(f"{one.severity}: ", colour=_COLOURS[one.severity], bold=True, end="")
+        result(f"{one.severity}: ", colour=COLOURS[one.severity], bold=True, end="")
         result(f"{visible(one.text)} [{one.code}]")
         for line in one.fix:
             result(f"    {visible(line)}")

@@ -1,0 +1,41 @@
+"""The lines about the health of a publisher, which the status of a log and of a source share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from eventlog.cli.context import result
+from eventlog.errors import visible
+
+SHOWN: Final = 20
+"""The events being delivered that are listed for people by default; --json lists all."""
+
+COLOURS: Final = {"error": "red", "warning": "yellow", "info": "cyan", "ok": "green"}
+"""The colour of each severity."""
+
+
+def in_words(*, runs: bool | None, is_publisher: bool) -> str:
+    """Return whether a publisher, or a consumer, runs as a sentence."""
+    if is_publisher:
+        return "a publisher runs" if runs else "no publisher runs"
+    return "it runs" if runs else "it does not run"
+
+
+def when_sent(publisher_runs: bool | None) -> str:
+    """Return what happens to events without an answer."""
+    if publisher_runs:
+        return "being delivered, or parked until the receiver takes them"
+    return "sent first at the next start"
+
+
+def print_health(health: Mapping[str, Any]) -> None:
+    """Print the conditions of a health, each with what to do."""
+    if not health["conditions"]:
+        result("health: ok", colour=COLOURS["ok"])
+    for one in health["conditions"]:
+        severity = one["severity"]
+        result(f"health: {severity}: {visible(one['text'])}", colour=COLOURS[severity])
+        result(f"    {one['action']}")
+        for command in one["commands"]:
+            result(f"        {visible(command)}")
