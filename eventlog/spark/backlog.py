@@ -186,7 +186,7 @@ def run(config: Config, request: Request) -> Report:
     began = monotonic()
     with ExitStack() as stack:
         with _with_note("nothing was marked"):
-            directory = Directory(request.out)
+            directory = Directory(str(request.out))
             context = stack.enter_context(
                 open_context(config, Counters(), purpose=Purpose.BACKLOG, lock_wait=LOCK_WAIT)
             )
@@ -260,7 +260,7 @@ def _to_mark(
     """Return a finished directory and its manifest. Raises ConfigError if it is not finished, or
     if settings that determine the marks have changed.
     """
-    directory = Directory(out)
+    directory = Directory(str(out))
     manifest = _finished(context, directory)
     if manifest is None:
         raise ConfigError(

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -69,7 +70,7 @@ def _schema_with(columns: t.StructType | None) -> t.StructType:
 def read_captures(
     spark: SparkSession,
     format: str,
-    source: str,
+    source: str | Path,
     options: Mapping[str, Any] | None = None,
     *,
     columns: t.StructType | None = None,
@@ -101,7 +102,7 @@ def read_captures(
     reader = in_own_options(format, "reader", named)
     frame, captures_in = work_on(
         spark,
-        captures(format, source, reader),
+        captures(format, str(source), reader),
         format,
         reader,
         strict=strict,

@@ -127,8 +127,8 @@ class _Job:
 def convert(
     source_format: str,
     target_format: str,
-    source: str,
-    target: str,
+    source: str | Path,
+    target: str | Path,
     map: Mapping[str, Any] | None = None,
     *,
     strict: bool = False,
@@ -155,6 +155,7 @@ def convert(
         target=(target, PATH_OR_URL),
         map=(map, OPTIONS),
     )
+    source, target = str(source), str(target)
     if "://" in target:  # the message omits it, since it may contain a password
         raise ConfigError(
             "OUT is a URL, and Spark converts only to files. "

@@ -51,7 +51,7 @@ _AVRO_METADATA: Final = (MAGIC + "\x04" + METADATA).encode()
 
 
 def read_messages(
-    spark: SparkSession, source: str, options: Mapping[str, Any] | None = None
+    spark: SparkSession, source: str | Path, options: Mapping[str, Any] | None = None
 ) -> DataFrame:
     """Return the changes of a file of messages, of the files of a directory in the order of their
     names, or of the topics of ``kafka://host:port/topic,topic``, read to their present end
@@ -68,6 +68,7 @@ def read_messages(
         source=(source, PATH_OR_URL),
         options=(options, OPTIONS),
     )
+    source = str(source)
     chosen = parse_options(ReadOptions, options or {}, "the reader of Qlik messages")
     if chosen.follow:
         raise ConfigError(
@@ -214,7 +215,7 @@ def to_records(changes: DataFrame, options: Mapping[str, Any] | None = None) -> 
 
 
 def write_messages(
-    changes: DataFrame, target: str, options: Mapping[str, Any] | None = None
+    changes: DataFrame, target: str | Path, options: Mapping[str, Any] | None = None
 ) -> None:
     """Write changes as messages to the files of a new directory, or to ``kafka://host:port`` (to
     the topic in the option ``topic``, otherwise to one topic per table). Raises ConfigError; the
@@ -228,6 +229,7 @@ def write_messages(
         options=(options, OPTIONS),
     )
     check_columns("write_messages", "changes", changes, SCHEMA.names)
+    target = str(target)
     chosen = parse_options(WriteOptions, options or {}, "the writer of Qlik messages")
     records = to_records(changes, options)
     if not target.startswith("kafka:"):

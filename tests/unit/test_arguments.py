@@ -186,6 +186,14 @@ def test_a_wrong_argument_of_the_spark_api_is_named_at_the_call(
     assert message in str(raised.value)
 
 
+def test_a_place_may_be_a_path(tmp_path: Path) -> None:
+    """``eventlog.convert`` takes paths as ``read_changes`` does; Spark is not needed to see it."""
+    write_changes("jsonl", [], tmp_path / "in")
+    assert convert("jsonl", "jsonl", tmp_path / "in", tmp_path / "out").read == 0
+    with pytest.raises(ConfigError, match="is inside IN"):
+        api().convert_captures("gbase", "jsonl", tmp_path, tmp_path / "out")
+
+
 def test_a_frame_that_lacks_columns_is_refused_with_their_names() -> None:
     frame: Any = SimpleNamespace(columns=["id", "name"])
     with pytest.raises(ConfigError, match="changes has no column op, key; its columns are id, na"):
