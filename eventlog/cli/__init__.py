@@ -1,4 +1,4 @@
-"""The command line: its commands, their ``--help``, and the function that runs one.
+"""The command line: its commands, their ``--help``, and the function that runs a command line.
 
 A command's module is imported on use, so ``eventlog --help`` imports none.
 """
@@ -69,7 +69,7 @@ _BY_PURPOSE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "requeue": ("log_rows", "Put rows with status E or F back into the queue."),
         "skip": ("log_rows", "Give up events that the receiver fails for."),
         "resync": ("resync", "Write objects to the log again: repair and first load."),
-        "purge": ("log_rows", "Remove processed rows by age."),
+        "purge": ("log_rows", "Remove processed rows that are older than an age."),
     },
     "Convert": {
         "convert": ("convert", "Convert changes from any format to any other."),
@@ -81,7 +81,7 @@ _BY_PURPOSE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
 COMMANDS: Final = {
     name: command for commands in _BY_PURPOSE.values() for name, command in commands.items()
 }
-"""All commands, each with its module and its line of help."""
+"""All commands, each with its module and its help line."""
 
 OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Configuration and database": (
@@ -229,7 +229,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
             "all objects again, then new changes"
         ),
         "eventlog consumers reset search --start-from earliest --yes": (
-            "what the log still holds, without asking"
+            "what the log still has, without asking"
         ),
         "eventlog consumers reset search --start-from 2026-11-20T08:00Z": (
             "what was changed since this time"
@@ -311,7 +311,7 @@ def examples_of(name: str) -> Mapping[str, str]:
 
 
 def grouped_options(command: click.Command, ctx: click.Context) -> dict[str, list[click.Option]]:
-    """Return the options of a command by the group that shows them."""
+    """Return the options of a command, by the group in which the help shows them."""
     by_flag = {
         max(one.opts, key=len): one
         for one in command.get_params(ctx)
@@ -398,7 +398,7 @@ class _LazyGroup(Group):
         if name not in COMMANDS:
             return None
         module, _ = COMMANDS[name]
-        gc.disable()  # imports make many objects and no garbage
+        gc.disable()  # imports create many objects but no garbage
         try:
             command = getattr(import_module(f"eventlog.cli.{module}"), name)
         finally:
@@ -545,7 +545,9 @@ _TRAILING: Final[Mapping[str, Callable[[CommandContext, Any], CommandContext]]] 
     "quiet": lambda context, quiet: replace(context, quiet=quiet),
     "verbose": lambda context, count: replace(context, verbose=context.verbose + count),
 }
-"""What each option of all commands does to the context of the command that it follows."""
+"""For each option of all commands, the function that applies it to the context of the command
+before it.
+"""
 
 
 def _take_trailing(ctx: click.Context, option: click.Parameter, value: Any) -> None:
@@ -556,7 +558,8 @@ def _take_trailing(ctx: click.Context, option: click.Parameter, value: Any) -> N
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code. Errors go to standard error, one per line."""
-    # The flag is searched by hand, since parsing the command line may itself fail.
+    # The arguments are searched for the flag directly, since parsing the command line may itself
+    # fail.
     flags = [argument for argument in arguments if argument in ("-v", "--verbose")]
     with_traceback = (
         "-vv" in arguments
@@ -577,7 +580,7 @@ def run(arguments: Sequence[str]) -> int:
             error_line(f"stopped: {sentence}")
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of the output is gone, so the interpreter must not flush the rest.
+        # The program that read the output has ended, so the interpreter must not flush the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except (EventlogError, OSError) as error:

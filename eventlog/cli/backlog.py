@@ -90,7 +90,7 @@ _acknowledge_option = click.option(
 @click.option(
     "--last-sequence",
     metavar="SEQUENCE",
-    help="Qlik formats: the change sequence to number on from.",
+    help="Qlik formats: the change sequence after which numbering continues.",
 )
 @click.option(
     "--out",
@@ -137,7 +137,8 @@ def run(
     as_json: bool,
     **chosen: Any,
 ) -> None:
-    """Convert all rows N to files: the events that `publish` would send, in the same order.
+    """Convert all rows of status N to files: the events that `publish` would send, in the same
+    order.
 
     The job takes the lock of the log. DIR is complete when it holds _SUCCESS. If DIR is complete,
     nothing is converted; if it is incomplete, the job starts over.
@@ -267,14 +268,14 @@ def _show_report(
 
 
 def _shown(out: str) -> str:
-    """Return the name of the output without the keys that a URI may hold."""
+    """Return the name of the output without the keys that a URI may contain."""
     return str(spark_module("eventlog.spark.directory").masked(out))
 
 
 @contextmanager
 def _watched(config: Config, out: str, file_format: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the job's argument that names where it reports its stages: none without a monitor. If
-    the job fails, show the notes of its error.
+    """Yield the keyword argument with the function to which the job reports its stages; none
+    without a monitor. If the job fails, show the notes of its error.
     """
     with _monitoring(config, _shown(out), file_format) as progress:
         if_stopped("nothing was marked; the same command starts over")

@@ -39,7 +39,7 @@ def check_consumer(config: Config, consumer: str | None) -> None:
 
 
 def consumer_line(log: OpenLog, name: str) -> ConsumerLine:
-    """Return the line of a consumer. Raises ConfigError."""
+    """Return the row of a consumer in ``<log>_consumer``. Raises ConfigError."""
     if has_table(log) and (line := read_consumer(log, name)) is not None:
         return line
     raise unknown_consumer(log, name)

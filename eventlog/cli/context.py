@@ -41,7 +41,7 @@ DEFAULT_FILE: Final = Path("eventlog.toml")
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """The global options.
+    """The global options of a command line.
 
     ``config_file`` is None without --config; ``flags`` maps ``section.key`` to text.
     """
@@ -166,7 +166,7 @@ def limit_option(what: str, default: int, *more: str) -> Callable[[Any], Any]:
     )
 
 
-# --- the database; SQLAlchemy loads slowly, and `eventlog --help` does without it -----------------
+# --- the database; SQLAlchemy loads slowly, so it is imported only where it is needed -------------
 
 
 def engine_of(config: Config) -> tuple[Engine, Dialect]:
@@ -260,13 +260,14 @@ def master_of(option: str | None) -> str | None:
 # --- log lines, on standard error -----------------------------------------------------------------
 
 _LOG_FIELDS: Final = ("log", "delivery", "document", "event_id", "code")
-"""The fields that a log line may have in addition to its message."""
+"""The fields that a log line in JSON may have in addition to its message."""
 _ABOUT_A_LOG: Final = ("eventlog.publisher", "eventlog.backlog", "eventlog.statements")
 """The loggers whose lines are about the configured log."""
 
 
 def configure_logging(settings: LogSettings, *, quiet: bool, verbose: int, log: str = "") -> None:
-    """Send log lines to standard error: eventlog's by its level, warnings of other libraries.
+    """Send log lines to standard error: those of eventlog by the configured level, and warnings of
+    other libraries.
 
     ``log`` names the log of the command, for lines in JSON. ``quiet`` and ``verbose`` come from the
     command line; SQL statements are logged only if --verbose is given twice.
@@ -338,7 +339,7 @@ class _JsonLines(logging.Formatter):
         )
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return visible(json.dumps(line, ensure_ascii=False))  # visible escapes as JSON does
+        return visible(json.dumps(line, ensure_ascii=False))  # visible escapes, as in JSON
 
 
 def error_line(message: str, *, code: str = "") -> None:
@@ -353,7 +354,9 @@ def error_line(message: str, *, code: str = "") -> None:
 
 
 def note(message: str) -> None:
-    """Write a line to standard error, apart from the result: a warning, a hint, a skipped input."""
+    """Write a line to standard error, separate from the result: a warning, a hint, or a skipped
+    input.
+    """
     click.echo("\n".join(map(visible, message.split("\n"))), err=True)
 
 
@@ -420,7 +423,9 @@ def _one_line(text: str) -> str:
 
 
 def _width(text: str) -> int:
-    """Return the columns of a text in a terminal: two of a wide one, none of a combining one."""
+    """Return the number of terminal columns of a text: a wide character has two, a combining one
+    none.
+    """
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
         for char in text
@@ -458,7 +463,7 @@ def progress(
         TextColumn("left"),
     )
     began = monotonic()
-    # Standard output is left alone, since it may hold the result.
+    # Standard output is not touched, since it may contain the result.
     with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bar:
         task = bar.add_task(label, total=total, rate="")
         handlers = [(handler, handler.setStream(sys.stderr)) for handler in _own_handlers()]
@@ -477,8 +482,8 @@ def progress(
 
 
 def confirm(what: str, *, yes: bool) -> None:
-    """Ask before something is destroyed; ``what`` is the sentence that names the loss. The answer
-    no ends the command with exit code 1.
+    """Ask before something is destroyed; ``what`` is the sentence that names the loss. If the
+    answer is no, the command ends with exit code 1.
 
     Without a terminal nobody could answer, so the command continues, as a scheduled job needs.
     """

@@ -1,4 +1,6 @@
-"""``eventlog convert`` and ``decode``: changes in any other format, and as text for people."""
+"""``eventlog convert`` and ``decode``: convert changes to another format, or show them as text for
+people.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,7 @@ _map_option = click.option(
 )  # fmt: skip
 @_map_option
 @click.option(
-    "--strict", is_flag=True, help="Stop at the first thing that cannot be read or written."
+    "--strict", is_flag=True, help="Stop at the first input that cannot be read or written."
 )
 @json_option
 @click.option("--spark", "on_spark", is_flag=True,
@@ -93,9 +95,9 @@ def convert(
 
     IN and OUT are paths, `-` for standard input and output, or URLs if a format has live sources.
     OUT is written whole or not at all, into a directory that exists; it replaces an existing file.
-    What cannot be read or written is skipped, and the closing report lists it; if everything was
-    skipped, OUT stays as it was and the exit code is 1. With --spark, OUT is complete when it holds
-    _SUCCESS; if it is incomplete, the command starts over.
+    Input that cannot be read or written is skipped, and the final report lists it; if everything
+    was skipped, OUT does not change and the exit code is 1. With --spark, OUT is complete when it
+    holds _SUCCESS; if it is incomplete, the command starts over.
     """
     if as_json and target == _STANDARD:
         raise ConfigError("OUT - and --json both write to standard output: name a file for OUT")
@@ -146,7 +148,7 @@ def convert(
     if_stopped(DONE)
     _show_report(done, as_json=as_json, quiet=context.quiet, err=target == _STANDARD)
     if not (done.read or done.counters or context.quiet):
-        note("IN holds no change; if you expected some, check --from and the path")
+        note("IN contains no change; if you expected some, check --from and the path")
 
 
 def _show_report(report: Report, *, as_json: bool, quiet: bool, err: bool) -> None:
@@ -189,8 +191,8 @@ def _as_data(report: Report) -> dict[str, Any]:
 def _print_report(
     report: Report, what: Sequence[str] = ("read", "written"), *, err: bool = False
 ) -> None:
-    """Print the numbers of changes read and written, the reasons of skipped and lost input, the
-    first problems, and what the target has no place for.
+    """Print the numbers of changes read and written, why input was skipped, the first problems, and
+    what the target has no place for.
 
     With ``err`` all of it goes to standard error, since standard output holds the changes
     themselves.
@@ -251,7 +253,7 @@ def _progress(quiet: bool) -> Iterator[Callable[[Report], None]]:
 @click.command(cls=Command)
 @_from_option
 @_map_option
-@click.option("--strict", is_flag=True, help="Stop at the first thing that cannot be read.")
+@click.option("--strict", is_flag=True, help="Stop at the first input that cannot be read.")
 @click.argument("source", metavar="IN")
 @click.pass_obj
 def decode(
@@ -270,7 +272,7 @@ def decode(
     with _standard_input(source, source_format) as (path, named):
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # the terminal may lack characters
-        try:  # without a flush for each line, since a dump has millions
+        try:  # no flush for each line, since a dump has millions
             sys.stdout.writelines(
                 f"{line}\n" for line in readable(source_format, path, options, report)
             )
@@ -405,15 +407,16 @@ def _standard_input(source: str, format: str) -> Iterator[tuple[str, Callable[[s
 
 
 def _pipe() -> str | None:
-    """Return the path of the pipe that is standard input, None if there is none, or if it belongs
-    to another user, as that of a container's engine does, and cannot be opened again.
+    """Return the path of the pipe that is standard input, None if standard input is not a pipe, or
+    if the pipe cannot be opened again because it belongs to another user, such as a container
+    engine.
     """
     try:
         number = sys.stdin.buffer.fileno()
         path = f"/dev/fd/{number}"
         is_pipe = stat.S_ISFIFO(os.fstat(number).st_mode)
         return path if is_pipe and os.access(path, os.R_OK) else None
-    except OSError:  # standard input is not a file at all
+    except OSError:  # standard input is closed
         return None
 
 
@@ -434,7 +437,8 @@ def with_configured_password(url: str, database: DatabaseSettings) -> str:
     if database.url is None or database.password is None:
         return url
     named, configured = url_of(url), url_of(database.url)
-    # Both must name one database and user. The query may name another host, so it is compared, too.
+    # Both must name the same database and user. The query may name another host, so it is compared,
+    # too.
     logins = [
         (one.get_backend_name(), one.username, one.host, one.port, one.database, dict(one.query))
         for one in (named, configured)

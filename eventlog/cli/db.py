@@ -1,4 +1,4 @@
-"""``eventlog db``: the log and its internal tables as migrations."""
+"""``eventlog db``: create and upgrade the log and its internal tables by migrations."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ from eventlog.sql.rows import extent, tail
 from eventlog.sql.triggers import triggers_of
 
 _LEAST_WIDTH: Final = 100_000
-"""The least record_ids of a leaf, unless another size is asked for."""
+"""The least number of record_ids in a leaf, unless another size is requested."""
 
 _PARTITIONING: Final = (
     "the log has all of its rows, in one table or in its leaves; run the same command again to "
@@ -126,7 +126,7 @@ def upgrade(
     dialect_of(url).prepare(url)
     with changing(config) as db:
         if existing_log:
-            with suppress(NoLogTable):  # it may be made later
+            with suppress(NoLogTable):  # it may be created later
                 find_log(db, config, has_internal_tables=False)
         before = migrations.current(db.connection, **names(config))
         migrations.upgrade(
@@ -332,8 +332,8 @@ def downgrade(
             result(f"{what} With --dry-run nothing is dropped.")
         return
     if not yes and sees_terminal():
-        # The question comes outside of the transaction that drops,
-        # so that no lock waits for the answer.
+        # The command asks outside of the transaction that drops, so that no lock is kept while it
+        # waits for the answer.
         with reading(config) as db:
             refuse_downgrade(db)
             what = _what_goes(config, revision, drops_log=drops_log(db.connection))
@@ -406,7 +406,7 @@ def _refuse_dialect(dialect_name: str | None) -> None:
 
 
 def refuse_to_lose_rows(db: OpenDatabase, config: Config) -> None:
-    """Raise ConfigError if the log holds unpublished rows."""
+    """Raise ConfigError if the log has unpublished rows."""
     try:
         log = find_log(db, config)
     except LogTableError:
@@ -414,8 +414,8 @@ def refuse_to_lose_rows(db: OpenDatabase, config: Config) -> None:
     last = tail(log)
     if last is not None:
         raise ConfigError(
-            f"the log {log} holds rows that are not published (up to record_id {last}) and would "
-            "be lost: publish them, or give --force"
+            f"the log {log} has rows that are not published (up to record_id {last}) and would be "
+            "lost: publish them, or give --force"
         )
 
 
@@ -435,10 +435,12 @@ def _what_goes(config: Config, revision: str, *, drops_log: bool) -> str:
 
 
 def _refuse_to_orphan_triggers(db: OpenDatabase, config: Config) -> None:
-    """Raise ConfigError if triggers write the log: writes to their tables would then fail."""
+    """Raise ConfigError if triggers write to the log, since writes to their tables would fail
+    without it.
+    """
     try:
         log = find_log(db, config).table
-    except LogTableError:  # no publisher can use such a log, but triggers write it
+    except LogTableError:  # no publisher can use such a log, but triggers write to it
         own_schema, name = split_name(config.database.log_table)
         log = new_log(db.dialect, own_schema or config.database.schema_name, name)
     try:

@@ -1,4 +1,4 @@
-"""``eventlog demo``: all steps on an embedded PostgreSQL, from changes to documents."""
+"""``eventlog demo``: show all steps from changes to documents on an embedded PostgreSQL."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def _play(console: Console, url: str, config: Config) -> list[_Rows]:
         for writer in [writers.submit(_write, url, seed) for seed in range(_WRITERS)]:
             writer.result()
     with _session(url) as owner:
-        # Numbers are drawn by transactions that are rolled back, too.
+        # Transactions that are rolled back draw numbers, too.
         (rows,) = owner.execute("SELECT count(*) FROM hr.eventlog").fetchone() or (0,)
     _headline(
         console,
@@ -267,8 +267,8 @@ _USER = "(SELECT idu FROM hr.usr WHERE idu > 1 ORDER BY md5(idu::text || %(uniqu
 _GROUP = (
     "(SELECT idg FROM hr.grp WHERE idg > 1 ORDER BY md5(idg::text || %(unique)s::text) LIMIT 1)"
 )
-# now() does not fit: two updates within a second would differ in the fraction alone,
-# which XDS does not send.
+# now() is not used: two updates within a second would differ only in the fraction, which XDS does
+# not send.
 _NEXT_LOGIN = "coalesce(last_login, date_trunc('day', now())) + interval '1 hour'"
 _CHANGES = (
     "INSERT INTO hr.usr (idu, login, fname, lname, mail, salary) "
@@ -439,7 +439,7 @@ def _json_lines(*files: Path) -> Iterator[dict[str, Any]]:
 
 
 def _side_by_side(rows: Sequence[dict[str, Any]]) -> Grid:
-    """Return a change table with a line for each column, since there are many."""
+    """Return a change table with one line per column, since it has many columns."""
     operations = (row["header__operation"].casefold() for row in rows)
     grid = Grid(
         "column of hr.usr__ct",
@@ -524,7 +524,9 @@ def _show_backlog(console: Console, *, file: Path, directory: Path) -> None:
 
 
 def _change_many(config: Config) -> None:
-    """Make many changes as the application's user: those of the publisher's user are loopback."""
+    """Make many changes as the application's user: changes of the publisher's user would be
+    loopback.
+    """
     engine, _ = engine_of(config)
     with engine.connect():  # this starts the embedded server
         application = connect(engine.url.set(username="hr_app"))

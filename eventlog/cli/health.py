@@ -1,4 +1,4 @@
-"""``eventlog health``: a probe, which runs often and loads little."""
+"""``eventlog health``: a probe that runs often, so it imports few modules."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""``eventlog requeue``, ``skip`` and ``purge``: rows put back into the queue, an event given up,
-and processed rows removed by age, one transaction per batch (spec/event-log.md 11).
+"""``eventlog requeue``, ``skip`` and ``purge``: queue rows again, skip an event, and remove
+processed rows by age, one transaction per batch (spec/event-log.md 11).
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ _STATUS_FIELDS: Final = ("record_id", "status")
     help="Status of the rows, of E, F, W, S.  [default: E,F]",
 )
 @click.option(
-    "--loopback", is_flag=True, help="Rows S of the publisher's own user, which were not published."
+    "--loopback",
+    is_flag=True,
+    help="Rows of status S of the publisher's own user, which were not published.",
 )
 @click.option("--ids", metavar="IDS", help="Only these record_ids, such as 1,2,5-9.")
 @consumer_option
@@ -99,14 +101,14 @@ def requeue(
     dry: bool,
     as_json: bool,
 ) -> int:
-    """Put rows back into the queue: E and F in their old place, W and S as copies with new
-    record_ids.
+    """Put rows back into the queue: rows of status E and F in their old place, rows of status W and
+    S as copies with new record_ids.
 
     A row of type 1 to 4 is refused if later rows of its object were processed, because it would
     restore an old value, or delete an object that exists again. A copy is also refused if later
     rows wait. While a finished directory of `backlog run` claims rows, rows E and F up to their
-    last record_id are refused too. The exit code is then 1; --force requeues them all the same. If
-    other rows of the same insert are not requeued, the rows are sent as an update.
+    last record_id are refused too. The exit code is then 1; --force requeues them anyway. If other
+    rows of the same insert are not requeued, the rows are sent as an update.
 
     With --loopback, rows that were marked S without being published, because the publisher's own
     database user made them, are logged again without a user, so that they are published.
@@ -180,8 +182,8 @@ def requeue(
         )
     if claim is not None:
         note(
-            f"{claim.in_words}. A row E or F up to that record_id is refused, since later rows of "
-            "its object would be sent before it; requeue it after "
+            f"{claim.in_words}. A row of status E or F up to that record_id is refused, since "
+            "later rows of its object would be sent before it; requeue it after "
             f"{', '.join(CLAIM_WAYS_OUT)}"
         )
     return 1
@@ -259,8 +261,8 @@ def _send_again(
     if not dry:
         lock_line(log, consumer)
     failed_rows, failed_objects = refused(log, consumer=consumer)
-    # The order matters: the rows of a delivery that ends meanwhile are in the set that is read
-    # after its line.
+    # The order matters: if a delivery ends in the meantime, its rows are in the set, which is read
+    # after its entry.
     in_flight = sent_ids(log, consumer)
     line = consumer_line(log, consumer)
     if unknown := [one for one in event_ids if one not in failed_objects]:
@@ -550,7 +552,7 @@ def purge(
             )
         most_bytes = config.database.keep_bytes
         leaves, looked_at = _purge_leaves(log, event_time, looked_at, most_bytes, dry=dry)
-        # Rows that came after the start are too new.
+        # Rows that were logged after the start are too new.
         batches = purge_batches(
             log,
             looked_at,
@@ -637,8 +639,8 @@ def _if_purge_stopped(
 def _purge_leaves(
     log: OpenLog, event_time: datetime, looked_at: Extent, most_bytes: int | None, *, dry: bool
 ) -> tuple[list[LeafPurge], Extent]:
-    """Purge the leaves of a partitioned log whose owner this session is. Return what was found of
-    them, and which rows remain to be purged one by one.
+    """Purge the leaves of a partitioned log whose owner this session is. Return the result for the
+    leaves, and which rows remain to be purged one by one.
     """
     means = log.dialect.partitioning
     known = means.leaves(log) if means is not None and log.table.is_partitioned else []
@@ -671,7 +673,8 @@ def _purge_leaves(
             f"the log {log} has {size:,} bytes, more than keep_bytes = {most_bytes:,}: rows that "
             "are needed stay, and so do the lowest leaf and the leaf of the newest row"
         )
-    # A leaf goes as a whole, later: deleting its rows now would leave dead ones for nothing.
+    # The leaf will be removed as a whole later; deleting its rows now would leave dead rows
+    # unnecessarily.
     lowest = means.leaves(log)[0]
     log.commit()
     ends = [lowest.end, *(one.leaf.end for one in found if one.by_rows)]

@@ -84,7 +84,9 @@ _TABLES: Final[Sequence[tuple[str, str, Mapping[str, str]]]] = (
         },
     ),
 )
-"""The members of the status shown as tables: their titles, and their columns by heading."""
+"""The members of the status that are shown as tables: their titles, and their columns
+by heading.
+"""
 _LEGEND: Final = (
     f"{HIDDEN} stands for values, keys and the receiver's messages: monitor.show_values = false"
 )
@@ -228,7 +230,9 @@ def _from_database(config: Config) -> Read:
 
 
 def _pictures(read: Read, interval: float) -> Iterator[Group]:
-    """Yield a picture each interval. A failed read yields its error; the next may succeed."""
+    """Yield a picture of the status at each interval. If reading fails, yield the error; the next
+    attempt may succeed.
+    """
     before: tuple[float, Status] | None = None
     while True:
         try:
@@ -262,7 +266,7 @@ def _picture(status: Status, before: tuple[float, Status] | None) -> Group:
 
 
 def _conditions(health: Mapping[str, Any]) -> Iterator[Text]:
-    """Yield what to do about the worst condition, and the other conditions."""
+    """Yield what to do about the most severe condition, and the other conditions."""
     conditions = health["conditions"]
     if conditions:
         commands = "; ".join(conditions[0]["commands"])
@@ -297,7 +301,9 @@ def _figures(status: Status, before: tuple[float, Status] | None) -> Table:
 
 
 def _waiting(status: Status) -> Iterator[tuple[str, str]]:
-    """Yield what waits to be published: of the log or the source, the snapshot, each consumer."""
+    """Yield what waits to be published: in the log or the source, for the snapshot, and for each
+    consumer.
+    """
     queue, cap, oldest = status["queue_rows"], status["queue_cap"], status["oldest_seconds"]
     if status["source_lag"] is not None:
         yield f"{status['source_lag_unit']} after the position", f"{status['source_lag']:,}"

@@ -175,7 +175,7 @@ def publish(
 @contextmanager
 def _bar(opened: Context, *, quiet: bool) -> Iterator[None]:
     """Show on a terminal, while the block runs, how many of the rows that wait now are done."""
-    if quiet or opened.ledger.loading() is not None:  # a snapshot has its own bar
+    if quiet or opened.ledger.loading() is not None:  # a snapshot has a separate bar
         yield
         return
     opened.ledger.recover()
@@ -227,7 +227,7 @@ class _SnapshotBar(Observer):
 
 
 class _Ended(Observer):
-    """An observer that keeps what the closing line reports in addition to the counters."""
+    """An observer that keeps what the last log line reports in addition to the counters."""
 
     def __init__(self) -> None:
         self._has_begun, self._parked, self._waiting = False, 0, 0
@@ -239,7 +239,7 @@ class _Ended(Observer):
         self._parked, self._waiting = parked, rows
 
     def log_summary(self, counters: Counters) -> None:
-        """Log the closing line, as a warning if it reports failures; none if nothing has begun."""
+        """Log the last line, as a warning if it reports failures; no line if nothing has begun."""
         if self._has_begun:
             line, needs_care = closing_summary(counters, self._parked, self._waiting)
             _log.log(logging.WARNING if needs_care else logging.INFO, "%s", line)
@@ -402,6 +402,8 @@ def _stop_on_signals() -> StopRequest:
 
 
 def tune_collector() -> None:
-    """Let the garbage collector run seldom: rows and events are many and free of cycles."""
+    """Let the garbage collector run rarely: there are many rows and events, but they have no
+    reference cycles.
+    """
     gc.freeze()
     gc.set_threshold(200_000, 20, 100)

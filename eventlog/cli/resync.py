@@ -118,7 +118,9 @@ class Report:
     help="Objects whose rows meet this condition, which is used in SQL unchanged.",
 )
 @click.option(
-    "--deletes", is_flag=True, help="Objects with rows in the log that no longer exist: type 4."
+    "--deletes",
+    is_flag=True,
+    help="Deletes (type 4) for objects that have rows in the log but no longer exist.",
 )
 @click.option(
     "--as-update",
@@ -338,7 +340,7 @@ def _deleted_writer(
     opened: Opened, line: Unfinished, report: Report, size: int, files: ExitStack
 ) -> tuple[WriteBatch, int]:
     """Return the function that writes a batch of deletes, and the number of keys still to be
-    searched. The log is read once, here.
+    searched. This function reads the log, once.
     """
     names, rows, since = batches.history(opened.log, opened.catalog, opened.cls)
     report.compared = 0
@@ -353,7 +355,7 @@ def _deleted_writer(
             total += 1
             yield one
 
-    # A file keeps the keys, since a snapshot held for the whole run would keep the
+    # The keys are kept in a file, since a snapshot that lasts for the whole run would keep the
     # database from vacuuming.
     left = files.enter_context(spooled(counted()))()
 
@@ -381,7 +383,7 @@ def _deleted_writer(
             gone = batches.write_deleted(opened.log, schema, cls, asked)
         last = str(chunk[-1][0]) if chunk else position
         rows = len(gone) + len(of_former_key)
-        # An unreadable key may belong to a deleted object, so the due resync has not been done.
+        # An unreadable key may belong to a deleted object, so the due resync is not complete.
         return ResyncBatch(
             rows,
             0,
@@ -395,7 +397,9 @@ def _deleted_writer(
 
 
 def _former_key(cls: ObjectClass, text: str) -> str | None:
-    """Return the canonical text of a key in the class's former form, None if it has another."""
+    """Return the canonical text of a key in the class's former form, None if the text has another
+    form.
+    """
     try:
         return None if cls.former is None else cls.former.canonical_key(text)
     except BadTableKey:
@@ -440,8 +444,8 @@ def _run(
 
 
 def _count(conn: Connection, write: WriteBatch, position: str | None, report: Report) -> None:
-    """Count the rows that would be written after a position. ``write`` writes nothing; the resync's
-    own line is rolled back.
+    """Count the rows that would be written after a position. ``write`` writes nothing; the row of
+    the resync is rolled back.
     """
     is_last = False
     while not is_last:

@@ -1,5 +1,5 @@
-"""``eventlog init`` and ``eventlog config``: a commented eventlog.toml, made from the options
-themselves, and the settings in effect.
+"""``eventlog init`` and ``eventlog config``: write a commented eventlog.toml, made from the options
+themselves, and show the settings in effect.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from eventlog.sql.log_table import LogTable
 
 SELF_EXPLAINING: Final = (BASE, BOOLEAN, COLUMN_MAP, NAMES, PATH, TEXT, URL, WEB_URL)
-"""The kinds whose values show by themselves what is legal."""
+"""The kinds whose default values already show what is legal."""
 
 
 @click.command(cls=Command)
@@ -207,8 +207,8 @@ def _excludes(
     *,
     of_rows: bool,
 ) -> Iterator[str]:
-    """Yield the lines about what a watch leaves out: values of child tables that the format does
-    not hold, and columns whose names look like secrets, for people to decide.
+    """Yield the lines about what a watch may leave out: values of child tables that the format
+    cannot hold, and columns whose names look like secrets, which the user decides about.
     """
     from eventlog.sql.triggers.declared import looks_secret
     from eventlog.sql.triggers.watch import attribute_names
@@ -274,8 +274,7 @@ def _from_driver(export: Path) -> tuple[str, list[str]]:
 
 
 def template(*, watch: bool = True) -> str:
-    """Return the text of the file: a line of help and the default for every option, all commented
-    out.
+    """Return the text of the file: a help line and the default for every option, all commented out.
 
     ``watch``: with the options of a [[watch]].
     """

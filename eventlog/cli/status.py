@@ -137,7 +137,8 @@ def publishing_status(
 ) -> dict[str, Any]:
     """Return the status of a log's publisher from the database, by the names of the monitor's
     status: its health, whether it runs, the rows in the queue, the events being delivered, the rows
-    that wait for the marks of a backlog job, None without any, and the state of the consumers.
+    that wait for the marks of a backlog job, None if there are no such rows, and the state of the
+    consumers.
 
     ``differ`` is how the triggers differ from the declared ones. ``retention`` is what purges have
     to obey. ``consumer`` names the consumer to
@@ -196,7 +197,7 @@ def _health(
     parked: int,
     consumer: str | None,
 ) -> Health:
-    """Return the health by what the database shows. ``parked`` is the number of parked events."""
+    """Return the health that the database shows. ``parked`` is the number of parked events."""
     oldest = status.get("oldest_seconds")
     runs = status["publisher_runs"]
     return judge(
@@ -215,7 +216,7 @@ def _health(
 
 
 def _parked_in(delivery: Delivery) -> int:
-    """Return the number of events of a delivery that the receiver wants later, or fails for."""
+    """Return the number of events of a delivery that the receiver asked for later, or fails for."""
     failing = {
         event.event_id
         for number in delivery.suspects
@@ -434,7 +435,7 @@ def _try_receiver(config: Config, *, as_json: bool) -> int:
         result("error: ", colour=COLOURS["error"], bold=True, end="")
         result(f"sink {sink}: {visible(str(error))} [{error.code}]")
     else:
-        result(f"sink {sink}: {visible(answer or 'it has no receiver that could be tried')}")
+        result(f"sink {sink}: {visible(answer or 'it has no receiver that can be tested')}")
     return 0 if error is None else 1
 
 

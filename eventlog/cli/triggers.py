@@ -1,4 +1,4 @@
-"""``eventlog triggers``: make the triggers as the [[watch]] sections declare them."""
+"""``eventlog triggers``: bring the triggers to what the [[watch]] sections declare."""
 
 from __future__ import annotations
 
@@ -139,8 +139,8 @@ def apply(
     On a terminal it asks before it drops the triggers of a table that no [[watch]] names any
     longer. Everything runs in one transaction, except on Oracle, which commits each statement:
     there the next run completes an interrupted one. A [[watch]] that cannot be applied, for example
-    because its table does not exist, is reported and gives exit code 1; the others are applied all
-    the same.
+    because its table does not exist, is reported and gives exit code 1; the others are applied
+    anyway.
     """
     config = context.config()
     if dry or as_sql:
@@ -168,8 +168,8 @@ def apply(
 
 
 def _applied(config: Config, lock_timeout: float, *, asks: bool) -> TriggerPlan:
-    """Make the triggers as declared, and return what was done. With ``asks`` only those triggers
-    are dropped that the answer is about. Raises TriggerError.
+    """Apply the declared triggers, and return what was done. With ``asks``, only those triggers are
+    dropped for which the user was asked. Raises TriggerError.
     """
     agreed = _confirmed_drops(config) if asks else None
     with changing(config) as db:
@@ -191,7 +191,7 @@ def _applied(config: Config, lock_timeout: float, *, asks: bool) -> TriggerPlan:
 
 
 def _refuse_lacking(planned: TriggerPlan) -> None:
-    """Raise TriggerError if this role cannot apply a plan: its script would fail."""
+    """Raise TriggerError if this role cannot apply a plan, since its script would fail."""
     if planned.lacking:
         raise together([TriggerError(reason) for reason in planned.lacking])
 

@@ -1,4 +1,5 @@
-"""The parameters of the vendor's JDBC driver that are options here (spec/event-log.md 9).
+"""The parameters of the vendor's JDBC driver that are also options of eventlog (spec/event-log.md
+9).
 
 ``config/idm.py`` reads an export by this table. The configuration refuses the driver's names, and
 its message names the option.
@@ -19,7 +20,9 @@ def _comparator(text: str) -> str:
 
 
 def _words(words: Mapping[str, str]) -> Callable[[str], str]:
-    """Return a function that translates the driver's words, in any case, and leaves others."""
+    """Return a function that translates the driver's words, in upper or lower case, and returns
+    other texts unchanged.
+    """
     return lambda text: words.get(text.strip().lower(), text)
 
 

@@ -21,7 +21,9 @@ from eventlog.registry import format_named
 
 
 class Effective(NamedTuple):
-    """A setting in effect. ``value`` is never a secret; ``source`` is where it came from."""
+    """A setting in effect. ``value`` is never a secret; ``source`` is the place where
+    it was set.
+    """
 
     section: str
     key: str
@@ -32,7 +34,7 @@ class Effective(NamedTuple):
 def effective(config: Config) -> Iterator[Effective]:
     """Yield every setting and its source, secrets masked.
 
-    The options of other types follow those of the chosen type.
+    The options of the types that are not chosen follow those of the chosen type.
     """
     yield from _settings(config, installed_sections(), others=True)
 

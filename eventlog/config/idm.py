@@ -7,8 +7,8 @@ An export holds the parameters in one of two forms, somewhere inside (*Driver Pa
     <polling-interval display-name="...">10</polling-interval>
     <definition name="polling-interval" type="integer"><value>10</value></definition>
 
-The reader is tolerant of the parameters' places and surroundings, and exact about their meaning:
-each parameter is taken over, or named with the reason for leaving it out. No password is read.
+The reader accepts parameters in any place of the export, but is exact about their meaning: each
+parameter is either taken over, or listed with the reason for leaving it out. No password is read.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def read_driver(export: bytes) -> DriverConfig:
     _authentication(root if config is None else _driver_of(config), parameters)
     if not parameters.values and parameters.jdbc_url is None:
         raise ConfigError(
-            "the export holds no parameter of the JDBC driver, such as log-table or sync-schema"
+            "the export contains no parameter of the JDBC driver, such as log-table or sync-schema"
         )
     settings = tuple(_settings(parameters))
     url = _url(parameters)
@@ -122,7 +122,7 @@ def toml_text(driver: DriverConfig, source: str) -> str:
             settings.insert(0, 'profile = "idm"')
         if section == "sink":
             settings = [
-                "# Where the documents go; the driver handed them to its engine.",
+                "# Where the documents go; the driver passed them to its engine.",
                 'type = "stdout"',
             ]
         if settings:
@@ -145,8 +145,8 @@ def toml_text(driver: DriverConfig, source: str) -> str:
 
 
 _TRIGGERLESS: Final = "belongs to triggerless publication, which is not supported"
-_JAVA: Final = "concerns the Java driver of the database; Python's is used here"
-_LOCKING: Final = "statements here lock by the database's own rules"
+_JAVA: Final = "concerns the Java driver of the database; eventlog uses Python's"
+_LOCKING: Final = "the statements of eventlog lock by the database's own rules"
 _FILTER: Final = (
     "list the classes in database.tables, or use a [[watch]] whose tables and exclude_tables are "
     "patterns"
@@ -167,7 +167,7 @@ _NOT_TAKEN: Final[Mapping[str, str]] = {
     "include-table-filter": _FILTER,
     "exclude-table-filter": _FILTER,
     "add-default-values-on-view-insert": (
-        "the subscriber channel inserts into views, and there is none"
+        "the subscriber channel inserts into views, and eventlog has none"
     ),
     "use-manual-transactions": "transactions are always used",
     "transaction-isolation-level": "read committed is always used",
@@ -198,7 +198,7 @@ _SECTIONS: Final = {
 @dataclass(slots=True)
 class _Parameters:
     """The parameters of an export that have been read so far. ``values`` maps parameters to their
-    texts; of several values the first is used.
+    texts; if a parameter has several values, the first is used.
     """
 
     global_values: Mapping[str, str]
@@ -241,7 +241,7 @@ def _driver_config(root: _Element) -> _Element | None:
     if len(drivers) > 1:
         names = ", ".join(_plain(one.get("name", "unnamed")) for one in drivers)
         raise ConfigError(
-            f"the export holds {len(drivers)} JDBC drivers ({names}): export only one of them"
+            f"the export contains {len(drivers)} JDBC drivers ({names}): export only one of them"
         )
     return drivers[0] if drivers else None
 
@@ -270,7 +270,7 @@ def _walk(element: _Element, section: str, parameters: _Parameters) -> None:
         if _tag(child) == "subordinates" and controller is not None:
             wanted, chosen = child.get("active-value", ""), _value(controller)
             if wanted != chosen and wanted.casefold() not in ("show", "hide"):
-                # The choice is off, so the driver ignores the parameters below it.
+                # The choice is not enabled, so the driver ignores the parameters below it.
                 for name in sorted(set(_parameters(child))):
                     parameters.refuse(
                         name, f"belongs to {_name(controller)} = {wanted}, which is not chosen"
@@ -291,7 +291,7 @@ def _parameters(element: _Element) -> Iterator[str]:
 
 
 def _parameter(element: _Element, section: str, parameters: _Parameters) -> None:
-    """Take the parameter that an element is, or refuse it with the reason."""
+    """Take over the parameter in an element, or refuse it with the reason."""
     name = _parameter_name(element)
     is_reference = _tag(element) == "gcv-ref"
     value = (
@@ -318,8 +318,8 @@ def _is_known(name: str) -> bool:
 
 
 def _is_of_the_tool(name: str, element: _Element, section: str, value: str) -> bool:
-    """Return True for an entry that is not a parameter: it stands outside of the driver's sections,
-    or only folds the form of the administration tool.
+    """Return True for an entry that is not a parameter: it is outside of the driver's sections, or
+    only collapses a part of the administration tool's form.
     """
     if section == "subscriber" or name in _NOT_TAKEN or _is_known(name):
         return False
@@ -366,7 +366,9 @@ def _name(element: _Element) -> str | None:
 
 
 def _value(element: _Element) -> str:
-    """Return the text of a parameter: of its value element, of its attribute value, or its own."""
+    """Return the text of a parameter: that of its value element, that of its attribute value, or
+    that of the element itself.
+    """
     value = element.find("{*}value")
     if value is not None:
         return (value.text or "").strip() if len(value) == 0 else ""
@@ -440,8 +442,8 @@ def _safe_statements(
 
 
 def _scope(values: dict[str, str], parameters: _Parameters) -> None:
-    """Remove schema or tables from ``values``, since they exclude each other here; the driver's own
-    choice decides between them.
+    """Remove schema or tables from ``values``, since eventlog accepts only one of them. The
+    driver's own choice determines which one.
     """
     chosen = values.get("sync-filter", "").casefold()
     if chosen == "empty":
@@ -462,7 +464,7 @@ def _scope(values: dict[str, str], parameters: _Parameters) -> None:
 
 
 def _parsed(option: Option, value: Any) -> Any:
-    """Return the value of an option, of its value or of the text of it. Raises ValueError."""
+    """Return the value of an option, given as such or as text. Raises ValueError."""
     if isinstance(value, str):
         with suppress(ValueError):
             value = option.kind.from_text(value)
@@ -539,6 +541,8 @@ def _url(parameters: _Parameters) -> str | None:
 
 
 def _plain(text: str) -> str:
-    """Return an outside text for a comment or a message: one short line, no control characters."""
+    """Return a text from the export for a comment or a message: one short line without control
+    characters.
+    """
     shown = "".join(character if character.isprintable() else " " for character in text)
     return shown if len(shown) <= 300 else shown[:300] + "..."

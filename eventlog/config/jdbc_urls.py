@@ -1,4 +1,4 @@
-"""JDBC URLs as URLs of SQLAlchemy."""
+"""Convert JDBC URLs to URLs of SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _ORACLE: Final = r"(?:thin|oci8?):(?:(?P<login>.*?)(?:/.*)?)?@"
 
 
 def _postgresql_query(properties: dict[str, str]) -> dict[str, str]:
-    """Move the properties that the database's own driver supports out of ``properties``, and return
-    them in its form.
+    """Remove from ``properties`` those that the database's own driver supports, and return them in
+    the form of that driver.
     """
     query = {}
     mode = properties.pop("sslmode", None)
@@ -53,8 +53,8 @@ _FORMS: Final[Mapping[str, _Form]] = {
     "mariadb": ("mariadb+pymysql", (_SERVERS,), lambda _: {}),
     "mysql": ("mysql+pymysql", (_SERVERS,), lambda _: {}),
 }
-"""The driver of each database, the forms of its JDBC URL after ``jdbc:<database>:``, and the
-function that moves the properties that the driver supports into its query.
+"""By database: the driver, the forms of its JDBC URL after ``jdbc:<database>:``, and the function
+that moves the properties which the driver supports into the query of the URL.
 """
 
 
@@ -84,8 +84,8 @@ def jdbc_url(text: str) -> tuple[URL, list[str]]:
 
 
 def _server(hosts: str, query: dict[str, str]) -> tuple[str | None, int | None]:
-    """Return host and port; several hosts go into ``query``, as libpq has them."""
-    # The syntax has no @ here, but a password could precede one.
+    """Return host and port; several hosts go into ``query``, as libpq expects them."""
+    # A URL of this form has no @, but a password could precede one.
     servers = [_host(part.rpartition("@")[2]) for part in hosts.split(",") if part]
     if len(servers) > 1:
         query["host"] = ",".join(host for host, _ in servers)

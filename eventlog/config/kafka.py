@@ -14,7 +14,7 @@ BROKERS: Final = Option(
     None, TEXT, "bootstrap servers, comma-separated", example="broker-1:9092,broker-2:9092"
 )  # fmt: skip
 SECRET_PROPERTIES: Final = Option(
-    None, REFERENCES, "secret settings of librdkafka, each with the place of its value",
+    None, REFERENCES, "secret settings of librdkafka, each with the place where its value is",
     example={"ssl.key.password": "file:/run/secrets/kafka-key"},
 )  # fmt: skip
 USER: Final = Option(None, SECRET, "user", secret=True)
@@ -61,7 +61,7 @@ def kafka_contradictions(
     options: KafkaOptions, section: str, source_of: Callable[[str], str]
 ) -> Iterator[str]:
     """Yield the messages about options that are given twice or only in part. ``source_of`` returns
-    where an option came from.
+    the place where an option was set.
     """
     variables = f"EVENTLOG_{section.upper()}"
     if (options.password is None) != (options.user is None):

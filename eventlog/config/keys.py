@@ -27,9 +27,9 @@ from eventlog.registry import FORMATS, format_named, named, names, own_names
 
 
 class Target(NamedTuple):
-    """The option that a key of a section names. ``of`` is the type that has the option if that type
-    is not the chosen one; such an option has no effect. ``is_file``: the key names a file that
-    holds the option's value.
+    """The option that a key of a section names. ``of`` is the type that has the option, if it is
+    not the chosen type; the option then has no effect. ``is_file`` is True if the key names a file
+    that contains the option's value.
     """
 
     section: str
@@ -42,8 +42,8 @@ class Target(NamedTuple):
 def chosen_types(
     document: Mapping[str, Any], environ: Mapping[str, str], flags: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the type of each section that has one, known or not, from the layer that takes
-    precedence.
+    """Return the type that is set in each section, known or not; the layer that takes precedence
+    determines it.
     """
     types = {}
     for section in (*CHOSEN, "format"):
@@ -80,14 +80,14 @@ class Keys:
         return kind
 
     def of(self, section: str) -> Mapping[str, Target]:
-        """Return the keys of a section, without those of other types than the chosen one.
+        """Return the keys of a section, including only those of the chosen type.
 
         Raises ConfigError.
         """
         if section not in self._found:
             options = dict(self._options_of(section))
             if section in CHOSEN:
-                with suppress(ConfigError):  # the option type reports this error
+                with suppress(ConfigError):  # the option type reports this error itself
                     options |= options_of(self.options_of_type(section))
             self._found[section] = {key: Target(section, key, one) for key, one in options.items()}
         return self._found[section]
@@ -135,9 +135,9 @@ class Keys:
         spelled: Callable[[str, str], str] = "{}.{}".format,
     ) -> ConfigError:
         """Return the error for a key that a section does not have. It names the sections that have
-        an option of this name, the option that a parameter of the vendor's driver becomes, or else
-        the nearest option; all options of the section if none is similar. ``spelled``
-        makes the name of a setting.
+        an option of this name, or the option that a parameter of the vendor's driver becomes, or
+        the most similar option, or all options of the section if none is similar. ``spelled`` makes
+        the name of a setting.
         """
         if key == "watch":
             return ConfigError(
@@ -161,8 +161,8 @@ class Keys:
         return unknown(source, nearest(section, sections, "[{}]".format))
 
     def _homes(self, section: str, key: str) -> list[str]:
-        """Return the sections that have an option of this name. For a section of formats it is the
-        chosen format's, or that of another format, before all others.
+        """Return the sections that have an option of this name. For a section of a format, those of
+        the chosen format, or else of another format, come first.
         """
         homes = [one for one in installed_sections() if key in installed_options(one)]
         if section == "format" or section.startswith(OF_FORMAT):

@@ -30,7 +30,7 @@ def _parse_times(value: Any) -> tuple[datetime.time, ...]:
     )
     times = set()
     for item in items:
-        # Not 24:00:00, which Python takes for a time from 3.14 on.
+        # 24:00:00 is excluded, although Python accepts it as a time from 3.14 on.
         if isinstance(item, str) and re.fullmatch(
             r"\s*(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}\s*", item, re.ASCII
         ):
@@ -282,8 +282,8 @@ _WITHOUT_SECRET: Final = re.compile(r"[a-z]+(\+\w+)?://([^:@/?#]*@)?[^:@/?#]*(:[
 
 
 def is_plain(url: str) -> bool:
-    """Return True if a URL surely holds no password, by a pattern. A probe uses this, since it
-    cannot wait for a parser to load.
+    """Return True if a pattern shows that a URL certainly contains no password. A probe uses this,
+    since loading a parser would take too long.
     """
     return _WITHOUT_SECRET.fullmatch(url) is not None
 
@@ -301,7 +301,7 @@ _FILE_URL: Final = re.compile(
 
 def from_directory(url: str, directory: Path) -> str:
     """Return the URL of a database in a file with its relative path resolved against a directory;
-    other URLs unchanged.
+    return other URLs unchanged.
     """
     match = _FILE_URL.fullmatch(url)
     return url if match is None else f"{match[1]}{directory / match[2]}{match[3] or ''}"
@@ -331,7 +331,7 @@ def _parse_published(value: Any) -> str:
 
 
 PUBLISHED: Final = OptionKind(_parse_published, " | ".join(own_names(FORMATS)))
-"""Names of formats; whether a format can be published is checked where it is published."""
+"""Names of formats. Whether a format can be published is checked when it is published."""
 
 
 URL: Final = OptionKind(

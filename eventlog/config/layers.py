@@ -1,6 +1,6 @@
-"""The settings as a file, the environment and flags give them: each with the option that it names,
-its value and its place. Errors are yielded among the settings, so that all errors are reported
-together.
+"""Read settings from a file, the environment and flags: each with the option that it names, its
+value and its place. Errors are yielded together with the settings, so that all of them are reported
+at the same time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from eventlog.registry import FORMATS, check_name, names
 
 
 class Layer(IntEnum):
-    """The place of a setting, the one that takes precedence first."""
+    """The kind of place where a setting was made; the first one takes precedence."""
 
     FLAG = 0
     ENVIRONMENT = 1
@@ -54,9 +54,9 @@ class Setting(NamedTuple):
     layer: Layer
     given: Any
     source: str
-    """Where the setting came from, for messages."""
+    """The place where the setting was made, for messages."""
     file: Path | None = None
-    """The file that holds the value, None if the setting has it as ``given``."""
+    """The file that contains the value; None = the value is ``given``."""
 
     @property
     def section(self) -> str:
@@ -78,7 +78,7 @@ class Setting(NamedTuple):
 
 
 Read = Iterator[Setting | ConfigError]
-"""The settings of one layer, and the errors about others."""
+"""The settings of one layer, or errors in place of settings that are wrong."""
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     except RecursionError:
         raise ConfigError(f"{path}: cannot be read: brackets or tables nest too deep") from None
     except ValueError as error:
-        # int refuses numbers of thousands of digits.
+        # int() refuses numbers with thousands of digits.
         if not isinstance(error, tomllib.TOMLDecodeError):
             raise ConfigError(f"{path}: cannot be read: a number has thousands of digits") from None
         quotes = (
@@ -109,7 +109,8 @@ def from_file(document: Mapping[str, Any], path: Path | None, keys: Keys) -> Rea
     """Yield the settings of a file except its [[watch]] tables. Relative paths start from its
     directory.
 
-    ``path`` is None for content from a program, which may hold secrets, and paths as ``Path``.
+    ``path`` is None for content from a program, which may contain secrets, and objects of type
+    ``Path``.
     """
     place = _place(path)
     for section, table in document.items():
@@ -149,7 +150,7 @@ def _of_format(
             keys.of(section)
     except ConfigError as error:
         if name in names(FORMATS) and name != keys.format:
-            return  # a warning has reported the broken package, and its format is unused
+            return  # a warning has reported the broken package, and its format is not used
         yield ConfigError(f"{place}: [{section}]: {error}")
         return
     for key, value in table.items():
@@ -221,14 +222,14 @@ def from_environment(environ: Mapping[str, str], keys: Keys) -> Read:
 _SERVICE_LINK: Final = re.compile(
     r".*_(SERVICE_(HOST|PORT(_.*)?)|PORT(_\d+_(TCP|UDP|SCTP)(_.*)?)?)"
 )
-"""The names of the variables that Kubernetes sets in every container for a service with a name such
+"""Matches names of variables that Kubernetes sets in every container if a service has a name such
 as eventlog-database.
 """
 
 
 def _misspelled_sections(environ: Mapping[str, str]) -> Iterator[ConfigError]:
-    # Only variables much like a setting are reported, since other programs may also use variables
-    # that begin with EVENTLOG_.
+    # Only variables that are similar to a setting are reported, since other programs may also use
+    # variables that begin with EVENTLOG_.
     sections = tuple(f"EVENTLOG_{section.upper()}_" for section in SECTIONS)
     known = [
         variable(section, key) for section in SECTIONS for key in options_of(SECTIONS[section])

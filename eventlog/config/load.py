@@ -1,4 +1,4 @@
-"""The configuration: one TOML file, overridden by the environment, overridden by flags
+"""The configuration: one TOML file, overridden by the environment, both overridden by flags
 (spec/event-log.md 9). Each option has one section and one name.
 """
 
@@ -62,18 +62,20 @@ class Config:
     log: LogSettings
     watches: tuple[WatchSettings, ...]
     sources: Mapping[str, str]
-    """Where each value came from, by ``section.key``."""
+    """The place where each value was set, by ``section.key``."""
     warnings: tuple[str, ...] = ()
-    """Lines to show once."""
+    """Warnings to show once."""
     url_of_file: str | None = field(default=None, repr=False)
-    """The database URL of the file, which is the publisher's, even if another URL is in effect."""
+    """The database URL in the file, which the publisher uses, even if another URL is in
+    effect now.
+    """
     secret_files: Mapping[str, Path] = field(default_factory=dict)
-    """The files of secrets in effect, by ``section.key``."""
+    """The files with the secrets in effect, by ``section.key``."""
 
     @property
     def publication(self) -> str:
-        """The name of the published log with its schema, or of the followed source, for people and
-        labels.
+        """The name of the published log with its schema, or of the followed source, for display and
+        for labels.
         """
         if self.follows:
             return f"source {self.source.type}"
@@ -82,7 +84,7 @@ class Config:
 
     @property
     def follows(self) -> bool:
-        """True if a source other than a log is followed."""
+        """True if the source of events is not a log."""
         return not source_named(self.source.type).is_log
 
     @property
@@ -105,7 +107,7 @@ def load(
     """Read the configuration.
 
     ``file`` is the TOML file, or its content from a program, secrets included; None = no file.
-    ``environ`` is the environment: variables ``EVENTLOG_<SECTION>_<KEY>`` count, all others are
+    ``environ`` is the environment: variables ``EVENTLOG_<SECTION>_<KEY>`` are read, all others are
     ignored. ``flags`` maps ``section.key`` to text. Flags override the environment, which overrides
     the file, which overrides the profile and the defaults (spec/event-log.md 9). Relative paths in
     the file start from the file's directory. Raises one ConfigError for all wrong settings, by file
@@ -175,7 +177,7 @@ class _Errors(list[ConfigError]):
         return False
 
     def without(self, read: Iterable[T | ConfigError]) -> list[T]:
-        """Return what is not an error, and collect the errors."""
+        """Return the items that are not errors, and collect the errors."""
         found = []
         for one in read:
             if isinstance(one, ConfigError):
@@ -200,7 +202,7 @@ def _by_name(settings: Iterable[Setting]) -> dict[Name, list[Setting]]:
 def _choose(settings: Sequence[Setting]) -> Setting:
     """Return the setting that takes precedence.
 
-    Raises ConfigError if its layer has the value and a file with the value.
+    Raises ConfigError if the same layer sets both the value and a file with the value.
     """
     first, *others = sorted(settings, key=lambda setting: setting.layer)
     if others and others[0].layer == first.layer:
@@ -246,7 +248,7 @@ def _of_class(kind: type, section: str, values: Mapping[Name, Any], is_idm: bool
 
 
 def _sources(keys: Keys, chosen: Mapping[Name, Setting], is_idm: bool) -> dict[str, str]:
-    """Return where each value came from, by ``section.key``."""
+    """Return the place where each value was set, by ``section.key``."""
     sources = {}
     for section, cls in SECTIONS.items():
         declared = options_of(cls)
@@ -259,11 +261,11 @@ def _sources(keys: Keys, chosen: Mapping[Name, Setting], is_idm: bool) -> dict[s
 
 
 def with_secrets_of_now(config: Config, *sections: str) -> Config:
-    """Return the configuration with the secrets of these sections, or of all without sections, read
+    """Return the configuration with the secrets of these sections (none = of all sections) read
     again from their files.
 
-    A new connection thus uses a rotated secret. A secret that cannot be read now, perhaps while it
-    is being replaced, stays as it was, with a warning.
+    So a new connection uses a secret that was rotated. A secret that cannot be read now, perhaps
+    while it is being replaced, stays as it was, with a warning.
     """
     changed: dict[str, Any] = {}
     for name, file in config.secret_files.items():
@@ -339,8 +341,8 @@ def _consumer_contradictions(config: Config) -> Iterator[ConfigError]:
         return
     if config.publisher.handle_future_events:
         yield ConfigError(
-            "publisher.handle_future_events cannot be used with source.consumer: a consumer takes "
-            "rows by their numbers"
+            "publisher.handle_future_events cannot be used with source.consumer: a consumer "
+            "reads rows in the order of record_id"
         )
     if config.publisher.loopback_action == "keep":
         yield ConfigError(
@@ -359,14 +361,14 @@ def _former_names(config: Config) -> Iterator[ConfigError]:
             if old in seen:
                 yield ConfigError(
                     f"[[watch]] {watch.name}, renamed_from = {old!r}: {seen[old]} has that name "
-                    "too, and a row of the log could mean either; keep one"
+                    "too, so a row of the log with it could belong to either; keep one"
                 )
             seen.setdefault(old, f"renamed_from of [[watch]] {watch.name}")
 
 
 def _url_of_file(settings: Iterable[Setting]) -> str | None:
-    """Return the database URL of the file, its own or the one in the file that it names; None if it
-    has none or that file cannot be read.
+    """Return the database URL that the file contains, or that is in a file which it names; None if
+    there is none or if that other file cannot be read.
     """
     for setting in settings:
         if (setting.section, setting.key, setting.layer) == ("database", "url", Layer.FILE):
@@ -387,7 +389,7 @@ def _warnings(settings: Iterable[Setting]) -> Iterator[str]:
 
 
 def is_set(config: Config, name: str) -> bool:
-    """Return True if an option, ``section.key``, has another source than its default."""
+    """Return True if an option, ``section.key``, is set, even if to its default."""
     return config.sources.get(name, "default") != "default"
 
 

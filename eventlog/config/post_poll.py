@@ -12,7 +12,7 @@ SAFE_WAYS: Final = (
     "delete_from_log = true in [publisher] deletes rows once they are answered",
     "or `eventlog purge`, rows that are done and old",
 )
-"""What removes rows of a log without a loss."""
+"""The ways to remove rows of a log without losing changes."""
 
 
 def refused_statements(statements: Iterable[str], log: LogTable) -> Iterator[tuple[str, str]]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def chosen_format(config: Config) -> Format:
-    """Return the format of ``[format]``, or of the request in a backlog job."""
+    """Return the format of ``[format]``, or in a backlog job the requested format."""
     return format_named(config.format.type)
 
 
@@ -40,12 +40,12 @@ def publish_options(config: Config) -> Any:
 
 
 def named_options(config: Config, kind: type) -> dict[str, Any]:
-    """Return the configured options that a dataclass of this kind has, by name."""
+    """Return, by name, the configured options that are fields of a dataclass."""
     return same_fields(publish_options(config), kind)
 
 
 def value_options(config: Config) -> ValueOptions:
-    """Return the options by which values become texts."""
+    """Return the options with which values are converted to text."""
     settings = config.format
     shared = ValueOptions(time_zone=settings.time_zone, char_padding=settings.char_padding,
                           special_times=settings.special_times)  # fmt: skip
@@ -57,12 +57,14 @@ def value_options(config: Config) -> ValueOptions:
 
 
 def insert_query_back(config: Config) -> str:
-    """Return "add" or "modify": how an insert is sent when the log holds no values."""
+    """Return "add" or "modify": the operation for an insert whose values are all read back."""
     return chosen_format(config).insert_query_back(publish_options(config))
 
 
 def taken_by_sink(config: Config) -> Publishing:
-    """Return the publishing that the configured sink accepts, without the source of the events."""
+    """Return what the configured sink accepts, as a ``Publishing`` without the source of the
+    events.
+    """
     return replace(
         taken_by(config.sink.type),
         topic=getattr(config.sink.options, "topic", None),
@@ -71,7 +73,7 @@ def taken_by_sink(config: Config) -> Publishing:
 
 
 def taken_by(name: str) -> Publishing:
-    """Return the publishing that a sink of this name accepts."""
+    """Return what a sink of this name accepts, as a ``Publishing``."""
     sink = sink_named(name)
     return Publishing(
         in_records=sink.takes_records, in_messages=sink.takes_several, has_headers=sink.has_headers
@@ -133,8 +135,8 @@ def _pair(
 
 
 def ignored_option(config: Config) -> str | None:
-    """Return the message about an option of the format that is set and has no effect with this
-    sink, None without one.
+    """Return the message about an option of the format that is set but has no effect with this
+    sink; None if there is no such option.
     """
     chosen = chosen_format(config)
     ignored = _pair(chosen.ignored, publish_options(config), taken_by_sink(config))

@@ -57,12 +57,12 @@ from eventlog.registry import (
 
 MESSAGES: Final = "qlik-messages"
 DEFAULT_FORMAT: Final = "xds"
-"""The format of a published log if none is named."""
+"""The format of a published log if none is configured."""
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseSettings:
-    """``[database]``: the place of the log, and the tables and views that are classes."""
+    """``[database]``: the database with the log, and the tables and views that are classes."""
 
     url: str | None = option(
         None, URL, "SQLAlchemy URL; give its password as password, or the whole URL in url_file",
@@ -120,7 +120,7 @@ class PublisherSettings:
     loopback_action: str = option(
         "mark",
         choice("mark", "keep"),
-        "mark loopback rows S, or leave them N; setting either one ends the warnings",
+        "mark loopback rows S, or keep them N; setting this option ends the warnings",
     )
     handle_future_events: bool = option(
         False, BOOLEAN, "order by event_time and wait until it is due"
@@ -164,33 +164,36 @@ class PublisherSettings:
     on_retry: str = option(
         "park",
         choice("park", "stop"),
-        "an answer retry parks its object, or stops the cycle",
+        "what an answer retry does: park the object, or stop the cycle",
         idm="stop",
     )
-    max_parked: int = option(1000, integer(0, MANY), "parked objects until the cycle stops")
+    max_parked: int = option(
+        1000, integer(0, MANY), "number of parked objects at which the cycle stops"
+    )
     isolate_after: int = option(
         5,
         integer(1, 1000),
-        "consecutive failures of a document, such as 500 or a time-out, while no other document is "
-        "answered, until it is sent in halves",
+        "consecutive failures of a document, such as 500 or a time-out, while no other document "
+        "is answered, before it is sent in halves",
     )
     max_attempts: int = option(
         0,
         integer(0, MANY),
-        "attempts to send such an event alone until it gets E; 0 = it is parked until answered",
+        "attempts to send such an event alone before its rows get E; 0 = it stays parked until "
+        "it is answered",
     )
     concurrency: int = option(1, integer(1, 64), "documents that are sent at the same time")
     delivery_rows: int = option(10000, integer(1, MANY), "maximum log rows of a delivery")
     delivery_bytes: int = option(
         16 * 2**20,
         integer(2**16, MANY),
-        "maximum bytes of values that a window keeps, and that a delivery has",
+        "maximum bytes of values that a window keeps in memory, and that a delivery contains",
     )
     mark_interval: float = option(1.0, number(0, 3600), "seconds between marks within a delivery")
     durable_marks: bool = option(
         False,
         BOOLEAN,
-        "have the marks that end a delivery wait for the disk (PostgreSQL): a crash of the server "
+        "let the marks that end a delivery wait for the disk (PostgreSQL); a crash of the server "
         "then repeats fewer deliveries",
     )
     standby: bool = option(
@@ -229,8 +232,7 @@ class SinkSettings:
 class FormatSettings:
     """``[format]``: the format of a published log, and the options that all formats share.
 
-    ``given`` holds the options of single formats that are set, by format; they are in
-    ``[format.<name>]``.
+    ``given`` has the options in sections ``[format.<name>]`` that are set, by format.
     """
 
     type: str = option(DEFAULT_FORMAT, PUBLISHED, "the format that is published")
@@ -289,16 +291,20 @@ class WatchSettings(CheckedOptions):
     )  # fmt: skip
     capture_replicated: bool = option(False, BOOLEAN, "also log changes that replication applies")
     lob_values: bool = option(
-        False, BOOLEAN, "log large objects by value; no effect on PostgreSQL, which has none"
+        False,
+        BOOLEAN,
+        "log large objects by value; no effect on PostgreSQL, which has no such type",
     )
     lob_capture_always: bool = option(
-        False, BOOLEAN, "Oracle: log LOB columns (8) whenever another column of the row changes"
+        False,
+        BOOLEAN,
+        "Oracle: log LOB columns (type 8) whenever another column of the row changes",
     )
     max_binary_bytes: int = option(
         16 * 1024 * 1024,
         integer(1, 256 * 1024 * 1024),
-        "PostgreSQL: bytes of the largest bytea value that is logged; a row with a larger value is "
-        "read back (5, 6)",
+        "PostgreSQL: bytes of the largest bytea value that is logged; a row with a larger value "
+        "is read back (types 5, 6)",
     )
 
     @property
@@ -307,7 +313,7 @@ class WatchSettings(CheckedOptions):
         return self.table or self.view or ", ".join(self.tables or ())
 
     def contradiction(self) -> str | None:
-        """Return the message about options that contradict each other, None without one."""
+        """Return the message about options that contradict each other; None if there are none."""
         if sum(one is not None for one in (self.table, self.view, self.tables)) != 1:
             return "give one of table, tables and view"
         if self.columns is not None and self.exclude:
@@ -356,7 +362,7 @@ class SourceSettings:
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """``[log]``: the lines on standard error."""
+    """``[log]``: the log lines on standard error."""
 
     format: str = option(
         "text", choice("text", "json"), "lines for people, or one JSON object per line"
@@ -386,12 +392,12 @@ class MonitorSettings:
         example=["monitor.example.org"],
     )
     certificate: Path | None = option(
-        None, PATH, "serve by TLS: certificate", example="/etc/ssl/monitor.pem"
+        None, PATH, "certificate, to serve with TLS", example="/etc/ssl/monitor.pem"
     )
     private_key: Path | None = option(
         None,
         PATH,
-        "its key, if it is not in the certificate's file",
+        "key of the certificate, if it is not in the same file",
         example="/etc/ssl/monitor.key",
     )
     interval: float = option(
@@ -400,7 +406,7 @@ class MonitorSettings:
     liveness_timeout: float | None = option(
         None,
         number(1, 604800),
-        "seconds within which a publisher that neither rests nor waits gives a sign of life; "
+        "maximum seconds between signs of life of a publisher that neither rests nor waits; "
         "default: sink.timeout + 60; for a backlog job 900",
         example=300,
     )
@@ -418,7 +424,9 @@ SECTIONS: Final[Mapping[str, type]] = {
     "monitor": MonitorSettings,
     "log": LogSettings,
 }
-"""The sections in the order of the file. ``watch`` is not among them: it is an array of tables."""
+"""The sections in the order of the file. ``watch`` is not one of them, since it is an array of
+tables.
+"""
 
 
 def variable(section: str, key: str) -> str:
@@ -437,7 +445,7 @@ def may_stand_in_file(option: Option) -> bool:
 CHOSEN: Final[Mapping[str, str]] = {"sink": SINKS, "source": SOURCES}
 """The sections whose ``type`` names a class of a group of the registry.
 
-They hold the options of that class, too.
+They also contain the options of that class.
 """
 
 
@@ -449,7 +457,7 @@ class Declared(NamedTuple):
 
     @property
     def help(self) -> str:
-        """The line of help: the types that have the option, and its description."""
+        """The help text: the types that have the option, and its description."""
         return f"{', '.join(self.types)}: {self.option.about}" if self.types else self.option.about
 
 
@@ -457,7 +465,9 @@ OF_FORMAT: Final = "format."
 """The beginning of the names of sections with the options of one format, ``[format.<name>]``."""
 
 _KINDS_IN_FILE: Final = {STRING: TEXT, FLAG: BOOLEAN}
-"""The kinds of format options that eventlog.toml and the environment spell freer than JSON."""
+"""The kinds of format options that have more spellings in eventlog.toml and the environment than in
+JSON.
+"""
 
 
 def format_options(format: Format) -> dict[str, Option]:
@@ -495,7 +505,9 @@ def installed_sections() -> list[str]:
 
 
 def sections_with(formats: Sequence[str]) -> list[str]:
-    """Return the names of all sections in the order of the file, with these sections of formats."""
+    """Return the names of all sections in the order of the file, including sections for these
+    formats.
+    """
     return [
         one for section in SECTIONS for one in (section, *(formats if section == "format" else ()))
     ]

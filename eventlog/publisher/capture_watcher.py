@@ -1,4 +1,4 @@
-"""Check while a publisher runs whether the triggers capture the tables as they are
+"""Check, while a publisher runs, whether the triggers capture the tables in their present form
 (spec/triggers.md 9.1).
 
 A column that is added while no publisher runs is in the catalogue of the next publisher but in no
@@ -21,7 +21,7 @@ _log = logging.getLogger("eventlog.publisher")
 CAPTURE_INTERVAL: Final = 60.0
 """Seconds between two comparisons."""
 CompareTriggers = Callable[[OpenDatabase], Differences]
-"""A function that returns how the triggers differ from the declared ones."""
+"""A function that returns the differences between the triggers and the declared ones."""
 _SHARE: Final = 100.0
 """The pause after a comparison is at least this many times its duration, so that slow ones are
 rare.
@@ -29,7 +29,9 @@ rare.
 
 
 class CaptureWatcher:
-    """The warnings about tables whose triggers are not as declared. It outlives the connection."""
+    """Warns about tables whose triggers differ from the declaration. The object outlives a
+    connection.
+    """
 
     __slots__ = ("_compare", "_next", "_warned")
 
@@ -38,8 +40,8 @@ class CaptureWatcher:
         self._warned: frozenset[str] = frozenset()
 
     def compare_if_due(self, context: Context) -> None:
-        """Compare the triggers if it is time: warn of each difference once, and report all of them
-        to the observer.
+        """Compare the triggers if it is time: warn about each difference once, and report all
+        differences to the observer.
 
         No transaction may be open, and none is left open.
         """

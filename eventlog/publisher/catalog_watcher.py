@@ -4,10 +4,10 @@ A publisher reads its catalogue at the start. A column that is added later would
 ``unknown_column``, a new type would make them ``bad_value``, and a missing column would fail the
 statement that reads back. Values that are read back by an older catalogue lack the new column, and
 nothing would send them later. So ``CatalogWatcher`` compares the catalogue by one statement: every
-few seconds, and at once when values are about to be read back, when rows are about to become E, and
-when the database refuses a statement. Each change is logged once, and publishing goes on with the
-present catalogue. Rows logged earlier may still name a column that is gone; it is not read back any
-more.
+few seconds, and immediately when values are about to be read back, when rows are about to become E,
+and when the database refuses a statement. Each change is logged once, and publishing goes on with
+the present catalogue. Rows that were logged earlier may still name a column that no longer exists;
+it is no longer read back.
 """
 
 from __future__ import annotations
@@ -35,20 +35,19 @@ CATALOG_INTERVAL: Final = 10.0
 
 
 class CatalogDrifted(Exception):
-    """A window has invalid rows, or rows to be read back, by a catalogue that is older than the
-    database. Nothing of them was recorded.
+    """A window has invalid rows, or rows whose values must be read back, but the catalogue is older
+    than the tables. Nothing about these rows was recorded.
     """
 
 
 class CatalogWatcher:
-    """The owner of the publisher's present ``context`` and its catalogue."""
+    """Keeps the publisher's present ``context`` and its catalogue up to date."""
 
     __slots__ = ("_fingerprint", "_has_failed", "_last_warning", "_next_refresh", "context")
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        # The state of the tables before the catalogue was last read from them; None = it is not
-        # known.
+        # The state of the tables before the catalogue was last read from them; None = unknown.
         self._fingerprint: str | None = None
         self._next_refresh = 0.0
         self._last_warning = ""
@@ -59,8 +58,8 @@ class CatalogWatcher:
         return monotonic() >= self._next_refresh and self.refresh()
 
     def refresh(self) -> bool:
-        """Compare the tables with the catalogue, and return True if ``context`` has another one
-        now. Ends a transaction.
+        """Compare the tables with the catalogue, and return True if ``context`` has a new catalogue
+        now. Ends the transaction.
 
         Changes are logged as a warning, once. If the catalogue cannot be read, the old one stays in
         force, and a warning reports it once.
@@ -72,19 +71,20 @@ class CatalogWatcher:
         return self._reread()
 
     def _is_current(self) -> bool:
-        """Return True if the tables are those of the catalogue, by one statement."""
+        """Return True if the tables still match the catalogue; one statement checks that."""
         context = self.context
         if context.reread is None:
             return True
         fingerprint = context.log.db.fingerprint(context.catalog)
         if fingerprint is not None and fingerprint == self._fingerprint:
             return True
-        # Before the catalogue is read, so that a change in between is seen the next time.
+        # This is taken before the catalogue is read, so that a change in between is noticed the
+        # next time.
         self._fingerprint = fingerprint
         return False
 
     def _reread(self) -> bool:
-        """Read the catalogue, and return True if ``context`` has another one now. Ends the
+        """Read the catalogue, and return True if ``context`` has a new catalogue now. Ends the
         transaction.
         """
         context = self.context
@@ -114,15 +114,16 @@ class CatalogWatcher:
         return True
 
     def before_invalid(self) -> None:
-        """Raise CatalogDrifted if an old catalogue is the reason for invalid rows."""
+        """Raise CatalogDrifted if rows may be invalid only because the catalogue is old."""
         if self.refresh():
             raise CatalogDrifted
 
     def before_read_back(self) -> None:
-        """Raise CatalogDrifted if values would be read back by an old catalogue.
+        """Raise CatalogDrifted if values would be read back with an old catalogue.
 
-        What is committed before a row of the log is in the tables when the row is read, a new
-        column too. So a comparison after the rows were read is enough for all of them.
+        When a row of the log is read, the tables have every change that was committed before the
+        row, including new columns. So one comparison after reading is enough for all rows of a
+        window.
         """
         if not self._is_current() and self._reread():
             raise CatalogDrifted
@@ -147,12 +148,12 @@ class CatalogWatcher:
         return is_first
 
     def cycle_ended(self) -> None:
-        """Note that a cycle has ended without an error of the database."""
+        """Record that a cycle has ended without an error of the database."""
         self._has_failed = False
 
 
 def _changes(before: Catalog, now: Catalog) -> Iterator[str]:
-    """Yield the changes of the classes' tables in sentences, one for each table."""
+    """Yield one sentence for each table of the classes that has changed."""
     classes = {cls.name: cls for cls in now.classes}
     for name, error in now.unavailable.items():
         if str(before.unavailable.get(name, "")) != str(error):
@@ -161,7 +162,7 @@ def _changes(before: Catalog, now: Catalog) -> Iterator[str]:
         new = classes.pop(old.name, None)
         if new is None:
             if old.name not in now.unavailable:
-                yield f"{old.name} is not a class any more"
+                yield f"{old.name} is no longer a class"
             continue
         yield from _changes_of_class(old, new, now.no_children)
     yield from (f"{name} is a class now" for name in classes)
@@ -176,8 +177,8 @@ def _changes_of_class(
         if table not in tables:
             why = f": {no_children[table]}" if table in no_children else ""
             yield (
-                f"{table} is not a child table of {old.name} any more{why}; "
-                "its values are not captured"
+                f"{table} is no longer a child table of {old.name}{why}; its values are not "
+                "captured"
             )
             continue
         words = column_changes(columns, tables.pop(table))
@@ -207,7 +208,7 @@ def _with_lost(now: Catalog, before: Catalog) -> Catalog:
     for name, log_name in now.log_names.items():
         old = before.log_names.get(name)
         lost = {} if old is None else _lost(old, log_name)
-        # In the last place, since a present name of the class has its present meaning.
+        # They come last, since the present names of the class keep their present meaning.
         names[name] = (
             replace(log_name, by_spelling=(*log_name.by_spelling, lost)) if lost else log_name
         )

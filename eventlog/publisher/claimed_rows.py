@@ -1,4 +1,4 @@
-"""What is in flight for a reader of a log, and the rows that a backlog job has claimed
+"""Read what is in flight for a reader of a log, and the rows that a backlog job has claimed
 (spec/event-log.md 8.6).
 
 A claim names rows that a backlog job has converted into a finished directory and that are not
@@ -41,7 +41,7 @@ CLAIM_WAYS_OUT: Final = (
 
 
 class BacklogClaim(NamedTuple):
-    """A claim: one entry of kind ``claim``."""
+    """The claim of a backlog job: one entry of kind ``claim``."""
 
     number: int
     """The entry's number."""
@@ -52,18 +52,18 @@ class BacklogClaim(NamedTuple):
     """The SHA-256 of the directory's manifest."""
     since: str
     last: int
-    """The record_id up to which rows N are claimed."""
+    """The record_id up to which rows of status N are claimed."""
     rows: int
     """The number of rows that the job has read."""
     deliveries: tuple[int, ...]
     """The recorded deliveries whose documents are in the directory, too."""
     writers: Writers
-    """The transactions that had written the log and were open at the job's snapshot."""
+    """The transactions that had written to the log and were open at the job's snapshot."""
     is_marking: bool = False
     """True if marking has begun."""
     is_marked: bool = False
-    """True if all rows are marked: the claim and the entries of its deliveries wait for the next
-    publisher to delete them.
+    """True if all rows are marked. The next publisher then deletes the claim and the entries of its
+    deliveries.
     """
 
     @property
@@ -87,7 +87,7 @@ def encode_claim(claim: BacklogClaim) -> str:
 
 
 def read_claims(log: OpenLog) -> list[BacklogClaim]:
-    """Return all claims of a log, oldest first, those that are marked too.
+    """Return all claims of a log, oldest first, including marked ones.
 
     Raises DatabaseError for an entry that this version cannot read.
     """
@@ -127,8 +127,8 @@ def remove_marked_claims(log: OpenLog) -> None:
 
 
 def sent_ids(log: OpenLog, consumer: str = "") -> RecordSet:
-    """Return the rows N that the receiver may have already: those in flight, and all that a
-    finished directory may hold.
+    """Return the rows of status N that the receiver may have already: those in flight, and all rows
+    that a finished directory may contain.
 
     ``consumer`` as in ``read_recorded``.
     """
@@ -161,13 +161,14 @@ def _decode_claim(log: OpenLog, entry: Entry) -> BacklogClaim:
 _BITS: Final = 2**27
 """16 MiB.
 
-With a million claimed objects one in 130 others waits without need, with ten million one in 14.
+With a million claimed objects, one in 130 other objects waits unnecessarily, with ten million one
+in 14.
 """
 
 
 class ClaimedObjects:
-    """The objects of claimed rows, one bit for each. Few other objects share such a bit; they wait
-    without need.
+    """The objects of claimed rows, one bit for each. A few other objects share such a bit and wait
+    unnecessarily.
 
     ``writers`` are transactions that may still add rows to the claim. The set is complete while all
     of them are open.

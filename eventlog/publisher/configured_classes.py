@@ -80,11 +80,12 @@ def class_schema(config: Config) -> str | None:
 
 
 class DeclaredTables(NamedTuple):
-    """The configuration with a watch for each table that its watches match, and their errors.
+    """The configuration with one watch per table that its watches match, and the errors of the
+    watches.
 
     ``refused`` maps names and patterns without a class to the reason. ``doubtful`` are tables of
-    watches by pattern that exclude missing names. They are published, and their triggers stay
-    unchanged.
+    watches by pattern that exclude missing names. These tables are published, and their triggers
+    stay unchanged.
     """
 
     config: Config
@@ -104,7 +105,7 @@ def declared_tables(config: Config, database: Database, log: LogTable) -> Declar
     """Return the configuration with a watch for each table that patterns of its watches match
     (spec/triggers.md 1).
 
-    Its warnings name tables that match and cannot be a class.
+    Its warnings list tables that match but cannot be classes.
     """
     if all(watch.tables is None for watch in config.watches):
         return DeclaredTables(config, {}, {})
@@ -157,7 +158,9 @@ def declared_tables(config: Config, database: Database, log: LogTable) -> Declar
 
 
 def _tables_without_class(config: Config, tables: Iterable[str]) -> set[str]:
-    """Return the tables that ``tables`` of the database does not list: they cannot be watched."""
+    """Return the tables that the option ``database.tables`` does not list, so that they cannot be
+    watched.
+    """
     if config.database.tables is None:
         return set()
     listed = [split_name(name)[1] for name in config.database.tables]
@@ -168,8 +171,8 @@ def _watches_of(
     watch: WatchSettings, choice: TableChoice, database: Database, named: Collection[str]
 ) -> tuple[list[WatchSettings], set[str]]:
     """Return a watch for each table that a watch's patterns choose, and the names in its
-    ``exclude`` that none of them has. Each table excludes its own columns of ``exclude``, and those
-    that cannot be attributes.
+    ``exclude`` that none of these tables has. Each table excludes those columns of ``exclude`` that
+    it has, and columns that cannot be attributes.
     """
     tables = {table.name: table for table in database.tables}
     watches: list[WatchSettings] = []
@@ -188,7 +191,7 @@ def _watches_of(
 def _errors_of(
     watch: WatchSettings, choice: TableChoice, unknown: Iterable[str]
 ) -> tuple[list[EventlogError], dict[str, EventlogError]]:
-    """Return the errors that concern a whole watch, and those that concern a single table."""
+    """Return the errors about a whole watch, and the errors about single tables."""
     of_watch: list[EventlogError] = [
         ConfigError(f"watch {watch.name}, exclude: {one!r} is an attribute of none of its tables")
         for one in sorted(unknown)
@@ -240,7 +243,7 @@ def available_catalog(
     """Return the classes of a database as ``catalog_of`` does. Tables that cannot be classes are
     ``unavailable``.
 
-    ``values`` selects the texts of values, None = the texts of the format.
+    ``values`` are the options for converting values to text, None = those of the format.
     """
     return _catalog_of(
         declared.config, database, class_names(declared.config)[1], log, declared.refused, values

@@ -16,7 +16,7 @@ from eventlog.sql.followed_set import FollowedSet
 from eventlog.sql.open_log import OpenLog
 
 MOST_BEHIND: Final = 100_000
-"""The most rows behind that are counted."""
+"""The most rows that are counted as not done."""
 
 
 class ConsumerStatus(NamedTuple):

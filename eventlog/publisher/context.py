@@ -1,7 +1,7 @@
 """The context that the functions of the publisher work with, its options and counters.
 
-The log lines of a publisher's work (spec/event-log.md 11), of loopback rows too (8.3), are made
-here as well.
+It also makes the log lines about a publisher's work (spec/event-log.md 11), including those about
+loopback rows (8.3).
 """
 
 from __future__ import annotations
@@ -63,19 +63,21 @@ class PublisherOptions:
     delete_loopback: bool = False
     """True if ``delete_from_log`` deletes loopback rows, too."""
     loopback_is_meant: bool = False
-    """True if the settings decide about loopback rows, so that nobody is warned."""
+    """True if the settings determine what happens to loopback rows, so that no warning
+    is needed.
+    """
     delete_from_log: bool = False
     park: bool = True
-    """True if retry parks one object instead of stopping the cycle (``on_retry``), and so does a
-    failure whose cause may be the document.
+    """True if an answer retry parks one object instead of stopping the cycle (``on_retry``), and so
+    does a failure that the document may have caused.
     """
     max_parked: int = 1000
     isolate_after: int = 5
-    """The failures in a row, without any answer, after which a document is sent in halves."""
-    max_attempts: int = 0
-    """The most attempts at an event that is sent alone and that the receiver fails for; 0 = no
-    limit.
+    """The number of consecutive failures, without an answer to any document, after which a document
+    is sent in halves.
     """
+    max_attempts: int = 0
+    """The most attempts to send an event alone while the receiver fails for it; 0 = no limit."""
     retry_initial: float = 1.0
     retry_max: float = 60.0
     polling_interval: float = 10.0
@@ -89,7 +91,7 @@ class PublisherOptions:
     handle_future_events: bool = False
     event_time_zone: str = "utc"
     classes: frozenset[str] | None = None
-    """The names of the wanted classes, None = all. Rows of other classes are done without being
+    """The names of the wanted classes, None = all. Rows of other classes count as done and are not
     sent.
     """
     events: EventOptions = EventOptions()
@@ -105,7 +107,9 @@ class PublisherOptions:
 
 
 _MOST_REFUSED: Final = 100_000
-"""The most rows E and F that a process remembers, to recognise them when they are put back."""
+"""The most rows of status E and F that a process remembers, so that it recognizes them when they
+are queued again.
+"""
 
 
 @dataclass(slots=True)
@@ -138,9 +142,9 @@ class Counters:
     warned: set[str] = field(default_factory=set, compare=False)
     """The columns with a warning about lost fractions."""
     refused: dict[int, None] = field(default_factory=dict, compare=False)
-    """The last rows that became E or F, so that rows that come again are counted as put back."""
+    """The last rows that became E or F. If they are read again, they count as queued again."""
     missing: set[int] = field(default_factory=set, compare=False)
-    """The rows in flight that are known to be gone."""
+    """The rows in flight that are known to be deleted."""
 
     @property
     def rows_published(self) -> int:
@@ -165,13 +169,15 @@ class Counters:
             del self.refused[record_id]
 
     def note_missing(self, record_ids: Iterable[int]) -> list[int]:
-        """Remember recorded rows that are gone, and return those that were not known, ascending."""
+        """Remember recorded rows that were deleted, and return those that were not known to be,
+        ascending.
+        """
         new = sorted(set(record_ids) - self.missing)
         self.missing.update(new)
         return new
 
     def remark(self, remark: Remark) -> None:
-        """Count a remark on a row; warn of lost fractions once per column."""
+        """Count a remark on a row; warn about lost fractions once per column."""
         setattr(self, remark.counter, getattr(self, remark.counter) + 1)
         column = f"{remark.attribute.table}.{remark.attribute.column.name}"
         if remark.counter == "truncated" and column not in self.warned:
@@ -181,7 +187,7 @@ class Counters:
     def count_left_out(self, reason: str) -> None:
         """Count what the format has left out of an event, such as ``old_unreadable table.column``.
 
-        Documents are made in several threads.
+        It may be called from several threads, which make documents.
         """
         counter, _, _ = reason.partition(" ")
         if counter == "old_unreadable":
@@ -189,7 +195,9 @@ class Counters:
                 self.old_unreadable += 1
 
     def count_answers(self, level: Level, number: int) -> None:
-        """Count events that were answered with this level; a negative number takes back."""
+        """Count events that were answered with this level; a negative number corrects an earlier
+        count.
+        """
         name = f"answers_{level.name.lower()}"
         setattr(self, name, getattr(self, name) + number)
 
@@ -205,7 +213,7 @@ def remark_in_words(remark: Remark) -> str:
         'set time_syntax = "canonical" or "java" in [format.xds] to send fractions of timestamps'
     )
     if remark.attribute.column.type.kind is Kind.TIME:
-        way_out = "no time_syntax writes the fraction of a time of day"
+        way_out = "no setting of time_syntax writes the fraction of a time of day"
     return (
         f"an update changed nothing but the fraction of a second ({remark.reason}), which is not "
         f"sent: {way_out}"
@@ -218,7 +226,7 @@ REPORT_INTERVAL: Final = 60.0
 
 class Reports:
     """The log lines about a publisher's work: each line at most every ``REPORT_INTERVAL``, and only
-    if there is news.
+    if something has changed.
     """
 
     def __init__(self, counters: Counters) -> None:
@@ -236,7 +244,7 @@ class Reports:
         return before
 
     def warn_of_loopback(self, context: Context, *, at_end: bool = False) -> None:
-        """Warn of the loopback rows since the last warning, if it is time, or ``at_end``."""
+        """Warn about the loopback rows since the last warning, if it is time or ``at_end``."""
         rows, now = self._counters.rows_loopback - self._loopback, monotonic()
         if rows > 0 and (at_end or now >= self._warned_at + REPORT_INTERVAL):
             self._loopback, self._warned_at = self._counters.rows_loopback, now
@@ -255,8 +263,8 @@ def stream_summary(counters: Counters) -> str:
 
 
 def summary(before: Counters, now: Counters, queue: Measured | None, parked: int) -> str:
-    """Return one line for people: the work between two readings of the counters, and the queue
-    unless it is None. ``parked`` counts objects.
+    """Return one log line: the work between two readings of the counters, and the state of the
+    queue unless it is None. ``parked`` counts objects.
     """
     invalid = now.rows_invalid - before.rows_invalid
     refused = now.rows_error + now.rows_fatal - before.rows_error - before.rows_fatal
@@ -280,11 +288,11 @@ def _in_words(queue: Measured) -> str:
 
 
 def closing_summary(counters: Counters, parked: int, waiting: int) -> tuple[str, bool]:
-    """Return one line for people on the work of a process, and whether it leaves something that
-    they must examine: refused or invalid rows, or ``parked`` objects.
+    """Return one log line about the work of a process, and True if an operator must examine
+    something: refused or invalid rows, or ``parked`` objects.
 
-    The rows read are the sum of the other figures. ``waiting`` is the number of rows that are in
-    flight at the end. Rows that an earlier process had in flight are among them.
+    The number of rows read is the sum of the other figures. ``waiting`` is the number of rows that
+    are in flight at the end. Rows that an earlier process had in flight are among them.
     """
     without_effect = (
         counters.rows_dropped + counters.rows_gone + counters.rows_noop + counters.rows_loopback
@@ -316,7 +324,7 @@ def _without_effect(counters: Counters) -> str:
     """Return why rows made no event, in words."""
     reasons = [
         (counters.rows_dropped, "covered by a query-back"),
-        (counters.rows_gone, "of an object that is gone"),
+        (counters.rows_gone, "of an object that no longer exists"),
         (counters.rows_noop, "that changed nothing"),
         (counters.rows_loopback, "of the publisher's own user"),
     ]
@@ -337,7 +345,7 @@ def has_failed(counters: Counters) -> bool:
 
 
 def remarks(old_unreadable: int, truncated: int) -> list[str]:
-    """Return the remarks on good rows in words, empty if there are none."""
+    """Return the remarks on valid rows in words, empty if there are none."""
     found = [f"{number_of(old_unreadable, 'old value')} unreadable"] if old_unreadable else []
     if truncated:
         found.append(f"{number_of(truncated, 'change')} below a second not sent")
@@ -349,7 +357,7 @@ def remarks(old_unreadable: int, truncated: int) -> list[str]:
 
 @dataclass(slots=True)
 class Used:
-    """The numbers of a log that this process has used, over all its connections (spec/event-log.md
+    """The numbers of a log that this process has used, in all its connections (spec/event-log.md
     7.4).
 
     They are the highest delivery number, the published record_ids, the server's last identification
@@ -359,7 +367,9 @@ class Used:
     delivery_no: int = 0
     published: Published = field(default_factory=Published)
     given_again: str | None = None
-    """Why a record_id that was published may have been given a second time."""
+    """The reason why a published record_id may have been used a second time, empty if there is
+    none.
+    """
     begun: datetime | None = None
     """The time when the consumer of this process was registered, UTC."""
     server: Mapping[str, str] = field(default_factory=dict)
@@ -368,7 +378,9 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One connection, one log, its classes, and the settings and writer of their events."""
+    """Everything that the functions of the publisher work with: one connection, one log, its
+    classes, and the settings and writer of their events.
+    """
 
     log: OpenLog
     catalog: Catalog
@@ -376,7 +388,7 @@ class Context:
     output: EventWriter[Any]
     counters: Counters
     ledger: Ledger
-    """The record of the done rows."""
+    """The ledger, which records the done rows."""
     reread: Callable[[], Catalog] | None = None
     """A function that reads the classes as they are in the database now, None = they do not change.
     It raises ConfigError, TriggerError, DatabaseError.
@@ -390,8 +402,8 @@ class Context:
     used: Used = field(default_factory=Used)
     """The numbers of the log that the process has used. They outlive the connection."""
     attempts: dict[int, int] = field(default_factory=dict)
-    """The attempt number of the next new event, by the record_id that names it, where that is not 1
-    (spec/event-log.md 7.4). It is read from the error lines at each connection; the code that marks
+    """The attempt number of a new event, by the record_id of its first row, where it is not 1
+    (spec/event-log.md 7.4). It is read from the error table at each connection; the code that marks
     rows adds to it.
     """
 
@@ -416,10 +428,10 @@ class Context:
 
 
 class CatalogCheck(Protocol):
-    """Checks that the owner of the catalogue makes before a window relies on the catalogue.
+    """The checks that the owner of the catalogue makes before a window relies on it.
 
-    Both methods raise an error, which ends the cycle, if the tables are no longer those of the
-    catalogue. Nothing about the window's rows is recorded before.
+    Both methods raise an error, which ends the cycle, if the tables no longer match the catalogue.
+    Nothing about the window's rows is recorded before.
     """
 
     def before_invalid(self) -> None:
@@ -438,7 +450,7 @@ class _Unchecked:
 
 
 UNCHECKED: Final[CatalogCheck] = _Unchecked()
-"""The check for a caller that records nothing, or that has just read the catalogue."""
+"""A check that does nothing, for callers that record nothing or have just read the catalogue."""
 
 
 # --- warnings at the start ------------------------------------------------------------------------
@@ -448,7 +460,7 @@ LOOPBACK_WAYS_OUT: Final = (
     "or allow_loopback = true in [publisher], to publish its changes too",
     'or loopback_action = "mark" in [publisher], if that is meant',
 )
-"""The ways to end the warnings; the first two publish the rows."""
+"""The ways to end the warnings about loopback rows; with the first two the rows are published."""
 
 
 def loopback_of_tables(user: str, tables: Sequence[str]) -> str:
@@ -466,8 +478,8 @@ def owned_tables(
     schema: str | None,
     tables: Sequence[str],
 ) -> Sequence[str]:
-    """Return the tables that the publisher's user owns; none if loopback is off, or if the settings
-    decide about it.
+    """Return the tables that the publisher's user owns; none if there is no loopback user, or if
+    the settings determine what happens to loopback rows.
     """
     if not options.driver_user or schema is None or options.loopback_is_meant:
         return ()
@@ -480,7 +492,8 @@ def unavailable_in_words(name: str, error: EventlogError) -> str:
 
 
 def warn_at_start(context: Context) -> None:
-    """Warn of classes that are unavailable, and of captured tables that the publisher's user owns.
+    """Warn about classes that are unavailable, and about captured tables that the publisher's user
+    owns.
 
     Ends the transaction. Raises SQLAlchemy's errors.
     """
@@ -515,11 +528,14 @@ def report_missing(context: Context, rows: int, first: int, last: int) -> None:
 
 
 def warn_of_loopback(context: Context, rows: int, done: str = "marked") -> None:
-    """Warn of rows that are marked S unpublished, unless the settings decide about them."""
+    """Warn about rows that are marked S without being published, unless the settings
+    ask for that.
+    """
     if rows > 0 and not context.options.loopback_is_meant:
         _log.warning(
-            "%s %s S without being published, because %r, the publisher's own database user, made "
-            "the changes (loopback): %s; run `eventlog requeue --loopback` to bring the rows back",
+            "%s %s S without being published, because %r, the publisher's own database user, "
+            "made the changes (loopback): %s; run `eventlog requeue --loopback` to queue the "
+            "rows again",
             number_of(rows, "row"),
             done,
             context.options.driver_user or "",

@@ -1,12 +1,12 @@
 """One cycle of the publisher: first the deliveries in flight, then one window of the queue
 (spec/event-log.md 8).
 
-This is a hot path by its statements, not by its loops: a window is read by one statement, and a
-delivery is two commits, its line before it is sent and its marks after it. So the marks of rows
-that are in no delivery wait for the transaction of the next delivery's line. Rows are checked in
-``queue``, events are made in ``core.events``; here no loop visits single rows, and events with
-outcomes, which are rare, are set apart in one pass. In return ``marks`` is handed from delivery to
-delivery.
+This is a hot path because of its statements, not its loops: one statement reads a window, and a
+delivery takes two commits, one for its entry before it is sent and one for its marks afterwards. So
+the marks of rows that belong to no delivery are written in the transaction that records the next
+delivery. Rows are checked in ``queue``, events are made in ``core.events``; no loop here visits
+single rows, and events with outcomes, which are rare, are separated in one pass. The price:
+``marks`` is passed from delivery to delivery.
 """
 
 from __future__ import annotations
@@ -98,8 +98,9 @@ def recover(context: Context) -> PublisherState:
 def _parked_again(
     context: Context, delivery: Delivery, parking: Parking[ObjectId], clock: DatabaseClock
 ) -> Delivery:
-    """Park the objects of recorded events that were parked before a restart, and return the
-    delivery with these objects. An event without a valid row is sent first, like all others.
+    """Park the objects of recorded events again that were parked before a restart, and return the
+    delivery with these objects. An event without a valid row is not parked: it is sent first, like
+    all others.
     """
     parked_before: dict[str, tuple[Tried, int | None]] = {
         event_id: (tried, None) for event_id, tried in delivery.parked.items()
@@ -116,7 +117,7 @@ def _parked_again(
         if delivery.is_of_snapshot
         else _objects_of(context, wanted)
     )
-    for event in reversed(wanted):  # the first event of an object names it
+    for event in reversed(wanted):  # the first event of an object identifies it
         object_id = objects.get(event.event_id)
         if object_id is not None:
             tried, alone = parked_before[event.event_id]
@@ -132,7 +133,7 @@ def _parked_again(
 
 
 def _objects_of(context: Context, recorded: Sequence[Outgoing]) -> dict[str, ObjectId | None]:
-    """Return the objects of recorded events by event-id, of those with a valid row."""
+    """Return, by event-id, the objects of those recorded events that have a valid row."""
     rows = context.log.read_rows(sorted(chain(*(to_ranges(event.ids) for event in recorded))))
     good = check_rows(queue_rows(rows), context.catalog, None).good
     objects = dict(zip(ids_of(good), map(itemgetter(2), good), strict=True))
@@ -143,7 +144,7 @@ def _objects_of(context: Context, recorded: Sequence[Outgoing]) -> dict[str, Obj
 
 
 def _loading(context: Context) -> UnfinishedSnapshot | None:
-    """Return the snapshot that is sent before the log is read, None = there is none."""
+    """Return the snapshot that must be sent before the log is read, None if there is none."""
     line = context.ledger.loading()
     return None if line is None else UnfinishedSnapshot.of_line(*line)
 
@@ -159,7 +160,7 @@ def run_cycle(session: PublisherSession) -> Delivered:
 
 
 def _run_cycle(session: PublisherSession) -> Delivered:
-    """Run a cycle that leaves open what happens to a suspected document."""
+    """Run a cycle. The caller decides what happens to a suspect document."""
     context, state = session.context, session.state
     cycle = _send_recorded(session)
     if cycle.result is not DeliveryResult.DONE:
@@ -191,15 +192,15 @@ def _run_cycle(session: PublisherSession) -> Delivered:
 
 
 def _ended(session: PublisherSession, cycle: Delivered) -> Delivered:
-    """Decide what happens to a suspected document, and return how the cycle ended. If no other
-    document was answered, the receiver is unavailable.
+    """Decide what happens to a suspect document, and return how the cycle ended. If no other
+    document was answered, the receiver counts as unavailable.
     """
     context, state = session.context, session.state
     if cycle.result is DeliveryResult.DONE and cycle.more and state.suspects.is_probing:
         return cycle  # the next window may have another one
     ended = end_cycle(cycle, state.suspects, state.parking, context.options.isolate_after)
     if state.scan is not None:
-        # The scan has passed over rows of the objects that are free now.
+        # The scan has passed over rows of objects that have become free.
         state.freed.update(one for one in ended.freed if one not in state.parking)
     if cycle.result is not ended.cycle.result:
         state.scan = None
@@ -209,12 +210,12 @@ def _ended(session: PublisherSession, cycle: Delivered) -> Delivered:
 
 
 def _scan_to_read(context: Context, state: PublisherState) -> QueueScan | DueScan | None:
-    """Return the scan that goes on, or a new one, with the objects of claimed rows in ``state``.
-    None if the queue is empty or its claimed rows cannot be known now.
+    """Return the present scan, or a new one, and put the objects of claimed rows into ``state``.
+    None if the queue is empty or if the claimed rows cannot be determined now.
     """
     scan = state.scan
-    # Objects that have become free begin a new scan, unless passing over parked rows would cost
-    # more than the scan has read.
+    # If objects have become free, a new scan begins, unless passing over parked rows again would
+    # cost more than the scan has read.
     if (
         scan is None
         or (state.freed and scan.past <= 0)
@@ -234,8 +235,8 @@ def _scan_to_read(context: Context, state: PublisherState) -> QueueScan | DueSca
 def _valid_window(
     context: Context, state: PublisherState, scan: QueueScan | DueScan
 ) -> WindowResult | None:
-    """Return the next window of the scan, None if a transaction has ended meanwhile whose rows the
-    window may lack. Then the scan ends, too.
+    """Return the next window of the scan. If a transaction has ended meanwhile whose rows the
+    window may lack, the scan ends, and None is returned.
     """
     begun = monotonic()
     window, state.scan = _next_window(context, scan, state, recorded_ids(state.deliveries.values()))
@@ -253,8 +254,8 @@ def _valid_window(
 
 
 def _refuse_given_again(context: Context, window: WindowResult) -> None:
-    """Raise DatabaseUnavailable if a row of a window has a number that was published for another
-    row: the log gets a new epoch at the next connection (spec/event-log.md 7.4).
+    """Raise DatabaseUnavailable if a row of a window has a record_id that was published for another
+    row. The log then gets a new epoch at the next connection (spec/event-log.md 7.4).
     """
     options, used = context.options, context.used
     used.published.remember()
@@ -266,7 +267,7 @@ def _refuse_given_again(context: Context, window: WindowResult) -> None:
 
 
 def _send_window(session: PublisherSession, window: WindowResult) -> Delivered:
-    """Send the deliveries of a window, and mark its rows that are in no delivery. Errors as for
+    """Send the deliveries of a window, and mark its rows that belong to no delivery. Errors as for
     ``run_cycle``.
     """
     context, state = session.context, session.state
@@ -281,12 +282,12 @@ def _send_window(session: PublisherSession, window: WindowResult) -> Delivered:
             return Delivered(DeliveryResult.STOPPED, "asked to stop")
         prepared = _prepare(session, built, window.origins, marks)
         if prepared is None:
-            # The requested rows may be earlier ones of objects of the next delivery.
+            # The requested rows may be earlier rows of objects in the next delivery.
             state.scan = None
             more = True
             break
-        # Counted here and not where they are read:
-        # a row that is deferred or not sent in the end is read again.
+        # Rows are counted here and not where they are read, since a row that is deferred or not
+        # sent after all is read again.
         context.counters.rows_read += sum(map(len, built.groups))
         marks = Marks(context.counters)
         if prepared.delivery is not None:
@@ -301,7 +302,7 @@ def _send_window(session: PublisherSession, window: WindowResult) -> Delivered:
 def _next_window(
     context: Context, scan: QueueScan | DueScan, state: PublisherState, in_flight: frozenset[int]
 ) -> tuple[WindowResult, QueueScan | DueScan | None]:
-    """Return the next window of a scan, and the rest of the scan, None at its end."""
+    """Return the next window of a scan, and the rest of the scan (None at its end)."""
     first = 1
     left_out: Container[int] = in_flight
     waiting: Container[ObjectId] = (
@@ -313,7 +314,7 @@ def _next_window(
     if isinstance(scan, DueScan):
         window, rest = read_due_window(context, scan, left_out, waiting)
         return window, None if rest is None else rest._replace(past=scan.past + window.past)
-    # A window from the head of the queue has all visible rows, or the first of them.
+    # A window from the head of the queue contains all visible rows, or the first ones.
     last = scan.last if scan.is_begun else None
     window = read_window(context, max(scan.first, first), last, left_out, waiting, scan.rows)
     if window.next_first is None:
@@ -327,8 +328,8 @@ def send_in_flight(session: PublisherSession) -> Delivered:
 
 
 def _send_recorded(session: PublisherSession) -> Delivered:
-    """Send the recorded deliveries, as ``send_in_flight`` does, and leave open what happens to a
-    suspected document.
+    """Send the recorded deliveries, as ``send_in_flight`` does, but let the caller decide what
+    happens to a suspect document.
     """
     context, state = session.context, session.state
     woken = _wake(context, state)
@@ -340,7 +341,7 @@ def _send_recorded(session: PublisherSession) -> Delivered:
         if delivered.result is not DeliveryResult.DONE:
             return delivered
     if state.scan is not None:
-        # The scan has passed over rows of the objects that are free now; they must be sent before
+        # The scan has passed over rows of objects that have become free; these must be sent before
         # later rows.
         state.freed.update(object_id for object_id in woken if object_id not in state.parking)
     if full := state.parking.too_many(context.options.max_parked):
@@ -372,7 +373,7 @@ def _wake(context: Context, state: PublisherState) -> list[ObjectId]:
 
 
 def _send_new(session: PublisherSession, delivery: Delivery) -> Delivered:
-    """Send a delivery whose line has just been recorded: its events are built."""
+    """Send a delivery that has just been recorded, so that its events are built already."""
     context, state = session.context, session.state
     state.deliveries[delivery.number] = delivery
     session.before_delivery()
@@ -387,7 +388,8 @@ def _send_again(session: PublisherSession, delivery: Delivery) -> Delivered:
     """Send a delivery of an earlier cycle: its events are rebuilt, a document at a time."""
     context, state = session.context, session.state
     state.deliveries[delivery.number] = delivery
-    # Once for all documents: nothing is answered yet that an error would have to save.
+    # This is done once for all documents: no answer has arrived yet that would have to be saved
+    # before an error.
     session.check.before_read_back()
     delivery = _put_back(session, delivery)
     context.log.commit()
@@ -414,13 +416,13 @@ def _send_again(session: PublisherSession, delivery: Delivery) -> Delivered:
 
 
 def _put_back(session: PublisherSession, delivery: Delivery) -> Delivery:
-    """Return a recorded delivery with a new attempt number for each event that was given up by hand
-    and whose rows were set back to N before its next attempt. The number is recorded, because the
-    receiver may have applied the event under the previous number, and the event may have fewer rows
-    now (spec/event-log.md 7.4).
+    """Return a recorded delivery with a new attempt number for each event that an operator has
+    skipped and whose rows were set back to N before its next attempt. The number is recorded,
+    because the receiver may have applied the event under the previous number, and the event may
+    have fewer rows now (spec/event-log.md 7.4).
     """
     context = session.context
-    if context.ledger.consumer:  # ``skip`` takes the events of a consumer out of the line
+    if context.ledger.consumer:  # ``skip`` removes the events of a consumer from the entry
         return delivery
     firsts = sorted({record_id_of(event.event_id) for event in delivery.events()})
     known = read_attempts(context.log, ids=firsts)
@@ -451,7 +453,7 @@ def _announce(context: Context, delivery: Delivery, times: Mapping[int, str | No
 
 
 def _deliver(session: PublisherSession, delivery: Delivery, line: InflightLine) -> Delivered:
-    """Send the documents of a delivery, and keep its unanswered rest in the state."""
+    """Send the documents of a delivery, and keep the unanswered rest in the state."""
     context, state = session.context, session.state
     begun = monotonic()
     if not delivery.is_of_snapshot:
@@ -484,8 +486,8 @@ def _deliver(session: PublisherSession, delivery: Delivery, line: InflightLine) 
 def _record_failures(
     context: Context, state: PublisherState, sent_ids: frozenset[str], tried: Tried, *, is_cut: bool
 ) -> None:
-    """Record the cycles without an answer with a suspect document, or with its halves, which are
-    ordinary documents from then on, and commit.
+    """Record with a suspect document how many cycles had no answer, or divide it into halves, which
+    are ordinary documents from then on. Commits.
     """
     for delivery in list(state.deliveries.values()):
         if any(event.sent_id in sent_ids for event in delivery.events()):
@@ -527,7 +529,7 @@ def _marks_without_group(
 
 
 class Prepared(NamedTuple):
-    """Events that may be sent: their delivery is recorded, None = there is no event."""
+    """Events that may be sent because their delivery is recorded; None = there are no events."""
 
     delivery: Delivery | None
 
@@ -536,7 +538,8 @@ def _prepare(
     session: PublisherSession, built: Built, origins: Origins, marks: Marks
 ) -> Prepared | None:
     """Record a delivery of events, and write the marks of rows that make no event in the same
-    transaction. None = nothing is recorded or marked, since rows are requested.
+    transaction. None = nothing was recorded or marked, because there is a request to send rows
+    again.
     """
     context = session.context
     _, events, current_rows = built
@@ -574,18 +577,19 @@ def _record_new(
     is_plain: bool,
     alone: bool,
 ) -> Delivery | None:
-    """Record a delivery of new events, and return it; None if requested rows must be read first.
+    """Record a delivery of new events, and return it; None if there is a request to send rows
+    again, which must be read first.
 
     ``is_plain`` as in ``encode``; ``alone`` is true if nothing else belongs to the transaction.
     """
     context, state = session.context, session.state
-    # A format without numbers needs none before the entry is written.
+    # If the format has no numbers, the delivery number is not needed before the entry is written.
     number, first = begin_delivery(context, state) if context.output.is_numbered else (None, "")
-    # Without outcomes every row of a new event contributes, and so does the first row,
-    # which names the event.
+    # Without outcomes every row of a new event contributes, including the first row, which gives
+    # the event its id.
     delivery = pack(number or 0, events, context.options.batch_size, first, origins, context.epoch)
     if context.observer.wants_event_times and not origins.event_times:
-        # The first rows are enough: event_time only serves to measure the delay of answers.
+        # The first rows are enough, since event_time only serves to measure the latency.
         firsts = sorted(own[0].ids[0] for own in delivery.documents.values())
         delivery = delivery._replace(origins=Origins(_event_times(context, firsts), {}))
     content = encode(delivery, is_plain=is_plain)
@@ -605,8 +609,8 @@ def _event_times(context: Context, record_ids: Sequence[int]) -> dict[int, str |
 
 
 def _numbered(context: Context, delivery: Delivery) -> Delivery:
-    """Return a recorded delivery with numbers, if the format numbers events: a publisher of another
-    format may have recorded it.
+    """Return a recorded delivery, with numbers if the format numbers events: a publisher with
+    another format may have recorded it without.
     """
     if not delivery.first and (
         first := context.output.first(delivery.number, "", raised_at(context.epoch))
@@ -624,9 +628,9 @@ def rebuild(
     """Return a recorded delivery with rebuilt events: the same rows, event-ids and documents, with
     values read back again.
 
-    A row that is missing or no longer N is done; one that fails the checks now becomes E. Events of
-    objects that still wait are not rebuilt. ``before_invalid`` is called before events with invalid
-    rows are returned.
+    A row that is missing or no longer has status N counts as done; a row that fails the checks now
+    becomes E. Events of objects that still wait are not rebuilt. ``before_invalid`` is called
+    before events with invalid rows are returned.
     """
     delivery = _numbered(context, delivery)
     wanted = [event for event in delivery.events() if not parking.is_waiting(event.object_id)]
@@ -662,7 +666,7 @@ class Rebuilt(NamedTuple):
     events: list[Outgoing]
     decided: list[Decided]
     """The group of each event with the decision of precedence at the first build; an empty group
-    and no decision if no good row is left.
+    and no decision if no valid row is left.
     """
     bad: dict[int, InvalidRow]
     """The rows that fail the checks now, by record_id."""
@@ -672,11 +676,11 @@ class Rebuilt(NamedTuple):
     waiting: frozenset[int]
     """The record_ids of rows whose class is unavailable."""
     missing: frozenset[int] = frozenset()
-    """The record_ids of rows that are gone from the log."""
+    """The record_ids of rows that are no longer in the log."""
 
 
 def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:
-    """Rebuild events of in-flight lines under their event-ids, with values read back again
+    """Rebuild events of in-flight entries under their event-ids, with values read back again
     (spec/event-log.md 10).
     """
     ranges = sorted(pair for event in recorded for pair in to_ranges(event.ids))
@@ -762,17 +766,17 @@ def _windows(context: Context, state: PublisherState) -> Iterator[WindowResult]:
         context.counters.rows_loopback += len(window.loopback)
         yield window
         if isinstance(scan, QueueScan):
-            # Nothing is marked here, so a window after a deferred row shows its rows again.
+            # Nothing is marked here, so a window that begins at a deferred row shows rows again.
             bad = (row.record_id for row in window.bad)
             shown = sorted(chain(bad, window.loopback, window.passed, *map(ids_of, window.groups)))
             in_flight |= context.ledger.leave_out(scan, shown)
-        else:  # a window has rows of inserts that come after its end
+        else:  # a window may have rows of an insert that come after the window's end
             in_flight |= frozenset(chain.from_iterable(map(ids_of, window.groups)))
 
 
 def preview(context: Context, delivery: Delivery, events: Sequence[Outgoing]) -> str:
-    """Return the document of these events of a delivery for people; empty if all objects are
-    gone.
+    """Return a preview of the document with these events of a delivery; empty if none of the
+    objects exists any more.
     """
     read, current_rows = with_current_rows(
         context, [event for event in events if event.operation is not None]

@@ -1,4 +1,5 @@
-"""The daemon: connect, take the lock, run cycles, rest, connect again (spec/event-log.md 8.5, 12).
+"""The publisher as a daemon: it connects, takes the lock, runs cycles, rests, and connects again
+(spec/event-log.md 8.5, 12).
 
 ``Publisher`` does the work of ``eventlog publish`` for Python programs.
 """
@@ -100,12 +101,12 @@ def publish(
     compare: CompareTriggers | None = None,
     standby: bool = False,
 ) -> None:
-    """Publish until ``stop`` is set. A lost database connection is opened again with a back-off,
-    whose first and longest pauses are ``retry``, in seconds.
+    """Publish until ``stop`` is set. A lost database connection is opened again with a back-off;
+    ``retry`` has its first and its longest pause in seconds.
 
-    ``observer`` is informed of the work. ``compare`` compares the triggers with the declared
-    ones, None = they are not compared. With ``standby`` it waits while another publisher has locked
-    the log, as a consumer always does. Raises FatalAnswer when the receiver answers fatal,
+    ``observer`` is called with the progress. ``compare`` compares the triggers with the declared
+    ones, None = no comparison. With ``standby`` the publisher waits while another one has locked
+    the log; a consumer always does. Raises FatalAnswer when the receiver answers fatal,
     PublisherAlreadyRunning when the log is locked, DatabaseError when the first connection fails.
     """
     stop = stop or StopRequest()
@@ -173,7 +174,7 @@ def _publish_once(context: Context, sink: Sink, stop: Stop) -> None:
 
     def begin_session() -> PublisherSession:
         begun = _begin_session(watcher, sink, stop)
-        begun.state.parking.clear()  # each parked event is tried now, whether it is due or not
+        begun.state.parking.clear()  # each parked event is tried now, due or not
         return begun
 
     session = begin_session()
@@ -189,7 +190,7 @@ def _publish_once(context: Context, sink: Sink, stop: Stop) -> None:
             session = begin_session()
             continue
         if cycle.is_suspicious and not stop.is_set():
-            # The cause may be one document; further attempts show whether it is.
+            # One document may be the cause; further attempts show whether it is.
             has_answers = _settled(context.counters) > settled_before
             _wait_for_receiver(session, stop, cycle, failures, has_answers)
             continue
@@ -201,10 +202,10 @@ def _publish_once(context: Context, sink: Sink, stop: Stop) -> None:
                 break
             continue  # a part of a document that the receiver fails for: the culprit is unknown
         if is_loading and state.loading is None:
-            # Later rows may be newer than the values that a chunk has read.
+            # Rows up to here may be newer than the values that a chunk of the snapshot has read.
             last = context.ledger.tail()
         if state.loading is None and state.scan is None and not _is_waiting(context, last):
-            break  # the remaining rows are newer than the start
+            break  # the remaining rows are newer than the start of this run
     _report_left(context, state)
     if cycle.result is DeliveryResult.FATAL:
         raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")
@@ -278,7 +279,9 @@ def _serve(
 def _begin_session(
     watcher: CatalogWatcher, sink: Sink, stop: Stop, idle: Idle | None = None
 ) -> PublisherSession:
-    """Return a session by the watcher's present catalogue, with the state of the database."""
+    """Return a session with the watcher's present catalogue and the state that the database has
+    recorded.
+    """
 
     def before_delivery() -> None:
         if idle is not None:
@@ -301,8 +304,8 @@ def _heartbeat_timer(context: Context) -> HeartbeatTimer:
 
 
 def _beat(context: Context, sink: Sink) -> None:
-    """Send a heartbeat. It has its own delivery number, and no in-flight line, since it is
-    never sent again.
+    """Send a heartbeat. It has a delivery number but no in-flight entry, since it is never sent
+    again.
     """
     number = context.used.delivery_no = draw_delivery_no(context)
     context.log.commit()
@@ -316,7 +319,7 @@ def _report_left(context: Context, state: PublisherState) -> None:
 
 
 def _report(context: Context, state: PublisherState, reports: Reports) -> None:
-    """Log the summary if it is due, and the warning of loopback rows."""
+    """Log the summary and the warning about loopback rows if they are due."""
     if (before := reports.due()) is not None:
         queue = measure_queue(context.log, context.options.event_time_zone, ledger=context.ledger)
         context.log.commit()
@@ -363,12 +366,12 @@ def _cycle(
 
 
 def _settled(counters: Counters) -> int:
-    """Return the number of events that were answered without retry."""
+    """Return the number of events that got an answer other than retry."""
     return counters.answers_success + counters.answers_warning + counters.answers_error
 
 
 def _local_time(context: Context) -> datetime | None:
-    """Return the server's local time if the options have times of the day, else None."""
+    """Return the server's local time if times of day are configured, otherwise None."""
     if not context.options.time_of_day:
         return None
     now = context.log.db.local_time()
@@ -379,7 +382,9 @@ def _local_time(context: Context) -> datetime | None:
 def _seconds_left(
     context: Context, state: PublisherState, heartbeat: HeartbeatTimer, timetable: Timetable
 ) -> float:
-    """Return the seconds until the next cycle, parked object or heartbeat by the clock."""
+    """Return the seconds until the next cycle, parked object or heartbeat by the
+    monotonic clock.
+    """
     options = context.options
     local = _local_time(context)
     now = monotonic()
@@ -395,9 +400,9 @@ def _seconds_left(
 
 
 def run_post_poll(context: Context) -> None:
-    """Run ``post_poll_statements`` in their own transaction. A failing one undoes them all and
-    is logged; the rows of the cycle are marked already, and the queue goes on. A lost connection is
-    raised.
+    """Run ``post_poll_statements`` in a separate transaction. If one fails, all are rolled back and
+    the error is logged; the rows of the cycle are marked already, and publishing continues. An
+    error of the connection is raised.
     """
     connection = context.log.connection
     try:
@@ -415,8 +420,8 @@ def run_post_poll(context: Context) -> None:
         )
 
 
-# --- facts that cost a statement, read between two deliveries
-# ----------------------------------------
+# --- figures that need a query, read between two deliveries
+# ------------------------------------------
 
 
 def _measure_if_due(session: PublisherSession) -> None:
@@ -426,8 +431,8 @@ def _measure_if_due(session: PublisherSession) -> None:
 
 
 def measure(session: PublisherSession) -> None:
-    """Report the queue and the deliveries to the observer, as before a long pause, unless it never
-    wants it. No transaction may be open, and none is left open.
+    """Report the queue and the deliveries to the observer, unless it needs no measurements. No
+    transaction may be open, and none is left open.
     """
     context, state = session.context, session.state
     if context.observer.measure_due() is None:
@@ -481,10 +486,10 @@ class Publisher:
     """A publisher of a log, or of the source in ``[source]``, which works like
     ``eventlog publish``.
 
-    ``from_config`` makes one. A log has one publisher at a time: a second one raises
+    ``from_config`` creates it. A log has one publisher at a time: a second one raises
     PublisherAlreadyRunning. The same object may run again after it has ended, but not in two
-    threads at once. ``[monitor]`` and ``[log]`` belong to the command: a program logs through
-    ``logging`` (``eventlog.publisher``) and reads ``counters``.
+    threads at the same time. ``[monitor]`` and ``[log]`` belong to the command: a program logs
+    through ``logging`` (``eventlog.publisher``) and reads ``counters``.
     """
 
     __slots__ = ("_config", "_counters", "_receive", "_used")
@@ -511,7 +516,7 @@ class Publisher:
 
         ``sink`` is called with each document and its events in place of ``[sink]``. It returns None
         (success for all), an ``Answer``, or an XDS answer as text. It may raise any exception if it
-        could not receive the events, which are sent again then. ``environ`` has the variables
+        could not receive the events; they are then sent again. ``environ`` has the variables
         ``EVENTLOG_...`` that override the configuration, None = the variables of the process.
         Raises ConfigError, which names all problems.
         """
@@ -596,7 +601,7 @@ class Publisher:
             return open_its_sink(self._config, sys.stdout)
         from eventlog.publisher.sinks.python import (
             CallableSink,
-        )  # imports the reader of XDS answers
+        )  # a late import, since it loads the reader of XDS answers
 
         return CallableSink(
             self._receive, getattr(self._receive, "__qualname__", repr(self._receive))

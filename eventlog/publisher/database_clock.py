@@ -1,5 +1,5 @@
-"""The clock of the database, by which the lines record when an attempt is due (spec/event-log.md
-10).
+"""The clock of the database, which gives the times in in-flight entries at which attempts are due
+(spec/event-log.md 10).
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def park_again(
     alone: int | None,
 ) -> None:
     """Park an object as it was before a restart: until its event is due, at most
-    ``parking.longest_pause`` from now. ``alone`` are the attempts with its event alone, None if the
-    receiver has asked for it later (spec/event-log.md 8.4, *Progress*).
+    ``parking.longest_pause`` from now. ``alone`` is the number of attempts with only its event,
+    None if the receiver has answered retry (spec/event-log.md 8.4, *Progress*).
     """
     now = monotonic()
     due = min(clock.moment_of(tried.due), now + parking.longest_pause) if tried.due else now

@@ -1,8 +1,8 @@
-"""A delivery: documents that are sent together, and the line that records them (spec/event-log.md
-8.4, 10).
+"""A delivery: documents that are sent together, and the in-flight entry that records them
+(spec/event-log.md 8.4, 10).
 
-The line is written and committed before the first document is sent. After a crash it shows which
-rows made which event, so that an event-id never means two sets of rows.
+The entry is written and committed before the first document is sent. After a crash it shows which
+rows made which event, so that an event-id never stands for two sets of rows.
 
 This is a hot path: every event gets its delivery here. An event is made by ``tuple.__new__``, so
 ``placed`` repeats the order of fields in ``Outgoing``, and ``encode`` skips the search for special
@@ -33,13 +33,13 @@ Each line names it, so that an eventlog of another version refuses the line.
 """
 
 _MOST_CHARACTERS: Final = 300
-"""The most characters of a last answer that a line keeps."""
+"""The most characters of the last answer that an entry keeps."""
 
 NO_ORIGINS: Final = Origins({}, {})
 
 
 class DeliveryInfo(NamedTuple):
-    """A delivery whose in-flight line is still in the database."""
+    """A delivery whose in-flight entry is still in the database."""
 
     number: int
     events: int
@@ -47,8 +47,8 @@ class DeliveryInfo(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """The attempts that the line records: their number, the last answer, and when the next one is
-    due.
+    """The attempts that an entry records: their number, the last answer, and the time when the next
+    attempt is due.
     """
 
     tries: int = 0
@@ -57,32 +57,30 @@ class Tried(NamedTuple):
     """The database's time in UTC (ISO 8601); empty = the next attempt is due at the start."""
 
     def as_data(self) -> dict[str, object]:
-        """Return the record as the line has it."""
+        """Return the attempts as data for the entry."""
         data = {"tries": self.tries, "answer": self.answer[:_MOST_CHARACTERS]}
         return {**data, "due": self.due} if self.due else data
 
 
 class Delivery(NamedTuple):
-    """The content of one in-flight line (spec/event-log.md 7.4, 8.4). The fields ``origins``,
-    ``current_rows`` and ``waiting`` are not in the line.
+    """The content of one in-flight entry (spec/event-log.md 7.4, 8.4). The fields ``origins``,
+    ``current_rows`` and ``waiting`` are not in the entry.
     """
 
     number: int
     documents: Mapping[int, Sequence[Outgoing]]
-    """The documents by their numbers from 1: up to ``batch_size`` events each, which make one
-    document.
-    """
+    """The documents by their numbers from 1; each consists of up to ``batch_size`` events."""
     first: str = ""
     """The number of the first event, for formats that number events."""
     origins: Origins = NO_ORIGINS
-    """The origins of the line's rows, for formats that need them."""
+    """The origins of the delivery's rows, for formats that need them."""
     current_rows: Mapping[ObjectId, CurrentRow] = MappingProxyType({})
     """The present rows of objects."""
     epoch: str = ""
-    """The log's epoch when the line was written (spec/event-log.md 7.4)."""
+    """The log's epoch when the entry was written (spec/event-log.md 7.4)."""
     last_number: int = 0
-    """The greatest document number that a partly answered delivery has used, 0 = no part is
-    answered.
+    """The highest document number that a partly answered delivery has used, 0 = no document is
+    answered yet.
     """
     waiting: frozenset[str] = frozenset()
     """The event-ids of recorded events whose class is unavailable."""
@@ -91,11 +89,11 @@ class Delivery(NamedTuple):
     (spec/event-log.md 8.4).
     """
     failures: Mapping[int, Tried] = MappingProxyType({})
-    """The cycles in a row in which the receiver has failed for a document and answered no other
-    one, by the numbers of the documents.
+    """By document number, the consecutive cycles in which the receiver failed for the document and
+    answered no other one.
     """
     parked: Mapping[str, Tried] = MappingProxyType({})
-    """The attempts of events that got retry, by event-id."""
+    """By event-id, the attempts with events that were answered with retry."""
 
     def events(self) -> Iterator[Outgoing]:
         """Return the events of all documents in order."""
@@ -132,8 +130,8 @@ def pack(
     origins: Origins = NO_ORIGINS,
     epoch: str = "",
 ) -> Delivery:
-    """Return a delivery of documents of up to ``batch_size`` events, in order; with ``first`` the
-    events get places.
+    """Return a delivery with the events in documents of up to ``batch_size`` events, in order. With
+    ``first`` the events get their places.
     """
     if first:
         events = placed(events, count(1))
@@ -143,7 +141,7 @@ def pack(
 
 
 def unbuilt(delivery: Delivery) -> Delivery:
-    """Return a waiting delivery without its events' values, which are read again when it is
+    """Return a waiting delivery without the values of its events; they are read again when it is
     sent.
     """
     documents = {
@@ -161,9 +159,9 @@ def unbuilt(delivery: Delivery) -> Delivery:
 def rest_of(delivery: Delivery, left: Mapping[int, Sequence[Outgoing]]) -> Delivery:
     """Return a delivery with the events that are ``left`` of its documents, by their numbers.
 
-    The rest of a document gets a new number once a part of it is answered, and so does each
-    document after it. Sinks name files by the number: under the old one the rest would replace
-    what was sent (spec/event-log.md 10). New numbers are greater than every earlier one of the
+    Once a part of a document is answered, the rest of it gets a new number, and so does each later
+    document. Sinks name files by the number, so under the old number the rest would replace what
+    was sent (spec/event-log.md 10). New numbers are greater than all earlier numbers of the
     delivery. A document after the halves of another one gets one too.
     """
     last_number = max((delivery.last_number, *delivery.documents))
@@ -329,25 +327,25 @@ def placed(events: Iterable[Outgoing], places: Iterator[int]) -> list[Outgoing]:
     ]
 
 
-# --- the line -------------------------------------------------------------------------------------
+# --- the entry ------------------------------------------------------------------------------------
 
 
 def encode(delivery: Delivery, *, is_plain: bool = False) -> str:
     """Return the content of the entry of kind ``delivery``.
 
-    ``{"line_format": 1, "documents": [...]}``, with ``"first"`` in a numbered
-    delivery, with ``"epoch"`` under one, and with ``"last_number"`` if a document that is gone had
-    a greater number than those that are left. A document has its ``number``, the record_ids of its
+    ``{"line_format": 1, "documents": [...]}``, with ``"first"`` in a numbered delivery, with
+    ``"epoch"`` if the log has an epoch, and with ``"last_number"`` if a finished document had a
+    higher number than the remaining ones. A document has its ``number``, the record_ids of its
     events one after the other as ranges (``rows``), the number of ids of each event (``counts``),
-    and in a numbered delivery the ``place`` of its first event. ``events`` has the exceptions by
-    the event's index: an ``id`` other than the first record_id and the epoch, rows that precedence
-    ``dropped``, the number of ``attempts``, a ``place`` that does not follow the previous one, the
-    attempts of one that is ``parked``. A delivery of a snapshot has ``"snapshot"``, when it was
-    begun, and each document its ``objects`` in place of rows and counts. A document of
-    ``suspects`` has ``"suspect": {"tries": 2, "answer": "...", "due": "..."}``, one of
-    ``failures`` has ``"failures"`` in the same form.
-    ``is_plain`` means that no event
-    has an exception, as in nearly all new deliveries, and skips the search.
+    and in a numbered delivery the ``place`` of its first event. ``events`` has the exceptions, by
+    the index of the event: an ``id`` other than the first record_id and the epoch, rows that
+    precedence ``dropped``, the number of ``attempts``, a ``place`` that does not follow the
+    previous one, the attempts of an event that is ``parked``. A delivery of a snapshot has
+    ``"snapshot"``, the time when the snapshot was begun, and each of its documents has ``objects``
+    in place of rows and counts. A document in ``suspects`` has ``"suspect": {"tries": 2, "answer":
+    "...", "due": "..."}``, and a document in ``failures`` has ``"failures"`` in the same form.
+    ``is_plain`` means that no event has an exception, as in nearly all new deliveries, and skips
+    the search.
     """
     line: dict[str, object] = {"line_format": LINE_FORMAT}
     if delivery.epoch:
@@ -407,20 +405,20 @@ def _special(
 
 
 def refuse_newer(number: int, line: Mapping[str, Any]) -> None:
-    """Raise DatabaseError for the content of an entry that a newer version wrote, KeyError for one
-    without a format.
+    """Raise DatabaseError for the content of an entry that a newer version wrote, KeyError for an
+    entry without a format.
     """
     if line["line_format"] != LINE_FORMAT:
         raise DatabaseError(
-            f"in-flight line {number} is of format {line['line_format']}: a newer version of "
+            f"in-flight entry {number} is of format {line['line_format']}: a newer version of "
             "eventlog wrote it. Start that version until the entry is processed"
         )
 
 
 def decode(number: int, content: str) -> Delivery:
-    """Return a delivery from its entry; its events have to be built.
+    """Return a delivery from its entry. Its events are not built yet.
 
-    Raises DatabaseError for an unknown line.
+    Raises DatabaseError for an entry that cannot be read.
     """
     try:
         line = json.loads(content)
@@ -451,13 +449,13 @@ def decode(number: int, content: str) -> Delivery:
         )
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise DatabaseError(
-            f"in-flight line {number} cannot be read ({error}). If it was changed by hand, "
+            f"in-flight entry {number} cannot be read ({error}). If it was changed by hand, "
             "restore its content"
         ) from None
 
 
 def _tried(line: Mapping[str, Any], kind: str) -> dict[int, Tried]:
-    """Return the attempts of this kind that a line records, by the numbers of the documents."""
+    """Return the attempts of this kind that an entry records, by document number."""
     return {
         int(document["number"]): Tried(**document[kind])
         for document in line["documents"]

@@ -1,9 +1,9 @@
 """``doctor``: a check of the database that changes nothing and whose work is bounded
 (spec/event-log.md 11).
 
-It is a table of checks. An entry names its subject, asks the database (``sql.doctor``, with the SQL
-in each dialect's ``doctor.sql``), and has a plain function judge the answer (there, and in
-``sql.doctor.findings``).
+It consists of a table of checks. Each check has a subject. It queries the database (``sql.doctor``,
+with the SQL in each dialect's ``doctor.sql``), and a plain function judges the answer (there, and
+in ``sql.doctor.findings``).
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ _NO_LIMITS: Final = Limits()
 class Case:
     """The input of the checks, and the findings so far.
 
-    The fields from ``log`` on are known once the log is found.
+    The fields from ``log`` on are set once the log is found.
     """
 
     db: OpenDatabase
@@ -127,7 +127,7 @@ class Case:
         return self.db.dialect
 
     def run(self, checks: Checks) -> None:
-        """Make checks. A failing check is a finding, and the others go on."""
+        """Run checks. If a check fails, that is a finding, and the other checks are still run."""
         for subject, find in checks.items():
             try:
                 with as_database_errors(self.connection), self.connection.begin_nested():
@@ -150,12 +150,12 @@ class Case:
         return doctor.ask_log(self.log, question, record, **about)
 
     def ask_one(self, question: str, record: Callable[..., T], **about: object) -> T:
-        """Return the answer to a question that has exactly one."""
+        """Return the answer to a question that has exactly one answer."""
         (answer,) = self.ask(question, record, **about)
         return answer
 
     def repairs(self, name: str, **names: str) -> tuple[str, ...]:
-        """Return statements that repair, which are shown and not run."""
+        """Return statements that repair something; they are shown, and the user runs them."""
         return doctor.repairs(self.log, name, **names)
 
     @property
@@ -190,7 +190,7 @@ class Case:
 
 
 def examine(config: Config, compare: Compare, limits: Limits = _NO_LIMITS) -> list[Finding]:
-    """Return the findings about the log, its triggers and its rows, the worst first.
+    """Return the findings about the log, its triggers and its rows, the most severe first.
 
     Raises ConfigError, and DatabaseError if the database cannot be reached.
     """
@@ -345,7 +345,7 @@ def _wake(case: Case) -> Iterator[Finding]:
 
 
 def _classes(case: Case) -> Iterator[Finding]:
-    """Read the classes, without tables that cannot be one, so that other checks can go on."""
+    """Read the classes, without tables that cannot be classes, so that later checks can run."""
     listed: Sequence[str] | None = None
     try:
         with as_database_errors(case.connection), case.connection.begin_nested():
@@ -378,13 +378,13 @@ def _unreadable(case: Case) -> Iterator[Finding]:
     needed = {pair for cls in classes for pair in _columns_read_back(case, cls, whole_rows)}
     perhaps: set[tuple[str, str]] = set()
     if "altered_tables" in case.dialect.capabilities:
-        # Any style may read back a table that was altered,
-        # or a value that is too large for the log.
+        # With any style, values may be read back: those of a table that was altered, and those too
+        # large for the log.
         for cls in classes:
             perhaps |= {(one.table, one.column.name) for one in cls.attributes}
             perhaps |= {(cls.table.name, column.name) for column in cls.key}
         if _has_snapshot_to_send(case):
-            needed |= perhaps  # it reads each object whole
+            needed |= perhaps  # a snapshot reads each object as a whole
         perhaps -= needed
     for columns, judge in (
         (sorted(needed), doctor.judge_unreadable),
@@ -402,7 +402,9 @@ def _unreadable(case: Case) -> Iterator[Finding]:
 
 
 def _has_snapshot_to_send(case: Case) -> bool:
-    """Return True if the configured consumer sends a snapshot, or will when it is registered."""
+    """Return True if the configured consumer sends a snapshot, or will send one when it is
+    registered.
+    """
     if case.consumer is None:
         return False
     line = None if case.missing_rights else read_consumer(case.log, case.consumer)
@@ -442,7 +444,9 @@ def _columns_read_back(case: Case, cls: ObjectClass, whole_rows: bool) -> Iterat
 
 
 def _plan(case: Case) -> Iterator[Finding]:
-    """Compare the triggers with the declared ones, or judge them alone if that comparison fails."""
+    """Compare the triggers with the declared ones, or judge only the installed ones if the
+    comparison fails.
+    """
     if case.database is None:
         return
     reason = ""
@@ -618,7 +622,7 @@ def _queue(case: Case) -> Iterator[Finding]:
 def _loopback(case: Case) -> Iterator[Finding]:
     """Judge rows of the publisher's own user (spec/event-log.md 8.3)."""
     user = case.options.driver_user
-    if user is None or case.consumer is not None:  # a consumer passes over rows on purpose
+    if user is None or case.consumer is not None:  # a consumer passes over such rows on purpose
         return
     limit = case.limits.rows
     rows, first, checked = case.ask_one(
@@ -684,8 +688,8 @@ def _keys(case: Case) -> Iterator[Finding]:
 
 
 def _gone(case: Case) -> Iterator[Finding]:
-    """Judge objects whose deletion no trigger logged, such as a TRUNCATE, and objects that were
-    logged as deleted although the statement kept them.
+    """Judge objects that were deleted without a trigger, for example by TRUNCATE, and objects that
+    were logged as deleted although they still exist.
     """
     if case.catalog is None or "truncate" in case.dialect.capabilities:
         return
@@ -738,7 +742,9 @@ def _size(case: Case) -> Iterator[Finding]:
 # --- the checks, in their order -------------------------------------------------------------------
 
 Checks = Mapping[str, Callable[[Case], Iterable[Finding]]]
-"""The checks by their subject, which is named if a check fails; each returns findings."""
+"""The checks by their subject, which the message names if a check fails. Each check returns
+findings.
+"""
 
 SESSION_CHECKS: Final[Checks] = {
     "whether the database is writable": lambda case: doctor.judge_read_only(
@@ -808,5 +814,5 @@ ROW_CHECKS: Final[Checks] = {
     "event_time": _event_time,
     "rows N": _invalid_rows,
     "the spelling of keys": _keys,
-    "objects that are gone": _gone,
+    "objects that no longer exist": _gone,
 }

@@ -1,9 +1,9 @@
 """The explanation of a single row.
 
 It has its checks, its group, the decision of precedence, its document, and
-its outcome. Nothing is recorded, marked or sent. The group is exact for rows in flight, whose line
-records it. For waiting rows it is the group that the next cycle would make. For done rows it is a
-reconstruction, since their events are not recorded.
+its outcome. Nothing is recorded, marked or sent. The group is exact for rows in flight, whose
+in-flight entry records it. For waiting rows it is the group that the next cycle would make. For
+done rows it is a reconstruction, since their events are not recorded.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from eventlog.sql.connection import as_database_errors
 from eventlog.sql.rows import PUT_BACK, SKIPPED, ErrorLine, read_errors
 
 _SECONDS: Final = 60
-"""The seconds that one statement may take."""
+"""The time-out of one statement, in seconds."""
 _MOST_REACH: Final = 50_000
 """The most record_ids on either side of a row that are read for its group."""
 _MOST_STEPS: Final = 10
@@ -97,7 +97,9 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The explanation of a row, or with ``row`` None of an object in a consumer's snapshot."""
+    """The explanation of a row. If ``row`` is None, it explains an object in a
+    consumer's snapshot.
+    """
 
     log: str
     row: LogRow | None
@@ -109,7 +111,7 @@ class Explanation:
     key: str | None
     in_flight: InFlight | None
     source: Source | None
-    """The way in which the group is known, None if the row is in no group."""
+    """The source from which the group is known, None if the row is in no group."""
     members: tuple[Member, ...]
     read_back: tuple[str, ...] | None
     """The attributes that are read from the object now, None if there are none."""
@@ -119,7 +121,7 @@ class Explanation:
     document: str | None
     errors: tuple[ErrorLine, ...]
     notes: tuple[str, ...]
-    """Sentences on the reliability of the explanation."""
+    """Sentences about how reliable the explanation is."""
 
 
 def explanation_data(explanation: Explanation) -> dict[str, Any]:
@@ -135,11 +137,11 @@ def explanation_data(explanation: Explanation) -> dict[str, Any]:
 
 
 class _Known(NamedTuple):
-    """A row, and what the log and its internal tables have of it."""
+    """A row, with what the log and its internal tables contain about it."""
 
     row: LogRow
     status: str
-    """The row's status for the ledger."""
+    """The row's status according to the ledger."""
     object_id: ObjectId | None
     """The object, None if the row fails the checks with the ``problem``, or its class is
     unavailable.
@@ -340,10 +342,10 @@ def _state_of_object(context: Context, errors: Sequence[ErrorLine]) -> str:
         return (
             "sent with the snapshot, or waiting to be sent"
             if loads
-            else "sent with the snapshot, if it was there then"
+            else "sent with the snapshot, if it existed at that time"
         )
     if errors[-1].code == PUT_BACK:
-        return "put back: sent again since, or waiting to be sent"
+        return "queued again: it was sent again since, or it waits to be sent"
     return _state_of_refused(Status.ERROR, errors[-1], "")
 
 
@@ -358,7 +360,9 @@ def _errors(context: Context, row: int | str, notes: list[str]) -> list[ErrorLin
 
 
 def _status(context: Context, row: LogRow, errors: Sequence[ErrorLine]) -> str:
-    """Return the status of the row; for a consumer it follows from its set and its error lines."""
+    """Return the status of the row; for a consumer, its set and its error rows determine the
+    status.
+    """
     status = status_of(context.ledger, row.record_id, row.status)
     is_refused = context.ledger.consumer and errors and errors[-1].code != PUT_BACK
     return Status.ERROR.value if status == Status.SUCCESS and is_refused else status
@@ -417,8 +421,8 @@ def _state(context: Context, known: _Known) -> str:
     if status == Status.NEW:
         return _state_of_new(context, known)
     loopback = (
-        f", made by {row.perpetrator!r}, the publisher's own user, and not published; "
-        "`eventlog requeue --loopback` brings it back"
+        f", made by {row.perpetrator!r}, the publisher's own user, and not published; `eventlog "
+        "requeue --loopback` queues it again"
     )
     last = known.errors[-1] if known.errors else None
     match status:
@@ -445,8 +449,8 @@ def _state(context: Context, known: _Known) -> str:
 
 
 def _state_of_refused(status: str, last: ErrorLine, fix: str) -> str:
-    """Return the state of a refused row or object with this status, by its newest error line.
-    ``fix`` is a change since then.
+    """Return the state of a refused row or object with this status, from its newest error row.
+    ``fix`` describes a change since then.
     """
     if last.code == SKIPPED:
         return f"skipped: {last.message}; not sent again until `eventlog requeue`"
@@ -521,7 +525,7 @@ def _event_ahead(
 
 
 def _recorded(context: Context, recorded: Outgoing, delivery: Delivery) -> _Built | None:
-    """Rebuild the event of an in-flight line from those of its rows that are still N
+    """Rebuild the event of an in-flight entry from those of its rows that still have status N
     (spec/event-log.md 10).
     """
     rebuilt = build_recorded(context, [recorded])
@@ -597,8 +601,8 @@ def _folded(
         rows = read(first, last)
         good = check_rows(queue_rows(rows), context.catalog, options.driver_user).good
         mine = [row for row in good for _, _, other, _, _, _ in (row,) if other == object_id]
-        # The beginning of a group depends on the end of the previous one:
-        # go back to a gap that no group spans.
+        # The beginning of a group depends on the end of the previous group, so go back to a gap
+        # that no group can span.
         if not mine or first == 1 or first_id(mine) - first >= reach(options.fold_distance):
             break
         first = max(1, first - span)
@@ -626,7 +630,9 @@ def _members(built: _Built, *, are_known: bool) -> Iterable[Member]:
         record_id, _, _, attribute, _, _ = dropped
         outcomes[record_id] = _why_dropped(attribute, built.decision.surviving)
     if built.event.outcomes is not None:
-        outcomes |= dict.fromkeys(built.event.outcomes.gone, "no effect: the object is gone")
+        outcomes |= dict.fromkeys(
+            built.event.outcomes.gone, "no effect: the object no longer exists"
+        )
         outcomes |= dict.fromkeys(built.event.outcomes.noop, "no effect: it changes nothing")
         outcomes |= {
             row.record_id: f"invalid ({row.code}): {row.message}"
@@ -648,7 +654,9 @@ def _members(built: _Built, *, are_known: bool) -> Iterable[Member]:
 
 
 def _why_dropped(attribute: Attribute | None, surviving: Sequence[CheckedRow]) -> str:
-    """Return which row wins over a row of this attribute (spec/event-log.md 7.1)."""
+    """Return the sentence about the row that takes precedence over a row of this attribute
+    (spec/event-log.md 7.1).
+    """
     for record_id, event_type, _, _, _, _ in surviving:
         if event_type in READS_ROW:
             return (

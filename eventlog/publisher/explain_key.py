@@ -27,14 +27,14 @@ from eventlog.sql.windows import Window
 _ROWS: Final = 10_000
 """How many of the newest rows of the log, and of the first rows of the queue, are searched."""
 _SECONDS: Final = 60
-"""The seconds that one statement may take."""
+"""The time-out of one statement, in seconds."""
 _TRANSACTIONS: Final = 100
 _FIELDS: Final = ("record_id", "status", "table_name", "table_key")
 
 
 class KeyExplanation(NamedTuple):
-    """The answer for an object: ``record_id`` is the row that ``sentences`` begin with, None if the
-    log has none.
+    """The answer for an object: ``record_id`` is the row with which ``sentences`` begin, None if
+    the log has no such row.
     """
 
     class_name: str
@@ -46,8 +46,8 @@ class KeyExplanation(NamedTuple):
 def explain_key(config: Config, text: str, compare: Compare) -> list[KeyExplanation]:
     """Return why the changes of the objects with a key are not published.
 
-    ``text`` is a key as the log has it (``idu=7``), of any class, or with its class before it
-    (``usr.idu=7``). Raises ConfigError if no class has such a key, and the errors of
+    ``text`` is a key as the log has it (``idu=7``), in any class, or with the name of its class
+    before it (``usr.idu=7``). Raises ConfigError if no class has such a key, and the errors of
     ``open_unlocked``.
     """
     opened = open_unlocked(config, Counters(), Purpose.MONITOR)
@@ -61,7 +61,7 @@ def explain_key(config: Config, text: str, compare: Compare) -> list[KeyExplanat
             sentences = [*_sentences(context, config, object_id, row, compare)]
             record_id = None if row is None else row.record_id
             answers.append(KeyExplanation(object_id[0].name, object_id[1], record_id, sentences))
-    # If several classes have the key, take those of which the log has rows.
+    # If several classes have the key, take the classes for which the log has rows.
     found = [one for one in answers if one.record_id is not None]
     return found or answers
 
@@ -84,7 +84,7 @@ def _objects(catalog: Catalog, text: str) -> list[ObjectId]:
 
 
 def _deciding_row(context: Context, object_id: ObjectId) -> LogRow | None:
-    """Return the first unpublished row of the object, else its newest one, whether it
+    """Return the first unpublished row of the object, otherwise its newest row, whether the row
     passes the checks or not.
     """
     log, ledger = context.log, context.ledger

@@ -18,8 +18,9 @@ from eventlog.sql.rights import Addition, Part, Purpose, grants_advice, rights_f
 
 
 def grants_for(db: OpenDatabase, config: Config, role: str, purpose: Purpose) -> list[str]:
-    """Return the statements that let a role work with the log: on the log and its internal tables,
-    and SELECT on the watched tables and their child tables, of a consumer on those of its classes.
+    """Return the GRANT statements that let a role work with the log: rights on the log and its
+    internal tables, and SELECT on the watched tables and their child tables, or for a consumer on
+    the tables of its classes.
 
     ``role`` is written as in SQL without quotes. Raises
     ConfigError if the database has no such purpose, and the errors of ``find_log``.
@@ -61,7 +62,7 @@ def grants_to_read(
     user: str,
 ) -> tuple[str, ...]:
     """Return the grants of SELECT on tables of a schema to a quoted user: one statement for all
-    tables, or one per table if the database accepts no list.
+    tables, or one per table if the database does not accept a list.
     """
     names = [log.dialect.qualified(schema, table) for table in tables]
     lists = [", ".join(names)] if names and "grants_together" in log.dialect.capabilities else names

@@ -1,5 +1,5 @@
-"""The health of a publisher, a consumer or a backlog job, judged in one place from everything that
-is known of it (spec/event-log.md 11.2).
+"""The health of a publisher, a consumer or a backlog job, judged in one place from all known facts
+(spec/event-log.md 11.2).
 
 The status page, its title, ``status``, ``top``, ``/readyz``, the metrics and the alerts show what
 ``judge`` returns: the same severity and the same words everywhere.
@@ -33,11 +33,11 @@ NO_PROGRESS: Final = 600.0
 OLD_ROW: Final = 900.0
 """Seconds that the oldest row may wait."""
 OLD_TRANSACTION: Final = 1800.0
-"""Seconds that a transaction which has written the log may stay open."""
+"""The seconds that a transaction which has written to the log may stay open."""
 OLD_DEAD_ROWS: Final = 900.0
-"""Seconds that the log may have many dead rows: a busy one has them between two vacuums."""
+"""The seconds that the log may have many dead rows: a busy log has them between two vacuums."""
 LARGE_LOG: Final = 1_000_000_000
-"""The bytes of a log and its internal tables from which on its growth is judged."""
+"""The bytes of a log and its internal tables from which on their growth is judged."""
 SECONDS_A_DAY: Final = 86_400.0
 _MOST_NAMED: Final = 3
 """The most tables or commands that one condition names."""
@@ -48,7 +48,7 @@ class Severity(StrEnum):
 
     OK = "ok"
     WARNING = "warning"
-    """Somebody has to do something, or the publisher waits for something."""
+    """Action is needed, or the publisher waits for something."""
     ERROR = "error"
     """Changes are lost, or nothing is published."""
 
@@ -62,11 +62,11 @@ _LEVELS: Final = {Severity.OK: 0, Severity.WARNING: 1, Severity.ERROR: 2}
 
 
 class Kind(NamedTuple):
-    """What is known of every condition of one name."""
+    """The description of a kind of condition, which has a name."""
 
     severity: Severity
     when: str
-    """When it holds."""
+    """The rule for when the condition holds."""
     words: str
     """The sentence, with placeholders."""
     action: str
@@ -74,7 +74,9 @@ class Kind(NamedTuple):
     commands: tuple[str, ...] = ()
     """The commands that belong to the action."""
     known_to: Literal["both", "process", "command"] = "both"
-    """Where it is known: in the process, in a command that reads the database, or in both."""
+    """Where it can be determined: in the process, in a command that reads the database, or in
+    both.
+    """
 
 
 KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
@@ -91,7 +93,8 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             "the triggers of a watched table are missing or not as declared, so that they "
             "do not log a change",
             "{tables} not captured as declared: changes are not logged ({names})",
-            "Have the owner of the tables apply the triggers, then run the resync that this names.",
+            "Have the owner of the tables apply the triggers, then run the resync commands that "
+            "this prints.",
             ("eventlog triggers plan", "eventlog triggers apply"),
         ),
         "class_unavailable": Kind(
@@ -113,7 +116,7 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             Severity.ERROR,
             "the process has read rows that were gone before their answer was recorded",
             "{rows} deleted from the log before the answer was recorded",
-            "Take the right to delete rows of the log from others, then resync the objects.",
+            "Revoke the right to delete rows of the log from other users, then resync the objects.",
             ("eventlog doctor",),
             known_to="process",
         ),
@@ -187,14 +190,14 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             Severity.WARNING,
             "the receiver asked for events later, or fails for them",
             "{objects} parked: the receiver wants the events later, or fails for them",
-            "Fix what the receiver answers, or give an event up.",
+            "Fix the cause of the receiver's answers, or skip an event.",
             ("eventlog status",),
         ),
         "queue_old": Kind(
             Severity.WARNING,
             "the oldest row has waited for 15 minutes",
             "the oldest row has waited for {age}",
-            "Compare the rows that come with the rows that go.",
+            "Compare how many rows are logged with how many are published.",
             ("eventlog top",),
         ),
         "resync_due": Kind(
@@ -266,7 +269,7 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
 
 
 class Condition(NamedTuple):
-    """Something that is not as it should be."""
+    """A condition of a publisher that is not as it should be."""
 
     name: str
     severity: Severity
@@ -280,11 +283,11 @@ class Condition(NamedTuple):
 
 
 class Health(NamedTuple):
-    """The conditions that hold now, the worst first; none if all is well."""
+    """The conditions that hold now, the most severe first; none if all is well."""
 
     conditions: Sequence[Condition]
     state: str
-    """What the process does, in words; the sentence if all is well."""
+    """What the process does, in words. It is the sentence to show if all is well."""
 
     @property
     def severity(self) -> Severity:
@@ -293,7 +296,7 @@ class Health(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """The worst condition in words, and how many there are besides."""
+        """The most severe condition in words, and the number of the others."""
         if not self.conditions:
             return self.state
         others = len(self.conditions) - 1
@@ -317,7 +320,9 @@ class Health(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a publisher, a consumer or a job. None and empty = not known, or nothing."""
+    """The known facts about a publisher, a consumer or a job. None or empty = unknown, or there is
+    nothing.
+    """
 
     state: str
     """What it does, in words."""
@@ -326,9 +331,9 @@ class Facts:
     waits_for: WaitFor | None = None
     is_alive: bool = True
     runs: bool | None = None
-    """True if the lock is held; None if the process itself is asked."""
+    """True if the lock is held; None if the process judges itself."""
     progress_seconds: float = 0.0
-    """Seconds since the last progress; of a command, the age of the oldest row."""
+    """The seconds since the last progress; in a command, the age of the oldest row."""
     measured: Measured = NOT_MEASURED
     oldest_seconds: float | None = None
     """The age of the oldest row now."""
@@ -345,11 +350,11 @@ class Facts:
     dead_seconds: float = 0.0
     """Seconds since the log, or an internal table, has had many dead rows."""
     bytes_in_a_day: float | None = None
-    """The bytes of the log and its internal tables in a day, as they have grown."""
+    """The bytes by which the log and its internal tables grow in a day, as measured so far."""
 
 
 def judge(facts: Facts) -> Health:
-    """Return the health by these facts."""
+    """Return the health that these facts show."""
     found = [*_process(facts), *_capture(facts), *_rows(facts), *_log(facts)]
     order = list(KINDS)
     return Health(sorted(found, key=lambda one: order.index(one.name)), facts.state)
@@ -434,7 +439,7 @@ def _rows(facts: Facts) -> Iterator[Condition]:
 
 
 def _log(facts: Facts) -> Iterator[Condition]:
-    """Judge what keeps the log from being read, or from staying small."""
+    """Judge what prevents that the log can be read quickly and stays small."""
     measured = facts.measured
     seconds = measured.oldest_open_transaction_age_seconds
     if seconds is not None and seconds > OLD_TRANSACTION:
@@ -462,8 +467,8 @@ def _log(facts: Facts) -> Iterator[Condition]:
 
 
 def growth_in_a_day(first: tuple[float, int], last: tuple[float, int]) -> float | None:
-    """Return the bytes that a log grows in a day, by two of its sizes, each with its time in
-    seconds; None if less than an hour is between them.
+    """Return the bytes by which a log grows in a day, from two measurements of its size, each with
+    its time in seconds; None if they are less than an hour apart.
     """
     seconds = last[0] - first[0]
     return None if seconds < 3600 else (last[1] - first[1]) / seconds * SECONDS_A_DAY

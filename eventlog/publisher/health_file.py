@@ -1,5 +1,5 @@
-"""The health file: the sign of life of a publisher for a probe in its container, and the probe's
-reading of it.
+"""The health file: a publisher's sign of life for a probe in its container, and the function with
+which the probe reads it.
 
 The file is touched while the publisher is alive (``liveness.py``), from its first connection on. It
 contains the seconds within which the next touch is due, so that a reader needs no configuration. It
@@ -22,7 +22,9 @@ from eventlog.errors import ConfigError
 _log = logging.getLogger("eventlog.publisher")
 
 _DUE: Final = 15.0
-"""Seconds within which the next touch is due: many intervals, since a machine may be slow."""
+"""The number of seconds within which the next touch is due: many intervals, since a machine may be
+slow.
+"""
 
 
 class HealthFile:
@@ -44,11 +46,11 @@ class HealthFile:
         os.utime(self._path, (0, 0), follow_symlinks=False)
 
     def touch(self) -> None:
-        """Give a sign. A file that cannot be touched is logged once, and publishing goes on."""
+        """Touch the file. If that fails, log a warning once; publishing continues."""
         try:
             try:
                 os.utime(self._path, follow_symlinks=False)
-            except FileNotFoundError:  # somebody has removed it
+            except FileNotFoundError:  # somebody has removed the file
                 self._write()
         except OSError as error:
             if not self._has_failed:
@@ -112,6 +114,7 @@ def read_health(path: Path, now: float) -> Health:
     if touched == 0:
         return Health(False, "the publisher has started and is not connected yet", None, due)
     age = now - touched
-    # A time in the future comes from a clock that was set back, and shows nothing of the present.
+    # A time in the future means that the clock was set back, so the time shows nothing about the
+    # present.
     reason = f"last sign of life {age:.0f} s ago, one is due within {due:.0f} s"
     return Health(abs(age) <= due, reason, age, due)

@@ -1,9 +1,10 @@
-"""The ledger of a log's done rows: the one difference between its publisher and its consumers.
+"""The ledger of a log's done rows, which is the only difference between its publisher and its
+consumers.
 
 The publisher's ledger is the statuses of the rows (spec/event-log.md 2), a consumer's ledger is a
-set of record_ids (spec/event-log.md 13.1). A ledger chooses the rows to read next, records done
-rows, and names the owner of in-flight lines. Only the thread that works with the connection uses
-it. No method but ``lock`` ends a transaction.
+set of record_ids (spec/event-log.md 13.1). A ledger selects the rows to read next, records done
+rows, and names the owner of in-flight entries. Only the thread that works with the connection may
+use it. No method but ``lock`` ends a transaction.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ from eventlog.sql.windows import Window
 _log = logging.getLogger("eventlog.publisher")
 
 Writers = frozenset[str] | None
-"""Open transactions of others that have written the log; None = unknown, and no window may be
-continued.
+"""The open transactions of other sessions that have written to the log; None = unknown, so that a
+scan must not be continued.
 """
 
 
@@ -51,11 +52,13 @@ class QueueScan(NamedTuple):
 
     first: int
     last: int | None
-    """The first and the last record_id of the rest; ``last`` None = to the tail."""
+    """The last record_id of the rest, ``first`` is the first one; None = up to the tail of the
+    queue.
+    """
     writers: Writers
     """The writers when the scan began."""
     past: int = 0
-    """The number of rows passed over minus the number of rows used."""
+    """The number of rows that were passed over, minus the number of rows that were used."""
     passes: bool = False
     """True if the scan leaves out gaps that ``writers`` may fill."""
     rows: Iterator[list[tuple[Any, ...]]] | None = None
@@ -73,21 +76,21 @@ class QueueScan(NamedTuple):
 
 
 class Unmarked(NamedTuple):
-    """The rows that a mark has not changed."""
+    """The rows that a mark did not change."""
 
     gone: int = 0
-    """How many of them are gone from the log."""
+    """How many of them no longer exist in the log."""
     taken: frozenset[int] = frozenset()
-    """Those that had another status than N, which somebody set by hand. If that may be the same
-    status as the mark's, all rows that still exist.
+    """Those whose status was not N, because somebody had set it by hand. If it may have been the
+    status that the mark sets, these are all rows that still exist.
     """
 
 
 class Ledger(Protocol):
     """The done rows of a log.
 
-    ``consumer`` is the owner of the in-flight lines that belong to the ledger, empty = the
-    publisher. ``statuses`` are the statuses of rows that may have to be done.
+    ``consumer`` is the owner of the in-flight entries that belong to the ledger, empty = the
+    publisher. ``statuses`` are the statuses of rows that may still have to be processed.
     """
 
     @property
@@ -110,7 +113,9 @@ class Ledger(Protocol):
 
     @property
     def purpose(self) -> Purpose:
-        """The purpose whose rights the work with the ledger needs (spec/event-log.md 11.1)."""
+        """The purpose that determines which rights are needed to work with the ledger
+        (spec/event-log.md 11.1).
+        """
         ...
 
     def check_possible(self) -> None:
@@ -118,17 +123,17 @@ class Ledger(Protocol):
         ...
 
     def recover(self) -> None:
-        """Read the done rows, after a connection was made, or to replace the memory."""
+        """Read the done rows, after a connection was opened or to replace what is in memory."""
         ...
 
     def loading(self) -> tuple[datetime, dict[str, Any]] | None:
-        """Return when the snapshot was asked for, and its progress, if it is sent before the log is
-        read; None = it is not.
+        """Return the time when the consumer was registered with a snapshot, and the progress of the
+        snapshot. None = no snapshot must be sent before the log is read.
         """
         ...
 
     took_requests: bool
-    """True if the last scan began with rows that were put back."""
+    """True if the last scan began with rows that were queued again."""
 
     def is_requested(self) -> bool:
         """Return True if rows must be sent again before the rest of the present window. For a
@@ -137,16 +142,17 @@ class Ledger(Protocol):
         ...
 
     def begin_scan(self, *, is_long: bool) -> QueueScan | None:
-        """Return a scan from the head on; None if there is nothing to do, or if a snapshot
-        (``loading``) comes first.
+        """Return a scan that begins at the head of the queue; None if there is nothing to do, or if
+        a snapshot (``loading``) comes first.
 
-        ``is_long`` means that it needs more than one window.
+        ``is_long`` means that the scan needs more than one window.
         """
         ...
 
     def poll(self, window: Window, fields: Sequence[str]) -> QueueScan | None:
-        """Return a scan from the head on with the rows of its first window, read by one statement;
-        None if one statement is not enough, and ``begin_scan`` must be called.
+        """Return a scan that begins at the head of the queue, with the rows of its first window,
+        which one statement reads. None if one statement is not enough, so that ``begin_scan`` must
+        be called.
 
         ``window`` has the bounds of the first window, and ``fields`` are those to read.
         """
@@ -155,7 +161,7 @@ class Ledger(Protocol):
     def record(
         self, content: str, number: int | None = None, above: int = 0, *, alone: bool
     ) -> int | None:
-        """Record a delivery, and return its number: ``number``, None = a new one.
+        """Record a delivery under ``number`` (None = a new number), and return the number.
 
         Returns None, and records nothing, if rows are requested (``is_requested``), or if the
         number is not above ``above``. ``alone`` is true if nothing else belongs to the transaction.
@@ -167,7 +173,7 @@ class Ledger(Protocol):
         ...
 
     def leave_out(self, scan: QueueScan, shown: Sequence[int]) -> frozenset[int]:
-        """Let the rest of a scan leave out rows that stay undone. Return the rows that its reader
+        """Let the rest of a scan leave out rows that stay undone. Return the rows that the caller
         must leave out itself.
 
         ``shown`` are the rows of the previous window, ascending. Nothing is written.
@@ -179,7 +185,9 @@ class Ledger(Protocol):
         ...
 
     def tail(self) -> int | None:
-        """Return the highest record_id that may have to be done, None if there is none."""
+        """Return the highest record_id that may still have to be processed, None if
+        there is none.
+        """
         ...
 
     def write(
@@ -194,9 +202,9 @@ class Ledger(Protocol):
         """Record that rows are done, by their statuses, and return which of them were not changed,
         as far as the ledger checks it.
 
-        With ``deletes`` rows S and W are deleted, except the ``retained`` ones, which become S.
-        ``ended`` is the number of a delivery that is done: its line goes. ``alone`` is true if
-        nothing else belongs to the transaction.
+        With ``deletes``, rows that get S or W are deleted, except the ``retained`` ones, which
+        become S. ``ended`` is the number of a delivery that is done; its entry is deleted.
+        ``alone`` is true if nothing else belongs to the transaction.
         """
         ...
 
@@ -212,19 +220,20 @@ def _lost_session(what: str, holder: LockHolder) -> LostSession:
 
 _LEAST_REST: Final = 60.0
 _SHARE: Final = 100.0
-"""The least seconds between two searches for rows that were set to N by hand, and the least number
-of durations of a search.
+"""A search for rows that were set to N by hand pauses at least this many seconds, and at least this
+many times its own duration.
 """
 _MOST_FOUND: Final = 10_000
-"""The most rows that a search takes out of the set. Where there may be more, the set is forgotten:
-an insert whose rows lie on both sides of the last one would be two events, and memory is bounded.
+"""The most rows that a search removes from the set. If there may be more, the whole set is
+forgotten: otherwise an insert whose rows lie on both sides of the last removed row would become two
+events, and memory must be bounded.
 """
 
 
 def _rest(dialect: Dialect) -> float:
-    """Return the least seconds between two searches. It is 0 where only one transaction writes at a
-    time: dead entries never slow a search down there, and the file of the database may be replaced
-    while the publisher runs.
+    """Return the least seconds between two searches. It is zero in databases with one writer at a
+    time: dead entries never slow down a search there, and the database file may be replaced while
+    the publisher runs.
     """
     return _LEAST_REST if "concurrent_writers" in dialect.capabilities else 0.0
 
@@ -266,10 +275,10 @@ def try_within(try_lock: Callable[[], bool], log: OpenLog, seconds: float) -> bo
 
 @dataclass(slots=True, eq=False)
 class StatusLedger:
-    """The statuses of the rows: a row with N is not done.
+    """The publisher's ledger: the statuses of the rows. A row with status N is not done.
 
-    A publisher that takes rows ``by_number`` and has ``locked`` the log remembers which rows are
-    done, so that no statement walks over them (spec/event-log.md 8.1).
+    If a publisher reads rows ``by_number`` and has ``locked`` the log, it remembers which rows are
+    done, so that no statement has to pass over them (spec/event-log.md 8.1).
     """
 
     log: OpenLog
@@ -277,8 +286,8 @@ class StatusLedger:
     leave_user: str | None = None
     """The perpetrator whose rows count as done."""
     followed: FollowedSet | None = None
-    """The rows that are done, None = the publisher does not remember them, or the log does not
-    allow it.
+    """The rows that are done. None = the publisher does not remember them, or cannot do so with
+    this log.
     """
     search_at: float = 0.0
     """The time of ``monotonic`` at which the log is searched for rows that were set to N by
@@ -287,10 +296,10 @@ class StatusLedger:
     writers: Writers = None
     """All writers that were open when the present scan began."""
     highest: int = 0
-    """The highest row at the last search, 0 = this ledger has deleted rows since."""
+    """The highest record_id at the last search, 0 = this ledger has deleted rows since."""
     locked: bool = False
     durable_marks: bool = True
-    """False: the marks that end a delivery do not wait for the disk (spec/event-log.md 8.4)."""
+    """If False, the marks that end a delivery do not wait for the disk (spec/event-log.md 8.4)."""
     took_requests: bool = False
 
     consumer = ""
@@ -325,10 +334,10 @@ class StatusLedger:
         return Purpose.PUBLISHER
 
     def check_possible(self) -> None:
-        """Every database has statuses."""
+        """Do nothing: every database has statuses."""
 
     def recover(self) -> None:
-        # What the memory held may be wrong: marks are lost with a transaction, or by a failover.
+        # What this object remembers may be wrong: a rollback or a failover loses marks.
         self.followed = None
         if not self.locked:
             return
@@ -351,8 +360,8 @@ class StatusLedger:
         followed = self.followed
         if followed is None:
             last = tail(self.log)
-            # The order counts: after the tail is read, a transaction with a lower record_id is
-            # among the writers, or visible.
+            # The order matters: once the tail has been read, a transaction with a lower record_id
+            # is either among the writers or visible.
             self.writers = self.log.open_writers() if is_long and last else None
             return None if last is None else QueueScan(1, last, self.writers)
         requested = take_requests(self.log)
@@ -373,7 +382,7 @@ class StatusLedger:
         followed = self.followed
         if followed is None or followed.has_gaps or monotonic() >= self.search_at:
             return None
-        followed.poll(self.log)  # without gaps it runs no statement
+        followed.poll(self.log)  # without gaps this runs no statement
         self.writers = None
         rows = self.log.poll(self.undone(window), fields, self.consumer)
         return None if rows is None else QueueScan(1, followed.done.top, frozenset(), rows=rows)
@@ -381,7 +390,8 @@ class StatusLedger:
     def record(
         self, content: str, number: int | None = None, above: int = 0, *, alone: bool
     ) -> int | None:
-        # Without a set of done rows the queue is read from its head, so requests need no attention.
+        # Without a set of done rows, the queue is read from its head, so requests need no special
+        # handling.
         waits = self.followed is not None
         if waits and not sees_requests(self.log):
             self.log.lock_recording()
@@ -390,12 +400,14 @@ class StatusLedger:
         return record_delivery(self.log, content, "", number, above, waits=waits, alone=alone)
 
     def _search(self, followed: FollowedSet) -> None:
-        """Search the log for done rows that are N because somebody has set them back by hand."""
+        """Search the log for done rows that have status N because somebody has set them back by
+        hand.
+        """
         begun = monotonic()
         highest = consumers.highest_row(self.log) or 0
         window = replace(followed.rows, limit=_MOST_FOUND, gaps=tuple(followed.done.spans))
         if (
-            # Somebody has removed rows, or has put the database back: numbers may come again.
+            # Somebody has removed rows or restored the database, so record_ids may be used again.
             highest < self.highest
             or len(found := consumers.shown_ids(self.log, window)) == _MOST_FOUND
         ):
@@ -406,7 +418,7 @@ class StatusLedger:
         self.search_at = now + max(_rest(self.log.dialect), _SHARE * (now - begun))
 
     def rest(self, scan: QueueScan, next_first: int, past: int) -> QueueScan:
-        # The writers of a set are some of those that were open when the scan began.
+        # The writers of the set are among the transactions that were open when the scan began.
         return scan._replace(
             first=next_first, past=scan.past + past, writers=self.writers, rows=None
         )
@@ -437,7 +449,7 @@ class StatusLedger:
         """
         if ended is None and not retained and not any(statuses.values()):
             return Unmarked()
-        # A consumer that has not read the row would lose it (spec/event-log.md 13.4).
+        # A consumer that has not read the row yet would lose it (spec/event-log.md 13.4).
         deletes = deletes and not are_registered(self.log)
         changes: list[tuple[str | None, Ranges]] = [
             (
@@ -477,8 +489,8 @@ class StatusLedger:
 def _unmarked(
     log: OpenLog, ranges: Ranges, changed: int, new_status: str | None = None
 ) -> Unmarked:
-    """Return the rows of ranges that remain after a statement ``changed`` the others: it gave them
-    this status, None = it deleted them.
+    """Return the rows of the ranges that a statement did not change. ``changed`` is the number of
+    rows that it changed; ``new_status`` is the status that it set, None = it deleted the rows.
     """
     rows = length(ranges)
     if changed >= rows:
@@ -486,7 +498,7 @@ def _unmarked(
     present = log.read_columns(ranges, ("record_id", "status"))
     taken = frozenset(int(row) for row, status in present if unpadded(status) != new_status)
     if len(present) - len(taken) > changed:
-        # Some had this status before, and which of them is not known.
+        # Some rows had this status before, and it is unknown which ones.
         taken = frozenset(int(row) for row, _ in present)
     return Unmarked(rows - len(present) - (changed if new_status is None else 0), taken)
 
@@ -502,12 +514,12 @@ def are_registered(log: OpenLog) -> bool:
 # --- a consumer's ---------------------------------------------------------------------------------
 
 _SMALL: Final = 1_000
-"""The most ranges of a set that is written as a whole whenever rows join it."""
+"""A set with at most this many ranges is written as a whole whenever rows are added."""
 
 
 @dataclass(slots=True)
 class SetLedger:
-    """A set of record_ids, in memory and in the lines of the consumer."""
+    """A consumer's ledger: a set of record_ids, in memory and in entries of the consumer."""
 
     log: OpenLog
     consumer: str
@@ -517,17 +529,17 @@ class SetLedger:
     """The option of ``[publisher]``, for a consumer that begins at a time."""
     followed: FollowedSet = field(default_factory=FollowedSet)
     recent: RecordSet | None = None
-    """The rows that joined since the whole set was written, None = this session has not written it
-    yet.
+    """The rows that were added since the whole set was written; None = this session has not written
+    it yet.
     """
     is_changed: bool = False
     """True if there was any other change of the set."""
     took_requests: bool = False
     lines: tuple[int, ...] = ()
-    """The numbers of the lines that contain the set."""
+    """The numbers of the entries that contain the set."""
 
     durable_marks: bool = True
-    """As in ``StatusLedger``."""
+    """See ``StatusLedger``."""
 
     statuses = frozenset(status.value for status in Status)
 
@@ -558,8 +570,8 @@ class SetLedger:
 
     def recover(self) -> None:
         line = consumers.read_consumer(self.log, self.consumer)
-        # The known writers are forgotten: a prepared transaction has another name after a restart
-        # of the server.
+        # The known writers are forgotten: after a restart of the server a prepared transaction has
+        # another name.
         self.followed = FollowedSet(
             consumers.set_of_start(self.log, self.begins, self.event_time_zone)
             if line is None
@@ -578,8 +590,8 @@ class SetLedger:
         again = consumers.pop_requeued(self.log, self.consumer)
         self.took_requests = bool(again.rows)
         if again.rows:
-            # In the transaction that clears the request: a crash after it would lose the rows, and
-            # a purge would remove them.
+            # This must happen in the transaction that clears the request. Otherwise a crash in
+            # between would lose the rows, and a purge would remove them.
             self.followed.discard(again.rows)
             self.is_changed = True
             self.write({})
@@ -593,7 +605,7 @@ class SetLedger:
     def poll(self, window: Window, fields: Sequence[str]) -> QueueScan | None:
         if self.followed.has_gaps:
             return None
-        self.followed.poll(self.log)  # without gaps it runs no statement
+        self.followed.poll(self.log)  # without gaps this runs no statement
         rows = self.log.poll(self.undone(window), fields, self.consumer)
         top = self.followed.done.top
         return None if rows is None else QueueScan(1, top, frozenset(), rows=rows)
@@ -606,7 +618,7 @@ class SetLedger:
         return record_delivery(self.log, content, self.consumer, number, above, alone=alone)
 
     def rest(self, scan: QueueScan, next_first: int, past: int) -> QueueScan:
-        # Every window begins at the head, and without known writers a new scan begins.
+        # If the writers are unknown, every window begins at the head of the queue, as a new scan.
         return QueueScan(1, scan.last, None)
 
     def leave_out(self, scan: QueueScan, shown: Sequence[int]) -> frozenset[int]:
@@ -629,8 +641,8 @@ class SetLedger:
         ended: int | None = None,
         alone: bool = False,
     ) -> Unmarked:
-        """Write the set if there is a change, in the line of the delivery that has ``ended``, or in
-        a new one. The log itself is not read.
+        """Write the set if it has changed, either in the entry of the delivery that has ``ended``
+        or in a new entry. The log itself is not read.
 
         After a failure the caller calls ``recover``.
         """
@@ -671,7 +683,7 @@ def ledger_of(
     """Return the ledger of a consumer, None = of the publisher.
 
     ``begins`` is where a new consumer begins, and ``event_time_zone`` the zone of the log's times.
-    ``by_number``, ``leave_user`` and ``durable_marks`` are those of a ``StatusLedger``.
+    ``by_number``, ``leave_user`` and ``durable_marks`` are as for ``StatusLedger``.
     """
     if consumer is not None:
         return SetLedger(log, consumer, begins, event_time_zone, durable_marks=durable_marks)
@@ -682,14 +694,14 @@ def ledger_of(
 
 
 def is_at_work(log: OpenLog, consumer: str) -> bool:
-    """Return True if a session works as this consumer, empty = as the publisher."""
+    """Return True if a session is running as this consumer (empty = as the publisher)."""
     if consumer:
         return log.is_consumer_locked(consumer)
     return log.is_locked()
 
 
 def status_of(ledger: Ledger, record_id: int, status: str) -> str:
-    """Return N if the row is not done, else its result as far as the ledger has it."""
+    """Return N if the row is not done, otherwise its result as far as the ledger records it."""
     status = unpadded(status)
     if not isinstance(ledger, SetLedger) or status not in ledger.statuses:
         return status

@@ -1,12 +1,13 @@
 """Signs of life of a publisher: the one clock that every supervisor of its process reads.
 
-A publisher is alive as long as its next sign is not overdue. A sign is any call of its observer. A
-rest and a wait are announced, so a publisher that is idle, or whose receiver or database is
-unavailable, is alive. A publisher that hangs in a statement or in a receiver is not.
+A publisher is alive as long as its next sign is not overdue. Any call of its observer is a sign. A
+publisher announces rests and waits, so it also counts as alive while it is idle or while its
+receiver or database is unavailable. A publisher that hangs in a statement, or waits for a receiver
+forever, does not.
 
 Each supervisor has one way to read the clock: systemd gets ``WATCHDOG=1`` while it reports alive
-(``watched_over``), a probe of a container looks at a file that is touched meanwhile
-(``health_file``), and Kubernetes asks ``/livez`` of the monitor.
+(``watched_over``), a container's probe checks a file that is touched as long as it is alive
+(``health_file``), and Kubernetes queries ``/livez`` of the monitor.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ _REST: Final = 1.0
 """The longest rest in seconds of a followed source without an interval."""
 
 _WORK: Final = 60.0
-"""Seconds that a busy database may take between two signs, besides the receiver."""
+"""The seconds that a busy database may take between two signs, in addition to the
+receiver's time.
+"""
 
 
 class LivenessClock:
@@ -58,8 +61,8 @@ class LivenessClock:
 
     @contextmanager
     def repeated(self, action: Callable[[], None], interval: float) -> Iterator[None]:
-        """Call ``action`` every ``interval`` seconds in a thread while the block runs and the
-        process is alive.
+        """While the block runs, call ``action`` every ``interval`` seconds in a thread as long as
+        the process is alive.
         """
         end = threading.Event()
 
@@ -76,8 +79,8 @@ class LivenessClock:
 
 
 class Liveness(LivenessClock, Observer):
-    """The clock of a publisher, which observes it. ``rest`` is the longest rest in seconds.
-    ``is_connected`` is True from the first connection on, that of a standby included.
+    """An observer that keeps the liveness clock of a publisher. ``rest`` is the longest rest in
+    seconds. ``is_connected`` is True from the first connection on, including that of a standby.
     """
 
     def __init__(self, timeout: float, rest: float, clock: Callable[[], float] = monotonic) -> None:
@@ -95,7 +98,7 @@ class Liveness(LivenessClock, Observer):
         self.sign()
 
     def progressed(self) -> None:
-        self.is_connected = True  # a standby only sees that the other process works
+        self.is_connected = True  # a standby only sees that the other process is working
         self.sign()
 
     def _observed(self, *_: object, **__: object) -> None:
@@ -120,7 +123,7 @@ def _longest_work(config: Config) -> float:
 
 
 def liveness_of(config: Config) -> Liveness:
-    """Return the clock of a publisher with this configuration, which begins now."""
+    """Return the clock of a publisher with this configuration; it starts now."""
     return Liveness(config.monitor.liveness_timeout or _longest_work(config), _longest_rest(config))
 
 
@@ -147,8 +150,8 @@ def reported_liveness(config: Config) -> Iterator[Liveness]:
 
 @dataclass(frozen=True, slots=True)
 class ReportingSink(Sink):
-    """A sink that reports each document to ``observer``, and progress for each answer other than
-    retry, so that a long cycle shows its progress.
+    """A sink that reports each document to ``observer``. For each answer other than retry it also
+    reports progress, so that the progress of a long cycle is visible.
     """
 
     sink: Sink
@@ -164,7 +167,7 @@ class ReportingSink(Sink):
             answer.verdict(event_id).level is not Level.RETRY for event_id in event_ids
         ):
             self.observer.progressed()
-        # Otherwise its halves are reported, which decide.
+        # Otherwise its halves are reported, whose answers count.
         if not answer.culprit_unknown or len(event_ids) == 1:
             self.observer.answered(document, answer, monotonic() - begun)
         return answer
@@ -172,7 +175,7 @@ class ReportingSink(Sink):
     def flush(self) -> Mapping[str, EventResult] | None:
         refused = self.sink.flush()
         self.observer.flushed()
-        if refused is not None:  # of a sink whose receiver answers only now
+        if refused is not None:  # for a sink whose receiver answers only now
             self.observer.progressed()
         return refused
 
@@ -183,7 +186,8 @@ class ReportingSink(Sink):
 # --- the service manager (sd_notify(3)) -----------------------------------------------------------
 
 _SIGNS_IN_TIME: Final = 3
-"""The signs that are sent within the service manager's time limit, so that two of them may be late.
+"""How many signs are sent within the service manager's time limit, so that two of them
+may be late.
 """
 
 
@@ -199,7 +203,7 @@ class ServiceManager:
     def notify(self, *assignments: str) -> None:
         """Send assignments such as ``READY=1``.
 
-        A failing socket is logged once, and publishing goes on.
+        If the socket fails, that is logged once; publishing continues.
         """
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
@@ -224,7 +228,7 @@ class _Status(Observer):
 
     def does(self, doing: Doing, reason: str = "") -> None:
         if doing is Doing.RESTING or (doing is Doing.CONNECTING and not self._state):
-            # A short try between two waits is part of the waiting.
+            # A short attempt between two waits counts as waiting.
             self._show("publishing" if doing is Doing.RESTING else "connecting to the database")
 
     def waits(self, who: WaitFor, reason: str, until: float, in_short: str = "") -> None:
@@ -233,7 +237,7 @@ class _Status(Observer):
         self._show(f"waiting for the {who.value}; the log shows why")
         if (
             not self._is_started
-        ):  # otherwise TimeoutStartSec would restart the process, only to wait again
+        ):  # otherwise TimeoutStartSec would restart the process, which would only wait again
             microseconds = int((until - monotonic() + _WORK) * 1e6)
             self._manager.notify(f"EXTEND_TIMEOUT_USEC={microseconds}")
 
@@ -254,9 +258,9 @@ class _Status(Observer):
 def watched_over(
     liveness: Liveness, environ: Mapping[str, str] | None = None
 ) -> Iterator[Observer]:
-    """Yield the observer that reports to the service manager the state of the publisher while the
-    block runs; ``SILENT`` without a service manager. Its watchdog receives ``WATCHDOG=1`` while the
-    publisher is alive.
+    """Yield the observer that reports the state of the publisher to the service manager while the
+    block runs; ``SILENT`` if there is no service manager. The service manager's watchdog receives
+    ``WATCHDOG=1`` as long as the publisher is alive.
 
     ``environ`` has ``NOTIFY_SOCKET``, and with a watchdog ``WATCHDOG_USEC`` (microseconds) and
     ``WATCHDOG_PID`` (sd_watchdog_enabled(3)).

@@ -1,9 +1,9 @@
-"""The marks of done rows in the log, and the rest of a delivery in its line (spec/event-log.md 7.3,
+"""Mark done rows in the log, and record the rest of a delivery in its entry (spec/event-log.md 7.3,
 8.4).
 
 This is a hot path: the rows of every event are marked here. ``itemgetter`` reads one field of all
-events of an answer in one pass, and the rows of an event without outcomes, as nearly all are, are
-its ``ids``. In return the positions of these fields are repeated at the top of the module.
+events of an answer in one pass, and for an event without outcomes, which nearly all are, the rows
+are its ``ids``. The price: the positions of these fields are repeated at the top of the module.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _outcomes_of: Final = itemgetter(Outgoing._fields.index("outcomes"))
 
 @dataclass(slots=True)
 class Marks:
-    """Marks and error lines that are collected and then written together (spec/event-log.md 7.3).
-    Each use begins with a new object.
+    """Marks and error rows that are collected and then written together (spec/event-log.md 7.3).
+    Use a new object each time.
     """
 
     counters: Counters
@@ -56,11 +56,11 @@ class Marks:
     """The rows to be marked S that ``delete_from_log`` does not delete."""
     errors: list[InvalidRow] = field(default_factory=list)
     next_ids: dict[int, str] = field(default_factory=dict)
-    """The event-ids under which refused events go again, by the record_id that names them,
-    where they are not the first ones.
+    """The event-ids with which refused events are sent again, by the record_id of their first row,
+    where they differ from the first event-ids.
     """
     object_errors: list[tuple[str, str, str]] = field(default_factory=list)
-    """The error lines of objects of a snapshot: event-id, code and message."""
+    """The error rows for objects of a snapshot: event-id, code and message."""
     answered: list[Sequence[Outgoing]] = field(default_factory=list)
     """The events that were answered."""
 
@@ -73,8 +73,8 @@ class Marks:
         self.statuses.setdefault(status, []).extend(record_ids)
 
     def add_invalid(self, invalid: Sequence[InvalidRow]) -> None:
-        """Add rows that failed a check or whose read-back value cannot be written: E, with an error
-        line each.
+        """Add rows that failed a check, or whose value read back cannot be written: they get E and
+        an error row each.
         """
         record_ids = [row.record_id for row in invalid]
         self.counters.rows_invalid += len(invalid)
@@ -87,8 +87,8 @@ class Marks:
     def add_answered(self, events: Sequence[Outgoing], verdict: EventResult) -> None:
         """Add the rows of events that got an answer other than retry.
 
-        Rows that precedence dropped are S with any answer. Objects of a snapshot have no rows:
-        those that are refused get error lines.
+        Rows that precedence dropped are S with any answer. Objects of a snapshot have no rows;
+        refused ones get error rows.
         """
         if events and not events[0].ids:
             self._add_objects(events, verdict)
@@ -128,7 +128,7 @@ class Marks:
     def _keep_attempts(self, events: Iterable[Outgoing]) -> None:
         """Keep the attempt number under which the first row of a refused event is sent again
         (spec/event-log.md 7.4): the number of the refused attempt, which was not applied. A row
-        that has become invalid since may have been applied by this attempt, so it is sent under the
+        that has become invalid since may have been applied in this attempt, so it is sent under the
         next number.
         """
         for event in events:
@@ -149,7 +149,7 @@ class Marks:
             self.add_invalid(outcomes.invalid)
 
     def write(self, context: Context, ended: int | None = None) -> None:
-        """Write the marks through the ledger in the present transaction, and the error lines with
+        """Write the marks through the ledger in the present transaction, and the error rows with
         one statement. ``ended`` is the number of a delivery that is done.
         """
         deletes = context.options.delete_from_log
@@ -161,8 +161,8 @@ class Marks:
             record_ids = [*chain(self.retained, *self.statuses.values())]
             report_missing(context, unmarked.gone, min(record_ids), max(record_ids))
         if unmarked.taken:
-            # Given up by hand while they were being sent: the receiver may have applied this
-            # attempt.
+            # An operator has skipped them while they were being sent, so the receiver may have
+            # applied this attempt.
             keep_next_attempts(context, chain.from_iterable(self.answered), unmarked.taken)
         add_object_errors(context.log, self.object_errors, context.ledger.consumer)
         if self.errors:
@@ -175,8 +175,8 @@ class Marks:
 def keep_next_attempts(
     context: Context, events: Iterable[Outgoing], given_up: Container[int]
 ) -> None:
-    """Keep the next attempt number of the events whose first rows were given up by hand: if the
-    rows are sent again, the receiver may have applied the last attempt (spec/event-log.md 7.4).
+    """Keep the next attempt number of events whose first rows an operator has skipped: if the rows
+    are queued again, the receiver may have applied the last attempt (spec/event-log.md 7.4).
     """
     for event in events:
         if (first := record_id_of(event.event_id)) in given_up:
@@ -186,11 +186,11 @@ def keep_next_attempts(
 def send_document(
     context: Context, sink: Sink, delivery: Delivery, document_no: int, events: Sequence[Outgoing]
 ) -> Answer:
-    """Send the document of events of a delivery. Raises ReceiverUnavailable."""
+    """Send the document with these events of a delivery. Raises ReceiverUnavailable."""
     document = context.output.document(context.catalog, delivery, document_no, events)
     if not document.refused:
         return sink.send(document)
-    # The format has refused a part of the document; its refused events are errors already.
+    # The format has refused some events of the document; these already have errors.
     is_sent = len(document.refused) < len(document.event_ids)
     answer = sink.send(document) if is_sent else Answer(is_sent=False)
     return replace(answer, verdicts={**answer.verdicts, **document.refused})
@@ -208,18 +208,18 @@ def all_wait(
 
 
 class InflightLine:
-    """The progress of a delivery whose in-flight line is committed. ``recorded`` is the present
-    content of the line, which nobody else writes meanwhile.
+    """The progress of a delivery whose in-flight entry is committed. ``recorded`` is the present
+    content of the entry, which no other session writes in the meantime.
 
-    Rows are marked and the line is shortened every ``mark_interval``, and immediately when an event
-    must be sent under a new event-id: until the line has it, a crash repeats the event under the
-    old id, which the receiver may know. Events of waiting objects and unbuilt events stay in the
-    line.
-    What the receiver failed for is recorded with the marks: the halves of an isolated document,
-    and the attempts of parts and of parked events.
+    Rows are marked and the entry is shortened every ``mark_interval``, and immediately when an
+    event must be sent under a new event-id: until the entry has that id, a crash would repeat the
+    event under the old one, which the receiver may remember. Events of waiting objects and unbuilt
+    events stay in the entry. What the receiver failed for is recorded with the marks: the halves of
+    an isolated document, and the attempts of parts and of parked events.
 
-    ``build`` builds a part of a recorded delivery, which has one document; None = the delivery is
-    new, and built. ``suspects`` None = each failure of the receiver means that it is unavailable.
+    ``build`` builds a part of a recorded delivery that has one document; None = the delivery is new
+    and already built. ``suspects`` None = each failure of the receiver means that it is
+    unavailable.
     """
 
     def __init__(
@@ -242,7 +242,7 @@ class InflightLine:
         self._waiting = frozenset(delivery.waiting)
         self._parked = dict(delivery.parked)
         self._failed: list[tuple[frozenset[str], Tried]] = []
-        self._is_changed = False  # True if the line differs from what is recorded
+        self._is_changed = False  # True if the entry differs from what is recorded
         self._unmarked: Answered[Outgoing] = []
         self._marked_at = monotonic()
 
@@ -250,9 +250,9 @@ class InflightLine:
         """Yield the documents; if a document has one event, yield each event under its document's
         number.
 
-        Documents of a recorded delivery are built one at a time, when they are asked for. Events
+        Documents of a recorded delivery are built one at a time, when they are requested. Events
         whose rows have lost their effect since they were recorded need no answer. Events whose
-        class is unavailable stay in the line.
+        class is unavailable stay in the entry.
         """
         for number in list(self._left):
             events = self._left[number]
@@ -327,7 +327,7 @@ class InflightLine:
     def settle(self, document_no: int, events: Sequence[Outgoing], judged: Judged[Outgoing]) -> str:
         self._unmarked += judged.answered
         for verdict, event in judged.given_up:
-            # Events that are sent again must not use an id that the receiver may have applied.
+            # If events are sent again, they must not use an id that the receiver may have applied.
             self._unmarked.append((verdict, [event._replace(attempts=event.attempts + 1)]))
         if judged.failed is not None:
             self._note_failure(events, judged.failed)
@@ -344,7 +344,9 @@ class InflightLine:
         return self.parking.too_many(self.options.max_parked)
 
     def _note_failure(self, events: Sequence[Outgoing], failed: Tried) -> None:
-        """Note that the receiver has failed for a document that is isolated, or for a part."""
+        """Record that the receiver has failed for a document that is isolated, or for a part of
+        one.
+        """
         parked = self._parked_of(events[0])
         if parked is not None and (len(events) > 1 or self.parking.is_recorded(failed.tries)):
             sent = frozenset(event.sent_id for event in events)
@@ -353,7 +355,7 @@ class InflightLine:
             self._is_changed = True
 
     def _note_parked(self, retried: Sequence[Outgoing]) -> None:
-        """Note the attempts of events that got retry, from the second one on."""
+        """Record the attempts with events that got the answer retry, from the second attempt on."""
         for event in retried:
             parked = self.parking.to_record(event.object_id, event.sent_id)
             if parked is not None:
@@ -362,11 +364,11 @@ class InflightLine:
                 self._is_changed = True
 
     def _parked_of(self, event: Outgoing) -> Parked | None:
-        """Return how the object of an event is parked, None if it is not."""
+        """Return the parked state of an event's object, None if it is not parked."""
         return None if event.object_id is None else self.parking.get(event.object_id)
 
     def save(self) -> None:
-        """Have the sink confirm the answers, and mark their rows.
+        """Let the sink confirm the answers, and mark their rows.
 
         Raises ReceiverUnavailable if the sink has lost them.
         """
@@ -381,8 +383,8 @@ class InflightLine:
 
     def _write(self, marks: Marks) -> None:
         """Write the marks and the rest of the delivery in one transaction."""
-        # The log's rows are dropped: they are read again when the delivery is sent again,
-        # which may be late.
+        # The rows of the log are dropped from memory. They are read again when the delivery is sent
+        # again, which may be much later.
         whole = self._whole._replace(parked=self._parked) if self._parked else self._whole
         rest = rest_of(whole, self._left)._replace(
             origins=NO_ORIGINS, current_rows={}, waiting=self._waiting
@@ -390,7 +392,8 @@ class InflightLine:
         for sent_ids, tried in self._failed:
             rest = _with_failure(rest, sent_ids, tried)
         log = self._context.log
-        # Only once: the line of a delivery that has ended may contain a consumer's set by now.
+        # This happens only once: the entry of a finished delivery may contain a consumer's set by
+        # now.
         is_over = not rest.documents and bool(self.recorded.documents)
         marks.write(self._context, self.delivery_no if is_over else None)
         if rest.documents and self._is_changed:
@@ -400,8 +403,8 @@ class InflightLine:
 
 
 def _with_failure(delivery: Delivery, sent_ids: frozenset[str], tried: Tried) -> Delivery:
-    """Return a delivery with the halves of a document or part that the receiver has failed for, or
-    with the attempts of an event that was alone before.
+    """Return a delivery in which a document or part that the receiver has failed for is divided
+    into halves; for an event that was alone already, record the attempts.
     """
     if tried.tries:
         return with_attempts(delivery, sent_ids, tried)
@@ -411,8 +414,8 @@ def _with_failure(delivery: Delivery, sent_ids: frozenset[str], tried: Tried) ->
 def _left_of(
     before: Sequence[Outgoing], events: Sequence[Outgoing], judged: Judged[Outgoing]
 ) -> Sequence[Outgoing]:
-    """Return the document's events that stay in the in-flight line: unsent ones, and those to send
-    again, which are rebuilt then.
+    """Return the events of the document that stay in the in-flight entry: unsent events, and events
+    to send again, which are rebuilt then.
     """
     if not judged.retried and not judged.behind and len(events) == len(before):
         return ()

@@ -1,7 +1,7 @@
 """The observer of a publisher's work: the monitor, traces, the service manager.
 
-Without a listener the observer is ``SILENT``, so that no caller has to ask for one. An observer is
-called from the publisher's own threads, and must return at once.
+If nothing observes, the observer is ``SILENT``, so that callers need not test for one. An observer
+is called from the publisher's own threads, and must return immediately.
 """
 
 from __future__ import annotations
@@ -34,11 +34,13 @@ if TYPE_CHECKING:
     from eventlog.publisher.consumers import ConsumerStatus
 
 QUEUE_CAP: Final = 100_000
-"""The most rows N that a measurement counts; a longer queue is reported as so many or more."""
+"""The most rows of status N that a measurement counts; for a longer queue, "or more" is
+reported.
+"""
 
 
 MOST_FAILED: Final = 10_000
-"""The newest error lines among which refused and invalid rows are counted, as in
+"""The number of the newest error rows among which refused and invalid rows are counted, as in
 ``eventlog errors``.
 """
 _MOST_TRANSACTIONS: Final = 100
@@ -64,7 +66,8 @@ class WaitFor(StrEnum):
 class ParkedObject(NamedTuple):
     """An object whose event the receiver asked for later, or fails for.
 
-    ``due`` is the next try, on the monotonic clock. ``event_id`` is that of the event.
+    ``due`` is the time of the next attempt, on the monotonic clock. ``event_id`` is the event-id of
+    the event.
     """
 
     class_name: str
@@ -139,7 +142,7 @@ NOTHING_OVERDUE: Final = OverduePurge()
 class Differences(NamedTuple):
     """The sentences on captured tables that are not as declared, and on impossible watches.
 
-    ``uncaptured`` are those of ``tables`` that name what no trigger logs.
+    ``uncaptured`` are those sentences of ``tables`` that name changes which no trigger logs.
     """
 
     tables: tuple[str, ...] = ()
@@ -167,10 +170,10 @@ class Measured:
     """
     cap: int | None = None
     oldest_seconds: float | None = None
-    """The age of the first row N by event_time, None without one."""
+    """The age of the first row of status N by event_time, None if there is no such row."""
     oldest_open_transaction_age_seconds: float | None = None
-    """The age of the oldest open transaction that has written the log, None if there is none or it
-    is unknown.
+    """The age of the oldest open transaction that has written to the log, None if there is none or
+    it is unknown.
     """
     parked: Sequence[ParkedObject] = ()
     deliveries: Sequence[DeliveryInfo] = ()
@@ -179,7 +182,7 @@ class Measured:
     seconds: float = 0.0
     """The duration of the measurement."""
     oldest_delivery_age_seconds: float | None = None
-    """The age of the first of ``deliveries`` by its line, None if unknown."""
+    """The age of the first of ``deliveries`` according to its entry, None if unknown."""
     ranges: int | None = None
     """The number of ranges in a consumer's set."""
     snapshot: SnapshotProgress | None = None
@@ -190,7 +193,7 @@ class Measured:
     """
     behind_unit: str | None = None
     oldest_open_transaction: str | None = None
-    """The session of the oldest open transaction that has written the log."""
+    """The session of the oldest open transaction that has written to the log."""
     oldest_snapshot: HeldSnapshot | None = None
     """The snapshot that keeps dead rows of the log from being removed, None if there is none or it
     is unknown.
@@ -200,7 +203,7 @@ class Measured:
     verified: Sequence[LastVerification] = ()
     """The last verifications of targets, newest first; empty for a consumer."""
     refused_rows: int = 0
-    """The rows, and objects of a snapshot, that the receiver has refused for good."""
+    """The rows, and objects of a snapshot, that the receiver has finally refused."""
     invalid_rows: int = 0
     """The rows, and objects of a snapshot, that failed a check."""
     due_resyncs: Sequence[str] = ()
@@ -218,8 +221,8 @@ class Measured:
 
     @classmethod
     def read(cls, log: OpenLog, consumer: str = "") -> Measured:
-        """Return what the database shows of a log: its oldest writer and snapshot, its tables; the
-        verifications of targets, unless a ``consumer`` asks.
+        """Return what the database shows of a log: its oldest writer and snapshot, its tables; and,
+        unless it is for a ``consumer``, the verifications of targets.
         """
         writer = oldest_writer(
             ask_log(log, "transactions", OpenTransaction, limit=_MOST_TRANSACTIONS)
@@ -270,10 +273,11 @@ def measure_queue(
     ledger: Ledger | None = None,
     measured: Measured | None = None,
 ) -> Measured:
-    """Measure the queue of a log, and count at most ``cap`` rows. The clock is read last.
+    """Measure the queue of a log, and count at most ``cap`` rows. The database's clock is read
+    last.
 
-    ``ledger`` None = the publisher's, without a memory. ``measured`` are earlier facts, which the
-    result has too.
+    ``ledger`` None = the publisher's, without a memory. ``measured`` has earlier figures, which the
+    result contains, too.
     """
     ledger = ledger or ledger_of(log)
     rows = count_undone(ledger, cap)
@@ -315,7 +319,7 @@ class Observer:
 
     @property
     def wants_deliveries(self) -> bool:
-        """True if ``delivery_begins`` must be called: counting the rows of a delivery takes
+        """True if ``delivery_begins`` must be called: since counting the rows of a delivery takes
         time.
         """
         return type(self).delivery_begins is not Observer.delivery_begins
@@ -360,7 +364,7 @@ class Observer:
         """
 
     def compared(self, differences: Differences) -> None:
-        """Note how the triggers differ from the declared ones."""
+        """Note the differences between the triggers and the declared ones."""
 
     def loads(self, snapshot: SnapshotProgress | None) -> None:
         """Note the progress of a consumer's snapshot, None = it has ended."""
@@ -372,7 +376,7 @@ class Observer:
         """Note the answer to a document after so many seconds."""
 
     def flushed(self) -> None:
-        """Note that the receiver has answered everything that was pending."""
+        """Note that the receiver has answered all pending documents."""
 
     def left(self, parked: int, rows: int) -> None:
         """Note how many objects are parked, and how many rows are in flight, after a cycle."""
@@ -393,7 +397,7 @@ SILENT: Final = Observer()
 
 
 class _Several(Observer):
-    """Several observers as one: each of them gets every call."""
+    """Several observers as one: every call goes to each of them."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = observers

@@ -1,4 +1,6 @@
-"""From the configuration to a context: connect, find the log, take its lock, settle its epoch."""
+"""Open a context from the configuration: connect, find the log, take its lock,
+determine its epoch.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ _log = logging.getLogger("eventlog.publisher")
 
 
 def additions_of(config: Config) -> tuple[Addition, ...]:
-    """Return the additions to the rights that the settings ask for."""
+    """Return the additional rights that the settings require."""
     return (Addition.DELETE_FROM_LOG,) if config.publisher.delete_from_log else ()
 
 
@@ -74,9 +76,10 @@ def open_context(
     """Open a context that holds the lock of the log until the block ends, under its own epoch. It
     waits up to ``lock_wait`` seconds for the lock.
 
-    ``used`` has the numbers that this process has used of the log before, None = none. The session
-    needs the rights of ``purpose``, None = those of the publisher or the consumer. Raises
-    ConfigError, DatabaseError, LogTableError, and PublisherAlreadyRunning when the log is locked.
+    ``used`` has the numbers of the log that this process has used before, None = it has used none.
+    The session needs the rights of ``purpose``, None = those of the publisher or the consumer.
+    Raises ConfigError, DatabaseError, LogTableError, and PublisherAlreadyRunning when the log is
+    locked.
     """
     with open_unlocked(config, counters, purpose) as context:
         context.log.check_rights(purpose or context.ledger.purpose, *additions_of(config))
@@ -105,8 +108,8 @@ def open_to_publish(
     """Open a context as ``open_context`` does, and claim the place of the sink's documents for the
     log.
 
-    Raises the errors of ``open_context``, and ConfigError for a place of another owner or a
-    post-poll statement that is refused.
+    Raises the errors of ``open_context``, and ConfigError if the place belongs to another owner, or
+    if a post-poll statement is refused.
     """
     with open_context(config, counters, used, lock_wait=lock_wait) as context:
         refuse_post_poll(config, context.log.table)
@@ -117,8 +120,8 @@ def open_to_publish(
             name = f"the log {log}{reader} in {describe(connection_url(config.database))}"
             return Owner(log.identity() + reader, name)
 
-        # The newest number is found by drawing another one, which stays unused; a publisher has the
-        # right to draw.
+        # The newest number is determined by drawing another one, which stays unused; a publisher
+        # has the right to do so.
         newest_delivery = partial(pass_over, log)
         sink_named(config.sink.type).claim(config.sink.options, owner, newest_delivery)
         log.commit()
@@ -224,7 +227,7 @@ def settle_epoch(log: OpenLog, ledger: Ledger, used: Used, server: Mapping[str, 
 
 
 def _numbers_that_come_again(log: OpenLog, used: Used, following: int | None) -> list[str]:
-    """Return which numbers of this process the log gives again, in words. ``following`` is the next
+    """Return, in words, which numbers of this process the log uses again. ``following`` is the next
     record_id, None = unknown.
     """
     found = []
@@ -255,7 +258,7 @@ def advice_for_consumers(log: OpenLog) -> str:
 
 
 def _compare_beginning(log: OpenLog, name: str | None, used: Used, *, is_new_epoch: bool) -> None:
-    """Warn if the log does not have the registration of its consumer that this process has seen
+    """Warn if the registration of the consumer that this process has seen is no longer in the log
     (spec/event-log.md 13.4).
     """
     begun = begun_of(log, name) if name else None
@@ -275,7 +278,7 @@ def _compare_beginning(log: OpenLog, name: str | None, used: Used, *, is_new_epo
 
 
 def under_epoch(context: Context, epoch: str) -> Context:
-    """Return the context with new events under an epoch, and under their attempt numbers.
+    """Return the context with an epoch for new events, and with their attempt numbers.
 
     Ends the transaction.
     """
@@ -287,8 +290,8 @@ def under_epoch(context: Context, epoch: str) -> Context:
 
 
 def find_log(db: OpenDatabase, config: Config, *, has_internal_tables: bool = True) -> OpenLog:
-    """Return the log that the configuration names, open on this database's connection. Its form
-    is checked (spec/event-log.md 1.4), and not the rights.
+    """Return the log that the configuration names, open on this database's connection. Its form is
+    checked (spec/event-log.md 1.4), but not the rights.
 
     Without ``has_internal_tables`` they need not be there.
     """
@@ -319,8 +322,8 @@ def publisher_options(
     """
     settings = config.publisher
     user = own_user(config, current_user, fold_name)
-    # A consumer has no own changes: every perpetrator is sent unless it names one
-    # (spec/event-log.md 13.5).
+    # A consumer has no changes of its publisher's user: rows of every perpetrator are sent unless
+    # one is configured (spec/event-log.md 13.5).
     has_loopback = not settings.allow_loopback and (
         config.of_log.consumer is None or settings.driver_user is not None
     )
@@ -349,15 +352,16 @@ def retention_of(config: Config) -> Retention:
 
 
 def own_user(config: Config, current_user: str, fold_name: Callable[[str], str]) -> str:
-    """Return the user whose rows are loopback (spec/event-log.md 8.3), whether they are published
-    or not.
+    """Return the user whose rows are loopback (spec/event-log.md 8.3), no matter whether they are
+    published.
     """
     named = config.publisher.driver_user
     return (current_user if named is None else fold_name(named.strip())).rstrip(" ")
 
 
 def publisher_user(config: Config, dialect: Dialect, current_user: str) -> str:
-    """Return the database user that publishes, before ``driver_user``, for commands of other users.
+    """Return the database user that publishes, regardless of ``driver_user``, for commands that
+    other users run.
 
     An installing user overrides the URL of the file, which is the publisher's.
     """

@@ -1,4 +1,6 @@
-"""The sink that the configuration names: opened, tried, opened again when its secrets change."""
+"""Open and test the sink that the configuration names, and open it again when its
+secrets change.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ def open_sink(config: Config, stream: TextIO) -> Sink:
 
 
 def try_receiver(config: Config, stream: TextIO) -> str | None:
-    """Try the receiver that the configuration names, as ``Sink.try_out`` does."""
+    """Test the receiver that the configuration names with ``Sink.try_out``."""
     kind: type[Sink] = sink_named(config.sink.type)
     opening = Opening(format_named(config.format.type), stream)
     answer = called(kind.try_out, with_secrets_of_now(config, "sink").sink.options, opening)
@@ -123,8 +125,8 @@ class _Rotated(Sink):
             return self._sink
 
     def _check(self) -> list[tuple[int, int, int] | None]:
-        """Return, for each file, a stamp that changes when the file, or the target of a link, is
-        replaced or written.
+        """Return, for each file, a fingerprint that changes when the file, or the target of a link,
+        is replaced or written.
         """
         return [_stamp(file) for file in self._files]
 

@@ -1,4 +1,4 @@
-"""The writer of a log's events, by the configuration."""
+"""Make the writer of a log's events from the configuration."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def event_writer(
 
 
 def publishing_of(config: Config, log: LogTable) -> Publishing:
-    """Return the origin of a log's events, and the sink's demands on their documents."""
+    """Return the ``Publishing`` of a log's events: their source, and what the sink can do."""
     named = config.database.url is not None
     url = parse_url(connection_url(config.database) if named else "sqlite://")
     return replace(

@@ -17,7 +17,7 @@ class Parked(NamedTuple):
     """The state of a parked object."""
 
     attempts: int
-    """The number of tries with the object's event."""
+    """The number of attempts with the object's event."""
     due: float
     """The time when the event is due."""
     reason: str
@@ -25,7 +25,7 @@ class Parked(NamedTuple):
     event_id: str = ""
     """The event-id of the event."""
     alone: int = 0
-    """The number of tries of the event alone, if ``answers`` is not None."""
+    """The number of attempts with only this event, if ``answers`` is not None."""
     answers: int | None = None
     """The number of documents answered before, if the receiver failed for the event (``suspects``),
     else None.
@@ -33,13 +33,13 @@ class Parked(NamedTuple):
 
 
 class Parking(dict[K, Parked]):
-    """The parked objects. Their attempts are recorded (``is_recorded``), so that they go on waiting
-    after a restart.
+    """The parked objects. Their attempts are recorded (``is_recorded``), so that they continue to
+    wait after a restart.
 
-    An object waits until its back-off has passed and it is woken, and is released by an answer
-    without retry. Objects are woken only between cycles, and begin to wait only by the answer to
-    their own event or at the turn of the next one, never while one of their events is being sent.
-    So an object with an unsent recorded event is never free, and no later event overtakes an
+    An object waits until its back-off has passed and it is woken; an answer other than retry
+    releases it. Objects are woken only between cycles. They begin to wait only when their own event
+    is answered or when their next event would be sent, never while one of their events is being
+    sent. So an object with an unsent recorded event is never free, and no later event overtakes an
     unanswered one.
 
     Times are of one monotonic clock, in seconds. No object that the receiver failed for is due
@@ -61,25 +61,25 @@ class Parking(dict[K, Parked]):
         self.put(object_id, Parked(attempts, self.due_after(attempts, now), reason, event_id))
 
     def put(self, object_id: K, parked: Parked) -> None:
-        """Let the object wait in this way."""
+        """Let the object wait in this state."""
         self._awake.discard(object_id)
         self[object_id] = parked
 
     def due_after(self, attempts: int, now: float) -> float:
-        """Return when an object is due whose event was tried so many times."""
+        """Return the time when an object is due after so many attempts with its event."""
         return now + back_off(attempts, *self._pauses, self._random)
 
     def is_recorded(self, attempts: int) -> bool:
-        """Return True if the line records an object after so many attempts: where the pause before
-        the next one gets longer, and at the powers of two. So a receiver that refuses an event for
-        days costs few writes.
+        """Return True if the in-flight entry records an object after so many attempts: while the
+        pauses still grow, and at the powers of two. So a receiver that refuses an event for days
+        causes few writes.
         """
         is_power = attempts & (attempts - 1) == 0
         return is_power or back_off(attempts, *self._pauses) > back_off(attempts - 1, *self._pauses)
 
     def to_record(self, object_id: K | None, event_id: str) -> Parked | None:
-        """Return how the object of an event that got retry is parked, if its line records that:
-        from the second attempt on.
+        """Return the parked state of an object whose event got retry, if the in-flight entry
+        records it: from the second attempt on.
         """
         parked = None if object_id is None else self.get(object_id)
         if parked is None or parked.event_id != event_id or parked.attempts < 2:
@@ -92,7 +92,7 @@ class Parking(dict[K, Parked]):
         return self._pauses[1]
 
     def release(self, object_id: K) -> None:
-        """Release an object that was answered without retry."""
+        """Release an object whose event got an answer other than retry."""
         self.pop(object_id, None)
 
     def is_waiting(self, object_id: K | None) -> bool:
@@ -100,7 +100,7 @@ class Parking(dict[K, Parked]):
         return object_id in self and object_id not in self._awake
 
     def due(self, now: float) -> list[K]:
-        """Return the objects whose back-off has passed, the longest due first.
+        """Return the objects whose back-off has passed, those that have been due longest first.
 
         Objects that the receiver failed for come only with those that were parked together with the
         longest due of them, and not before ``rests_until``.
@@ -120,7 +120,7 @@ class Parking(dict[K, Parked]):
         self._awake = set(objects)
 
     def next_due(self) -> float | None:
-        """Return when the next parked object is due; None if none is parked."""
+        """Return the time when the next parked object is due; None if none is parked."""
         return min(
             (
                 parked.due if parked.answers is None else max(parked.due, self.rests_until)
@@ -130,14 +130,14 @@ class Parking(dict[K, Parked]):
         )
 
     def next_untried(self) -> float | None:
-        """Return when the next object is due that the receiver failed for, and whose event was not
-        tried alone yet; None if there is none.
+        """Return the time when the next object is due for which the receiver failed and whose event
+        was not tried alone yet; None if there is none.
         """
         due = [one.due for one in self.values() if one.answers is not None and not one.alone]
         return max(min(due), self.rests_until) if due else None
 
     def too_many(self, most: int) -> str:
-        """Return a sentence if more objects are parked than ``most``, else an empty one. A
+        """Return a sentence if more than ``most`` objects are parked, otherwise the empty text. A
         document, or a part, that the receiver failed for counts as one object: the culprit's.
         """
         if len(self) <= most:

@@ -1,7 +1,8 @@
 """The record_ids that this process has published, and rows that get one of them a second time
 (spec/event-log.md 7.4).
 
-A sequence that is set back gives numbers again, and an event-id would mean two sets of rows.
+If a sequence is set back, it returns numbers again, and an event-id would stand for two sets of
+rows.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from eventlog.sql.consumers import is_followable
 from eventlog.sql.open_log import OpenLog
 
 _INTERVAL: Final = 1.0
-"""The least seconds between two remembered moments, and between two checks of the sequence."""
+"""The least number of seconds between two remembered moments, and between two checks of the
+sequence.
+"""
 _MOST_MOMENTS: Final = 1_000
 """The most remembered moments."""
 _LEAST_SKEW: Final = 1.0
@@ -40,8 +43,8 @@ class Published:
     checked: float = float("-inf")
     """The time of the last check of the sequence."""
     are_ordered: bool | None = None
-    """True if numbers are drawn one by one, so that a lower one was drawn earlier; None = not asked
-    yet. A session that keeps some for later writes younger rows under lower numbers.
+    """True if numbers are drawn one by one, so that a lower number was drawn earlier; None = not
+    determined yet. A session that caches numbers writes younger rows under lower numbers.
     """
 
     def add(self, record_id: int) -> None:
@@ -60,15 +63,16 @@ class Published:
         self.moments.append((self.highest, now))
 
     def forget(self) -> None:
-        """Forget all: the numbers come again under a new epoch."""
+        """Forget everything, since the numbers are used again under a new epoch."""
         self.highest = 0
         self.moments.clear()
 
     def given_again(
         self, log: OpenLog, record_ids: Iterable[int], event_time_zone: str | None
     ) -> str | None:
-        """Return why one of these rows N may have a number that was published for another row, None
-        if none has. ``event_time_zone`` None = event_time is not the time of the change.
+        """Return the reason if one of these rows of status N may have a record_id that was
+        published for another row, otherwise None. ``event_time_zone`` None = event_time is not the
+        time of the change.
         """
         low = sorted(one for one in record_ids if one <= self.highest)
         if not low:

@@ -1,5 +1,5 @@
-"""A purge: which rows it checks, and which of them neither a delivery nor a consumer still needs
-(spec/event-log.md 11).
+"""Purge a log: determine which rows to check, and which of them neither a delivery nor a consumer
+still needs (spec/event-log.md 11).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from eventlog.sql.purge import (
 from eventlog.sql.rows import extent
 
 _YOUNG: Final = 10_000
-"""A purge ends after so many consecutive rows that are younger than asked for."""
+"""A purge ends after so many consecutive rows that are younger than the requested age."""
 _APART: Final = 300
 """The number of record_ids between two gaps that are read as one, as by a publisher."""
 _WHOLE: Final = timedelta(days=7)
@@ -36,7 +36,7 @@ The next purge then also finds rows that a transaction has committed late, or th
 back.
 """
 _PURGED_EACH: Final = 100
-"""The number of batches between two notes."""
+"""The number of batches after which the record of removed rows is written."""
 
 
 class Extent(NamedTuple):
@@ -53,7 +53,7 @@ def extent_of(log: OpenLog) -> Extent:
     """Return the rows that a purge checks if it begins now."""
     last = highest_id(log)
     now, purged = utc_now(log.connection, log.dialect), read_purged(log)
-    # A log whose last record_id is below the noted rows was emptied or restored.
+    # If the last record_id is below the recorded rows, the log was emptied or restored.
     if purged is not None and now - purged.whole < _WHOLE and purged.rows.top <= last:
         return Extent(purged.rows.floor + 1, last, purged)
     first, last = extent(log) or (1, 0)
@@ -73,8 +73,9 @@ def purge_batches(
     consumer has not done. Yield each batch before it is committed; the caller commits at the end,
     too.
 
-    What is in flight and done is read in the removing transaction, under the lock that keeps new
-    consumers away. With ``to_the_end`` younger rows do not end the purge.
+    The rows in flight and the done rows are read in the transaction that removes rows, under the
+    lock that prevents the registration of consumers. With ``to_the_end`` younger rows do not end
+    the purge.
     """
     first, last, (known, whole) = looked_at
     gone = known.copy()
@@ -107,7 +108,7 @@ def purge_error_lines(
     *,
     dry: bool,
 ) -> Iterator[Purged]:
-    """Remove error lines in batches as ``purge_errors`` does. Yield each batch before it is
+    """Remove error rows in batches as ``purge_errors`` does. Yield each batch before it is
     committed.
     """
     deliveries, _ = read_recorded(log)

@@ -1,12 +1,12 @@
-"""The next rows of the queue: a scan of it, window by window, and the time that a scan stays valid
+"""Read the next rows of the queue: scan it window by window, as long as the scan is valid
 (spec/event-log.md 8.1, 8.2).
 
-A window that begins at the head of the queue is one snapshot: it has all rows of an object, or the
-first ones. A later window begins after the rows that its scan has read, which saves the walk over
-rows just marked. A transaction may commit between the two windows with rows on both sides: the
-later rows would overtake the earlier ones. So a scan ends when any transaction ends that had
-written the log at its beginning, and at the highest row N of that time. Rows of later transactions
-come after that row.
+A window that begins at the head of the queue is one snapshot: it contains all rows of an object, or
+the first ones. A later window begins after the rows that its scan has read, so that the rows just
+marked need not be passed over. But a transaction with rows on both sides may commit between two
+windows, and its later rows would overtake the earlier ones. So a scan ends when any transaction
+ends that had written to the log at its beginning. It also ends at the row that was the highest one
+of status N at that time; rows of later transactions come after that row.
 
 With ``handle_future_events`` the order is by event_time, and only due rows are read.
 
@@ -17,8 +17,8 @@ folding sees every row of any size.
 
 This is a hot path: every row passes through ``WindowReader.add``. Rows are tuples, read by position
 with ``itemgetter`` and comprehensions over a whole chunk, and the rare cases (rows in flight, large
-values, parked objects) are tested once for a chunk. In return the order of ``QUEUE_FIELDS`` matters
-here, and ``for a, *_ in (row,)`` stands for an assignment inside a comprehension.
+values, parked objects) are tested once for a chunk. The price: this module depends on the order of
+``QUEUE_FIELDS``, and ``for a, *_ in (row,)`` replaces an assignment inside a comprehension.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ BoundedRow: TypeAlias = tuple[Any, ...]
 
 
 def begin_scan(context: Context, is_long: bool) -> QueueScan | None:
-    """Return a scan from the head of the queue on, None if the queue is empty. ``is_long`` shows
-    that it needs more than one window.
+    """Return a scan that begins at the head of the queue, None if the queue is empty. ``is_long``
+    means that it needs more than one window.
     """
     ledger = context.ledger
     scan = ledger.begin_scan(is_long=is_long)
     if ledger.took_requests:
-        # The command that put rows back may have raised their attempt numbers.
+        # The command that queued rows again may have raised their attempt numbers.
         known = read_attempts(context.log, ledger.consumer)
         for row, number in known.items():
             context.attempts[row] = max(context.attempts.get(row, 1), number)
@@ -94,8 +94,8 @@ def poll(context: Context) -> QueueScan | None:
 
 
 def is_still_valid(context: Context, writers: Writers) -> bool:
-    """Return True if all of ``writers`` are still open, so that the rows read until now lack
-    nothing of theirs.
+    """Return True if all of ``writers`` are still open, so that no row of theirs is missing among
+    the rows read so far.
     """
     return writers is not None and (not writers or context.log.db.are_open(writers))
 
@@ -140,11 +140,11 @@ class WindowResult(NamedTuple):
     unread: AbstractSet[int] = frozenset()
     """The large rows whose values were dropped."""
     past: int = 0
-    """The number of rows passed over minus the number of rows used."""
+    """The number of rows that were passed over, minus the number of rows that were used."""
 
 
 class WindowReader:
-    """A reader that checks the chunks of a window and folds their good rows. Rows in flight and
+    """A reader that checks the chunks of a window and folds their valid rows. Rows in flight and
     rows of parked objects are left out.
 
     ``used`` is the number of the ``read`` rows that count against the window's limit. A row with
@@ -224,7 +224,7 @@ class WindowReader:
         self.used += len(good) + len(bad) + len(loopback)
 
     def examine(self, chunk: list[BoundedRow]) -> list[CheckedRow]:
-        """Return the good rows of a chunk after the window, without adding them to it."""
+        """Return the valid rows of a chunk after the window, without adding them to it."""
         good: list[CheckedRow] = []
         for run in _whole_rows(self.context, self._free(chunk), {}):
             good += check_rows(run, self.context.catalog, self.context.options.driver_user).good
@@ -237,7 +237,9 @@ class WindowReader:
         self.used += 1
 
     def _forget_beyond_room(self, row: CheckedRow) -> CheckedRow:
-        """Return the row, without its values if they are large and there is no room for them."""
+        """Return the row; if its values are large and there is no room for them, without its
+        values.
+        """
         record_id, event_type, object_id, attribute, _, _ = row
         size = self._sizes.get(record_id)
         if size is None:
@@ -276,11 +278,11 @@ def read_window(
     parked: Container[ObjectId],
     polled: Iterator[list[BoundedRow]] | None = None,
 ) -> WindowResult:
-    """Read rows N from record_id ``first`` on, and fold them into groups that may be sent now. All
-    rows are of one snapshot.
+    """Read rows of status N from record_id ``first`` on, and fold them into groups that may be sent
+    now. All rows are of one snapshot.
 
     Rows in flight and rows of parked objects are passed over: they do not count against the
-    window's limit. Reading goes on while the very first group is open. ``last`` is the end of the
+    window's limit. Reading continues as long as the first group is open. ``last`` is the end of the
     scan. Groups are deferred there, too, since a row after it may belong to the same transaction.
     None = the tail of the queue, where no group is deferred. ``polled`` are the rows of the window,
     if they have been read already.
@@ -294,7 +296,8 @@ def read_window(
     rows = context.log.read_fields(window, reader.fields) if polled is None else polled
     result = _read_chunks(window, [rows], reader)
     if result is None:
-        # A rare case: a cursor begins again, since another statement would see another snapshot.
+        # In this rare case a new cursor reads from the beginning, since another statement would see
+        # another snapshot.
         whole = replace(window, limit=None)
         with closing(context.log.window_chunks(whole, reader.fields, limit)) as chunks:
             reader = WindowReader(context, in_flight, parked)
@@ -388,7 +391,7 @@ def split_groups(
     most_bytes: int,
     sizes: Mapping[int, int] = MappingProxyType({}),
 ) -> Iterator[list[Group]]:
-    """Yield runs of groups with at most so many rows and bytes; a larger group is its own run.
+    """Yield runs of groups with at most so many rows and bytes; a larger group is a separate run.
 
     ``sizes`` has the bytes of large rows by record_id; other rows count as none.
     """
@@ -430,8 +433,8 @@ def with_values(
 def build_events(
     context: Context, groups: Sequence[Group], query_back: QueryBack
 ) -> list[Outgoing]:
-    """Build the events of groups in their order; values that their rows ask for are read back class
-    by class.
+    """Build the events of groups in their order; values that their rows need are read back class by
+    class.
     """
     options, attempts = context.options.events, context.attempts
     if not asks_for_values(chain.from_iterable(groups)):  # as in most logs
@@ -454,7 +457,7 @@ class DueScan(NamedTuple):
     writers: Writers
     """The writers as in ``QueueScan``."""
     after: DuePlace | None = None
-    """The row that the rest comes after (event_time, record_id)."""
+    """The row after which the rest begins (event_time, record_id)."""
     past: int = 0
     """The number of rows passed over minus the number of rows used, as in ``QueueScan``."""
 
@@ -470,7 +473,7 @@ class DueScan(NamedTuple):
 
 
 def begin_due_scan(context: Context, is_long: bool) -> DueScan:
-    """Return a scan of all rows that are due now by the database's clock.
+    """Return a scan of all rows that are due now according to the database's clock.
 
     ``is_long`` as in ``begin_scan``.
     """
@@ -485,8 +488,8 @@ def read_due_window(
     """Read a window of a scan in one snapshot, and fold it; return it with the rest of the scan,
     None at its end.
 
-    Groups are cut at the window's end and none is deferred; the rest of an insert after the end is
-    read, since as its own add it would replace the object. Rows in flight and rows of parked
+    Groups end at the window's end and none is deferred. But the rest of an insert after the end is
+    read, since as a separate add it would replace the object. Rows in flight and rows of parked
     objects are passed over: they do not count against the window's limit.
     """
     options = context.options
@@ -514,7 +517,8 @@ def read_due_window(
 
 
 def _complete_inserts(reader: WindowReader, chunks: Iterable[list[BoundedRow]]) -> None:
-    """Add to a window the rows after it that belong to an insert which the window's end cuts.
+    """Add to a window the rows after its end that belong to an insert with rows on both sides of
+    the end.
 
     They lie within as many rows of the insert's last row as rows of an insert may be apart, since
     rows of one time are in the order of record_ids.
@@ -545,7 +549,7 @@ def _complete_inserts(reader: WindowReader, chunks: Iterable[list[BoundedRow]]) 
 
 
 def read_claimed_objects(context: Context, claim: BacklogClaim) -> ClaimedObjects:
-    """Read the objects of all claimed rows N.
+    """Read the objects of all claimed rows of status N.
 
     They are read once, and again when one of ``writers`` has ended.
     """
@@ -564,7 +568,7 @@ def read_claimed_objects(context: Context, claim: BacklogClaim) -> ClaimedObject
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """A container of the members of two containers."""
+    """A container of the members of either of two containers."""
 
     one: Container[Any]
     other: Container[Any]

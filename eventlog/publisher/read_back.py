@@ -1,5 +1,5 @@
-"""The current values that the events of a delivery ask for, read in bounded memory
-(spec/event-log.md 8.4).
+"""Read the current values that the events of a delivery need, in bounded memory (spec/event-log.md
+8.4).
 
 The size of a row is unknown before it is read. So a class is read back by several statements, each
 for up to sixteen times as many objects as the previous one, and for no more than fit by the size of
@@ -33,7 +33,7 @@ class Built(NamedTuple):
 
 
 class _DeliveryFull(Exception):
-    """The values read back outgrow a delivery.
+    """The values read back are too large for a delivery.
 
     ``objects`` is the number of objects read before that.
     """

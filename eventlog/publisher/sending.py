@@ -4,10 +4,11 @@
 A ``DocumentSender`` sends the documents and records the answers: the in-flight line of a log, or
 the position of a stream.
 
-This is a hot path: every event passes through ``_judge``. A silent answer, the most frequent one,
-is one verdict for a whole list of events, and events are counted by the length of such lists. So an
-event is looked at only if its answer has a verdict. In return answers travel as ``Answered``,
-pairs of a verdict and its events, and every reader of them has two loops.
+This is a hot path: every event passes through ``_judge``. An answer without statuses, the most
+frequent one, is one result for a whole list of events, and events are counted by the length of such
+lists. So a single event is examined only if the answer has a result for it. The price: answers are
+passed on as ``Answered``, pairs of a result and its events, and all code that reads them has two
+loops.
 """
 
 from __future__ import annotations
@@ -40,28 +41,30 @@ class DeliveryResult(Enum):
 
 
 class Delivered(NamedTuple):
-    """The end of an attempt of documents, or of a whole cycle."""
+    """How an attempt to send documents, or a whole cycle, has ended."""
 
     result: DeliveryResult
     reason: str = ""
-    """The explanation of a stop, for people."""
+    """The reason for a stop, for people."""
     retry_after: float | None = None
     """The seconds that the receiver asks the publisher to wait, None if it names none."""
     more: bool = False
-    """True if there is something to do at once."""
+    """True if there is more to do immediately."""
     in_short: str = ""
-    """The explanation without the receiver's words, empty if there is no such text."""
+    """The reason without the receiver's words, empty if there is no such text."""
     is_suspicious: bool = False
-    """True if the receiver is unavailable by a failure whose cause may be the document."""
+    """True if the receiver counts as unavailable because of a failure that the document may have
+    caused.
+    """
 
     @classmethod
     def unavailable(cls, lost: ReceiverUnavailable) -> Delivered:
-        """Return the end of an attempt whose receiver is unavailable."""
+        """Return the end of an attempt for a receiver that is unavailable."""
         return cls(DeliveryResult.UNAVAILABLE, str(lost), in_short=lost.in_short)
 
 
 class Sendable(Protocol):
-    """An event that a document can carry."""
+    """An event that can be sent in a document."""
 
     @property
     def sent_id(self) -> str:
@@ -78,7 +81,7 @@ NumberedEvents = tuple[int, Sequence[E]]
 """A number, and the events that are sent under it."""
 
 Answered = list[tuple[EventResult, Sequence[E]]]
-"""The events that are answered for good, by their verdicts."""
+"""The events with a final answer, by their results."""
 
 
 class Judged(NamedTuple, Generic[E]):
@@ -88,8 +91,8 @@ class Judged(NamedTuple, Generic[E]):
     retried: Sequence[E] = ()
     """The events that got retry."""
     behind: Sequence[tuple[EventResult, E]] = ()
-    """The events after a retry of their object, with their verdicts. They are sent again, too,
-    under a new event-id.
+    """The events that follow an event of the same object that got retry, with their results. They
+    are sent again, too, under a new event-id.
     """
     given_up: Sequence[tuple[EventResult, E]] = ()
     """The events without an answer that are not sent again. The receiver may have applied them."""
@@ -103,7 +106,7 @@ class DocumentSender(Protocol[E]):
     """The sender of documents of events, which also records the answers.
 
     ``delivery_no`` is the number of the delivery of the documents, for log lines. Other threads
-    call ``send``; all other members are used by the one delivering thread.
+    call ``send``; all other members are used only by the delivering thread.
     """
 
     @property
@@ -126,8 +129,8 @@ class DocumentSender(Protocol[E]):
     def delivery_no(self) -> int: ...
 
     def tried(self, document_no: int) -> Tried | None:
-        """Return the recorded tries of a document that is a part of one that the receiver has
-        failed for; None for any other document.
+        """Return the recorded attempts at a document that is a part of a document for which the
+        receiver has failed; None for any other document.
         """
         ...
 
@@ -146,8 +149,8 @@ class DocumentSender(Protocol[E]):
         ...
 
     def settle(self, document_no: int, events: Sequence[E], judged: Judged[E]) -> str:
-        """Settle the results of a document's events that were sent. Return why sending must stop,
-        empty = it may go on.
+        """Settle the results of a document's events that were sent. Return the reason why sending
+        must stop, empty = it may continue.
 
         Raises ReceiverUnavailable if answers must be saved and the sink has lost them.
         """
@@ -161,25 +164,25 @@ class DocumentSender(Protocol[E]):
 
 
 class CycleEnd(NamedTuple):
-    """The end of a cycle, once it is known what happens to a suspected document."""
+    """The end of a cycle, once it is decided what happens to a suspect document."""
 
     cycle: Delivered
     freed: Sequence[Any] = ()
-    """The objects that waited for the end of the cycle."""
+    """The objects that waited only until the end of the cycle."""
     failed: frozenset[str] = frozenset()
-    """The event-ids of the document whose ``tried`` is recorded, none = nothing is recorded."""
+    """The event-ids of the document whose ``tried`` is recorded, empty = nothing is recorded."""
     tried: Tried = Tried()
-    """The cycles in a row without an answer."""
+    """The number of consecutive cycles without an answer."""
     is_cut: bool = False
-    """True if the document is cut in halves, which have not failed yet."""
+    """True if the document is divided into halves, which have not failed yet."""
 
 
 def end_cycle(
     cycle: Delivered, suspects: Suspects, parking: Parking[Any], isolate_after: int
 ) -> CycleEnd:
-    """Return how a cycle ends: without another document that is answered the receiver is
-    unavailable, and a document that it fails for is cut in halves at last (spec/event-log.md 8.4,
-    *One document never holds the log*).
+    """Return how a cycle ends. If no other document was answered, the receiver counts as
+    unavailable; a document for which it keeps failing is finally divided into halves
+    (spec/event-log.md 8.4, *One document never holds the log*).
     """
     freed, suspected = suspects.end()
     if suspected and cycle.result is DeliveryResult.DONE:
@@ -234,10 +237,11 @@ def deliver(
 ) -> Delivered:
     """Send documents, let ``sending`` settle the results, and return how the sending ended.
 
-    Events of waiting objects are left out; they may not have been built. Each document is asked for
-    at its turn, after a call of ``stopping``. With ``threads`` up to ``concurrency`` documents are
-    sent at the same time; None = each one follows the answer to the previous one. Raises
-    ReceiverUnavailable if the sink has lost answers: no result can be saved any more.
+    Events of waiting objects are left out; they may not have been built. Each document is requested
+    from the iterator at its turn, after a call of ``stopping``. With ``threads`` up to
+    ``concurrency`` documents are sent at the same time; None = each one follows the answer to the
+    previous one. Raises ReceiverUnavailable if the sink has lost answers: no result can be saved
+    any more.
     """
     ended = Delivered(DeliveryResult.DONE)
 
@@ -293,8 +297,9 @@ def _send_halves(
     settle: Callable[[int, Sequence[E], Answer | ReceiverUnavailable], None],
     halted: Callable[[], bool],
 ) -> None:
-    """Send the halves of a document that got an error for an unnamed event, until such an event is
-    alone: one culprit among n events costs at most 2 log2 n further requests.
+    """Send the halves of a document that got an error which does not name its event, and so on
+    until such an event is alone: one culprit among n events costs at most 2 log2 n further
+    requests.
 
     A half is sent once the earlier results are in the line, so that a crash repeats only the rest.
     The first half is settled before the second is sent: the events of an object keep their order,
@@ -328,9 +333,9 @@ def _returned(
     halted: Callable[[], bool],
     threads: Executor | None,
 ) -> Generator[_Returned[E]]:
-    """Yield each document with its answer before the next is sent; with ``threads`` up to
-    ``concurrency`` are sent at the same time, begun in order, and two with a common object never
-    overlap.
+    """Send the documents and yield each with its answer before sending the next. With ``threads``
+    up to ``concurrency`` documents are sent at the same time; they are begun in order, and two
+    documents with a common object never overlap.
     """
     most = sender.options.concurrency
     in_air: dict[Future[Answer | ReceiverUnavailable], NumberedEvents[E]] = {}
@@ -366,8 +371,9 @@ def _is_probing(sender: DocumentSender[E]) -> bool:
 
 
 def _to_send_now(sender: DocumentSender[E], number: int, events: Sequence[E]) -> Sequence[E]:
-    """Return those events whose objects do not wait; none if the document itself has to. No event
-    of these objects is being sent, so an object that begins to wait here waits with all its events.
+    """Return those events whose objects do not wait; none if the document itself must wait. No
+    event of these objects is being sent, so an object that begins to wait here waits with all its
+    events.
     """
     parking, suspects = sender.parking, sender.suspects
     if parking:
@@ -413,7 +419,8 @@ def _count_sent(counters: Counters, answer: Answer | ReceiverUnavailable) -> Non
 
 
 def _refusal(events: Sequence[E], answer: Answer | ReceiverUnavailable) -> str | None:
-    """Return why a document of several events was refused without naming one; None if it was not.
+    """Return the reason if a document of several events was refused without naming an event;
+    otherwise None.
 
     The receiver's own words, which may quote values, appear only with the rows that are refused in
     the end.
@@ -452,14 +459,14 @@ def send_heartbeat(sink: Sink, document: Document, counters: Counters) -> bool:
 
 
 def why_refused(verdict: EventResult) -> str:
-    """Return the receiver's answer where it refused events for good, empty if it did not."""
+    """Return the receiver's answer if it finally refused events, otherwise the empty text."""
     if verdict.level not in (Level.ERROR, Level.FATAL):
         return ""
     return verdict.message or f"the receiver answered {verdict.level.name.lower()}"
 
 
 def _judge(events: Sequence[E], answer: Answer) -> Judged[E]:
-    """Return the verdict on each event, or that it is sent again.
+    """Decide for each event its result, or that it is sent again.
 
     An event after a retry of its object is sent again, too, since it must not get a final answer
     before the earlier event. The receiver may have applied it, so it gets a new event-id (7.4).
@@ -486,7 +493,7 @@ def _settle(
     document_no: int, judged: Judged[E], answer: Answer, sender: DocumentSender[E]
 ) -> Delivered:
     """Count the answers to one document, park the objects of events that got retry, and return how
-    to go on.
+    sending continues.
     """
     counters, parking = sender.counters, sender.parking
     ended = Delivered(DeliveryResult.DONE, "", answer.retry_after)
@@ -522,8 +529,8 @@ def _settle(
 def _goes_on_without(
     document_no: int, events: Sequence[E], failure: ReceiverUnavailable, sender: DocumentSender[E]
 ) -> bool:
-    """Return True if sending goes on although the receiver has failed for these events: their
-    objects wait, or the only event is given up. False if the receiver is unavailable.
+    """Return True if sending continues although the receiver has failed for these events: their
+    objects wait, or the only event is given up. Return False if the receiver counts as unavailable.
     """
     suspects, options = sender.suspects, sender.options
     if suspects is None or not _is_suspicious(failure, sender):
@@ -581,7 +588,7 @@ def as_flushed(
 ) -> Answered[E]:
     """Return the answers after a flush.
 
-    ``refused`` has verdicts of the flush that replace answers.
+    ``refused`` has results of the flush that replace answers.
     """
     if not refused:
         return answered

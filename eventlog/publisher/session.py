@@ -1,4 +1,4 @@
-"""The session of a publisher: all that its cycles share, from its lock to the end of its
+"""The session of a publisher: everything that its cycles share while it has the lock and the
 connection.
 """
 
@@ -28,22 +28,26 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class PublisherState:
-    """The memory of a publisher between cycles. The database has all of it that a restart needs."""
+    """What a publisher keeps in memory between cycles. Everything that a restart needs is in the
+    database.
+    """
 
     parking: Parking[ObjectId]
     clock: DatabaseClock
     deliveries: dict[int, Delivery] = field(default_factory=dict)
-    """The deliveries in the in-flight lines, by number."""
+    """The deliveries in the in-flight entries, by number."""
     newest: str = ""
-    """The first number of the last delivery that was numbered."""
+    """The number of the first event in the last delivery with numbers."""
     scan: QueueScan | DueScan | None = None
     """The rest of the present scan of the queue, None between scans."""
     claim: BacklogClaim | None = None
     """The rows that a backlog job has converted."""
     claimed: ClaimedObjects | None = None
-    """The objects of these rows, read when they are first needed."""
+    """The objects of the claimed rows, read when they are first needed."""
     row_sizes: dict[str, int] = field(default_factory=dict)
-    """The approximate bytes of an object's row by class, as far as rows were read back."""
+    """The approximate number of bytes of an object's row by class, for classes whose rows were read
+    back.
+    """
     freed: set[ObjectId] = field(default_factory=set)
     """Objects that are no longer parked, and whose rows the present scan may have passed over:
     these rows wait for the next scan.
@@ -62,13 +66,13 @@ class PublisherState:
 
 @dataclass(slots=True)
 class PublisherSession:
-    """A publisher at work on one connection."""
+    """A publisher working on one connection."""
 
     context: Context
     state: PublisherState
     sink: Sink
     is_stopping: Callable[[], bool] = lambda: False
-    """A function that shows whether the publisher was asked to stop."""
+    """A function that returns True if the publisher was asked to stop."""
     before_delivery: Callable[[], None] = lambda: None
     """A function that is called, outside of a transaction, before a delivery's documents are
     sent.
@@ -90,9 +94,9 @@ def begin_delivery(context: Context, state: PublisherState) -> tuple[int, str]:
 def draw_delivery_no(context: Context) -> int:
     """Return a new delivery number.
 
-    Raises DatabaseUnavailable if it is not greater than one that this process has used: the
-    database was restored to an earlier state, and the log gets a new epoch at the next connection
-    (spec/event-log.md 7.4).
+    Raises DatabaseUnavailable if it is not greater than every number that this process has used:
+    the database was restored to an earlier state, and the log gets a new epoch at the next
+    connection (spec/event-log.md 7.4).
     """
     number = next_number(context.log)
     if number <= context.used.delivery_no:

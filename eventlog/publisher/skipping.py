@@ -33,12 +33,12 @@ class Skipped(NamedTuple):
 
 
 def skip(log: OpenLog, ledger: Ledger, event_id: str, why: str) -> Skipped:
-    """Give up an event that is in flight: its rows become E, each with an error line that shows
+    """Give up an event that is in flight: its rows become E, each with an error row that shows
     ``why``. The caller commits.
 
     A running publisher notices this at its next attempt at the event. A consumer must not run: the
     caller has its lock. It is unknown whether the receiver has applied the event, so rows that are
-    sent again get the number after the last attempt (7.4). Raises ConfigError if no such event is
+    queued again get the number after the last attempt (7.4). Raises ConfigError if no such event is
     in flight.
     """
     deliveries, _ = read_recorded(log, ledger.consumer)
@@ -64,7 +64,7 @@ def skip(log: OpenLog, ledger: Ledger, event_id: str, why: str) -> Skipped:
     next_ids = {record_id_of(event.event_id): f"{event.event_id}.{event.attempts + 1}"}
     lines = [(record_id, SKIPPED, message) for record_id in refused]
     add_errors(log, lines, ledger.consumer, next_ids)
-    if ledger.consumer:  # no status shows a consumer that a row is done
+    if ledger.consumer:  # statuses do not show a consumer that a row is done
         _strike(log, delivery, event)
     return skipped._replace(rows=len(refused))
 

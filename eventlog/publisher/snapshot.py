@@ -1,11 +1,12 @@
-"""The snapshot at the beginning of a consumer: the objects of its classes in chunks by key
+"""Send the snapshot at the beginning of a consumer: the objects of its classes, in chunks by key
 (spec/event-log.md 13.3).
 
-A chunk is the next keys of a class and the present values of its objects, each read by separate
-statements. It is a delivery as those of the log: it is recorded before it is sent, and its events
-name objects instead of rows. The position moves past it in the same transaction. After a crash the
-recorded events are sent again, with the same event-ids and numbers and the present values. Refused
-objects are sent again in the same way, when ``eventlog requeue`` asks for them.
+A chunk consists of the next keys of a class and the present values of its objects, which separate
+statements read. It becomes a delivery, which is recorded before it is sent like any other, but
+whose events name objects instead of rows. The same transaction moves the position past the chunk.
+After a crash the recorded events are sent again, with the same event-ids and numbers and the
+present values. When ``eventlog requeue`` requests refused objects, they are sent again in the same
+way.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _MORE: Final = Delivered(DeliveryResult.DONE, more=True)
 
 @dataclass(slots=True)
 class UnfinishedSnapshot:
-    """A snapshot that has not ended, in memory and in the line of the consumer."""
+    """A snapshot that has not ended, in memory and in the consumer's row."""
 
     begun: datetime
     """The time when the consumer was registered."""
@@ -61,11 +62,11 @@ class UnfinishedSnapshot:
     expected: int = 0
     """The approximate number of objects of the class."""
     again: list[str] | None = None
-    """The event-ids of objects to send again, in place of a snapshot."""
+    """The event-ids of objects to send again; they are sent in place of a snapshot."""
 
     @classmethod
     def of_line(cls, begun: datetime, content: dict[str, Any]) -> UnfinishedSnapshot:
-        """Return the snapshot in the line of the consumer."""
+        """Return the snapshot that is recorded in the consumer's row."""
         if "again" in content:
             return cls(begun, again=list(content["again"]))
         place = (
@@ -77,7 +78,7 @@ class UnfinishedSnapshot:
         return cls(begun, list(content.get("done", ())), *place)
 
     def content(self) -> dict[str, Any] | None:
-        """Return the content of the consumer's line, None if the snapshot has ended."""
+        """Return the content for the consumer's row, None if the snapshot has ended."""
         if self.again is not None:
             return {"again": self.again} if self.again else None
         return {
@@ -97,7 +98,7 @@ class UnfinishedSnapshot:
 
 
 class Chunk(NamedTuple):
-    """What comes next of a snapshot."""
+    """The next step of a snapshot."""
 
     delivery: Delivery | None
     """A recorded delivery to be sent, None = there is nothing to send now."""
@@ -150,14 +151,15 @@ def _save(context: Context, loading: UnfinishedSnapshot) -> None:
 
 def _keys_of_other_names(context: Context, loading: UnfinishedSnapshot) -> dict[str, str]:
     """Return the classes whose triggers log another key than the class has now, each with the
-    reason why it cannot be read (spec/event-log.md 13.3). It is asked before a class is begun.
+    reason why it cannot be read (spec/event-log.md 13.3). This is checked before a class is begun.
     """
     classes = {cls.name: cls for cls in context.catalog.classes}
     current = classes.get(loading.class_name or "")
     if loading.position is not None and current is not None:
         if current.has_key(loading.position):
             return {}
-        # A key column was renamed, or another column is the key, so the objects have another order.
+        # A key column was renamed, or another column is the key, so the objects are in another
+        # order now.
         _log.warning(
             "the snapshot reads class %s from its beginning: its key has changed", current.name
         )
@@ -219,8 +221,8 @@ def _wait(context: Context, loading: UnfinishedSnapshot, reason: str) -> Chunk:
 
 
 def _refuse_unknown(context: Context, again: list[str]) -> None:
-    """Remove objects without a class or a key from ``again``; each gets an error line, so that no
-    other object waits.
+    """Remove objects without a class or a key from ``again``; each gets an error row, so that no
+    other object waits for it.
     """
     unavailable: Mapping[str, object] = context.catalog.unavailable
     names = [*(cls.name for cls in context.catalog.classes), *unavailable]
@@ -278,7 +280,7 @@ def _build(
     marks: Marks,
 ) -> tuple[Sequence[str], Delivery | None]:
     """Build the events of a chunk, for as many keys as a delivery has room for. Return these keys,
-    and the delivery, None if no object is left.
+    and the delivery, None if none of the objects exists.
     """
     context, state = session.context, session.state
     built = _build_now(context, object_class, keys, state.row_sizes, session.check)
@@ -300,7 +302,9 @@ def _build(
 
 
 def _of_object(built: Outgoing, event: Outgoing) -> Outgoing:
-    """Return an event of a snapshot as it was built. Only its invalid values count as outcomes."""
+    """Return an event of a snapshot as it was built. Its outcomes contain only its
+    invalid values.
+    """
     invalid = [] if built.outcomes is None else built.outcomes.invalid
     return event._replace(
         object_id=built.object_id,
@@ -320,8 +324,8 @@ def _build_now(
 ) -> Built:
     """Build adds of the present objects with these keys, for as many as a delivery has room for.
 
-    The adds come from rows of type 5 that exist in no log: the number of such a row is its object's
-    place in the chunk.
+    The adds are built from rows of type 5 that do not exist in the log: the record_id of such a row
+    is the object's place in the chunk.
     """
     groups = _groups((object_class, key) for key in keys)
     return next(
@@ -340,15 +344,17 @@ def _groups(objects: Iterable[ObjectId]) -> list[Group]:
 
 
 def _of_adds(context: Context, rows: int) -> Context:
-    """Return a context in which such rows are adds, and ``rows`` of them fit in a delivery."""
+    """Return a context in which rows of type 5 become adds, and ``rows`` of them fit into a
+    delivery.
+    """
     events = EventOptions(insert_query_back="add")
     options = replace(context.options, events=events, delivery_rows=rows)
     return replace(context, options=options, attempts={})
 
 
 def object_of(context: Context, event_id: str) -> ObjectId | None:
-    """Return the object of a snapshot's event-id, None if it is of no class that can be read, or
-    has no key of its class.
+    """Return the object of a snapshot's event-id, None if its class cannot be read, or if its key
+    is not a key of the class.
     """
     classes = {cls.name: cls for cls in context.catalog.classes}
     name = _class_of(event_id, (*classes, *context.catalog.unavailable))
@@ -391,8 +397,8 @@ def build_objects(
 
 
 def _why_unreadable(context: Context, event_id: str) -> tuple[str, str] | None:
-    """Return the code and the message of an object without a class or a key, None if its class can
-    be read, or is unavailable.
+    """Return the code and the message for an object whose class or key is not valid, None if its
+    class can be read or is only unavailable.
     """
     classes = {cls.name: cls for cls in context.catalog.classes}
     name = _class_of(event_id, (*classes, *context.catalog.unavailable))
@@ -423,7 +429,7 @@ def _packed(
 
 
 def origins_of_objects(context: Context) -> Origins:
-    """Return the origins of objects of a snapshot: their time is the present."""
+    """Return the origins of a snapshot's objects: their time is the present time."""
     return Origins({0: context.log.due_until(context.options.event_time_zone)}, {})
 
 
@@ -439,7 +445,9 @@ class Present(NamedTuple):
 
 
 def read_object(context: Context, event_id: str) -> Present | None:
-    """Return the object of a snapshot's event-id; None if no class has it. Nothing is recorded."""
+    """Return the object of a snapshot's event-id; None if it belongs to no class. Nothing is
+    recorded.
+    """
     classes = {cls.name: cls for cls in context.catalog.classes}
     name = _class_of(event_id, classes)
     if not name:

@@ -9,9 +9,9 @@ unavailable. After ``isolate_after`` such cycles in a row (the failure streak) t
 document is cut in halves, each of which is the probe for the other. A suspected document of a
 single event cannot be cut: then the probe is, and parts may be tried.
 
-The in-flight line records what a restart has to know: the parts of isolated documents with their
-attempts, and the cycles without an answer from the second one on. The owner of the line writes it
-with the marks; nothing is recorded for a receiver that cannot be reached.
+The in-flight entry records what is needed after a restart: the parts of isolated documents with
+their attempts, and the cycles without an answer from the second one on. The owner of the entry
+writes it together with the marks; nothing is recorded while the receiver cannot be reached.
 """
 
 from __future__ import annotations
@@ -39,22 +39,24 @@ class Sent(Protocol):
 
 
 class Doubt(Enum):
-    """What a suspicious failure of a document means."""
+    """The meaning of a suspicious failure of a document."""
 
-    WAITS = "its objects wait, and sending goes on without them"
-    ISOLATED = "its objects are parked, and its halves are tried by themselves"
+    WAITS = "its objects wait, and sending continues without them"
+    ISOLATED = "its objects are parked, and its halves are tried separately"
     UNAVAILABLE = "it was the probe: the receiver is unavailable"
 
 
 class Suspect(NamedTuple):
-    """The events of a document that waits for the answer to another one, and its last failure."""
+    """The events of a document that waits for the answer to another document, and its
+    last failure.
+    """
 
     events: Sequence[Sent]
     failure: ReceiverUnavailable
 
 
 class Suspects:
-    """The suspicious failures of a receiver, and what follows from them.
+    """The suspicious failures of a receiver, and the decisions that follow from them.
 
     ``failure_streak`` is the number of consecutive cycles that each had such a failure and no
     answer.
@@ -80,7 +82,7 @@ class Suspects:
 
     @property
     def is_probing(self) -> bool:
-        """True if the next document decides about suspected ones: it is sent alone."""
+        """True if the next document is the probe, which is sent alone."""
         return bool(self._suspected)
 
     @property
@@ -93,8 +95,9 @@ class Suspects:
         return monotonic() >= self._parking.rests_until
 
     def chosen(self, events: Sequence[Sent]) -> bool:
-        """Return True if these events may be sent now. While a probe is looked for, a document
-        that has failed itself waits for the end of the cycle, and the first other one is the probe.
+        """Return True if these events may be sent now. While a probe is needed, a document that has
+        failed itself waits for the end of the cycle, and the first other document becomes the
+        probe.
         """
         if not self._suspected:
             return True
@@ -107,8 +110,8 @@ class Suspects:
     # --- after it ---
 
     def answered(self, events: Sequence[Sent]) -> None:
-        """Note that the receiver has answered a document: it is available, and what is suspected
-        waits for its second attempt.
+        """Record that the receiver has answered a document, so that it is available. Suspect
+        documents now wait for their second attempt.
         """
         self._answers += 1
         self.failure_streak, self._needs_parts = 0, False
@@ -116,13 +119,13 @@ class Suspects:
             self._forget(event.sent_id for event in events)
         for suspected in self._suspected:
             self._put_back(suspected)
-            # Others have as much time as the failure took.
+            # Other documents get as much time as the failure took.
             self._parking.rests_until = monotonic() + suspected.failure.seconds
             self._park(*suspected, 1, self._answers)
         self._suspected, self._probe = [], ()
 
     def failed(self, events: Sequence[Sent], failure: ReceiverUnavailable) -> Doubt:
-        """Note a suspicious failure of a document, and return what it means."""
+        """Record a suspicious failure of a document, and return what it means."""
         first = [self._failed.setdefault(event.sent_id, self._answers) for event in events]
         if self._suspected and events is self._probe:
             return Doubt.UNAVAILABLE
@@ -137,13 +140,13 @@ class Suspects:
     def tried(
         self, events: Sequence[Sent], failure: ReceiverUnavailable, max_attempts: int, before: int
     ) -> str:
-        """Note that a part has failed again, and park its objects. Return why its only event is
-        given up, empty if it is not. ``before`` is the number of earlier tries of the part, of
-        which some may have been before a restart.
+        """Record that a part has failed again, and park its objects. Return the reason if its only
+        event is given up, otherwise the empty text. ``before`` is the number of earlier attempts at
+        the part, some of which may have been made before a restart.
 
-        Others get as much time as it took before the next part is tried. An event is given up only
-        if the receiver has answered another document since the event was parked, or cut out of its
-        part: a receiver that is unavailable refuses nothing.
+        Other documents get as much time as the failure took before the next part is tried. An event
+        is given up only if the receiver has answered another document since the event was parked or
+        separated from its part, since a receiver that is unavailable does not refuse events.
         """
         self._parking.rests_until = monotonic() + failure.seconds
         self._has_tried = True
@@ -161,8 +164,9 @@ class Suspects:
         return ""
 
     def put_off(self, events: Sequence[Sent], tries: int, answer: str) -> None:
-        """Let the objects of a part wait, because it may not be tried yet. If they are not parked,
-        a restart has read the part from the in-flight line, with ``tries`` attempts so far.
+        """Let the objects of a part wait because the part may not be tried yet. If they are not
+        parked, the part was read from the in-flight entry after a restart, with ``tries`` attempts
+        so far.
         """
         found = []
         for event in events:
@@ -178,8 +182,8 @@ class Suspects:
     # --- the end of a cycle ---
 
     def end(self) -> tuple[list[Any], list[Suspect]]:
-        """End the waits for this cycle. Return the objects that wait no longer, and the documents
-        that are suspected still, since no other one was answered.
+        """End the waits of this cycle. Return the objects that no longer wait, and the documents
+        that are still suspect because no other document was answered.
         """
         objects = list(self._aside)
         for object_id in objects:
@@ -188,7 +192,8 @@ class Suspects:
         self._failed_probe = probe
         self._suspected, self._probe, self._has_tried = [], (), False
         if suspected and not probe:
-            # All others have failed too, each as a probe: each of them may be the probe again.
+            # All other documents have failed as probes, too, so each of them may be the probe
+            # again.
             kept = {event.sent_id for one in suspected for event in one.events}
             self._forget(self._failed.keys() - kept)
         return objects, suspected
@@ -212,7 +217,7 @@ class Suspects:
     # --- parking ---
 
     def _isolate(self, suspected: Suspect) -> None:
-        """Park a suspected document: the receiver has answered another one."""
+        """Park a suspect document, since the receiver has answered another one."""
         events, failure = suspected
         first = events[0].sent_id
         _log.warning(
@@ -223,7 +228,7 @@ class Suspects:
             failure,
             extra={"event_id": first, "code": "suspect_parked"},
         )
-        # A single event is the culprit by this answer; of several any of them may be.
+        # After this answer, a single event is the culprit; among several events, any one may be.
         self._park(events, failure, 1, self._answers - (len(events) == 1))
         self._forget(event.sent_id for event in events)
 
@@ -239,9 +244,11 @@ class Suspects:
         answers: int,
         alone: int = 0,
     ) -> None:
-        """Park the objects of events after so many further tries: all of them are due at once."""
+        """Park the objects of events after so many further attempts; all of them are due at the
+        same time.
+        """
         due = self._parking.due_after(max(1, alone), monotonic())
-        for event in reversed(events):  # the first event of an object names it
+        for event in reversed(events):  # the first event of an object identifies it
             before = self._parking.get(event.object_id)
             tried = 0 if before is None or before.event_id != event.sent_id else before.attempts
             parked = Parked(

@@ -1,10 +1,10 @@
-"""Traces of a publisher by OpenTelemetry: a span for each window, delivery, document and mark
-(extra ``otel``).
+"""Trace a publisher with OpenTelemetry: a span for each window, delivery, document and mark (extra
+``otel``).
 
-A delivery is a trace: its documents and marks are spans below it, and it has a link to the window
-of its rows. The receiver of a document gets its span as ``traceparent`` (W3C Trace Context), in a
-header of the HTTP request or of each Kafka record. Spans contain numbers, levels and event-ids:
-never a value, a key or a receiver's words.
+A delivery is a trace: its documents and marks are spans below it, and it is linked to the window of
+its rows. The receiver of a document gets the document's span as ``traceparent`` (W3C Trace
+Context), in a header of the HTTP request or of each Kafka record. Spans contain numbers, levels and
+event-ids: never a value, a key or a receiver's words.
 
 The standard variables of OpenTelemetry configure everything: the target of the spans, their number,
 their name.
@@ -40,7 +40,7 @@ _PROTOCOL: Final = "http/protobuf"
 
 
 class Tracing(Observer):
-    """An observer that makes spans of a publisher's work, and of its sink's sending.
+    """An observer that makes spans for a publisher's work and for the attempts of its sink.
 
     ``log`` and ``sink`` are the published log and the type of the sink. One delivery is sent at a
     time; several threads may send its documents.
@@ -57,7 +57,7 @@ class Tracing(Observer):
     # --- the publisher's reports ---
 
     def does(self, doing: Doing, reason: str = "") -> None:
-        self._window = None  # recorded deliveries are of another window
+        self._window = None  # recorded deliveries belong to another window
 
     def window_read(self, seconds: float, groups: int) -> None:
         if groups:  # an idle publisher reads windows all the time
@@ -167,7 +167,7 @@ class TracedSink(Sink):
     @contextmanager
     def _made(self, span: Span) -> Iterator[None]:
         """Make the span the current one until the block ends, and record the kind of an error."""
-        # A receiver's words do not belong here, so no exception is recorded.
+        # The words of a receiver must not appear in spans, so no exception is recorded.
         with trace.use_span(
             span, end_on_exit=True, record_exception=False, set_status_on_exception=False
         ):

@@ -1,5 +1,5 @@
-"""The triggers that a configuration declares, compared with those that are installed
-(spec/triggers.md 9, 9.1).
+"""Compare the triggers that a configuration declares with the installed ones (spec/triggers.md 9,
+9.1).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from eventlog.sql.triggers.watch import WatchedTable
 
 
 class _Declared(NamedTuple):
-    """What a configuration declares for the tables of a schema."""
+    """The declarations of a configuration for the tables of a schema."""
 
     config: Config
     """The configuration with a watch for each table that its patterns match."""
@@ -40,7 +40,7 @@ class _Declared(NamedTuple):
     catalog: Catalog
     watches: tuple[WatchedTable, ...]
     refused: dict[str, EventlogError]
-    """The errors of tables that cannot be classes, and of those whose watches are in doubt."""
+    """The errors of tables that cannot be classes, and of tables whose watches are doubtful."""
 
 
 def _declared(log: LogTable, config: Config, database: Database) -> _Declared:
@@ -106,8 +106,8 @@ def _with_warnings(planned: TriggerPlan, declared: _Declared, config: Config) ->
 
 
 def _view_references(config: Config, catalog: Catalog) -> Iterator[str]:
-    """Yield warnings about references in views that stay values with ``referential = "dn"``
-    (spec/xds.md 6.4).
+    """Yield warnings about references in views that are written as values even with ``referential =
+    "dn"`` (spec/xds.md 6.4).
     """
     if config.format.referential != "dn":
         return
@@ -125,7 +125,8 @@ def _view_references(config: Config, catalog: Catalog) -> Iterator[str]:
 
 
 def differences(db: OpenDatabase, config: Config) -> Differences:
-    """Return what `eventlog triggers apply` would change, for a role that may read the tables.
+    """Return what `eventlog triggers apply` would change; the role needs only the right to read the
+    tables.
 
     If the database shows this role no triggers, the record of the last apply is compared instead.
     """
@@ -161,8 +162,8 @@ def differences(db: OpenDatabase, config: Config) -> Differences:
 
 
 def unlike_recorded(log: OpenLog, config: Config) -> tuple[str, ...]:
-    """Return sentences on watched tables that are not as `eventlog triggers apply` has recorded
-    them, for a role that sees no triggers.
+    """Return sentences on watched tables that differ from the record of `eventlog triggers apply`,
+    for a role that sees no triggers.
     """
     _, database, catalog, watches, refused = _declared(
         log.table, config, _reflected(log.db, config)
@@ -173,7 +174,5 @@ def unlike_recorded(log: OpenLog, config: Config) -> tuple[str, ...]:
 
 
 def comparison(config: Config) -> Callable[[OpenDatabase], Differences]:
-    """Return the function by which a publisher learns of tables that are not captured as they are
-    declared.
-    """
+    """Return the function with which a publisher finds tables that are not captured as declared."""
     return partial(differences, config=config)

@@ -1,8 +1,8 @@
-"""A publisher at rest: its stop, its waking by the database (spec/triggers.md 8), and its next work
-by the clock (spec/event-log.md 8.5, 9, spec/xds.md 7).
+"""A publisher at rest: how it is stopped, how the database wakes it (spec/triggers.md 8), and when
+the clock starts its next work (spec/event-log.md 8.5, 9, spec/xds.md 7).
 
-Times of the day are the database server's local time, as naive datetimes: one clock for the log and
-for its publisher.
+Times of the day are the database server's local time, as naive datetimes: so the log and its
+publisher use the same clock.
 """
 
 from __future__ import annotations
@@ -34,35 +34,38 @@ from eventlog.sql.database import Wake
 _log = logging.getLogger("eventlog.publisher")
 
 _LOOKS: Final = (0.05, 1.0)
-"""The first and the longest pause in seconds until the queue is read again while a writer is open
-that will not notify; the pauses double.
+"""The first and the longest pause in seconds until the queue is read again while a writer has a
+transaction open that will not notify. The pauses double.
 """
 
 _FLOWING: Final = 0.03
-"""Seconds of rest after an attempt before the publisher sleeps: while changes flow it polls, so
-that no writer pays for a notification.
+"""The seconds of rest after an attempt before the publisher sleeps. While changes flow it polls, so
+that writers need not send notifications.
 """
 _LEAST_REST: Final = 0.003
 """The least seconds of such a rest."""
 _WORKING: Final = 0.25
-"""The share of its time that a publisher works while changes flow, polls and deliveries together:
-the rest leaves time for other processes, and the next poll finds more to send at once. A cheaper
-poll does not lead to more polls.
+"""The share of its time in which a publisher works (polls and deliveries together) while changes
+flow. The rest leaves time for other processes, and the next poll finds more rows to send together.
+A cheaper poll does not lead to more polls.
 """
 
 _FIRST_REST: Final = 0.05
-"""Seconds until the queue is read again after a cycle that sent, without notifications."""
+"""Without notifications: the seconds until the queue is read again after a cycle that sent
+something.
+"""
 
 _TOLD_EVERY: Final = 60.0
-"""Seconds between two log lines which report that the first connection has not been made yet."""
+"""The seconds between two log lines that report that the first connection has not been made yet."""
 
 _LOCK_WAIT: Final = 60.0
 """Seconds that a publisher which lost its connection waits for a lock that another session has: a
-job that marks, a publisher that ends, or its own lost session where the database does not show it.
+job that marks, a publisher that ends, or its own lost session, if the database does not show which
+session has the lock.
 """
 
 _SLICE: Final = 0.2
-"""Seconds between two checks of a stop that has no descriptor."""
+"""The seconds between two checks of a stop request that has no descriptor."""
 
 
 class Stop(Protocol):
@@ -90,7 +93,7 @@ class StopRequest:
 
     def set(self) -> None:
         self._asked = True
-        # Full or closed: the waiting thread has the message already.
+        # Full or closed: the waiting thread already has the message.
         with contextlib.suppress(OSError):
             os.write(self._writer, b".")
 
@@ -127,20 +130,20 @@ class Idle:
         self._refused = 0  # the number of refused locks in a row
 
     def wake_up(self) -> None:
-        """Free writers from notifying: the publisher is about to send, or polls."""
+        """Let writers stop sending notifications, since the publisher is about to send or polls."""
         self._refused, self._rested = 0, 0.0
         if self.wake is not None and self._is_asleep:
             self._give_back(self.wake)
             self._context.log.commit()
 
     def wait(self, stop: Stop, seconds: float) -> None:
-        """Wait after a cycle that left nothing to send: at most ``seconds``, until ``stop`` or a
-        notification.
+        """Wait after a cycle that left nothing to send, until ``stop`` or a notification, but at
+        most ``seconds``.
 
         A rest without notifications is as long as all rests since the last sending, so that a row
-        waits no longer than the queue was empty before it. Where the database notifies, only the
-        first rests are such. The call after them may return at once: rows written before the lock
-        was taken have no notification, so the queue must be read again.
+        waits no longer than the queue was empty before it. If the database notifies, only the first
+        rests are of this kind. The call after them may return immediately: rows written before the
+        lock was taken have no notification, so the queue must be read again.
         """
         context, connection = self._context, self._context.log.connection
         context.observer.does(
@@ -155,7 +158,7 @@ class Idle:
             stop.wait(seconds)
         elif self._is_asleep:
             self._sleep(self.wake, stop, seconds)
-            # In the transaction of the next cycle, since each commit is a delay.
+            # This happens in the transaction of the next cycle, since each commit costs time.
             self._give_back(self.wake)
         elif self._rested < _FLOWING:
             rest = rest_after(monotonic() - self._begun)
@@ -164,7 +167,7 @@ class Idle:
         elif self.wake.fall_asleep(connection, context.log.table):
             connection.commit()
             self._is_asleep = True
-            # Drops notifications of rows that the next cycle sees anyway.
+            # This drops notifications of rows that the next cycle sees anyway.
             self.wake.heard(connection)
         else:
             # A writer that will not notify has shared the lock, or another reader of the log sleeps
@@ -207,7 +210,7 @@ def begin_idle(context: Context) -> Idle:
     The caller reads the queue only after this.
     """
     wake = context.log.dialect.wake
-    # With times of the day nothing is published in between.
+    # With times of day, nothing is published in between.
     if wake is None or not context.options.notify or context.options.time_of_day:
         return Idle(context, None)
     reason = wake.missing(context.log.connection, context.log.table)
@@ -236,7 +239,8 @@ LONGEST_REST: Final = 600.0
 @dataclass(slots=True)
 class Timetable:
     """The state of the times of the day. ``done`` is the server's local time up to which they are
-    past; None = unknown. The object outlives a lost connection, so that an interrupted run goes on.
+    past; None = unknown. The object outlives a lost connection, so that an interrupted run
+    continues.
     """
 
     done: datetime | None = None
@@ -248,11 +252,11 @@ class Timetable:
         return next_start(times, self.done) <= now
 
     def finish(self, started: datetime) -> None:
-        """Note the end of a run that began at ``started``.
+        """Record the end of a run that began at ``started``.
 
         A time that passed during the run is still to come.
         """
-        # The clock may have been set back: a time of the day comes once a day.
+        # The clock may have been set back: each time of day counts once a day.
         self.done = started if self.done is None else max(self.done, started)
 
     def seconds_left(self, times: Sequence[time], now: datetime) -> float:
@@ -288,7 +292,7 @@ class HeartbeatTimer:
 
 
 def soonest(*seconds: float | None) -> float:
-    """Return the smallest of these numbers. None = never; at least one is a number."""
+    """Return the smallest of these numbers. None = never; at least one must be a number."""
     return min(one for one in seconds if one is not None)
 
 
@@ -296,8 +300,8 @@ def back_off(attempts: int, initial: float, maximum: float, random: Random = lam
     """Return the seconds to wait after so many attempts in a row: doubling from ``initial``, at
     most ``maximum``.
 
-    ``random`` removes up to half of it, so that processes that failed together do not come back
-    together; the default removes nothing.
+    ``random`` removes up to half of it, so that processes that failed at the same time do not try
+    again at the same time; the default removes nothing.
     """
     return float(min(maximum, initial * 2 ** min(attempts - 1, 62))) * (1 + random()) / 2
 
@@ -360,7 +364,7 @@ def keep_connected(
     ``work`` receives a function that it calls whenever it is connected, and that returns True the
     first time. ``unavailable`` are the errors of a lost connection. Before the first connection a
     database server that cannot be reached is waited for, and the other errors are raised.
-    ``initial`` and ``maximum`` are the back-off in seconds. ``observer`` is informed of each
+    ``initial`` and ``maximum`` are the back-off in seconds. ``observer`` is called for each
     connection.
 
     While the lock belongs to the session that was lost, or to another process as ``stands_by_for``
@@ -393,7 +397,7 @@ def keep_connected(
             elif isinstance(other, stands_by_for):
                 why = f"{other}; waiting as its standby until it ends"
                 level, attempts, stands_by = logging.INFO, 0, True
-                observer.progressed()  # a standby that sees the other process at work is well
+                observer.progressed()  # a standby is healthy if it sees the other process working
             elif lost_at is not None and monotonic() - lost_at <= _LOCK_WAIT:
                 why, level = f"{other}; trying again for {_LOCK_WAIT:g} s", logging.WARNING
             else:
@@ -414,7 +418,7 @@ def keep_connected(
                 who = WaitFor.SOURCE
             if was_connected:
                 lost_at = lost_at or monotonic()
-        except DatabaseError as error:  # perhaps the server is about to start
+        except DatabaseError as error:  # perhaps the server is still starting
             if lost_at is None:
                 raise
             _log.error("%s; trying again", error, extra={"code": error.code})

@@ -1,4 +1,4 @@
-"""Everything in SQL, whatever the database.
+"""All code that works with SQL, for every supported database.
 
 ``connection``, ``embedded``
     From a URL to sessions, and their errors; a PostgreSQL in a directory.

@@ -55,7 +55,7 @@ _EMBEDDED: Final = "embedded"
 _ALIASES: Final = {"postgres": "postgresql", _EMBEDDED: "postgresql"}
 
 SECRET: Final = "EVENTLOG_DATABASE_PASSWORD or database.url_file"  # noqa: S105 - where it belongs
-"""Where the password of the configured database is set, as messages name it."""
+"""The place where the password of the configured database is set, for messages."""
 
 _statements = logging.getLogger("eventlog.statements")
 
@@ -101,10 +101,10 @@ def connect(
     """Return an engine for ``url`` (``postgresql://user@host/database``). It does not pool: each
     connection is new.
 
-    ``password`` replaces that of the URL; ``secret`` is where the password is set, for messages;
-    ``connect_timeout`` is in seconds. ``embedded:///DIRECTORY`` is a PostgreSQL with its data
-    there, started if it does not run and stopped when this process ends. The sessions return values
-    as the triggers write them (spec/triggers.md 6).
+    ``password`` replaces the password in the URL; ``secret`` describes, for messages, where the
+    password is set; ``connect_timeout`` is in seconds. ``embedded:///DIRECTORY`` is a PostgreSQL
+    with its data in that directory. It is started if it does not run, and stopped when this process
+    ends. The sessions return values as the triggers write them (spec/triggers.md 6).
 
     No connection is made yet. ``Engine.connect`` raises ServerUnavailable if the server cannot be
     reached, DatabaseUnavailable if the file of a database cannot be opened, DatabaseError if the
@@ -129,8 +129,8 @@ def connect(
         engine = create_engine(
             parsed,
             poolclass=NullPool,
-            # A session that is given back ends, and its transaction with it. Rolling back first
-            # would log a traceback if the server is unavailable.
+            # When a connection is closed, the session and its transaction end. A rollback before
+            # that would log a traceback if the server is unavailable.
             pool_reset_on_return=None,
             hide_parameters=True,
             connect_args={
@@ -174,7 +174,7 @@ def connect(
             raise _not_connected(
                 dialect, parsed, context.original_exception, secret
             ) from context.original_exception
-        # An error of the socket, in the middle of a statement.
+        # This is an error of the socket in the middle of a statement.
         if isinstance(context.original_exception, OSError):
             raise _unavailable(
                 dialect, f"the connection to the database was lost: {context.original_exception}"
@@ -269,8 +269,8 @@ def _connect_by(
     translated: Callable[[OSError], DatabaseError],
     made: Callable[[Any], None] = lambda _: None,
 ) -> None:
-    """Let an engine connect with the driver arguments of a dialect (``given``), None = SQLAlchemy's
-    arguments.
+    """Let an engine connect with the driver arguments of a dialect (``given``), None = use
+    SQLAlchemy's arguments.
 
     ``translated`` makes the error to raise in place of a socket error. Some drivers pass these
     through, and SQLAlchemy recognizes only the drivers' own errors. ``made`` is called with each
@@ -294,7 +294,7 @@ def _connect_by(
 
 
 def _begin_by(engine: Engine, dialect: Dialect) -> None:
-    """Let an engine begin its transactions as a dialect does.
+    """Let a dialect begin the transactions of an engine.
 
     The dialect begins them, not a listener: if a "begin" listener fails, SQLAlchemy stops starting
     transactions on that connection, and later statements would autocommit.
@@ -311,9 +311,9 @@ def _begin_by(engine: Engine, dialect: Dialect) -> None:
 def will_write(conn: Connection) -> None:
     """Mark a session whose transactions are going to write.
 
-    In a database with one writer at a time, each then waits for its turn when it begins. The
-    database would refuse the first write of a transaction that began by reading if another session
-    has written meanwhile.
+    In a database with one writer at a time, such a transaction then waits for the write lock when
+    it begins. If it began by reading instead, the database would refuse its first write after
+    another session has written.
     """
     conn.info[WRITES] = True
 
@@ -424,7 +424,7 @@ def as_database_errors(source: Connection | Engine, advice: str | None = None) -
 
 
 def is_refused(conn: Connection, error: DBAPIError) -> bool:
-    """Return True if the database has refused a statement, and can still run others.
+    """Return True if the database refused only this statement, and can still run others.
 
     After another error the connection may be lost.
     """
@@ -457,9 +457,9 @@ def is_pooled(conn: Connection, dialect: Dialect) -> bool:
     """Return True if the transactions of this connection may run in different sessions. Ends its
     transaction.
 
-    A second connection begins a transaction. A pool gives it the session that this connection has
-    just released, or gives this connection another session from then on. A direct connection to the
-    database does neither.
+    To find out, a second connection begins a transaction. A pool gives it the session that this
+    connection has just released, or later gives this connection another session. Direct connections
+    keep their sessions.
     """
     session = dialect.open(conn).session_id()
     conn.commit()
@@ -469,7 +469,7 @@ def is_pooled(conn: Connection, dialect: Dialect) -> bool:
                 return True
             pooled = dialect.open(conn).session_id() != session
     except DatabaseError:
-        if conn.invalidated:  # this connection itself is lost
+        if conn.invalidated:  # this connection itself was lost
             raise
         # The server accepts no second connection, so only this one's session can be compared.
         pooled = dialect.open(conn).session_id() != session

@@ -1,9 +1,9 @@
-"""The consumers of a log: their lines in ``<log>_consumer``, their sets of done rows in
-``<log>_inflight``, and where a new consumer begins (spec/event-log.md 13).
+"""The consumers of a log: their rows in ``<log>_consumer``, their sets of done rows in
+``<log>_inflight``, and the beginning of a new consumer (spec/event-log.md 13).
 
-A set that has grown is written as a line with a new number, and the earlier line is deleted:
-updating a line in place would leave dead versions, and while an old snapshot is open every read
-would walk all of them.
+A set that has grown is written as an entry with a new number, and the earlier entry is deleted.
+Updating an entry in place would leave dead versions, and every read would go through all of them
+while an old snapshot is open.
 
 No function commits: the caller decides what belongs to one transaction.
 """
@@ -93,7 +93,7 @@ class ResendRequest(NamedTuple):
 
 
 class ConsumerLine(NamedTuple):
-    """The line of a consumer. Times are UTC."""
+    """A consumer's row in ``<log>_consumer``. Times are UTC."""
 
     name: str
     begun: datetime
@@ -103,21 +103,23 @@ class ConsumerLine(NamedTuple):
     moved: datetime | None
     """The time when the consumer's set or its snapshot last changed."""
     requeued: ResendRequest
-    """The request to send rows and objects again; until it is taken up, these rows are still in the
-    set.
+    """The request to send rows and objects again; until the consumer has read it, these rows are
+    still in the set.
     """
     loaded: dict[str, Any] | None
-    """The progress of the consumer's snapshot (spec/event-log.md 13.3), None = it has no snapshot
-    any more.
+    """The progress of the consumer's snapshot (spec/event-log.md 13.3), None = it has no snapshot,
+    or its snapshot is complete.
     """
     lines: tuple[int, ...] = ()
-    """The numbers of the lines that contain the consumer's set; the line of the whole set comes
-    first.
+    """The numbers of the entries that contain the consumer's set; the entry with the whole set
+    comes first.
     """
 
 
 class SetLine(NamedTuple):
-    """A line of ``<log>_inflight`` with the set of a consumer, or the rows added to it since."""
+    """An entry of ``<log>_inflight`` with the set of a consumer, or with rows that were added to
+    the set later.
+    """
 
     number: int
     consumer: str
@@ -127,7 +129,7 @@ class SetLine(NamedTuple):
 
 
 class LinesOfSet(NamedTuple):
-    """The name of a consumer, and the numbers of the lines that contain its set."""
+    """The name of a consumer, and the numbers of the entries that contain its set."""
 
     name: str
     lines: tuple[int, ...] = ()
@@ -151,9 +153,9 @@ def has_table(log: OpenLog) -> bool:
 
 
 def is_followable(log: OpenLog) -> bool:
-    """Return True if a reader can know which gaps in the record_ids will stay empty
-    (spec/event-log.md 13.5): the numbers are drawn one by one, and the database shows which open
-    transactions have written the log.
+    """Return True if a reader can determine which gaps in the record_ids will stay empty
+    (spec/event-log.md 13.5): sessions draw the numbers one by one, and the database shows which
+    open transactions have written to the log.
     """
     try:
         check_numbering(log)
@@ -164,7 +166,7 @@ def is_followable(log: OpenLog) -> bool:
 
 def check_possible(log: OpenLog) -> None:
     """Raise LogTableError if the log cannot have consumers (spec/event-log.md 13.5), and
-    ServerUnavailable if that is not known yet.
+    ServerUnavailable if that cannot be determined yet.
     """
     check_numbering(log)
     if not has_table(log):
@@ -176,8 +178,8 @@ def check_possible(log: OpenLog) -> None:
 
 
 def check_numbering(log: OpenLog) -> None:
-    """Raise LogTableError if the numbers of the log's rows cannot be followed, and
-    ServerUnavailable if that is not known yet.
+    """Raise LogTableError if the gaps in the record_ids cannot be followed, and ServerUnavailable
+    if that cannot be determined yet.
     """
     if "consumers" not in log.dialect.capabilities:
         raise LogTableError(
@@ -205,7 +207,7 @@ def check_numbering(log: OpenLog) -> None:
             why = (
                 f"caches {numbering.cache} numbers per session"
                 if numbering.cache > 1
-                else "does not rise"
+                else "does not ascend"
             )
             raise LogTableError(
                 f"the log {log} cannot have consumers: its sequence {numbering.name} {why}, so a "
@@ -217,30 +219,30 @@ def check_numbering(log: OpenLog) -> None:
 def read_consumers(log: OpenLog) -> list[ConsumerLine]:
     """Return all consumers by name, none if the log has no table for them.
 
-    Raises DatabaseError for an unreadable line.
+    Raises DatabaseError for an unreadable row.
     """
     if not has_table(log):
         return []
     table = _consumers(log.table)
     rows = log.connection.execute(sa.select(*table.c).order_by(table.c.name)).all()
-    # The order matters: a request for rows that are removed from a set meanwhile is still in the
-    # line.
+    # The order matters: if rows are removed from a set in the meantime, the request for them is
+    # still found here.
     sets = read_lines_of_sets(log) if rows else []
     return [_with_set(_line(tuple(row)), sets) for row in rows]
 
 
 def read_consumer(log: OpenLog, name: str) -> ConsumerLine | None:
-    """Return the line of a consumer, None if it is not registered.
+    """Return the row of a consumer, None if the consumer is not registered.
 
-    Raises DatabaseError for an unreadable line.
+    Raises DatabaseError for an unreadable row.
     """
     line = _read_line(log, name)
     return None if line is None else _with_set(line, read_lines_of_sets(log, name))
 
 
 def _read_line(log: OpenLog, name: str) -> ConsumerLine | None:
-    """Return the line of a consumer in ``<log>_consumer``, without the set that may be in other
-    lines.
+    """Return the row of a consumer in ``<log>_consumer``, without the part of the set that may be
+    in entries of ``<log>_inflight``.
     """
     table = _consumers(log.table)
     row = log.connection.execute(sa.select(*table.c).where(table.c.name == name)).first()
@@ -261,7 +263,7 @@ def _line(row: Sequence[Any]) -> ConsumerLine:
 
 
 def _with_set(line: ConsumerLine, sets: Sequence[SetLine]) -> ConsumerLine:
-    """Return a line completed by the set in separate lines, if there is one."""
+    """Return the row of a consumer, with the set from separate entries if there are any."""
     own = [one for one in sets if one.consumer == line.name]
     whole = max((one for one in own if one.is_whole), default=None, key=attrgetter("number"))
     if whole is None:
@@ -283,14 +285,14 @@ def _with_set(line: ConsumerLine, sets: Sequence[SetLine]) -> ConsumerLine:
 
 def _unreadable(name: str, error: Exception) -> DatabaseError:
     return DatabaseError(
-        f"the line of consumer {name!r} cannot be read ({error}). If it was changed by hand, undo "
+        f"the row of consumer {name!r} cannot be read ({error}). If it was changed by hand, undo "
         "that"
     )
 
 
 def read_lines_of_sets(log: OpenLog, name: str | None = None) -> list[SetLine]:
-    """Return the entries with what consumers have done, oldest first; ``name`` None = of all
-    consumers.
+    """Return the entries with the rows that consumers have done, oldest first; ``name`` None = of
+    all consumers.
     """
     lines = []
     for entry in read_entries(log, EntryKind.DONE, name):
@@ -304,8 +306,8 @@ def read_lines_of_sets(log: OpenLog, name: str | None = None) -> list[SetLine]:
 
 
 def done_by_consumers(log: OpenLog) -> dict[str, RecordSet]:
-    """Return the rows that each consumer has done. Takes the lock that lets nobody register a
-    consumer until the transaction ends.
+    """Return the rows that each consumer has done. Take the lock that prevents the registration of
+    a consumer until the transaction ends.
     """
     if not has_table(log):
         return {}
@@ -342,7 +344,7 @@ def has_consumers(log: OpenLog) -> bool:
 
 
 def register(log: OpenLog, name: str, begins: str, event_time_zone: str = "utc") -> None:
-    """Write the line of a new consumer, under the lock that deleting transactions share
+    """Write the row of a new consumer, under the lock that transactions which delete rows take, too
     (spec/event-log.md 13.2, 13.4).
 
     ``begins`` and ``event_time_zone`` are as in ``set_of_start``. Raises ConfigError as it does.
@@ -359,16 +361,16 @@ def register(log: OpenLog, name: str, begins: str, event_time_zone: str = "utc")
 
 
 def reset(log: OpenLog, name: str, begins: str, event_time_zone: str = "utc") -> None:
-    """Write the line of a consumer again, as at its registration.
+    """Rewrite the row of a consumer, as at its registration.
 
-    Its in-flight lines are left to the caller.
+    The caller handles its entries of ``<log>_inflight``.
     """
     forget(log, name)
     register(log, name, begins, event_time_zone)
 
 
 def forget(log: OpenLog, name: str) -> bool:
-    """Delete the line of a consumer, and return whether there was one."""
+    """Delete the row of a consumer, and return True if there was one."""
     table = _consumers(log.table)
     return log.connection.execute(sa.delete(table).where(table.c.name == name)).rowcount > 0
 
@@ -384,8 +386,8 @@ def set_of_start(log: OpenLog, begins: str, event_time_zone: str = "utc") -> Rec
     time = start_time_of(begins)
     if time is None:
         return first_set(log, begins)
-    # The search comes second, so that it sees each row of the set. A row that commits between the
-    # two is not in the set.
+    # The search comes second, so that it sees each row of the set. A row that is committed between
+    # the two statements is not in the set.
     done = first_set(log, LATEST)
     first = first_row_from(log, time, event_time_zone)
     if first is not None:
@@ -394,7 +396,7 @@ def set_of_start(log: OpenLog, begins: str, event_time_zone: str = "utc") -> Rec
 
 
 def first_set(log: OpenLog, begins: str) -> RecordSet:
-    """Return the first set of a consumer that begins at ``begins``, which is no time."""
+    """Return the first set of a consumer that begins at ``begins``, which must not be a time."""
     if begins == EARLIEST:
         return RecordSet()
     if begins in (LATEST, SNAPSHOT):
@@ -461,8 +463,8 @@ def visible_ids(log: OpenLog) -> list[tuple[int, int]]:
 
 
 class Ending(NamedTuple):
-    """The transaction that ends a delivery, where one statement can: ``durable`` is true if
-    its commit waits for the disk, ``alone`` if nothing else belongs to it.
+    """The transaction that ends a delivery, for databases where one statement can do that. With
+    ``durable`` its commit waits for the disk; with ``alone`` nothing else belongs to it.
     """
 
     durable: bool = True
@@ -479,9 +481,10 @@ def write_done(
     ended: int | None = None,
     ending: Ending = DURABLY,
 ) -> tuple[int, ...]:
-    """Write the whole set of a consumer in place of its lines, and return the new line's number.
+    """Write the whole set of a consumer in place of its entries, and return the number of the new
+    entry.
 
-    ``ended`` is the number of a delivery of the consumer whose line becomes that of the set.
+    ``ended`` is the number of a delivery of the consumer whose entry becomes the entry of the set.
     """
     return (_write_set(log, line.name, "whole", done, ended, line.lines, ending),)
 
@@ -494,7 +497,7 @@ def write_recent(
     ending: Ending = DURABLY,
 ) -> tuple[int, ...]:
     """Write the rows that have joined the set since it was last written as a whole, and return the
-    numbers of its lines. ``ended`` as in ``write_done``.
+    numbers of the set's entries. ``ended`` as in ``write_done``.
     """
     whole, *former = line.lines
     return whole, _write_set(log, line.name, "recent", recent, ended, former, ending)
@@ -524,12 +527,14 @@ def _write_set(
 
 
 def pop_requeued(log: OpenLog, name: str) -> ResendRequest:
-    """Return the consumer's request to send rows and objects again, and clear it in the line."""
+    """Return the consumer's request to send rows and objects again, and clear it in the consumer's
+    row.
+    """
     requested = _requested(log, name)
     if requested is None:
         return ResendRequest()
     table = _consumers(log.table)
-    # A request made meanwhile is taken up next time.
+    # A request that is made in the meantime is read next time.
     asked = (
         sa.update(table)
         .where(table.c.name == name, table.c.requeued == requested)
@@ -562,10 +567,10 @@ def ask_again(log: OpenLog, name: str, ranges: Ranges, objects: Sequence[str] = 
 
 
 def _requested(log: OpenLog, name: str, *, is_locked: bool = False) -> str | None:
-    """Return the column ``requeued`` of a consumer's line. With ``is_locked`` no other session
-    changes the line until the transaction ends.
+    """Return the column ``requeued`` of a consumer's row. With ``is_locked`` no other session can
+    change the row until the transaction ends.
 
-    Raises DatabaseError if the line was deleted.
+    Raises DatabaseError if the row was deleted.
     """
     table = _consumers(log.table)
     statement = sa.select(table.c.requeued).where(table.c.name == name)
@@ -580,8 +585,8 @@ def _requested(log: OpenLog, name: str, *, is_locked: bool = False) -> str | Non
 
 
 def lock_line(log: OpenLog, name: str) -> None:
-    """Lock the line of a consumer, if it has one, until the transaction ends: the consumer records
-    no delivery meanwhile (spec/event-log.md 13.4).
+    """Lock the row of a consumer, if there is one, until the transaction ends. Meanwhile the
+    consumer cannot record a delivery (spec/event-log.md 13.4).
     """
     if has_table(log):
         table = _consumers(log.table)
@@ -592,7 +597,7 @@ def lock_line(log: OpenLog, name: str) -> None:
 
 def loading(log: OpenLog, name: str) -> tuple[datetime, dict[str, Any]] | None:
     """Return when a consumer was registered, and the progress of its snapshot; None if it has no
-    snapshot any more.
+    unfinished snapshot.
     """
     line = _read_line(log, name)
     return None if line is None or line.loaded is None else (line.begun, line.loaded)
@@ -613,8 +618,8 @@ def write_loaded(log: OpenLog, name: str, loaded: dict[str, Any] | None) -> None
 
 def _gone(log: LogTable, name: str) -> DatabaseError:
     return DatabaseError(
-        f"consumer {name!r} of the log {log} does not exist any more: its line in "
-        f"{log.consumer_table} was deleted"
+        f"consumer {name!r} of the log {log} no longer exists: its row in {log.consumer_table} "
+        "was deleted. Register it again by starting it"
     )
 
 
@@ -661,11 +666,11 @@ def requeue_for(
     Unless ``force``, it refuses rows that ``judge`` finds stale, rows of types 1 to 4 with a lower
     record_id than a row that was removed from the log, and rows of an insert of which other rows
     are not sent again: nothing is written to the log, so no row can become a modify. ``failed`` are
-    the rows that the receiver refused: they keep their event-id. The other rows get the next number
-    of their event-id, since the receiver has applied the earlier one (7.4). ``in_flight`` are those
-    that were in flight for it before ``line`` was read. The caller has locked the line
-    (``lock_line``). Rows that are removed meanwhile are left out: the purge read the lines of
-    consumers before this request was written.
+    the rows that the receiver refused: they keep their event-id. The other rows get the next
+    attempt number, since the receiver has applied the earlier event-id (7.4). ``in_flight`` are the
+    rows that were in flight for the consumer before ``line`` was read. The caller has locked the
+    row of the consumer (``lock_line``). Rows that a purge removes in the meantime are left out: it
+    read the consumers' rows before this request was written.
     """
     judged = judged_by_set(line, RecordSet(0, ids), failed=failed, in_flight=in_flight)
     resent, refused = set[int](), set[RefusedRow]()
@@ -690,7 +695,7 @@ def requeue_for(
 
 
 def _present(log: OpenLog, ids: Sequence[int]) -> list[int]:
-    """Return those of the ascending record_ids that the log has now."""
+    """Return those of the ascending record_ids ``ids`` that are in the log now."""
     record_id = column_of(log.table, "record_id")
     present: set[int] = set()
     for ranges in runs_of_ranges(ids):
@@ -701,7 +706,7 @@ def _present(log: OpenLog, ids: Sequence[int]) -> list[int]:
 
 
 def requeue_objects_for(log: OpenLog, line: ConsumerLine, event_ids: Sequence[str]) -> None:
-    """Ask a consumer to send objects of its snapshot again, with the values of that later time
+    """Ask a consumer to send objects of its snapshot again, with the values at that later time
     (spec/event-log.md 13.4).
     """
     if event_ids:

@@ -1,6 +1,6 @@
 # ruff: noqa: B027 - what most databases leave empty
-"""The differences between databases as such, as text and types: how to connect, names, values, the
-tables of a log. ``Dialect`` adds the statements of an existing log.
+"""What distinguishes one database from another, as text and types: how to connect, names, values,
+the tables of a log. ``Dialect`` adds the statements of an existing log.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ CHANGING_POOL: Final = (
     "publisher would not work; connect to the database directly, or through a "
     "pool in session mode"
 )
-"""What is wrong with such a pool, and what to do."""
+"""The problem with such a connection pool, and what to do."""
 
 Answer = Iterable[Sequence[Any]]
-"""The rows of an answer. Their fields, in this order, are the same for all databases;
-``doctor.sql`` names them.
+"""The rows of an answer to a question of ``doctor``. Their fields and the order of these are the
+same for all databases; ``doctor.sql`` names them.
 """
 
 AnswerFunction = Callable[..., Answer]
@@ -50,11 +50,11 @@ arguments of the question.
 
 CAPABILITIES: Final[Mapping[str, str]] = {
     "server": "the database is a server, not a file",
-    "schemas": "tables stand in schemas",
+    "schemas": "tables are in schemas",
     "roles": "sessions have users, with rights; triggers log them as perpetrator",
     "sequences": "numbers come from sequences",
-    "partial_indexes": "an index can hold the rows N alone",
-    "transactional_ddl": "DDL is part of a transaction and goes back with it",
+    "partial_indexes": "an index can be limited to rows of status N",
+    "transactional_ddl": "DDL is part of a transaction and is rolled back with it",
     "concurrent_writers": "several transactions write at the same time",
     "statement_capture": "trigger_level = statement",
     "truncate": "TRUNCATE is captured",
@@ -65,8 +65,8 @@ CAPABILITIES: Final[Mapping[str, str]] = {
     "single_precision": "a type of approximate numbers of 32 bits",
     "exact_decimals": "exact numbers keep all their digits",
     "time_types": "types of dates and times",
-    "time_zones": "a timestamp type that has its zone",
-    "empty_text": "'' is its own value, not NULL",
+    "time_zones": "a timestamp type that includes a time zone",
+    "empty_text": "'' is a value, different from NULL",
     "nul_characters": "text holds U+0000",
     "binary_values": "binary columns are logged by value (spec/triggers.md 6.1)",
     "owner_look_up": (
@@ -74,8 +74,8 @@ CAPABILITIES: Final[Mapping[str, str]] = {
         "(spec/triggers.md 2)"
     ),
     "key_cascades": (
-        "child rows that get their owner's new key log that themselves, after the owner "
-        "(spec/triggers.md 2)"
+        "if an owner gets a new key, the triggers of its child rows log that themselves, after "
+        "the owner (spec/triggers.md 2)"
     ),
     "altered_tables": (
         "changes of a table that was altered are logged as query-back rows (spec/triggers.md 7.6)"
@@ -84,7 +84,7 @@ CAPABILITIES: Final[Mapping[str, str]] = {
     "wake": "a writer wakes a publisher that sleeps (spec/triggers.md 8)",
     "grants_together": "a GRANT names several tables",
     "consumers": (
-        "consumers read the log, too: the database shows the open transactions that wrote it"
+        "the log can have consumers: the database shows which open transactions have written to it"
     ),
 }
 """The capabilities of databases: names for ``SqlDatabase.capabilities``, and their meanings."""
@@ -140,8 +140,8 @@ class Refusal(NamedTuple):
     """The meaning of a failed connection: the advice for people, and whether trying again may
     succeed.
 
-    ``advice`` None = nothing is known about the cause; ``{secret}`` in it stands for the place of
-    the password.
+    ``advice`` None = nothing is known about the cause; ``{secret}`` in it stands for the place
+    where the password is set.
     """
 
     advice: str | None
@@ -157,7 +157,9 @@ class Wake(Protocol):
         """Return the statements that make the trigger of the log, or replace it."""
 
     def drop(self, log: LogTable) -> Sequence[str]:
-        """Return the statements that drop the results of ``create``, also without the log."""
+        """Return the statements that drop what ``create`` makes, even if the log no
+        longer exists.
+        """
 
     def may_create(self, conn: Connection, log: LogTable) -> bool:
         """Return True if this session has the rights for ``create``."""
@@ -166,7 +168,7 @@ class Wake(Protocol):
         """Return why writers send no notification, for people; None if they send them."""
 
     def listen(self, conn: Connection, log: LogTable) -> None:
-        """Receive the notifications for this log from the end of the transaction on."""
+        """Start to receive the notifications for this log when the transaction has ended."""
 
     def fall_asleep(self, conn: Connection, log: LogTable) -> bool:
         """Let writers send notifications from now on. Returns False while a transaction is open
@@ -189,8 +191,8 @@ class Wake(Protocol):
 class Storage:
     """The place of a log's tables and indexes, and the names of its indexes and constraints.
 
-    ``names`` maps their default names to the wanted ones. All are written as in SQL: without quotes
-    in any case.
+    ``names`` maps default names to the requested ones. All names are written as in SQL: without
+    quotes, they are case-insensitive.
     """
 
     tablespace: str | None = None
@@ -217,15 +219,15 @@ class SqlDatabase(ABC):
     """The package to install for the driver."""
     connect_advice: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """The advice for errors that only people can fix, by the number in the driver's message;
-    ``{secret}`` stands for where the password is set.
+    ``{secret}`` stands for the place where the password is set.
     """
     refused_by: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """Causes outside the database that refuse a statement, with what to do, by a part of the
+    """The causes outside the database that make a statement fail, with advice, by a part of the
     driver's message.
     """
     session: Sequence[str] = ()
-    """The statements that fix the settings of a new session, so that each value that is read has
-    one text.
+    """The statements that fix the settings of a new session, so that each value always has the same
+    text when it is read.
     """
     max_identifier: int
     """The length of the longest identifier in bytes."""
@@ -239,7 +241,7 @@ class SqlDatabase(ABC):
     """SQL of the time in UTC as event_time holds it."""
 
     engine_options: ClassVar[Mapping[str, Any]] = MappingProxyType({})
-    """The arguments of SQLAlchemy's dialect, by which it compiles."""
+    """The arguments for SQLAlchemy's dialect, which affect how it compiles statements."""
 
     # Sessions
 
@@ -277,8 +279,8 @@ class SqlDatabase(ABC):
         """Raise ConfigError or DatabaseError for a URL that cannot lead to a log."""
 
     def is_there(self, url: URL) -> bool:
-        """Return False for a database that does not exist yet, as far as that is visible without a
-        session.
+        """Return False for a database that does not exist yet, as far as that can be determined
+        without a session.
         """
         return True
 
@@ -341,7 +343,7 @@ class SqlDatabase(ABC):
     """The rights, as in a GRANT, that a role needs to draw delivery numbers."""
 
     def granted(self, log: LogTable, part: Part, rights: Collection[Right]) -> str:
-        """Return rights on a part as a GRANT lists them."""
+        """Return rights on a part of the log as a GRANT lists them."""
         if part is Part.NUMBERS:
             return self.drawing
         columns = [
@@ -368,9 +370,9 @@ class SqlDatabase(ABC):
     tables, columns), key, value, time (of internal tables), code, digest, text.
     """
     queue_by_expression: bool = False
-    """True if the publisher reads by an index of ``CASE status WHEN 'N' THEN record_id END``. It
-    contains only the rows N, in a database whose indexes cannot have a condition (spec/triggers.md
-    7).
+    """True if the publisher reads by an index of ``CASE status WHEN 'N' THEN record_id END``. The
+    index contains only rows of status N, in a database whose indexes cannot have a condition
+    (spec/triggers.md 7).
     """
     prologue: Sequence[str] = ("BEGIN;", "")
     """The first lines of a script for the database's own tool."""
@@ -389,12 +391,12 @@ class SqlDatabase(ABC):
     @abstractmethod
     def log_checks(self) -> Sequence[str]:
         """Return the CHECKs of the log: status is a letter, event_type is 1 to 8; none if they
-        would slow its writers down.
+        would slow down the log's writers.
         """
 
     def create_queue_index(self, log: LogTable) -> str:
-        """Return the statement that makes the index that the publisher reads by: it holds the rows
-        N alone.
+        """Return the statement that creates the index by which the publisher reads. It contains
+        only rows of status N.
         """
         index, table = self.quote(log.own_name("idx_{}_1")), self.qualified(log.schema, log.name)
         return f"CREATE INDEX {index} ON {table} (record_id) WHERE status = 'N'"
@@ -404,7 +406,7 @@ class SqlDatabase(ABC):
         return ()
 
     def drop_before_log(self, log: LogTable) -> Sequence[str]:
-        """Return the statements that drop the results of ``before_log``."""
+        """Return the statements that drop what ``before_log`` makes."""
         return ()
 
     def after_log(self, log: LogTable) -> Sequence[str]:
@@ -414,7 +416,7 @@ class SqlDatabase(ABC):
         return ()
 
     def drop_after_log(self, log: LogTable) -> Sequence[str]:
-        """Return the statements that drop the results of ``after_log``."""
+        """Return the statements that drop what ``after_log`` makes."""
         return ()
 
     @abstractmethod
@@ -424,7 +426,7 @@ class SqlDatabase(ABC):
         """
 
     def drop_after_internal_tables(self, log: LogTable) -> Sequence[str]:
-        """Return the statements that drop the results of ``after_internal_tables``."""
+        """Return the statements that drop what ``after_internal_tables`` makes."""
         return [f"DROP SEQUENCE {self.qualified(log.schema, log.number_sequence)}"]
 
     def after_resync(self, log: LogTable, index: str) -> Sequence[str]:
@@ -455,8 +457,8 @@ class SqlDatabase(ABC):
     """
 
     def placed(self, text: str, storage: Storage) -> str:
-        """Return statements that make tables and indexes, changed for a storage. Raises ConfigError
-        if the database has none.
+        """Adapt statements that create tables and indexes to a storage, and return them. Raises
+        ConfigError if the database has none.
         """
         if storage:
             raise ConfigError(

@@ -2,7 +2,7 @@
 statements of an existing log to ``SqlDatabase``.
 
 Each database is a package with the modules that ``eventlog.sql.dialects`` lists. All other code
-asks the dialect, or what it opens (``OpenDatabase``, ``OpenLog``), and never compares database
+calls the dialect, or what it opens (``OpenDatabase``, ``OpenLog``), and never compares database
 names. The text of each statement is composed of quoted names; values are bound by the driver's own
 parameters.
 """
@@ -43,7 +43,7 @@ RowChunks = Generator[list[tuple[Any, ...]], None, None]
 
 
 class NoSuchValue(Exception):
-    """A text that no value of a key column's type has."""
+    """A text that is not the text of any value of a key column's type."""
 
 
 def child_of(cls: ObjectClass, attribute: Attribute) -> ChildTable | None:
@@ -77,7 +77,9 @@ class Dialect(SqlDatabase):
     """The means by which a writer wakes a sleeping publisher, None = the publisher polls only."""
 
     partitioning: Partitioning | None = None
-    """How the table of a log is partitioned, None = the database has no means for it here."""
+    """How the table of a log is partitioned, None = partitioning is not supported for this
+    database.
+    """
 
     # The log. Its statements are in ``log_sql`` (spec/event-log.md 8.1, 8.4).
 
@@ -95,9 +97,9 @@ class Dialect(SqlDatabase):
         """
 
     def within(self, log: LogTable, record_id: str) -> str:
-        """Return the word ``within`` of statements that name their rows by ranges: a further
-        condition on ``record_id`` by which only the leaves of these ranges are touched; empty for a
-        log that is not partitioned.
+        """Return the word ``within`` of statements that select rows by ranges: a further condition
+        on ``record_id``, so that only the leaves of these ranges are touched; empty for a log that
+        is not partitioned.
         """
         return ""
 
@@ -107,9 +109,9 @@ class Dialect(SqlDatabase):
         and ``time``, the column in UTC.
 
         ``is_due`` is the one condition for a row that is due at the bind ``until``, and
-        ``due_order`` puts due rows in order, those without a time first (spec/event-log.md 8.1). If
-        ``time`` is made of a text, ``after`` is a bind of ``due_chunks`` in the same form.
-        ``is_zoned`` means that the type of the column has a time zone.
+        ``due_order`` sorts due rows, rows without a time first (spec/event-log.md 8.1). If ``time``
+        is derived from a text, ``after`` is a bind of ``due_chunks`` in the same form. ``is_zoned``
+        means that the type of the column has a time zone.
         """
 
     def next_number(self, schema: str | None, sequence: str) -> str:
@@ -124,7 +126,7 @@ class Dialect(SqlDatabase):
         return sql
 
     def bind(self, name: str) -> str:
-        """Return a bound value as the driver has it in a statement."""
+        """Return the placeholder of a bound value, as the driver expects it in a statement."""
         return f":{name}"
 
     def log_statement(
@@ -165,7 +167,7 @@ class Dialect(SqlDatabase):
         return ", ".join([*(bounded.get(field, texts[field]) for field in fields), left_out])
 
     def value_size(self, text: str) -> str:
-        """Return SQL of the approximate number of bytes of a text."""
+        """Return SQL of the approximate size of a text, in bytes."""
         return f"LENGTH({text})"
 
     def window_parameters(self, window: Window) -> Mapping[str, object]:
@@ -180,7 +182,7 @@ class Dialect(SqlDatabase):
         return self.log_statement(log, window.statement, **words)
 
     def due_time(self, event_time: str) -> str:
-        """Return the text of an event_time as ``read_due`` compares it."""
+        """Return the text of an event_time in the form in which ``due_chunks`` compares it."""
         return event_time
 
     # The current rows of many keys of one class (spec/event-log.md 7.2, spec/xds.md 4.3)
@@ -194,8 +196,8 @@ class Dialect(SqlDatabase):
     def key_values(
         self, cls: ObjectClass, keys: Iterable[str]
     ) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        """Yield the canonical keys that a row can have, each with its values as they are bound;
-        others are left out.
+        """Yield the canonical keys that a row can have, each with the values to bind; keys that no
+        row can have are left out.
         """
         readers = [self.key_column_reader(column) for column in cls.key]
         for key in keys:
@@ -238,11 +240,11 @@ class Dialect(SqlDatabase):
         return " AND ".join(conditions) or "1 = 1"
 
     def walk_rows(self, walk: Walk) -> str:
-        """Return SQL of the relation that is walked."""
+        """Return SQL of the table or view that is walked."""
         return self.bindable(self.qualified(walk.schema, walk.cls.table.name))
 
     def walk_key(self, walk: Walk) -> list[str]:
-        """Return SQL of its key columns."""
+        """Return SQL of the key columns of the walk."""
         return [self.bindable(self.quote(column.name)) for column in walk.cls.key]
 
     def behind(self, walk: Walk) -> str:
@@ -255,7 +257,7 @@ class Dialect(SqlDatabase):
         )
 
     def position_binds(self, cls: ObjectClass, position: str | None) -> Mapping[str, object]:
-        """Return the values of a position's key as they are bound: ``k0``, ``k1``, ... None = no
+        """Return the values of a position's key for binding: ``k0``, ``k1``, ... None = no
         position.
         """
         keys = () if position is None else (position,)
@@ -273,16 +275,16 @@ class Dialect(SqlDatabase):
     # The log read by many sessions that see the same rows (spec/event-log.md 12)
 
     shares_snapshots: bool = True
-    """True if several sessions can share a snapshot of the rows N. If they cannot, the parts of the
-    log list their rows: only the status of a row ever changes, and while the log is locked no row N
-    changes it.
+    """True if several sessions can share a snapshot of the rows of status N. Otherwise the parts of
+    the log list their rows: only the status of a row ever changes, and while the log is locked no
+    row of status N changes.
     """
     snapshot_options: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     """Execution options of the connections that export and join a snapshot."""
 
     def has_status(self, log: LogTable, status: str | None) -> str:
-        """Return SQL that selects rows of this status, as a literal, so that the queue's
-        index serves; None = any.
+        """Return SQL that selects rows of this status, as a literal, so that the queue's index is
+        used; None = any.
 
         Raises ConfigError for a status that is not a letter.
         """
@@ -316,8 +318,8 @@ class Dialect(SqlDatabase):
         )
 
     def part_field(self, log: LogTable, field: str) -> str:
-        """Return SQL of a field of ``LogRow`` as a part has it: status without trailing blanks, the
-        others as ``log_field`` returns them, except for the needs of Arrow.
+        """Return SQL of a field of ``LogRow`` for reading a part: status without trailing blanks,
+        the others as ``log_field`` returns them, with changes that Arrow needs.
         """
         text = self.log_field(field, self.quote(log.column(field)), log.type_of(field))
         return f"RTRIM({text})" if field == "status" else text
@@ -332,8 +334,8 @@ class Dialect(SqlDatabase):
         part: LogPart,
         fields: Sequence[str],
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a part as Arrow batches with these fields, in record_id order, by its
-        own connection.
+        """Yield the rows of a part as Arrow batches with these fields, in record_id order, over a
+        separate connection.
 
         The first field is record_id. ``snapshot`` None = the present log. Raises DatabaseError, and
         ConfigError if a library is not installed.
@@ -376,7 +378,7 @@ def log_words(dialect: Dialect, log: LogTable, event_time_zone: str) -> Mapping[
 
 def _number_words(dialect: Dialect, log: LogTable, record_id: str) -> Mapping[str, str]:
     """Return the words ``number_column`` and ``number`` of an INSERT: record_id and its value, with
-    commas after them; empty if the column numbers itself.
+    commas after them; empty if the database numbers the column itself.
     """
     if log.sequence is None:
         return {"number_column": "", "number": ""}

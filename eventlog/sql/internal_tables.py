@@ -2,7 +2,7 @@
 
 ``<log>_inflight`` has the deliveries in flight, and the rows that each consumer has done: one
 UPDATE turns the entry of a delivery that has ended into part of the consumer's set. ``<log>_state``
-has what commands leave for other processes: claims of backlog jobs, removed rows, requests to send
+has what commands record for other processes: claims of backlog jobs, removed rows, requests to send
 rows again, results of verifications. No other module reads or writes the two tables.
 
 No function commits: the caller decides what belongs to one transaction.
@@ -102,9 +102,9 @@ def record_delivery(
 
     Returns None, and writes nothing, if the number is not above ``above``. If the database can
     check it in the same statement (``sees_requests``), it also returns None if there is a request
-    to send rows again: to the consumer that is the ``owner``, or to a publisher that ``waits`` for
-    its requests and for the ``requeue`` that is about to write one. ``alone`` is true if nothing
-    else belongs to the transaction.
+    to send rows again: to the consumer that is the ``owner``, or, with ``waits``, to the publisher;
+    it then also waits for a ``requeue`` that is about to write a request. ``alone`` is true if
+    nothing else belongs to the transaction.
     """
     if not log.has_statement("record_delivery"):
         number = next_number(log) if number is None else number
@@ -136,7 +136,9 @@ def sees_requests(log: OpenLog) -> bool:
 
 
 def has_requests(log: OpenLog) -> bool:
-    """Return True if ``requeue`` has set rows back that the publisher has not taken up yet."""
+    """Return True if ``requeue`` has set rows back to N and the publisher has not read the request
+    yet.
+    """
     state = _table(log.table, EntryKind.REQUEST)
     statement = sa.select(state.c.entry_no).where(
         state.c.kind == EntryKind.REQUEST, state.c.owner.is_(None)
@@ -151,7 +153,7 @@ def replace_content(log: OpenLog, kind: EntryKind, number: int, content: str) ->
 
 
 def is_committed(log: OpenLog, *, durable: bool) -> str:
-    """Return the word of a statement by which its transaction waits for the disk at commit if
+    """Return the part of a statement that makes the commit of its transaction wait for the disk if
     ``durable``.
     """
     return log.dialect.log_sql["durably" if durable else "soon"]
@@ -168,8 +170,8 @@ def end_set(
     alone: bool,
 ) -> None:
     """Turn the entry of a consumer's delivery into an entry of its done rows, as ``end_delivery``
-    does, or write a new one, and delete the consumer's ``former`` entries. Only for a log that has
-    the statement ``end_set``.
+    does, or write a new entry, and delete the consumer's ``former`` entries. Only for a log that
+    has the statement ``end_set``.
 
     Unless ``durable`` the commit of the transaction does not wait for the disk. ``alone`` is true
     if nothing else belongs to it.
@@ -182,7 +184,7 @@ def end_set(
 
 def end_delivery(log: OpenLog, number: int, content: str) -> bool:
     """Turn the entry of a consumer's delivery into an entry of its done rows, with the present
-    time. Returns False if there is no such entry.
+    time. Return False if there is no such entry.
     """
     table = _table(log.table, EntryKind.DONE)
     values = {
@@ -195,7 +197,7 @@ def end_delivery(log: OpenLog, number: int, content: str) -> bool:
 
 
 def delete_entry(log: OpenLog, kind: EntryKind, number: int) -> None:
-    """Delete an entry, if it is still there."""
+    """Delete an entry if it still exists."""
     table = _table(log.table, kind)
     _run(log, sa.delete(table).where(table.c.entry_no == number))
 

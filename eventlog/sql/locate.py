@@ -23,8 +23,8 @@ from eventlog.sql.open_database import OpenDatabase
 
 
 def new_log(dialect: Dialect, schema: str | None, name: str) -> LogTable:
-    """Return a log as `eventlog db upgrade` makes it: the standard columns, names as the database
-    spells them.
+    """Return a log as `eventlog db upgrade` creates it: with the standard columns, and with names
+    in the database's spelling.
     """
     return LogTable(
         None if schema is None else dialect.spelled(schema),
@@ -113,7 +113,7 @@ def _find_sequence(
     """Return the schema and name of the sequence of record_ids that the configuration names
     (spec/event-log.md 9.1).
 
-    Raises LogTableError if there is none, or if the column does not take its numbers.
+    Raises LogTableError if there is no such sequence, or if the column does not accept its numbers.
     """
     option = f"record_id_sequence = {name!r}"
     if "sequences" not in dialect.capabilities:
@@ -179,7 +179,7 @@ def _refuse_without_internal_tables(db: OpenDatabase, log: LogTable) -> None:
 def _columns(
     db: OpenDatabase, inspector: sa.Inspector, schema: str | None, name: str
 ) -> list[Column]:
-    """Return the columns of the log in its order."""
+    """Return the columns of the log in the order of the table."""
     if "time_types" in db.dialect.capabilities:
         reflected = inspector.get_columns(name, schema)
         return [
@@ -308,7 +308,7 @@ def _mapped(column_map: Mapping[str, str], by_name: Collection[str]) -> dict[str
 
 
 def _standard(by_name: Collection[str]) -> dict[str, str]:
-    """Return the columns by their standard names, none unless all exist."""
+    """Return the columns by their standard names; none, unless all standard names exist."""
     matches = {standard: match_name(standard, by_name) for standard in LogRow._fields}
     names = {standard: real for standard, real in matches.items() if real is not None}
     return names if len(names) == len(LogRow._fields) else {}
@@ -328,7 +328,9 @@ def _by_position(columns: Sequence[Column], layout: str) -> dict[str, str]:
 
 
 def _column_type(sql_type: TypeEngine[object]) -> ColumnType:
-    """Return the class of a reflected column, as far as the log's ten columns need it."""
+    """Return the SQLAlchemy class of a reflected column's type, as exactly as the log's ten columns
+    need it.
+    """
     # A domain counts as its base type (spec/xds.md 6.2).
     base = getattr(sql_type, "data_type", None)
     if isinstance(base, TypeEngine):
@@ -358,7 +360,7 @@ def _kind(sql_type: TypeEngine[object]) -> Kind:
 
 
 _KINDS: Final[tuple[tuple[Kind, tuple[type[TypeEngine[Any]], ...]], ...]] = (
-    (Kind.OTHER, (sa.Enum,)),  # a String for SQLAlchemy
+    (Kind.OTHER, (sa.Enum,)),  # SQLAlchemy treats it as a String
     (Kind.INTEGER, (sa.Integer,)),
     (Kind.APPROXIMATE, (sa.Float,)),
     (Kind.BOOLEAN, (sa.Boolean,)),

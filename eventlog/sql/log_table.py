@@ -1,5 +1,5 @@
-"""The table of a log, its columns and the names of what belongs to it (spec/event-log.md 1.1, 10,
-spec/triggers.md 9).
+"""The table of a log, its columns, and the names of the objects that belong to it
+(spec/event-log.md 1.1, 10, spec/triggers.md 9).
 """
 
 from __future__ import annotations
@@ -29,19 +29,21 @@ class LogTable:
     types: tuple[ColumnType, ...] = ()
     """The types of the columns, empty if unknown."""
     max_identifier: int = 63
-    """The longest name in bytes that the database accepts, for the internal tables' names."""
+    """The number of bytes of the longest name that the database accepts, for the names of internal
+    tables.
+    """
     upper: bool = False
-    """True if internal tables' names end in upper case, since the database stores unquoted names in
-    upper case.
+    """True if eventlog's part of internal tables' names is in upper case, since the database stores
+    unquoted names in upper case.
     """
     sequence: tuple[str | None, str] | None = None
     """The schema and name of the sequence from which the triggers of another program draw
-    record_ids, None = the column numbers itself, or it is unknown.
+    record_ids, None = the database numbers the column itself, or the sequence is unknown.
     """
 
     is_partitioned: bool = False
-    """True if the table is partitioned: statements name the range of their rows, too, so that they
-    touch only the leaves of that range (spec/event-log.md 14).
+    """True if the table is partitioned: statements then contain the range of their rows, so that
+    they touch only the leaves of that range (spec/event-log.md 14).
     """
 
     def column(self, field: str) -> str:
@@ -92,7 +94,7 @@ class LogTable:
     @property
     def version_table(self) -> str:
         """The name ``<log>_version`` of the table with the revisions that the log has reached."""
-        # Its key has this name and _pkc.
+        # The name of its key is this name with _pkc added.
         return self._internal_table("_version", self.max_identifier - 4)
 
     @property
@@ -102,14 +104,14 @@ class LogTable:
 
     @property
     def epoch_table(self) -> str:
-        """The name ``<log>_epoch`` of the table with the log's epoch, one line (spec/event-log.md
+        """The name ``<log>_epoch`` of the table with the log's epoch, in one row (spec/event-log.md
         7.4, 10).
         """
         return self._internal_table("_epoch", self.max_identifier)
 
     @property
     def consumer_table(self) -> str:
-        """The name ``<log>_consumer`` of the table with the log's consumers, one line each
+        """The name ``<log>_consumer`` of the table with the log's consumers, one row each
         (spec/event-log.md 10, 13).
         """
         return self._internal_table("_consumer", self.max_identifier)
@@ -117,13 +119,13 @@ class LogTable:
     @property
     def captured_table(self) -> str:
         """The name ``<log>_captured`` of the table in which `triggers apply` records what it has
-        captured, one line for each table (spec/event-log.md 10).
+        captured, one row per table (spec/event-log.md 10).
         """
         return self._internal_table("_captured", self.max_identifier)
 
     @property
     def own_tables(self) -> tuple[str, ...]:
-        """The log and all tables that belong to it: they are never classes."""
+        """The log and all tables that belong to it: these tables are never classes."""
         return (
             self.name,
             self.error_table,
@@ -160,8 +162,8 @@ def cut_name(name: str, max_bytes: int) -> str:
 
 
 def named_after(pattern: str, name: str, max_bytes: int, *, upper: bool) -> str:
-    """Return our name from ``pattern`` and the name of a table, cut to its length (spec/triggers.md
-    9).
+    """Return the name that ``pattern`` makes of the name of a table, cut to the longest possible
+    length (spec/triggers.md 9).
 
     With ``upper`` it is in upper case if the table's name is, since the database stores unquoted
     names in upper case.
@@ -171,8 +173,8 @@ def named_after(pattern: str, name: str, max_bytes: int, *, upper: bool) -> str:
 
 
 def storable(text: str) -> str:
-    """Return a text for people without NUL, which no text column accepts, and lone surrogates,
-    which no encoding accepts.
+    """Return a text for people in a form that can be stored: without NUL, which no text column
+    accepts, and without lone surrogates, which no encoding accepts.
     """
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OpenDatabase(ABC):
-    """A database in a session: the connection and its dialect. ``Dialect.open`` makes it once,
-    where the session begins.
+    """A database in a session: the connection and its dialect. ``Dialect.open`` creates it once,
+    when the session begins.
     """
 
     connection: Connection
@@ -42,7 +42,7 @@ class OpenDatabase(ABC):
         """Return a log of this database, as this session sees it."""
 
     def on(self, connection: Connection) -> OpenDatabase:
-        """Return the database as another session sees it."""
+        """Return the same database as another session sees it."""
         return self.dialect.open(connection)
 
     # The session
@@ -61,7 +61,9 @@ class OpenDatabase(ABC):
         """
 
     def read_only(self) -> str | None:
-        """Return why this session cannot write, whatever its rights, in words; None if it can."""
+        """Return, in words, why this session cannot write whatever its rights are; None
+        if it can.
+        """
         return None
 
     @abstractmethod
@@ -70,7 +72,7 @@ class OpenDatabase(ABC):
 
     @abstractmethod
     def session_id(self) -> str:
-        """Return a text that no other session has at the same time."""
+        """Return a text that identifies the session: no other session has it at the same time."""
 
     def current_user(self) -> str:
         """Return the user that triggers log as perpetrator, the empty text if they log none."""
@@ -127,9 +129,7 @@ class OpenDatabase(ABC):
         run_as_it_stands(self.connection, statement)
 
     def guarded(self, statement: str) -> str:
-        """Return a statement of Alembic in a form that this session can run again after an
-        interruption.
-        """
+        """Return a statement of Alembic in a form that can be run again after an interruption."""
         return statement
 
     def refuse_replaced(self) -> None:
@@ -168,16 +168,16 @@ class OpenDatabase(ABC):
         key and attribute name.
 
         A single-valued table column has one value, an attribute of a child table or a view one for
-        each row. Missing objects are left out; the keys are compared exactly, whatever the
-        collation (spec/event-log.md 7.2).
+        each row. Missing objects are left out; keys are compared exactly, whatever the collation is
+        (spec/event-log.md 7.2).
         """
 
     def range_reader(
         self, schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]
     ) -> RangeReader | None:
         """Return the function that reads the objects of a class by ranges of keys, with
-        ``attributes``, which are columns of its table. None if this database does not have them
-        in an order that is the same everywhere.
+        ``attributes``, which are columns of its table. None if this database cannot return them in
+        an order that is the same in all databases.
         """
         return None
 
@@ -187,7 +187,9 @@ class OpenDatabase(ABC):
         names: Mapping[str, str],
         binds: Mapping[str, object],
     ) -> Answer:
-        """Run a statement of ``doctor.sql``: ``{name}`` is a name, ``:name`` a bind."""
+        """Run a statement of ``doctor.sql``: ``{name}`` stands for a name, ``:name`` for a bound
+        value.
+        """
         # A colon in a name must not be taken for a bind.
         escaped = {key: name.replace(":", "\\:") for key, name in names.items()}
         return self.connection.execute(sa.text(statement.format(**escaped)), binds).all()
@@ -201,7 +203,9 @@ class OpenDatabase(ABC):
 
     @abstractmethod
     def export_snapshot(self) -> str:
-        """Return the name of this transaction's snapshot, for others to join until it ends."""
+        """Return the name of this transaction's snapshot, which other sessions can join until the
+        transaction ends.
+        """
 
     @abstractmethod
     def join_snapshot(self, snapshot: str) -> None:

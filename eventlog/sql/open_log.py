@@ -57,15 +57,14 @@ from eventlog.sql.windows import (
 )
 
 _LATER: Final = frozenset({Part.CONSUMER, Part.CAPTURED, Part.RESYNC, Part.VERSION})
-"""The parts that a log may lack: check for them before use."""
+"""The internal tables that an older log may lack: check for them before use."""
 _FRAGMENT: Final = 10_000
-"""The number of rows of a fragment of a window."""
+"""The number of rows in a chunk of a window."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenLog(ABC):
-    """A log in a session: its database and its table. ``OpenDatabase.log`` makes it where the log
-    is found.
+    """A log in a session: its database and its table. ``OpenDatabase.log`` creates it.
 
     The methods run their statements on the session of the database, in its transaction.
     """
@@ -87,7 +86,7 @@ class OpenLog(ABC):
         return self.db.dialect
 
     def on(self, connection: Connection) -> OpenLog:
-        """Return the log as another session sees it."""
+        """Return the same log as another session sees it."""
         return self.db.on(connection).log(self.table)
 
     def commit(self) -> None:
@@ -105,15 +104,15 @@ class OpenLog(ABC):
     def claim(self) -> bool:
         """Return True if the lock that this session has taken excludes all other sessions.
 
-        A database whose locks are outside of it (files) also checks for a lock in another place,
-        and records the place of this lock in the line of the epoch.
+        If the locks of a database are files outside of it, this method also checks for a lock in
+        another place, and records the place of this lock in the row of the epoch.
         """
         return True
 
     def is_locked(self) -> bool:
         """Return True if any session has locked the log.
 
-        A database that does not show locks takes this one for a moment.
+        If the database does not show locks, the method takes the lock for a moment to find out.
         """
         if self.holds_lock() or not self.try_lock():
             return True
@@ -162,20 +161,20 @@ class OpenLog(ABC):
         """
 
     def lock_requeuing(self) -> None:
-        """Wait for the transactions in which a publisher records a delivery, and keep others away
-        to the end of this one. Where one transaction writes at a time, nobody has to wait.
+        """Wait for the transactions in which a publisher records a delivery, and block new ones
+        until this transaction ends. In a database with one writer at a time, no lock is needed.
         """
 
     def lock_recording(self) -> None:
-        """Wait for the transactions that set rows back to N (``lock_requeuing``), and keep others
-        away to the end of this one.
+        """Wait for the transactions that set rows back to N (``lock_requeuing``), and block new
+        ones until this transaction ends.
         """
 
     # Rights
 
     @abstractmethod
     def lacking(self, needed: Iterable[tuple[Part, Right]]) -> list[str]:
-        """Return which of these rights on parts of a log this session lacks, in words."""
+        """Return, in words, which of these rights on parts of the log this session lacks."""
 
     def grants(self, rights: Rights, user: str) -> list[str]:
         """Return the statements that grant a quoted user rights on the parts of a log, without
@@ -197,12 +196,14 @@ class OpenLog(ABC):
     # Numbers and identity
 
     def half_made(self) -> bool:
-        """Return True if a table of the log's name is ours, left by an interrupted migration."""
+        """Return True if a table with the log's name is eventlog's own and was left by an
+        interrupted migration.
+        """
         return False
 
     @abstractmethod
     def next_number(self) -> int:
-        """Return a delivery number that was never given before."""
+        """Draw a delivery number, which was never used before, and return it."""
 
     def draw_numbers(self, number: int) -> int:
         """Draw ``number`` delivery numbers, at least 1, and return the last."""
@@ -240,7 +241,7 @@ class OpenLog(ABC):
         first: str | None = None,
         **words: str,
     ) -> CursorResult[Any]:
-        """Run a statement of ``log_sql`` with these words. ``alone`` is true if nothing else
+        """Run a statement of ``log_sql`` with these parameters. ``alone`` is true if nothing else
         belongs to its transaction. ``first`` is the name of a statement with the same parameters
         that runs before it: the snapshot of the statement is taken when that one has ended.
         """
@@ -266,7 +267,7 @@ class OpenLog(ABC):
     # The rows (spec/event-log.md 8.1, 8.4)
 
     def read_window(self, window: Window) -> list[LogRow]:
-        """Return the rows N of a window, in record_id order (spec/event-log.md 8.1)."""
+        """Return the rows of status N in a window, in record_id order (spec/event-log.md 8.1)."""
         statement = self.dialect.window_statement(self.table, window, LogRow._fields)
         return self.log_rows(statement, self.dialect.window_parameters(window))
 
@@ -277,10 +278,11 @@ class OpenLog(ABC):
         return self.window_chunks(window, fields, _FRAGMENT)
 
     def window_chunks(self, window: Window, fields: Sequence[str], size: int) -> RowChunks:
-        """Yield these fields of the rows of a window by one statement, hence of one snapshot, in
-        lists of ``size``; the last may be shorter. With ``Window.value_bytes`` each row has one
-        more field: the number of bytes of the values that were left out, None if it has them. A
-        reader that stops before the end has to close the iterator.
+        """Yield these fields of the rows of a window in lists of ``size``; the last list may be
+        shorter. One statement reads them, so they belong to one snapshot. With
+        ``Window.value_bytes`` each row has one more field: the number of bytes of the values that
+        were left out, None if it has them. A reader that stops before the end has to close the
+        iterator.
         """
         statement = self.dialect.window_statement(self.table, window, fields)
         return self._chunks(statement, self.dialect.window_parameters(window), size)
@@ -294,8 +296,8 @@ class OpenLog(ABC):
         size: int,
         value_bytes: int | None = None,
     ) -> RowChunks:
-        """Yield these fields of the rows N with an event_time up to ``until``, ordered by that time
-        (NULL first) and record_id.
+        """Yield these fields of the rows of status N with an event_time up to ``until``, ordered by
+        that time (NULL first) and record_id.
 
         ``until`` is a time as text, by the clock of event_time. The lists are as in
         ``window_chunks``. ``after`` None = from the first row on; ``leave_user`` and
@@ -344,7 +346,7 @@ class OpenLog(ABC):
         return next((int(record_id) for (record_id,) in rows), None)
 
     def not_due(self, until: str, limit: int) -> NotDue:
-        """Return how many of the first ``limit`` rows N are not due at ``until``."""
+        """Return which of the first ``limit`` rows of status N are not due at ``until``."""
         parameters = {"until": until, "limit": limit}
         ((rows, next_time, seconds, looked_at),) = self.db.fetch(
             self.dialect.log_statement(self.table, "not_due"), parameters
@@ -353,8 +355,8 @@ class OpenLog(ABC):
         return NotDue(int(rows), next_time, seconds, int(looked_at))
 
     def due_until(self, event_time_zone: str = "utc") -> str:
-        """Return the database's clock now, in the terms of event_time: rows up to it are due
-        (spec/event-log.md 8.1).
+        """Return the present time of the database's clock in the form of event_time: rows up to
+        this time are due (spec/event-log.md 8.1).
         """
         ((now,),) = self.db.fetch(
             self.dialect.log_statement(self.table, "due_until", event_time_zone), {}, NEUTRAL
@@ -362,8 +364,8 @@ class OpenLog(ABC):
         return str(now)
 
     def queue(self, event_time_zone: str = "utc") -> Queue:
-        """Return the number of rows N, and the age of the oldest by the database's clock
-        (spec/event-log.md 11).
+        """Return the number of rows of status N, and the age of the oldest one by the database's
+        clock (spec/event-log.md 11).
 
         It counts all of them; ``sql.rows.count_queue`` stops at a number.
         """
@@ -413,8 +415,8 @@ class OpenLog(ABC):
         them), delete the entry of the delivery ``ended``, and return the number of changed rows.
         Only for a log that has the statement ``mark_ending``.
 
-        Unless ``durable`` the commit of the transaction does not wait for the disk. ``alone`` is
-        that of ``run_statement``.
+        Unless ``durable`` the commit of the transaction does not wait for the disk. ``alone`` is as
+        for ``run_statement``.
         """
         raise NotImplementedError
 
@@ -440,21 +442,21 @@ class OpenLog(ABC):
             yield from chunks
 
     def open_writers(self) -> frozenset[str] | None:
-        """Return the names of the other sessions' open transactions that have written the log; None
+        """Return the names of other sessions' open transactions that have written to the log; None
         = the database does not show them.
         """
         return None
 
     def hidden_writers(self) -> str | None:
-        """Return why this session cannot see which open transactions have written the log, and what
-        to do about it; None if it can see them. For databases with the capability ``consumers``.
-        Raises ServerUnavailable if it may see them a little later.
+        """Return why this session cannot see which open transactions have written to the log, and
+        what to do about it; None if it can see them. For databases with the capability
+        ``consumers``. Raises ServerUnavailable if it may see them a little later.
         """
         return None
 
     def next_record_id(self) -> int | None:
         """Return the record_id that the next row of the log gets, without drawing it; None if the
-        database does not show it, or not to this role.
+        database does not show it to this role.
         """
         return None
 
@@ -484,7 +486,7 @@ class OpenLog(ABC):
         """
 
     def estimate(self, walk: Walk, position: str | None) -> int:
-        """Return the expected number of objects after ``position``.
+        """Estimate the number of objects after ``position``.
 
         This also shows whether the operator's predicate is valid SQL.
         """
@@ -523,8 +525,8 @@ class OpenLog(ABC):
         ``rows``, in ascending order.
 
         ``status`` None = any. The number of parts is a multiple of ``multiple``, unless the parts
-        would be too small: tasks that run in parallel then end at about the same time. The ranges
-        cover all record_ids from ``first`` (at least 1) to the present last row.
+        would be too small: so that tasks that run in parallel end at about the same time. The
+        ranges cover all record_ids from ``first`` (at least 1) to the present last row.
         """
         bounds = {"first": max(first, 1), "last": min(last, self.dialect.last_record_id)}
         has_status = self.dialect.bindable(self.dialect.has_status(self.table, status))
@@ -552,14 +554,14 @@ class OpenLog(ABC):
         return list(map(LogPart, firsts, lasts, sizes))
 
     def may_have(self, table: str) -> bool:
-        """Return False if the log has no internal table of this name. A table that this session
-        cannot see may exist.
+        """Return False if the log has no internal table of this name. Return True for a table that
+        this session cannot see, since it may exist.
         """
         return self.db.has_table(self.table.schema, table) is not False
 
     def missing_rights(self, purpose: Purpose, *additions: Addition) -> list[str]:
-        """Return the rights that this session lacks for a purpose, in words. A table that an older
-        log does not have needs no right.
+        """Return the rights that this session lacks for a purpose, in words. Tables that an older
+        log lacks need no rights.
         """
         return self.lacking(self._present(demanded(purpose, *additions)))
 
@@ -569,7 +571,9 @@ class OpenLog(ABC):
                 yield part, right
 
     def check_rights(self, purpose: Purpose, *additions: Addition) -> None:
-        """Raise LogTableError that names the rights which this session lacks for a purpose."""
+        """Raise LogTableError, which names the missing rights, if this session lacks rights for a
+        purpose.
+        """
         self._refuse_without(demanded(purpose, *additions), purpose)
 
     def check_rights_to_read(self, needed: Purpose, purpose: Purpose) -> None:

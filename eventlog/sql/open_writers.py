@@ -1,9 +1,9 @@
-"""The open transactions that have written a log: up to which record_id no further row can appear
-(spec/event-log.md 13.1), and how a command waits for them (11).
+"""The open transactions that have written to a log. They determine up to which record_id no further
+row can appear (spec/event-log.md 13.1), and commands can wait for them (11).
 
-A decision that a command makes by the rows that it sees may be wrong once other transactions commit
-theirs. So the command writes first, then waits for the transactions that had written before, and
-checks again.
+What a command decides from the rows that it sees may be wrong once other transactions have
+committed. So the command writes first, then waits for the transactions that had written to the log
+before, and checks again.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from eventlog.errors import DatabaseError, LogTableError
 from eventlog.sql.open_log import OpenLog
 
 PATIENCE: Final = 60.0
-"""The number of seconds that a command waits for such transactions.
-"""
+"""The number of seconds that a command waits for open writers."""
 _MOST_MOMENTS: Final = 64
 
 
 class WritersHidden(LogTableError):
-    """The database no longer shows which transactions have written a log."""
+    """The database no longer shows which transactions have written to a log."""
 
 
 class OpenWriters(NamedTuple):
-    """The open writers at a moment."""
+    """The writers that were open at one moment."""
 
     last: int
-    """The highest record_id before the moment."""
+    """The highest record_id, read before that moment."""
     writers: frozenset[str]
-    """The transactions that had written the log then and are still open. Record_ids up to ``last``
-    that no snapshot has shown belong to them, or will never be used.
+    """The transactions that had written to the log by that moment and are still open. Record_ids up
+    to ``last`` that no snapshot has shown belong to them, or will never be used.
     """
     since: float
-    """The moment by the monotonic clock."""
+    """The moment, by the monotonic clock."""
 
 
 @dataclass(slots=True)
 class WriterHistory:
-    """The checks of one session for the writers of a log. All their fields ascend, since a writer
-    that was open at one check and is still open was open at all checks between.
+    """The checks of one session for the open writers of a log. Their fields ascend from check to
+    check, since a writer that was open at one check and is still open was open at all checks in
+    between.
     """
 
     moments: list[OpenWriters] = field(default_factory=list)
@@ -55,7 +55,7 @@ class WriterHistory:
         """
         writers = log.open_writers()
         if writers is None:
-            # The next check may show other names.
+            # The next check may then show other names.
             self.moments = []
             reason = log.hidden_writers()
             raise WritersHidden(
@@ -68,7 +68,7 @@ class WriterHistory:
 
     def pop_ended(self) -> int:
         """Return the record_id up to which no further row can appear, 0 = unknown, and forget the
-        moments that showed it.
+        checks that showed it.
         """
         ended = max((seen.last for seen in self.moments if not seen.writers), default=0)
         self.moments = [seen for seen in self.moments if seen.writers]
@@ -93,13 +93,13 @@ class WriterHistory:
         if all(one.last < seen.last for one in self.moments):
             self.moments.append(seen)
         if len(self.moments) > _MOST_MOMENTS:
-            # Later checks include all writers of a dropped one. The first check stays, so that its
-            # writers can end.
+            # Later checks include all writers of a dropped check. The first check stays, so that
+            # its writers can still end.
             del self.moments[1:-1:2]
 
 
 def writers_to_await(log: OpenLog) -> frozenset[str] | None:
-    """Return the open transactions that have written the log. None if waiting for them is
+    """Return the open transactions that have written to the log. None if waiting for them is
     impossible: the database does not show them, or this transaction would not see what they commit.
     """
     writers = log.open_writers()
@@ -115,14 +115,14 @@ def writers_to_await(log: OpenLog) -> frozenset[str] | None:
 def wait_for(log: OpenLog, writers: frozenset[str], why: str) -> None:
     """Wait until none of these transactions is open.
 
-    ``why``, for the message, is what may go wrong because of them, and what to do once they have
+    ``why`` is for the message: what may go wrong because of them, and what to do once they have
     ended. Raises DatabaseError after ``PATIENCE`` seconds.
     """
     until, rest = monotonic() + PATIENCE, 0.01
     while writers := writers & (log.open_writers() or frozenset()):
         if monotonic() > until:
             raise DatabaseError(
-                f"a transaction that has written the log {log} has been open for more than "
+                f"a transaction that has written to the log {log} has been open for more than "
                 f"{PATIENCE:g} s, and {why}"
             )
         sleep(rest)

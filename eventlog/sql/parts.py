@@ -1,4 +1,4 @@
-"""The parts of a log that many sessions read at once, and their rows as Arrow batches
+"""The parts of a log that many sessions read at the same time, and their rows as Arrow batches
 (spec/event-log.md 12).
 """
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _WORTH_IT: Final = 10_000
-"""The number of rows below which dividing a part costs more than it saves."""
+"""The least number of rows for which dividing a part is worth its cost."""
 
 
 class LogPart(NamedTuple):
@@ -108,6 +108,6 @@ def _array(field: pa.Field, values: Sequence[Any]) -> pa.Array:
 
     if field.name != "event_time":
         return pa.array(values, field.type)
-    # Infinity is not a timestamp.
+    # An Arrow timestamp cannot be infinite.
     texts = [text if text is None or text[:1].isdigit() else None for text in values]
     return pa.array(texts, pa.string()).cast(field.type)

@@ -1,4 +1,4 @@
-"""Removing old rows of a log, and old lines of its error table (spec/event-log.md 10, 11).
+"""Remove old rows of a log, and old rows of its error table (spec/event-log.md 10, 11).
 
 An entry of ``<log>_state`` records what was removed, so that the next purge does not read those
 ranges again: while an old snapshot is open, the dead rows are still in the table and its index.
@@ -45,20 +45,20 @@ from eventlog.sql.rows import (
 
 _ONE, _ZERO = (sa.literal_column(number, sa.Integer()) for number in ("1", "0"))
 _MOST_PURGED: Final = 1000
-"""The maximum number of ranges in the entry; the next purge reads the rest again."""
+"""The maximum number of ranges in the entry. The next purge reads further ranges again."""
 
 
 class Purged(NamedTuple):
     """The result of one batch."""
 
     last: int
-    """The highest record_id that the batch read."""
+    """The highest record_id that the batch has read."""
     looked_at: int
-    """The number of lines read."""
+    """The number of rows read."""
     removed: int
-    """The number of lines removed, or to be removed."""
+    """The number of rows that were removed, or that would be removed."""
     kept: Mapping[str, int] = MappingProxyType({})
-    """The number of rows that are kept for each consumer that has not done them, by its name."""
+    """By consumer, the number of rows that are kept because it has not done them."""
     young: int = 0
     """The number of rows at the end of the batch that are too young."""
     gone: Sequence[Range] = ()
@@ -75,8 +75,8 @@ class PurgedRows(NamedTuple):
 
 
 def purge_cutoff(log: OpenLog, event_time_zone: str, age: timedelta) -> tuple[datetime, datetime]:
-    """Return the moments before which rows and error lines are older than ``age``: in the terms of
-    event_time, and in UTC.
+    """Return the moments before which rows and error rows are older than ``age``: the first in the
+    form of event_time, the second in UTC.
     """
     here = datetime.fromisoformat(log.due_until(event_time_zone))
     return _before(here, age), _before(utc_now(log.connection, log.dialect), age)
@@ -104,8 +104,8 @@ def _before(now: datetime, age: timedelta) -> datetime:
 
 
 def check_purge_rights(log: OpenLog) -> None:
-    """Raise LogTableError that names the rights which this session lacks for a purge, and
-    DatabaseError if the database cannot be written.
+    """Raise LogTableError, which names the missing rights, if this session lacks rights for a
+    purge, and DatabaseError if the database cannot be written.
     """
     if why := log.db.read_only():
         raise DatabaseError(
@@ -127,8 +127,8 @@ def purge_rows(
     """Purge one batch of the rows between two record_ids; return None if there is no row
     (spec/event-log.md 2).
 
-    It removes rows S and W, and no other status, whose event_time is before ``older_than``, except
-    the record_ids ``kept`` and those that a consumer has not ``done``. It reads at most ``size``
+    It removes only rows of status S and W. Their event_time must be before ``older_than``; the
+    record_ids ``kept``, and those that a consumer has not ``done``, stay. It reads at most ``size``
     rows, so its work does not grow with the log. With ``dry`` it only counts them.
     """
     record_id = column_of(log.table, "record_id")
@@ -153,8 +153,8 @@ def purge_rows(
     if dry or not old:
         return Purged(last, len(read), len(old), for_whom, young)
     note_removed(log, old[-1])
-    # Only these rows, and only with the status that was read: new rows or another status may have
-    # appeared in between.
+    # Only these rows are removed, and only if they still have the status that was read: there may
+    # be new rows or other statuses by now.
     removed = sum(
         _deleted(log.connection, rows_of(log.table), [is_in(log.table, ranges), is_done, is_old])
         for ranges in runs_of_ranges(old)
@@ -169,8 +169,8 @@ def _flag(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
 
 
 def _holding(removed: Sequence[int], first: int, last: int, stayed: Sequence[int]) -> list[Range]:
-    """Return the ranges between two record_ids that lie between the rows that ``stayed`` and
-    contain a removed row; all ascend.
+    """Return those ranges between two record_ids that lie between rows that ``stayed`` and contain
+    a removed row. Arguments and result ascend.
     """
     begins, ends = [first, *(one + 1 for one in stayed)], [*(one - 1 for one in stayed), last]
     return [
@@ -192,9 +192,9 @@ def purge_errors(
 ) -> Purged | None:
     """Purge one batch of the error table after record_id ``after``; return None at its end.
 
-    It removes lines older than ``error_time`` whose rows are gone. With ``dry`` it only counts
-    them, with the lines of the rows that a purge would remove before: rows S and W older than
-    ``event_time`` whose record_ids nobody needs.
+    It removes error rows older than ``error_time`` whose log rows no longer exist. With ``dry`` it
+    only counts them, including those of the log rows that a purge would remove first: rows of
+    status S and W older than ``event_time`` whose record_ids are not needed.
     """
     errors = errors_of(log.table)
     record_id = errors.c.record_id
@@ -210,8 +210,8 @@ def purge_errors(
     row = sa.select(sa.literal(1)).select_from(rows_of(log.table)).where(row_id == record_id)
     old = [*behind, record_id <= last, errors.c.error_time < error_time]
     if not dry:
-        # A done row is kept as long as a consumer needs it, and so are its lines: the receiver of
-        # another consumer may have refused it, and requeue may ask to send it again.
+        # A done row is kept as long as a consumer needs it, and so are its error rows: the receiver
+        # of another consumer may have refused the row, and requeue may request to send it again.
         removed = _deleted(log.connection, errors, [*old, ~sa.exists(row)])
         return Purged(int(last), int(number), removed)
     is_done = column_of(log.table, "status").in_(APPLIED)
@@ -230,7 +230,7 @@ def _deleted(
 
 
 def read_purged(log: OpenLog) -> PurgedRows | None:
-    """Return what earlier purges have removed, None if nothing is known of them.
+    """Return what earlier purges have removed, None if there is no record of them.
 
     Raises DatabaseError for an unreadable entry.
     """

@@ -1,5 +1,5 @@
-"""Which record_id a log gives next, and which ones it has given before (spec/event-log.md 7.4,
-13.2).
+"""Determine which record_id a log uses next, and which ones it has used before (spec/event-log.md
+7.4, 13.2).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from eventlog.sql.rows import extent
 
 
 def next_unused(log: OpenLog) -> int | None:
-    """Return the lowest record_id that the log has certainly not given yet; None if neither its
+    """Return the lowest record_id that the log has certainly not used yet; None if neither its
     sequence nor a row shows it.
     """
     following = _of_sequence(log) or 0
@@ -20,7 +20,8 @@ def next_unused(log: OpenLog) -> int | None:
 
 def next_given(log: OpenLog) -> int | None:
     """Return the record_id that the next row gets: the next number of the sequence, or, if this
-    role cannot read the sequence, the number after all rows. None if neither shows it.
+    role cannot read the sequence, the number after all rows. None if neither the sequence nor a row
+    shows it.
     """
     following = _of_sequence(log)
     if following is not None:
@@ -34,6 +35,8 @@ def _of_sequence(log: OpenLog) -> int | None:
 
 
 def _highest_given(log: OpenLog) -> int:
-    """Return the highest record_id of the rows that the log has, or had when they were removed."""
+    """Return the highest record_id of all rows that the log has, or had before they
+    were removed.
+    """
     _, highest = extent(log) or (0, 0)
     return max(read_removed(log), highest)

@@ -1,5 +1,5 @@
-"""The visible record_ids of a log, as ranges and counts, for a reader that reads the rows
-themselves in another way (spec/spark-changes.md 3).
+"""The visible record_ids of a log, as ranges and counts, for a reader that has another way to read
+the rows themselves (spec/spark-changes.md 3).
 
 No function commits. Rows of reserved statuses are skipped, as consumers do.
 """

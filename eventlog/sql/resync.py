@@ -1,10 +1,10 @@
-"""Objects written into the log again, in batches, with a position that survives a kill
-(spec/event-log.md 11).
+"""Write objects into the log again, in batches, with a position that survives if the process is
+killed (spec/event-log.md 11).
 
-The position is in ``<log>_resync``, one line for each unfinished resync, and moves in the
+The position is in ``<log>_resync``, one row per unfinished resync, and is updated in the
 transaction that writes the rows: wherever a process is killed, no object is left out and none is
-written twice. Each batch locks the line and reads the position again, so two processes on one
-resync share the work. The line is deleted with the last batch. The log itself cannot hold the
+written twice. Each batch locks the row and reads the position again, so two processes that run the
+same resync share the work. The row is deleted with the last batch. The log itself cannot store the
 position, since its last row may be published and deleted at any time.
 
 Deleted objects are found by the rows of the log: ``history``, ``known``, ``write_deleted``.
@@ -38,8 +38,8 @@ from eventlog.sql.windows import ResyncBatch, Selection
 COLUMNS: Final = ("digest", "class_name", "selection", "started", "position", "rows_written")
 """The columns of ``<log>_resync``."""
 _MAY_INSERT: Final = (
-    "the objects that it inserts must not be taken for deleted. End the "
-    "transaction (`eventlog doctor` shows it), then continue with --resume"
+    "the objects that it inserts must not be mistaken for deleted ones. End the transaction "
+    "(`eventlog doctor` shows it), then continue with --resume"
 )
 
 
@@ -71,7 +71,7 @@ def unfinished(log: OpenLog, class_name: str) -> list[Unfinished]:
 
 
 def find(log: OpenLog, selection: Selection) -> Unfinished | None:
-    """Return the line of this resync, None if it has none."""
+    """Return the row of this resync, None if there is none."""
     return next(iter(_lines(log, _is(log.table, selection))), None)
 
 
@@ -92,10 +92,10 @@ def _is(log: LogTable, selection: Selection) -> sa.ColumnElement[bool]:
 
 
 def begin(log: OpenLog, selection: Selection, *, resume: bool, restart: bool) -> Unfinished:
-    """Return the line of this resync: a new one, or with ``resume`` the existing one.
+    """Return the row of this resync: a new one, or with ``resume`` the existing one.
 
-    Raises ConfigError if a line exists and neither ``resume`` nor ``restart`` (which replaces it)
-    is true, or if there is none to resume.
+    Raises ConfigError if a row exists and neither ``resume`` nor ``restart`` (which replaces it) is
+    true, or if there is no row to resume from.
     """
     table = _table(log.table)
     line = find(log, selection)
@@ -183,9 +183,7 @@ def pause(rows: int, rate: float | None, elapsed: float) -> float:
 # --- resyncs that are due (spec/triggers.md 9.1) --------------------------------------------------
 
 _DUE: Final = "due: "
-"""The beginning of ``selection`` in the line of a due resync that has not begun; the reason
-follows.
-"""
+"""The prefix of ``selection`` in the row of a due resync that has not begun; the reason follows."""
 
 
 class Due(NamedTuple):
@@ -212,14 +210,14 @@ class Due(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """The digest of its line. It differs from the digest of the resync itself, which may
-        already be running.
+        """The digest of its row. It differs from the digest of the resync itself, which may already
+        be running.
         """
         return hashlib.sha256(f"{_DUE}{self.selection.digest}".encode()).hexdigest()
 
 
 def due_for(gaps: Iterable[Gap]) -> list[Due]:
-    """Return the resyncs that send what no trigger has logged, without duplicates."""
+    """Return the resyncs that send the changes in these gaps, without duplicates."""
     due: dict[Selection, Due] = {}
     for gap in gaps:
         types = [
@@ -319,7 +317,7 @@ def reads_of_log(log: OpenLog) -> list[LogRead]:
 
 def settle_lost(log: OpenLog, catalog: Catalog) -> None:
     """Delete the due resyncs of dropped classes and columns, and change the class name in those of
-    a renamed class. Those of a class that is unavailable stay.
+    a renamed class. The due resyncs of an unavailable class stay.
 
     A renamed column has its own due resync (spec/triggers.md 9.1).
     """
@@ -342,7 +340,9 @@ def settle_lost(log: OpenLog, catalog: Catalog) -> None:
 
 
 def _settle(log: OpenLog, done: Selection) -> None:
-    """Delete the due resyncs that were recorded before this resync began and that it has done."""
+    """Delete those due resyncs that were recorded before this resync began and that are completed
+    by it.
+    """
     if done.keys is not None:
         return
     deletes = done.event_type is EventType.DELETE_ROW
@@ -382,8 +382,8 @@ def existing(
 def history(
     log: OpenLog, catalog: Catalog, cls: ObjectClass
 ) -> tuple[tuple[str, ...], int, str | None]:
-    """Return what the log has of a class: the names that it has there, the number of its rows, and
-    their earliest event_time.
+    """Return what the log contains of a class: the table_names of its rows, their number, and their
+    earliest event_time.
 
     Rows of its child tables count, and so do rows of any status.
     """
@@ -405,9 +405,9 @@ def known(log: OpenLog, names: Sequence[str], after: int) -> Iterator[tuple[int,
     """Yield the keys of rows with these table_names, each with the record_id of its last row, in
     the order of that number.
 
-    Only keys whose last row is not a delete and comes after ``after`` are included. A delete with
-    status E or F, or that a consumer's receiver refused, does not count: the receiver has not
-    applied it. The log is read once, whatever the number of keys.
+    Only keys are included whose last row is not a delete and has a record_id above ``after``. A
+    delete with status E or F, or that a consumer's receiver refused, does not count: the receiver
+    has not applied it. The log is read once, whatever the number of keys.
     """
     record_id, key = column_of(log.table, "record_id"), column_of(log.table, "table_key")
     errors = errors_of(log.table)
@@ -441,11 +441,11 @@ def write_deleted(
 ) -> list[str]:
     """Log a type 4 for each of these canonical keys that has no object, and return these keys.
 
-    A row 4 must not follow the rows of an insert that had not committed when the table was read.
-    Therefore the function waits for the transactions that had written the log by then, and leaves
-    out the objects that they inserted. If the database does not show such transactions, a 5 follows
-    the 4: an object that exists when the row is published is then sent again. Raises DatabaseError
-    for a transaction that does not end.
+    A row of type 4 must not follow the rows of an insert that was not committed yet when the table
+    was read. Therefore the function waits for the transactions that had written to the log by then,
+    and leaves out the objects that they inserted. If the database does not show such transactions,
+    a row of type 5 follows the row of type 4: an object that exists when the row is published is
+    then sent again. Raises DatabaseError for a transaction that does not end.
     """
     _, gone = existing(log.connection, log.dialect, schema, cls, keys)
     selection = Selection(cls.name, EventType.DELETE_ROW)

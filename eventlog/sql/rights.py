@@ -1,9 +1,9 @@
 """The rights of the roles that work with a log, by purpose and part of the log (spec/event-log.md
 11.1).
 
-This is the only place that lists them. The checks at a start, `eventlog grants`, `doctor` and the
-documentation take them from here. A dialect defines how a GRANT is written, and asks the database
-whether a session has a right.
+This is the only place that lists them. The checks at the start of a command, `eventlog grants`,
+`doctor` and the documentation use this list. A dialect defines how a GRANT is written, and asks the
+database whether a session has a right.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Right(StrEnum):
     MARK = "UPDATE of status"
     """UPDATE of a row's status alone."""
     REWRITE = "UPDATE of event_type, old_value"
-    """UPDATE of the columns by which a part of an insert becomes an update."""
+    """UPDATE of the columns that turn a row of an insert into a row of an update."""
     DRAW = "draw"
     """The right to draw the next number."""
     LOCK = "lock"
@@ -66,7 +66,7 @@ class Right(StrEnum):
 
     @property
     def statement(self) -> str:
-        """The kind of statement that needs the right on a table."""
+        """The kind of statement that needs this right on a table."""
         return "UPDATE" if self.columns else self.value
 
 
@@ -77,7 +77,7 @@ _COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class Purpose(StrEnum):
-    """The job of a role with a log."""
+    """What a role does with a log."""
 
     PUBLISHER = "publisher"
     CONSUMER = "consumer"
@@ -228,21 +228,21 @@ OPTIONAL: Final[Mapping[tuple[Part, Right], str]] = MappingProxyType(
         (Part.CAPTURED, Right.SELECT): "tables that no trigger has captured are not reported",
         (Part.VERSION, Right.SELECT): "the revision of the log is not shown",
         (Part.WRITERS, Right.SELECT): (
-            "consumers and streams check them with the settings of the server (13.5); without them "
-            "other commands do not wait for open writers"
+            "consumers and streams check them with the settings of the server (13.5); without "
+            "them, other commands do not wait for open writers"
         ),
         (
             Part.RECORD_IDS,
             Right.SELECT,
         ): "a sequence that was set back is detected later, by its rows",
         (Part.RECORD_IDS, Right.DRAW): "the database itself refuses a row without it",
-        (Part.LOG, Right.LOCK): "without it the log is locked in another way",
+        (Part.LOG, Right.LOCK): "without it, the log is locked in another way",
         (Part.CLASSES, Right.SELECT): "the columns that are needed depend on the class",
         (Part.TABLES, Right.SELECT): "the columns that are needed depend on the classes",
     }
 )
-"""The rights that no check at a start demands, each with the reason or the effect of its
-absence.
+"""The rights that are not checked at the start of a command, each with the reason, or with the
+effect if the right is missing.
 """
 
 
@@ -256,7 +256,7 @@ def rights_for(purpose: Purpose, *additions: Addition) -> Rights:
 
 
 def demanded(purpose: Purpose, *additions: Addition) -> list[tuple[Part, Right]]:
-    """Return the rights that a purpose cannot do without."""
+    """Return the rights without which the work of a purpose is impossible."""
     return [
         (part, right)
         for part, rights in rights_for(purpose, *additions).items()
@@ -286,7 +286,7 @@ _A_COLUMN: Final[Mapping[Part, str]] = {
     Part.VERSION: "version_num",
     Part.NUMBERS: "delivery_no",
 }
-"""A column of each internal table, for statements that test a right."""
+"""One column of each internal table, for statements that test a right."""
 
 
 def name_of(log: LogTable, part: Part) -> str:
@@ -297,8 +297,8 @@ def name_of(log: LogTable, part: Part) -> str:
 def tried_columns(
     log: LogTable, part: Part, right: Right, spelled: Callable[[str], str]
 ) -> tuple[str, ...]:
-    """Return the columns by which a right on a part is tested. ``spelled`` returns a name as the
-    database stores it.
+    """Return the columns in the statements that test a right on a part. ``spelled`` returns a name
+    as the database stores it.
     """
     if part is Part.LOG:
         return tuple(map(log.column, right.columns or ("status",)))

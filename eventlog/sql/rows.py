@@ -43,19 +43,19 @@ from eventlog.sql.open_writers import wait_for, writers_to_await
 _NEW: Final[sa.ColumnElement[str]] = sa.literal_column(f"'{Status.NEW}'")
 _ONE, _ZERO = sa.literal_column("1", sa.Integer()), sa.literal_column("0", sa.Integer())
 NEVER: Final[sa.ColumnElement[bool]] = _ONE == _ZERO
-"""A condition that no row meets, for every database: Oracle does not accept a bare number as a
-condition.
+"""A condition that is never true, in a form that every database accepts: Oracle does not accept a
+plain number as a condition.
 """
 APPLIED: Final = (Status.SUCCESS, Status.WARNING)
 _FAILED: Final = (Status.ERROR, Status.FATAL)
 PUT_BACK: Final = "requeued"
-"""The code of an error line which means that its row or object is no longer refused."""
+"""The code of an error row which means that its log row or object is no longer refused."""
 SKIPPED: Final = "skipped"
 """The code of an error line of an event that was given up by hand, or of a refused row that needs
 nothing more.
 """
 RECEIVER: Final = "receiver"
-"""The code of an error line of an event that the receiver has refused."""
+"""The code of an error row for an event that the receiver has refused."""
 
 
 @lru_cache(maxsize=32)
@@ -96,7 +96,7 @@ def refuse_large_ids(log: OpenLog) -> None:
 
 
 def readable_id(record_id: int, log: OpenLog) -> int:
-    """Return the record_id. Raises LogTableError if it is too large to be read."""
+    """Return ``record_id`` unchanged. Raises LogTableError if it is too large to be read."""
     last = log.dialect.last_record_id
     if record_id > last:
         raise LogTableError(
@@ -117,14 +117,16 @@ def extent(log: OpenLog) -> tuple[int, int] | None:
 
 
 def count_queue(log: OpenLog, most: int) -> int:
-    """Return the number of rows N, counted up to ``most`` by the index of the queue."""
+    """Count the rows of status N with the queue's index, up to ``most``."""
     place, is_new = _queued(log)
     first = sa.select(place.label("place")).where(*is_new).order_by(place).limit(most)
     return count(log.connection, first.subquery())
 
 
 def _queued(log: OpenLog) -> tuple[sa.ColumnElement[Any], list[sa.ColumnElement[bool]]]:
-    """Return the record_id as the queue's index has it, and the conditions of the rows N."""
+    """Return the record_id in the form in which the queue's index contains it, and the conditions
+    that select rows of status N.
+    """
     record_id, status = column_of(log.table, "record_id"), column_of(log.table, "status")
     if log.dialect.queue_by_expression:
         place = sa.case((_NEW, record_id), value=status)
@@ -180,11 +182,11 @@ def count_newest(log: OpenLog, most: int) -> list[tuple[str | None, str, int]]:
     )
 
 
-# --- rows queued again ------------------------------------------------------------------------
+# --- queuing rows again -----------------------------------------------------------------------
 
 
 class RefusedRow(NamedTuple):
-    """A row that ``requeue`` refuses, since it would send an old value again."""
+    """A row that ``requeue`` refuses to queue again, since it would send an old value."""
 
     record_id: int
     event_type: int
@@ -218,15 +220,16 @@ def requeue(
 ) -> Requeued:
     """Queue done rows again (spec/event-log.md 11).
 
-    E and F go back to N in their old place. W and S are logged again as copies with new record_ids,
-    since their event-ids were applied. Unless ``force``, it refuses rows of types 1 to 4 that
-    ``judge`` finds stale, or whose record_id is below a row that was removed from the log. If only
-    some rows of an insert are queued again, they are sent as modifies. ``ids`` None = all.
-    ``in_flight`` are rows N that have been sent, or are about to be; if rows E or F may go back,
-    call ``OpenLog.lock_requeuing`` before reading them. ``claimed_to`` is the last record_id that a
-    finished directory claims, 0 = there is none: unless ``force``, it refuses rows E and F up to
-    it. ``own_user`` is the user whose rows are loopback, empty = nobody. With ``dry`` nothing is
-    changed, and the numbers are what would be changed. Raises ConfigError for a status
+    Rows of status E and F are set back to N and keep their place. Rows of status W and S are logged
+    again as copies with new record_ids, since the receiver has applied their event-ids. Unless
+    ``force``, it refuses rows of types 1 to 4 that ``judge`` finds stale, or whose record_id is
+    below a row that was removed from the log. If only some rows of an insert are queued again, they
+    are sent as modifies. ``ids`` None = all. ``in_flight`` are rows of status N that have been
+    sent, or are about to be; if rows of status E or F may be set back, call
+    ``OpenLog.lock_requeuing`` before reading them. ``claimed_to`` is the last record_id that a
+    finished directory claims, 0 = there is none: unless ``force``, it refuses rows of status E and
+    F up to it. ``own_user`` is the user whose rows are loopback, empty = nobody. With ``dry``
+    nothing is changed, and the numbers are what would be changed. Raises ConfigError for a status
     that cannot be requeued.
     """
     chosen_statuses = set(statuses)
@@ -246,8 +249,8 @@ def requeue(
     if dry:
         again = judge_now()
         return Requeued(len(again.back), len(again.copied), again.refused, again.removed)
-    # INSERT is needed only for copies, and UPDATE of more than the status only for parts of
-    # inserts.
+    # INSERT is needed only for copies. UPDATE of columns other than the status is needed only for
+    # parts of inserts.
     again, copied = _copied(log, judge_now, {"status": _NEW}, force=force)
     set_back = _set_back(log, again.back, again.in_parts)
     if again.back:
@@ -282,8 +285,8 @@ def requeue_loopback(
     force: bool = False,
     dry: bool = False,
 ) -> Requeued:
-    """Log rows S of the publisher's user again, without a perpetrator: they were not published
-    (spec/event-log.md 8.3).
+    """Log rows of status S of the publisher's user again, without a perpetrator, because they were
+    not published (spec/event-log.md 8.3).
 
     Unless ``force``, it refuses rows of types 1 to 4 whose object has a later row that was
     published, is waiting, or is not queued again, and those below a row that was removed from the
@@ -292,7 +295,7 @@ def requeue_loopback(
 
     def judged(row: ObjectRow) -> LoggedRow:
         way = Way.COPY if row.is_chosen else None
-        # No copy makes another copy stale: they are written in the order of the rows.
+        # Copies do not make each other stale, since they are written in the order of the rows.
         state = RowState.IGNORED if row.is_chosen else _state_of(row, row.status in APPLIED)
         return LoggedRow(row.record_id, row.event_type, row.column_name, state, way)
 
@@ -345,14 +348,14 @@ def read_logged_objects(
     """Return all rows of each object (as table_name and table_key spell it) that has a chosen row,
     in record_id order.
 
-    A row that names no object is returned alone. The statement has run when this returns.
+    A row that names no object is returned alone. The statement runs before the function returns.
     """
     record_id, event_type, table_name, table_key, column_name, status, perpetrator = (
         column_of(log.table, field).label(field)
         for field in (*ObjectRow._fields[:6], "perpetrator")
     )
     # A window function reads and sorts the log once. The plan of a self-join would depend on
-    # statistics, by which the log may seem empty. Before version 23, Oracle does not accept a
+    # statistics, which may show the log as empty. Before version 23, Oracle does not accept a
     # condition as a column.
     is_chosen = sa.case((chosen, _ONE), else_=_ZERO)
     is_own = sa.case((sa.func.rtrim(perpetrator) == own_user, _ONE), else_=_ZERO)
@@ -375,7 +378,9 @@ def read_logged_objects(
 
 
 def _by_object(found: Iterable[Sequence[Any]]) -> Iterator[list[ObjectRow]]:
-    """Yield the rows of each object of the statement of ``read_logged_objects``."""
+    """Yield the rows of one object after the other from the result of ``read_logged_objects``'s
+    statement.
+    """
     for _, alike in groupby(found, key=itemgetter(0)):
         # A collation may treat different names or keys as equal.
         objects: dict[object, list[ObjectRow]] = {}
@@ -404,7 +409,7 @@ def _state_of(row: ObjectRow, is_sent: bool) -> RowState:
 
 
 class ResendPlan(NamedTuple):
-    """The rows to send again, by record_id, ascending; those of ``in_parts`` as modifies."""
+    """The rows to send again, by record_id, ascending; those in ``in_parts`` as modifies."""
 
     back: list[int]
     copied: list[int]
@@ -424,16 +429,16 @@ def judge_all(
     claimed_to: int = 0,
     force: bool = False,
 ) -> ResendPlan:
-    """Judge all rows of the objects that have a ``chosen`` row. ``judged`` returns what each row
-    is to the receiver, ``own_user`` is that of ``requeue``.
+    """Judge all rows of the objects that have a ``chosen`` row. ``judged`` returns the state of
+    each row, ``own_user`` is as for ``requeue``.
 
     Unless ``force``, it refuses stale rows, rows of types 1 to 4 with a lower record_id than a row
     that was removed from the log, rows set back to N up to ``claimed_to``, and with ``whole`` rows
     of inserts of which only some rows are sent again.
     """
     objects = read_logged_objects(log, chosen, own_user)
-    # The order matters: a process that removes rows after they are read here has recorded it
-    # before.
+    # The order matters: a process that removes rows records the removal first. So removed rows are
+    # either read here, or recorded.
     removed = read_removed(log)
     return plan_of(objects, removed, judged, whole=whole, claimed_to=claimed_to, force=force)
 
@@ -479,7 +484,9 @@ thousand parts.
 
 
 def runs_of_ranges(ids: Sequence[int]) -> Iterator[list[tuple[int, int]]]:
-    """Yield ascending record_ids as ranges, as many as one statement takes at a time."""
+    """Yield lists of ranges from ascending record_ids, each list as long as one
+    statement accepts.
+    """
     ranges = to_ranges(ids)
     for start in range(0, len(ranges), MOST_RANGES):
         yield ranges[start : start + MOST_RANGES]
@@ -502,7 +509,9 @@ def _as_modify(log: LogTable) -> dict[str, sa.ColumnElement[Any]]:
 
 
 def _set_back(log: OpenLog, ids: Sequence[int], in_parts: Container[int]) -> int:
-    """Set rows E and F back to N, those of ``in_parts`` as modifies, and return their number."""
+    """Set rows of status E and F back to N, those in ``in_parts`` as modifies, and return their
+    number.
+    """
     is_failed = column_of(log.table, "status").in_(_FAILED)
     parts, whole = (
         [record_id for record_id in ids if (record_id in in_parts) is is_part]
@@ -511,7 +520,7 @@ def _set_back(log: OpenLog, ids: Sequence[int], in_parts: Container[int]) -> int
     total = 0
     for chosen, changed in ((whole, {}), (parts, _as_modify(log.table))):
         values = {column_of(log.table, field): value for field, value in changed.items()}
-        # A standby refuses the statement, even if no row goes back.
+        # A standby refuses the statement even if no row would be set back.
         for ranges in list(runs_of_ranges(chosen)) or ([] if changed else [[]]):
             total += log.connection.execute(
                 sa.update(rows_of(log.table))
@@ -534,7 +543,8 @@ def _copied(
     *,
     force: bool,
 ) -> tuple[ResendPlan, int]:
-    """Judge rows, log copies of those that go, and return the judgement and the number of copies.
+    """Judge rows, log copies of those that may be queued again, and return the judgement and the
+    number of copies.
 
     An open transaction may have drawn a number below those of the copies for a change of the same
     object: the copy would send an older value again. So the function waits for such transactions. A
@@ -563,7 +573,9 @@ def _copied(
 
 
 def _rows_beside(log: OpenLog, ids: Sequence[int]) -> tuple[set[int], int]:
-    """Return all rows of the objects of these rows, and how many of these rows name an object."""
+    """Return all rows of the objects of these rows, and the number of these rows that name an
+    object.
+    """
     others = rows_of(log.table).alias("others")
     of_other = {field: others.c[quoted(log.table.column(field))] for field in LogRow._fields[:7]}
     names = [column_of(log.table, field) for field in ("table_name", "table_key")]
@@ -590,8 +602,8 @@ def _copy(
     in_parts: Container[int],
     new: Mapping[str, sa.ColumnElement[Any]],
 ) -> int:
-    """Log rows S and W again, in their order, with the values ``new`` in some fields; those of
-    ``in_parts`` become modifies. Return their number.
+    """Log rows of status S and W again, in their order, with the values ``new`` in some fields;
+    those in ``in_parts`` become modifies. Return their number.
     """
     is_applied = column_of(log.table, "status").in_(APPLIED)
     total = 0
@@ -622,7 +634,7 @@ def _insert_copies(
     copies: sa.Select[Any],
 ) -> sa.Insert:
     """Return the statement that logs the rows of a sorted query of these fields. It draws the next
-    number for each, if the column does not number itself (spec/event-log.md 9.1).
+    number for each row, if the database does not number the column itself (spec/event-log.md 9.1).
     """
     fields = [*values]
     if log.table.sequence is not None:
@@ -657,11 +669,11 @@ def add_errors(
     consumer: str = "",
     event_ids: Mapping[int, str] = MappingProxyType({}),
 ) -> None:
-    """Write lines (record_id, code, message) to ``<log>_error``; characters that no text column
+    """Write rows (record_id, code, message) to ``<log>_error``; characters that no text column
     accepts are replaced.
 
-    ``consumer`` is the one whose events failed; empty = the publisher. ``event_ids`` has, by
-    record_id, the event-ids to resend rows under, where they differ from the first ones.
+    ``consumer`` is the consumer whose events failed; empty = the publisher. ``event_ids`` has, by
+    record_id, the event-ids for sending rows again, where they differ from the first ones.
     """
     if lines:
         whose = {"consumer": consumer} if consumer else {}
@@ -699,9 +711,9 @@ def add_object_errors(log: OpenLog, lines: Sequence[tuple[str, str, str]], consu
 def read_attempts(
     log: OpenLog, consumer: str = "", ids: Sequence[int] | None = None
 ) -> dict[int, int]:
-    """Map record_id to the event-id number to resend under, for refused rows whose number is not 1
-    (spec/event-log.md 7.4). ``consumer`` is as in ``read_errors``, ``ids`` are the ascending
-    record_ids to read; None = all.
+    """Map the record_id of each refused row to the attempt number for sending it again, where that
+    is not 1 (spec/event-log.md 7.4). ``consumer`` is as in ``read_errors``, ``ids`` are the
+    ascending record_ids to read; None = all.
     """
     errors = errors_of(log.table)
     named = sa.select(errors.c.record_id, errors.c.event_id).where(
@@ -724,10 +736,10 @@ def read_attempts(
 
 
 def request_requeued(log: OpenLog, ids: Sequence[int]) -> None:
-    """Leave a request for the publisher: these rows were set back to N (spec/event-log.md 8.1).
+    """Record a request for the publisher: these rows were set back to N (spec/event-log.md 8.1).
 
-    There is no request in databases where no publisher remembers which rows are done, and none by a
-    role that may not write it: the publisher then finds the rows later.
+    No request is recorded in databases where a publisher does not remember which rows are done. Nor
+    is one recorded by a role that may not write it; the publisher then finds the rows later.
     """
     if "consumers" not in log.dialect.capabilities:
         return
@@ -745,7 +757,7 @@ def take_requests(log: OpenLog) -> list[tuple[int, int]]:
 
     Raises DatabaseError for a request that cannot be read.
     """
-    log.db.choose_plans()  # as is the window that is read next
+    log.db.choose_plans()  # the window that is read next is in the same transaction
     rows: list[tuple[int, int]] = []
     for request in read_entries(log, EntryKind.REQUEST):
         try:
@@ -758,9 +770,10 @@ def take_requests(log: OpenLog) -> list[tuple[int, int]]:
 
 
 class ErrorLine(NamedTuple):
-    """A line of ``<log>_error``; ``error_time`` is UTC.
+    """A row of ``<log>_error``; ``error_time`` is UTC.
 
-    ``event_id`` is set if an object of a consumer's snapshot failed, None = a row failed.
+    ``event_id`` is set if an object of a consumer's snapshot failed; None = a row of the log
+    failed.
     """
 
     error_time: datetime
@@ -770,8 +783,8 @@ class ErrorLine(NamedTuple):
 
 
 def _is_of(log: LogTable, consumer: str) -> sa.ColumnElement[bool]:
-    """Return the condition for the lines of a consumer since it was registered; for an empty name,
-    of the publisher.
+    """Return the condition that selects the error rows of a consumer since its registration; for an
+    empty name, those of the publisher.
     """
     errors = errors_of(log)
     if not consumer:
@@ -784,10 +797,11 @@ def _is_of(log: LogTable, consumer: str) -> sa.ColumnElement[bool]:
 
 
 def read_errors(log: OpenLog, row: int | str, consumer: str = "") -> list[ErrorLine]:
-    """Return the error lines of a row, by its record_id, or of an object of a snapshot, by its
+    """Return the error rows of a log row, by its record_id, or of an object of a snapshot, by its
     event-id; oldest first.
 
-    ``consumer`` selects its lines since it was registered; empty = the publisher's.
+    ``consumer`` selects the error rows of that consumer since its registration; empty = those of
+    the publisher.
     """
     errors = errors_of(log.table)
     columns = (errors.c.error_time, errors.c.code, errors.c.message)
@@ -799,19 +813,21 @@ def read_errors(log: OpenLog, row: int | str, consumer: str = "") -> list[ErrorL
 
 
 class FailedRows(NamedTuple):
-    """How many rows, and objects of a consumer's snapshot, were not published for good."""
+    """The numbers of rows, and of objects of a consumer's snapshot, that were finally not
+    published.
+    """
 
     refused: int
-    """Those that the receiver has refused."""
+    """The number that the receiver has refused."""
     invalid: int
-    """Those that failed a check."""
+    """The number that failed a check."""
 
 
 def count_failed(log: OpenLog, most: int, consumer: str = "") -> FailedRows:
     """Count the rows E and F by the newest ``most`` error lines: what ``eventlog errors`` lists,
     without those that were skipped by hand.
 
-    ``consumer`` counts what was refused for this consumer and not put back since, in place of it.
+    With ``consumer``, count instead what was refused for this consumer and not queued again since.
     """
     errors = errors_of(log.table)
     lines = (
@@ -839,9 +855,9 @@ def count_failed(log: OpenLog, most: int, consumer: str = "") -> FailedRows:
 
 
 def newest_errors(log: OpenLog, most: int, consumer: str = "") -> list[tuple[int, ErrorLine]]:
-    """Return the newest error lines with their record_ids, newest first, at most ``most``.
+    """Return at most ``most`` error rows with their record_ids, the newest first.
 
-    ``consumer`` is that of ``read_errors``.
+    ``consumer`` is as for ``read_errors``.
     """
     errors = errors_of(log.table)
     columns = (

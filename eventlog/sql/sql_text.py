@@ -1,7 +1,7 @@
-"""SQL text that others wrote: split into statements, and searched for tables that it may change.
+"""Examine SQL text of users: split it into statements, and find tables that it may change.
 
-Only a database can parse its SQL. Both functions need less: words, quoted names, strings and
-comments. The tables of a statement that does not name them, such as the call of a procedure, are
+Only a database can parse its SQL fully. Both functions recognize only words, quoted names, strings
+and comments. Tables that a statement does not name, such as those in a procedure that it calls, are
 not found.
 """
 
@@ -55,8 +55,8 @@ def split_statements(sql: str) -> tuple[str, ...]:
 
 
 def _end_of_comment(sql: str, begin: int) -> int:
-    """Return the offset after a comment. If not all nested comments end, it is the offset after
-    the first end, since comments nest in PostgreSQL only.
+    """Return the offset after a comment. If not all nested comments end, return the offset after
+    the first end, since only PostgreSQL nests comments.
     """
     depth, first = 0, None
     for mark in _COMMENT_ENDS.finditer(sql, begin):
@@ -75,7 +75,7 @@ def _end_of_comment(sql: str, begin: int) -> int:
 _CHANGES: Final = frozenset(
     ("delete", "update", "merge", "replace", "truncate", "rename", "drop", "alter")
 )
-"""The words of statements that take rows from a table, or the table itself."""
+"""The words of statements that remove or change rows of a table, or the table itself."""
 _PART: Final = re.compile(r""""([^"]*+)"|`([^`]*+)`|\[([^\]]{0,128}+)\]|(\w(?:\w|\$(?!\w*\$))*+)""")
 _NAME: Final = re.compile(
     rf"""
@@ -91,11 +91,12 @@ def changed_table(statement: str, schema: str | None, tables: Collection[str]) -
     statement has one of the words DELETE, UPDATE, MERGE, REPLACE, TRUNCATE, RENAME, DROP and ALTER
     there; otherwise None (spec/event-log.md 8.5).
 
-    ``schema`` is that of the tables, None = the session's own. Names are compared without case; a
-    name without a schema counts as one of ``schema``. Text in PostgreSQL's ``$$`` and in MariaDB's
-    ``/*! */`` counts as part of the statement, since it may run.
+    ``schema`` is the schema of the tables, None = the session's current one. Names are compared
+    without case; a name without a schema counts as one of ``schema``. Text in PostgreSQL's ``$$``
+    and in MariaDB's ``/*! */`` counts as part of the statement, since it may run.
     """
-    # In strings, MariaDB escapes by a backslash and other databases do not: both readings count.
+    # A backslash in a string is an escape in MariaDB, but not in other databases, so both
+    # interpretations are checked.
     readings = (statement, re.sub(r"\\.", "", statement, flags=re.DOTALL))
     names = {
         tuple("".join(part).casefold() for part in _PART.findall(found["name"]))

@@ -1,9 +1,9 @@
 """The row at which reading from a time begins (spec/event-log.md 13.2).
 
-Record_ids rise, but the event_times of neighbouring rows may lie in another order: a long statement
-gives all its rows the time of its beginning, and their numbers later. So a search by halves only
-finds a row that is old enough to prove that all rows before it are older than the time. The first
-row from the time on is then found row by row.
+Record_ids ascend, but the event_times of neighbouring rows may not: all rows of a long statement
+have the time of its beginning, but draw their record_ids later. So a binary search only finds a row
+that is old enough to prove that all rows before it are older than the time. From there on, the
+first row of the time or later is found row by row.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def first_row_from(log: OpenLog, time: datetime, event_time_zone: str) -> int | 
 
 
 def _row_before(log: OpenLog, until: str, low: int, high: int) -> int | None:
-    """Return a row between two record_ids that is not later than ``until``, as high as a search by
-    halves finds it; None if it finds none.
+    """Return a row between two record_ids that is not later than ``until``, as high as a binary
+    search finds it; None if it finds none.
     """
     found = None
     while low <= high:
@@ -66,14 +66,14 @@ def _row_before(log: OpenLog, until: str, low: int, high: int) -> int | None:
 
 
 def _offset(log: OpenLog, now: datetime, event_time_zone: str) -> timedelta:
-    """Return what to add to a time in UTC to get a time that the log's clock had then, or an
-    earlier one.
+    """Return the offset from UTC to a time that the log's clock showed at that moment, or to an
+    earlier time.
     """
     if event_time_zone == "utc" or log.table.has_zoned_time:
         return timedelta()
     here = datetime.fromisoformat(log.due_until(event_time_zone)[:26]).replace(tzinfo=None)
     minutes = round((here - now).total_seconds() / 60)
-    # Whether summer time was in force at that time is unknown.
+    # It is unknown whether summer time was in force at that time.
     return timedelta(minutes=minutes) - _SUMMER_TIME
 
 
@@ -101,7 +101,9 @@ def _refusal(log: OpenLog, time: datetime, offset: timedelta, removed: int, high
 
 
 def _earliest_start(log: OpenLog, offset: timedelta, removed: int, highest: int) -> datetime | None:
-    """Return the earliest time that would not be refused, None if there is none up to now."""
+    """Return the earliest time that would not be refused, None if there is none up to
+    the present.
+    """
     row = log.next_row(_text(datetime.max, timedelta()), removed + 1, highest)
     if row is None or not row.is_before:
         return None
@@ -110,7 +112,7 @@ def _earliest_start(log: OpenLog, offset: timedelta, removed: int, highest: int)
         moment = datetime.fromisoformat(str(text)[:26]).replace(tzinfo=None)
     except ValueError:
         return None
-    # The search finds this row first, whatever rows follow it, only if no later row is older.
+    # The search finds this row first only if no later row is older.
     earliest = moment - offset + LONGEST_STATEMENT + timedelta(seconds=1)
     earliest = earliest.replace(microsecond=0)
     return (

@@ -1,7 +1,7 @@
-"""SQL text: its parts, the files that contain it, and how it runs directly by the driver.
+"""SQL text: its parts, the files that contain it, and how the driver runs it directly.
 
-Names, literals and keys follow the SQL standard; each dialect builds its own on these. Statements
-in files belong to a dialect, and so do the templates of its triggers.
+Names, literals and keys follow the SQL standard; each dialect bases its own functions on these.
+Statements in files belong to a dialect, and so do the templates of its triggers.
 
 ``fetch`` is a hot path: it returns the driver's tuples, in half the time of SQLAlchemy's rows. The
 price: values have no names and no converted types.
@@ -69,8 +69,8 @@ def all_there(refs: Iterable[str]) -> str:
 def trigger_words(
     log: LogTable, class_name: str, now: str, quote: Callable[[str], str] = quote_identifier
 ) -> dict[str, str]:
-    """Return the words about the log for a template of triggers, for rows of a class at the time
-    ``now``.
+    """Return the variables about the log for a template of triggers that log rows of a class at the
+    time ``now``.
     """
     _, *columns = log.columns  # the database numbers record_id
     return {
@@ -106,7 +106,7 @@ def quoted_unless(
     """Return the function for ``key_parts`` that returns SQL of a value in the key.
 
     ``key_value`` returns SQL of the value's text, ``quoted`` SQL that quotes a text where the key
-    needs it. The text of the kinds ``never_quoted`` contains nothing that would have to be quoted.
+    needs it. The text of values of the kinds ``never_quoted`` never needs quotes.
     """
 
     def value(column: Column, ref: str) -> str:
@@ -121,8 +121,8 @@ def quoted_unless(
 
 @cache
 def statements(package: str, file: str) -> Mapping[str, str]:
-    """Return the statements of a file of a package, each below its line ``-- name:``, without
-    comments.
+    """Return the statements of a file of a package, by the names in their lines ``-- name:``,
+    without comments.
     """
     text = resources.files(package).joinpath(file).read_text(encoding="utf-8")
     named = (part.partition("\n") for part in text.split("-- name: ")[1:])
@@ -152,7 +152,7 @@ def template_renderer(
 
     @cache
     def environment() -> jinja2.Environment:
-        import jinja2  # rarely needed, and slow to load
+        import jinja2  # rarely needed, and slow to import
 
         folders = [resources.files(one).joinpath(folder) for one in (package, base) if one]
 
@@ -183,7 +183,7 @@ class StatementKind(Enum):
     """How a session of a publisher may run a statement; only some databases distinguish."""
 
     OTHER = auto()
-    """A statement on other tables, or a user's statement: it runs as in any session."""
+    """A statement on other tables, or a statement of the user: it runs as in any session."""
     LOG = auto()
     """A statement of ``log.sql`` or of an internal table: it may be prepared, and an index serves
     it.
@@ -263,8 +263,8 @@ def fetch_chunks(
 
 
 def run_many(conn: Connection, statement: str, rows: Sequence[Mapping[str, object]]) -> int:
-    """Run a statement once for each of the rows, by one array bind, and return how many rows of the
-    database changed.
+    """Run a statement once for each of the rows, as one array bind, and return the number of rows
+    that changed in the database.
     """
     if not rows:
         return 0
@@ -276,8 +276,8 @@ def run_many(conn: Connection, statement: str, rows: Sequence[Mapping[str, objec
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """Switch the garbage collector off: a million new tuples would make it run many times in
-    vain.
+    """Switch the garbage collector off: a million new tuples would make it run many times without
+    finding anything.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -299,7 +299,7 @@ def by_relation(rows: Iterable[Row[Any]]) -> defaultdict[Any, list[Row[Any]]]:
 
 
 def missing_schema(schema: str | None) -> DatabaseError:
-    """Return the error for a missing schema. None is the connection's current one."""
+    """Return the error for a missing schema; None = the connection's current schema is missing."""
     what = (
         "the connection has no current schema"
         if schema is None

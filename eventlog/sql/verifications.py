@@ -71,7 +71,7 @@ def read_verifications(log: OpenLog) -> list[LastVerification]:
 
 
 def write_verification(log: OpenLog, last: LastVerification) -> None:
-    """Write a verification in place of the earlier one of the same target. ``ended`` is the time of
+    """Write a verification, replacing the earlier one of the same target. ``ended`` is the time of
     the database. The twenty newest are kept.
     """
     entries = read_entries(log, EntryKind.VERIFIED)

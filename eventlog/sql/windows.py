@@ -1,4 +1,4 @@
-"""Arguments and results of a dialect's operations on a log (spec/event-log.md 8.1, 11)."""
+"""The arguments and results of a dialect's operations on a log (spec/event-log.md 8.1, 11)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DuePlace = tuple[str | None, int]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The rows N to read, in record_id order."""
+    """The window to read: which rows of status N, in record_id order."""
 
     first: int
     """The first record_id."""
@@ -37,20 +37,22 @@ class Window:
     gaps: Ranges | None = None
     """The ascending ranges of the rows to read, instead of ``first`` and ``last``."""
     any_status: bool = False
-    """True if rows N, S, W, E and F of every user are read in gaps, instead of rows N."""
+    """True if rows of the statuses N, S, W, E and F of every user are read in gaps, instead of only
+    status N.
+    """
 
     def outside(self, passed: RecordSet, last: int) -> Window:
         """Return the window of the rows from its ``first`` to ``last`` that are not in a set.
 
-        Gaps that are close together are read as one: the index has only rows N, so reading over a
-        short range of other rows costs less than another search.
+        Gaps that are close together are read as one: the index contains only rows of status N, so
+        reading through a short range costs less than another search.
         """
         gaps = passed.gaps(last, max(self.first, 1) - 1) if last >= self.first else []
         return replace(self, gaps=tuple(gaps if self.any_status else joined(gaps, _SHORT)))
 
     def parameters(self, greatest: int) -> dict[str, object]:
         """Return the binds of a window's statement: ``first`` (at least 1), ``last``, ``limit``,
-        and ``perpetrator`` if one is left out.
+        and ``perpetrator`` if a user's rows are left out.
 
         ``greatest`` is the greatest possible record_id. With ``gaps`` these are the bounds of the
         last gap; the dialect binds the others as it binds ranges.
@@ -88,11 +90,11 @@ class Window:
 
 
 ANY_STATUS: Final = Window(1, None, None, any_status=True)
-"""All rows but those of reserved statuses."""
+"""The statuses of all rows except reserved ones."""
 
 _SHORT: Final = 300
-"""The maximum number of record_ids between two gaps that are read as one: about as many entries as
-an index block has.
+"""Two gaps are read as one if at most this many record_ids lie between them: about as many as an
+index block has entries.
 """
 
 
@@ -102,8 +104,8 @@ R = TypeVar("R", bound=tuple[Any, ...])
 def counted_rows(
     rows: Sequence[R], in_flight: Container[int], leave_user: str | None = None
 ) -> Sequence[R]:
-    """Return the rows of a window that count for publishing: neither in flight, nor left to the
-    perpetrator ``leave_user`` (spec/event-log.md 8.1, 8.3).
+    """Return the rows of a window that count for publishing: neither in flight, nor rows of the
+    perpetrator ``leave_user``, which are kept (spec/event-log.md 8.1, 8.3).
 
     None = the window's statement has left out the user's rows, or none is left out.
     """
@@ -118,8 +120,8 @@ def counted_rows(
 
 
 class Queue(NamedTuple):
-    """The waiting rows: the number of rows N, and the age in seconds of the oldest by event_time,
-    None if there is none.
+    """The waiting rows: the number of rows of status N, and the age in seconds of the oldest by
+    event_time; None if there is no such row.
     """
 
     rows: int
@@ -127,8 +129,9 @@ class Queue(NamedTuple):
 
 
 class NotDue(NamedTuple):
-    """The rows that are not due yet, among the first ``looked_at`` rows N: their number, the
-    earliest of their times as text, and the time until then; both None if there are no such rows.
+    """The rows that are not due yet, among the first ``looked_at`` rows of status N: their number,
+    the earliest of their times as text, and the time until then; both None if there are no such
+    rows.
     """
 
     rows: int
@@ -138,7 +141,7 @@ class NotDue(NamedTuple):
 
 
 class TimedRow(NamedTuple):
-    """A row, and whether its time is known and not after a given one."""
+    """A row, and whether its time is known and not after a given time."""
 
     record_id: int
     is_before: bool
@@ -166,7 +169,7 @@ class Selection:
 
     @property
     def digest(self) -> str:
-        """The digest that identifies its line, 64 hex digits."""
+        """The digest that identifies its row in ``<log>_resync``, as 64 hex digits."""
         parts = (self.class_name, str(int(self.event_type)), self.where or "", self.keys or "")
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
@@ -186,17 +189,17 @@ class ResyncBatch(NamedTuple):
     is_last: bool
     present: int = 0
     is_complete: bool = True
-    """False if a key of this run could not be read: the due resync is not finished."""
+    """False if a key of this run could not be read, so that the due resync is not finished."""
 
 
 KeyValues: TypeAlias = tuple[Any, ...]
-"""The values of a key: an integer for each integer column, a text for each other one."""
+"""The values of a key: an integer for each integer column, a text for each other column."""
 
 RangeReader: TypeAlias = Callable[[KeyValues | None, KeyValues | None, int], list[tuple[Any, ...]]]
 """A function that returns the first objects of a table after a key and up to another one (None = no
 bound), in the order of their keys. Its last argument is the maximum number of objects.
 
-Each is a tuple of the values of the key, then of the texts of the attributes as ``query_back``
+Each object is a tuple: the values of the key, then the texts of the attributes as ``query_back``
 returns them. A row with a NULL in its key is left out. The keys are in the order that they have in
 Python, in every database.
 """

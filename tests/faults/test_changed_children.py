@@ -80,7 +80,7 @@ def test_a_child_table_that_gets_a_third_column_says_why_it_is_captured_no_more(
         execute(database, "ALTER TABLE tag ADD since date")
         wait_until(lambda: bool(warnings_of(caplog)), "it says so")
     assert warnings_of(caplog)[0].startswith(
-        f"tag is not a child table of usr any more: {WHY}; its values are not"
+        f"tag is no longer a child table of usr: {WHY}; its values are not"
     )
     with reading(config) as db:
         (action,) = planned_triggers(db, config).changes

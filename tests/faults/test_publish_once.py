@@ -74,7 +74,7 @@ def test_the_figures_of_the_last_line_add_up(log: sa.Engine, publish: Publish) -
     }  # fmt: skip
     for reason in (
         "covered by a query-back",
-        "of an object that is gone",
+        "of an object that no longer exists",
         "of the publisher's own",
     ):
         assert f"1 {reason}" in lines

@@ -198,7 +198,7 @@ def test_on_sqlite_rows_of_the_old_name_are_sent_too(tmp_path: Path) -> None:
         (action,) = planned_triggers(db, config).changes
     assert action.reason.startswith("its triggers tgr_usr_d_1, tgr_usr_i_1, ")
     assert action.reason.endswith(
-        "were made for the former name of the table, and log it until they are replaced"
+        "were made for the former name of the table, and log that name until they are replaced"
     )
     install(config)
     execute(engine, "UPDATE person SET name = 'b'")

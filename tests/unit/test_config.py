@@ -625,7 +625,7 @@ def test_a_wrong_value_is_refused_for_another_type_too(file: Any) -> None:
         (
             '[sink]\ntype = "http"',
             {},
-            r"sink\.type: http needs sink\.url, where the documents are posted to",
+            r"sink\.type: http needs sink\.url, the URL to which documents are posted",
         ),
     ],
 )

@@ -329,7 +329,7 @@ def test_what_contradicts_itself_or_is_not_legal_is_named(
             b'<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><log-table>&x;</log-table>',
             "delete the DOCTYPE",
         ),
-        (b"<a/>", "holds no parameter of the JDBC driver"),
+        (b"<a/>", "contains no parameter of the JDBC driver"),
         (
             b"<driver-config><publisher-options><pollRate>5</pollRate></publisher-options></driver-config>",
             "no parameter",

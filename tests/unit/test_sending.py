@@ -511,7 +511,7 @@ def test_changes_below_a_second_are_counted_and_warned_of_once_a_column(
     assert of_made.startswith("times.made: an update changed nothing but the fraction of a second")
     assert 'time_syntax = "canonical" or "java"' in of_made
     assert of_at.startswith("times.at: ")
-    assert "no time_syntax writes the fraction of a time of day" in of_at
+    assert "no setting of time_syntax writes the fraction of a time of day" in of_at
     told = summary(Counters(), fake.counters, Measured(0), 0)
     assert "1 old value unreadable; 4 changes below a second not sent" in told
     fake.close()

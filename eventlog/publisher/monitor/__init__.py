@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from eventlog.publisher.monitor.activity import JobActivity
 
 _JOB_PATIENCE: Final = 900.0
-"""Seconds that a job may show no progress: it reads a part of the log as a whole, and a cluster may
-be busy.
+"""The seconds for which a job may show no progress: it reads a part of the log as a whole, and a
+cluster may be busy.
 """
 
 
@@ -74,7 +74,7 @@ def monitoring_job(
     config: Config, listen: str, directory: str, format_name: str, compare: Compare
 ) -> Iterator[JobActivity]:
     """Serve the monitor of a backlog job that writes files of the format ``format_name`` to
-    ``directory``; else like ``monitoring``.
+    ``directory``; otherwise like ``monitoring``.
     """
     settings, name = config.monitor, config.publication
     with _extra():

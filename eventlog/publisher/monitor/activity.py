@@ -1,8 +1,8 @@
 """The state and the history of a running publisher or backlog job, for readers in other threads.
 
-The publisher writes here as it works; a job is asked for its stage and its progress; the server
-reads. Single fields are replaced, never changed in place, and lists are bounded. So a reader needs
-the lock only for the values that are collected between two samples.
+The publisher writes here while it works, a job is queried for its stage and its progress, and the
+server reads. Single fields are replaced, never changed in place, and lists are bounded. So a reader
+needs the lock only for the values that are collected between two samples.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ HISTORY_SECONDS: Final = 3600
 _SENT_KEPT: Final = 200
 """The documents that ``eventlog tail`` and the page can show."""
 _NOTED_EVENTS: Final = 50_000
-"""The most events of the documents whose answers are kept because they are not success; the newest
+"""Documents with an answer other than success are kept up to this number of events; the newest
 stay.
 """
 _TIMES_KEPT: Final = 10_000
@@ -56,7 +56,9 @@ _SIZE_INTERVAL: Final = 600.0
 _SIZES_KEPT: Final = 36
 """The sizes of the log that are kept: those of six hours."""
 _FIRST_CAP: Final = 10_000
-"""The most rows N that the first measurement counts, since it comes before anything is sent."""
+"""The most rows of status N that the first measurement counts, since it happens before anything is
+sent.
+"""
 
 
 class ActivityState(NamedTuple):
@@ -69,7 +71,7 @@ class ActivityState(NamedTuple):
     until: float | None = None
     """The time on the monotonic clock at which the state ends."""
     in_short: str = ""
-    """The reason without words of the receiver, empty if there is no such text."""
+    """The reason without the receiver's words, empty if there is no such text."""
     waits_for: WaitFor | None = None
 
 
@@ -216,8 +218,8 @@ class Monitored(ABC):
 
 
 class Activity(Monitored, Observer):
-    """The observer of one publisher. It asks for figures that cost a statement every ``interval``
-    seconds, or less often if the statement is slow.
+    """The observer of one publisher. It requests figures that need a query every ``interval``
+    seconds, or less often if the query is slow.
     """
 
     def __init__(
@@ -258,8 +260,8 @@ class Activity(Monitored, Observer):
     # --- the publisher's reports ---
 
     def does(self, doing: Doing, reason: str = "") -> None:
-        # A short try between two waits is part of the waiting, and a measurement of an empty queue
-        # part of the rest: people want to know how long these last.
+        # A short attempt between two waits counts as waiting, and a measurement of an empty queue
+        # counts as rest, since users need to see how long these states last.
         if doing is Doing.PUBLISHING and self.state.doing is Doing.RESTING:
             return
         if doing is Doing.RESTING or self.state.doing is not Doing.WAITING:
@@ -302,8 +304,8 @@ class Activity(Monitored, Observer):
     def delivery_begins(
         self, delivery: DeliveryInfo, event_times: Mapping[str, str | None]
     ) -> None:
-        # The next measurement is not enough: if this delivery hangs, it comes only after it. A
-        # delivery that is sent again keeps its age.
+        # The next measurement is not enough: if this delivery hangs, the measurement comes only
+        # after it. A delivery that is sent again keeps its age.
         _, since = self.deliveries.get(delivery.number, (delivery, self.clock()))
         self.deliveries = {**self.deliveries, delivery.number: (delivery, since)}
         self._works()
@@ -389,8 +391,8 @@ class Activity(Monitored, Observer):
 
     def measured(self, measured: Measured) -> None:
         now = self.clock()
-        # The line of the oldest delivery has its age; this process may have started later than the
-        # delivery.
+        # The entry of the oldest delivery shows its age; this process may have started later than
+        # the delivery.
         oldest = min((delivery.number for delivery in measured.deliveries), default=None)
         begun = {oldest: now - (measured.oldest_delivery_age_seconds or 0.0)}
         self.deliveries = {
@@ -417,7 +419,8 @@ class Activity(Monitored, Observer):
 
     @property
     def oldest_seconds(self) -> float | None:
-        """The age of the first row N; None if the last measurement saw none, or there was none.
+        """The age of the first row of status N; None if the last measurement found none, or if
+        there was no measurement.
 
         The age grows after the last measurement as long as the row cannot have been answered: while
         the publisher waits, or while a delivery hangs that the measurement saw.
@@ -432,8 +435,8 @@ class Activity(Monitored, Observer):
 
     @property
     def oldest_snapshot_age_seconds(self) -> float | None:
-        """The age of the oldest snapshot that holds back dead rows, at the last measurement, None
-        if it saw none.
+        """The age, at the last measurement, of the oldest snapshot that keeps dead rows from being
+        removed; None if it found none.
 
         Where the database shows no age, it is the time from the first measurement that saw it.
         """
@@ -463,9 +466,9 @@ class Activity(Monitored, Observer):
             return list(reversed(self.sent))
 
     def answers_to(self, event_id: str) -> list[tuple[Sent, EventResult]]:
-        """Return the receiver's latest verdicts on an event that are not success, the newest first.
+        """Return the receiver's latest answers to an event that are not success, the newest first.
 
-        ``event_id`` is the event-id in the log; verdicts on later event-ids of the event
+        ``event_id`` is the event-id in the log; answers to later event-ids of the event
         (spec/event-log.md 7.4) are included.
         """
         with self._lock:
@@ -522,7 +525,7 @@ class Activity(Monitored, Observer):
 
     @property
     def _resting(self) -> str:
-        """The rest in words, with what is left in the queue."""
+        """Return the rest in words, with the number of rows left in the queue."""
         if self._parked:
             return f"resting: {number_of(self._parked, 'object')} parked"
         rows = (self.measurement or Measured()).queue_rows
@@ -558,8 +561,8 @@ STAGES: Final = (STARTING, "converting", "marking", ENDING)
 
 
 class JobActivity(Monitored):
-    """The state of a backlog job for its monitor. Progress is asked for every ``interval`` seconds,
-    never for a scrape.
+    """The state of a backlog job for its monitor. Progress is queried every ``interval`` seconds,
+    never because of a scrape.
 
     The job is ready when it has Spark and the database and the work has begun.
     """
@@ -602,7 +605,7 @@ class JobActivity(Monitored):
                 return
             try:
                 seen = self._progress()
-            except Exception:  # Spark is gone; the caller reports that, and the monitor goes on
+            except Exception:  # Spark has ended; the caller reports that, and the monitor continues
                 return
             if (seen.share, seen.rows, seen.events) != (
                 self.seen.share,

@@ -1,15 +1,16 @@
 """The connections of the monitor's server. A client that sends nothing, sends slowly, or never
-reads, takes nothing from the others.
+reads does not affect the other clients.
 
 uvicorn waits for a request without a limit, and its own limit counts all connections, health probes
-among them. Here a request must arrive, and an answer be taken, within ``REQUEST_SECONDS``. Beyond
-``MOST_CONNECTIONS`` the connection that has waited longest is closed for the new one, so that a
-probe always gets in. The application limits the number of parallel requests; it answers probes in
-any case.
+among them. Here a request must arrive, and the client must read the answer, within
+``REQUEST_SECONDS``. If there are more than ``MOST_CONNECTIONS``, the connection that has waited
+longest is closed, so that a probe can always connect. The application limits the number of parallel
+requests; it answers probes in any case.
 
-A client that sends further requests before it has its answer (pipelining) gets this answer, and its
-connection ends: thousands of requests in one packet would have the server make answers that nobody
-reads. No browser, scraper or probe does so, and HTTP lets a server close (RFC 9112, 9.3.2).
+A client that sends further requests before it has its answer (pipelining) gets this answer, and
+then its connection is closed: thousands of requests in one packet would make the server produce
+answers that nobody reads. No browser, scraper or probe does so, and HTTP lets a server close (RFC
+9112, 9.3.2).
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 REQUEST_SECONDS: Final = 10.0
 """The seconds from a connection, or from the first byte of a further request on it, to the last
-byte of the request; and those in which a client takes an answer that its connection cannot hold.
+byte of the request; and the seconds in which a client must read an answer that does not fit into
+the connection's buffer.
 """
 MOST_CONNECTIONS: Final = 256
 """A fraction of the files that a process may open, which include the publisher's own."""
@@ -35,7 +37,7 @@ class Connections:
         self, request_seconds: float = REQUEST_SECONDS, most: int = MOST_CONNECTIONS
     ) -> None:
         self.request_seconds, self._most = request_seconds, most
-        self._waiting: dict[_Connection, None] = {}  # the longest waiting ones first
+        self._waiting: dict[_Connection, None] = {}  # those that have waited longest come first
 
     def __call__(self, *arguments: Any, **named: Any) -> asyncio.Protocol:
         return _Connection(self, *arguments, **named)
@@ -53,8 +55,8 @@ class Connections:
 
 
 class _Connection(H11Protocol):
-    """A connection that is closed if a request does not arrive, or an answer is not taken, in time,
-    and after the answer to a client that pipelines.
+    """A connection that is closed if a request does not arrive in time, if the client does not read
+    an answer in time, or after the answer to a client that pipelines.
     """
 
     def __init__(self, connections: Connections, *arguments: Any, **named: Any) -> None:
@@ -86,7 +88,7 @@ class _Connection(H11Protocol):
     def on_response_complete(self) -> None:
         if self.conn.their_state is h11.DONE and self.conn.trailing_data[0]:
             self._wait_for_client()
-            self.transport.close()  # what is unsent is sent first
+            self.transport.close()  # unsent data are sent first
             return
         self._connections.add(self)
         super().on_response_complete()
@@ -101,12 +103,12 @@ class _Connection(H11Protocol):
         super().resume_writing()
 
     def abort(self) -> None:
-        """Close the connection at once and drop unsent data."""
+        """Close the connection immediately, and drop unsent data."""
         self._end_request()
         self.transport.abort()
 
     def _wait_for_client(self) -> None:
-        """Start the time limit in which the client takes what is unsent."""
+        """Start the time limit within which the client must read the unsent data."""
         self._end_waiting()
         self._untaken = self.loop.call_later(self._connections.request_seconds, self.abort)
 

@@ -83,8 +83,8 @@ _LEVELS: Final = ("success", "warning", "error", "retry", "fatal")
 
 
 def exposition(metrics: Collector, accept: str = CONTENT_TYPE_LATEST) -> tuple[bytes, str]:
-    """Return the text of a scrape and its media type, in the Prometheus format that ``accept`` asks
-    for.
+    """Return the text of a scrape and its media type, in the Prometheus format that the header
+    ``accept`` requests.
     """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(metrics)

@@ -4,9 +4,9 @@ The server runs in a thread of the publisher's process, reads the publisher's re
 (``Activity``), and changes nothing. A client on another machine needs the token; only ``/livez``
 and ``/readyz`` answer without it.
 
-The page's questions to the database - a row explained, refused rows, rows by class, the findings of
-doctor - use their own connection that only reads, and each statement is limited to five
-seconds. So the page is answered while a delivery hangs, and never delays a delivery.
+For the page's questions to the database (the explanation of a row, refused rows, rows by class, the
+findings of doctor) there is a separate, read-only connection, and each statement is limited to five
+seconds. So the page is answered even while a delivery hangs, and it never delays a delivery.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ _log = logging.getLogger("eventlog.publisher")
 _COOKIE: Final = "eventlog_monitor"
 _LARGEST_FORM: Final = 4096
 _HEALTH: Final = ("/livez", "/readyz")
-"""The paths that are answered without a token, and under any load."""
+"""The paths that are answered without a token and under any load."""
 _MAY_LOOK: Final = "eventlog.may_look"
 """The name in a request's scope: True if the client has shown the token."""
 _MOST_REQUESTS: Final = 64
-"""The other requests that are answered at the same time."""
+"""The most other requests that are answered at the same time."""
 _HANDSHAKE_SECONDS: Final = 10.0
 _QUEUED_SECONDS: Final = 30.0
-"""The seconds that a question waits for earlier ones."""
+"""The most seconds that a question waits for earlier ones."""
 _ENDED_WITHIN: Final = 10.0
 _EVERY_ADDRESS: Final = ("0.0.0.0", "::")  # noqa: S104 - compared, not listened on
 _PAGE: Final = {
@@ -118,7 +118,7 @@ def parse_address(listen: str) -> Address:
 
 @dataclass(frozen=True, slots=True)
 class Monitor:
-    """The contents that the server at ``listen`` shows, and its settings."""
+    """The content that a server shows, and its settings."""
 
     listen: str
     activity: Monitored
@@ -127,7 +127,7 @@ class Monitor:
     status: Callable[[], dict[str, Any]]
     """A function that returns the content of ``/status.json``."""
     questions: Questions | None
-    """The questions, asked one at a time, None = there is no log to ask about."""
+    """The questions to the database, which are answered one at a time; None = there is no log."""
     settings: MonitorSettings
     """The settings. Without a token, every client that reaches the server may read everything."""
 
@@ -139,8 +139,8 @@ class _Guard:
     """The access check. A foreign Host header gets 421. Without the token a client gets only the
     two health paths, which are answered under any load.
 
-    A name of another host that resolves to this address (DNS rebinding) would let a foreign page
-    read ours.
+    Otherwise a foreign page could read this one by a host name that resolves to this address (DNS
+    rebinding).
     """
 
     def __init__(self, app: ASGIApp, host: str, settings: MonitorSettings) -> None:
@@ -333,9 +333,9 @@ def application(monitor: Monitor, host: str) -> ASGIApp:
 
 _RECORD_ID: Final = re.compile("[0-9]{1,18}")
 _QUESTION_SECONDS: Final = 5
-"""The seconds that one statement may take."""
+"""The time-out of one statement, in seconds."""
 _QUESTION_ROWS: Final = 10_000
-"""The newest rows and error lines that are read."""
+"""The number of the newest rows and error rows that are read."""
 _MEANINGS: Final[Mapping[str, str]] = {
     Status.NEW: "waits",
     Status.SUCCESS: "success",
@@ -344,16 +344,16 @@ _MEANINGS: Final[Mapping[str, str]] = {
     Status.FATAL: "fatal",
 }
 _QUOTING: Final = ("invalid_rows", "key_not_canonical", "missed_delete", "false_delete")
-"""The findings of doctor that quote rows."""
+"""The codes of doctor's findings that quote rows."""
 _PRIVATE_OF_ROW: Final = ("table_key", "old_value", "new_value")
 
 
 class Questions:
     """Questions about the log of a configuration. All raise EventlogError.
 
-    ``compare`` shows doctor how triggers differ from the declared ones. ``answers_to`` returns the
-    receiver's latest answers to an event. Values, keys and a receiver's texts are hidden unless the
-    configuration shows them.
+    ``compare`` returns the differences between the triggers and the declared ones, for doctor.
+    ``answers_to`` returns the receiver's latest answers to an event. Values, keys and a receiver's
+    texts are hidden unless the configuration shows them.
     """
 
     def __init__(
@@ -484,7 +484,7 @@ def _without_values(explanation: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_key(refusals: Refusals) -> Refusals:
-    """Return refusals with the status of the answer alone, without the key in an event-id of a
+    """Return refusals with only the status of the answer, and without the key in an event-id of a
     snapshot. `eventlog errors` prints the commands that name keys.
     """
     shown = refusals._replace(
@@ -515,8 +515,8 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         if self.config.is_ssl:
-            # asyncio waits a minute for a handshake, and a connection that can be limited exists
-            # only after it.
+            # asyncio would wait a minute for a handshake, and a connection that can be limited
+            # exists only after it.
             loop = asyncio.get_running_loop()
             listen = partial(loop.create_server, ssl_handshake_timeout=_HANDSHAKE_SECONDS)
             setattr(loop, "create_server", listen)  # noqa: B010 - uvicorn hands nothing on to it
@@ -573,8 +573,9 @@ def serving(monitor: Monitor, connections: Connections | None = None) -> Iterato
     """Serve while the block runs, and yield the address, with the actual port if 0 was given.
 
     ``connections`` limits the connections, None = the limits of ``Connections``. If the server
-    cannot listen on the address, it logs a warning and the block runs without it: the work matters
-    more than the monitor. Raises ConfigError if other machines could look without a token.
+    cannot listen on the address, it logs a warning, and the block runs without a server: the work
+    is more important than the monitor. Raises ConfigError if other machines could read the monitor
+    without a token.
     """
     address, settings = parse_address(monitor.listen), monitor.settings
     if settings.token is None and not is_loopback(address.host):

@@ -1,9 +1,9 @@
 """The content of ``/status.json`` and ``eventlog status --json``: one documented, versioned shape
 (docs/monitor.md).
 
-A publisher has its own state, and the queue at its last measurement; the command has the database
-alone. Values that one of the two cannot know are null. New names keep the version; a name that
-changes its meaning or is removed raises it.
+A publisher reports its own state, and the queue at its last measurement; the command can only read
+the database. A value that one of the two cannot determine is null. Adding a name keeps the version;
+changing the meaning of a name or removing it raises the version.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ HIDDEN: Final = "•••"
 """The text in place of values, keys and a receiver's texts (``monitor.show_values = false``)."""
 _MOST_LISTED: Final = 100
 _MOST_SKIPPED: Final = 20
-"""The most events that one command gives up."""
+"""The most events that one command skips."""
 _STATUS: Final = re.compile(r"\bthe receiver answers ([1-5][0-9]{2})\b")
 _ANSWERS_TOLD: Final = 10
-"""The most answers to one event, the newest."""
+"""The most answers to one event that are shown; these are the newest."""
 
 _COUNTERS: Final = [
     "rows_published",
@@ -54,11 +54,11 @@ EMPTY: Final[Mapping[str, Any]] = dict.fromkeys(
         "verified",
     )
 )  # fmt: skip
-"""The names of the shape, without the names that every status has."""
+"""The names of the shape, except those that every status has."""
 
 
 def shape(**known: Any) -> dict[str, Any]:
-    """Return a status with the known values; the others are null.
+    """Return a status with these values; the others are null.
 
     Raises TypeError for a name outside the shape.
     """
@@ -101,7 +101,7 @@ def _status_of(
 
 def answer_status(text: str) -> str:
     """Return the status in a receiver's text, as of ``the receiver answers 503 ...; ...``, and
-    nothing else of it; ``HIDDEN`` if it has none.
+    nothing else of the text; ``HIDDEN`` if it has no status.
     """
     found = _STATUS.search(text)
     if found is None:
@@ -113,7 +113,7 @@ def _parked_groups(
     parked: Sequence[ParkedObject], now: float, consumer: str | None, *, shows_values: bool
 ) -> list[dict[str, Any]]:
     """Return the parked objects by class and answer, the largest group first, each with the command
-    that gives its first events up.
+    that skips its first events.
     """
     groups: dict[tuple[str, str], list[ParkedObject]] = {}
     for one in parked:
@@ -136,8 +136,8 @@ def _parked_groups(
 
 
 def _skip(parked: Sequence[ParkedObject], consumer: str | None, *, shows_values: bool) -> str:
-    """Return the command that gives the events of parked objects up, empty if their event-ids are
-    hidden: that of an object in a snapshot contains its key.
+    """Return the command that skips the events of parked objects, empty if their event-ids are
+    hidden because the event-id of an object in a snapshot contains its key.
     """
     ids = [one.event_id for one in parked]
     if not shows_values and any(without_key(one) != one for one in ids):
@@ -187,7 +187,7 @@ def process_status(
     """Return the status of a running publisher from its reports.
 
     ``format_name`` is the name of the output format. ``consumer`` is the name of the consumer that
-    the process is. ``patience`` is the most seconds that the sink waits for an answer.
+    the process runs as. ``patience`` is the most seconds that the sink waits for an answer.
     """
     now, measured, state = activity.clock(), activity.measurement or Measured(), activity.state
 
@@ -263,7 +263,7 @@ def process_status(
 
 
 def job_status(activity: JobActivity, log: str, directory: str, format_name: str) -> dict[str, Any]:
-    """Return the status of a backlog job; ``job`` is its own part.
+    """Return the status of a backlog job; only such a status has the part ``job``.
 
     ``format_name`` is the format of its files.
     """

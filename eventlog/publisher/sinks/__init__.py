@@ -37,8 +37,8 @@ TIMEOUT: Final = Option(
 class Owner(NamedTuple):
     """A log, or a source that is followed. ``name`` is for people.
 
-    ``identity`` is a text that belongs to this owner alone. An owner that is created again has
-    another one, as far as that can be seen.
+    ``identity`` is a text that only this owner has. If a log is created again, its identity is
+    another one, as far as that can be determined.
     """
 
     identity: str
@@ -46,8 +46,8 @@ class Owner(NamedTuple):
 
 
 class Opening(NamedTuple):
-    """The surroundings that a sink is opened with besides its options: the format of its documents,
-    and standard output.
+    """What a sink needs for opening in addition to its options: the format of its documents, and
+    standard output.
     """
 
     format: Format
@@ -55,12 +55,12 @@ class Opening(NamedTuple):
 
 
 class Sink(ABC):
-    """A receiver of documents. Each type of sink extends it and states its differences.
+    """A receiver of documents. Each type of sink extends this class and overrides what differs.
 
     ``send`` raises ReceiverUnavailable when there is no usable answer. An answer counts only after
     ``flush``, which makes it durable and is called before rows are marked; it raises
-    ReceiverUnavailable, too. A sink that learns only at ``flush`` that an event is refused for good
-    returns the event-id with a verdict, error, which replaces the answer.
+    ReceiverUnavailable, too. If a sink learns only at ``flush`` that an event is finally refused,
+    it returns the event-id with a result of level error, which replaces the answer.
     """
 
     name: ClassVar[str]
@@ -68,7 +68,7 @@ class Sink(ABC):
     title: ClassVar[str]
     """The name in help and pages."""
     options: ClassVar[type]
-    """The dataclass that declares the options in ``[sink]`` besides ``type``. An option
+    """The dataclass that declares the options in ``[sink]`` other than ``type``. An option
     ``file_layout`` selects the layout of documents; an option ``topic`` names the topic of records
     that name none.
     """
@@ -77,9 +77,9 @@ class Sink(ABC):
     takes_records: ClassVar[bool] = False
     """True if the sink reads the records of a document instead of its body."""
     takes_several: ClassVar[bool] = False
-    """True if ``send`` may be called for several documents at once, and each goes out alone. A file
-    or a stream takes one document after the other from one thread, since parallel lines would mix
-    and names would depend on luck.
+    """True if ``send`` may be called for several documents at the same time, each of which is sent
+    separately. A file or a stream receives one document after the other from one thread, since
+    parallel lines would mix and names would depend on chance.
     """
     has_headers: ClassVar[bool] = False
     """True if headers go with each document."""
@@ -88,7 +88,7 @@ class Sink(ABC):
     span_kind: ClassVar[str] = "INTERNAL"
     """OpenTelemetry's kind of the span of sending."""
 
-    # --- class methods: they work on the options alone ---
+    # --- class methods: they need only the options ---
 
     @classmethod
     def open(cls, options: Any, opening: Opening) -> Sink:
@@ -118,9 +118,9 @@ class Sink(ABC):
 
     @classmethod
     def try_out(cls, options: Any, opening: Opening) -> str | None:
-        """Try whether the receiver is there, by name, port, TLS and credentials, without a document
-        and while a publisher runs. Return what answered, in words; None if there is nothing
-        to try. Raises ReceiverUnavailable and ConfigError.
+        """Test whether the receiver can be reached (name, port, TLS, credentials) without sending a
+        document; a publisher may run meanwhile. Return what answered, in words; None if there is
+        nothing to test. Raises ReceiverUnavailable and ConfigError.
         """
         return None
 
@@ -128,12 +128,12 @@ class Sink(ABC):
     def claim(
         cls, options: Any, owner: Callable[[], Owner], newest_delivery: Callable[[int], int]
     ) -> None:
-        """Make the place of the documents the owner's before anything is written there. Raises
+        """Record the owner in the place of the documents before anything is written there. Raises
         ConfigError.
 
         ``newest_delivery`` receives the latest delivery whose documents are there, and returns the
-        newest number that the owner has drawn. A receiver that keeps nothing under these numbers
-        belongs to nobody.
+        newest number that the owner has drawn. If a receiver stores nothing under these numbers, it
+        needs no owner.
         """
 
     # --- methods of an open sink ---
@@ -152,7 +152,7 @@ class Sink(ABC):
     def close(self) -> None:
         """Close the resources of the sink and drop unflushed documents.
 
-        This default has neither.
+        This default does nothing.
         """
         return None  # noqa: RET501 - an empty body would be abstract
 

@@ -1,4 +1,5 @@
-"""Documents to files, written under a temporary name, fsynced, renamed (spec/event-log.md 10).
+"""Write documents to files, under a temporary name that is renamed after an fsync
+(spec/event-log.md 10).
 
 The directory records its owner in a file whose name begins with a dot, which consumers skip.
 """
@@ -79,7 +80,7 @@ class FilesSink(Sink):
 
 
 class DocumentFiles(FilesSink):
-    """A sink that writes each document to a file, ``<delivery>-<document>`` and an ending."""
+    """A sink that writes each document to a file, named ``<delivery>-<document>`` with a suffix."""
 
     def __init__(self, directory: Path, ending: str = ".xml") -> None:
         self._directory, self._ending = _prepare(directory), ending
@@ -108,12 +109,12 @@ class DocumentFiles(FilesSink):
 
 
 class LineFiles(FilesSink):
-    """A sink that writes a line for each document and a file for each delivery,
-    ``<delivery>-<first document>`` and an ending.
+    """A sink that writes a line for each document and a file for each delivery, named
+    ``<delivery>-<first document>`` with a suffix.
 
     A delivery whose rows are marked in several parts has a file for each part. Each file is
     complete before its rows are marked. A file that could not be written to its end is dropped,
-    since its last line may be torn. A name never gains events (``OpenName``).
+    since its last line may be torn. Events are never added to an existing name (``OpenName``).
     """
 
     def __init__(self, directory: Path, ending: str = ".xmll") -> None:
@@ -155,7 +156,7 @@ class LineFiles(FilesSink):
             sync_path(self._directory)
 
     def close(self) -> None:
-        """Drop unflushed documents: their rows are not marked, and they are sent again."""
+        """Drop unflushed documents: their rows stay unmarked, and they are sent again."""
         self._torn = ""
         if self._file is not None:
             file, self._file = self._file, None
@@ -170,7 +171,7 @@ def _temporary(target: Path) -> Path:
 
 
 def _prepare(directory: Path) -> Path:
-    """Create the directory and remove half-written files of a killed publisher."""
+    """Create the directory, and remove incomplete files of a killed publisher."""
     try:
         make_directory(directory)
         for leftover in directory.glob(".*.part"):
@@ -184,17 +185,17 @@ def _prepare(directory: Path) -> Path:
 
 MARKER: Final = ".eventlog-owner"
 _DOCUMENTS: Final = re.compile(r"(\d{12,})-\d{6,}\.(?:xmll?|jsonl?)")
-"""The names of documents: ``stem`` and an ending."""
+"""Matches the names of documents: ``stem`` and a suffix."""
 
 
 def claim(directory: Path, owner: Owner, newest_delivery: Callable[[int], int]) -> None:
-    """Make the directory the owner's, durably, before anything is written there. A missing
+    """Record the owner in the directory, durably, before anything is written there. A missing
     directory is created.
 
     ``newest_delivery`` is called only if the directory has documents. It receives the latest
     delivery of them and returns the newest number that the owner has drawn; a restored log draws
-    numbers until they are beyond it. A directory without a marker becomes the owner's, unless its
-    documents have deliveries that the owner has not drawn yet. Raises ConfigError for such a
+    numbers until they are beyond it. A directory without an owner gets this one, unless it has
+    documents of deliveries that the owner has not drawn yet. Raises ConfigError for such a
     directory, for a directory of another owner, and for one that cannot be written.
     """
     try:
@@ -211,7 +212,7 @@ def claim(directory: Path, owner: Owner, newest_delivery: Callable[[int], int]) 
             )
         if marked is None:
             _write(directory, owner)
-            marked = _read(directory) or owner  # another owner's, if that one was faster
+            marked = _read(directory) or owner  # of another owner, if that one was faster
     except OSError as error:
         raise unwritable(directory, error) from error
     refuse_another_owner(

@@ -1,9 +1,10 @@
-"""Documents by HTTP POST, and the answers of the receiver (spec/event-log.md 8.4, spec/xds.md 7).
+"""Send documents by HTTP POST, and read the answers of the receiver (spec/event-log.md 8.4,
+spec/xds.md 7).
 
 The answer is read from an XDS document, from the status alone, or from JSON with a result for each
 event. Any other response means that the receiver is unavailable: no connection, a time-out, a body
-that is cut off or too large, any status that is not a verdict on events (redirects are not
-followed). It is suspicious if the document may be the cause.
+that is cut off or too large, any status that does not answer events (redirects are not followed).
+The failure is suspicious if the document may be the cause.
 
 No ``Idempotency-Key`` is sent: a document is sent again under its old numbers with its remaining
 events, and a gateway that has seen the key would repeat its old answer. The key is the event-id
@@ -55,18 +56,18 @@ if TYPE_CHECKING:
 _log = logging.getLogger("eventlog.publisher")
 
 _BUSY: Final = (429, 503)
-"""Statuses that ask for a retry with every kind of answer: the receiver has read nothing of the
+"""The statuses that ask for a retry whatever the form of answers is: the receiver has not read the
 document.
 """
 
 _REFUSED: Final = (400, 409, 413, 422)
-"""Statuses that refuse a part of the document without naming it."""
+"""The statuses that refuse an event of the document without naming it."""
 
 _GONE: Final = 410
 
 _NOT_THERE: Final = (502, 503, 504)
-"""Statuses 5xx that a proxy sends when the receiver is unavailable. Any other 5xx may be caused by
-the document.
+"""The statuses 5xx that a proxy sends when the receiver is unavailable. The document may be the
+cause of any other 5xx.
 """
 
 _ADVICE: Final = {
@@ -108,14 +109,14 @@ class HttpOptions:
     """Options of ``[sink]`` of type ``http``."""
 
     url: str | None = option(
-        None, WEB_URL, "where documents are posted to", example="https://receiver/xds"
+        None, WEB_URL, "URL to which documents are posted", example="https://receiver/xds"
     )
     file_layout: str = shared(FILE_LAYOUT)
     response_format: str | None = option(
         None,
         choice("xds", "status", "json"),
-        "where the answer is: in XDS, in the status alone, or in JSON with one result per event; "
-        "default: xds for the format xds, status for others",
+        "form of the receiver's answer: in XDS, in the status alone, or in JSON with one result "
+        "per event; default: xds for the format xds, status for others",
         example="status",
     )
     headers: Mapping[str, str] | None = option(
@@ -128,15 +129,16 @@ class HttpOptions:
     expected_content_type: str | None = option(
         None,
         OptionKind(_parse_media_type, "a media type such as application/xml"),
-        "media type of an answer 2xx; another one means that the receiver is unavailable",
+        "media type of an answer with status 2xx; another one means that the receiver is "
+        "unavailable",
         example="application/json",
     )
     compression: str = option("none", choice("none", "gzip"), "of the request")
     signing_secret: str | None = option(
         None,
         SECRET,
-        "secret that signs each request as in Standard Webhooks: whsec_ and base64; during a "
-        "change two of them, separated by a blank",
+        "secret that signs each request as in Standard Webhooks: whsec_ and base64; two of them, "
+        "separated by a blank, while the secret is being replaced",
         secret=True,
     )
     timeout: float = shared(TIMEOUT)
@@ -152,7 +154,7 @@ class HttpOptions:
     client_key: Path | None = option(
         None,
         PATH,
-        "its key, if it is not in the certificate's file",
+        "key of the certificate, if it is not in the same file",
         example="/etc/ssl/publisher.key",
     )
     max_response_bytes: int = option(
@@ -172,7 +174,7 @@ class HttpSink(Sink):
     name = "http"
     title = "HTTP POST"
     options = HttpOptions
-    needs = {"url": "where the documents are posted to"}  # noqa: RUF012 - read only
+    needs = {"url": "the URL to which documents are posted"}  # noqa: RUF012 - read only
     takes_several = True
     has_headers = True
     span_kind = "CLIENT"
@@ -187,8 +189,8 @@ class HttpSink(Sink):
 
     @classmethod
     def try_out(cls, options: HttpOptions, opening: Opening) -> str:
-        """Send the request OPTIONS. The answer shows only that a server is there and lets this
-        client in, not how it would answer a POST.
+        """Send the request OPTIONS. The answer only shows that a server is there and accepts this
+        client, not how it would answer a POST.
         """
         with closing(cls.open(options, opening)) as sink:
             return sink._ask_for_options()
@@ -280,8 +282,8 @@ class HttpSink(Sink):
         return f"{answer}{allowed}{known}"
 
     def _answer(self, response: Response, event_ids: Collection[str]) -> Answer:
-        """Return the answer in a response. Raises ReceiverUnavailable for a response without
-        one.
+        """Return the answer in a response. Raises ReceiverUnavailable if the response has no usable
+        answer.
         """
         status, headers, body = response
         if 200 <= status <= 299:
@@ -324,8 +326,8 @@ class HttpSink(Sink):
         """Raise ReceiverUnavailable if a body under a status 2xx is of another media type than
         ``expected_content_type``, or a page of HTML; an answer without a body has no type.
 
-        Without the option the first answer of type HTML is a warning: it is the type of a proxy's
-        pages, and some frameworks give it to any text.
+        Without the option, only a warning is logged for the first answer of type HTML: pages of
+        proxies have this type, but some frameworks use it for any text.
         """
         if not response.body:
             return
@@ -348,8 +350,8 @@ class HttpSink(Sink):
             )
 
     def _refuse_page(self, response: Response) -> None:
-        """Raise ReceiverUnavailable, as suspicious, if the body begins as a page of HTML, whatever
-        its type: pages come from proxies with a status 2xx, too.
+        """Raise ReceiverUnavailable, as suspicious, if the body begins like a page of HTML,
+        whatever its type is: proxies also send pages with a status 2xx.
         """
         from eventlog.transport.http import beginning
 
@@ -358,7 +360,9 @@ class HttpSink(Sink):
             raise ReceiverUnavailable(why, _IS_PAGE, is_suspicious=True)
 
     def _content(self, response: Response) -> Iterator[str]:
-        """Yield the media type and the beginning of a body as one text, nothing without a body."""
+        """Yield the media type and the beginning of a body as one text; yield nothing if there is
+        no body.
+        """
         if response.body:
             media_type = self._client.clean(response.headers.get("Content-Type", ""), 100)
             yield f"{media_type or 'no type'}: {self._client.excerpt(response.body)}"
@@ -409,8 +413,8 @@ def read_results(body: bytes, event_ids: Collection[str], clean: Callable[[str],
 
 
 def answer_form(name: str) -> AnswerForm:
-    """Return the form of answers with a name: one of this sink's, or that of the format with the
-    name. Raises ConfigError.
+    """Return the form of answers with this name: one of this sink's forms, or the form that the
+    format with this name defines. Raises ConfigError.
     """
     form = _FORMS.get(name) or format_named(name).answer_form
     if form is None:
@@ -431,7 +435,7 @@ _NEEDED: Final = 'expected {"results": [{"event_id": ..., "status": ...}]}'
 
 
 def _no_answer(why: str) -> ReceiverUnavailable:
-    """Return the error of an unusable answer, without a quotation from it."""
+    """Return the error for an unusable answer, which does not quote the answer."""
     return ReceiverUnavailable(why, why)
 
 
@@ -493,9 +497,9 @@ def _signature(keys: Sequence[bytes], document: Document, body: bytes) -> dict[s
     """Return the headers of Standard Webhooks 1.0.0: each key signs
     ``{webhook-id}.{webhook-timestamp}.{body}``.
 
-    The body is signed before compression, as the frameworks of receivers hand it over. The id
-    covers the event-ids and the body, so that the rest of a document is another message: a receiver
-    may skip a message that it has seen.
+    The body is signed before compression, as the frameworks of receivers pass it on. The id depends
+    on the event-ids and the body, so that the rest of a document is another message: a receiver may
+    skip a message that it has seen.
     """
     whose = ",".join(document.event_ids) or str(document.delivery_no)
     digest = hashlib.sha256(f"{whose}\n".encode() + body).digest()
@@ -552,8 +556,8 @@ def _secret_headers(references: Mapping[str, str]) -> dict[str, str]:
 def _credentials(
     token: str | None, user: str | None, password: str | None
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the Authorization header, and the texts in it that are never shown. Raises
-    ConfigError, which shows none of them either.
+    """Return the Authorization header, and the secret texts in it, which must never be shown.
+    Raises ConfigError, which does not show them either.
     """
     if token is not None:
         if user is not None or password is not None:

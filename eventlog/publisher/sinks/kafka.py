@@ -1,10 +1,10 @@
-"""Documents to Kafka topics, acknowledged by the brokers before rows are marked (spec/event-log.md
-8.4).
+"""Send documents to Kafka topics; the brokers acknowledge them before rows are marked
+(spec/event-log.md 8.4).
 
-Each XDS event is a record: its own document, with the association as its key. Formats of
-numbered records make their own records. A record that Kafka refuses for its content (it is too
-large) is an error of its event. Any other failure means that the receiver is unavailable: rows of
-unflushed records stay unmarked, and all of these records are sent again.
+Each XDS event is a record: its own document, with the association as its key. Formats of numbered
+records make their own records. A record that Kafka refuses for its content (it is too large) is an
+error of its event. Any other failure means that the receiver is unavailable: the rows of unflushed
+records stay unmarked, and all of these records are sent again.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from eventlog.model import Answer, Document, EventResult, KafkaRecord, Level
 from eventlog.publisher.sinks import TIMEOUT, Opening, Sink
 
 _DEFAULT_TOPIC: Final = "eventlog"
-"""The topic of XDS documents if none is named."""
+"""The topic of XDS documents if none is configured."""
 
 
 _LEAST_TIMEOUT: Final = 2.0
-"""The shortest timeout in seconds. An idempotent producer that asks the brokers a second time for
-its number has received one by then.
+"""The shortest timeout in seconds. By then an idempotent producer has its number, even if it had to
+request it from the brokers twice.
 """
 
 
@@ -59,8 +59,7 @@ class KafkaSinkOptions:
 
 
 class KafkaSink(Sink):
-    """A sink that sends records with an idempotent producer; ``flush`` waits for all of them at
-    once.
+    """A sink that sends records with an idempotent producer; ``flush`` waits for all of them.
 
     ``brokers`` is ``host:port``, comma-separated. ``topic`` is the topic of XDS documents.
     ``timeout`` is the seconds until a record must be acknowledged. ``properties`` are settings of
@@ -96,7 +95,7 @@ class KafkaSink(Sink):
 
     @classmethod
     def try_out(cls, options: KafkaSinkOptions, opening: Opening) -> str:
-        """Ask the brokers for their metadata, with that of the topic for records that name none."""
+        """Query the brokers for their metadata, including the metadata of the default topic."""
         with closing(cls.open(options, opening)) as sink:
             try:
                 brokers, partitions = sink._transmitter.ask(sink._topic)
@@ -126,7 +125,7 @@ class KafkaSink(Sink):
         self._kafka = kafka
         self._transmitter = kafka.Transmitter(brokers, properties, timeout)
         self._topic = topic
-        # Pairs of event-id and record since the last flush, in order.
+        # The pairs of event-id and record since the last flush, in order.
         self._sent: list[tuple[str, KafkaRecord]] = []
         self._has_answered = False  # True once ``send`` has answered since the last flush
         self._unavailable = (
@@ -134,11 +133,11 @@ class KafkaSink(Sink):
         )
 
     def send(self, document: Document) -> Answer:
-        """Send the records. The answer names the events that are refused at once; the others count
-        with ``flush``.
+        """Send the records. The answer names the events that are refused immediately; for the
+        others the answer is final after ``flush``.
 
-        Raises ReceiverUnavailable. Everything answered since the last flush is lost then, and the
-        next flush raises it again.
+        Raises ReceiverUnavailable. All answers since the last flush are then lost, and the next
+        flush raises the error again.
         """
         if self._unavailable:
             raise _lost(self._unavailable)
@@ -166,7 +165,7 @@ class KafkaSink(Sink):
         return Answer(refused, is_pending=True)
 
     def flush(self) -> dict[str, EventResult]:
-        """Wait for the brokers and return the verdicts on events whose records they refuse.
+        """Wait for the brokers, and return the results of events whose records they refuse.
 
         Raises ReceiverUnavailable.
         """
@@ -186,8 +185,8 @@ class KafkaSink(Sink):
         self._transmitter.close()
 
     def _one_by_one(self, sent: list[tuple[str, KafkaRecord]]) -> dict[str, EventResult]:
-        """Send records again, one at a time, from the first refused one on: brokers refuse a whole
-        batch.
+        """Send records again one at a time, from the first refused record on, since brokers refuse
+        a whole batch.
 
         Records after it that the brokers accepted are sent again, so that the earlier ones do not
         overtake them.
@@ -202,8 +201,8 @@ class KafkaSink(Sink):
     def _records(
         self, document: Document
     ) -> list[tuple[str, tuple[KafkaRecord, ...] | EventResult]]:
-        """Return the records of each event, or the verdict why it has none."""
-        if not document.event_ids:  # a heartbeat, which some formats have
+        """Return the records of each event, or the error result of an event without records."""
+        if not document.event_ids:  # a heartbeat, which only some formats have
             return [
                 ("", (KafkaRecord(self._topic, None, line),))
                 for line in document.body.split(b"\n")[:-1]

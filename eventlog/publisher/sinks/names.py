@@ -1,10 +1,10 @@
 """The names of documents in a directory or a store, and the owner of such a place
 (spec/event-log.md 10).
 
-A name has a delivery and its (first) document, which the in-flight line records, so that a document
-which is sent again replaces itself. Delivery numbers are unique in one log only. So a place records
-its owner. Otherwise another log, or a recreated one that counts its deliveries from 1 again, would
-replace documents that nobody has read yet.
+A name contains the delivery and its (first) document, which the in-flight entry records, so that a
+document which is sent again replaces itself. Delivery numbers are unique in one log only. So a
+place records its owner. Otherwise another log, or a recreated one that counts its deliveries from 1
+again, would replace documents that have not been read yet.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from eventlog.publisher.sinks import Owner
 
 
 def stem(delivery_no: int, document_no: int) -> str:
-    """Return the name of a document without its ending. Names sort as their numbers do."""
+    """Return the name of a document without its suffix. Names sort like their numbers."""
     return f"{delivery_no:012d}-{document_no:06d}"
 
 
@@ -27,8 +27,8 @@ class OpenName:
     """The delivery whose documents are gathered under one name.
 
     ``was_there``: the name already exists, left by a publisher that was killed before it marked the
-    rows. Only its first document may replace it, because a name never gains events: readers
-    remember the names that they have read.
+    rows. Only its first document may replace it, because events must never be added to an existing
+    name: readers remember the names that they have read.
     """
 
     delivery_no: int = 0
@@ -44,8 +44,8 @@ def refuse_another_owner(
 ) -> None:
     """Raise ConfigError unless the place is marked as the owner's.
 
-    ``place`` is for people, such as "directory /srv/out", ``contents`` are "documents" or
-    "objects", and ``marker`` is where the owner is recorded.
+    For the message, ``place`` is for example "directory /srv/out", ``contents`` is "documents" or
+    "objects", and ``marker`` is the file or object that records the owner.
     """
     if marked.identity != owner.identity:
         another = place.partition(" ")[0]
@@ -73,10 +73,10 @@ def refuse_later_deliveries(
 ) -> None:
     """Raise ConfigError if the place has contents of a delivery that the owner has not drawn yet.
 
-    ``latest`` is the latest delivery that surely has contents there, 0 without any: then
-    ``newest_delivery`` is not called. It returns the newest number that the owner has drawn; a log
-    draws numbers until they are beyond its argument: ``latest``, or ``beyond`` if deliveries up to
-    that may have contents. ``fix`` ends the message.
+    ``latest`` is the latest delivery that certainly has contents there; 0 = there are none, and
+    ``newest_delivery`` is not called. The function returns the newest number that the owner has
+    drawn; a log draws numbers until they exceed the argument, which is ``latest``, or ``beyond`` if
+    deliveries up to that number may have contents. ``fix`` ends the message.
     """
     if latest > 0 and latest > (newest := newest_delivery(max(latest, beyond))):
         another = place.partition(" ")[0]

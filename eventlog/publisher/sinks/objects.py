@@ -1,11 +1,11 @@
-"""Documents to an object store, one object for each delivery, by Apache Arrow (extra ``objects``):
-S3 and compatible stores, Google Cloud Storage, Azure (spec/event-log.md 10).
+"""Write documents to an object store, one object for each delivery, with Apache Arrow (extra
+``objects``): S3 and compatible stores, Google Cloud Storage, Azure (spec/event-log.md 10).
 
-An object appears complete or not at all. Its name has its delivery and its first document, as the
-name of a file has, so that a document which is sent again replaces itself. The documents of a
-delivery stay in memory until they are put, since a store accepts no part of an object. A state
-object next to the documents names their owner, the newest delivery, and the delivery that began
-each day: a delivery that is sent again on another day keeps its day.
+An object appears complete or not at all. Like the name of a file, its name contains the delivery
+and the first document, so that a document which is sent again replaces itself. The documents of a
+delivery stay in memory until they are put, since a store does not accept parts of an object. A
+state object next to the documents names their owner, the newest delivery, and the delivery that
+began each day: a delivery that is sent again on another day keeps its day.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ STATE: Final = "_eventlog.json"
 """The name of the state object. Readers of tables skip names that begin with an underscore."""
 
 _AHEAD: Final = 100
-"""The number of deliveries that the state is ahead, so that most deliveries need no write of it."""
+"""The state object names a delivery that is so many numbers ahead, so that most deliveries need not
+write it.
+"""
 _DAYS_KEPT: Final = 30
 _BY: Final = ("class", "day")
 _HAS_KEYS: Final = re.compile(
@@ -82,21 +84,21 @@ class ObjectOptions:
         OptionKind(
             _parse_partition, "a list of class and day, or text such as class,day", NAMES.from_text
         ),
-        "folders class=... and day=... that objects are put into, in this order; class: each line "
-        "is one event",
+        "folders class=... and day=... for the objects, in this order; class: each line is one "
+        "event",
         example=["class", "day"],
     )
     endpoint: str | None = option(
         None,
         TEXT,
-        "URL of a store that speaks the protocol of S3",
+        "URL of a store that is compatible with S3",
         example="https://minio.example.org:9000",
     )
     region: str | None = option(
         None, TEXT, "region of the bucket; default: AWS's own", example="eu-central-1"
     )
     access_key: str | None = option(
-        None, SECRET, "access key; default: as AWS's own tools find it", secret=True
+        None, SECRET, "access key; default: found like AWS's own tools do", secret=True
     )
     secret_key: str | None = option(None, SECRET, "its secret", secret=True)
     timeout: float = shared(TIMEOUT)
@@ -162,7 +164,7 @@ class ObjectsSink(Sink):
                 {"identity": mine.identity, "name": mine.name, "delivery": 0, "days": []},
                 at_start=True,
             )
-            state = store.state() or {}  # another owner's, if that one was faster
+            state = store.state() or {}  # of another owner, if that one was faster
         place = f"location {store.bucket_url}"
         refuse_another_owner(
             mine,
@@ -186,10 +188,11 @@ class ObjectsSink(Sink):
         self._may_be_there = 0  # the newest delivery that may have objects
 
     def send(self, document: Document) -> Answer:
-        """Buffer a document until its delivery is put.
+        """Buffer a document until the objects of its delivery are written.
 
-        A name never gains events (``OpenName``). Raises ReceiverUnavailable for an earlier delivery
-        that is put now, and for a store that does not show whether an object is there.
+        Events are never added to an existing name (``OpenName``). Raises ReceiverUnavailable if an
+        earlier delivery cannot be written now, or if the store does not show whether an object
+        exists.
         """
         if self._parts and not self._open.takes(document):
             self.flush()
@@ -205,8 +208,8 @@ class ObjectsSink(Sink):
         return Answer(is_pending=True)
 
     def flush(self) -> None:
-        """Put the buffered documents. Raises ReceiverUnavailable: all of them must be sent again
-        then.
+        """Put the buffered documents. Raises ReceiverUnavailable: all of them must then be sent
+        again.
         """
         parts, self._parts, self._open.was_there = self._parts, {}, False
         if not parts:
@@ -280,12 +283,12 @@ class ObjectsSink(Sink):
         return self._state
 
     def _settle_state(self, parts: Iterable[tuple[str, int]]) -> None:
-        """Write the state ahead of deliveries, and for each day before the first delivery that is
-        put on it.
+        """Write the state before deliveries, and on each day before the first delivery of that day
+        is written.
 
         ``parts`` has the class and the first document of each object that is about to be put. After
-        a start the last process may already have put the first delivery. If an object of this
-        delivery exists, the delivery keeps its day. Raises ReceiverUnavailable.
+        a start, the previous process may already have written the first delivery. If an object of
+        it exists, the delivery keeps its day. Raises ReceiverUnavailable.
         """
         state = self._read_state()
         days = state["days"]
@@ -341,7 +344,7 @@ class ObjectStore:
             )
 
     def put(self, name: str, content: bytes) -> None:
-        """Put an object and replace one of this name. Raises ReceiverUnavailable."""
+        """Write an object; replace an existing one of this name. Raises ReceiverUnavailable."""
         try:
             self._write(name, content)
         except (OSError, ValueError) as error:
@@ -394,7 +397,7 @@ class ObjectStore:
             return bytes(stream.readall())
 
     def list_nothing(self) -> None:
-        """List a folder that does not exist: this needs the right to list, and takes no time.
+        """List a folder that does not exist: this needs the right to list, but hardly any time.
         Raises ConfigError.
         """
         from pyarrow.fs import FileSelector, FileType
@@ -406,8 +409,8 @@ class ObjectStore:
             self._fs.get_file_info(FileSelector(f"{self._path}/.eventlog", allow_not_found=True))
 
     def state(self, *, is_open: bool = False) -> dict[str, Any] | None:
-        """Return the state of the location, None if it has none. Raises ConfigError; for an
-        unreadable store ReceiverUnavailable once the sink is open.
+        """Return the state of the location, None if it has none. Raises ConfigError; once the sink
+        is open, ReceiverUnavailable for an unreadable store.
         """
         with self._refused("cannot be read", ReceiverUnavailable if is_open else ConfigError):
             try:
@@ -426,7 +429,9 @@ class ObjectStore:
         return state
 
     def write_state(self, state: dict[str, Any], *, at_start: bool = False) -> None:
-        """Put the state. Raises ReceiverUnavailable; at the start of a publisher ConfigError."""
+        """Write the state object. Raises ReceiverUnavailable; at the start of a publisher
+        ConfigError.
+        """
         content = json.dumps(state, ensure_ascii=False).encode() + b"\n"
         if not at_start:
             self.put(STATE, content)

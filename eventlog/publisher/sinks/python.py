@@ -1,4 +1,4 @@
-"""Documents to a Python function of the user, ``module:function`` (spec/event-log.md 8.4)."""
+"""Pass documents to a Python function of the user, ``module:function`` (spec/event-log.md 8.4)."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class CallableSink(Sink):
                 answer, unknown_ids=tuple(name for name in answer.verdicts if name not in event_ids)
             )
         if isinstance(answer, str | bytes):
-            from eventlog.xds.format import read_answer  # imports lxml
+            from eventlog.xds.format import read_answer  # a late import, since it imports lxml
 
             try:
                 return read_answer(answer, event_ids)
@@ -169,8 +169,9 @@ def _import(what: str, name: str, directory: Path | None) -> object:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        # The missing name decides: the module itself, or a package that contains it, is an error of
-        # the option; a module that it imports is its own error.
+        # The missing name makes the difference: if it is the module itself, or a package that
+        # contains it, the option is wrong; if it is a module that it imports, the error is in the
+        # user's code.
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             places = "installed" if directory is None else f"installed nor in {directory}"
             negation = "not" if directory is None else "neither"

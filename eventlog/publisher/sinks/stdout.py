@@ -1,4 +1,4 @@
-"""Documents to standard output."""
+"""Write documents to standard output."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class StreamSink(Sink):
 
     def send(self, document: Document) -> Answer:
         with as_receiver_unavailable("standard output"):
-            # The body of file_layout "documents" has no end of line;
-            # the next document must begin a line.
+            # The body of file_layout "documents" has no end of line; the next document must begin
+            # on a new line.
             body = document.body if document.body.endswith(b"\n") else document.body + b"\n"
             binary = getattr(self._stream, "buffer", None)
             if binary is None:

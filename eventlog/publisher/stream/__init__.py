@@ -1,8 +1,8 @@
 """Sources that a publisher follows in place of a log, and the steps that are read from them.
 
-A source is one class in a module of its name here. It declares its abilities and its options, and
-opens a ``Stream``: the changes, and the positions to read them again from. ``pending`` keeps their
-events between reading and answer; ``follow`` sends them.
+A source is one class in a module of its name here. It declares its capabilities and its options,
+and opens a ``Stream``, which yields changes and the positions from which to read again. ``pending``
+keeps their events between reading and answer; ``follow`` sends them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class SourceUnavailable(EventlogError):
 
 
 class SourceLost(EventlogError):
-    """The source has lost changes that follow the position, so that the publisher cannot go on
+    """The source has lost changes that follow the position, so that the publisher cannot continue
     without a gap.
     """
 
@@ -56,7 +56,7 @@ class Failure(NamedTuple):
 class Read(NamedTuple):
     """A change that was read.
 
-    ``event_id`` is the base of its events' names, always the same for the same change.
+    ``event_id`` is the base of its events' event-ids, always the same for the same change.
     """
 
     change: Change
@@ -64,16 +64,16 @@ class Read(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A position: everything before it has been yielded."""
+    """A position in the source; everything before it has been yielded."""
 
     token: Any
-    """The token, in JSON's terms, at which reading can begin again. None = no position is known
+    """The token from which reading can begin again, as a JSON value. None = no position is known
     yet.
     """
     is_idle: bool = False
     """True if the source has no more changes at the moment."""
     rest: float = 0.0
-    """The seconds to wait before the next step is asked for."""
+    """The seconds to wait before the next step is requested."""
 
 
 class Described(NamedTuple):
@@ -87,11 +87,11 @@ class Described(NamedTuple):
 
 
 SourceStep: TypeAlias = Read | Failure | Mark | Described
-"""A step of a stream. A failure is a change that cannot be read; the stream goes on after it."""
+"""A step of a stream. A failure is a change that cannot be read; the stream continues after it."""
 
 
 class Backlog(NamedTuple):
-    """The amount that a source holds after a position. ``unit`` is ``bytes``, ``rows`` or
+    """The amount that a source contains after a position. ``unit`` is ``bytes``, ``rows`` or
     ``messages``; a metric exists for each of them.
     """
 
@@ -103,17 +103,17 @@ class Stream(Protocol):
     """An opened source of changes.
 
     ``steps`` reads from after ``token``, None = from the beginning of the source, until it is
-    closed; with ``once`` it ends at the present end of the source. It blocks for a few seconds at
-    most without a step. The next step is asked for when the previous one was received, which may be
-    before its answer. Raises SourceUnavailable and DatabaseUnavailable, after which it may be
-    called again, SourceLost, FormatError, DatabaseError, ConfigError, and BadToken for the
-    position.
+    closed; with ``once`` it ends at the present end of the source. If there is no step, it blocks
+    for a few seconds at most. The next step is requested when the previous one was received, which
+    may be before its events are answered. Raises SourceUnavailable and DatabaseUnavailable, after
+    which it may be called again, SourceLost, FormatError, DatabaseError, ConfigError, and BadToken
+    for the position.
     """
 
     def steps(self, token: Any, *, once: bool) -> Generator[SourceStep, None, None]: ...
 
     def backlog(self, token: Any) -> Backlog | None:
-        """Return the amount after ``token`` now, None if the source cannot know it.
+        """Return the amount after ``token`` now, None if the source cannot determine it.
 
         Raises the errors of ``steps``.
         """
@@ -124,8 +124,8 @@ class Stream(Protocol):
 
 
 class Gives(Enum):
-    """A fact that a source has of its changes besides the values; a format may need it
-    (spec/change-model.md 6.1).
+    """A fact about changes, in addition to their values, that a source may have and a format may
+    need (spec/change-model.md 6.1).
     """
 
     TYPES = "types of columns"
@@ -172,7 +172,7 @@ class Source(ABC):
 
     @abstractmethod
     def open(self, options: Any, reader: Mapping[str, Any], report: Report) -> Stream:
-        """Return the stream that the options name; it reads only when it is asked for steps.
+        """Return the stream that the options name; it reads only when steps are requested.
 
         ``reader`` has the unparsed options of ``[source.reader]``. ``report`` gets the reader's
         counts. Raises ConfigError for options that are missing, wrong, or contradictory.
@@ -186,11 +186,11 @@ class Source(ABC):
         yield from ()
 
     def kind(self, options: Any) -> str:
-        """Return the kind of source that these options choose, for people."""
+        """Return the kind of source that these options select, for people."""
         return self.title
 
     def unused(self, options: Any) -> frozenset[str]:
-        """Return the names of the options that have no meaning besides the others."""
+        """Return the names of the options that have no effect in combination with the others."""
         return frozenset()
 
     def in_words(self, token: Any) -> str:

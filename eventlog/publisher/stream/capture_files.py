@@ -2,8 +2,8 @@
 source.
 
 A start reads from the oldest transaction that was open at the position. Earlier files may be
-removed. If bytes that were read are gone or have changed, the source stops, since going on would
-lose changes.
+removed. If bytes that were already read are missing or have changed, the source stops, since it
+would otherwise lose changes.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from eventlog.publisher.stream.cdc_stream import CdcStream
 
 _CHUNK: Final = 1 << 16
 _KNOWN: Final = 4096
-"""The number of bytes before a place that identify a capture: they contain sequences, which no two
-captures share.
+"""The number of bytes before a place by which a capture is recognized: they contain sequences,
+which no two captures share.
 """
 
 _WORTH_A_MARK: Final = 1 << 20
 """The number of bytes without an end of a transaction, such as idle marks, after which the position
-moves all the same.
+moves anyway.
 """
 
 
@@ -111,7 +111,7 @@ class CaptureFiles:
         return Backlog(size, "bytes")
 
     def _recognise(self, saved: CapturePosition) -> None:
-        """Check that the files still are the ones that were read.
+        """Check that the files are still the ones that were read.
 
         Raises SourceLost if they are not.
         """
@@ -203,7 +203,7 @@ class CaptureFiles:
 
 
 class _Track:
-    """The map from bytes of the stream to bytes of the files, and the place where reading begins
+    """Maps bytes of the stream to bytes of the files, and keeps the place where reading would begin
     again.
 
     The restart of a position (formats/gbase-cdc.md 4.1) is a sequence, which a server understands.
@@ -284,7 +284,7 @@ class _Track:
         return b"".join(record for offset, _, record in self._tables if offset < restart)
 
     def where(self, offset: int) -> str:
-        """Return the place of a byte of the stream, for people."""
+        """Return the place of a byte of the stream in words."""
         position = self._position(offset)
         return f"byte {position.offset} of {position.file}"
 
@@ -305,7 +305,7 @@ class BytePosition(NamedTuple):
 
 
 class CapturePosition(NamedTuple):
-    """The progress in the files of a capture, and the data that identify them."""
+    """The progress in the files of a capture, with data that identify these files."""
 
     restart: BytePosition
     """The byte to read again from."""

@@ -46,12 +46,12 @@ _CHUNK: Final = 1 << 16
 _PATIENCE: Final = 0.2
 """The seconds to wait for more standard input before the changes so far are sent."""
 _TIMEOUT: Final = 1
-"""The seconds until a TIMEOUT record of a session means that there is nothing more."""
+"""The seconds after which the server sends a TIMEOUT record because there is nothing more."""
 
 
 class CdcStream:
-    """A stream that continues after a position, and whether it is idle. ``where`` returns the
-    place of a byte for people.
+    """A stream that continues after a position, and whether it is idle. ``where`` returns the place
+    of a byte in words.
     """
 
     def __init__(self, options: ReadOptions, token: Any) -> None:
@@ -110,9 +110,9 @@ class CdcStream:
                 yield Described(layout.schema, catalog_table(layout))
 
     def reached(self) -> dict[str, str | None] | None:
-        """Return the token after all bytes read so far, None if it is before the last one, since
-        delivered changes are read again then. Within a run of transactions the token would be ahead
-        of them, so it must not be called there.
+        """Return the token after all bytes read so far, None if it would be before the last token,
+        since delivered changes are then being read again. Do not call it within a run of
+        transactions: the token would be ahead of them.
         """
         token = self.reader.token
         if token.restart is None or (
@@ -123,7 +123,7 @@ class CdcStream:
         return token.to_json()
 
     def _before(self, committed: Committed) -> Token:
-        """Return the place to read the first transaction of a stream again from."""
+        """Return the place from which the first transaction of a stream can be read again."""
         restart = self.reader.token.restart
         return Token(
             committed.begin_seq if restart is None else min(restart, committed.begin_seq), None
@@ -207,12 +207,12 @@ class CaptureSession:
         return connection, transport
 
     def backlog(self, token: Any) -> None:
-        """Return None: a server does not report how much of its logs follows a sequence."""
+        """Return None, since a server does not report how much of its logs follows a sequence."""
 
     def steps(self, token: Any, *, once: bool) -> Generator[SourceStep, None, None]:
-        """Yield the steps of a session, which begins now without a token. Raises SourceUnavailable,
-        SourceLost, CdcError, FormatError, BadToken; an error of the driver becomes
-        SourceUnavailable.
+        """Yield the steps of a session; without a token it begins at the present. Raises
+        SourceUnavailable, SourceLost, CdcError, FormatError, BadToken; an error of the driver
+        becomes SourceUnavailable.
         """
         server = token.get("server", self.server) if isinstance(token, Mapping) else self.server
         if server != self.server:
@@ -261,8 +261,8 @@ class CaptureSession:
             stream.reader.close()
 
     def _named(self, step: SourceStep) -> SourceStep:
-        """Return the step, with the server's name in a token: sequences mean nothing in another
-        server's logs.
+        """Return the step, with the server's name in its token, since a sequence has no meaning in
+        another server's logs.
         """
         if isinstance(step, Mark) and step.token is not None:
             return step._replace(token={**step.token, "server": self.server})

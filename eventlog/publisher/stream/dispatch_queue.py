@@ -1,7 +1,7 @@
 """A dispatch queue in a database as a source (formats/linter-queue.md 5).
 
-The token names a COMMIT and its source database, since its place is in that database's log. A new
-start skips the transactions up to it, and reads again the rows of transactions that were open then.
+The token names a COMMIT and its source database, whose log contains the COMMIT. A new start skips
+the transactions up to this COMMIT, and reads the rows of transactions again that were open then.
 Two kinds of rows are lost: rows that the replication server removes before they are read, and rows
 that were read but not yet answered when the publisher is killed. So the queue needs its own
 replication rule.
@@ -122,7 +122,7 @@ class DispatchQueue:
             )
 
     def _rows(self, behind: int | None = None) -> int:
-        """Return the number of rows in the queue now, with ``behind`` of rows with a greater
+        """Return the number of rows in the queue now, with ``behind`` only of rows with a higher
         address.
         """
         with any_database_errors(PLACE), connect_any(self.url).connect() as connection:
@@ -130,7 +130,8 @@ class DispatchQueue:
             count = sa.select(sa.func.count()).select_from(table)
             if behind is not None:
                 address = column_of(table, "SYSLOG_ADDR")
-                # Unsigned numbers in signed columns: the ones above all positive ones are negative.
+                # The columns are signed, but the numbers are unsigned: those above all positive
+                # numbers appear as negative ones.
                 last = signed(behind, 64)
                 later = address > last
                 count = count.where(

@@ -1,11 +1,11 @@
-"""Follow a source that is not a log: read its changes, send their events, move its position by the
-answers (spec/change-model.md 6).
+"""Follow a source that is not a log: read its changes, send their events, and move its position
+according to the answers (spec/change-model.md 6).
 
-The promises are the ones of a log (spec/event-log.md 12): at least once, the events of an object in
-their order, an event-id with one meaning, no loss by a kill at any moment. The position belongs to
-the source alone and moves when everything before it is answered and flushed, or recorded with it:
-the events of parked objects. Events sent after it are sent again after a crash, with the same
-event-ids.
+The guarantees are those of a log (spec/event-log.md 12): every event is sent at least once, the
+events of an object in their order; an event-id has one meaning; nothing is lost if the process is
+killed at any moment. The position moves when everything before it is answered and flushed, or, as
+the events of parked objects are, recorded with it. Events sent after it are sent again after a
+crash, with the same event-ids.
 """
 
 from __future__ import annotations
@@ -94,7 +94,9 @@ _Written: TypeAlias = tuple[
 ]  # the fields of PendingEvent after the number
 
 _EntryKey: TypeAlias = tuple[tuple[int, ...], Tried | None]
-"""What an entry depends on: the numbers of its events, which do not change, and the attempts."""
+"""The values on which an entry depends: the numbers of its events, which do not change, and the
+attempts.
+"""
 
 
 def _key_of(document: RecordedDocument) -> _EntryKey:
@@ -113,7 +115,7 @@ class Following:
     with ``values`` as for the format.
     """
     options: PublisherOptions
-    """The options, which count as far as they concern sending."""
+    """The publisher's options; only those about sending have an effect."""
     counters: Counters
     values: ValueOptions = _DEFAULTS
 
@@ -131,11 +133,12 @@ def follow(
     """Publish the source until ``stop`` is set or it ends; with ``once`` up to its present end.
 
     A source or a position that fails is opened again with a back-off, from the last saved position.
-    ``observer`` is informed of the work. With ``standby`` it waits while another publisher has
-    locked the position, except with ``once``. Raises FatalAnswer, PublisherAlreadyRunning, and the
-    errors of the source except SourceUnavailable and DatabaseUnavailable. These two are raised if
-    nothing has been read yet, except for a database server that cannot be reached, and with
-    ``once``. With ``once`` it raises ReceiverUnavailable if events are left.
+    ``observer`` is called with the progress. With ``standby`` the function waits while another
+    publisher has locked the position, except with ``once``. Raises FatalAnswer,
+    PublisherAlreadyRunning, and the errors of the source except SourceUnavailable and
+    DatabaseUnavailable. These two are raised if nothing has been read yet, except for a database
+    server that cannot be reached, and with ``once``. With ``once`` it raises ReceiverUnavailable if
+    events are left.
     """
     options = following.options
 
@@ -206,8 +209,8 @@ class Run:
         self._given_up: list[Failure] = []
         self._fatal: list[Failure] = []
         self._back_off = BackOff(options.retry_initial, options.retry_max, observer)
-        # True after the receiver was unavailable: each answer is saved then, so that a document
-        # which fails repeatedly does not repeat the earlier ones.
+        # True after the receiver was unavailable: each answer is then saved immediately, so that a
+        # document that fails repeatedly does not cause earlier ones to be repeated.
         self._is_careful = False
         self._saved_at = monotonic()
         self._reports = Reports(self.counters)
@@ -250,8 +253,8 @@ class Run:
         self.writer.resume(self.saved.numbered)
 
     def _park_again(self, document: RecordedDocument, events: Sequence[PendingEvent]) -> None:
-        """Park the objects of recorded events as they were before a restart. With ``once`` each is
-        tried now, whether it is due or not.
+        """Park the objects of recorded events as they were before a restart. With ``once`` each
+        event is tried now, due or not.
         """
         tried = document.suspect or document.parked
         if tried is None or self.once:
@@ -313,7 +316,7 @@ class Run:
                 self.save_now()
                 raise FatalAnswer(f"the receiver answered fatal: {ended.reason}")
             if result is DeliveryResult.UNAVAILABLE:
-                # a sink that buffers documents until the flush may have lost them all
+                # a sink that buffers documents until the flush may have lost all of them
                 self._forget_answers()
                 self._is_careful = True
             stops = result in (DeliveryResult.UNAVAILABLE, DeliveryResult.RETRY)
@@ -330,10 +333,10 @@ class Run:
                 )
                 self._wait(why, ended.retry_after)
                 if self.suspects.failure_streak and not self.once and not self.is_enough:
-                    return  # the next event of the source may be the one that decides
+                    return  # the next event of the source may be the one that makes the decision
 
     def _deliver(self, documents: Sequence[Sequence[PendingEvent]]) -> Delivered:
-        """Send documents, several at once, and put back their unanswered events."""
+        """Send documents, several at the same time, and put back their unanswered events."""
         before = self.last_document_no
         numbered = list(enumerate(documents, before + 1))
         self._sending, self._number_given = dict(numbered), before + len(documents)
@@ -353,8 +356,8 @@ class Run:
         return ended
 
     def _end_cycle(self, ended: Delivered) -> Delivered:
-        """Return how a cycle ends: when no document is being looked for that would decide about a
-        suspected one, or there is none.
+        """Return how a cycle ends, unless another document is still needed to decide about a
+        suspect one.
         """
         end = end_cycle(ended, self.suspects, self.parking, self.options.isolate_after)
         if end.failed:
@@ -456,8 +459,8 @@ class Run:
         return ""
 
     def _note_failure(self, events: Sequence[PendingEvent], failed: Tried) -> None:
-        """Note that the receiver has failed for a document that is isolated, or for a part: their
-        halves are parts.
+        """Record that the receiver has failed for a document that is isolated, or for a part of
+        one. The halves become parts.
         """
         parked = self.parking.get(events[0].object_id)
         if parked is None:
@@ -470,8 +473,8 @@ class Run:
             self.pending.fail(events, suspect=tried)
 
     def fragment(self, change: Change, event_id: str, object_class: ObjectClass | None) -> Any:
-        """Return the format's fragment of a change, None for nothing; wait for a registry that is
-        unavailable.
+        """Return the format's fragment of a change, None if the format writes nothing for it; wait
+        while a registry is unavailable.
 
         Raises FormatError, RowError; ReceiverUnavailable with ``once``, or when the publisher must
         stop.
@@ -542,7 +545,7 @@ class Run:
         self._unread, self._given_up, self._fatal = [], [], []
 
     def _passes(self) -> Passes:
-        """Return the events that the position passes and that are recorded."""
+        """Return which events the position may pass because they are recorded."""
         if not self.options.park or self.suspects.is_probing:
             return Passes.ANSWERED
         return Passes.ALL if self.suspects.failure_streak > 1 else Passes.PARKED
@@ -618,8 +621,8 @@ class Run:
             self.last_document_no += 1
 
     def _wait(self, why: ReceiverUnavailable, retry_after: float | None = None) -> None:
-        """Wait after a stop; with ``once`` raise ReceiverUnavailable instead, unless the document
-        may be the cause: whether it is, further attempts show.
+        """Wait after a stop. With ``once`` raise ReceiverUnavailable instead, unless the document
+        may be the cause, which further attempts show.
 
         ``retry_after`` as in ``Delivered``.
         """
@@ -649,11 +652,11 @@ class Run:
             if step.token is not None and step.token != self.saved.token:
                 self.pending.mark(ReadPosition(step.token, self.writer.numbered))
                 if self.saved.token is None:
-                    self.save_now()  # the beginning of a stream, which cannot be asked for later
+                    self.save_now()  # the beginning of a stream, which cannot be determined later
             if step.is_idle:
                 self._rest(step.rest)
             else:
-                # also if there is nothing to send for long, as within a long transaction
+                # also if there is nothing to send for a long time, as within a long transaction
                 self.observer.progressed()
                 self.save_if_due()
             return
@@ -680,8 +683,8 @@ class Run:
 
     def _written(self, read: Read) -> list[_Written] | None:
         """Return the events of a change as the fields of ``PendingEvent`` after the number. A
-        change that the format cannot hold is a failure, for which it returns None, and the stream
-        goes on.
+        change that the format cannot hold is recorded as a failure: the result is None, and the
+        stream continues.
 
         Raises ConfigError for a table without a key, ReceiverUnavailable with ``once`` for a
         registry that does not answer.
@@ -689,7 +692,7 @@ class Run:
         change, catalog = read.change, self.following.catalog
         object_class = self.class_of(change)
         if change.key is None and change.op is not ChangeOp.TRUNCATE and object_class is None:
-            # This is not a failure of the one change: the whole table would be skipped.
+            # This is not only a failure of one change: the whole table would be skipped.
             raise ConfigError(
                 f"{change.table!r} has no key that identifies its rows; name its key columns in "
                 "source.catalog, or for a CDC stream in source.reader.keys"
@@ -723,8 +726,8 @@ class Run:
         return written
 
     def _is_too_far(self) -> bool:
-        """Return True if so many events wait for parked ones that the parked ones must be waited
-        for.
+        """Return True if so many events wait for parked ones that reading must stop until the
+        parked ones are sent.
         """
         pending = self.pending
         limit = self.options.query_limit or _UNLIMITED
@@ -768,7 +771,7 @@ class Run:
         try:
             with as_plugin_errors():
                 backlog = self.following.source.backlog(self.saved.token)
-        except EventlogError:  # the reader of the source reports it
+        except EventlogError:  # the reader of the source reports the error
             backlog = None
         number, unit = (None, None) if backlog is None else backlog
         self.observer.measured(
@@ -871,7 +874,7 @@ def _parts(
 
 
 def _named(one: ObjectId) -> str:
-    """Return an object for people."""
+    """Return the name of an object for people."""
     if not one:
         return "all rows of a table"
     schema, table, key = one

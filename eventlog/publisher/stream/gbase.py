@@ -74,7 +74,7 @@ class Gbase(Source):
                 "source.connect also needs source.server, the server's name, and source.capture, "
                 "the tables with their columns"
             )
-        # The labels of the options; the other tables get free numbers.
+        # Labels come from the options; other tables get unused numbers.
         labels = {table: int(label) for label, table in chosen.labels.items()}
         free = (number for number in count(1) if number not in labels.values())
         captures = [

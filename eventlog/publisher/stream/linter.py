@@ -26,7 +26,9 @@ class LinterOptions(StreamOptions):
     )
     password: str | None = option(None, SECRET, "password of url", secret=True)
     queue_table: str = option("dispatch_queue", TEXT, "the queue")
-    attrs_table: str = option("dispatch_attrs", TEXT, "the description of its tables")
+    attrs_table: str = option(
+        "dispatch_attrs", TEXT, "the table that describes the replicated tables"
+    )
     schema_name: str | None = option(None, TEXT, "schema of both", example="replication")
     poll_interval: float = option(1.0, number(0.01, 3600), "seconds between polls of the queue")
 

@@ -1,5 +1,5 @@
-"""From the configuration to the arguments of ``follow``: the source, its position, and the writer
-of its changes; and the status of a source for ``eventlog status --from``.
+"""Make the arguments of ``follow`` from the configuration: the source, its position, and the writer
+of its changes. Also read the status of a source for ``eventlog status --from``.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def following(config: Config, counters: Counters, report: Report) -> Following:
     """Return the source that ``[source]`` names, ready to be followed. ``report`` gets the reader's
     counts.
 
-    Raises ConfigError for options that are missing, wrong, or not for a source that is not a log.
+    Raises ConfigError for options that are missing, wrong, or only for a log.
     """
     kind, source = _kind_of(config.source), source_of(config.source, report)
     _check_options(config)
@@ -96,7 +96,7 @@ def refusal_of(kind: Source, format: Format, sink: str) -> str | None:
 
 
 def _lacking(kind: Source, format: Format, needs: frozenset[Need]) -> str | None:
-    """Return the reason if a writer needs more than a followed source provides, else None.
+    """Return the reason if a writer needs more than the followed source provides, otherwise None.
 
     A log can read back values.
     """
@@ -184,11 +184,11 @@ def parked_in_source(config: Config) -> list[str]:
 def place_in_words(source: str, token: Any) -> str:
     """Return a position in words for people."""
     if token is None:
-        return "where the source begins"
+        return "at the beginning of the source"
     try:
         kind: Source = source_named(source)()
         return kind.in_words(token)
-    except Exception:  # changed by hand, or of a package that fails
+    except Exception:  # it was changed by hand, or a package fails
         return json.dumps(token)
 
 
@@ -225,8 +225,8 @@ _NOT_GIVEN: Final = frozenset({"final", "follow", "properties", "catalog", "empt
 
 
 def position_of(config: Config, *, is_dry: bool = False) -> OpenPosition:
-    """Return a function that opens the position of the source and claims the place of the sink for
-    the source.
+    """Return a function that opens the position of the source and claims the sink's place for the
+    source.
 
     With ``is_dry`` the position does not move, and the sink's place is not written. Raises
     ConfigError unless exactly one database for the position is named.
@@ -293,7 +293,7 @@ _COUNTING: Final = frozenset({
 
 
 def _check_options(config: Config) -> None:
-    """Raise ConfigError for a given option that has no effect on this source."""
+    """Raise ConfigError if an option is set that has no effect on this source."""
     settings = config.source
     kind = _kind_of(settings)
     options = settings.options
@@ -319,6 +319,6 @@ def _check_options(config: Config) -> None:
 
 
 def ignored_options(config: Config) -> list[str]:
-    """Return the given options that concern a log and have no effect here."""
+    """Return the options that are set but concern only a log, so that they have no effect here."""
     names = (f"publisher.{name}" for name in options_of(PublisherSettings) if name not in _COUNTING)
     return [name for name in names if is_given(config, name)]

@@ -1,11 +1,11 @@
-"""The events of a followed source between reading and answer.
+"""The events of a followed source from reading to answer.
 
 At most one event of an object is being sent, in whatever document, so that events of an object
 never overtake each other, and each event has one event-id. An event with a new key belongs to two
 objects. An event that concerns every object, such as a TRUNCATE, is sent alone.
 
-A document that the receiver has failed for stays one document: it is sent again as it was, until it
-is answered or cut in halves (spec/event-log.md 8.4, *One document never holds the log*).
+A document that the receiver has failed for stays one document: it is sent again unchanged until it
+is answered or divided into halves (spec/event-log.md 8.4, *One document never holds the log*).
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _EVERY: Final[ObjectId] = ()
 """The object_id that stands for all objects."""
 
 _STEP: Final = 2
-"""The numbers of one event: a recorded event may become two, in another format."""
+"""The distance between the numbers of two events: a recorded event may become two events in another
+format.
+"""
 
 
 class ReadPosition(NamedTuple):
@@ -61,12 +63,12 @@ class PendingEvent(NamedTuple):
 
     @property
     def queues(self) -> tuple[ObjectId, ...]:
-        """The objects whose later events wait for this one."""
+        """The objects whose later events must wait for this event."""
         return self.objects or (_EVERY,)
 
 
 class FailedDocument(NamedTuple):
-    """A document that the receiver has failed for, as far as its events have no answer."""
+    """A document that the receiver has failed for: those of its events that have no answer yet."""
 
     events: Sequence[PendingEvent]
     suspect: Tried | None = None
@@ -74,13 +76,13 @@ class FailedDocument(NamedTuple):
     others.
     """
     failures: Tried | None = None
-    """The cycles in a row in which the receiver failed for it and answered no other document, if
-    they are recorded.
+    """The number of consecutive cycles in which the receiver failed for it and answered no other
+    document, if recorded.
     """
 
 
 class Passes(Enum):
-    """The events that the position passes without their answers, so that they are recorded."""
+    """The events that the position may pass before they are answered, because they are recorded."""
 
     ANSWERED = "none: it stays before every event without an answer"
     PARKED = "those of parked objects, and all later events of these objects"
@@ -88,8 +90,8 @@ class Passes(Enum):
 
 
 class Pending:
-    """The events that are not answered yet. They are added, chosen by ``documents``, and then
-    answered, parked or put back before more are chosen.
+    """The events that are not answered yet. They are added, selected by ``documents``, and then
+    answered, parked or put back before more are selected.
 
     ``answered`` has the events answered since the last flush; only a flush makes an answer final.
     ``size`` is the number of events without an answer. The saved position has passed the events
@@ -104,19 +106,19 @@ class Pending:
         self._ready: deque[PendingEvent] = deque()
         self._in_air: dict[int, PendingEvent] = {}
         # The later events of parked objects and failed documents; a queue is empty while its only
-        # event is being sent, or is in a failed document. An event of two objects is in both.
+        # event is being sent or is in a failed document. An event of two objects is in both queues.
         self._parked: dict[ObjectId, deque[PendingEvent]] = {}
         self._failed: dict[int, FailedDocument] = {}  # by the number of the first event
         self._marks: deque[tuple[int, ReadPosition]] = deque()
 
     @property
     def ready(self) -> int:
-        """The number of events that wait for their first sending or an immediate repetition."""
+        """The number of events that wait for their first attempt or for an immediate repetition."""
         return len(self._ready)
 
     @property
     def parked(self) -> int:
-        """The number of objects that are parked, or have events that wait for a parked one."""
+        """The number of objects that are parked, or have events that wait for a parked object."""
         return len(self._parked)
 
     def next_due(self) -> float | None:
@@ -144,7 +146,9 @@ class Pending:
         self.size += 1
 
     def mark(self, place: ReadPosition) -> None:
-        """Note that the source is read again from ``place`` once all events are answered."""
+        """Record that the source can be read again from ``place`` once all events so far are
+        answered.
+        """
         if self._marks and self._marks[-1][0] == self._next:
             self._marks.pop()
         self._marks.append((self._next, place))
@@ -153,9 +157,9 @@ class Pending:
         """Return the next events to send in at most ``most`` documents: failed documents and events
         of parked objects whose wait is over, and ready events, in their order.
 
-        Those that are sent again come with the longest due first. If there are ready events, they
-        take at most half of the places (at least one). Ready events of parked objects are parked on
-        the way. With ``now`` None all parked objects wait on.
+        Events that are sent again are ordered by how long they have been due. If there are ready
+        events, they take at most half of the places (at least one). Ready events of parked objects
+        are parked. With ``now`` None all parked objects continue to wait.
         """
         self._parking.wake([] if now is None else self._parking.due(now))
         again = max(most // 2, 1) if self._ready else most
@@ -196,15 +200,15 @@ class Pending:
         return due[:most]
 
     def _take_ready(self, chosen: list[PendingEvent], most: int) -> None:
-        """Add ready events to the chosen ones, up to ``most`` together: until an object comes
-        twice, and an event of no single object alone.
+        """Add ready events to the selected ones, up to ``most`` in all. Stop before an object would
+        occur twice; an event without a single object is selected alone.
         """
         objects = {queue for event in chosen for queue in event.queues}
         while self._ready and len(chosen) < most and _EVERY not in self._parked:
             event = self._ready[0]
             if not event.objects and (chosen or self._parked):
-                return  # it is sent when all events before it are answered
-            waits = self._parking.is_waiting(event.object_id)  # as before a restart
+                return  # it is sent when all earlier events are answered
+            waits = self._parking.is_waiting(event.object_id)  # as it was before a restart
             if waits or any(queue in self._parked for queue in event.queues):
                 self._park_last(self._ready.popleft())
                 continue
@@ -223,12 +227,12 @@ class Pending:
         return None if document is None else document.suspect
 
     def answer(self, verdict: EventResult, events: Sequence[PendingEvent]) -> None:
-        """Note the answer to events, which is not a retry."""
+        """Record a final answer to events."""
         self.answered.append((verdict, events))
         self._done(events)
 
     def give_up(self, event: PendingEvent) -> None:
-        """Note that an event is not sent again, although it has no answer."""
+        """Record that an event is not sent again although it has no answer."""
         self._done([event])
 
     def _done(self, events: Sequence[PendingEvent]) -> None:
@@ -268,15 +272,17 @@ class Pending:
                 self._parked.setdefault(queue, deque())
 
     def keep_failed(self, events: Sequence[PendingEvent]) -> None:
-        """Keep events as one document that the receiver has failed for, unless they are one, or are
-        in parts of it.
+        """Keep events as one document that the receiver has failed for, unless they are such a
+        document already, or are in parts of one.
         """
         held = {each.number for document in self._failed.values() for each in document.events}
         if held.isdisjoint(each.number for each in events):
             self.fail(events)
 
     def is_set_aside(self, events: Sequence[PendingEvent]) -> bool:
-        """Return True if chosen events were not sent, since another document decides first."""
+        """Return True if selected events were not sent because another document must be answered
+        first.
+        """
         return any(
             each.number in self._in_air and self._parking.is_waiting(each.object_id)
             for each in events
@@ -319,11 +325,11 @@ class Pending:
     # --- the position ---
 
     def flushed(self, passes: Passes = Passes.ANSWERED) -> ReadPosition | None:
-        """Make the answers final and return the newest place that the position may move to; None
-        if it has not moved.
+        """Make the answers final, and return the newest place to which the position may move; None
+        if it stays.
 
-        Before it every event is answered, or is one that the position ``passes`` and that is
-        recorded with it (``recorded``).
+        Every event before this place is answered, or may be passed (``passes``) and is recorded
+        with the position (``recorded``).
         """
         self.answered = []
         first, place = self._first_not_passed(passes), None
@@ -358,8 +364,8 @@ class Pending:
         self.fail(document.events, document.suspect, document.failures)
 
     def _first_not_passed(self, passes: Passes) -> int:
-        """Return the number of the oldest event without an answer that the position cannot pass, or
-        of the next event if there is none.
+        """Return the number of the oldest unanswered event that the position cannot pass, or of the
+        next event if there is none.
         """
         if passes is Passes.ALL:
             return self._next
@@ -425,7 +431,7 @@ class Pending:
             for each in document.events
             if not each.objects or not queues.isdisjoint(each.queues)
         ]
-        self._leave_failed(later)  # they follow what is put back
+        self._leave_failed(later)  # they follow the events that are put back
         later += self._parked.pop(_EVERY, ())
         back = sorted([*events, *later], reverse=True)
         if any(not each.objects for each in back):
@@ -444,7 +450,7 @@ class Pending:
                 self._park_first(each)
             else:
                 ready.append(each)
-        if ready:  # several documents: others between them may have been put back earlier
+        if ready:  # several documents: others in between may have been put back earlier
             self._ready = deque(sorted([*ready, *self._ready]))
 
     def _due(self, event: PendingEvent) -> float:

@@ -3,8 +3,8 @@ failures: three tables of a database (spec/change-model.md 6.4, 6.6).
 
 The tables belong to the publisher alone and have plain types, so they are created on first use in
 the named database: it need not contain a log, and no migration includes them. A SQLite file will
-do, and is created if it is missing. A user who may not create tables has them created with
-``position_ddl``.
+do, and is created if it is missing. If the user may not create tables, someone else can create them
+with ``position_ddl``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Saved(NamedTuple):
     """The saved values of a source."""
 
     token: Any = None
-    """The place to read again from, in JSON's terms, None = the beginning."""
+    """The place from which to read again, as a JSON value; None = the beginning."""
     delivery_no: int = 0
     """The number of the newest delivery that may have been sent, 0 = none."""
     numbered: str = ""
@@ -77,8 +77,8 @@ class Position(Protocol):
     def save(
         self, saved: Saved, failures: Sequence[Failure] = (), entries: Entries | None = None
     ) -> None:
-        """Make a position, the failures up to it, and the entries that it has then, durable. With
-        None the entries stay as they are.
+        """Make durable a position, the failures up to it, and its entries. With None the entries
+        stay unchanged.
         """
         ...
 
@@ -195,7 +195,7 @@ class TablePosition:
     ) -> None:
         self._connection, self._tables, self._source = connection, tables, source
         self._token: Any = None
-        self._entries: dict[int, str] = {}  # as they were last read or written
+        self._entries: dict[int, str] = {}  # the entries as they were last read or written
         self.clock = DatabaseClock(connection, dialect)
 
     def entries(self) -> Entries:
@@ -248,7 +248,7 @@ class TablePosition:
             self._entries = dict(entries)
 
     def _write_entries(self, entries: Entries) -> None:
-        """Write the entries that differ from what the table has."""
+        """Write the entries that differ from those in the table."""
         table, before = self._tables.inflight, self._entries
         changed = [one for one, content in entries.items() if before.get(one) != content]
         gone = [one for one in before if one not in entries or one in changed]
@@ -356,7 +356,7 @@ _SHOWN: Final = 20
 
 class WaitingEvent(NamedTuple):
     """An event without an answer that the position has passed. ``document`` is the number of its
-    entry, and ``attempts`` and ``answer`` are of the document, None if there are none.
+    entry, and ``attempts`` and ``answer`` belong to the document, None if there were no attempts.
     """
 
     document: int
@@ -419,11 +419,11 @@ class SourceStatus:
     failures: int | None = 0
     """The total number of failures, None if this user may not read them."""
     newest: Sequence[tuple[datetime, Failure]] = ()
-    """The last of the failures with their times, the newest last."""
+    """The last failures with their times, the newest last."""
     waiting: Sequence[WaitingEvent] = ()
     """The events without an answer that the position has passed."""
     behind: Backlog | None = None
-    """The amount in the source after the position, answered or not; None if it is unknown."""
+    """How much the source contains after the position, whether answered or not; None if unknown."""
     unknown: str | None = None
     """The error that made ``behind`` unknown."""
 

@@ -1,10 +1,10 @@
 """The events of a followed source that its position has passed and that have no answer yet
 (spec/change-model.md 6.6): the form in which they are kept with the position.
 
-A source is read again from its position, so nothing before it may depend on the source. An event is
-kept as its change, with all that makes it the same event again: its event-id, the description of
-its table, and the newest number before it for a format that numbers changes. What the receiver
-failed for is recorded as in the in-flight line of a log (``publisher.delivery``).
+A source is read again from its position, so what is recorded may not depend on the source. An event
+is kept as its change, with all that makes it the same event again: its event-id, the description of
+its table, and the newest number before it for a format that numbers changes. Documents that the
+receiver failed for are recorded as in the in-flight entry of a log (``publisher.delivery``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from eventlog.publisher.delivery import LINE_FORMAT, Tried, refuse_newer
 from eventlog.publisher.stream import Described
 
 _DIALECT = "source"
-"""The database of a description: no database has other type names under this name."""
+"""The name of the database in a description; no dialect with special type names has this name."""
 
 
 class RecordedEvent(NamedTuple):
@@ -63,7 +63,8 @@ def encode(document: RecordedDocument) -> str:
     """Return the content of a document's entry.
 
     ``{"line_format": 1, "events": [...]}`` with ``tables``, the descriptions of the tables, and
-    with ``suspect``, ``failures`` or ``parked``, which have the form of the in-flight line.
+    with ``suspect``, ``failures`` or ``parked``, which have the same form as in the in-flight entry
+    of a log.
     """
     line: dict[str, Any] = {"line_format": LINE_FORMAT}
     tables = dict.fromkeys(event.described for event in document.events if event.described)
@@ -118,8 +119,8 @@ def decode(entry_no: int, content: str) -> RecordedDocument:
         return RecordedDocument(events, **attempts)
     except (TypeError, ValueError, KeyError, AttributeError, ConfigError, FormatError) as error:
         raise DatabaseError(
-            f"the entry {entry_no} of the events without an answer cannot be read ({error}); was "
-            "it changed by hand?"
+            f"the entry {entry_no} of the events without an answer cannot be read ({error}). If "
+            "it was changed by hand, restore its content"
         ) from None
 
 
@@ -189,4 +190,4 @@ def _from_json(value: Any) -> Any:
             return frozenset(_from_json(part) for part in content)
         case "object":
             return {name: _from_json(part) for name, part in content.items()}
-    raise ValueError(f"{kind!r} is no type of a value")
+    raise ValueError(f"{kind!r} is not the type of a value")

@@ -1,5 +1,5 @@
-"""An event of a followed source that is given up by hand, ``eventlog skip --from``
-(spec/change-model.md 6.6).
+"""Give up an event of a followed source by hand, ``eventlog skip --from`` (spec/change-model.md
+6.6).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def skip_recorded(position: Position, event_id: str, why: str) -> Skipped:
 
 
 def _known(documents: Iterable[RecordedDocument]) -> str:
-    """Return where to see the events that wait."""
+    """Return a hint where the waiting events are listed."""
     failing = [
         event.sent_id
         for document in documents
@@ -50,4 +50,4 @@ def _known(documents: Iterable[RecordedDocument]) -> str:
     ]
     if failing:
         return f"the receiver fails for {first_of(failing, 10)}"
-    return "`eventlog status` shows those that do"
+    return "`eventlog status` lists the events that do"

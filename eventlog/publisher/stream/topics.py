@@ -46,14 +46,14 @@ from eventlog.transport import kafka
 _log = logging.getLogger("eventlog.publisher")
 
 _NEW_PARTITIONS: Final = 60.0
-"""Seconds between checks for partitions that are newer than the opening of the topics."""
+"""The seconds between checks for partitions that were created after the topics were opened."""
 
 _NEW_METADATA: Final = 1.0
-"""The same pause while a message waits for its metadata, whose topic may be new."""
+"""The same, while a message waits for its metadata, whose topic may be new."""
 
 _MOST_HELD: Final = 1000
-"""The most messages of a topic that are held while none of them has a known schema. So many are no
-accident: the options are wrong.
+"""The most messages of a topic that are kept while none of them has a known schema. If there are
+more, the options must be wrong.
 """
 
 
@@ -133,11 +133,11 @@ class Topics:
         start = {partition: _next_offset(partition, spans[partition], token) for partition in ends}
         registry = None if self.options.registry is None else open_registry(self.options.registry)
         unpacked = _MessageSteps(MessageReader(self.options, self.report, registry), start)
-        # Tables described in the topics of the data themselves must be read again, too.
+        # Descriptions of tables in the data topics themselves must be read again, too.
         is_inline = self.options.metadata_topic in self.topics
         places = {partition: span.start if is_inline else start.get(partition, span.start)
                   for partition, span in spans.items()}  # fmt: skip
-        # First all present metadata; later metadata are read along.
+        # All present metadata are read first; later metadata are read together with the data.
         for several in ({p: spans[p].stop for p in spans if p not in ends}, ends if once else {}):
             for records in topics.read_to(
                 {partition: places[partition] for partition in several}, several
@@ -203,15 +203,15 @@ def _steps_of(records: Sequence[kafka.Record], unpacked: _MessageSteps) -> Itera
 
 
 class _MessageSteps:
-    """The steps of messages, and their progress.
+    """Makes steps of messages, and records the progress.
 
     ``start`` has the offset of each data partition from which on messages count; earlier messages
     are read only for the tables that they describe. A message that waits for its metadata delays
     the later ones, and the token with them.
 
     A message that cannot be read is skipped. A message with an unknown schema may belong to a topic
-    that these options cannot read at all. So it is held, and the token before it, until another
-    message of its topic was read.
+    that these options cannot read at all. So it is kept, and the token stays before it, until
+    another message of its topic was read.
     """
 
     def __init__(self, reader: MessageReader, start: Mapping[Partition, int]) -> None:
@@ -264,14 +264,14 @@ class _MessageSteps:
             yield from self._read(self._behind.popleft())
 
     def overdue(self) -> Iterator[SourceStep]:
-        """Skip a message that has waited too long, and read the ones after it.
+        """Skip a message that has waited too long for its metadata, and read the messages after it.
 
         Raises the errors of ``take``.
         """
         waiting = self._waiting
         try:
             for _ in self.reader.overdue():
-                raise AssertionError("only a description releases what waits for it")
+                raise AssertionError("only a description releases the messages that wait for it")
         except UnknownSchema as error:
             assert waiting is not None
             self._waiting = None
@@ -284,7 +284,7 @@ class _MessageSteps:
             raise self._unreadable(topic)
 
     def _hold_or_skip(self, message: kafka.Record, error: UnknownSchema) -> Iterator[Failure]:
-        """Skip a message as soon as another of its topic can be read, and hold it until then.
+        """Keep a message until another message of its topic can be read, then skip it.
 
         Raises UnknownSchema.
         """
@@ -333,8 +333,8 @@ class _MessageSteps:
         except (EventlogError, MemoryError) as error:
             if not isinstance(error, FormatError):
                 raise
-            # A waiting message is released before it is read: if it still waits,
-            # its description is wrong.
+            # A waiting message is released before it is read. If it still has to wait, its
+            # description is wrong.
             fault = message if self.reader.is_waiting else held
             if isinstance(error, UnknownSchema):
                 yield from self._hold_or_skip(fault, error)
@@ -355,7 +355,7 @@ def _unread(message: kafka.Record, code: str, why: str) -> Failure:
 
 
 def _position_of(message: kafka.Record) -> str:
-    """Return the name of a message, for people and for events without their own position."""
+    """Return the name of a message, for people, and for events that have no position."""
     return f"{message.topic}:{message.partition}:{message.offset}"
 
 

@@ -3,9 +3,10 @@
 
 The questions are the named statements of the file ``doctor.sql`` of each dialect, and the functions
 of ``Dialect.answers`` for those that SQL alone cannot answer. If a database has neither for a
-question, the question is not asked there. Each ``judge_`` function makes findings from answers,
-without input or output: here about the session and its rights, in ``findings`` about the log, its
-triggers and its rows. ``publisher.doctor`` holds the table of checks, which joins the two.
+question, that question is left out. Each ``judge_`` function makes findings from answers, without
+input or output: in this module about the session and its rights, in ``findings`` about the log, its
+triggers and its rows. ``publisher.doctor`` has the table of checks, which connects questions and
+``judge_`` functions.
 """
 
 from __future__ import annotations
@@ -46,17 +47,17 @@ class Finding:
 
 
 def error(code: str, text: str, *fix: str) -> Finding:
-    """Return a finding for lost changes, or a publisher that cannot work."""
+    """Return a finding about lost changes, or about a publisher that cannot work."""
     return Finding(code, "error", text, fix)
 
 
 def warning(code: str, text: str, *fix: str) -> Finding:
-    """Return a finding for something that needs repair."""
+    """Return a finding about something that should be repaired."""
     return Finding(code, "warning", text, fix)
 
 
 def info(code: str, text: str, *fix: str) -> Finding:
-    """Return a finding for information: nothing is wrong."""
+    """Return a finding that is only information: nothing is wrong."""
     return Finding(code, "info", text, fix)
 
 
@@ -67,35 +68,38 @@ class Limits:
     sample: int = 100_000
     """The number of the log's newest rows that are read."""
     rows: int = 10_000
-    """The number of rows N, from the first on, that each question reads."""
+    """The number of rows of status N, from the first on, that each question reads."""
     statement: int = 30
     """The statement timeout, in seconds."""
     shown: int = 5
     """The number of examples in one finding."""
     clock: float = 2.0
-    """The difference in seconds between the clocks of database and machine."""
+    """The difference in seconds between the clocks of the database and of this machine."""
     event_time: float = 60.0
-    """The seconds that an event_time is ahead of the database."""
+    """How many seconds an event_time is ahead of the database's clock."""
     writing: float = 60.0
     """The age in seconds of an open transaction that writes."""
     snapshot: float = 3600.0
     """The age in seconds of a snapshot that prevents the removal of dead rows."""
     held: int = 1_000
-    """The number of transactions that must have ended since a snapshot before it is reported."""
+    """A snapshot is reported only if at least this many transactions have ended since."""
     held_unknown: int = 1_000_000
-    """The same for a snapshot of unknown age.
-    """
+    """The same limit for a snapshot of unknown age."""
     in_flight: float = 600.0
-    """The age in seconds of an in-flight line while a publisher runs."""
+    """The age in seconds of an in-flight entry while a publisher runs."""
     dead: int = 100_000
-    """The number of dead rows of the log, if they are also ``dead_share`` of the live ones."""
+    """The number of dead rows of the log; it counts only if they are also at least ``dead_share``
+    of the live rows.
+    """
     dead_share: float = 0.2
     dead_beside: int = 20_000
     """The number of dead rows of an internal table."""
 
 
 def age(seconds: float) -> str:
-    """Return seconds in the largest unit that gives at least two: ``90.0 seconds``, ``2 hours``."""
+    """Return a time in seconds as text, in the largest unit that gives at least two: ``90.0
+    seconds``, ``2 hours``.
+    """
     for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
@@ -106,7 +110,7 @@ def age(seconds: float) -> str:
 
 
 class Numbering(NamedTuple):
-    """A sequence that gives record_ids."""
+    """A sequence that numbers the rows of the log."""
 
     name: str
     """The name as SQL."""
@@ -115,7 +119,8 @@ class Numbering(NamedTuple):
     increment: int
     cycles: bool
     disorder: str | None = None
-    """Another reason why later requests may get smaller numbers, None if there is none.
+    """A reason other than the cache why later requests may get smaller numbers; None if there is
+    none.
     """
     fix: str = ""
     """SQL that fixes ``disorder``."""
@@ -135,11 +140,11 @@ class OpenTransaction(NamedTuple):
     wrote_log: bool
     """True if the transaction has written rows to the log, which no other session sees yet."""
     prepared: str | None = None
-    """The name of a prepared transaction, which belongs to no session."""
+    """The name of a prepared transaction, which does not belong to a session."""
 
     @property
     def who(self) -> str:
-        """Whose it is, for people."""
+        """The owner of the transaction, in words."""
         if self.prepared is not None:
             return f"prepared transaction {self.prepared!r}"
         return _session(self.pid, self.user, self.application)
@@ -163,25 +168,27 @@ class HeldSnapshot(NamedTuple):
     application: str | None
     address: str | None
     state: str | None
-    """The session that has the snapshot, or that reads the slot, as far as this role may see it."""
+    """The state of the session that has the snapshot or reads the slot, as far as this role may see
+    it.
+    """
     seconds: float | None
     """The age of the transaction, None if it is unknown."""
     transactions: int
-    """The number of transactions since the snapshot, whose dead rows cannot be removed."""
+    """The number of transactions since the snapshot; their dead rows cannot be removed."""
     xmin: str
     """A text that identifies the snapshot: it changes when the snapshot does."""
     fix: str
     """How to end the snapshot."""
 
     def is_old(self, limits: Limits) -> bool:
-        """Return True if the snapshot is old, and transactions since have left dead rows."""
+        """Return True if the snapshot is old, and later transactions have left dead rows."""
         if self.seconds is None:
             return self.transactions >= limits.held_unknown
         return self.seconds >= limits.snapshot and self.transactions >= limits.held
 
     @property
     def who(self) -> str:
-        """Whose it is, for people."""
+        """The owner of the snapshot, in words."""
         if self.kind == "prepared":
             return f"prepared transaction {self.name!r}"
         session = _session(self.pid, self.user, self.application)
@@ -197,7 +204,7 @@ class TableStorage(NamedTuple):
     """A table of the log."""
 
     part: str
-    """``log`` or the ending of an internal table's name."""
+    """``log``, or the suffix of an internal table's name."""
     name: str
     """The name as SQL."""
     live: int | None
@@ -218,15 +225,15 @@ class TableStorage(NamedTuple):
 
 
 def oldest_writer(transactions: Iterable[OpenTransaction]) -> OpenTransaction | None:
-    """Return the transaction that has written the log and is open for longest; None if there is
-    none, or unknown.
+    """Return the transaction that has written to the log and has been open for the longest time;
+    None if there is none, or if that is unknown.
     """
     writers = [each for each in transactions if each.wrote_log and each.seconds is not None]
     return max(writers, key=lambda each: each.seconds or 0.0, default=None)
 
 
 class LogTrigger(NamedTuple):
-    """A trigger that writes the log.
+    """A trigger that writes to the log.
 
     ``table`` is ``schema.table``; ``fix`` is SQL that enables it.
     """
@@ -238,7 +245,7 @@ class LogTrigger(NamedTuple):
 
 
 def row(*values: Any) -> tuple[Any, ...]:
-    """Return the fields of an answer as a tuple, for a caller that unpacks it at once."""
+    """Return the fields of an answer as a tuple, for a caller that unpacks it."""
     return values
 
 
@@ -254,8 +261,8 @@ def ask(
 ) -> list[T]:
     """Ask the database a question, and return its answers as records.
 
-    ``record`` makes a record from the fields of an answer; ``about`` holds the binds of a statement
-    or the arguments of a function.
+    ``record`` makes a record from the fields of an answer; ``about`` has the bound values of a
+    statement, or the arguments of a function.
     """
     dialect = db.dialect
     if (function := dialect.answers.get(question)) is not None:
@@ -276,8 +283,8 @@ def ask_log(log: OpenLog, question: str, record: Callable[..., T], **about: obje
 
 
 def repairs(log: OpenLog, name: str, **more: str) -> tuple[str, ...]:
-    """Return statements of ``doctor.sql`` that are shown and not run, with the names of this log
-    and further ones.
+    """Return statements of ``doctor.sql`` for the user to run, filled in with the names of this log
+    and further names.
     """
     if name in log.dialect.answers:
         return tuple(ask_log(log, name, str))
@@ -294,7 +301,7 @@ _BIND: Final = re.compile(r"(?<![:\w\\]):([a-z_]+)\b")
 
 
 def _names(dialect: Dialect, log: LogTable) -> dict[str, str]:
-    """Return the names in braces in a statement: quoted identifiers."""
+    """Return the quoted identifiers that replace the names in braces in a statement."""
     return {
         **dict(zip(LogRow._fields, map(dialect.quote, log.columns), strict=True)),
         "reading_index": dialect.quote(log.own_name("idx_{}_1")),
@@ -315,7 +322,9 @@ def _names(dialect: Dialect, log: LogTable) -> dict[str, str]:
 
 
 def _values(dialect: Dialect, log: LogTable) -> dict[str, object]:
-    """Return the binds of a statement about a log, besides the arguments of the question."""
+    """Return the bound values of a statement about a log, in addition to the arguments of the
+    question.
+    """
     sql_name = dialect.qualified(log.schema, log.name)
     return {
         "log": sql_name,
@@ -330,7 +339,7 @@ def _values(dialect: Dialect, log: LogTable) -> dict[str, object]:
         "captured": dialect.qualified(log.schema, log.captured_table),
         "resync": dialect.qualified(log.schema, log.resync_table),
         "numbers": None if log.sequence is None else dialect.qualified(*log.sequence),
-        "marker": f" log {sql_name}",  # the end of the comments in our triggers
+        "marker": f" log {sql_name}",  # the end of the comments in eventlog's triggers
     }
 
 
@@ -344,8 +353,8 @@ def _plain(value: Any) -> Any:
 
 
 def judge_pool(pooled: bool) -> Iterator[Finding]:
-    """Judge whether a pool changes sessions between transactions: the publisher's lock cannot work
-    then (spec/event-log.md 12).
+    """Judge whether a connection pool changes sessions between transactions; with such a pool the
+    publisher's lock cannot work (spec/event-log.md 12).
     """
     if pooled:
         yield error(
@@ -358,7 +367,7 @@ def judge_pool(pooled: bool) -> Iterator[Finding]:
 
 
 def judge_read_only(reason: str | None, fix: str) -> Iterator[Finding]:
-    """Judge whether the session is on a standby, or is read-only.
+    """Judge a session on a standby, or a read-only session.
 
     ``reason`` and ``fix`` are in words.
     """
@@ -368,8 +377,8 @@ def judge_read_only(reason: str | None, fix: str) -> Iterator[Finding]:
 
 
 def judge_clock(ahead: float, uncertainty: float, limits: Limits) -> Iterator[Finding]:
-    """Judge the database's clock against this machine's: the seconds that it is ahead, and their
-    uncertainty.
+    """Judge the database's clock against this machine's: ``ahead`` is how many seconds it is ahead,
+    ``uncertainty`` the uncertainty of that in seconds.
     """
     if abs(ahead) - uncertainty > limits.clock:
         way = "ahead of" if ahead > 0 else "behind"
@@ -405,7 +414,7 @@ def judge_rights_to_resyncs(
 def judge_rights_to_reset(
     missing: Sequence[str], user: str, grants: Sequence[str]
 ) -> Iterator[Finding]:
-    """Judge the right to delete a consumer's line, which the consumer itself does not need."""
+    """Judge the right to delete a consumer's row, which the consumer itself does not need."""
     if missing:
         text = (
             f"user {user} cannot run `eventlog consumers reset` and `drop`: it lacks "
@@ -418,7 +427,8 @@ def judge_unreadable(
     tables: Answer, user: str, grants: Sequence[str], command: str
 ) -> Iterator[Finding]:
     """Judge tables that cannot be read back, with the columns that the user may not read.
-    ``grants`` fix it, and ``command`` prints all that the user needs.
+    ``grants`` are the statements that fix it, and ``command`` prints all rights that the user
+    needs.
     """
     if tables := list(tables):
         yield error(
@@ -433,8 +443,8 @@ def judge_unreadable(
 def judge_unreadable_later(
     tables: Answer, user: str, grants: Sequence[str], command: str
 ) -> Iterator[Finding]:
-    """Judge unreadable tables whose values are logged: the rows that triggers cannot log by value
-    are read back.
+    """Judge unreadable tables whose values are logged: values that triggers cannot log are read
+    back nevertheless.
     """
     if tables := list(tables):
         yield warning(
@@ -465,7 +475,7 @@ def judge_rights_to_apply(missing: Sequence[str], user: str) -> Iterator[Finding
 def judge_transactions(
     transactions: Iterable[OpenTransaction], limits: Limits
 ) -> Iterator[Finding]:
-    """Judge old transactions that write: their rows are invisible."""
+    """Judge old transactions that write, since their rows are not visible yet."""
     for transaction in transactions:
         seconds, who = transaction.seconds, transaction.who
         if transaction.prepared is not None:
@@ -496,7 +506,7 @@ def judge_transactions(
 
 
 def judge_snapshots(snapshots: Iterable[HeldSnapshot], limits: Limits) -> Iterator[Finding]:
-    """Judge what prevents the removal of dead rows: reading the log gets slower meanwhile."""
+    """Judge what prevents the removal of dead rows, since these slow down reading the log."""
     for one in snapshots:
         if not one.is_old(limits):
             continue

@@ -43,7 +43,7 @@ def judge_revision(
 ) -> Iterator[Finding]:
     """Judge the revisions that the log has reached against the newest ones.
 
-    ``fix`` is the advice for unknown ones, ``upgrade`` the command for old ones.
+    ``fix`` is the advice for an unknown revision, ``upgrade`` the command for an old one.
     """
     if unknown:
         text = (
@@ -68,11 +68,12 @@ def judge_indexes(
     by_expression: bool = False,
 ) -> Iterator[Finding]:
     """Judge the indexes by which the publisher reads and marks (spec/triggers.md 7), with the SQL
-    that makes them.
+    that creates them.
 
-    Each of ``columns`` has, in the order of its index, the index's name, whether it is valid, the
-    column (of an expression its text, None if unknown), and the predicate of the index as the
-    database writes it. ``by_expression`` is ``queue_by_expression`` of the dialect.
+    Each of ``columns`` is a column of an index, in the order of the index: the index's name,
+    whether the index is valid, the column (for an expression its text, None if unknown), and the
+    predicate of the index as the database writes it. ``by_expression`` is ``queue_by_expression``
+    of the dialect.
     """
     indexes: defaultdict[tuple[str, str | None], list[str | None]] = defaultdict(list)
     for name, is_valid, column, predicate in columns:
@@ -93,8 +94,8 @@ def judge_indexes(
     if not serves_reading:
         yield warning(
             "index_missing",
-            "the log has no valid index of the rows N in record_id order: each poll reads the "
-            "whole log",
+            "the log has no valid index of the rows with status N in record_id order: each poll "
+            "reads the whole log",
             *reading_index,
         )
     if not serves_rows:
@@ -112,8 +113,8 @@ _GUARD: Final = re.compile(
 
 
 def _is_status_n(predicate: str, status: str, quote: Callable[[str], str]) -> bool:
-    # PostgreSQL writes (status = 'N'::bpchar) or ((status)::text = 'N'::text),
-    # and the guard of a log of ours.
+    # PostgreSQL writes (status = 'N'::bpchar) or ((status)::text = 'N'::text), and the guard in a
+    # log that eventlog made.
     predicate = re.sub(
         r" OR \((\(.+ <> 'S'::bpchar\) AND )?\(.+ !~ '\^\[A-Za-z\]\$'::text\) AND .+\(.+\)\)\)$",
         "",
@@ -124,7 +125,7 @@ def _is_status_n(predicate: str, status: str, quote: Callable[[str], str]) -> bo
 
 
 def judge_lock(holder: LockHolder | None, log: str) -> Iterator[Finding]:
-    """Judge the session that has locked the log, None = no known one."""
+    """Judge the session that has locked the log; None = no such session is known."""
     if holder is not None and holder.is_other:
         yield Finding(
             "lock_of_another",
@@ -138,18 +139,18 @@ def judge_lock(holder: LockHolder | None, log: str) -> Iterator[Finding]:
 def judge_numberings(
     numberings: Collection[Numbering], record_id: str, *, must_be_known: bool
 ) -> Iterator[Finding]:
-    """Judge the sequence of record_id: later requests must get greater numbers (spec/triggers.md
-    7). ``record_id`` is the name of the column.
+    """Judge the sequence of record_id: later requests must get higher numbers (spec/triggers.md 7).
+    ``record_id`` is the name of the column.
 
     ``must_be_known`` means that several transactions draw numbers at the same time.
     """
     if must_be_known and not numberings:
         yield warning(
             "sequence_unknown",
-            f"the column {record_id} has no default, so the triggers of another program number the "
-            "rows, by a sequence that eventlog does not know. Consumers, streams, resync and "
-            "requeue cannot work without knowing it, and a sequence with a cache may put changes "
-            "of one row in the wrong order",
+            f"the column {record_id} has no default, so the triggers of another program number "
+            "the rows, from a sequence that eventlog cannot determine. Consumers, streams, "
+            "resync and requeue cannot work without it, and a sequence with a cache may put "
+            "changes of one row in the wrong order",
             'set record_id_sequence = "..." in [database] to the sequence of the triggers',
         )
     for sequence in numberings:
@@ -213,7 +214,7 @@ def judge_storage(
 def judge_wake(missing: str | None, polling_interval: float, upgrade: str) -> Iterator[Finding]:
     """Judge whether a sleeping publisher is woken (spec/triggers.md 8).
 
-    ``missing`` is why no writer does it, ``upgrade`` the command that fixes it.
+    ``missing`` is the reason why writers do not wake it, ``upgrade`` the command that fixes this.
     """
     if missing is not None:
         yield warning(
@@ -327,7 +328,7 @@ def judge_deferrable(catalog: Catalog, plan: TriggerPlan | None) -> Iterator[Fin
 
 
 def judge_refused(refused: Iterable[str]) -> Iterator[Finding]:
-    """Judge watches for which no triggers can be made, by any user."""
+    """Judge watches that are impossible: no user can create triggers for them."""
     for sentence in refused:
         yield error(
             "watch_refused", f"its triggers stay as they are: {sentence}", "eventlog triggers plan"
@@ -342,7 +343,7 @@ def judge_resyncs(due: Iterable[Due]) -> Iterator[Finding]:
 
 
 def judge_plan(plan: TriggerPlan, installed: Iterable[LogTrigger]) -> Iterator[Finding]:
-    """Judge triggers against the declared ones; a disabled trigger is its own finding."""
+    """Judge the triggers against the declared ones. A disabled trigger is a separate finding."""
     disabled: defaultdict[str, list[str]] = defaultdict(list)
     for trigger in installed:
         if not trigger.enabled:
@@ -578,7 +579,7 @@ def at_least(rows: int, looked_at: int, limits: Limits) -> str:
 def judge_consumer(
     name: str, rows: int, seconds: float, runs: bool, limits: Limits
 ) -> Iterator[Finding]:
-    """Judge a consumer that has rows to do and has not moved for so many seconds."""
+    """Judge a consumer that has rows to process and has made no progress for so many seconds."""
     if rows and seconds > limits.in_flight:
         why = (
             "it is running, so its receiver is unavailable or refuses events; see its log"
@@ -603,7 +604,7 @@ def judge_beyond(name: str, top: int, following: int | None) -> Iterator[Finding
     if following is not None and top >= following:
         yield error(
             "consumer_beyond",
-            f"consumer {name} counts all record_ids up to {top} as done, but the log has given "
+            f"consumer {name} counts all record_ids up to {top} as done, but the log has used "
             f"none above {following - 1} yet: the consumer will skip new rows up to {top}",
             f"eventlog consumers reset {name} --start-from ... (docs/consumers.md describes where "
             "it begins)",
@@ -613,7 +614,7 @@ def judge_beyond(name: str, top: int, following: int | None) -> Iterator[Finding
 def judge_before_epoch(name: str, begun: datetime, raised: datetime | None) -> Iterator[Finding]:
     """Judge a consumer that was registered or reset at ``begun``.
 
-    ``raised`` is when the log got its epoch, None = it has none. Both are UTC.
+    ``raised`` is the time when the log got its epoch, None = it has no epoch. Both are UTC.
     """
     if raised is not None and begun < raised.replace(tzinfo=None):
         yield info(
@@ -627,8 +628,8 @@ def judge_before_epoch(name: str, begun: datetime, raised: datetime | None) -> I
 
 
 def judge_own_consumer(name: str, known: tuple[int, bool] | None) -> Iterator[Finding]:
-    """Judge the configured consumer. ``known`` is its number of rows to do and whether it runs,
-    None if it is not registered.
+    """Judge the configured consumer. ``known`` has its number of rows to process and whether it
+    runs; None if it is not registered.
     """
     if known is None:
         yield info(
@@ -646,8 +647,8 @@ def judge_own_consumer(name: str, known: tuple[int, bool] | None) -> Iterator[Fi
 def judge_in_flight(
     events: int, rows: int, seconds: float | None, publisher_runs: bool, limits: Limits
 ) -> Iterator[Finding]:
-    """Judge the in-flight lines: of a delivery, of parked objects, or left over (spec/event-log.md
-    8.1, 10).
+    """Judge the in-flight entries: those of a delivery, those of parked objects, and those that a
+    publisher left (spec/event-log.md 8.1, 10).
     """
     if not events:
         return
@@ -697,7 +698,7 @@ def judge_queue(queue: Queue, publisher_runs: bool, disabled: bool) -> Iterator[
 
 
 def judge_event_time(newest: Answer, event_time_zone: str, limits: Limits) -> Iterator[Finding]:
-    """Judge event_time against the database's clock, of which it should not be ahead."""
+    """Judge event_time, which should not be ahead of the database's clock."""
     other = "local" if event_time_zone == "utc" else "utc"
     for record_id, event_time, seconds in newest:
         if seconds > limits.event_time:
@@ -711,7 +712,7 @@ def judge_event_time(newest: Answer, event_time_zone: str, limits: Limits) -> It
 
 
 def judge_due(waiting: NotDue, limits: Limits) -> Iterator[Finding]:
-    """Judge rows whose time has not come (``handle_future_events``)."""
+    """Judge rows that are not due yet (``handle_future_events``)."""
     if waiting.rows:
         when = "" if waiting.next_time is None else f"; the next one at {waiting.next_time}"
         away = "" if waiting.next_seconds is None else f" (in {age(waiting.next_seconds)})"
@@ -730,8 +731,8 @@ _BAD_FIXES: Final[Mapping[str, str]] = {
         "watch the table ([[watch]] or tables in eventlog.toml), or correct table_name"
     ),
     "bad_table_key": (
-        "correct the trigger that writes table_key (`eventlog triggers apply` makes ours), "
-        "and the rows"
+        "correct the trigger that writes table_key (`eventlog triggers apply` installs "
+        "eventlog's triggers), and the rows"
     ),
     "missing_column": "correct the trigger that writes column_name, and the rows",
     "unknown_column": "correct the trigger that writes column_name, or remove the column from "
@@ -744,12 +745,12 @@ _BAD_FIXES: Final[Mapping[str, str]] = {
 def judge_bad(
     bad: Sequence[InvalidRow], checked: int, cut: bool, limits: Limits, consumer: str = ""
 ) -> Iterator[Finding]:
-    """Judge rows N that the next cycle would mark E (spec/event-log.md 5). Each code has one
-    finding.
+    """Judge rows of status N that the next cycle would mark E (spec/event-log.md 5). Each code has
+    one finding.
 
-    With ``consumer`` the rows are those that this consumer has to do.
+    With ``consumer``, judge the rows that this consumer has to process.
     """
-    which = f"for consumer {consumer} to do" if consumer else "of status N"
+    which = f"for consumer {consumer} to process" if consumer else "of status N"
     outcome = (
         "the next cycle will record errors for them"
         if consumer
@@ -784,9 +785,9 @@ _TELLS: Final = frozenset(
     }
 )
 """The types after which a receiver has the object: they are sent even if the object is gone when
-they are published. A change of another session after the DELETE_ROW of a cascade is such a row
-(spec/triggers.md 7.4). INSERT_ROW_QUERY_BACK is not one of them: ``resync --deletes`` writes it
-after its DELETE_ROW, in case the object has come back meanwhile.
+they are published. Such a row may be a change of another session after the DELETE_ROW that a
+cascade logged (spec/triggers.md 7.4). INSERT_ROW_QUERY_BACK is not one of them: ``resync
+--deletes`` writes it after its DELETE_ROW, in case the object exists again.
 """
 
 

@@ -53,14 +53,15 @@ def upgrade(
     dialect_name: str | None = None,
     storage: Storage = _NO_STORAGE,
 ) -> None:
-    """Make the log and its internal tables, or bring them up to ``revision`` (one, or one for each
-    branch). Existing parts are not changed.
+    """Create the log and its internal tables, or bring them up to ``revision`` (one revision, or
+    one per branch). Existing parts are not changed.
 
     ``log_table`` may be ``schema.table``. Otherwise the log is made in ``schema``, by default the
-    connection's current one, which must exist. ``existing_log`` is for a log that another
-    program made. With ``sql`` the whole SQL is written there and nothing is run; then ``target``
-    may be None if ``dialect_name`` is given. An engine's transaction is committed, a connection's
-    is the caller's. ``storage`` is the place of the tables, in databases that can choose it.
+    connection's current one, which must exist. ``existing_log`` is for a log that another program
+    made. With ``sql`` all SQL is written to that stream and nothing is run; ``target`` may then be
+    None if ``dialect_name`` is given. If ``target`` is an engine, the transaction is committed; if
+    it is a connection, the caller commits. ``storage`` is the place of the tables, in databases
+    that can choose it.
 
     Raises LogTableError if a table of another program has the log's name, or if the log has reached
     an unknown revision; DatabaseError if the schema is missing; ConfigError for an unknown
@@ -96,8 +97,8 @@ def downgrade(
     rows and its internal tables.
 
     A log that another program made stays. ``existing_log`` and ``reached``, the revisions of the
-    log (none = the newest), matter only with ``sql``, when there is no database to read them from.
-    The other arguments are as in ``upgrade``.
+    log (none = the newest), have an effect only with ``sql``, where no database provides them. The
+    other arguments are as in ``upgrade``.
     """
     if sql is not None:
         dialect = _dialect(target, dialect_name)
@@ -128,7 +129,7 @@ def downgrade(
 def current(
     target: Engine | Connection, *, log_table: str, schema: str | None = None
 ) -> tuple[str, ...]:
-    """Return the revisions that the log has reached, one for each branch; perhaps none."""
+    """Return the revisions that the log has reached: at most one per branch."""
     with _connection(target) as conn:
         return tuple(sorted(_heads(conn, _online_log(conn, log_table, schema))))
 
@@ -204,7 +205,9 @@ OTHER_EVENTLOG: Final = (
 @contextmanager
 def _connection(target: Engine | Connection | None) -> Iterator[Connection]:
     if target is None:
-        raise ConfigError("migrations need a database, or a file for their SQL")
+        raise ConfigError(
+            "internal error: a migration was started with neither a database nor a file for its SQL"
+        )
     if isinstance(target, Connection):
         with as_database_errors(target, owner_advice(target)):
             yield target
@@ -233,7 +236,7 @@ def _online_log(conn: Connection, log_table: str, schema: str | None) -> LogTabl
 
 @contextmanager
 def _script(sql: TextIO, dialect: Dialect, storage: Storage = _NO_STORAGE) -> Iterator[io.StringIO]:
-    """Yield the buffer that Alembic prints to.
+    """Yield the buffer to which Alembic prints.
 
     At the end ``sql`` gets the script for the database's own tool.
     """
@@ -254,7 +257,8 @@ def _offline_log(log_table: str, schema: str | None, dialect: Dialect) -> LogTab
 def _check_before_upgrade(conn: Connection, log: LogTable, existing_log: bool) -> None:
     inspector = sa.inspect(conn)
     exists = inspector.has_table(quoted(log.name), log.schema)
-    # Migrations create the version table first, so without it none of the other tables is ours.
+    # Migrations create the version table first, so if it is missing, eventlog made none of the
+    # other tables.
     is_begun = inspector.has_table(quoted(log.version_table), log.schema)
     if not is_begun:
         internal_tables = [
@@ -298,7 +302,7 @@ def _newest(branch: str, reached: Iterable[str]) -> str:
 
 
 def _is_ours(reached: Iterable[str]) -> bool:
-    """Return True if our migrations made the log itself."""
+    """Return True if eventlog's migrations made the log itself."""
     scripts = ScriptDirectory(_SCRIPTS).walk_revisions("base", f"{_LOG_BRANCH}@head")
     return not {script.revision for script in scripts}.isdisjoint(reached)
 
@@ -309,7 +313,7 @@ def _heads(conn: Connection, log: LogTable) -> tuple[str, ...]:
 
 
 def _drop_at_the_end(printed: io.StringIO, table: str) -> None:
-    """Drop the version table once, at the end of the script: Alembic before 1.20 does it after
+    """Drop the version table once, at the end of the script: Alembic before 1.20 drops it after
     each branch.
     """
     text = re.sub(
@@ -387,7 +391,7 @@ def execute(statements: Iterable[str]) -> None:
 
 
 class _AsItStands(Executable, ClauseElement):
-    """SQL that no dialect changes.
+    """SQL text that no dialect changes.
 
     A ``text()`` would double percent signs for drivers whose parameters are %s.
     """
@@ -404,7 +408,9 @@ def _as_it_stands(element: _AsItStands, _compiler: Any, **_: Any) -> str:
 
 
 def run_or_print(context: MigrationContext, statements: Iterable[str]) -> None:
-    """Run or print SQL text unchanged: no colon begins a parameter, no percent sign is doubled."""
+    """Run or print SQL text unchanged: colons do not begin parameters, and percent signs are not
+    doubled.
+    """
     for statement in statements:
         if context.as_sql:
             context.impl.execute(_AsItStands(statement))

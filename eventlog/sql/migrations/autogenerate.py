@@ -1,4 +1,5 @@
-"""Autogenerate: the declared watches, compared with the hashes in the database, as operations.
+"""Autogenerate: compare the declared watches with the hashes in the database, and return the
+differences as operations.
 
 Watches are compiled for the tables as they will be: the operations that Alembic has found so far
 are run in a savepoint, which is rolled back. If DDL is not transactional, a migration that changes
@@ -57,12 +58,14 @@ table's ``info``.
 """
 
 _INFO: Final = tuple(name for name in WATCH_OPTIONS if name != "base")
-"""The settings that a table's ``info`` may have; a view is not a table of the models."""
+"""The settings that a table's ``info`` may have. Settings for views are missing, since a view is
+not a table of the models.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The wanted state of the database."""
+    """The declared state of the database."""
 
     log: str = "eventlog"
     """The log, which may be in ``log_schema``."""
@@ -75,7 +78,9 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One comparison: its context, database and log. ``before`` are the tables as they are now."""
+    """The data of one comparison: context, database and log. ``before`` are the tables as they are
+    now.
+    """
 
     context: AutogenContext
     connection: Connection
@@ -86,7 +91,7 @@ class _Case:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Compiled:
-    """A watch and its compiled tables: table -> hash.
+    """A watch and the hashes of its compiled tables, by table.
 
     It is empty if the tables are unknown until the migration runs.
     """
@@ -196,8 +201,8 @@ def _watches_of_tables(case: _Case) -> Iterable[WatchedTable]:
 def _definitions(
     case: _Case, watches: Sequence[WatchedTable], changes: Sequence[MigrateOperation]
 ) -> list[WatchDefinition]:
-    """Return the watches with the tables as they are after ``changes``, or without tables if that
-    cannot be known.
+    """Return the watches with the tables as they are after ``changes``, or without tables if these
+    cannot be determined.
     """
     if not changes:
         return [_definition(case, watch, case.before) for watch in watches]
@@ -316,7 +321,7 @@ def _history(case: _Case) -> list[_Compiled]:
 def _makers(
     case: _Case, history: Sequence[_Compiled], wanted: Sequence[_Compiled], tables: Collection[str]
 ) -> list[_Compiled]:
-    """Return the watches, with all of their tables, that made the triggers of these tables."""
+    """Return the watches, with all of their tables, that created the triggers of these tables."""
     left = set(tables)
     makers = []
     for one in history:
@@ -336,8 +341,8 @@ def _makers(
 
 
 def _guessed(case: _Case, wanted: Sequence[_Compiled], tables: Collection[str]) -> _Compiled:
-    """Return the likely watch of a table that no migration watches, since `eventlog triggers apply`
-    made it.
+    """Return the likely watch of a table whose triggers `eventlog triggers apply` created, since no
+    migration watches it.
     """
     classes = build_catalog(case.before, ignore=case.log.own_tables).classes
     declared = [one.definition.watch for one in wanted]
@@ -347,8 +352,8 @@ def _guessed(case: _Case, wanted: Sequence[_Compiled], tables: Collection[str]) 
             if one.tables.keys() & set(tables):
                 return one
     raise TriggerError(
-        f"the triggers of {min(tables)} belong to no class of the schema: remove them with "
-        "`eventlog triggers drop`"
+        f"the triggers of {min(tables)} do not belong to any class of the schema: remove them "
+        "with `eventlog triggers drop`"
     )
 
 

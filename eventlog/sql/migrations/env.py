@@ -22,7 +22,7 @@ shared = {
 
 
 def placed_and_guarded(statement: str) -> str:
-    """Return a statement of a migration as it is run."""
+    """Return a statement of a migration in the form in which it runs."""
     dialect = attributes["dialect"]
     placed = dialect.placed(statement, attributes["storage"])
     made: str = dialect.open(attributes["connection"]).guarded(placed)
@@ -37,7 +37,7 @@ if context.is_offline_mode():
         transactional_ddl=False,  # the whole script is one transaction: Dialect.prologue, epilogue
         **shared,
     )
-    # Nobody reads the results of a script, and on Oracle RETURNING needs a variable.
+    # The results of a script are not read, and on Oracle RETURNING would need a variable.
     context.get_context().dialect.insert_returning = False
     with context.begin_transaction():
         context.run_migrations()

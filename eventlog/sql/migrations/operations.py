@@ -1,11 +1,11 @@
 """The operations ``op.create_event_log``, ``op.drop_event_log``, ``op.watch_table`` and
 ``op.unwatch_table``: how they run, and how they are written.
 
-They are for users' own Alembic trees, which import ``eventlog.alembic``. A migration does the same
-at any later time: a watch contains, as Python literals, its declaration and the tables as they were
-when the migration was written. The same statements are run and, with ``alembic upgrade --sql``,
-printed. A function is created before the triggers that call it, and dropped after them; the log
-exists before both.
+They are for users' own Alembic trees, which import ``eventlog.alembic``. A migration must do the
+same at any later time. So a watch contains, as Python literals, its declaration and the tables as
+they were when the migration was written. The same statements are run and, with ``alembic upgrade
+--sql``, printed. A function is created before the triggers that call it, and dropped after them;
+the log exists before both.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ TEMPLATE_VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class WatchDefinition:
-    """A watch with all that compiling it needs."""
+    """A watch with everything that is needed to compile it."""
 
     watch: WatchedTable
     log: str
@@ -171,8 +171,8 @@ def from_literals(table: str, arguments: _Literals) -> WatchDefinition:
 
 
 def watch_of(table: str, options: _Literals) -> WatchedTable:
-    """Return a watch from ``WATCH_OPTIONS`` as they are written, with lists for tuples. Raises
-    TriggerError for an unknown style.
+    """Return a watch from ``WATCH_OPTIONS`` as a migration contains them, with lists in place of
+    tuples. Raises TriggerError for an unknown style.
     """
     legal = {"row_style": tuple(STYLES), "trigger_level": ("row", "statement")}
     for name, values in legal.items():
@@ -187,7 +187,7 @@ def watch_of(table: str, options: _Literals) -> WatchedTable:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as literals."""
+    """Return a value in a form that consists of Python literals."""
     match value:
         case Table():
             return {
@@ -215,7 +215,7 @@ def _plain(value: Any) -> Any:
 
 
 def _unusual(value: WatchedTable | Table, usual: WatchedTable | Table) -> dict[str, Any]:
-    """Return the fields that differ from the usual ones, as literals."""
+    """Return the fields that differ from those of ``usual``, as literals."""
     names = [one.name for one in fields(value)]
     return {
         name: _plain(getattr(value, name))
@@ -319,7 +319,7 @@ class CreateEventLogOp(_LogOperation):
         revisions: Sequence[str] = (),
         before: Sequence[str] = (),
     ) -> None:
-        """Make the log and its internal tables (spec/event-log.md 1, 10), or bring them up to
+        """Create the log and its internal tables (spec/event-log.md 1, 10), or bring them up to
         ``revisions``.
 
         ``schema`` None is the connection's current one. ``revisions`` belong to eventlog's own
@@ -369,17 +369,17 @@ class WatchTableOp(_WatchOperation):
 
     @classmethod
     def watch_table(cls, operations: Operations, table: str, **definition: Any) -> None:
-        """Make the triggers that log a table, its child tables, or a view's base tables
+        """Create the triggers that log a table, its child tables, or a view's base tables
         (spec/triggers.md 1 to 3).
 
         ``row_style``, ``trigger_level``, ``columns``, ``exclude``, ``base`` and the others are as
         in ``[[watch]]``. ``log`` and ``log_schema`` name the log, by default ``eventlog`` in the
         watched table's schema. ``schema`` is that of the table, None = the connection's current
-        one. ``tables`` are the tables as they are at this place in the migrations, None = they are
-        reflected when it runs. ``facts`` hold all else that the database's SQL depends on.
-        ``template_version`` is that of the SQL templates; 1 is the only one. Autogenerate writes
-        these, and with them a migration does the same at any later time. Raises TriggerError,
-        ConfigError, DatabaseError.
+        one. ``tables`` are the tables as they are at this point of the migrations, None = they are
+        reflected when the migration runs. ``facts`` has everything else on which the database's SQL
+        depends. ``template_version`` is that of the SQL templates; 1 is the only one. Autogenerate
+        writes these, and with them a migration does the same at any later time. Raises
+        TriggerError, ConfigError, DatabaseError.
         """
         operations.invoke(cls(from_literals(table, definition)))
 
@@ -389,7 +389,7 @@ class WatchTableOp(_WatchOperation):
 
 @Operations.register_operation("unwatch_table")
 class UnwatchTableOp(_WatchOperation):
-    """The removal of these triggers: the reverse of ``WatchTableOp``."""
+    """The removal of the triggers of a watch: the reverse of ``WatchTableOp``."""
 
     name = "unwatch_table"
 
@@ -457,10 +457,9 @@ def _drop_event_log(operations: Operations, operation: DropEventLogOp) -> None:
 
 
 def complete(context: MigrationContext, definition: WatchDefinition) -> WatchDefinition:
-    """Return the definition with its schemas and tables; missing ones are as the database has them
-    now.
+    """Return the definition with its schemas and tables; missing ones are read from the database.
 
-    Raises TriggerError if there is no database to ask.
+    Raises TriggerError if there is no database to read from.
     """
     dialect = load_dialect(context.dialect.name)
     if definition.tables is None:
@@ -490,8 +489,8 @@ def _bind(context: MigrationContext) -> Connection:
 
 @contextmanager
 def _own_migrations(operations: Operations) -> Iterator[io.StringIO | None]:
-    """Let eventlog's migrations run within a migration; ``alembic.op`` and ``alembic.context`` are
-    restored at the end.
+    """Let eventlog's own migrations run within a user's migration; ``alembic.op`` and
+    ``alembic.context`` are restored at the end.
 
     Yields the buffer for their SQL, None = they run.
     """
@@ -503,7 +502,7 @@ def _own_migrations(operations: Operations) -> Iterator[io.StringIO | None]:
         operations._install_proxy()
         if environment is not None:
             environment._install_proxy()
-    if printed is not None:  # a script within a script, part of its transaction
+    if printed is not None:  # a script within a script: it is part of the outer one's transaction
         lines = [
             line
             for line in printed.getvalue().splitlines()
@@ -535,8 +534,8 @@ def _render(context: AutogenContext, operation: _LogOperation | _WatchOperation)
 
 
 def _literal(beginning: str, value: Any, indent: str) -> list[str]:
-    """Return a value as lines of Python, each of at most ``_WIDTH`` characters as far as it can be
-    broken.
+    """Return a value as lines of Python. Lines have at most ``_WIDTH`` characters, as far as the
+    value can be divided.
     """
     whole = f"{indent}{beginning}{value!r},"
     if len(whole) <= _WIDTH or not isinstance(value, list | dict) or not value:

@@ -1,8 +1,8 @@
-"""Triggers: the plan that brings a database to the declared triggers, with a subclass of
-``Triggers`` for each database.
+"""Plan and apply triggers: ``Triggers``, with a subclass for each database, makes the plan that
+brings a database to the declared triggers.
 
-``watch`` defines a watch, ``declared`` the rows that its tables log, ``marked`` the triggers whose
-text contains the hash of what they were compiled from. See spec/triggers.md 2, 9, 10.
+``watch`` defines a watch, ``declared`` the rows that its tables log, ``marked`` triggers whose text
+contains a hash of their declaration. See spec/triggers.md 2, 9, 10.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class TableSql:
     table: str
     """The name of the table, as in actions."""
     digest: str
-    """A hash of the rest."""
+    """A hash of the other fields."""
     create: tuple[str, ...]
     """The statements that create functions, and then the triggers that call them.
     """
@@ -80,8 +80,8 @@ class TableSql:
 
 
 class InstalledTrigger(NamedTuple):
-    """One trigger of the log, with its own SQL and that of its function, None for a trigger without
-    one.
+    """One trigger of the log, with its SQL and the SQL of its function; None = the trigger has no
+    function.
     """
 
     table: str
@@ -96,8 +96,8 @@ class InstalledTrigger(NamedTuple):
 class Action:
     """The action for one table, and its reason.
 
-    ``statements`` is SQL text. It is empty if the table is ``unchanged``, or if its triggers are as
-    declared but did not capture some earlier change (``resync``).
+    ``statements`` is SQL text. It is empty if the table is ``unchanged``, or if its triggers match
+    the declaration but did not capture some earlier change (``resync``).
     """
 
     kind: Literal["create", "replace", "drop", "resync", "unchanged"]
@@ -136,7 +136,7 @@ class TriggerPlan:
 
     @property
     def differences(self) -> tuple[Action, ...]:
-        """The actions by which ``apply`` changes or records something."""
+        """The actions with which ``apply`` changes or records something."""
         return tuple(action for action in self.actions if action.statements or action.gaps)
 
     @property
@@ -153,7 +153,9 @@ class TriggerPlan:
 
 
 class Triggers(ABC):
-    """The triggers of one database: the interface for the core, and its parts."""
+    """The triggers of one database: the interface for the core, and the methods that each database
+    implements.
+    """
 
     script_head: Sequence[str] = ("BEGIN;",)
     """The first lines of a script for the database's own tool."""
@@ -190,21 +192,21 @@ class Triggers(ABC):
 
     @abstractmethod
     def plan_drop(self, conn: Connection, log: LogTable) -> TriggerPlan:
-        """Return the plan that drops all triggers that write a log, as the database shows them; the
-        log stays.
+        """Return the plan that drops all triggers that the database shows and that write to a log;
+        the log stays.
 
         Raises LogTableError if the log is missing.
         """
 
     @abstractmethod
     def installed(self, conn: Connection, log: LogTable) -> list[InstalledTrigger]:
-        """Return the triggers that write a log, for people, in the order of tables and names. The
-        database stays unchanged.
+        """Return the triggers that write to a log, for display, in the order of tables and names.
+        The database stays unchanged.
         """
 
     @abstractmethod
     def tables_of(self, conn: Connection, log: LogTable) -> list[TableName]:
-        """Return the tables with triggers that write a log, which need not exist."""
+        """Return the tables with triggers that write to a log. The log need not exist."""
 
     @abstractmethod
     def digests(
@@ -277,7 +279,7 @@ class Triggers(ABC):
         """Return the SQL of the declared triggers, table by table, from the catalogue and ``facts``
         alone.
 
-        It does not ask the database, so it cannot see which names are in use there. Raises
+        It does not query the database, so it cannot see which names are in use there. Raises
         TriggerError for a watch that cannot be compiled.
         """
         declared, _, refused = declared_triggers(database, catalog, watches)
@@ -294,7 +296,7 @@ class Triggers(ABC):
         watches: Sequence[WatchedTable],
         refused: Mapping[str, EventlogError] = MappingProxyType({}),
     ) -> TriggerPlan:
-        """Return the plan that brings the triggers that write a log to the declared state: one
+        """Return the plan that brings the triggers that write to a log to the declared state: one
         action for each table, with its reason.
 
         ``database`` is the reflected schema, ``catalog`` its classes, built with or without
@@ -341,9 +343,9 @@ class Triggers(ABC):
         watches: Sequence[WatchedTable],
         refused: Mapping[str, EventlogError] = MappingProxyType({}),
     ) -> tuple[str, ...]:
-        """Return sentences on declared tables that are not as `triggers apply` has recorded them.
+        """Return sentences on declared tables that differ from what `triggers apply` has recorded.
 
-        It is for a role to which the database shows no triggers, and needs only the right to read
+        It is for a role to which the database shows no triggers. It needs only the right to read
         the record. The arguments are as in ``plan``.
         """
         log = self.find_log(conn, log)
@@ -386,7 +388,7 @@ class Triggers(ABC):
         return recorded_keys(self._lines(conn, log), tables)
 
     def _lines(self, conn: Connection, log: LogTable) -> tuple[CapturedTable, ...]:
-        """Return the lines of ``<log>_captured``; empty if there is no such table, or if this
+        """Return the rows of ``<log>_captured``; empty if there is no such table, or if this
         session may not read it.
         """
         return (
@@ -400,7 +402,7 @@ class Triggers(ABC):
                 if not has_table(opened):
                     return [f"the table {what}, which `eventlog db upgrade` creates"]
                 return opened.lacking((Part.CAPTURED, right) for right in rights)
-        except DBAPIError as error:  # a role that may not even use the schema of the log
+        except DBAPIError as error:  # a role that has not even a right on the schema of the log
             if error.connection_invalidated:
                 raise
             return [f"{', '.join(rights)} on table {what}"]
@@ -484,7 +486,7 @@ def _open(conn: Connection, log: LogTable) -> OpenLog:
 
 
 def _kept(action: Action) -> Action:
-    """Return the action that keeps the triggers of a table in place of dropping them."""
+    """Return the action that keeps the triggers of a table instead of dropping them."""
     return Action(
         "unchanged",
         action.table,
@@ -504,9 +506,7 @@ def _with_gaps(action: Action, gaps: Sequence[Gap]) -> Action:
 
 
 def _as_no_child(action: Action, schema: str | None, no_children: Mapping[str, str]) -> Action:
-    """Return the action with the reason why its table, which was captured as a child table, is no
-    longer one.
-    """
+    """Return the action, with the reason why its table is no longer captured as a child table."""
     if action.reason == NO_LONGER_WATCHED:
         for name, why in no_children.items():
             if action.table in (name, f"{schema}.{name}"):

@@ -1,11 +1,11 @@
-"""What `triggers apply` has captured, and which later changes no trigger has logged
-(spec/triggers.md 9.1).
+"""The record of what `triggers apply` has captured, which shows the later changes that no trigger
+has logged (spec/triggers.md 9.1).
 
 The text of a trigger shows the names of the columns that it was compiled for. It does not identify
 the table and the columns: two tables, or two columns, may have exchanged their names. So
-``<log>_captured`` has a line for each captured table: its columns, its key, and, in databases that
-number tables and columns, these numbers. The numbers are valid only in the database that gave them.
-A restored dump has others; there, columns are compared by name, type and order.
+``<log>_captured`` has one row per captured table: its columns, its key, and, in databases that
+number tables and columns, these numbers. The numbers are valid only in the database that assigned
+them. A restored dump has other numbers; there, columns are compared by name, type and order.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ class CapturedClass:
     key: tuple[str, ...] = ()
 
     def named(self) -> str:
-        """Return the name, and whether the table's rows are its objects or values of them."""
+        """Return the name of the class, and whether rows of the table are its objects or only
+        values of them.
+        """
         return f"{'of' if self.key else 'values of'} {self.name}"
 
 
@@ -93,7 +95,7 @@ class CapturedTable:
         return ".".join(filter(None, self.place))
 
     def content(self) -> str:
-        """Return the content of the table's line, as JSON."""
+        """Return the content of the table's row in ``<log>_captured``, as JSON."""
         known: dict[str, Any] = {
             "digest": self.digest,
             "columns": list(map(list, self.types.items())),
@@ -179,7 +181,8 @@ def as_captured(
     return tuple(replace(table, digest=digests.get(table.name)) for table in tables)
 
 
-# --- the lines ------------------------------------------------------------------------------------
+# --- the rows of <log>_captured
+# --------------------------------------------------------------------
 
 
 @lru_cache(maxsize=32)
@@ -194,7 +197,7 @@ def has_table(log: OpenLog) -> bool:
 
 
 def read_captured(log: OpenLog) -> tuple[CapturedTable, ...]:
-    """Return the lines of captured tables. The session must have the right to read them."""
+    """Return the rows of ``<log>_captured``. The session must have the right to read them."""
     table = _table(log.table)
     lines = log.connection.execute(
         sa.select(table.c.schema_name, table.c.table_name, table.c.content)
@@ -203,8 +206,8 @@ def read_captured(log: OpenLog) -> tuple[CapturedTable, ...]:
 
 
 def write_captured(log: OpenLog, captured: Iterable[CapturedTable]) -> None:
-    """Write the lines of captured tables where they have changed. The line of a renamed table gets
-    the new name.
+    """Write those rows of ``<log>_captured`` that have changed. The row of a renamed table gets the
+    new name.
     """
     table, lines = _table(log.table), {one.place: one for one in read_captured(log)}
     changed, replaced = [], set()
@@ -222,14 +225,15 @@ def write_captured(log: OpenLog, captured: Iterable[CapturedTable]) -> None:
         log.connection.execute(sa.insert(table).values(**line))
 
 
-# --- what has changed since -----------------------------------------------------------------------
+# --- changes since the rows were written
+# ------------------------------------------------------------
 
 
 def gaps_of_captured(
     lines: Iterable[CapturedTable], captured: Iterable[CapturedTable]
 ) -> dict[str, tuple[Gap, ...]]:
-    """Return, for each table of ``captured``, the changes since its line was written that no
-    trigger has logged.
+    """Return, for each table of ``captured``, the changes since its row was written that no trigger
+    has logged.
     """
     known = {one.place: one for one in lines}
     digests = {one.digest: one.place for one in known.values()}
@@ -247,8 +251,8 @@ def unlike_lines(
     captured: Iterable[CapturedTable],
     present: Mapping[TableName, Collection[str]],
 ) -> tuple[str, ...]:
-    """Return sentences on tables whose columns differ from those of their lines. ``present`` are
-    all columns of each table, watched or not.
+    """Return sentences on tables whose columns differ from those in their rows of
+    ``<log>_captured``. ``present`` are all columns of each table, watched or not.
     """
     known, words = {one.place: one for one in lines}, []
     for now in captured:
@@ -272,8 +276,8 @@ def recorded_keys(
 
 
 def _line_of(now: CapturedTable, lines: Mapping[TableName, CapturedTable]) -> CapturedTable | None:
-    """Return the line of a table: by its name, otherwise by its number, otherwise by a former
-    name.
+    """Return the recorded row of a table: found by its name, otherwise by its number, otherwise by
+    a former name.
     """
     if now.place in lines:
         return lines[now.place]
@@ -300,8 +304,8 @@ def _is_same_table(before: CapturedTable, now: CapturedTable) -> bool:
 
 
 def _gaps(before: CapturedTable, now: CapturedTable, *, is_another: bool) -> Iterator[Gap]:
-    """Yield the changes of a table since its line was written that no trigger has logged.
-    ``is_another`` means that the name now belongs to the table of another line.
+    """Yield the changes of a table since its row was written that no trigger has logged.
+    ``is_another`` means that the name now belongs to another recorded table.
     """
     is_another |= _is_same_database(before, now) and not _is_same_table(before, now)
     if is_another or now.digest is None:
@@ -310,7 +314,7 @@ def _gaps(before: CapturedTable, now: CapturedTable, *, is_another: bool) -> Ite
         yield from (_whole(now, one, reason) for one in (now.classes if is_another else known))
         return
     if before.digest != now.digest:
-        return  # a migration or a script has made the triggers since
+        return  # a migration or a script has created the triggers since
     for former, one in _pairs(before.classes, now.classes):
         if reason := _key_change(before, former, now, one):
             yield _whole(now, one, reason)
@@ -326,8 +330,8 @@ def _whole(table: CapturedTable, one: CapturedClass, reason: str) -> Gap:
 def _pairs(
     before: Sequence[CapturedClass], now: Sequence[CapturedClass]
 ) -> Iterator[tuple[CapturedClass, CapturedClass]]:
-    """Yield pairs of a line's classes and the present ones: by name; otherwise, if each side has
-    only one class, that pair, since the class of a renamed table has another name.
+    """Yield pairs of a recorded class and a present class with the same name. Otherwise, if each
+    side has only one class, yield these two, since the class of a renamed table has another name.
     """
     names = {one.named(): one for one in before}
     for one in now:
@@ -340,13 +344,15 @@ def _pairs(
 def _key_change(
     before: CapturedTable, former: CapturedClass, now: CapturedTable, one: CapturedClass
 ) -> str:
-    """Return the change of a class's key in words, empty if it is the same columns in order."""
+    """Return the change of a class's key in words, empty if it has the same columns in the same
+    order.
+    """
     if former.key != one.key:
         names = ", ".join(one.key), ", ".join(former.key)
         return (
-            f"its key is {names[0]} now, and was {names[1]}; to delete what the receiver has "
-            f"under the old key, add previous_key = {toml(list(former.key))} to its [[watch]] "
-            "and resync with --deletes"
+            f"its key is {names[0]} now, and was {names[1]}; to delete the receiver's objects "
+            f"under the old key, add previous_key = {toml(list(former.key))} to its [[watch]] and "
+            "resync with --deletes"
         )
     if any(not _is_same_column(before, former, now, one, name) for name in one.key):
         return (
@@ -381,8 +387,8 @@ def _is_same_column(
     before: CapturedTable, former: CapturedClass, now: CapturedTable, one: CapturedClass, name: str
 ) -> bool:
     """Return True if a name in the log still belongs to the column that was captured: by its number
-    where that is valid, otherwise by its place, and by its type in another database that numbers
-    columns.
+    where that is valid. Otherwise compare its place and, if another database has numbered the
+    columns, its type.
     """
     column, present = former.columns[name], one.columns[name]
     if _is_same_table(before, now) and before.identity is not None and now.identity is not None:
@@ -390,7 +396,7 @@ def _is_same_column(
     shared = {*before.types} & {*now.types}
     places = [[one for one in table.types if one in shared] for table in (before, now)]
     if column != present or column not in shared:
-        return True  # a view's column, of a base table whose column was renamed
+        return True  # a column of a view, made from a base table's column that was renamed
     is_typed = before.identity is not None
     return places[0].index(column) == places[1].index(column) and (
         not is_typed or before.types[column] == now.types[column]
@@ -409,8 +415,8 @@ def _lost_labels(
 
 
 def _gaps_of_partitions(before: CapturedTable, now: CapturedTable) -> Iterator[Gap]:
-    """Yield the gaps of rows that were attached, detached or dropped with a partition. No trigger
-    fires for them.
+    """Yield the gaps of rows that were attached, detached or dropped with a partition, since no
+    trigger fires for them.
     """
     if not _is_same_table(before, now) or before.identity is None or now.identity is None:
         return

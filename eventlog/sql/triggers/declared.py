@@ -21,7 +21,9 @@ from eventlog.sql.log_table import split_name
 from eventlog.sql.triggers.watch import WatchedTable, excluded_columns
 
 TableName = tuple[str, str]
-"""Schema and table. The schema is empty if the database has none, or if it is the session's."""
+"""A schema and a table. The schema is empty if the database has no schemas, or if it is the
+session's current one.
+"""
 
 _BaseTable = tuple[Table, str | None]
 """A table beneath a view, and its schema."""
@@ -31,8 +33,8 @@ _BaseTable = tuple[Table, str | None]
 class _Declared:
     """The declaration for one table: rows of a class, by a key whose columns are in key order.
 
-    ``names`` maps columns to their names in the log where these differ; ``schema`` is the table's,
-    None = the class's.
+    ``names`` maps columns to their names in the log where these differ; ``schema`` is the schema of
+    the table, None = that of the class.
     """
 
     watch: WatchedTable
@@ -65,8 +67,8 @@ class ClassTriggers(_Declared):
     update_type: EventType
     """The event type of UPDATE."""
     decides: bool = False
-    """True if the table only decides whether an object is in the view: its columns are watched for
-    changes, but not logged.
+    """True if the table only determines whether an object is in the view. Its columns are watched
+    for changes, but not logged.
     """
 
     @property
@@ -80,7 +82,9 @@ class ClassTriggers(_Declared):
 
     @property
     def keys_may_shift(self) -> bool:
-        """True if rows may exchange their keys within one statement (spec/triggers.md 7.1)."""
+        """True if several rows may exchange their keys within one statement
+        (spec/triggers.md 7.1).
+        """
         return self.may_repeat and not self.decides
 
     @property
@@ -98,7 +102,7 @@ class ClassTriggers(_Declared):
 class ChildTriggers(_Declared):
     """The triggers of a child table.
 
-    They log rows of its owner's class and key, for ``attribute``.
+    They log rows with the owner's class and key, for ``attribute``.
     """
 
     owner: Table
@@ -107,7 +111,7 @@ class ChildTriggers(_Declared):
     column: Column
     attribute: str
     event_type: EventType
-    """2 = the row has the value, 8 = the value is read back."""
+    """2 = the logged row contains the value, 8 = the value is read back."""
     owner_schema: str | None = None
     """The schema of the owner, None = the class's."""
 
@@ -117,15 +121,15 @@ class ChildTriggers(_Declared):
         return self.event_type is EventType.UPDATE_FIELD
 
     def read_back_unless(self, is_loggable: bool) -> ChildTriggers:
-        """Return these triggers; they log read-back rows if the database cannot log the values of
-        ``column`` (``is_loggable``).
+        """Return these triggers; if the database cannot log the values of ``column``
+        (``is_loggable``), return triggers that log query-back rows.
         """
         return self if is_loggable else replace(self, event_type=EventType.UPDATE_FIELD_QUERY_BACK)
 
     @property
     def own_key(self) -> tuple[Column, ...]:
-        """The columns of ``log_key`` with the types of ``owner_columns``, in which the child's row
-        has them.
+        """The columns of ``log_key`` with the types of ``owner_columns``, which the child's row
+        has.
         """
         pairs = zip(self.log_key, self.owner_columns, strict=True)
         return tuple(Column(key.name, column.type, column.deterministic) for key, column in pairs)
@@ -316,7 +320,7 @@ class _Source:
 
     @property
     def makes_objects(self) -> bool:
-        """True if a row of it is an object, and its key is that of one row."""
+        """True if each row of the table is one object, identified by a key of the table."""
         columns = {column.name for column in self.key}
         return _is_unique(self.table, self.key) or columns == set(self.table.primary_key)
 
@@ -359,7 +363,9 @@ def compile_watch(
 
 
 def _is_unique(table: Table, columns: Iterable[Column]) -> bool:
-    """Return True if a key over exactly these columns is unique at any time, so not DEFERRABLE."""
+    """Return True if a key over exactly these columns is unique at any time, which a DEFERRABLE key
+    is not.
+    """
     names = {column.name for column in columns}
     is_key = names == set(table.primary_key) and not table.key_deferrable
     return is_key or any(set(unique) == names for unique in table.unique_keys)
@@ -542,7 +548,7 @@ def warnings_of(declared: Sequence[TableTriggers]) -> Iterable[str]:
 
 
 def _undecided_views(triggers: TableTriggers, declared: Sequence[TableTriggers]) -> Iterable[str]:
-    """Yield warnings for a view of which rows are logged even if they are not in it."""
+    """Yield warnings for a view if rows are logged that are not in the view."""
     if not isinstance(triggers, ClassTriggers) or not triggers.decides:
         return
     for other in declared:

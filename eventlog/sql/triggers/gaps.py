@@ -1,4 +1,4 @@
-"""Changes of captured tables in words, and gaps: changes that no trigger has logged
+"""Describe changes of captured tables in words, and find gaps: changes that no trigger has logged
 (spec/triggers.md 9.1).
 """
 
@@ -13,7 +13,7 @@ from eventlog.sql.statements import quote_identifier
 from eventlog.sql.triggers.declared import ClassTriggers, TableTriggers
 
 ANOTHER_TABLE: Final = "another table had this name, or none, when its triggers were made"
-"""Why changes were not logged: the table has got the name of a captured one."""
+"""Why changes were not logged: the table has taken the name of a captured table."""
 NEW_TO_CLASS: Final = "its rows were not captured with the class"
 """Why changes were not logged: the table has joined a captured class."""
 
@@ -28,13 +28,13 @@ class Gap:
     reason: str
     """The reason in words."""
     where: str | None = None
-    """SQL that selects the objects concerned, None = any."""
+    """SQL that selects the objects concerned, None = all objects."""
     column: str | None = None
     """The column of the class whose values are concerned, None = whole objects."""
     objects: bool = False
     """True if a receiver may lack objects, not only values."""
     deletes: bool = False
-    """True if a receiver may have objects that are deleted."""
+    """True if a receiver may still have objects that were deleted."""
 
 
 # --- changes of columns ---------------------------------------------------------------------------
@@ -46,8 +46,8 @@ Columns = Mapping[str, str]
 def column_changes(
     before: Columns, now: Columns, new: str = "new", unwatched: Iterable[str] = ()
 ) -> tuple[str, ...]:
-    """Return the changes of one table's columns, each without its subject: ``column x (text) is
-    new``.
+    """Return the changes of one table's columns, each as a phrase without the table's name:
+    ``column x (text) is new``.
 
     ``new`` is the text for a column that did not exist before; ``unwatched`` are columns that no
     watch names any longer. A missing column counts as renamed if a column of the same type has
@@ -88,7 +88,7 @@ def _renamed(before: Columns, now: Columns) -> dict[str, str]:
 
 
 def _neighbour(name: str, columns: Columns, others: Columns) -> str | None:
-    """Return the nearest column before this one that is also among the others."""
+    """Return the nearest column before this one that is also in ``others``."""
     names = list(columns)
     return next((other for other in reversed(names[: names.index(name)]) if other in others), None)
 
@@ -108,11 +108,11 @@ def declared_otherwise(before: Columns, now: Columns, present: Collection[str]) 
 
 
 def gaps_of_columns(triggers: TableTriggers, before: Columns, now: Columns) -> Iterator[Gap]:
-    """Yield the gap of each column that triggers were not compiled for; none if the columns that
-    they were compiled for are unknown.
+    """Yield the gap of each column for which triggers were not compiled; none if it is unknown for
+    which columns they were compiled.
     """
     # A view's column keeps its name if the column of its base table is renamed, so rows that are
-    # read back have its values.
+    # read back contain its values.
     renamed = set(_renamed(before, now).values()) & triggers.names.keys()
     is_object = isinstance(triggers, ClassTriggers)
     key = {column.name for column in triggers.key} if is_object else now.keys()
@@ -132,7 +132,7 @@ def gap_of_column(class_name: str, table: str, name: str, *, selects: bool) -> G
     """
     return Gap(
         class_name,
-        f"column {name} of {table} held values before the triggers captured it",
+        f"column {name} of {table} had values before the triggers captured it",
         f"{quote_identifier(name)} IS NOT NULL" if selects else None,
         name if selects else None,
     )

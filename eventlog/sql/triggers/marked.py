@@ -1,7 +1,7 @@
-"""Triggers that contain, in a comment of their text, the hash of what they were compiled from:
-how they are compiled, compared and made.
+"""Compile, compare and create triggers whose text contains, in a comment, a hash of their
+declaration.
 
-This comment is the only record: installed triggers are compared with declared ones by it.
+The comment is the only record by which installed triggers are compared with the declared ones.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ from eventlog.sql.triggers.gaps import (
 )
 
 MARKER: Final = re.compile("-- eventlog sha256:([0-9a-f]{64}) log (.*)")
-"""The comment in the text of our triggers: the hash of the compiled text, and the log that they
-write to, as SQL.
+"""The comment in the text of eventlog's triggers: the hash of the compiled text, and the log that
+they write to, as SQL.
 """
 
 _Claims = Mapping[TableName, TableName]
@@ -71,7 +71,7 @@ class CompiledTrigger:
 class Compiled:
     """The triggers of one declaration on one table.
 
-    ``schema`` is the table's, None = the session's.
+    ``schema`` is the schema of the table, None = the session's current one.
     """
 
     schema: str | None
@@ -96,27 +96,31 @@ class StoredTrigger:
     is_valid: bool = True
     type: str = ""
     event: str = ""
-    """When the trigger fires, in the database's words."""
+    """The event on which the trigger fires, as the database writes it."""
     follows: frozenset[TableName] = frozenset()
     """The schema and name of the triggers that this one fires after, if the database shows them."""
 
     @property
     def digest(self) -> str | None:
-        """The hash of the compiled text; None if the trigger is not eventlog's, of any log."""
+        """The hash of the compiled text; None if the trigger is not one of eventlog's, for this or
+        another log.
+        """
         marker = MARKER.search(self.text)
         return None if marker is None else marker[1]
 
     @property
     def log(self) -> str | None:
-        """The log that it writes to, as SQL; None if the trigger is not eventlog's."""
+        """The log that the trigger writes to, as SQL; None if the trigger is not one of
+        eventlog's.
+        """
         marker = MARKER.search(self.text)
         return None if marker is None else marker[2].rstrip()
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """All installed triggers. Ours are those that write to ``log``, including those made for it
-    under a ``former`` name.
+    """All installed triggers. A trigger is *ours* if it writes to ``log``, or was made for it under
+    a ``former`` name.
     """
 
     triggers: Mapping[TableName, Sequence[StoredTrigger]]
@@ -126,7 +130,7 @@ class Installed:
     former: Mapping[TableName, str] = field(default_factory=dict)
     """The log's former name, by table."""
     lost: Mapping[TableName, Collection[str]] = field(default_factory=dict)
-    """Other logs that do not exist any more, by the table whose triggers write to them."""
+    """Other logs that no longer exist, by the table whose triggers write to them."""
 
     def is_ours(self, trigger: StoredTrigger) -> bool:
         """Return True if the trigger writes to the log, or was made for it under a former name."""
@@ -171,13 +175,15 @@ class MarkedTriggers(Triggers):
     """Triggers that contain, in a comment of their text, the hash of the compiled
     text (``MARKER``).
 
-    Their names belong to a schema, and they stay with their table when it is renamed. A database of
-    this kind provides the text of its triggers, the way to read them, and the sentences on changes
-    that they do not capture.
+    Their names belong to a schema, and they stay on their table when it is renamed. A subclass for
+    such a database provides the text of the triggers, the way to read them, and the sentences on
+    changes that they do not capture.
     """
 
     replaces: bool = False
-    """True if CREATE replaces a trigger of the same name, so that one exists at every moment."""
+    """True if CREATE replaces a trigger of the same name, so that a trigger exists at
+    every moment.
+    """
     quote: Callable[[str], str] = staticmethod(quote_identifier)
     """The function that writes a name as an SQL identifier."""
     follow_log: bool = False
@@ -196,8 +202,8 @@ class MarkedTriggers(Triggers):
         """Yield the operation (i, u, d) of each trigger of a declaration, and a function from its
         name and marker to its SQL.
 
-        ``home`` is the schema of the table. Raises TriggerError for a declaration that the database
-        has no trigger for.
+        ``home`` is the schema of the table. Raises TriggerError for a declaration that no trigger
+        of the database can implement.
         """
 
     @abstractmethod
@@ -243,8 +249,8 @@ class MarkedTriggers(Triggers):
         return ()
 
     def columns_of(self, trigger: StoredTrigger) -> Mapping[str, str]:
-        """Return the columns, name -> type, for which an installed trigger was compiled, according
-        to its text; empty if it lists none.
+        """Return the columns, name -> type, for which an installed trigger was compiled, from its
+        text; empty if the text lists none.
         """
         return {}
 
@@ -262,8 +268,8 @@ class MarkedTriggers(Triggers):
         return f"DROP TRIGGER {qualified(schema, name, self.quote)}"
 
     def at_once(self, table: TableName, statements: Sequence[str]) -> Sequence[str]:
-        """Return the statements that drop and create triggers of a table, together with a lock that
-        blocks writers in between.
+        """Add to statements that drop and create triggers of a table a lock that blocks writers in
+        between, and return them.
         """
         return statements
 
@@ -331,7 +337,7 @@ class MarkedTriggers(Triggers):
         named = replace(log, name=written)
         if (
             self.log_in_marker(named) != name
-        ):  # in another schema, whose tables this role may not see
+        ):  # in another schema, whose tables may be hidden from this role
             return False
         try:
             self.find_log(conn, named)
@@ -415,7 +421,8 @@ class MarkedTriggers(Triggers):
 
     def plan_drop(self, conn: Connection, log: LogTable) -> TriggerPlan:
         log = self.find_log(conn, log)
-        # No declaration shows which tables are meant, so take those in the schema of the log.
+        # There is no declaration that shows which tables are meant, so the tables in the schema of
+        # the log are taken.
         installed = self.read_installed(
             conn, log, takes=lambda table: table[0] == (log.schema or "")
         )
@@ -458,8 +465,8 @@ class MarkedTriggers(Triggers):
             if place != one.table and one.table in declared:
                 renamed[place].append(one)
         return [
-            # Drops come first: a renamed table keeps its trigger names, which the new table of its
-            # former name needs.
+            # Drops come first: a renamed table keeps the names of its triggers, which the new table
+            # with its former name needs.
             *self._drop_all(installed, staying=declared, reason=NO_LONGER_WATCHED),
             *(
                 self._compare(one, installed, claims, renamed[one[0].place])
@@ -500,8 +507,8 @@ class MarkedTriggers(Triggers):
     ) -> Action:
         """Return the action for one table, from its compiled declarations and all claims of names.
 
-        A claimed name is taken from the other declared table whose trigger has it (``renamed``).
-        Triggers of tables that are no longer watched have been dropped before.
+        If a trigger of another declared table has a claimed name (``renamed``), that trigger gives
+        it up. Triggers of tables that are no longer watched were dropped before.
         """
         place, name = compiled[0].place, _name(compiled[0].place)
         old = installed.on(place)
@@ -545,7 +552,7 @@ class MarkedTriggers(Triggers):
         """
         named = {trigger.name: trigger for trigger in old}
         own = {trigger.name for one in compiled for trigger in one.triggers}
-        # The triggers of a renamed table may have names made for its former name.
+        # The triggers of a renamed table may have names that were made from its former name.
         has_others = not own >= named.keys()
         for one in compiled:
             stored = [named.get(trigger.name) for trigger in one.triggers]
@@ -574,8 +581,8 @@ class MarkedTriggers(Triggers):
         if not unmatched.keys() & {trigger.name for one in compiled for trigger in one.triggers}:
             names = ", ".join(sorted(unmatched))
             yield (
-                f"its triggers {names} were made for the former name of the table, and log it "
-                "until they are replaced"
+                f"its triggers {names} were made for the former name of the table, and log that "
+                "name until they are replaced"
             )
             return
         for one in compiled:
@@ -615,5 +622,5 @@ def _gaps_of_new(
 
 
 def _name(table: TableName) -> str:
-    """Return a table's name as actions have it."""
+    """Return a table's name in the form that actions use."""
     return ".".join(filter(None, table))

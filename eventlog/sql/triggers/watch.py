@@ -19,8 +19,8 @@ from eventlog.sql.log_table import LogTable
 Style = Literal["field", "remove_all", "field_query_back", "row_query_back"]
 
 LOGS_VALUES: Final[Collection[Style]] = ("field", "remove_all")
-"""The styles whose rows contain the values. In the other styles, values are read back when they are
-published.
+"""The styles whose rows contain the values. In the other styles, values are read back when the rows
+are published.
 """
 
 Capture = Literal["row", "statement"]
@@ -64,8 +64,8 @@ class WatchedTable:
 def exclusions(
     database: Database, watches: Iterable[WatchedTable], tables: Collection[str] | None = None
 ) -> dict[str, tuple[str, ...]]:
-    """Return the columns by table that watches leave out of the attributes: ``exclude`` of
-    ``catalog.build_catalog``.
+    """Return the columns by table that watches leave out of the attributes: the argument
+    ``exclude`` of ``build_catalog``.
 
     A column of a child table is listed under the child table's name. ``tables`` are the classes as
     in ``build_catalog``, None = all tables with a key. Raises TriggerError for a name that is not
@@ -124,7 +124,7 @@ def attribute_names(
 ) -> dict[str, tuple[str, str]]:
     """Map the names of a class's attributes in its watch to table and column.
 
-    ``tables`` is that of ``exclusions``.
+    ``tables`` is as in ``exclusions``.
     """
     names = {column.name: (table.name, column.name) for column in table.columns}
     for other in database.tables:
@@ -176,7 +176,7 @@ _OWN_COLUMNS: Final = tuple(
         "version_num",
     )
 )
-"""The columns of tables that belong to eventlog or Alembic, and not to an application."""
+"""The columns of tables that belong to eventlog or Alembic instead of an application."""
 
 
 @dataclass(frozen=True, slots=True)

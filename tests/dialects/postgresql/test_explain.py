@@ -125,7 +125,7 @@ def test_precedence_is_told_row_by_row(home: sa.Engine, show: Show) -> None:
 def test_an_object_that_is_gone_has_no_document(home: sa.Engine, show: Show) -> None:
     log(home, (1, 6, None, None, None))
     found = show(1)
-    assert members(found) == {1: "no effect: the object is gone"}
+    assert members(found) == {1: "no effect: the object no longer exists"}
     assert (found["event_id"], found["document"]) == (None, None)
 
 

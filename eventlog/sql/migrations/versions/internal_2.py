@@ -1,5 +1,5 @@
-"""The internal tables of a log: failures, what is in flight, what commands leave for others,
-resyncs, the epoch, consumers, captured tables (spec/event-log.md 7.4, 10, 11, 13).
+"""The internal tables of a log: failures, deliveries in flight, records of commands for other
+processes, resyncs, the epoch, consumers, captured tables (spec/event-log.md 7.4, 10, 11, 13).
 
 `eventlog grants` prints the rights that each role needs on them.
 
@@ -121,7 +121,7 @@ def _entry_columns(dialect: Dialect, *, is_key: bool) -> list[sa.Column[Any]]:
 def _create_state(log: LogTable, dialect: Dialect) -> None:
     index = log.own_name("idx_{}_7")
     # There is no primary key: a table with one would be a class of its schema. The index begins
-    # with the kind, so that a poll for requests passes no entry of another kind.
+    # with the kind, so that a poll for requests does not read entries of other kinds.
     op.create_table(
         quoted(log.state_table),
         *_entry_columns(dialect, is_key=False),
@@ -205,20 +205,20 @@ def _create_epoch(log: LogTable, dialect: Dialect) -> None:
         ),
     )
     execute(dialect.after_epoch(log))
-    # The line is written here, with the timeline or the file if SQL shows it, so that a loss before
-    # the first connection of a publisher is detected, too.
+    # The row is written here, with the timeline or the file if SQL shows it, so that the loss of
+    # transactions before the first connection of a publisher is detected, too.
     epochs = sa.table(
         quoted(log.epoch_table), sa.column("epoch"), sa.column("server"), schema=schema_of(log)
     )
     server: sa.ColumnElement[str] = sa.literal_column(dialect.server_sql)
     if not context.is_offline_mode():
-        # The identity of a copy on a server is left out: nobody has published the log under an
-        # epoch yet. For a file it is included, since files are easily copied and replaced by
+        # The identity of a copy on a server is left out, since no publisher has used an epoch of
+        # this log yet. For a file it is included, since files are easily copied and replaced by
         # copies.
         told = dialect.open(op.get_bind()).log(log).server_parts()
         parts = {part: text for part, text in told.items() if part in ("timeline", "file")}
         server = sa.literal(json.dumps(parts) if parts else None, sa.Text())
-    # If DDL is not transactional, an interrupted migration is run again and finds the line.
+    # If DDL is not transactional, an interrupted migration is run again and finds the row.
     line = sa.select(server).where(~sa.exists(sa.select(sa.text("1")).select_from(epochs)))
     op.execute(sa.insert(epochs).from_select(["server"], line))
 

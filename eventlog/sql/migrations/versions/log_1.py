@@ -100,7 +100,7 @@ def downgrade() -> None:
     if dialect.wake is not None:
         execute(dialect.wake.drop(log))
     execute(dialect.drop_after_log(log))
-    # The table may have been dropped by hand; the rest of the log is removed all the same.
+    # The table may have been dropped by hand; the rest of the log is removed anyway.
     if context.is_offline_mode() or sa.inspect(op.get_bind()).has_table(
         quoted(log.name), schema_of(log)
     ):
