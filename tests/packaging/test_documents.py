@@ -207,6 +207,18 @@ def test_the_map_names_what_is_in_the_files_that_it_names(what: str, where: str)
     assert [name for name in names if name.rpartition(".")[2] not in defined] == []
 
 
+FILES = [
+    path.relative_to(ROOT).as_posix()
+    for folder in ("eventlog", "tests", "scripts", "bench", "docs", "examples")
+    for path in (ROOT / folder).rglob("*.*")
+]
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`([\w/.-]+\.(?:py|sql|j2))`", MAP))))
+def test_the_architecture_names_no_file_that_does_not_exist(name: str) -> None:
+    assert any(f"/{path}".endswith(f"/{name}") for path in FILES)
+
+
 INVARIANTS = re.findall(
     r"^\| (.+) \| (.+?) \| (`test_.+?) \|$",
     MAP.partition("## Invariants of the publisher")[2].partition("\n## ")[0],
