@@ -325,7 +325,7 @@ class Facts:
     """
 
     state: str
-    """What it does, in words."""
+    """The activity of the process, in words."""
     doing: Doing | None = None
     """What the process does; None for a command that reads the database, and for a job."""
     waits_for: WaitFor | None = None

@@ -259,7 +259,7 @@ _LARGEST_INT8: Final = 2**63 - 1
 
 
 class ColumnsSeen:
-    """The columns that changes have shown so far of a table without description.
+    """The columns of a table without a description, as far as its changes have shown them.
 
     ``key`` holds the key columns; if it is empty, the key of the changes is used. A column whose
     values have several types is a STRING.

@@ -613,8 +613,8 @@ def _claims(compiled: Iterable[Compiled]) -> _Claims:
 def _gaps_of_new(
     compiled: Sequence[Compiled], installed: Installed, claims: _Claims
 ) -> Iterator[Gap]:
-    """Yield the gaps of a table without triggers, if another table, which had this name before, has
-    them.
+    """Yield the gaps of a table without triggers if the table that had its name before still has
+    the triggers.
     """
     place = compiled[0].place
     if any(claims.get((one.schema, one.name)) == place for one in installed.ours):

@@ -75,7 +75,7 @@ _STATEMENT_SETTINGS: Final = {"enable_seqscan": "off", "jit": "off"}
 
 @dataclass(frozen=True, slots=True)
 class FunctionTrigger:
-    """One trigger."""
+    """A trigger that calls the function of its table, with its SQL."""
 
     table: TableName
     name: str
