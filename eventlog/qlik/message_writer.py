@@ -63,8 +63,8 @@ class MessageWriter:
         self._utc_now = utc_now
         if (registry is None) == (options.metadata == "registry"):
             raise ConfigError(
-                "with metadata = registry, pass a registry to the writer of Qlik messages; with any "
-                "other metadata, pass none"
+                "with metadata = registry, pass a registry to the writer of Qlik messages; "
+                "with any other metadata, pass none"
             )
         self._described = {
             name: columns_from_json(each, what=name) for name, each in options.columns.items()
