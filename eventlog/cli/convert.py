@@ -272,16 +272,17 @@ def decode(
     with _standard_input(source, source_format) as (path, named):
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # the terminal may lack characters
+        listed = 0
         try:  # no flush for each line, since a dump has millions
-            sys.stdout.writelines(
-                f"{line}\n" for line in readable(source_format, path, options, report)
-            )
+            for line in readable(source_format, path, options, report):
+                sys.stdout.write(f"{line}\n")
+                listed += 1
         finally:
             sys.stdout.flush()
     report.problems = list(map(named, report.problems))
     if not context.quiet and (report.read or report.counters):
         _print_report(report, ("read",), err=True)
-    if report.passed_over and not report.read:
+    if report.passed_over and not listed:
         raise FormatError(
             f"{source} holds nothing that can be read as {source_format}; check --from and the path"
         )

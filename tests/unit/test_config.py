@@ -126,7 +126,7 @@ def test_a_flag_beats_the_environment_and_that_beats_the_file(file: Any) -> None
          'file_layout = "documents"', {}, "each document has its own file"),
         ('[format.cloudevents]\nsource = "a b"', {}, "that a URI cannot contain"),
         ('[format.cloudevents]\nevent_type = "a.{table}"', {},
-         r"\{table\} is none of \{operation\}, \{schema\}, \{class\}"),
+         r"\{table\} is not one of \{operation\}, \{schema\}, \{class\}"),
         ('[format.cloudevents]\nevent_type = "a.{"', {}, r"write \{\{ and \}\} for braces"),
         ('[format.cloudevents]\nevent_type = "a\\u0007b"', {}, "control character"),
         ('[format]\ntime_zone = "../etc/passwd"', {}, "time zone database lacks the zone"),

@@ -165,12 +165,12 @@ VALUE = '<value type="string">x</value>'
         (event("<o:x xmlns:o='urn:o'/>"), "element {urn:o}x in modify"),
         (event("<x/>", "delete"), "element x in delete"),
         (event(""), "a modify element has no modify-attr"),
-        (event('<modify-attr attr-name="n"/>'), "modify-attr without remove-value"),
+        (event('<modify-attr attr-name="n"/>'), "a modify-attr element is empty"),
         (
             event(f"<modify-attr><add-value>{VALUE}</add-value></modify-attr>"),
             "modify-attr without attr-name",
         ),
-        (event('<modify-attr attr-name="n"><add-value/></modify-attr>'), "add-value without value"),
+        (event('<modify-attr attr-name="n"><add-value/></modify-attr>'), "add-value has no value element"),
         (
             event(f'<modify-attr attr-name="n">{VALUE}</modify-attr>'),
             "element value in modify-attr",
@@ -182,7 +182,7 @@ VALUE = '<value type="string">x</value>'
             ),
             "element x in",
         ),
-        (event("<add-attr/>", "add"), "add-attr without value"),
+        (event("<add-attr/>", "add"), "add-attr has no value element"),
         (attribute("<velue/>"), "element velue in add-attr"),
         (attribute("<value><component/></value>"), "element component in value"),
         (attribute('<value type="structured"/>'), "value of unknown type structured"),
