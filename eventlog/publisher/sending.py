@@ -182,7 +182,7 @@ def end_cycle(
 ) -> CycleEnd:
     """Return how a cycle ends. If no other document was answered, the receiver counts as
     unavailable; a document for which it keeps failing is finally divided into halves
-    (spec/event-log.md 8.4, *One document never holds the log*).
+    (spec/event-log.md 8.4, *Suspect documents*).
     """
     freed, suspected = suspects.end()
     if suspected and cycle.result is DeliveryResult.DONE:

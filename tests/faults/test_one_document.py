@@ -1,5 +1,5 @@
 """Promise test: a receiver that fails for 1 of 1,000 objects in each way that it can, beside kills
-of the publisher (spec/event-log.md 8.4, *One document never holds the log*).
+of the publisher (spec/event-log.md 8.4, *Suspect documents*).
 
 All other objects arrive, the events of each in their order; the culprits are parked, or E after
 ``max_attempts``; nothing is lost. How long an object waits has a bound: an object in no document

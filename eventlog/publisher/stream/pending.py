@@ -5,7 +5,7 @@ never overtake each other, and each event has one event-id. An event with a new 
 objects. An event that concerns every object, such as a TRUNCATE, is sent alone.
 
 A document that the receiver has failed for stays one document: it is sent again unchanged until it
-is answered or divided into halves (spec/event-log.md 8.4, *One document never holds the log*).
+is answered or divided into halves (spec/event-log.md 8.4, *Suspect documents*).
 """
 
 from __future__ import annotations
