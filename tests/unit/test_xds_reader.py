@@ -170,7 +170,10 @@ VALUE = '<value type="string">x</value>'
             event(f"<modify-attr><add-value>{VALUE}</add-value></modify-attr>"),
             "modify-attr without attr-name",
         ),
-        (event('<modify-attr attr-name="n"><add-value/></modify-attr>'), "add-value has no value element"),
+        (
+            event('<modify-attr attr-name="n"><add-value/></modify-attr>'),
+            "add-value has no value element",
+        ),
         (
             event(f'<modify-attr attr-name="n">{VALUE}</modify-attr>'),
             "element value in modify-attr",
