@@ -20,6 +20,7 @@ import gc
 import itertools
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import warnings
@@ -49,6 +50,14 @@ hypothesis.settings.load_profile("eventlog")
 
 _numbers = itertools.count(1)
 _uses = itertools.count(1)
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C reach the commands that tests start: a shell that starts the tests in the background
+    has it ignored, and every process of theirs would inherit that.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection() -> None:

@@ -129,7 +129,7 @@ def test_the_database_is_asked_on_request_and_values_stay_hidden(
         browser.get(url)
         wait_until(lambda: "success" in text(browser, "sent"), "it is published")
         press(browser, "ask-queue", "queue", lambda shown: "S success" in shown)
-        press(browser, "ask-errors", "errors", lambda shown: "No row has an error line" in shown)
+        press(browser, "ask-errors", "errors", lambda shown: "No row was refused." in shown)
         press(browser, "ask-doctor", "doctor", lambda shown: "info" in shown or "warning" in shown)
         browser.find_element(By.ID, "record-id").send_keys("1\n")
         wait_until(lambda: "Row 1: done" in text(browser, "row"), "the row is explained")
@@ -228,7 +228,7 @@ def test_the_page_and_its_title_show_the_health_and_what_to_do(
         wait_until(lambda: text(browser, "words") == words, "the worst condition is shown")
         assert browser.title == f"warning: {words} · eventlog"
         assert browser.find_element(By.ID, "now").get_attribute("class") == "is-warn"
-        assert text(browser, "advice").startswith("Fix the cause, then put the rows back.")
+        assert text(browser, "advice").startswith("Fix the cause, then run what errors names;")
         assert "2 objects parked" in text(browser, "conditions")
         assert "monitor.show_values = false" in text(browser, "now"), "what ••• stands for"
         large = browser.find_elements(By.CSS_SELECTOR, "#tiles .large .tile")

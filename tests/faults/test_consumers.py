@@ -1399,7 +1399,7 @@ def test_an_object_of_a_snapshot_is_sent_again_as_it_is_then_to_its_consumer_alo
     assert "0 rows and 1 object of its snapshot would be sent again" in said
     command("requeue", "--consumer", "search", "--event-id", refused)
     assert "nothing that was refused" in command("errors", "--consumer", "search")[1]
-    assert "put back" in command("explain", refused, "--consumer", "search")[1]
+    assert "queued again" in command("explain", refused, "--consumer", "search")[1]
     write(log, 1)
     execute(log, "UPDATE page SET num = 7 WHERE num = 1")
     sent: list[Document] = []

@@ -75,7 +75,7 @@ def test_a_parked_event_is_given_up_by_hand_and_later_ones_of_its_object_go_on(
         code, out, _ = command(
             "skip", "2", "--reason", "the mailbox is gone", *of_consumer, "--json"
         )
-        assert (code, json.loads(out)["rows"]) == (0, 1)
+        assert (code, json.loads(out)["skipped"][0]["rows"]) == (0, 1)
     ((record_id, code_of_line, message, event_id),) = errors(log)
     assert (record_id, code_of_line, event_id) == (2, "skipped", "2.2")
     assert str(message).startswith("given up by hand by ")

@@ -98,8 +98,8 @@ TEXTS: Mapping[str, ReplacedText] = {
     ),
     "objects of a suspected document are not put back": ReplacedText(
         "publisher/suspects.py",
-        "            self._put_back(suspected)\n            # Others",
-        "            # Others",
+        "            self._put_back(suspected)\n            # Other documents",
+        "            # Other documents",
         unseen="unseen: a suspected document is tried again too early, and nobody checks its pause",
     ),
     "a chunk passes over keys beyond a delivery": ReplacedText(
@@ -148,8 +148,8 @@ TEXTS: Mapping[str, ReplacedText] = {
     ),
     "invalid rows are judged by an old catalogue": ReplacedText(
         "publisher/catalog_watcher.py",
-        'invalid rows."""\n        if self.refresh():\n            raise CatalogDrifted\n',
-        'invalid rows."""\n        self.refresh()\n',
+        'the catalogue is old."""\n        if self.refresh():\n            raise CatalogDrifted\n',
+        'the catalogue is old."""\n        self.refresh()\n',
         unseen="unreached: no invalid row meets a catalogue that is out of date",
     ),
     "a second refused statement ends the publisher although cycles were good in between": ReplacedText(

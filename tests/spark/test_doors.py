@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -175,6 +176,6 @@ def test_a_session_of_spark_connect_reads_and_follows_the_log_and_no_live_copy_s
 def test_a_live_copy_is_refused_in_one_line_where_the_session_has_no_context(
     tmp_path: Path,
 ) -> None:
-    connected: Any = object()
+    connected: Any = SimpleNamespace(createDataFrame=None)
     with pytest.raises(ConfigError, match=r"^live_copy cannot run in a session of Spark Connect"):
         live_copy(connected, tmp_path / "none", "usr", delta(tmp_path), checkpoint=tmp_path)

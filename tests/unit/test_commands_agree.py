@@ -267,7 +267,7 @@ def test_a_dry_run_of_a_downgrade_drops_nothing(shop: Path, run: Run) -> None:
     code, out, _ = run("db", "downgrade", "base", "--force", "--dry-run", "--json")
     assert (code, json.loads(out)["dry_run"]) == (0, True)
     code, _, err = run("db", "downgrade", "base", "--dry-run")
-    assert (code, "holds rows that are not published" in err) == (2, True)
+    assert (code, "has rows that are not published" in err) == (2, True)
 
 
 def test_init_reports_for_programs_what_it_left_out(shop: Path, run: Run) -> None:

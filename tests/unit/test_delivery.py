@@ -208,14 +208,14 @@ BROKEN = [
 
 @pytest.mark.parametrize("line", BROKEN)
 def test_a_line_that_is_not_ours_is_refused_by_its_number(line: str) -> None:
-    with pytest.raises(DatabaseError, match="in-flight line 12 cannot be read"):
+    with pytest.raises(DatabaseError, match="in-flight entry 12 cannot be read"):
         decode(12, line)
 
 
 def test_a_line_of_a_newer_version_stops_the_start_with_one_clear_line() -> None:
     with pytest.raises(
         DatabaseError,
-        match="in-flight line 12 is of format 2: a newer version of eventlog wrote it",
+        match="in-flight entry 12 is of format 2: a newer version of eventlog wrote it",
     ):
         decode(12, '{"line_format":2,"documents":[]}')
 

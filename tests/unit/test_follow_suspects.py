@@ -654,4 +654,4 @@ def test_explain_of_a_source_that_was_never_followed_has_its_beginning_as_positi
     config = configure(tmp_path)
     assert explained(config, capfd, "--key", "id=1")["position"] is None
     assert cli.run(["-c", str(config), "explain", "1:1"]) == 0
-    assert "position: where the source begins" in capfd.readouterr().out
+    assert "position: at the beginning of the source" in capfd.readouterr().out

@@ -101,7 +101,7 @@ def test_lines_of_other_formats_have_no_number() -> None:
     ],
 )
 def test_a_numbered_line_that_is_not_ours_is_refused(line: str) -> None:
-    with pytest.raises(DatabaseError, match="in-flight line 3"):
+    with pytest.raises(DatabaseError, match="in-flight entry 3"):
         decode(3, line)
 
 

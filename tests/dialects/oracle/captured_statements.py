@@ -23,6 +23,9 @@ class Recorder:
             driver_connection=SimpleNamespace(outputtypehandler=None), info={}
         )
         self.dialect = SimpleNamespace(name="oracle", arraysize=None, loaded_dbapi=oracledb)
+        self.engine = SimpleNamespace(
+            get_execution_options=dict, url=SimpleNamespace(query={}, username="ann")
+        )
 
     def exec_driver_sql(
         self, statement: str, parameters: Any = None, execution_options: Any = None

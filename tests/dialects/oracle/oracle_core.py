@@ -101,6 +101,8 @@ def _rows() -> Mapping[str, Run]:
             rows.requeue_loopback(_log(conn), "ANN", _ALL),
             rows.requeue_loopback(_log(conn), "ANN", force=True, dry=True),
         ],
+        "newest_errors_of": lambda conn: rows.newest_errors_of(_log(conn), [1, 2, 4]),
+        "newest_failed_rows": lambda conn: rows.newest_failed_rows(_log(conn), 1000),
         "add_errors": lambda conn: rows.add_errors(_log(conn), [(1, "receiver", "no")]),
         "add_object_errors": lambda conn: rows.add_object_errors(
             _log(conn), [("snapshot.1", "receiver", "no")], "search"
@@ -201,6 +203,7 @@ def _resyncs() -> Mapping[str, Run]:
         ),
         "due_now": lambda conn: resync.due_now(_log(conn)),
         "settle_lost": lambda conn: resync.settle_lost(_log(conn), CATALOG),
+        "reads_of_log": lambda conn: resync.reads_of_log(_log(conn)),
     }
 
 
@@ -373,7 +376,7 @@ def _answer(statement: str) -> Sequence[Sequence[Any]] | None:
             return [(1, None, _MOMENT, '{"ranges":[[1,2]]}')]
         noted = '{"rows":"[9]","whole":"2026-05-06T07:08:09"}'
         return [(1, None, _MOMENT, noted) if "started" in statement.lower() else (1, "{}")]
-    if '"APP"."USR"' in statement:
+    if '"APP"."USR"' in statement or ("EVENTLOG_RESYNC" in statement and "ORDER BY" in statement):
         return []
     return None
 

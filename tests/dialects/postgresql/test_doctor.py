@@ -45,7 +45,7 @@ def test_for_people_it_writes_sentences_and_commands_to_standard_output(
     assert cli.run(["doctor"]) == 1
     out, err = capfd.readouterr()
     assert err == ""
-    assert "warning: the log has no valid index of the rows N" in out
+    assert "warning: the log has no valid index of the rows with status N" in out
     assert (
         'CREATE INDEX CONCURRENTLY "idx_eventlog_1" ON "hr"."eventlog" ("record_id") WHERE '
         "\"status\" = 'N'"

@@ -295,7 +295,7 @@ def test_the_schema_must_exist(database: Engine) -> None:
 def test_an_unknown_revision_is_refused(database: Engine) -> None:
     with pytest.raises(ConfigError, match="Can't locate revision identified by '9999'"):
         migrations.upgrade(database, log_table="eventlog", revision="9999")
-    with pytest.raises(ConfigError, match="need a database"):
+    with pytest.raises(ConfigError, match="neither a database nor a file"):
         migrations.upgrade(None, log_table="eventlog")
 
 

@@ -78,6 +78,14 @@ FROM (SELECT "LOGS"."EVENTLOG"."RECORD_ID" AS record_id, "LOGS"."EVENTLOG"."EVEN
 FROM "LOGS"."EVENTLOG" 
 WHERE "LOGS"."EVENTLOG"."RECORD_ID" > :RECORD_ID_2) logged 
 WHERE logged.is_wanted = 1 ORDER BY logged.place, logged.record_id;
+SELECT "LOGS"."EVENTLOG_ERROR".record_id, "LOGS"."EVENTLOG_ERROR".error_time, "LOGS"."EVENTLOG_ERROR".code, "LOGS"."EVENTLOG_ERROR".message 
+FROM "LOGS"."EVENTLOG_ERROR" 
+WHERE ("LOGS"."EVENTLOG_ERROR".record_id BETWEEN :record_id_1 AND :record_id_2 OR "LOGS"."EVENTLOG_ERROR".record_id BETWEEN :record_id_3 AND :record_id_4) AND "LOGS"."EVENTLOG_ERROR".consumer IS NULL ORDER BY "LOGS"."EVENTLOG_ERROR".error_time;
+SELECT anon_1."RECORD_ID" 
+FROM (SELECT "LOGS"."EVENTLOG"."RECORD_ID" AS "RECORD_ID" 
+FROM "LOGS"."EVENTLOG" 
+WHERE "LOGS"."EVENTLOG"."STATUS" IN (:STATUS_1_1, :STATUS_1_2) AND "LOGS"."EVENTLOG"."RECORD_ID" > :RECORD_ID_1 ORDER BY "LOGS"."EVENTLOG"."RECORD_ID" DESC) anon_1 
+WHERE ROWNUM <= 1000;
 INSERT INTO "LOGS"."EVENTLOG_ERROR" (record_id, code, message) VALUES (:record_id, :code, :message);
 INSERT INTO "LOGS"."EVENTLOG_ERROR" (record_id, code, message, consumer, event_id) VALUES (:record_id, :code, :message, :consumer, :event_id);
 SELECT "LOGS"."EVENTLOG_ERROR".record_id, "LOGS"."EVENTLOG_ERROR".event_id 
