@@ -3,7 +3,7 @@ messages.
 
 A code either has its own class, whose docstring states the cause, or is given to ``RowError`` or
 ``FormatError`` when they are raised. A code has its own class if code catches it, or if it carries
-more than a message. ``scripts/reference.py`` lists all codes in docs/reference.md.
+more than a message. ``scripts/reference.py`` lists all codes in docs/reference/terms-and-codes.md.
 """
 
 from __future__ import annotations

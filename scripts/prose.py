@@ -65,8 +65,8 @@ RULES["sentence-start"] = re.compile(_RULES["sentence-start"])
 _OTHERS_TERMS: Final = {
     "eventlog/qlik/": r"envelopes?",
     "eventlog/debezium/": r"envelopes?",
-    "docs/architecture.md": r"envelopes?",
-    "docs/reference.md": r"envelopes?",
+    "docs/developers/architecture.md": r"envelopes?",
+    "docs/reference/terms-and-codes.md": r"envelopes?",
     "docs/formats/qlik.md": r"envelopes?",
     "docs/formats/debezium.md": r"envelopes?",
 }

@@ -81,8 +81,8 @@ _LONG: Final = 80
 """Characters from which on an example is left out."""
 
 BLOCK: Final = re.compile(r"(<!-- reference: (\w+) -->\n).*?(<!-- end of reference -->)", re.DOTALL)
-PAGES: Final = ("*.md", "formats/*.md")
-"""The pages with such blocks, below docs/."""
+CODES: Final = "../reference/terms-and-codes.md"
+"""The page of the error codes, as the other folders of docs/ link to it."""
 
 
 def written(text: str) -> str:
@@ -320,7 +320,7 @@ def _interface(package: ModuleType) -> Iterator[str]:
             yield from (
                 f"### {name}",
                 "",
-                f"An error, [`{public.code}`](reference.md#error-{public.code}). {_prose(public)}",
+                f"An error, [`{public.code}`]({CODES}#error-{public.code}). {_prose(public)}",
                 "",
             )
             continue

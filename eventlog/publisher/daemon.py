@@ -508,7 +508,8 @@ class Publisher:
         sink: Receive | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> Publisher:
-        """Return a publisher of a configuration (docs/configuration.md). It is not connected yet.
+        """Return a publisher of a configuration (docs/reference/configuration.md). It has not
+        connected yet.
 
         ``config`` is the path of an ``eventlog.toml``, or its content as nested dicts, which may
         contain secrets:

@@ -212,7 +212,7 @@ def settle_epoch(log: OpenLog, ledger: Ledger, used: Used, server: Mapping[str, 
             "the log %s may have been put back to an earlier state, by a failover or a restore: "
             "%s. New event-ids carry the epoch %s, so that no event-id means two sets of rows. "
             "Some events may be sent twice under different ids, and receivers keep changes that "
-            "the database has lost; see docs/guarantees.md%s",
+            "the database has lost; see docs/concepts/guarantees.md%s",
             log,
             "; ".join(reasons),
             epoch,
@@ -253,7 +253,7 @@ def advice_for_consumers(log: OpenLog) -> str:
     return (
         f". The log has the consumers {', '.join(names)}. If the database has lost the "
         "registration or a reset of one of them, empty its receiver and reset it "
-        "(docs/backup-and-restore.md)"
+        "(docs/operate/backup-and-restore.md)"
     )
 
 

@@ -50,9 +50,9 @@ def test_capabilities_are_of_the_known_ones(name: str) -> None:
 
 
 def test_a_further_database_has_no_more_than_23_methods_to_write() -> None:
-    architecture = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(
-        encoding="utf-8"
-    )
+    architecture = (
+        Path(__file__).parents[2] / "docs" / "developers" / "architecture.md"
+    ).read_text(encoding="utf-8")
     to_write = [
         *sorted(StepwiseDialect.__abstractmethods__),
         *sorted(MarkedTriggers.__abstractmethods__),

@@ -1,7 +1,7 @@
 """After a failover no event-id means two sets of rows (spec/event-log.md 7.4, 12): real servers
 that follow each other.
 
-The receiver remembers the ids that it has applied, as docs/receivers.md asks, and drops what comes
+The receiver remembers the ids that it has applied, as docs/guides/receivers.md asks, and drops what comes
 under them again.
 """
 

@@ -204,11 +204,11 @@ def selectors() -> set[tuple[str, str]]:
 
 
 def on_the_page() -> set[str]:
-    """The metrics of a publisher that docs/monitor.md explains."""
+    """The metrics of a publisher that docs/operate/monitor.md explains."""
     return set(
         re.findall(
             r'id="metric-(\w+)"',
-            (DEPLOY.parent / "docs" / "monitor.md").read_text(encoding="utf-8"),
+            (DEPLOY.parent / "docs" / "operate" / "monitor.md").read_text(encoding="utf-8"),
         )
     )
 

@@ -33,12 +33,12 @@ def rules() -> list[dict[str, str]]:
 def test_every_alert_has_its_section_in_the_documentation() -> None:
     sections = {
         re.sub(r"[^a-z0-9 -]", "", line.lstrip("# ").lower()).replace(" ", "-")
-        for line in (ROOT / "docs" / "operate.md").read_text().splitlines()
+        for line in (ROOT / "docs" / "operate" / "deploy.md").read_text().splitlines()
         if line.startswith("#")
     }
     runbooks = {rule["annotations"]["runbook"] for rule in rules()}  # type: ignore[index]
     assert len(runbooks) == 11
-    assert {runbook.removeprefix("docs/operate.md#") for runbook in runbooks} <= sections
+    assert {runbook.removeprefix("docs/operate/deploy.md#") for runbook in runbooks} <= sections
 
 
 @pytest.mark.skipif(

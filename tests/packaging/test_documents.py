@@ -83,10 +83,10 @@ def test_the_readme_is_short_names_a_dozen_pages_and_leads_to_the_others() -> No
 
 
 def versions(column: str) -> dict[str, list[str]]:
-    """A column of the table of versions (docs/reference.md), which says them once, by what they are
+    """A column of the table of versions (docs/reference/terms-and-codes.md), which says them once, by what they are
     of.
     """
-    text = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "terms-and-codes.md").read_text(encoding="utf-8")
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
         for line in text.partition("## Versions\n")[2].partition("\n## ")[0].splitlines()
@@ -180,7 +180,7 @@ def commands(page: Path) -> list[list[str]]:
     return [shlex.split(part, comments=True)[1:] for part in parts if part.startswith("eventlog ")]
 
 
-MAP = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+MAP = (ROOT / "docs" / "developers" / "architecture.md").read_text(encoding="utf-8")
 PLACES = re.findall(
     r"^\| (.+?) \| (.+) \|$", MAP.partition("## Where is")[2].partition("\n## ")[0], re.MULTILINE
 )[2:]
@@ -387,7 +387,7 @@ def test_every_finding_of_doctor_is_explained() -> None:
     ]
     sources = "".join(path.read_text(encoding="utf-8") for path in files)
     codes = set(re.findall(r'\b(?:Finding|error|warning|info)\(\s*"(\w+)"', sources))
-    page = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "operate" / "deploy.md").read_text(encoding="utf-8")
     assert len(codes) > 30
     assert sorted(code for code in codes if f"`{code}`" not in page) == []
 

@@ -1,4 +1,4 @@
-"""docs/receivers.md: its example receiver, its function and its table of answers, with a publisher
+"""docs/guides/receivers.md: its example receiver, its function and its table of answers, with a publisher
 and a real log.
 """
 
@@ -29,7 +29,7 @@ from eventlog.publisher.sinks.http import HttpOptions, HttpSink, answer_form
 from eventlog.publisher.sinks.python import CallableSink
 from eventlog.sql import migrations
 
-PAGE = ROOT / "docs" / "receivers.md"
+PAGE = ROOT / "docs" / "guides" / "receivers.md"
 CONFIG = """
 [database]
 schema_name = "hr"

@@ -1,4 +1,4 @@
-"""docs/upgrade-the-server.md: a log survives pg_upgrade and a restored dump, with its triggers and
+"""docs/operate/upgrade-the-server.md: a log survives pg_upgrade and a restored dump, with its triggers and
 its queue.
 """
 

@@ -331,7 +331,7 @@ class Auditor:
     def _is_unrecorded(self, receiver: str, rows: Sequence[int]) -> bool:
         """Return True if the receiver has refused an event of these rows, and nobody has recorded
         it: the event comes again, and the receiver may take it after later ones
-        (docs/receivers.md).
+        (docs/guides/receivers.md).
         """
         consumer = _consumer(receiver)
         whose = f"= '{consumer}'" if consumer else "IS NULL"
@@ -562,7 +562,7 @@ class Auditor:
 
     def begins_anew(self, consumer: str) -> None:
         """Note that a consumer was reset: its receiver begins with nothing, as
-        docs/consumers.md asks."""
+        docs/guides/consumers.md asks."""
         self.given_up = {(whose, key) for whose, key in self.given_up if whose != consumer}
         self._skipped = {(whose, row) for whose, row in self._skipped if whose != consumer}
         self._outdated = {(whose, key) for whose, key in self._outdated if whose != consumer}

@@ -1,7 +1,7 @@
 """Receivers: replicas of the tables that answer as their mood says, and readers of files and
 objects.
 
-A receiver applies each event-id once, as docs/receivers.md says: an add replaces, a modify follows
+A receiver applies each event-id once, as docs/guides/receivers.md says: an add replaces, a modify follows
 its steps, a delete removes. The *strict* one refuses what is behind a retry of the same object; the
 *lenient* one applies it, and knows the event again by the new event-id.
 """
@@ -120,7 +120,7 @@ class Receiver:
         return _number(told) < probability
 
     def _refuses(self, what: str, event_id: str) -> bool:
-        """Return True if an event is refused. A known id never is: docs/receivers.md asks for
+        """Return True if an event is refused. A known id never is: docs/guides/receivers.md asks for
         success.
         """
         return event_id not in self.replica.applied and self._draws(what, event_id)
@@ -256,7 +256,7 @@ class Receiver:
 
     def _pass_over(self, event: Event) -> None:
         """Note an event that comes again under an event-id that was applied. If what it has
-        overtaken was applied meanwhile, the object goes back to an older state: docs/receivers.md
+        overtaken was applied meanwhile, the object goes back to an older state: docs/guides/receivers.md
         says so of an answer that the publisher never got or could not record, and of no other."""
         for event_id, one in self._overtaken.items():
             if event.event_id in one.ahead and event_id in self.replica.applied:

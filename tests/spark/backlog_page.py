@@ -1,4 +1,4 @@
-"""docs/convert-a-backlog.md and docs/sizing.md as tests run them: verbatim, but for names of hosts
+"""docs/guides/convert-a-backlog.md and docs/operate/sizing.md as tests run them: verbatim, but for names of hosts
 and places.
 """
 
@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from documents import ROOT, blocks
 
-BACKLOG = ROOT / "docs" / "convert-a-backlog.md"
-SIZING = ROOT / "docs" / "sizing.md"
+BACKLOG = ROOT / "docs" / "guides" / "convert-a-backlog.md"
+SIZING = ROOT / "docs" / "operate" / "sizing.md"
 SOURCES = "pyproject.toml", "README.md", "LICENSE", "eventlog"
 
 

@@ -1,4 +1,4 @@
-"""Every block of docs/convert-a-backlog.md and docs/sizing.md runs in a test; those run here that
+"""Every block of docs/guides/convert-a-backlog.md and docs/operate/sizing.md runs in a test; those run here that
 need no cluster.
 """
 

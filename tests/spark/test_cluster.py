@@ -1,4 +1,4 @@
-"""A job on a standalone cluster, whose database asks for a password, as docs/convert-a-backlog.md
+"""A job on a standalone cluster, whose database asks for a password, as docs/guides/convert-a-backlog.md
 has it.
 """
 

@@ -1,4 +1,4 @@
-"""A job is a guest in the session that it finds: nothing of it changes (docs/convert-a-backlog.md,
+"""A job is a guest in the session that it finds: nothing of it changes (docs/guides/convert-a-backlog.md,
 "In a notebook").
 """
 

@@ -1,5 +1,5 @@
 """Wrong arguments of the Python API and of ``eventlog.spark`` are refused when a function is called,
-by name (docs/python.md, docs/spark.md).
+by name (docs/guides/python.md, docs/guides/spark.md).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """What a package hands over is checked where it enters: a wrong result is one line with the package
-and the line of its method, and no traceback (docs/extend.md).
+and the line of its method, and no traceback (docs/developers/extend.md).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """The places that a further option or a further sink needs: each that was forgotten is named
-(docs/architecture.md, "A further option" and "A further sink").
+(docs/developers/architecture.md, "A further option" and "A further sink").
 """
 
 from __future__ import annotations

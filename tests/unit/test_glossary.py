@@ -1,4 +1,4 @@
-"""The glossary: at most forty terms, each of which is used (docs/reference.md, "Glossary")."""
+"""The glossary: at most forty terms, each of which is used (docs/reference/terms-and-codes.md, "Glossary")."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-REFERENCE = ROOT / "docs" / "reference.md"
+REFERENCE = ROOT / "docs" / "reference" / "terms-and-codes.md"
 
 _TABLE = REFERENCE.read_text(encoding="utf-8").partition("## Glossary")[2].partition("\n![")[0]
 ENTRIES = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", _TABLE, re.MULTILINE)[1:]
@@ -45,7 +45,7 @@ def test_there_is_one_table_of_terms() -> None:
             r"(?m)^#+ ((?:Words|Glossary|Terms)\b.*)$", path.read_text("utf-8")
         )
     ]
-    assert headings == ["reference.md: Glossary"]
+    assert headings == ["terms-and-codes.md: Glossary"]
 
 
 def test_no_term_that_was_given_up_stands_in_the_package() -> None:

@@ -176,7 +176,9 @@ def test_a_shell_completes_commands_options_and_values(
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
 def test_the_line_of_the_page_makes_bash_complete(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "command-line.md").read_text(
+        encoding="utf-8"
+    )
     line = next(
         line
         for line in page.splitlines()

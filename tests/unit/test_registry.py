@@ -1,5 +1,5 @@
 """Names of formats, sinks and sources: ours, and what packages bring by entry points
-(docs/extend.md).
+(docs/developers/extend.md).
 """
 
 from __future__ import annotations

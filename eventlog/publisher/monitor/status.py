@@ -1,5 +1,5 @@
 """The content of ``/status.json`` and ``eventlog status --json``: one documented, versioned shape
-(docs/monitor.md).
+(docs/operate/monitor.md).
 
 A publisher reports its own state, and the queue at its last measurement; the command can only read
 the database. A value that one of the two cannot determine is null. Adding a name keeps the version;

@@ -1,4 +1,6 @@
-"""The sink of an installed package, whose answers are checked at the border (docs/extend.md)."""
+"""The sink of an installed package, whose answers are checked at the border
+(docs/developers/extend.md).
+"""
 
 from __future__ import annotations
 

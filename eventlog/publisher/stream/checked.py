@@ -1,4 +1,4 @@
-"""The stream of a source, whose steps are checked at the border (docs/extend.md)."""
+"""The stream of a source, whose steps are checked at the border (docs/developers/extend.md)."""
 
 from __future__ import annotations
 

@@ -606,8 +606,8 @@ def judge_beyond(name: str, top: int, following: int | None) -> Iterator[Finding
             "consumer_beyond",
             f"consumer {name} counts all record_ids up to {top} as done, but the log has used "
             f"none above {following - 1} yet: the consumer will skip new rows up to {top}",
-            f"eventlog consumers reset {name} --start-from ... (docs/consumers.md describes where "
-            "it begins)",
+            f"eventlog consumers reset {name} --start-from ... (docs/guides/consumers.md describes "
+            "where it begins)",
         )
 
 
