@@ -146,23 +146,35 @@ def parse_association(text: str) -> tuple[tuple[table_key.Part, ...], str | None
 
     Returns the parts of the key, the table and the schema. Raises BadTableKey.
     """
+    key = _OUTSIDE_QUOTES.match(text)
+    assert key is not None
+    names = _named_parts(text[key.end() :])
+    if isinstance(names, int):
+        raise BadTableKey("unterminated_quote", key.end() + names, text)
+    return table_key.parse(key[0]), names.get("table"), names.get("schema")
+
+
+@lru_cache(maxsize=1024)
+def _named_parts(text: str) -> dict[str, str] | int:
+    """Return the values of what follows the key in an association, by name. It is the same text in
+    all associations of a class.
+
+    If a quote has no end, return its offset.
+    """
     fragments: list[str] = []
     at = 0
-    while True:
-        match = _OUTSIDE_QUOTES.match(text, at)
+    while text[at : at + 1] == ",":
+        match = _OUTSIDE_QUOTES.match(text, at + 1)
         assert match is not None
         fragments.append(match[0])
-        at = match.end() + 1
-        if text[at - 1 : at] != ",":
-            break
-    if at <= len(text):
-        raise BadTableKey("unterminated_quote", at - 1, text)
-    named = {
+        at = match.end()
+    if at < len(text):
+        return at
+    return {
         part.name.casefold(): part.value
-        for fragment in fragments[1:]
+        for fragment in fragments
         for part in table_key.parse(fragment)
     }
-    return table_key.parse(fragments[0]), named.get("table"), named.get("schema")
 
 
 _Images: TypeAlias = tuple[dict[str, Value] | None, dict[str, Value] | None, frozenset[str] | None]

@@ -35,6 +35,8 @@ _QUOTED = re.compile(r'[^"\\\x00]*')
 # Text that needs no quotes: no special or control character (a tab is one), no blank at either end.
 _PLAIN_PATTERN = rf"[^ {_SPECIAL}{_CONTROL}](?:[^{_SPECIAL}{_CONTROL}]*[^ {_SPECIAL}{_CONTROL}])?"
 _PLAIN = re.compile(_PLAIN_PATTERN)
+# A key of one column in canonical form, as most keys are.
+_PLAIN_PART = re.compile(f"({_PLAIN_PATTERN})=({_PLAIN_PATTERN})")
 
 
 class Part(NamedTuple):
@@ -56,6 +58,8 @@ def parse(text: str | None) -> tuple[Part, ...]:
     """
     if text is None:
         raise BadTableKey("empty_key", 0, "")
+    if plain := _PLAIN_PART.fullmatch(text):
+        return (Part(plain[1], plain[2], 0, plain.start(2)),)
     end = len(text)
     at = _after_blanks(text, 0)
     if at == end:

@@ -125,7 +125,7 @@ class FilesTarget(Target):
             states.put(cls.name, key, None)
             return
         former = old_key(change)
-        before = key if former is None else key_text(change, former, cls)
+        before = key if former in (None, change.key) else key_text(change, former, cls)
         state = states.get(cls.name, before)
         if before != key:
             states.put(cls.name, before, None)
