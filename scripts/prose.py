@@ -130,27 +130,22 @@ def _texts(path: str, source: str) -> Iterator[Text]:
 
 
 def _of_python(source: str) -> Iterator[Text]:
-    tree = ast.parse(source)
+    nodes = list(ast.walk(ast.parse(source)))
     yield from _joined(
         Text(token.start[0], token.string.lstrip("# "))
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
         if token.type == tokenize.COMMENT
         and not re.match(r"# (?:noqa|type:|fmt:|ruff:)", token.string)
     )
-    inner = {
-        id(part)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.JoinedStr)
-        for part in node.values
-    }
+    inner = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
     # The comment of a table or column is stored in databases that exist.
     inner |= {
         id(part)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.keyword) and node.arg == "comment"
         for part in ast.walk(node.value)
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
             yield Text(node.lineno, node.name.replace("_", " "))
         elif isinstance(node, ast.JoinedStr) and id(node) not in inner:
