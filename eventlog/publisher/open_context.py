@@ -253,7 +253,7 @@ def advice_for_consumers(log: OpenLog) -> str:
     return (
         f". The log has the consumers {', '.join(names)}. If the database has lost the "
         "registration or a reset of one of them, empty its receiver and reset it "
-        "(docs/operate/backup-and-restore.md)"
+        "(docs/operate/maintain.md)"
     )
 
 

@@ -16,11 +16,13 @@ import yaml
 from eventlog import cli
 from eventlog.config.load import load
 from eventlog.errors import ConfigError
+from eventlog.publisher.health import KINDS
 from eventlog.publisher.monitor.server import parse_address
 from eventlog.publisher.sinks.http import HttpOptions
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy" / "prometheus" / "eventlog.rules.yml"
+TROUBLESHOOT = ROOT / "docs" / "operate" / "troubleshoot.md"
 DASHBOARD = ROOT / "deploy" / "grafana" / "eventlog.json"
 
 
@@ -33,12 +35,33 @@ def rules() -> list[dict[str, str]]:
 def test_every_alert_has_its_section_in_the_documentation() -> None:
     sections = {
         re.sub(r"[^a-z0-9 -]", "", line.lstrip("# ").lower()).replace(" ", "-")
-        for line in (ROOT / "docs" / "operate" / "deploy.md").read_text().splitlines()
+        for line in TROUBLESHOOT.read_text(encoding="utf-8").splitlines()
         if line.startswith("#")
     }
     runbooks = {rule["annotations"]["runbook"] for rule in rules()}  # type: ignore[index]
-    assert len(runbooks) == 11
-    assert {runbook.removeprefix("docs/operate/deploy.md#") for runbook in runbooks} <= sections
+    assert len(runbooks) == 12
+    prefix = "docs/operate/troubleshoot.md#"
+    assert {runbook.removeprefix(prefix) for runbook in runbooks} <= sections
+
+
+def test_the_page_names_every_alert() -> None:
+    named = set(re.findall(r"\bEventlog[A-Z]\w+", TROUBLESHOOT.read_text(encoding="utf-8")))
+    assert named == {rule["alert"] for rule in rules()}
+
+
+def test_every_condition_that_a_publisher_detects_fires_an_alert() -> None:
+    by_alerts = {
+        name
+        for rule in rules()
+        for names in re.findall(r'condition=~?"([^"]+)"', rule["expr"])
+        for name in names.split("|")
+    }
+    without_alert = {
+        "not_connected",  # a standby is not connected for as long as the other publisher runs
+        "trigger_drifted",  # triggers that nobody declared lose no change
+    }
+    detected = {name for name, kind in KINDS.items() if kind.known_to != "command"}
+    assert by_alerts == detected - without_alert
 
 
 @pytest.mark.skipif(

@@ -27,6 +27,7 @@ from shared import free_port
 from eventlog import cli
 from eventlog.config.load import load
 from eventlog.conversion import read_map
+from eventlog.publisher.monitor.status import shape
 
 DOCS = ROOT / "docs"
 SPECIFICATION = (DOCS / "spec", DOCS / "formats")
@@ -387,7 +388,7 @@ def test_every_finding_of_doctor_is_explained() -> None:
     ]
     sources = "".join(path.read_text(encoding="utf-8") for path in files)
     codes = set(re.findall(r'\b(?:Finding|error|warning|info)\(\s*"(\w+)"', sources))
-    page = (ROOT / "docs" / "operate" / "deploy.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "operate" / "troubleshoot.md").read_text(encoding="utf-8")
     assert len(codes) > 30
     assert sorted(code for code in codes if f"`{code}`" not in page) == []
 
@@ -406,3 +407,11 @@ def test_every_message_that_the_quick_start_explains_is_one() -> None:
     }
     assert len(messages) > 10
     assert sorted(message for message in messages - of_the_database if message not in sources) == []
+
+
+def test_the_page_of_the_monitor_explains_each_member_of_status_json() -> None:
+    page = (ROOT / "docs" / "operate" / "monitor.md").read_text(encoding="utf-8")
+    section = page.partition("## status.json\n")[2].partition("\n## ")[0]
+    table = re.findall(r"(?m)^\| (`.*?) \| (?:both|process|command) \|", section)
+    explained = [name for cell in table for name in re.findall("`([^`]+)`", cell)]
+    assert sorted(explained) == sorted(shape())

@@ -1,4 +1,4 @@
-"""docs/operate/upgrade-the-server.md: a log survives pg_upgrade and a restored dump, with its triggers and
+"""docs/operate/maintain.md, "Upgrade the database server": a log survives pg_upgrade and a restored dump, with its triggers and
 its queue.
 """
 
