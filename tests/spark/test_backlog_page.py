@@ -170,4 +170,4 @@ def test_the_model_of_the_page_is_that_of_the_estimate() -> None:
     page = SIZING.read_text()
     assert f"{START_SECONDS:g} s for the start of Spark" in page
     for seconds in (CORE_SECONDS_PER_ROW, MARK_SECONDS_PER_ROW, DELETE_SECONDS_PER_ROW):
-        assert f"{seconds * 1e6:g} us a row" in page
+        assert f"{seconds * 1e6:g} us per row" in page
