@@ -120,6 +120,11 @@ class Dialect(SqlDatabase):
 
     numbers_sorted_rows: bool = True
     """True if a sorted query may draw ``next_number`` for each of its rows, in that order."""
+    line_number: str | None = None
+    """A column that numbers the rows of an internal table in the order in which they were written,
+    for databases whose times are too coarse for it (spec/event-log.md 10). None = times are fine
+    enough.
+    """
 
     def bindable(self, sql: str) -> str:
         """Return SQL text with the escapes that a statement with parameters needs."""

@@ -796,6 +796,12 @@ def _is_of(log: LogTable, consumer: str) -> sa.ColumnElement[bool]:
     return sa.and_(errors.c.consumer == consumer, errors.c.error_time >= begun)
 
 
+def _order_of_writing(log: OpenLog) -> sa.ColumnElement[Any]:
+    """Return what sorts error rows in the order in which they were written."""
+    number = log.dialect.line_number
+    return errors_of(log.table).c.error_time if number is None else sa.column(number)
+
+
 def read_errors(log: OpenLog, row: int | str, consumer: str = "") -> list[ErrorLine]:
     """Return the error rows of a log row, by its record_id, or of an object of a snapshot, by its
     event-id; oldest first.
@@ -807,7 +813,9 @@ def read_errors(log: OpenLog, row: int | str, consumer: str = "") -> list[ErrorL
     columns = (errors.c.error_time, errors.c.code, errors.c.message)
     of_row = errors.c.record_id == row if isinstance(row, int) else errors.c.event_id == row
     lines = (
-        sa.select(*columns).where(of_row, _is_of(log.table, consumer)).order_by(errors.c.error_time)
+        sa.select(*columns)
+        .where(of_row, _is_of(log.table, consumer))
+        .order_by(_order_of_writing(log))
     )
     return [ErrorLine(*line) for line in log.connection.execute(lines)]
 
@@ -830,10 +838,12 @@ def count_failed(log: OpenLog, most: int, consumer: str = "") -> FailedRows:
     With ``consumer``, count instead what was refused for this consumer and not queued again since.
     """
     errors = errors_of(log.table)
+    order = _order_of_writing(log)
+    columns = (errors.c.record_id, errors.c.event_id, errors.c.code)
     lines = (
-        sa.select(errors.c.record_id, errors.c.event_id, errors.c.code, errors.c.error_time)
+        sa.select(*columns, order.label("written"))
         .where(_is_of(log.table, consumer))
-        .order_by(errors.c.error_time.desc(), errors.c.record_id.desc())
+        .order_by(order.desc(), errors.c.record_id.desc())
         .limit(most)
         .subquery()
     )
@@ -845,7 +855,7 @@ def count_failed(log: OpenLog, most: int, consumer: str = "") -> FailedRows:
             lines.c.record_id, lines.c.event_id, lines.c.code, column_of(log.table, "status")
         ).join_from(lines, record_id.table, record_id == lines.c.record_id)
     newest: dict[Any, str] = {}
-    ordered = read.order_by(lines.c.error_time.desc(), lines.c.record_id.desc())
+    ordered = read.order_by(lines.c.written.desc(), lines.c.record_id.desc())
     for row, event_id, code, status in log.connection.execute(ordered):
         if unpadded(status) in _FAILED:
             newest.setdefault(row or event_id, code)
@@ -867,7 +877,7 @@ def newest_errors(log: OpenLog, most: int, consumer: str = "") -> list[tuple[int
         errors.c.message,
         errors.c.event_id,
     )
-    newest_first = errors.c.error_time.desc(), errors.c.record_id.desc()
+    newest_first = _order_of_writing(log).desc(), errors.c.record_id.desc()
     lines = (
         sa.select(*columns).where(_is_of(log.table, consumer)).order_by(*newest_first).limit(most)
     )
@@ -887,7 +897,7 @@ def newest_errors_of(log: OpenLog, ids: Sequence[int]) -> dict[int, ErrorLine]:
     for ranges in runs_of_ranges(ids):
         of_rows = sa.or_(*(errors.c.record_id.between(*pair) for pair in ranges))
         lines = sa.select(*columns).where(of_rows, _is_of(log.table, ""))
-        for row, *line in log.connection.execute(lines.order_by(errors.c.error_time)):
+        for row, *line in log.connection.execute(lines.order_by(_order_of_writing(log))):
             found[int(row)] = ErrorLine(*line)
     return found
 

@@ -29,11 +29,13 @@ from eventlog.errors import (
     TriggerError,
 )
 from eventlog.publisher.context import Counters
-from eventlog.publisher.open_context import open_context
+from eventlog.publisher.open_context import find_log, open_context
+from eventlog.publisher.refusals import refused
 from eventlog.sql.connection import connect, will_write
 from eventlog.sql.dialects.sqlite import DIALECT
 from eventlog.sql.dialects.sqlite.objects import column_type
 from eventlog.sql.dialects.sqlite.text import base64 as base64_sql
+from eventlog.sql.rows import PUT_BACK, add_errors, newest_errors_of, read_errors
 from eventlog.sql.triggers import triggers_of
 
 
@@ -219,6 +221,26 @@ def test_a_text_that_is_no_utf_8_is_one_invalid_row_and_no_more(
         assert conn.exec_driver_sql("SELECT code FROM eventlog_error").scalars().all() == [
             "bad_xml_char"
         ]
+
+
+@pytest.mark.parametrize("is_refused_again", [False, True])
+def test_of_error_lines_of_one_millisecond_the_one_written_last_is_the_newest(
+    file: Platform, is_refused_again: bool
+) -> None:
+    """Row 1 is refused and put back in one millisecond. Row 2 is refused then too, so that the
+    numbers of rows do not decide."""
+    with file.engine.begin() as conn:
+        log = find_log(DIALECT.open(conn), file.config())
+        add_errors(log, [(1, "receiver", "no"), (2, "receiver", "no")])
+        add_errors(log, [(1, PUT_BACK, "again")])
+        if is_refused_again:
+            add_errors(log, [(1, "receiver", "still no")])
+        conn.exec_driver_sql("UPDATE eventlog_error SET error_time = '2026-01-01 00:00:00.000'")
+        refused_rows, _ = refused(log)
+        newest = newest_errors_of(log, [1])[1]
+        assert read_errors(log, 1)[-1] == newest
+        assert newest.code == ("receiver" if is_refused_again else PUT_BACK)
+        assert sorted(refused_rows) == ([1, 2] if is_refused_again else [2])
 
 
 def test_record_ids_are_never_given_twice(file: Platform) -> None:

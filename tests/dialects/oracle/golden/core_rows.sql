@@ -121,16 +121,16 @@ FROM "LOGS"."EVENTLOG_ERROR"
 WHERE "LOGS"."EVENTLOG_ERROR".consumer IS NULL ORDER BY "LOGS"."EVENTLOG_ERROR".error_time DESC, "LOGS"."EVENTLOG_ERROR".record_id DESC) anon_1 
 WHERE ROWNUM <= 20;
 SELECT anon_1.record_id, anon_1.event_id, anon_1.code, "LOGS"."EVENTLOG"."STATUS" 
-FROM (SELECT anon_2.record_id AS record_id, anon_2.event_id AS event_id, anon_2.code AS code, anon_2.error_time AS error_time 
-FROM (SELECT "LOGS"."EVENTLOG_ERROR".record_id AS record_id, "LOGS"."EVENTLOG_ERROR".event_id AS event_id, "LOGS"."EVENTLOG_ERROR".code AS code, "LOGS"."EVENTLOG_ERROR".error_time AS error_time 
+FROM (SELECT anon_2.record_id AS record_id, anon_2.event_id AS event_id, anon_2.code AS code, anon_2.written AS written 
+FROM (SELECT "LOGS"."EVENTLOG_ERROR".record_id AS record_id, "LOGS"."EVENTLOG_ERROR".event_id AS event_id, "LOGS"."EVENTLOG_ERROR".code AS code, "LOGS"."EVENTLOG_ERROR".error_time AS written 
 FROM "LOGS"."EVENTLOG_ERROR" 
 WHERE "LOGS"."EVENTLOG_ERROR".consumer IS NULL ORDER BY "LOGS"."EVENTLOG_ERROR".error_time DESC, "LOGS"."EVENTLOG_ERROR".record_id DESC) anon_2 
-WHERE ROWNUM <= 20) anon_1 JOIN "LOGS"."EVENTLOG" ON "LOGS"."EVENTLOG"."RECORD_ID" = anon_1.record_id ORDER BY anon_1.error_time DESC, anon_1.record_id DESC;
+WHERE ROWNUM <= 20) anon_1 JOIN "LOGS"."EVENTLOG" ON "LOGS"."EVENTLOG"."RECORD_ID" = anon_1.record_id ORDER BY anon_1.written DESC, anon_1.record_id DESC;
 SELECT anon_1.record_id, anon_1.event_id, anon_1.code, :param_1 AS anon_2 
-FROM (SELECT anon_3.record_id AS record_id, anon_3.event_id AS event_id, anon_3.code AS code, anon_3.error_time AS error_time 
-FROM (SELECT "LOGS"."EVENTLOG_ERROR".record_id AS record_id, "LOGS"."EVENTLOG_ERROR".event_id AS event_id, "LOGS"."EVENTLOG_ERROR".code AS code, "LOGS"."EVENTLOG_ERROR".error_time AS error_time 
+FROM (SELECT anon_3.record_id AS record_id, anon_3.event_id AS event_id, anon_3.code AS code, anon_3.written AS written 
+FROM (SELECT "LOGS"."EVENTLOG_ERROR".record_id AS record_id, "LOGS"."EVENTLOG_ERROR".event_id AS event_id, "LOGS"."EVENTLOG_ERROR".code AS code, "LOGS"."EVENTLOG_ERROR".error_time AS written 
 FROM "LOGS"."EVENTLOG_ERROR" 
 WHERE "LOGS"."EVENTLOG_ERROR".consumer = :consumer_1 AND "LOGS"."EVENTLOG_ERROR".error_time >= (SELECT "LOGS"."EVENTLOG_CONSUMER".begun 
 FROM "LOGS"."EVENTLOG_CONSUMER" 
 WHERE "LOGS"."EVENTLOG_CONSUMER".name = :name_1) ORDER BY "LOGS"."EVENTLOG_ERROR".error_time DESC, "LOGS"."EVENTLOG_ERROR".record_id DESC) anon_3 
-WHERE ROWNUM <= 20) anon_1 ORDER BY anon_1.error_time DESC, anon_1.record_id DESC;
+WHERE ROWNUM <= 20) anon_1 ORDER BY anon_1.written DESC, anon_1.record_id DESC;
