@@ -147,7 +147,7 @@ def drop(context: CommandContext, name: str, yes: bool, dry: bool, as_json: bool
         lines.forget(log, name)
         _end(log, dry=dry)
     if as_json:
-        print_json({"log": str(log), "consumer": name, "dropped": not dry})
+        print_json({"log": str(log), "consumer": name, "dry_run": dry})
     elif dry or not context.quiet:
         result(f"log {log}: consumer {name} {'would be' if dry else 'is'} deleted")
 

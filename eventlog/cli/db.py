@@ -346,7 +346,7 @@ def downgrade(
         migrations.downgrade(db.connection, revision=revision, **names(config))
         after = migrations.current(db.connection, **names(config))
     if as_json:
-        print_json(_moved(config, before, after))
+        print_json({**_moved(config, before, after), "dry_run": False})
     elif not context.quiet:
         result(f"log {config.database.log_table}: now at {_revisions(after)}")
 

@@ -159,7 +159,7 @@ def requeue(
         of_snapshot = {} if consumer is None else {"objects": len(event_ids)}
         refused_rows = [row._asdict() for row in done.refused]
         shown = {**done._asdict(), **of_snapshot, "refused": refused_rows}
-        print_json(shown | {"commands": commands})
+        print_json(shown | {"commands": commands, "dry_run": dry})
     else:
         result(f"{number_of(done.set_back, 'row')}{outcome}")
     if others:

@@ -153,7 +153,7 @@ def apply(
     else:
         planned = _applied(config, lock_timeout, asks=not yes and sees_terminal())
     if as_json:
-        _print_json(planned)
+        _print_json(planned, dry_run=dry)
     elif dry or not context.quiet:
         _print(planned)
         if dry:
@@ -196,12 +196,13 @@ def _refuse_lacking(planned: TriggerPlan) -> None:
         raise together([TriggerError(reason) for reason in planned.lacking])
 
 
-def _print_json(planned: TriggerPlan) -> None:
+def _print_json(planned: TriggerPlan, **more: bool) -> None:
+    """Print a plan as JSON, with further members."""
     due = [{"command": one.command, "reason": one.reason} for one in batches.due_for(planned.gaps)]
     # What is recorded about a table is not part of the plan.
     data = asdict(replace(planned, captured=()))
     del data["captured"]
-    print_json({**data, "changes": len(planned.changes), "due": due})
+    print_json({**data, "changes": len(planned.changes), "due": due, **more})
 
 
 def _show_due(planned: TriggerPlan, is_plan: bool) -> None:
@@ -325,7 +326,7 @@ def _show_drop(planned: TriggerPlan, log: str | None, *, dry: bool, as_json: boo
     """Print what is dropped, or with ``dry`` would be: the triggers, and the log of this name."""
     if as_json:
         captured = [action.table for action in planned.changes]
-        print_json({"dropped": not dry, "tables": captured, "log": log})
+        print_json({"tables": captured, "log": log, "dry_run": dry})
         return
     _print(planned)
     tables = number_of(len(planned.changes), "table")

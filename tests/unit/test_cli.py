@@ -301,8 +301,8 @@ def test_what_changes_the_database_tells_programs_what_it_did(run: Run, tmp_path
     upgraded = told("db", "upgrade")
     assert (upgraded["before"], bool(upgraded["current"])) == ([], True)
     told("triggers", "apply")
-    dropped = {"dropped": True, "tables": ["customer"], "log": None}
-    assert told("triggers", "drop", "--dry-run") == {**dropped, "dropped": False}
+    dropped = {"tables": ["customer"], "log": None, "dry_run": False}
+    assert told("triggers", "drop", "--dry-run") == {**dropped, "dry_run": True}
     assert told("triggers", "drop", "--yes") == dropped
     downgraded = told("db", "downgrade", "base", "--yes")
     assert (downgraded["before"], downgraded["current"]) == (upgraded["current"], [])
