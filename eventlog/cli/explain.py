@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from typing import Final
 
 import click
 
 from eventlog.cli import Command
-from eventlog.cli.consumer_option import consumer_line, consumer_option
+from eventlog.cli.consumer_option import check_consumer, consumer_line, consumer_option
 from eventlog.cli.context import (
     CommandContext,
     json_option,
@@ -28,8 +27,7 @@ from eventlog.publisher.context import Counters
 from eventlog.publisher.explain import Explanation, Source, explain_object, explanation_data
 from eventlog.publisher.explain import explain as explain_row
 from eventlog.publisher.explain_key import explain_key
-from eventlog.publisher.ledger import SetLedger
-from eventlog.publisher.open_context import open_unlocked, under_epoch
+from eventlog.publisher.open_context import for_consumer, open_unlocked
 from eventlog.publisher.stream.explaining import event_data, explain_event
 from eventlog.publisher.stream.explaining import explain_key as explain_events_of
 from eventlog.publisher.stream.open_source import place_in_words, source_records
@@ -87,17 +85,13 @@ def explain(
 
     With --key in place of RECORD_ID it explains what happens to the change of one object: the
     status of its row, who wrote it and when, its class, what is being delivered or parked before
-    it, and open transactions that hide rows. It works for the configured publisher or consumer.
+    it, and open transactions that hide rows.
 
     With --from it explains an event of a followed source in the same way: RECORD_ID is its
     event-id, and --key KEY is the key of its row, such as id=7 or item.id=7.
     """
     if (row is None) == (key is None):
         raise click.UsageError("give either RECORD_ID or --key KEY")
-    if key is not None and consumer is not None:
-        raise click.UsageError(
-            "--key works for the configured consumer: leave --consumer out, and set source.consumer"
-        )
     config = context.config(source__type=source)
     if config.follows:
         if consumer is not None:
@@ -105,7 +99,7 @@ def explain(
         _print_of_source(config, row, key, as_json=as_json)
         return
     if key is not None:
-        _print_objects(config, key, as_json=as_json)
+        _print_objects(config, key, consumer, as_json=as_json)
         return
     assert row is not None
     explanation = _explanation(config, row_or_object(row), consumer)
@@ -115,9 +109,10 @@ def explain(
         _print_explanation(explanation)
 
 
-def _print_objects(config: Config, key: str, *, as_json: bool) -> None:
+def _print_objects(config: Config, key: str, consumer: str | None, *, as_json: bool) -> None:
     """Print what happens to the changes of the objects with this key."""
-    answers = explain_key(config, key, planned_triggers)
+    check_consumer(config, consumer or config.of_log.consumer)
+    answers = explain_key(config, key, planned_triggers, consumer)
     if as_json:
         print_json({"objects": [one._asdict() for one in answers]})
         return
@@ -170,11 +165,7 @@ def _print_of_source(
 def _explanation(config: Config, row: int | str, consumer: str | None) -> Explanation:
     """Return the explanation of a row, or of an object of a consumer's snapshot."""
     with open_unlocked(config, Counters(), Purpose.MONITOR) as opened:
-        if consumer is not None and consumer != opened.ledger.consumer:
-            # The options of the consumer's own configuration decide its loopback rows.
-            options = replace(opened.options, driver_user=None)
-            opened = replace(opened, ledger=SetLedger(opened.log, consumer), options=options)
-            opened = under_epoch(opened, opened.epoch)
+        opened = for_consumer(opened, consumer)
         if opened.ledger.consumer:
             consumer_line(opened.log, opened.ledger.consumer)
             opened.log.commit()

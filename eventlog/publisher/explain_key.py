@@ -17,7 +17,7 @@ from eventlog.publisher.context import Context, Counters, unavailable_in_words
 from eventlog.publisher.doctor import Compare
 from eventlog.publisher.explain import explain_as_read
 from eventlog.publisher.ledger import status_of
-from eventlog.publisher.open_context import open_unlocked
+from eventlog.publisher.open_context import for_consumer, open_unlocked
 from eventlog.sql import doctor
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.rights import Purpose
@@ -43,15 +43,19 @@ class KeyExplanation(NamedTuple):
     sentences: Sequence[str]
 
 
-def explain_key(config: Config, text: str, compare: Compare) -> list[KeyExplanation]:
-    """Return why the changes of the objects with a key are not published.
+def explain_key(
+    config: Config, text: str, compare: Compare, consumer: str | None = None
+) -> list[KeyExplanation]:
+    """Return why the changes of the objects with a key are not published, or not sent to a
+    consumer of the log, None = the configured reader.
 
     ``text`` is a key as the log has it (``idu=7``), in any class, or with the name of its class
     before it (``usr.idu=7``). Raises ConfigError if no class has such a key, and the errors of
     ``open_unlocked``.
     """
     opened = open_unlocked(config, Counters(), Purpose.MONITOR)
-    with opened as context, as_database_errors(context.log.connection):
+    with opened as own, as_database_errors(own.log.connection):
+        context = for_consumer(own, consumer)
         context.log.db.begin_reading(_SECONDS)
         context.ledger.recover()
         objects = _objects(context.catalog, text)
@@ -134,8 +138,10 @@ def _sentences(
     else:
         explained = explain_as_read(context, row.record_id)
         who = "" if row.perpetrator is None else f" by {row.perpetrator!r}"
+        # The status is the publisher's; a consumer has its own set of processed rows.
+        status = "" if context.ledger.consumer else f" status {row.status},"
         yield (
-            f"row {row.record_id} of {key} of class {cls.name}, status {row.status}, written"
+            f"row {row.record_id} of {key} of class {cls.name},{status} written"
             f"{who} at {row.event_time}: {explained.state}"
         )
         yield from explained.notes

@@ -22,7 +22,7 @@ from eventlog.errors import (
 )
 from eventlog.publisher.configured_classes import captured_tables, read_catalog, wanted_classes
 from eventlog.publisher.context import Context, Counters, PublisherOptions, Retention, Used
-from eventlog.publisher.ledger import Ledger, ledger_of, lock_within
+from eventlog.publisher.ledger import Ledger, SetLedger, ledger_of, lock_within
 from eventlog.publisher.output import event_writer
 from eventlog.publisher.published import repeated_number
 from eventlog.publisher.sinks import Owner
@@ -287,6 +287,20 @@ def under_epoch(context: Context, epoch: str) -> Context:
     events = replace(context.options.events, id_suffix=epoch_suffix(epoch))
     options = replace(context.options, events=events)
     return replace(context, epoch=epoch, options=options, attempts=attempts)
+
+
+def for_consumer(context: Context, name: str | None) -> Context:
+    """Return the context for another consumer of its log, the same context for its own reader or
+    None.
+
+    The options of the consumer's own configuration decide its loopback rows, so none are left out.
+    Ends the transaction.
+    """
+    if name is None or name == context.ledger.consumer:
+        return context
+    options = replace(context.options, driver_user=None)
+    ledger = SetLedger(context.log, name)
+    return under_epoch(replace(context, ledger=ledger, options=options), context.epoch)
 
 
 def find_log(db: OpenDatabase, config: Config, *, has_internal_tables: bool = True) -> OpenLog:
