@@ -21,12 +21,10 @@ from datetime import UTC, datetime
 from enum import Enum
 from functools import partial
 from html import escape
-from importlib import import_module
 from inspect import cleandoc
 from io import StringIO
 from itertools import count, groupby, pairwise
 from pathlib import Path
-from pkgutil import walk_packages
 from tempfile import TemporaryDirectory
 from textwrap import dedent
 from types import ModuleType
@@ -52,8 +50,7 @@ from eventlog.config.settings import (  # noqa: E402
     variable,
 )
 from eventlog.core.options import BOOLEAN, FLAG, MANY, Option, options_of, toml  # noqa: E402
-from eventlog.error_codes import FIXES, FORMAT_CODES, ROW_CODES  # noqa: E402
-from eventlog.errors import EventlogError, RowError  # noqa: E402
+from eventlog.error_codes import ERRORS, texts_of  # noqa: E402
 from eventlog.model import LogRow  # noqa: E402
 from eventlog.publisher.context import Counters  # noqa: E402
 from eventlog.publisher.health import KINDS  # noqa: E402
@@ -65,6 +62,7 @@ from eventlog.publisher.stream.open_source import refusal_of  # noqa: E402
 from eventlog.registry import FORMATS, SINKS, SOURCES, format_named, names, source_named  # noqa: E402
 from eventlog.sql.connection import dialect_of  # noqa: E402
 from eventlog.sql.doctor import TableStorage  # noqa: E402
+from eventlog.sql.doctor.codes import FINDINGS  # noqa: E402
 from eventlog.sql.log_table import LogTable  # noqa: E402
 from eventlog.sql.rights import (  # noqa: E402
     Addition,
@@ -272,40 +270,24 @@ def _metric_table(metrics: Iterable[Metric], common: Iterable[str], place: str) 
 
 
 def _errors() -> Iterator[str]:
-    for module in walk_packages(eventlog.__path__, "eventlog."):
-        if ".migrations." not in module.name:  # what Alembic alone can import
-            import_module(module.name)
-    of_row = "A row of the log"
-    entries = [(code, of_row, cause) for code, cause in ROW_CODES.items()]
-    entries += [(code, "`eventlog.FormatError`", cause) for code, cause in FORMAT_CODES.items()]
-    for error in (EventlogError, *_below(EventlogError)):
-        if "code" in vars(error):  # others have the code of the error above them
-            name = f"`{error.__module__}.{error.__name__}`"
-            where = f"{of_row}, {name}" if issubclass(error, RowError) else name
-            entries.append((error.code, where, _first_sentence(error)))
-    of_code: dict[str, list[tuple[str, str]]] = {}
-    for code, where, cause in sorted(entries):
-        of_code.setdefault(code, []).append((where, cause))
-    for code, causes in of_code.items():
-        yield from ("", f'### <a id="error-{code}"></a>{code}')
-        for where, cause in causes:
-            yield from ("", f"{where}:", "", f"- Cause: {_cell(cause)}.")
-        yield f"- Fix: {_cell(FIXES[code])}"
+    for group in ERRORS:
+        yield from ("", f"### {group.title}", "")
+        yield f"In {group.where}. Exit code: {group.exit_code}."
+        yield from ("", "| code | what happened | what to do |", "|---|---|---|")
+        for code, text in group.codes.items():
+            first = texts_of(code)[0][0] is group  # the anchor of a code in two groups
+            anchor = f'<a id="error-{code}"></a>' if first else ""
+            code_of_exit = f" Exit code {text.exit_code}." if text.exit_code else ""
+            yield f"| {anchor}`{code}` | {_cell(text.happened)}{code_of_exit} | {_cell(text.fix)} |"
 
 
-def _below(error: type[EventlogError]) -> Iterator[type[EventlogError]]:
-    for one in error.__subclasses__():
-        if one.__module__.startswith(
-            "eventlog."
-        ):  # no errors of tests, which may run in this process
-            yield one
-        yield from _below(one)
-
-
-def _first_sentence(error: type[EventlogError]) -> str:
-    paragraph = " ".join((error.__doc__ or "").split("\n\n")[0].split()).replace("``", "`")
-    without = re.sub(r" \((?:spec|formats)/[^)]*\)| of (?:spec|formats)/\S+ [\d.]+", "", paragraph)
-    return without.split(". ")[0].rstrip(".")
+def _findings() -> Iterator[str]:
+    for group in FINDINGS:
+        yield from ("", f"### {group.title}", "")
+        yield from ("| code | severity | what it means | what to do |", "|---|---|---|---|")
+        for code, text in group.codes.items():
+            cells = (text.severity, _cell(text.happened), _cell(text.fix))
+            yield f'| <a id="finding-{code}"></a>`{code}` | {" | ".join(cells)} |'
 
 
 _COUNTED: Final = ("Counters", "Report")
@@ -687,6 +669,7 @@ PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "conditions": _conditions,
     "job_metrics": _job_metrics,
     "errors": _errors,
+    "findings": _findings,
     "interface": partial(_interface, eventlog),
     "spark": partial(_interface, eventlog.spark),
     "rules": _rules,

@@ -1,14 +1,16 @@
 """Hooks of MkDocs (mkdocs.yml): pages that stand outside docs/ are pages of the site, README.md is
-its first.
+its first, and each code of an error, a finding or a condition has a page.
 
-Their links and those that lead to them are written for the tree; on the site they lead to the same
-pages.
+The links of pages outside docs/, and those that lead to them, are written for the tree; on the site
+they lead to the same pages.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +19,9 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT: Final = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from eventlog.cli.explain_code import CodeEntry, code_entries  # noqa: E402
 
 OUTSIDE: Final = {
     "README.md": "index.md",
@@ -28,14 +33,36 @@ OUTSIDE: Final = {
 }
 """Pages outside docs/, by their path in the tree, with their path on the site."""
 
+_CODE_IN_TABLE: Final = re.compile(r'(<a id="(?:error|finding|condition)-(\w+)"></a>)`\2`')
 _LINK: Final = re.compile(r"(!?)\[([^\[\]]*)\]\((?!\w+:|#|/)([^)#\s]+)(#[^)\s]*)?\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that stand outside docs/."""
+    """Add the pages that stand outside docs/, and a page for each code."""
     for path, uri in OUTSIDE.items():
         files.append(File.generated(config, uri, content=(ROOT / path).read_text(encoding="utf-8")))
+    for code, entries in code_entries().items():
+        files.append(File.generated(config, code_page(code), content=code_text(code, entries)))
     return files
+
+
+def code_page(code: str) -> str:
+    """Return the path of the page of a code, on the site."""
+    return f"codes/{code}.md"
+
+
+def code_text(code: str, entries: Sequence[CodeEntry]) -> str:
+    """Return the page of a code: what `eventlog explain CODE` prints, with links."""
+    lines = [f"# {code}", "", f"`eventlog explain {code}` prints this text in a terminal."]
+    for entry in entries:
+        page = (ROOT / entry.page).read_text(encoding="utf-8")
+        title = page.splitlines()[0].lstrip("# ")
+        link = posixpath.relpath(entry.page.removeprefix("docs/"), "codes")
+        lines += ["", f"## {entry.kind[0].upper()}{entry.kind[1:]}"]
+        for label, text in entry.parts():
+            lines += ["", f"**{label}:** {text.replace('<', '&lt;') if '`' not in text else text}"]
+        lines += ["", f"**Read on:** [{title}]({link})"]
+    return "\n".join(lines) + "\n"
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -55,4 +82,12 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             f"{mark}[{text}]({posixpath.relpath(target, posixpath.dirname(uri) or '.')}{heading})"
         )
 
-    return _LINK.sub(on_site, markdown)
+    if uri.startswith("codes/"):
+        return markdown
+    here = posixpath.dirname(place)
+
+    def with_page(anchored: re.Match[str]) -> str:
+        link = posixpath.relpath(f"docs/{code_page(anchored[2])}", here or ".")
+        return f"{anchored[1]}[`{anchored[2]}`]({link})"
+
+    return _LINK.sub(on_site, _CODE_IN_TABLE.sub(with_page, markdown))

@@ -53,7 +53,7 @@ _BY_PURPOSE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         ),
         "explain": (
             "explain",
-            "Explain one row of the log, or why the change of an object was not sent.",
+            "Explain a row of the log, a code, or why the change of an object was not sent.",
         ),
         "schema": ("schema", "Print the JSON Schema of the CloudEvents of a class."),
         "catalog": ("schema", "Print the watched tables as the catalogue that convert takes."),
@@ -202,6 +202,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     "explain": {
         "eventlog explain 4711": "why this row has its status",
         "eventlog explain --key customer.id=7": "why a change of this object was not sent",
+        "eventlog explain receiver_unavailable": "what the code of a message means",
         "eventlog explain 4711 --json": "for a program",
         "eventlog explain --key item.id=7 --from gbase": "what waits of a followed source",
     },
@@ -506,7 +507,7 @@ def cli(
     """Publish what database triggers log, and convert changes between formats.
 
     Begin with `eventlog init`. `eventlog demo` runs a demonstration, `eventlog doctor` finds
-    problems and shows how to fix them.
+    problems and shows how to fix them, and `eventlog explain CODE` describes the code of a message.
 
     Settings come from eventlog.toml. EVENTLOG_<SECTION>_<KEY> in the environment overrides them,
     and flags override both. Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 stopped by a

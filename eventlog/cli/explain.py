@@ -20,6 +20,7 @@ from eventlog.cli.context import (
     source_option,
     table,
 )
+from eventlog.cli.explain_code import code_lines, explained_code, is_code
 from eventlog.config.load import Config
 from eventlog.core.event_ids import is_of_snapshot
 from eventlog.errors import ConfigError, visible
@@ -58,7 +59,7 @@ def row_or_object(value: str) -> int | str:
 
 
 @click.command(cls=Command)
-@click.argument("row", metavar="[RECORD_ID]", required=False)
+@click.argument("row", metavar="[RECORD_ID|CODE]", required=False)
 @click.option(
     "--key",
     metavar="KEY",
@@ -89,9 +90,17 @@ def explain(
 
     With --from it explains an event of a followed source in the same way: RECORD_ID is its
     event-id, and --key KEY is the key of its row, such as id=7 or item.id=7.
+
+    With CODE, a code of an error, of a finding of doctor or of a condition of health, it shows what
+    the code means and what to do. It needs no configuration.
     """
+    if row is not None and key is None and is_code(row):
+        if consumer is not None or source is not None:
+            raise click.UsageError("a code is explained without --consumer and --from")
+        _print_code(row, as_json=as_json)
+        return
     if (row is None) == (key is None):
-        raise click.UsageError("give either RECORD_ID or --key KEY")
+        raise click.UsageError("give either RECORD_ID or CODE, or --key KEY")
     config = context.config(source__type=source)
     if config.follows:
         if consumer is not None:
@@ -107,6 +116,16 @@ def explain(
         print_json(explanation_data(explanation))
     else:
         _print_explanation(explanation)
+
+
+def _print_code(code: str, *, as_json: bool) -> None:
+    """Print what a code means; it has one entry for each kind of message that can have it."""
+    entries = explained_code(code)
+    if as_json:
+        print_json({"code": entries[0].code, "entries": [one.data() for one in entries]})
+        return
+    for line in code_lines(entries):
+        result(line)
 
 
 def _print_objects(config: Config, key: str, consumer: str | None, *, as_json: bool) -> None:

@@ -463,6 +463,9 @@ def _print_findings(
         )
     counts = Counter(one.severity for one in findings)
     if counts["error"] or counts["warning"]:
-        result(f"errors: {counts['error']}, warnings: {counts['warning']}")
+        result(
+            f"errors: {counts['error']}, warnings: {counts['warning']}; "
+            "`eventlog explain CODE` describes a code in brackets"
+        )
     else:
         result("Nothing is wrong.")

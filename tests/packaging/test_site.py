@@ -13,6 +13,8 @@ from xml.etree import ElementTree
 import pytest
 from documents import ROOT
 
+from eventlog.cli.explain_code import code_entries
+
 DIAGRAMS = sorted((ROOT / "docs" / "diagrams").glob("*.dot"))
 LOADED = re.compile(
     r"<(?:script|img|iframe|source)[^>]*\bsrc=\"([^\"]+)\"|<link[^>]*\bhref=\"([^\"]+)\""
@@ -46,29 +48,51 @@ def test_nothing_is_loaded_from_another_host(site: Path) -> None:
 
 
 def test_every_option_and_every_error_code_has_a_place_to_link_to(site: Path) -> None:
-    configuration = (site / "configuration.html").read_text(encoding="utf-8")
-    reference = (site / "reference.html").read_text(encoding="utf-8")
+    configuration = (site / "reference" / "configuration.html").read_text(encoding="utf-8")
+    codes = (site / "reference" / "terms-and-codes.html").read_text(encoding="utf-8")
     assert 'id="publisher.batch_size"' in configuration
     assert 'id="watch.table"' in configuration
     assert 'id="gbase.reader.charset"' in configuration
-    assert 'id="error-another_publisher"' in reference
-    assert 'id="triggers-apply--lock-timeout"' in (site / "command-line.html").read_text(
-        encoding="utf-8"
+    assert 'id="error-another_publisher"' in codes
+    assert 'id="finding-no_publisher"' in codes
+    commands = (site / "reference" / "command-line.html").read_text(encoding="utf-8")
+    assert 'id="triggers-apply--lock-timeout"' in commands
+    monitor = (site / "operate" / "monitor.html").read_text(encoding="utf-8")
+    assert 'id="metric-eventlog_queue_rows"' in monitor
+
+
+@pytest.mark.parametrize("code", code_entries())
+def test_every_code_has_a_page_that_its_tables_link_to(site: Path, code: str) -> None:
+    page = (site / "codes" / f"{code}.html").read_text(encoding="utf-8")
+    assert f"eventlog explain {code}" in page
+    assert page.count("What to do:") == len(code_entries()[code])
+    tables = "".join(
+        (site / page).read_text(encoding="utf-8")
+        for page in ("reference/terms-and-codes.html", "operate/monitor.html")
     )
-    assert 'id="metric-eventlog_queue_rows"' in (site / "monitor.html").read_text(encoding="utf-8")
+    assert f'<a href="../codes/{code}.html"><code>{code}</code></a>' in tables
 
 
-def test_the_search_leads_from_a_code_to_its_entry(site: Path) -> None:
+def test_the_search_leads_from_a_code_to_its_page(site: Path) -> None:
     index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
     titles = {entry["title"]: entry["location"] for entry in index["docs"]}
-    assert titles["another_publisher"].startswith("reference.html#")
-    assert titles["bad_decimal"].startswith("reference.html#")
+    assert titles["another_publisher"] == "codes/another_publisher.html"
+    assert titles["bad_decimal"] == "codes/bad_decimal.html"
 
 
-def test_the_search_knows_every_page(site: Path) -> None:
+def test_the_search_has_every_page(site: Path) -> None:
     index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
     found = {entry["location"].partition("#")[0] for entry in index["docs"]}
-    assert {"publish.html", "configuration.html", "spec/event-log.html", "index.html"} <= found
+    assert {"index.html", "guides/publish.html", "spec/event-log.html"} <= found
+    assert "reference/configuration.html" in found
+
+
+def test_a_page_leads_to_the_next_and_to_the_previous_one(site: Path) -> None:
+    page = (site / "concepts" / "guarantees.html").read_text(encoding="utf-8")
+    assert re.findall(r'href="([^"]+)" class="md-footer__link md-footer__link--(\w+)', page) == [
+        ("how-it-works.html", "prev"),
+        ("comparison.html", "next"),
+    ]
 
 
 @pytest.mark.parametrize("diagram", DIAGRAMS, ids=lambda path: path.stem)

@@ -1,4 +1,4 @@
-"""Codes of errors: each has one meaning for a class, a cause, and a fix."""
+"""Codes of errors and findings: each has one meaning for a class, and a text for users."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from pkgutil import walk_packages
 import pytest
 
 import eventlog
-from eventlog.error_codes import FIXES, FORMAT_CODES, ROW_CODES
+from eventlog.error_codes import ERRORS, FIXES, texts_of
 from eventlog.errors import BadValue, EventlogError, FormatError, RowError
+from eventlog.sql.doctor.codes import FINDINGS
 
 SOURCES = [path.read_text(encoding="utf-8") for path in Path(eventlog.__path__[0]).rglob("*.py")]
 
@@ -41,14 +42,60 @@ def test_no_two_classes_have_one_code(classes: list[type[EventlogError]]) -> Non
     assert len(codes) == len(set(codes))
 
 
-def test_a_code_without_a_class_has_a_cause() -> None:
-    assert raised_with(r'\bcode="(\w+)"') == FORMAT_CODES.keys()
-    of_classes = {"bad_table_key", "bad_value", "bad_xml_char"}
-    assert raised_with(r'\bRowError\(\s*"(\w+)"') <= ROW_CODES.keys() | of_classes
+def test_a_code_with_which_an_error_is_raised_is_declared() -> None:
+    assert raised_with(r'\bcode="(\w+)"') <= FIXES.keys()
+    assert raised_with(r'\bRowError\(\s*"(\w+)"') <= codes_of("Rows of the log")
 
 
-def test_each_code_has_a_fix_and_each_fix_a_code(classes: list[type[EventlogError]]) -> None:
-    assert {one.code for one in classes} | FORMAT_CODES.keys() | ROW_CODES.keys() == FIXES.keys()
+def test_a_declared_code_is_that_of_a_class_or_is_raised(
+    classes: list[type[EventlogError]],
+) -> None:
+    raised = raised_with(r'\bcode="(\w+)"') | raised_with(r'\bRowError\(\s*"(\w+)"')
+    named = raised_with(r'"(receiver|bad_event_type|missing_table|unknown_table)"')
+    assert {one.code for one in classes} | raised | named == FIXES.keys()
+
+
+def codes_of(title: str) -> set[str]:
+    return {code for group in ERRORS if group.title == title for code in group.codes}
+
+
+def test_the_text_of_an_error_is_a_sentence_and_an_instruction() -> None:
+    for code in FIXES:
+        for _, text in texts_of(code):
+            assert len(text.happened.split()) >= 4 or code == "missing_table", code
+            assert text.happened.endswith("."), code
+            assert text.fix.endswith("."), code
+            assert text.happened[0].isupper() or "_" in text.happened.split()[0], code
+
+
+def test_findings_have_the_codes_that_are_declared() -> None:
+    declared = {code for group in FINDINGS for code in group.codes}
+    assert len(declared) == sum(len(group.codes) for group in FINDINGS)
+    found = {
+        code
+        for source in SOURCES
+        for code in re.findall(
+            r'\b(?:error|warning|info|finding|Finding)\(\s*"([a-z][a-z_]+)",', source
+        )
+    }
+    assert found | {"deferrable_key", "trigger_warning"} == declared
+
+
+def test_a_finding_has_the_severity_that_its_code_declares() -> None:
+    for group in FINDINGS:
+        for code, text in group.codes.items():
+            severities = set(re.split(", | or ", text.severity))
+            assert severities <= {"error", "warning", "info"}, code
+            used = {
+                severity
+                for source in SOURCES
+                for severity in re.findall(rf'\b(error|warning|info)\(\s*"{code}",', source)
+            } | {
+                severity
+                for source in SOURCES
+                for severity in re.findall(rf'\bFinding\(\s*"{code}",\s*"(\w+)"', source)
+            }
+            assert used <= severities, code
 
 
 def test_an_error_has_the_fix_of_its_code() -> None:
