@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Draw docs/diagrams/*.dot to docs/pictures/*.svg with Graphviz (``dot``, Debian's package
-graphviz).
+graphviz), and the pictures of ``drawings``, which need no program.
 
-Each picture holds the hash of what it was drawn from, so that a test sees without Graphviz whether
-it is current. Fonts are those of the reader: a picture asks no other host for anything.
+Each picture of Graphviz holds the hash of what it was drawn from, so that a test sees without
+Graphviz whether it is current. Fonts are those of the reader: a picture asks no other host for
+anything.
 """
 
 from __future__ import annotations
@@ -11,8 +12,13 @@ from __future__ import annotations
 import hashlib
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Final
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from drawings import DRAWINGS
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 SOURCES: Final = ROOT / "docs" / "diagrams"
@@ -41,6 +47,8 @@ def draw(source: Path) -> str:
 
 
 def main() -> None:
+    for name, drawn in DRAWINGS.items():
+        (PICTURES / f"{name}.svg").write_text(drawn(), encoding="utf-8")
     for source in sorted(SOURCES.glob("*.dot")):
         picture = PICTURES / f"{source.stem}.svg"
         if picture.exists() and fingerprint(source) in picture.read_text(encoding="utf-8"):

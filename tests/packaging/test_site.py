@@ -15,6 +15,7 @@ from documents import ROOT
 
 from eventlog.cli.explain_code import code_entries
 
+DRAWINGS = runpy.run_path(str(ROOT / "scripts" / "drawings.py"))["DRAWINGS"]
 DIAGRAMS = sorted((ROOT / "docs" / "diagrams").glob("*.dot"))
 LOADED = re.compile(
     r"<(?:script|img|iframe|source)[^>]*\bsrc=\"([^\"]+)\"|<link[^>]*\bhref=\"([^\"]+)\""
@@ -106,7 +107,17 @@ def test_the_picture_of_a_diagram_is_drawn_from_it_as_it_is(diagram: Path) -> No
     assert not [value for value in links if "://" in value]
 
 
-@pytest.mark.parametrize("diagram", DIAGRAMS, ids=lambda path: path.stem)
-def test_every_diagram_is_shown_on_a_page(diagram: Path) -> None:
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_a_drawing_is_drawn_as_its_function_draws_it(name: str) -> None:
+    picture = (ROOT / "docs" / "pictures" / f"{name}.svg").read_text(encoding="utf-8")
+    assert picture == DRAWINGS[name](), "make diagrams"
+    root = ElementTree.fromstring(picture)
+    assert root.attrib["viewBox"].split()[2] == "420"  # narrow enough for a telephone
+    sizes = [int(node.attrib["font-size"]) for node in root.iter() if "font-size" in node.attrib]
+    assert min(sizes) >= 12
+
+
+@pytest.mark.parametrize("name", [path.stem for path in DIAGRAMS])
+def test_every_picture_is_shown_on_a_page(name: str) -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
-    assert any(f"pictures/{diagram.stem}.svg" in page.read_text(encoding="utf-8") for page in pages)
+    assert any(f"pictures/{name}.svg" in page.read_text(encoding="utf-8") for page in pages)
