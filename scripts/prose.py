@@ -173,7 +173,8 @@ def _of_page(source: str) -> Iterator[Text]:
     for match in re.finditer(r"(?:^(?!\s*$).*\n?)+", blank, re.MULTILINE):
         line = 1 + blank.count("\n", 0, match.start())
         for item in _ITEM.split(match.group()):
-            yield Text(line, re.sub(r"^[\s>#*|\-]+", "", item))
+            # The number of a section counts nothing.
+            yield Text(line, re.sub(r"^(?:#+ \d+(?:\.\d+)*\.? |[\s>#*|\-]+)", "", item))
             line += item.count("\n")
 
 

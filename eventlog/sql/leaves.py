@@ -34,7 +34,7 @@ class Partitioning(Protocol):
 
     ``partition``, ``unpartition``, ``cut`` and ``remove`` are one transaction each, which they
     begin and commit: the session must be in none. They need the rights of the log's owner.
-    Each takes the log for itself, waits at most 50 ms for it and raises LogInUse if another session
+    Each takes the log for itself, waits at most 20 ms for it and raises LogInUse if another session
     keeps it. Until the end of the transaction no other session sees a change.
     """
 

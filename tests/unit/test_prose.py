@@ -54,6 +54,7 @@ def test_a_sentence_that_breaks_a_rule_is_found(
         "Run it with --existing-log, or without.",
         "Rows in flight stand in an in-flight line.",
         "```sh\nthe driver knows\n```\nThe rest is prose.",
+        "### 13.4 As a consumer",
     ],
 )
 def test_code_and_ordinary_sentences_pass(prose: ModuleType, sentence: str) -> None:

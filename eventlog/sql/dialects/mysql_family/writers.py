@@ -1,8 +1,21 @@
 """The open writers of a log on MariaDB and MySQL: the sessions that hold a metadata lock on it, and
 the prepared transactions (spec/event-log.md 13.6).
 
-Before a statement executes, it takes the lock of every table that its triggers write, so it has the
-lock before it draws a number. The server releases the lock after the commit is visible.
+Why no row is missed:
+
+- A writer has the lock before it draws a number: a statement locks its table, and every table that
+  its triggers write, before it executes. This holds for each ``innodb_autoinc_lock_mode``.
+- It keeps the lock until its rows are visible: the server releases the lock after the commit in
+  InnoDB, or after the rollback.
+- So a transaction that drew a number up to the highest row, which is read first, has the lock at
+  the check, is prepared, or has ended. A later statement sees the rows of those that have ended.
+- A transaction is listed as prepared before it loses its lock, and until its commit is visible. The
+  locks are read first, so it is in one of the two lists.
+- No two locks have the same thread, event and instance while the server runs. After a restart the
+  session is a new one, without any names.
+
+``innodb_trx`` does not show who has written: the server renews that list only if nobody has read it
+for a tenth of a second, and a transaction draws its number before it is listed.
 """
 
 from __future__ import annotations
