@@ -1,4 +1,4 @@
-"""Every line of the table of parameters: its option, its section, profile idm and default
+"""The parameters: the section of each option, its default, and its value in profile idm
 (spec/event-log.md 9).
 """
 
@@ -32,6 +32,7 @@ TABLE: list[tuple[str, Any, Any, str, Any]] = [
     ),
     ("database.schema_name", None, None, '"indirect"', "indirect"),
     ("database.tables", None, None, '"usr; grp,  emp"', ("usr", "grp", "emp")),
+    ("database.record_id_sequence", None, None, '"app.numbers"', "app.numbers"),
     ("publisher.publisher_disabled", False, False, '"1"', True),
     ("publisher.publication_mode", 1, 1, "1", 1),
     ("publisher.delete_from_log", False, False, '"Yes"', True),
@@ -89,6 +90,8 @@ TABLE: list[tuple[str, Any, Any, str, Any]] = [
     ("publisher.delivery_rows", 10000, 10000, "1", 1),
     ("publisher.delivery_bytes", 16777216, 16777216, "65536", 65536),
     ("publisher.mark_interval", 1.0, 1.0, "0.5", 0.5),
+    ("publisher.durable_marks", False, False, "1", True),
+    ("publisher.standby", False, False, "1", True),
     ("format.xds.product_name", "eventlog", "eventlog", '"IDM"', "IDM"),
     ("format.xds.product_version", __version__, __version__, '"4.8"', "4.8"),
 ]
