@@ -1,6 +1,6 @@
 """eventlog: a database-trigger publisher emulator and event-log processor.
 
-Public, and under semantic versioning, are the names of ``__all__`` (docs/guides/python.md);
+Public, and under semantic versioning, are the names of ``__all__`` (docs/reference/python.md);
 everything else is private. They are resolved when they are first used: ``import eventlog`` loads no
 database driver and no parser.
 """

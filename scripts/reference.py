@@ -79,8 +79,8 @@ _LONG: Final = 80
 """Characters from which on an example is left out."""
 
 BLOCK: Final = re.compile(r"(<!-- reference: (\w+) -->\n).*?(<!-- end of reference -->)", re.DOTALL)
-CODES: Final = "../reference/terms-and-codes.md"
-"""The page of the error codes, as the other folders of docs/ link to it."""
+CODES: Final = "terms-and-codes.md"
+"""The page of the error codes, as the pages in the same folder link to it."""
 
 
 def written(text: str) -> str:

@@ -1,5 +1,5 @@
 """Wrong arguments of the Python API and of ``eventlog.spark`` are refused when a function is called,
-by name (docs/guides/python.md, docs/guides/spark.md).
+by name (docs/reference/python.md, docs/reference/spark.md).
 """
 
 from __future__ import annotations

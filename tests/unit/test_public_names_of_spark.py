@@ -14,7 +14,7 @@ from documents import ROOT
 
 import eventlog.spark
 
-PAGE = ROOT / "docs" / "guides" / "spark.md"
+PAGE = ROOT / "docs" / "reference" / "spark.md"
 
 
 def run(code: str, cwd: Path | None = None) -> str:
