@@ -419,7 +419,7 @@ def _rules() -> Iterator[str]:
         yield ""
 
 
-_MOST_HOLDERS: Final = 6
+_MOST_HOLDERS: Final = 3
 
 
 def _holders() -> dict[tuple[str, str], list[str]]:
@@ -528,11 +528,6 @@ _TRIGGER_PARTS: Final = {
         "update": ("IF TG_OP = 'UPDATE' THEN", "    RETURN NULL;\n    END IF;"),
         "insert": ("END IF;\n\n(?=    IF new_key)", "RETURN NULL;\nEND"),
     },
-    ("child", "statement"): {
-        "insert": ("IF TG_OP = 'INSERT' THEN", "ELSIF TG_OP = 'DELETE'"),
-        "delete": ("ELSIF TG_OP = 'DELETE' THEN", "ELSE"),
-        "update": ("ELSE", "END IF;\n    RETURN NULL;\nEND"),
-    },
 }
 """By template of a body and capture, the operations, each with the expressions of what comes before
 and after it.
@@ -540,11 +535,14 @@ and after it.
 
 
 def _triggers() -> Iterator[str]:
-    """Yield what each template of ``trigger_templates`` renders for a table and its child table."""
+    """Yield what the templates of ``trigger_templates`` render: by row for a table and its child
+    table, by statement for the table.
+    """
     for capture in ("row", "statement"):
+        yield from ("", f"## By {capture}")
         functions = dict(zip(("class", "child"), _trigger_functions(capture), strict=True))
         for kind, function in functions.items():
-            for operation, (before, behind) in _TRIGGER_PARTS[kind, capture].items():
+            for operation, (before, behind) in _TRIGGER_PARTS.get((kind, capture), {}).items():
                 name = (
                     f"{kind}_{operation}.sql.j2"
                     if operation == "truncate"
@@ -553,7 +551,15 @@ def _triggers() -> Iterator[str]:
                 found = re.search(f".*\n    {before}(.*?)\n    {behind}", function, re.DOTALL)
                 if found is None:
                     raise SystemExit(f"{name}: its part of the function is not found")
-                yield from ("", f"`{name}`", "", "```sql", dedent(found[1]).strip("\n"), "```")
+                text = dedent(found[1]).strip("\n").replace(_LOG_COLUMNS, "(...)")
+                yield from ("", f"`{name}`", "", "```sql", text, "```")
+
+
+_LOG_COLUMNS: Final = (
+    '("status", "event_type", "event_time", "perpetrator", "table_name", "table_key", '
+    '"column_name", "old_value", "new_value")'
+)
+"""The columns of the log in an INSERT, which the page shows once."""
 
 
 def _trigger_functions(capture: str) -> list[str]:
