@@ -35,7 +35,7 @@ _WRONG_ORDER: Final = "so the changes of one row by two sessions may be sent in 
 FINDINGS: Final[tuple[FindingGroup, ...]] = (
     FindingGroup(
         title="Rows and the queue",
-        page="docs/operate/deploy.md",
+        page="docs/operate/troubleshoot.md",
         codes={
             "queue": FindingText(
                 "info", "Rows wait, and a publisher runs.", "Nothing has to be done."
@@ -267,7 +267,7 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
     ),
     FindingGroup(
         title="The log",
-        page="docs/operate/deploy.md",
+        page="docs/operate/troubleshoot.md",
         codes={
             "log_table": FindingText(
                 "error",
