@@ -98,6 +98,11 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
                 "Report it to the authors of the package, with the traceback that -vv shows. "
                 "Until then use another format, sink or source.",
             ),
+            "monitor_unavailable": ErrorText(
+                "Nothing answers at the address of the publisher's monitor.",
+                "Start the publisher, or correct --url or `listen` of [monitor]. `eventlog top "
+                "--database` reads the database instead.",
+            ),
             "unspecified": ErrorText(
                 "Only the message describes this error: it has the code of errors in general.",
                 "Follow the message.",

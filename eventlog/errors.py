@@ -24,6 +24,7 @@ An error has its own class only if code catches it by class. The other errors of
      |    |__ LogInUse         another session uses the log: its partitions stay as they are
      |    |__ DatabaseUnavailable     the connection is lost, or the server asks to try again
      |         |__ ServerUnavailable  the server cannot be reached
+     |__ MonitorUnavailable    no usable answer from the monitor of a publisher
      |__ TriggerError          a watch that cannot be compiled or applied
      |__ FormatError           input or output of a change format; formats have subclasses
      |    |__ InvalidChange    a Change that violates its invariants     (spec/change-model.md 1)
@@ -203,6 +204,12 @@ class ServerUnavailable(DatabaseUnavailable):
     """A database server that cannot be reached or fails temporarily: a daemon waits for it even
     when it starts.
     """
+
+
+class MonitorUnavailable(EventlogError):
+    """The monitor of a publisher gives no answer, or an answer that is not its status."""
+
+    code = "monitor_unavailable"
 
 
 class TriggerError(EventlogError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from eventlog.cli import Command
-from eventlog.cli.context import CommandContext, json_option, print_json, reading, result
+from eventlog.cli.context import CommandContext, json_option, note, print_json, reading, result
 from eventlog.publisher.grants import grants_for
 from eventlog.sql.rights import Purpose
 
@@ -44,6 +44,9 @@ def grants(context: CommandContext, role: str, purpose: str, as_json: bool) -> N
     config = context.config()
     with reading(config) as db:
         statements = grants_for(db, config, role, Purpose(purpose))
+        is_missing = db.has_user(db.dialect.spelled(role)) is False
+    if is_missing:
+        note(f"the database has no role {role!r}: create it before you run these statements")
     if as_json:
         print_json({"role": role, "purpose": purpose, "grants": statements})
         return

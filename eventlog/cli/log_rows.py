@@ -371,10 +371,10 @@ def skip(
     later. With --refused, record that refused rows need nothing more.
 
     The rows of an event get E, each with an error line that records who gave it up, the reason, and
-    the receiver's last answer. A running publisher notices it at its next attempt to send the
-    event; then the later events of the object are sent. `eventlog status` shows which events are
-    being delivered. Skipped rows are no condition of the health. `eventlog errors` lists them with
-    the commands that send their objects again.
+    the receiver's last answer to a parked event. A running publisher notices it at its next attempt
+    to send the event; then the later events of the object are sent. `eventlog status` shows which
+    events are being delivered. Skipped rows are no condition of the health. `eventlog errors` lists
+    them with the commands that send their objects again.
 
     --parked stands for the ids of all parked events. --refused is for rows that have E or F
     already: they keep their status, and get the same error line. On a terminal both ask first.

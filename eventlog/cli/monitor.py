@@ -32,7 +32,7 @@ from eventlog.cli.status import publishing_status
 from eventlog.cli.stopping import UNTIL_STOPPED, if_stopped
 from eventlog.config.load import Config
 from eventlog.core.clock import monotonic, sleep
-from eventlog.errors import ConfigError, DatabaseError, EventlogError, number_of
+from eventlog.errors import ConfigError, EventlogError, MonitorUnavailable, number_of
 from eventlog.publisher.capture_watcher import CAPTURE_INTERVAL
 from eventlog.publisher.monitor.status import HIDDEN, shape
 from eventlog.publisher.observer import QUEUE_CAP, Differences, SnapshotProgress
@@ -166,7 +166,7 @@ def _monitor_url(config: Config, url: str | None) -> str | None:
 def read_monitor(url: str, token: str | None) -> Read:
     """Return a function that reads the monitor's status with each call.
 
-    The function raises DatabaseError if no monitor answers there, ConfigError if the token is
+    The function raises MonitorUnavailable if no monitor answers there, ConfigError if the token is
     refused.
     """
     if not url.startswith(("http://", "https://")):
@@ -180,13 +180,13 @@ def read_monitor(url: str, token: str | None) -> Read:
                 if answer.status == 401:
                     raise ConfigError(f"{client.shown} needs a token: set EVENTLOG_MONITOR_TOKEN")
                 if answer.status != 200:
-                    raise DatabaseError(
+                    raise MonitorUnavailable(
                         f"{client.shown} returned {answer.status}; "
                         "check that it is a publisher's monitor"
                     )
                 status: Status = json.loads(answer.body)
             except (HttpFailed, ValueError) as error:
-                raise DatabaseError(
+                raise MonitorUnavailable(
                     f"{client.shown} does not answer: {error}; check that the publisher runs"
                 ) from None
             return status
@@ -384,7 +384,7 @@ def _followed(read: Read, first: int, interval: float | None) -> Iterator[Sent]:
         sleep(interval)
         try:
             sent = read()["sent"] or ()
-        except DatabaseError as error:  # the publisher may restart
+        except MonitorUnavailable as error:  # the publisher may restart
             error_line(str(error))
             continue
         if newest is not None and newest not in sent and sent:

@@ -116,11 +116,18 @@ def _fill(context: CommandContext, path: Path, *, as_json: bool) -> None:
         )
     own_schema, name = split_name(config.database.log_table)
     with reading(config) as db:
-        database = db.reflect(class_schema(config))
+        database, user = db.reflect(class_schema(config)), db.current_user()
         log = new_log(db.dialect, own_schema or database.schema, name)
     watches, classes, left_out = watches_of(database, log, of_rows=chosen_format(config).is_of_rows)
+    owner = ""
     if not is_there:
         before = _with_database(template(watch=False), config)
+        if user and "\nurl = " in before:
+            owner = (
+                f"{path} has the URL of {user}, whose own changes a publisher with this URL does "
+                f"not send. If {user} changes the tables, set url in [database] to a role that "
+                "only publishes; `eventlog grants ROLE` prints its rights"
+            )
         path.write_text(f"{before}\n{watches}", encoding="utf-8")
     else:
         with path.open("a", encoding="utf-8") as file:
@@ -133,6 +140,8 @@ def _fill(context: CommandContext, path: Path, *, as_json: bool) -> None:
     if left_out:
         not_watched = (f"{name} ({reason})" for name, reason in left_out.items())
         note(f"{len(left_out)} not watched: {', '.join(not_watched)}")
+    if owner:
+        note(owner)
     if not context.quiet:
         note("Review them, then run: eventlog db upgrade, eventlog triggers plan")
 

@@ -284,6 +284,13 @@ def watches_of(tables: Any, path: Path | None) -> Iterator[WatchSettings | Confi
     names = set()
     for number, table in enumerate(tables, 1):
         where = f"{place}: watch {number}"
+        if "children" in table:
+            yield ConfigError(
+                f"{where}: children is not known; child tables are found by their foreign keys. "
+                'Leave one out by exclude = ["TABLE.COLUMN"], and see them in '
+                "`eventlog triggers plan`"
+            )
+            continue
         try:
             watch = parse_options(WatchSettings, table, where)
         except ConfigError as error:

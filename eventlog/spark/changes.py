@@ -55,6 +55,7 @@ from eventlog.spark.change_log import (
 from eventlog.spark.change_offsets import Offset, offset_of
 from eventlog.spark.change_parts import Folding, groups_of_part
 from eventlog.spark.change_rows import Rows, columns_of, schema_of
+from eventlog.spark.closed_output import expect_closed_output
 from eventlog.spark.log_source import PARTITION_ROWS, for_catalogue, of_source, options_for
 from eventlog.spark.tasks import tune_collector
 
@@ -229,6 +230,7 @@ def _read(
     schema: t.StructType, options: ChangeOptions, partition: InputPartition
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a part of a batch."""
+    expect_closed_output()
     tune_collector()
     task: _Part = partition.value
     classes, catalog = unpack(task.packed)

@@ -30,6 +30,7 @@ from eventlog.config.settings import MonitorSettings, SinkSettings, SourceSettin
 from eventlog.errors import ConfigError
 from eventlog.files.text import read_secret
 from eventlog.model import LogRow, is_status
+from eventlog.spark.closed_output import expect_closed_output
 from eventlog.sql.connection import connect, dialect_of, parse_url
 from eventlog.sql.locate import locate_log
 from eventlog.sql.log_table import LogTable
@@ -266,6 +267,7 @@ class _LogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is not None:
+            expect_closed_output()
             place, status, part = partition.value
             url, snapshot = worker_url(place.url, place.url_file), self.options.get("snapshot")
             yield from dialect_of(url).read_part(

@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import warnings
@@ -74,6 +75,13 @@ def by_number(frame: DataFrame, partitions: int, column: str) -> DataFrame:
 # --- a session ------------------------------------------------------------------------------------
 
 _LOCAL: Final = re.compile(r"local(?:\[(\*|\d+)\])?")
+_MASTER: Final = re.compile(
+    r"local(?:-cluster)?(?:\[[^\]]+\])?|yarn|spark://[^\s,]+:\d+(?:,[^\s,]+:\d+)*"
+    r"|(?!spark:)[a-z0-9]+://\S+"
+)
+"""Spark's own masters, and the URLs of cluster managers that are added to it."""
+_STANDALONE: Final = "spark://"
+_MASTER_SECONDS: Final = 5.0
 _ATTEMPTS: Final = 4
 _FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1"
 """The option that limits Java to its first compiler. Here Java only moves bytes between workers,
@@ -154,8 +162,8 @@ def open_session(
 
     ``running`` is the result of ``running_session`` in the thread of the caller. ``conf`` has the
     settings of a Spark that is started here. On this machine a failed task, for example of a killed
-    worker, is retried as on a cluster. Raises ConfigError without a suitable Java, and for ``conf``
-    if Spark runs already; SparkFailed if Spark does not start.
+    worker, is retried as on a cluster. Raises ConfigError without a suitable Java, for a wrong or
+    unreachable master, and for ``conf`` if Spark runs already; SparkFailed if Spark does not start.
     """
     running = running or running_session()
     if running is not None:
@@ -168,6 +176,7 @@ def open_session(
         for name, value in _OWN_SETTINGS.items():
             own.conf.set(name, value)
         return own
+    check_master(master)
     # The warning is about pandas' own types; eventlog gives Spark only Arrow batches.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     builder = SparkSession.builder.appName(app_name)
@@ -179,6 +188,33 @@ def open_session(
         raise SparkFailed(
             f"Spark does not start: {_first_line(str(error))}. See the lines above"
         ) from error
+
+
+def check_master(master: str | None) -> None:
+    """Raise ConfigError for a master that Spark does not have, or a standalone master that cannot
+    be reached: Spark would try for a minute, and log only Java's stack traces.
+    """
+    if master is None:
+        return
+    if not _MASTER.fullmatch(master):
+        raise ConfigError(
+            f"{master!r} is not a Spark master; write local[*] (this machine), spark://HOST:PORT, "
+            "yarn or k8s://URL"
+        )
+    if not master.startswith(_STANDALONE):
+        return
+    reasons = []
+    for place in master.removeprefix(_STANDALONE).split(","):
+        host, _, port = place.rpartition(":")
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), _MASTER_SECONDS):
+                return
+        except OSError as error:
+            reasons.append(f"{place}: {error.strerror or error}")
+    raise ConfigError(
+        f"the Spark master {master} cannot be reached ({'; '.join(reasons)}): start it, or correct "
+        "--master; local[*] runs the job on this machine"
+    )
 
 
 def start_workers(spark: SparkSession) -> None:

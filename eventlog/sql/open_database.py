@@ -78,6 +78,12 @@ class OpenDatabase(ABC):
         """Return the user that triggers log as perpetrator, the empty text if they log none."""
         return ""
 
+    def has_user(self, name: str) -> bool | None:
+        """Return True if the server has a user of this name, as the database spells it; None if
+        users without special rights cannot see that.
+        """
+        return None
+
     def local_time(self) -> datetime:
         """Return the local time of the server, in its time zone rather than the session's."""
         return self.connection.execute(

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from eventlog import __version__
 from eventlog.core.clock import monotonic
-from eventlog.errors import ConfigError, without_secrets
+from eventlog.errors import ConfigError, first_of, without_secrets
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -287,6 +287,12 @@ def _hint(section: str, option: str) -> str:
 # --- settings -------------------------------------------------------------------------------------
 
 
+def _without_secrets(url: str) -> str:
+    """Return what is meant as a URL without its query and what stands before an @."""
+    _, at, rest = url.partition("?")[0].rpartition("@")
+    return f"***@{rest}" if at else rest
+
+
 def _target(url: str, place: str) -> tuple[str, int, str, bool]:
     """Return host and port to connect to, the path to request, and whether TLS is used.
 
@@ -296,9 +302,13 @@ def _target(url: str, place: str) -> tuple[str, int, str, bool]:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise ConfigError(f"{place} is not a URL; write it like https://receiver/xds") from None
+        raise ConfigError(
+            f"{place} = {_without_secrets(url)!r} is not a URL; write it like https://HOST/PATH"
+        ) from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"{place} must be a URL like https://receiver/xds")
+        raise ConfigError(
+            f"{place} = {_without_secrets(url)!r}: write a URL like https://HOST/PATH"
+        )
     if parts.username is not None or parts.password is not None:
         raise ConfigError(f"{place} contains a user or a password; set them in the environment")
     try:
@@ -425,7 +435,7 @@ class _Connection(http.client.HTTPConnection):
         except ssl.SSLCertVerificationError as error:
             why = f"the certificate is not trusted: {error.verify_message}"
             if error.verify_code in _OF_ANOTHER_NAME:
-                why = f"the certificate is not for the name {self.host}: {error.verify_message}"
+                why = f"the certificate is not for the name {self.host}" + self._other_names()
             elif self._section:
                 why += f"; set {self._section}.ca_file to the authorities to trust"
         except ssl.SSLError as error:
@@ -439,6 +449,28 @@ class _Connection(http.client.HTTPConnection):
             self.sock = opened
             return
         raise HttpFailed(why)
+
+    def _other_names(self) -> str:
+        """Return the rest of the sentence about a certificate for another name: the names that it
+        has, by a second handshake that still checks the authority, and what to do.
+        """
+        names: list[str] = []
+        assert self._tls is not None
+        # Other threads connect with the shared context, so this handshake must not change it.
+        lenient = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        lenient.check_hostname = False
+        # The sentence is complete without the names.
+        with contextlib.suppress(OSError, ValueError):
+            lenient.load_verify_locations(cadata=b"".join(self._tls.get_ca_certs(binary_form=True)))
+            with _connect(self.host, self.port, self._deadline) as plain:
+                plain.settimeout(_left(self._deadline))
+                with lenient.wrap_socket(plain, server_hostname=self.host) as opened:
+                    found = (opened.getpeercert() or {}).get("subjectAltName", ())
+                    names = [str(one[1]) for one in found]
+        url = f"{self._section}.url" if self._section else "the URL"
+        if not names:
+            return f"; put the name for which it was issued into {url}"
+        return f" but for {first_of(names, 5)}; put one of these names into {url}"
 
     def is_quiet(self) -> bool:
         """Return True if the server has sent nothing since the last answer and has not closed the

@@ -313,10 +313,13 @@ def test_certificate_of_another_host_is_refused(tmp_path: Path) -> None:
     with (
         Receiver(tls=server_context("receiver.example.com")) as receiver,
         sink_to(receiver, ca_file=ca_file(tmp_path)) as sink,
-        pytest.raises(ReceiverUnavailable, match=r"is not for the name 127\.0\.0\.1: ") as told,
+        pytest.raises(
+            ReceiverUnavailable,
+            match=r"the certificate is not for the name 127\.0\.0\.1 but for "
+            r"receiver\.example\.com; put one of these names into sink\.url$",
+        ),
     ):
         sink.send(document())
-    assert "ca_file" not in str(told.value)
     assert receiver.requests == []
 
 

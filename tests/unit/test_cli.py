@@ -28,6 +28,7 @@ from eventlog.errors import (
     DatabaseError,
     EventlogError,
     FatalAnswer,
+    MonitorUnavailable,
     first_of,
     number_of,
 )
@@ -275,7 +276,7 @@ def test_what_is_no_monitor_is_one_line_and_gets_no_token_elsewhere(said: bytes,
     with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as answering:
         read = read_monitor(f"http://127.0.0.1:{server.getsockname()[1]}/", "t0ken")
         answering.submit(_answer, server, said)
-        with pytest.raises(DatabaseError, match=part):
+        with pytest.raises(MonitorUnavailable, match=part):
             read()
 
 

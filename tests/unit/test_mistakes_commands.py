@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sqlite3
 import threading
 from contextlib import closing
@@ -17,6 +18,7 @@ import pytest
 from shared import Run, wait_until
 
 from eventlog.config.load import load
+from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConsumerRuns
 from eventlog.publisher.observer import SILENT
 from eventlog.publisher.waiting import keep_connected
@@ -52,6 +54,9 @@ def shop(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
          "Cannot declare ('watch',) twice (at line 3, column 7); write [[watch]], with two "
          "brackets, once for each table"),
         ('[watch]\ntable = "a"\n', "watch must be written [[watch]], once per table or view"),
+        ('[[watch]]\ntable = "a"\nchildren = ["b"]\n',
+         "watch 1: children is not known; child tables are found by their foreign keys. Leave one "
+         'out by exclude = ["TABLE.COLUMN"], and see them in `eventlog triggers plan`'),
     ],
 )  # fmt: skip
 def test_a_watch_that_is_written_wrongly_is_answered_with_its_form(
@@ -143,6 +148,42 @@ def test_a_file_that_holds_nothing_of_its_format_is_a_failure_of_decode(
     assert err.splitlines()[-1].startswith("eventlog: ")
 
 
+@pytest.mark.parametrize(
+    ("master", "answer"),
+    [
+        ("here", "'here' is not a Spark master; write local[*] (this machine), spark://HOST:PORT, "),
+        ("spark://here", "'spark://here' is not a Spark master"),
+        ("local[2", "'local[2' is not a Spark master"),
+        ("spark://127.0.0.1:1",
+         "the Spark master spark://127.0.0.1:1 cannot be reached (127.0.0.1:1: Connection refused): "
+         "start it, or correct --master; local[*] runs the job on this machine"),
+    ],
+)  # fmt: skip
+def test_a_wrong_spark_master_is_refused_before_spark_starts(
+    shop: Path, run: Run, master: str, answer: str
+) -> None:
+    pytest.importorskip("pyspark")
+    change("INSERT INTO item VALUES (1, 'a')")
+    code, _, err = run("backlog", "run", "--out", "documents", "--master", master)
+    assert (code, "Traceback" in err) == (2, False)
+    assert err.splitlines()[-1].startswith(f"eventlog: {answer}")
+
+
+# --- a monitor ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["top", "tail"])
+def test_a_monitor_that_does_not_answer_is_no_error_of_the_database(
+    shop: Path, run: Run, command: str
+) -> None:
+    code, _, err = run(command, "--url", "http://127.0.0.1:1/")
+    assert code == 1
+    assert err == (
+        "eventlog: http://127.0.0.1:1/ does not answer: no connection: Connection refused; check "
+        "that the publisher runs [monitor_unavailable]\n"
+    )
+
+
 # --- the log --------------------------------------------------------------------------------------
 
 
@@ -190,3 +231,33 @@ def test_a_command_for_another_consumer_needs_no_other_file(shop: Path, run: Run
     wait_until(lambda: change("SELECT count(*) FROM eventlog") == [(1,)])
     known = json.loads(run("status", "--consumer", "search", "--json")[1])
     assert known["queue_rows"] == 1
+
+
+def test_the_key_of_an_object_is_no_option_of_doctor(shop: Path, run: Run) -> None:
+    code, _, err = run("doctor", "--receiver", "--key", "id=1")
+    assert (code, "No such option '--key'" in err) == (2, True)
+    assert run("explain", "--key", "id=1")[0] == 0
+
+
+# --- the guides -----------------------------------------------------------------------------------
+
+GUIDES = Path(__file__).parents[2] / "docs" / "guides"
+
+
+def test_the_guide_of_spark_names_arrays_among_the_types_that_become_text() -> None:
+    pytest.importorskip("pyspark")
+    from pyspark.sql.types import StringType
+
+    from eventlog.spark.change_rows import spark_type
+
+    assert spark_type(ColumnType(Kind.OTHER, sql="text[]")) == StringType()
+    guide = " ".join((GUIDES / "spark.md").read_text(encoding="utf-8").split())
+    assert "an array (`{a,NULL}`, as the database writes it) are text" in guide
+
+
+def test_the_guide_of_consumers_shows_how_they_run_in_kubernetes(tmp_path: Path) -> None:
+    guide = " ".join((GUIDES / "consumers.md").read_text(encoding="utf-8").split())
+    (sentence,) = (one for one in guide.split(". ") if "In Kubernetes each consumer" in one)
+    named = re.findall(r"`(EVENTLOG_\w+)=(\w+)`", sentence)
+    assert (GUIDES.parents[1] / "deploy" / "kubernetes" / "publisher.yaml").exists()
+    assert load(None, dict(named)).of_log.consumer == "search"

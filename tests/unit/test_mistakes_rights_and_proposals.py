@@ -322,6 +322,28 @@ def test_doctor_names_the_grants_and_then_the_sentence(run: Run, poor: str) -> N
     )
 
 
+def test_grants_for_a_role_that_does_not_exist_are_printed_with_a_remark(
+    run: Run, poor: str, database: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENTLOG_DATABASE_URL", url_of(database))
+    remark = "the database has no role 'x; drop': create it before you run these statements"
+    code, out, err = run("grants", "x; drop")
+    assert (code, '"x; drop"' in out, remark in err) == (0, True, True)
+    assert run("grants", poor)[2] == ""
+
+
+def test_init_warns_that_the_file_has_the_url_of_the_user_that_ran_it(
+    run: Run, database: sa.Engine
+) -> None:
+    code, _, err = run("--database-url", url_of(database), "--schema", "hr", "-c", "new.toml",
+                       "init", "--tables")  # fmt: skip
+    assert code == 0
+    user = database.url.username
+    assert f"new.toml has the URL of {user}, whose own changes a publisher with this URL" in err
+    assert f"If {user} changes the tables, set url in [database] to a role that only pub" in err
+    assert "`eventlog grants ROLE` prints its rights" in err
+
+
 def test_what_the_sentence_names_prints_what_is_missing(
     run: Run, poor: str, database: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -117,6 +117,10 @@ class PostgresDatabase(OpenDatabase):
     def current_user(self) -> str:
         return str(self.connection.exec_driver_sql("SELECT session_user").scalar_one())
 
+    def has_user(self, name: str) -> bool:
+        roles = "SELECT count(*) FROM pg_catalog.pg_roles WHERE rolname = %(name)s"
+        return bool(self.connection.exec_driver_sql(roles, {"name": name}).scalar_one())
+
     def read_only(self) -> str | None:
         settings = (
             "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only') = 'on'"

@@ -1,0 +1,38 @@
+"""The standard error of a Python worker whose output Spark has closed, as for ``LIMIT``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Final, TextIO
+
+_REPORT: Final = "failed to flush the output"
+_REASONS: Final = ("BrokenPipeError", "ConnectionResetError")
+
+
+class _WithoutReport:
+    """A text file that leaves out PySpark's report, with a traceback, that the output of a worker
+    was closed before its end.
+    """
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._skips_end = False
+
+    def write(self, text: str) -> int:
+        is_report = _REPORT in text and any(reason in text for reason in _REASONS)
+        if is_report or (self._skips_end and text == "\n"):
+            self._skips_end = is_report
+            return len(text)
+        self._skips_end = False
+        return self._file.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def expect_closed_output() -> None:
+    """Make this process say nothing if Spark closes its output early, which is no failure: a query
+    with a ``LIMIT`` has all its rows. Only workers call it.
+    """
+    if not isinstance(sys.stderr, _WithoutReport):
+        sys.stderr = _WithoutReport(sys.stderr)
