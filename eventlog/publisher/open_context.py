@@ -320,7 +320,8 @@ def find_log(db: OpenDatabase, config: Config, *, has_internal_tables: bool = Tr
         sequence=config.database.record_id_sequence,
         has_internal_tables=has_internal_tables,
     )
-    return db.log(table)
+    renamed = ((watch.name, *watch.renamed_from) for watch in config.watches if watch.renamed_from)
+    return db.log(replace(table, renamed=tuple(renamed)))
 
 
 # --- the options ----------------------------------------------------------------------------------

@@ -46,6 +46,19 @@ class LogTable:
     they touch only the leaves of that range (spec/event-log.md 14).
     """
 
+    renamed: tuple[tuple[str, ...], ...] = ()
+    """The names that rows of one table or view may have, the present one first, for each that was
+    renamed (``renamed_from``, spec/event-log.md 5.2).
+    """
+
+    def present_name(self, table_name: str) -> str:
+        """Return the present name of the table or view that a row of the log names."""
+        folded = table_name.casefold()
+        for names in self.renamed:
+            if folded in map(str.casefold, names):
+                return names[0]
+        return table_name
+
     def column(self, field: str) -> str:
         """Return the real name of the column that holds a field of ``LogRow``."""
         return self.columns[LogRow._fields.index(field)]

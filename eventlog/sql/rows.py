@@ -346,7 +346,7 @@ def read_logged_objects(
     log: OpenLog, chosen: sa.ColumnElement[bool], own_user: str = ""
 ) -> Iterator[list[ObjectRow]]:
     """Return all rows of each object (as table_name and table_key spell it) that has a chosen row,
-    in record_id order.
+    in record_id order. The names of a renamed table are one name.
 
     A row that names no object is returned alone. The statement runs before the function returns.
     """
@@ -359,7 +359,7 @@ def read_logged_objects(
     # condition as a column.
     is_chosen = sa.case((chosen, _ONE), else_=_ZERO)
     is_own = sa.case((sa.func.rtrim(perpetrator) == own_user, _ONE), else_=_ZERO)
-    names = [table_name, table_key]
+    names = [_present_name(log.table, table_name), table_key]
     addressed = column_of(log.table, "record_id") > 0
     columns = (
         *(record_id, event_type, table_name, table_key, column_name, status),
@@ -374,10 +374,20 @@ def read_logged_objects(
         .where(rows.c.is_wanted == _ONE)
         .order_by(rows.c.place, rows.c.record_id)
     )
-    return _by_object(log.connection.execute(wanted))
+    return _by_object(log.table, log.connection.execute(wanted))
 
 
-def _by_object(found: Iterable[Sequence[Any]]) -> Iterator[list[ObjectRow]]:
+def _present_name(log: LogTable, table_name: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+    """Return the present name of the table or view that a row names (``LogTable.present_name``)."""
+    folded = sa.func.lower(table_name)
+    present = [
+        (folded.in_([name.lower() for name in names]), sa.literal(names[0]))
+        for names in log.renamed
+    ]
+    return sa.case(*present, else_=table_name) if present else table_name
+
+
+def _by_object(log: LogTable, found: Iterable[Sequence[Any]]) -> Iterator[list[ObjectRow]]:
     """Yield the rows of one object after the other from the result of ``read_logged_objects``'s
     statement.
     """
@@ -396,7 +406,8 @@ def _by_object(found: Iterable[Sequence[Any]]) -> Iterator[list[ObjectRow]]:
                 bool(is_of_user),
             )
             names_object = table is not None and key is not None
-            objects.setdefault((table, key) if names_object else row.record_id, []).append(row)
+            named = (log.present_name(table), key) if names_object else row.record_id
+            objects.setdefault(named, []).append(row)
         yield from objects.values()
 
 

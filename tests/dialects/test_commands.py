@@ -110,6 +110,31 @@ def test_a_resync_that_apply_names_is_due_until_it_has_run(usr_platform: Platfor
     assert due() == 0
 
 
+def test_requeue_takes_rows_under_the_old_and_the_new_name_of_a_table_as_one_object(  # type: ignore[no-untyped-def]
+    usr_platform: Platform, command
+) -> None:
+    """Row 1 was refused, and a later row of the object, under the new name, was published."""
+    usr_platform.watches = [{"table": "usr", "renamed_from": "person"}]
+    usr_platform.config()
+    assert command("db", "upgrade")[0] == 0
+    usr_platform.run(
+        *(
+            "INSERT INTO eventlog (status, event_type, table_name, table_key, column_name, "
+            f"new_value) VALUES ('{status}', 2, '{table}', '{key}', 'fname', 'x')"
+            for status, table, key in (
+                ("E", "Person", "idu=1"),
+                ("S", "usr", "idu=1"),
+                ("E", "person", "idu=2"),
+                ("S", "other", "idu=2"),
+            )
+        )
+    )
+    code, told = command("requeue", "--json")
+    done = json.loads(told)
+    assert (code, done["set_back"]) == (1, 1)
+    assert [row["table_key"] for row in done["refused"]] == ["idu=1"]
+
+
 def test_a_log_whose_triggers_number_its_rows_is_read_and_written(  # type: ignore[no-untyped-def]
     usr_platform: Platform, command
 ) -> None:
