@@ -716,6 +716,13 @@ class Application:
         found = self.session.execute("SELECT max(seq) FROM sqlite_sequence WHERE name = 'eventlog'")
         return found.fetchone()[0] or 0
 
+    def epoch(self) -> tuple[str | None]:
+        """Return the epoch of the log, as its table has it."""
+        found: tuple[str | None] = self.session.execute(
+            "SELECT epoch FROM eventlog_epoch"
+        ).fetchone()
+        return found
+
     def newest_delivery(self) -> int:
         """Return the highest number of a delivery that was ever drawn."""
         found = self.session.execute(

@@ -81,6 +81,11 @@ class Auditor:
         self._lost: set[tuple[str, int]] = set()
         """The rows that a receiver has applied, and that an older copy has as not sent."""
         self._is_restored = False
+        self._left: list[tuple[set[str], int]] = []
+        """For each copy that was put back, the epochs until then, and the highest record_id of the
+        copy: higher ones mean other rows in these epochs, also if they are sent only now, by a
+        process that still has the old file open.
+        """
         self._lacks_reset: set[str] = set()
         """The consumers whose line is of before a reset since an older copy was put back."""
         self.unsure: set[Key] = set()
@@ -90,8 +95,8 @@ class Auditor:
         receiver.
         """
         self._outdated: set[tuple[str, Key]] = set()
-        """The objects of which a receiver had refused an event, and has applied it after later
-        ones, since nobody had recorded the refusal. Each has the receiver."""
+        """The objects of which a receiver has applied an event after later ones, since nobody had
+        recorded its answer, which was a refusal or a retry. Each has the receiver."""
         self._refused_rows = Counter[tuple[str, int]]()
         """How often a receiver has refused each row, also in answers that were lost."""
         self.asked_again: set[str] = set()
@@ -342,6 +347,12 @@ class Auditor:
         recorded = Counter(row for (row,) in lines)
         return any(self._refused_rows[consumer, row] > recorded[row] for row in rows)
 
+    def goes_back(self, receiver: str, key: Key) -> None:
+        """Note an object that a receiver has in an older state, since it answered retry for an
+        event and applied later ones, and nobody had recorded that answer
+        (docs/guides/receivers.md)."""
+        self._outdated.add((receiver, key))
+
     def is_answered(
         self,
         receiver: str,
@@ -450,7 +461,7 @@ class Auditor:
             case FatalAnswer():
                 return bool(process.answers["fatal"])
             case PublisherAlreadyRunning():
-                return "second" in self._world.scheduler.processes or process.name == "second"
+                return process.name == "second" or self._world.has_second()
             case ConfigError():  # a registration that a restore has lost
                 return self._is_restored and "the next record_id" in str(error)
             case DatabaseError():
@@ -495,6 +506,7 @@ class Auditor:
         replica.refused = {
             *named,
             *forgotten,
+            *self._refused_before_registration(consumer),
             *((class_of(table), key) for table, key in gone),
         }
         self.given_up = {(whose, key) for whose, key in self.given_up if whose != receiver}
@@ -519,6 +531,24 @@ class Auditor:
         ]
         return {(class_of(name), key) for _, _, name, key in refused}
 
+    def _refused_before_registration(self, consumer: str) -> set[Key]:
+        """Return the objects whose error lines for a consumer have a time before it was registered,
+        since the clock on the wall has gone back: the lines do not count
+        (docs/spec/event-log.md 13.4)."""
+        if not consumer or not self._world.has_gone_back:
+            return set()
+        of_lines = (
+            "FROM eventlog_error JOIN eventlog_consumer ON name = consumer "
+            f"WHERE name = '{consumer}' AND error_time < begun"
+        )
+        rows = self._ask(
+            "SELECT table_name, table_key FROM eventlog "
+            f"WHERE record_id IN (SELECT record_id {of_lines})"
+        )
+        objects = self._ask(f"SELECT event_id {of_lines} AND record_id = 0")
+        named = [(*event_id.split(".", 3)[2:],) for (event_id,) in objects]
+        return {(class_of(name), key) for name, key in [*rows, *named]}
+
     def _is_stale(self, row: Mapping[str, Any], done: str) -> bool:
         """Return True if a row that ``requeue`` refuses has a later one of its object with a status
         that outdates it, stands below a row that was removed, or is of an insert that may not go as
@@ -528,21 +558,25 @@ class Auditor:
         if kind <= 4 and row["record_id"] < removed:
             return True
         later = self._ask(
-            "SELECT event_type FROM eventlog "
-            f"WHERE table_name = '{row['table_name']}' AND table_key = '{row['table_key']}' "
+            "SELECT event_type, table_name FROM eventlog "
+            f"WHERE table_key = '{row['table_key']}' "
             f"AND record_id > {row['record_id']} AND instr('{done}', status)"
         )
+        of_class = [kind for kind, table in later if class_of(table) == class_of(row["table_name"])]
         if kind in (1, 7):
             return True
-        return kind <= 4 and any(kind < 4 or other != 4 for (other,) in later)
+        return kind <= 4 and any(kind < 4 or other != 4 for other in of_class)
 
     def is_copied(self) -> None:
         """Note that the database is copied: what was sent and answered up to now."""
         self._copied = {name: dict(getattr(self, name)) for name in (*_OF_COPIES, "_applied")}
 
-    def time_goes_back(self, top: int) -> None:
-        """Note that the newest copy was put back, whose highest record_id is this one: the log has
-        no answer that came later, and so what was sent later is sent again, under other ids."""
+    def time_goes_back(self, top: int, epoch: str) -> None:
+        """Note that the newest copy was put back, whose highest record_id is this one, in place of
+        a log with this epoch: the log has no answer that came later, and so what was sent later is
+        sent again, under other ids."""
+        before = {_epoch(event_id) for _, event_id in self._rows}
+        self._left.append(({*before, f"e{epoch}" if epoch else ""}, top))
         written = self._world.application.written
         written -= {row for row in written if row > top}
         began_at = self._began_at
@@ -748,11 +782,20 @@ class Auditor:
 
     def _audit_statuses(self, letters: Mapping[int, str]) -> None:
         """Check that a row has the letter of the last answer to its event."""
+        newest = self._ask(
+            "SELECT record_id, code, max(rowid) FROM eventlog_error WHERE consumer IS NULL "
+            "GROUP BY record_id"
+        )
+        invalid = {
+            row for row, code, _ in newest if code not in ("receiver", "skipped", "requeued")
+        }
         for row, (event_id, level) in self._answers_of("").items():
             letter = letters.get(row)
             if letter is None or ("", row) in self._skipped:
                 continue
             self.checks += 1
+            if letter == "E" and row in invalid:
+                continue  # it was, or became, invalid before its event could go again
             if ("", row) in self._idle:
                 if letter in "EF" and self._idle["", row] > self._sent_at.get(("", row), -1.0):
                     self._world.fail(f"row {row} is {letter}, and needs no event")
@@ -806,11 +849,21 @@ class Auditor:
         ):
             for row, (event_id, level) in self._answers_of(consumer).items():
                 is_refused = level in (Level.ERROR, Level.FATAL) and row in there
-                if is_refused and (consumer, row) not in any_lines:
+                if (
+                    is_refused
+                    and not self._is_dropped(consumer, row)
+                    and ((consumer, row) not in any_lines)
+                ):
                     self._world.fail(
                         f"{consumer} refused {event_id}, and row {row} has no error line"
                     )
                     return
+
+    def _is_dropped(self, consumer: str, row: int) -> bool:
+        """Return True if precedence dropped a row from the event that it was last sent with: the
+        row is done, whatever the answer to the event is (docs/spec/event-log.md 8.4)."""
+        which = consumer, row
+        return self._idle.get(which, -1.0) >= self._sent_at.get(which, 0.0)
 
     def _answers_of(self, consumer: str) -> dict[int, tuple[str, Level]]:
         """Return the event-id of each row that was answered, and the last answer."""
@@ -818,8 +871,14 @@ class Auditor:
         for (whose, event_id), level in self._answered.items():
             if whose == consumer:
                 rows = self._rows.get((whose, event_id), ())
-                answers.update(dict.fromkeys(rows, (event_id, level)))
+                last = self._last_row_of(_epoch(event_id))
+                there = (row for row in rows if row <= last)
+                answers.update(dict.fromkeys(there, (event_id, level)))
         return answers
+
+    def _last_row_of(self, epoch: str) -> float:
+        """Return the highest record_id that means the same row in this epoch and now."""
+        return min((top for epochs, top in self._left if epoch in epochs), default=float("inf"))
 
     def _audit_consumer(self, name: str, rows: set[int]) -> None:
         """Check that a consumer applied each row since its beginning, or that it needed no event,
@@ -999,7 +1058,7 @@ class Auditor:
             "refused": replica.refused,
             "refused by the format": self._refused_objects(),
             "given up": {key for whose, key in self.given_up if whose == receiver},
-            "refused, then taken": {key for whose, key in self._outdated if whose == receiver},
+            "taken after later ones": {key for whose, key in self._outdated if whose == receiver},
         }
         if self._world.has_removed:  # a delete that no trigger saw, and that the log knows no more
             excuses["not logged"] = self._world.application.unlogged

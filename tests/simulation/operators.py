@@ -721,6 +721,8 @@ def _hold(world: World, chance: Random) -> None:
         return
     if application.hidden or application.shape != application.configured:
         return  # a job is refused while a class is unavailable
+    if not world.has_settled_epoch():
+        return  # a job begins the new epoch, which the one of the simulation does not
     for name in ("second", "publisher"):
         for process in _running(world, name):
             world.stop(process)
@@ -811,6 +813,7 @@ def _restore(world: World, chance: Random) -> None:
         if is_crash or process.name.startswith("command"):
             world.kill(process)
     application.late.clear()
+    (epoch,) = application.epoch()
     application.session.close()
     shutil.copy(world.directory / "copy.db", world.directory / "new.db")
     for ending in ("-wal", "-shm"):
@@ -818,7 +821,8 @@ def _restore(world: World, chance: Random) -> None:
     _replace(world.directory / "new.db", application.path)
     application.connect()
     application.shape, application.configured, world.backlog = shape, configured, backlog
-    world.auditor.time_goes_back(top)
+    world.unsettled_epoch = application.epoch()
+    world.auditor.time_goes_back(top, epoch or "")
     for name in names if is_crash else ():
         if name == "publisher" or name in world.receivers:
             world.start(name, chance)

@@ -91,11 +91,10 @@ class Replica:
 
 @dataclass
 class Overtaking:
-    """The events of an object that a receiver has applied although an earlier one got retry, and
-    the disturbances until then; -1 = the publisher never got the answer."""
+    """The events of an object that a receiver has applied although an earlier one got retry, each
+    with the disturbances until then; -1 = the publisher never got the answer."""
 
-    disturbances: int = -1
-    ahead: set[str] = field(default_factory=set)
+    ahead: dict[str, int] = field(default_factory=dict)
 
 
 class Receiver:
@@ -175,7 +174,7 @@ class Receiver:
         )
         point(f"answers {self.name} {first}")
         if self._draws("lost", first):
-            self._lose_overtaking(verdicts)
+            self._lose_overtaking(events)
             self._hang_up("answers, and the answer is lost")
         self._world.auditor.is_answered(self.name, events, verdicts)
         return Answer(verdicts=verdicts) if verdicts else None
@@ -240,19 +239,19 @@ class Receiver:
             key, verdict = object_of(event), verdicts.get(event.event_id)
             if verdict is not None and verdict.level is Level.RETRY:
                 one = self._overtaken.setdefault(event.event_id, Overtaking())
-                one.disturbances = self._disturbances
                 waiting[key].append(one)
             elif event.event_id in self.replica.applied:
                 for one in waiting[key]:
-                    one.ahead.add(event.event_id)
+                    one.ahead[event.event_id] = self._disturbances
 
-    def _lose_overtaking(self, verdicts: Iterable[str]) -> None:
-        """Note that the publisher never gets an answer, so that it sends the same event-ids
-        again.
+    def _lose_overtaking(self, events: Iterable[Event]) -> None:
+        """Note that the publisher never gets the answer to these events, so that it sends the same
+        event-ids again.
         """
-        for event_id in verdicts:
-            if event_id in self._overtaken:
-                self._overtaken[event_id].disturbances = -1
+        lost = {event.event_id for event in events}
+        for event_id in lost & self._overtaken.keys():
+            ahead = self._overtaken[event_id].ahead
+            ahead.update(dict.fromkeys(lost & ahead.keys(), -1))
 
     def _pass_over(self, event: Event) -> None:
         """Note an event that comes again under an event-id that was applied. If what it has
@@ -260,13 +259,12 @@ class Receiver:
         says so of an answer that the publisher never got or could not record, and of no other."""
         for event_id, one in self._overtaken.items():
             if event.event_id in one.ahead and event_id in self.replica.applied:
-                one.ahead.discard(event.event_id)
-                if one.disturbances == self._disturbances:
+                if one.ahead.pop(event.event_id) == self._disturbances:
                     self._world.fail(
                         f"{self.name} applied {event.event_id} behind {event_id}, which came again, and "
                         f"{event.event_id} came again under its old event-id"
                     )
-                self.replica.refused.add(object_of(event))
+                self._world.auditor.goes_back(self.name, object_of(event))
 
     @property
     def _disturbances(self) -> int:

@@ -44,7 +44,7 @@ from eventlog.cli.context import transaction
 from eventlog.cli.db import names
 from eventlog.config.load import load
 from eventlog.core.options import toml
-from eventlog.errors import FatalAnswer, ReceiverUnavailable
+from eventlog.errors import FatalAnswer, PublisherAlreadyRunning, ReceiverUnavailable
 from eventlog.model import Answer, Event, EventType
 from eventlog.publisher.daemon import Publisher
 from eventlog.sql import migrations
@@ -116,16 +116,20 @@ class World:
         self.backlog: Directory | None = None
         """The directory whose rows are held."""
         self.converting: Directory | None = None
+        self.unsettled_epoch: tuple[str | None] | None = None
+        """The epoch of the newest copy that was put back, None = none was: as long as the log has
+        it, no publisher has begun a new one.
+        """
         self.has_removed = False
         self.is_ordered = True
         self.has_gone_back = False
         """True once the clock on the wall has gone back."""
-        self.told_from: int | None = None
-        """The newest delivery at the start of a publisher that takes rows by their time: what
-        commands tell it later stays until another one connects. None = the publisher takes rows by
-        number.
+        self._told_from: dict[Process, int | None] = {}
+        """For each publisher that was started, and did not find another one, what ``told_from``
+        is while it runs.
         """
         self.begins: dict[str, str] = {}
+        self._second_killed_at = -1
         self._chance = Random(f"world {plan['seed']}")
         self._commands = 0
 
@@ -236,7 +240,8 @@ class World:
         )
         if not is_consumer:
             is_by_time = options.get("handle_future_events")
-            self.told_from = self.application.newest_delivery() if is_by_time else None
+            newest = self.application.newest_delivery() if is_by_time else None
+            self._told_from[process] = newest
         told = {name: value for name, value in options.items() if name not in _PLAIN}
         self.tell(f"start {name} {told | bounds} {start_from}")
         self.stats["starts"] += 1
@@ -295,10 +300,22 @@ class World:
         self.scheduler.spawn(process, run)
         return process
 
+    def has_settled_epoch(self) -> bool:
+        """Return True if no copy was put back since a publisher began its epoch."""
+        return self.unsettled_epoch is None or self.unsettled_epoch != self.application.epoch()
+
     def is_registered(self, consumer: str) -> bool:
         """Return True if the log has a consumer of this name."""
         sql = "SELECT 1 FROM eventlog_consumer WHERE name = ?"
         return bool(self.application.session.execute(sql, (consumer,)).fetchone())
+
+    @property
+    def told_from(self) -> int | None:
+        """The newest delivery at the start of the newest publisher, if it takes rows by their time:
+        what commands tell it later stays until another one connects. None = it takes rows by
+        number.
+        """
+        return next(reversed(self._told_from.values()), None)
 
     def start_standby(self, name: str, chance: Random) -> None:
         """Start a second process of a consumer, let it wait for a while, and end it."""
@@ -349,6 +366,14 @@ class World:
         self.stats["kills"] += 1
         self.scheduler.end(process)
         self.scheduler.processes.pop(process.name, None)
+        if process.name == "second":
+            self._second_killed_at = self.scheduler.points
+
+    def has_second(self) -> bool:
+        """Return True if a second publisher runs, or was killed at this very point: the first one
+        may have ended just before."""
+        is_killed_now = self._second_killed_at == self.scheduler.points
+        return "second" in self.scheduler.processes or is_killed_now
 
     def stop(self, process: Process) -> None:
         """Ask a process to stop, as SIGTERM does, and wait for it."""
@@ -356,7 +381,7 @@ class World:
         process.is_stopping = True
         for task in process.tasks:
             task.wake_at = 0.0
-        self.scheduler.run(10_000, lambda: not process.is_running)
+        self.scheduler.run(_END_POINTS, lambda: not process.is_running)
         if process.is_running:
             self.fail(f"{process.name} does not stop: it is at {', '.join(process.places)}")
         self.auditor.audit_counters(process)
@@ -371,6 +396,8 @@ class World:
             del self.scheduler.processes[name]
             if process.error is not None:
                 self.auditor.process_ended(process, process.error)
+            if isinstance(process.error, PublisherAlreadyRunning):
+                self._told_from.pop(process, None)
             if name.startswith("command") or process.is_stopping:
                 continue
             self.tell(f"{name} ended: {type(process.error).__name__}: {process.error}")
