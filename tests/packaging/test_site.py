@@ -117,7 +117,7 @@ def test_a_drawing_is_drawn_as_its_function_draws_it(name: str) -> None:
     assert min(sizes) >= 12
 
 
-@pytest.mark.parametrize("name", [path.stem for path in DIAGRAMS])
+@pytest.mark.parametrize("name", [*DRAWINGS, *(path.stem for path in DIAGRAMS)])
 def test_every_picture_is_shown_on_a_page(name: str) -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     assert any(f"pictures/{name}.svg" in page.read_text(encoding="utf-8") for page in pages)
