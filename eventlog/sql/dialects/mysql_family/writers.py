@@ -6,7 +6,9 @@ Why no row is missed:
 - A writer has the lock before it draws a number: a statement locks its table, and every table that
   its triggers write, before it executes. This holds for each ``innodb_autoinc_lock_mode``.
 - It keeps the lock until its rows are visible: the server releases the lock after the commit in
-  InnoDB, or after the rollback.
+  InnoDB, or after the rollback. KILL and a lost client roll back first. ROLLBACK TO SAVEPOINT
+  releases the locks of later statements after their rows are gone. FLUSH TABLES WITH READ LOCK
+  changes no lock on the log.
 - So a transaction that drew a number up to the highest row, which is read first, has the lock at
   the check, is prepared, or has ended. A later statement sees the rows of those that have ended.
 - A transaction is listed as prepared before it loses its lock, and until its commit is visible. The
