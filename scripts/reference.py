@@ -97,16 +97,36 @@ def _settings() -> Iterator[str]:
 
 
 def _formats() -> Iterator[str]:
+    """Yield a table of each format's options. An option that its reader and its writer have in the
+    same form is in one row.
+    """
     for name in names(FORMATS):
         format = format_named(name)
-        readers, writers = _declared(format.reader_options), _declared(format.writer_options)
-        yield from (
-            "",
-            f"### {name}",
-            "",
-            *_options(readers, f"{name}.reader", "option of the reader"),
-        )
-        yield from ("", *_options(writers, f"{name}.writer", "option of the writer"))
+        sides = {
+            side: {
+                key: _option_cells(key, declared, f"{name}.{side}")
+                for key, declared in _declared(kinds).items()
+            }
+            for side, kinds in (
+                ("reader", format.reader_options),
+                ("writer", format.writer_options),
+            )
+        }
+        yield from ("", f"### {name}", "", "| option | of | default | values | what it does |")
+        yield "|---|---|---|---|---|"
+        for key, cells in sides["reader"].items():
+            of = "both" if sides["writer"].get(key) == cells else "reader"
+            yield _format_row(name, key, of, cells)
+        for key, cells in sides["writer"].items():
+            if sides["reader"].get(key) != cells:
+                yield _format_row(name, key, "writer", cells)
+
+
+def _format_row(format: str, key: str, of: str, cells: tuple[str, str, str]) -> str:
+    """Return the row of an option of a format."""
+    sides = ("reader", "writer") if of == "both" else (of,)
+    places = "".join(f'<a id="{format}.{side}.{key}"></a>' for side in sides)
+    return f"| {places}`{key}` | {of} | {' | '.join(cells)} |"
 
 
 def _declared(kinds: Iterable[type]) -> dict[str, Declared]:
@@ -114,22 +134,24 @@ def _declared(kinds: Iterable[type]) -> dict[str, Declared]:
     return {key: Declared(option) for kind in kinds for key, option in options_of(kind).items()}
 
 
-def _options(
-    options: Mapping[str, Declared], section: str, heading: str = "option"
-) -> Iterator[str]:
+def _options(options: Mapping[str, Declared], section: str) -> Iterator[str]:
     """Yield a table of options."""
-    yield from (f"| {heading} | default | values | what it does |", "|---|---|---|---|")
+    yield from ("| option | default | values | what it does |", "|---|---|---|---|")
     for key, declared in options.items():
-        option = declared.option
-        name = f'<a id="{section}.{key}"></a>`{key}`'
-        if option.secret:
-            by = f"by `{variable(section, key)}`, or in the file of `{key}_file`"
-            yield f"| {name} | | {by} | {_cell(declared.help)} |"
-            continue
-        default = "" if option.default in (None, (), {}, "") else f"`{toml(option.default)}`"
-        if option.idm is not None and section in SECTIONS:
-            default += f"; profile idm: `{toml(option.idm)}`"
-        yield f"| {name} | {default} | {_values(option)} | {_cell(declared.help)} |"
+        cells = " | ".join(_option_cells(key, declared, section))
+        yield f'| <a id="{section}.{key}"></a>`{key}` | {cells} |'
+
+
+def _option_cells(key: str, declared: Declared, section: str) -> tuple[str, str, str]:
+    """Return the default of an option, its values, and what it does."""
+    option = declared.option
+    if option.secret:
+        by = f"by `{variable(section, key)}`, or in the file of `{key}_file`"
+        return "", by, _cell(declared.help)
+    default = "" if option.default in (None, (), {}, "") else f"`{toml(option.default)}`"
+    if option.idm is not None and section in SECTIONS:
+        default += f"; profile idm: `{toml(option.idm)}`"
+    return default, _values(option), _cell(declared.help)
 
 
 def _values(option: Option) -> str:

@@ -188,7 +188,7 @@ class ReaderOptions(CheckedOptions):
     tables: Mapping[int, tuple[str | None, str]] = shared(TABLES)
     codec: RowCodec | str = option(
         "none",
-        OptionKind(_parse_codec, f"none, {EMULATOR_CODEC} or an object"),
+        OptionKind(_parse_codec, f"none, {EMULATOR_CODEC}, or an object"),
         "codec of the row images",
     )
     charset: str = shared(CODEC_CHARSET)
