@@ -39,6 +39,7 @@ sys.path.insert(0, str(ROOT))
 import eventlog  # noqa: E402
 import eventlog.spark  # noqa: E402  # noqa: E402
 from eventlog import cli  # noqa: E402
+from eventlog.changes.format import Format  # noqa: E402
 from eventlog.cli import examples_of, grouped_options  # noqa: E402
 from eventlog.cli.settings import SELF_EXPLAINING  # noqa: E402
 from eventlog.config.settings import (  # noqa: E402
@@ -483,27 +484,37 @@ def _cell(text: str) -> str:
 
 
 def _cells() -> Iterator[str]:
-    """Yield a table of what is followed: of each source and format the sinks, and why not where
-    refused.
+    """Yield a table of what is followed: the sinks of each source and format, and the reasons for
+    those that are refused. Sources with the same cells are in one row.
     """
-    yield from ("| source | format | sinks | not to |", "|---|---|---|---|")
-    for source in names(SOURCES):
-        kind = source_named(source)()
-        for name in names(FORMATS):
-            format = format_named(name)
-            if not format.can("publish"):
-                continue
-            refusals = {sink: refusal_of(kind, format, sink) for sink in names(SINKS)}
-            takes = ", ".join(f"`{sink}`" for sink, why in refusals.items() if why is None)
-            reasons: dict[str, list[str]] = {}
-            for sink, why in refusals.items():
-                if why is not None:
-                    reasons.setdefault(why, []).append(sink)
-            texts = (
-                f"{', '.join(f'`{sink}`' for sink in sinks)}: {_cell(why)}"
-                for why, sinks in reasons.items()
-            )
-            yield f"| `{source}` | `{name}` | {takes or 'none'} | {'; '.join(texts)} |"
+    yield from ("| format | from | sinks | not to |", "|---|---|---|---|")
+    for name in names(FORMATS):
+        format = format_named(name)
+        if not format.can("publish"):
+            continue
+        sources: dict[str, list[str]] = {}
+        for source in names(SOURCES):
+            sources.setdefault(_sink_cells(source, format), []).append(f"`{source}`")
+        for cells, some in sources.items():
+            yield f"| `{name}` | {', '.join(some)} | {cells} |"
+
+
+def _sink_cells(source: str, format: Format) -> str:
+    """Return two cells: the sinks to which a source is published in a format, and the others with
+    the reasons.
+    """
+    kind = source_named(source)()
+    refusals = {sink: refusal_of(kind, format, sink) for sink in names(SINKS)}
+    takes = ", ".join(f"`{sink}`" for sink, why in refusals.items() if why is None)
+    reasons: dict[str, list[str]] = {}
+    for sink, why in refusals.items():
+        if why is not None:
+            reasons.setdefault(why, []).append(sink)
+    texts = (
+        f"{', '.join(f'`{sink}`' for sink in sinks)}: {_cell(why)}"
+        for why, sinks in reasons.items()
+    )
+    return f"{takes or 'none'} | {'; '.join(texts)}"
 
 
 # --- what the trigger functions of PostgreSQL log -------------------------------------------------
