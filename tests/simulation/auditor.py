@@ -630,7 +630,7 @@ class Auditor:
         for level in Level:
             name = level.name.lower()
             counted = getattr(counters, f"answers_{name}")
-            # Of an event that the format has left out of its document too: it gets an error, or what
+            # An event that the format has left out of its document too gets an error, or what
             # the receiver answers to the document as a whole, if that is worse.
             has_more = level >= Level.ERROR and self._world.refuses_values
             if counted != process.answers[name] and not (
