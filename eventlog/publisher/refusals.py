@@ -55,6 +55,10 @@ _KEYS_NAMED: Final = 20
 """The most keys in a command line."""
 _MOST_REASONS: Final = 10
 """The most groups of one code, table and status, before their reasons are merged."""
+_MARGIN: Final = 10_000
+"""How many record_ids before the first refused row are read too: its insert, which is judged as a
+whole, may begin there.
+"""
 _FAILED: Final = (Status.ERROR.value, Status.FATAL.value)
 
 
@@ -312,8 +316,10 @@ def _judge(log: OpenLog, refused: Refused, consumer: str, own_user: str) -> _Jud
             in_flight = sent_ids(log, consumer)
             _, claim = read_recorded(log, consumer)
             objects: dict[int, Sequence[ObjectRow]] = {}
+            # What outdates a row comes after it.
+            after = max(0, ids[0] - _MARGIN) if ids else 0
             for chosen in _conditions(log, ids, consumer):
-                for rows in read_logged_objects(log, chosen, own_user):
+                for rows in read_logged_objects(log, chosen, own_user, after):
                     if any(row.record_id in refused.rows for row in rows):
                         objects[rows[0].record_id] = rows
             removed = read_removed(log)

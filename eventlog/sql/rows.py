@@ -343,10 +343,11 @@ class ObjectRow(NamedTuple):
 
 
 def read_logged_objects(
-    log: OpenLog, chosen: sa.ColumnElement[bool], own_user: str = ""
+    log: OpenLog, chosen: sa.ColumnElement[bool], own_user: str = "", after: int = 0
 ) -> Iterator[list[ObjectRow]]:
     """Return all rows of each object (as table_name and table_key spell it) that has a chosen row,
-    in record_id order. The names of a renamed table are one name.
+    in record_id order. The names of a renamed table are one name. Rows up to record_id ``after``
+    are not read.
 
     A row that names no object is returned alone. The statement runs before the function returns.
     """
@@ -360,7 +361,7 @@ def read_logged_objects(
     is_chosen = sa.case((chosen, _ONE), else_=_ZERO)
     is_own = sa.case((sa.func.rtrim(perpetrator) == own_user, _ONE), else_=_ZERO)
     names = [_present_name(log.table, table_name), table_key]
-    addressed = column_of(log.table, "record_id") > 0
+    addressed = column_of(log.table, "record_id") > after
     columns = (
         *(record_id, event_type, table_name, table_key, column_name, status),
         is_chosen.label("is_chosen"),
@@ -906,7 +907,10 @@ def newest_errors_of(log: OpenLog, ids: Sequence[int]) -> dict[int, ErrorLine]:
     columns = (errors.c.record_id, errors.c.error_time, errors.c.code, errors.c.message)
     found: dict[int, ErrorLine] = {}
     for ranges in runs_of_ranges(ids):
-        of_rows = sa.or_(*(errors.c.record_id.between(*pair) for pair in ranges))
+        # One search of the index for all single rows, in place of one per row.
+        single = [first for first, last in ranges if first == last]
+        runs = [errors.c.record_id.between(*pair) for pair in ranges if pair[0] != pair[1]]
+        of_rows = sa.or_(errors.c.record_id.in_(single), *runs) if single else sa.or_(*runs)
         lines = sa.select(*columns).where(of_rows, _is_of(log.table, ""))
         for row, *line in log.connection.execute(lines.order_by(_order_of_writing(log))):
             found[int(row)] = ErrorLine(*line)

@@ -80,7 +80,7 @@ WHERE "LOGS"."EVENTLOG"."RECORD_ID" > :RECORD_ID_2) logged
 WHERE logged.is_wanted = 1 ORDER BY logged.place, logged.record_id;
 SELECT "LOGS"."EVENTLOG_ERROR".record_id, "LOGS"."EVENTLOG_ERROR".error_time, "LOGS"."EVENTLOG_ERROR".code, "LOGS"."EVENTLOG_ERROR".message 
 FROM "LOGS"."EVENTLOG_ERROR" 
-WHERE ("LOGS"."EVENTLOG_ERROR".record_id BETWEEN :record_id_1 AND :record_id_2 OR "LOGS"."EVENTLOG_ERROR".record_id BETWEEN :record_id_3 AND :record_id_4) AND "LOGS"."EVENTLOG_ERROR".consumer IS NULL ORDER BY "LOGS"."EVENTLOG_ERROR".error_time;
+WHERE ("LOGS"."EVENTLOG_ERROR".record_id IN (:record_id_1_1) OR "LOGS"."EVENTLOG_ERROR".record_id BETWEEN :record_id_2 AND :record_id_3) AND "LOGS"."EVENTLOG_ERROR".consumer IS NULL ORDER BY "LOGS"."EVENTLOG_ERROR".error_time;
 SELECT anon_1."RECORD_ID" 
 FROM (SELECT "LOGS"."EVENTLOG"."RECORD_ID" AS "RECORD_ID" 
 FROM "LOGS"."EVENTLOG" 
