@@ -2,7 +2,7 @@
 messages.
 
 This is the only place of these texts: ``eventlog explain CODE``, the site and
-docs/reference/terms-and-codes.md show them. They are written for users: ``happened`` is a sentence
+docs/reference/codes.md show them. They are written for users: ``happened`` is a sentence
 in the present or past tense, ``fix`` begins with an imperative.
 
 A code either has its own class, or is given to ``RowError`` or ``FormatError`` when they are

@@ -66,7 +66,7 @@ _OTHERS_TERMS: Final = {
     "eventlog/qlik/": r"envelopes?",
     "eventlog/debezium/": r"envelopes?",
     "docs/developers/architecture.md": r"envelopes?",
-    "docs/reference/terms-and-codes.md": r"envelopes?",
+    "docs/reference/codes.md": r"envelopes?",
     "docs/formats/qlik.md": r"envelopes?",
     "docs/formats/debezium.md": r"envelopes?",
 }

@@ -80,7 +80,7 @@ _LONG: Final = 80
 """Characters from which on an example is left out."""
 
 BLOCK: Final = re.compile(r"(<!-- reference: (\w+) -->\n).*?(<!-- end of reference -->)", re.DOTALL)
-CODES: Final = "terms-and-codes.md"
+CODES: Final = "codes.md"
 """The page of the error codes, as the pages in the same folder link to it."""
 
 

@@ -84,10 +84,10 @@ def test_the_readme_is_short_names_a_dozen_pages_and_leads_to_the_others() -> No
 
 
 def versions(column: str) -> dict[str, list[str]]:
-    """A column of the table of versions (docs/reference/terms-and-codes.md), which says them once, by what they are
+    """A column of the table of versions (docs/reference/tables.md), which says them once, by what they are
     of.
     """
-    text = (ROOT / "docs" / "reference" / "terms-and-codes.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "tables.md").read_text(encoding="utf-8")
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
         for line in text.partition("## Versions\n")[2].partition("\n## ")[0].splitlines()

@@ -50,7 +50,7 @@ def test_nothing_is_loaded_from_another_host(site: Path) -> None:
 
 def test_every_option_and_every_error_code_has_a_place_to_link_to(site: Path) -> None:
     configuration = (site / "reference" / "configuration.html").read_text(encoding="utf-8")
-    codes = (site / "reference" / "terms-and-codes.html").read_text(encoding="utf-8")
+    codes = (site / "reference" / "codes.html").read_text(encoding="utf-8")
     assert 'id="publisher.batch_size"' in configuration
     assert 'id="watch.table"' in configuration
     assert 'id="gbase.reader.charset"' in configuration
@@ -69,7 +69,7 @@ def test_every_code_has_a_page_that_its_tables_link_to(site: Path, code: str) ->
     assert page.count("What to do:") == len(code_entries()[code])
     tables = "".join(
         (site / page).read_text(encoding="utf-8")
-        for page in ("reference/terms-and-codes.html", "operate/monitor.html")
+        for page in ("reference/codes.html", "operate/monitor.html")
     )
     assert f'<a href="../codes/{code}.html"><code>{code}</code></a>' in tables
 
