@@ -53,9 +53,8 @@ class LogTable:
 
     def present_name(self, table_name: str) -> str:
         """Return the present name of the table or view that a row of the log names."""
-        folded = table_name.casefold()
         for names in self.renamed:
-            if folded in map(str.casefold, names):
+            if table_name.casefold() in map(str.casefold, names):
                 return names[0]
         return table_name
 
