@@ -146,10 +146,10 @@ def run(
     gc.collect()
     gc.disable()  # as the publisher's windows are read
     for number, window in enumerate(windows, 1):
-        good = timed(
-            "check", lambda window=window: check_rows(queue_rows(window), classes, "eventlog").good
+        valid = timed(
+            "check", lambda window=window: check_rows(queue_rows(window), classes, "eventlog").valid
         )
-        groups = timed("fold", lambda good=good: fold(good, 1000, 10_000))
+        groups = timed("fold", lambda valid=valid: fold(valid, 1000, 10_000))
         events = timed(
             "build", lambda groups=groups: [build_event(group, options) for group in groups]
         )

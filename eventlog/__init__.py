@@ -66,7 +66,7 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
-_HOMES: Final = {
+_MODULES: Final = {
     name: module
     for module, names in {
         "changes.format": ("Report",),
@@ -88,9 +88,9 @@ _HOMES: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     return value
 
 

@@ -14,7 +14,7 @@ def end_at_once(number: int, _frame: FrameType | None) -> None:
     os._exit(128 + number)
 
 
-def heed_signals() -> None:
+def install_signal_handlers() -> None:
     """Let SIGTERM and SIGHUP end process 1, as they end every other process."""
     if os.getpid() == 1:
         for number in (signal.SIGTERM, signal.SIGHUP):
@@ -23,7 +23,7 @@ def heed_signals() -> None:
 
 def main() -> None:
     """Run the command of this process's arguments."""
-    heed_signals()
+    install_signal_handlers()
     from eventlog import cli
 
     cli.main()

@@ -31,7 +31,7 @@ from eventlog.changes.json_form import (
 )
 from eventlog.changes.keys import class_of_change, with_key
 from eventlog.changes.publishing import Publishing
-from eventlog.core.arguments import NAME, OPTIONS, PATH_OR_URL, check_arguments, of_type
+from eventlog.core.arguments import NAME, OPTIONS, PATH_OR_URL, check_arguments, instance_of_type
 from eventlog.core.catalog import Catalog
 from eventlog.core.options import BATCH_SIZE, CheckedOptions, parse_all_options, shared
 from eventlog.errors import ConfigError, DatabaseError, FormatError, kind_of, with_location
@@ -40,9 +40,9 @@ from eventlog.files.text import numbered_lines, text_of
 from eventlog.model import Change
 from eventlog.registry import format_named, writer_of
 
-_REPORT: Final = of_type(Report | None, "an eventlog.Report")
-_CHANGES: Final = of_type(Iterable, "an iterable of eventlog.Change")
-_FUNCTION: Final = of_type(Callable | None, "a function of the report so far")
+_REPORT: Final = instance_of_type(Report | None, "an eventlog.Report")
+_CHANGES: Final = instance_of_type(Iterable, "an iterable of eventlog.Change")
+_FUNCTION: Final = instance_of_type(Callable | None, "a function of the report so far")
 
 
 def _check_place(format: str, place: str) -> None:

@@ -465,7 +465,7 @@ class Document(NamedTuple):
 class Answer:
     """The answer to one document."""
 
-    verdicts: Mapping[str, EventResult] = field(default_factory=dict)
+    results: Mapping[str, EventResult] = field(default_factory=dict)
     """The worst result of each event, by event-id."""
     general: EventResult | None = None
     """The worst status without an event-id, which applies to every event; None = there is none."""
@@ -490,18 +490,18 @@ class Answer:
     is_sent: bool = True
     """False if the document was not sent because its format cannot hold any of its events."""
 
-    def verdict(self, event_id: str) -> EventResult:
+    def result(self, event_id: str) -> EventResult:
         """Return the worst result of this event, success if it has no result."""
-        verdict = self.verdicts.get(event_id, SUCCESS)
-        if self.general is not None and self.general.level > verdict.level:
+        result = self.results.get(event_id, SUCCESS)
+        if self.general is not None and self.general.level > result.level:
             return self.general
-        return verdict
+        return result
 
     def worst(self, event_ids: Sequence[str]) -> EventResult:
         """Return the worst result of these events, at least one."""
-        if not self.verdicts and self.general is None:  # as in most answers
+        if not self.results and self.general is None:  # as in most answers
             return SUCCESS
-        return max(map(self.verdict, event_ids), key=lambda verdict: verdict.level)
+        return max(map(self.result, event_ids), key=lambda result: result.level)
 
 
 LEVELS: Final = {level.name.lower(): level for level in Level}
@@ -511,7 +511,7 @@ LEVELS: Final = {level.name.lower(): level for level in Level}
 _STATUSES_OF_AN_EVENT: Final = 16
 
 
-def most_statuses(event_ids: Collection[str]) -> int:
+def max_statuses(event_ids: Collection[str]) -> int:
     """Return the maximum number of statuses in an answer to a document of ``event_ids``. A response
     with more statuses is not an answer (spec/event-log.md 8.4).
     """
@@ -530,17 +530,17 @@ def answer_of(
     known = frozenset(event_ids)
     worst: dict[str | None, EventResult] = {}
     unknown: dict[str, None] = {}
-    for event_id, verdict in statuses:
+    for event_id, result in statuses:
         if event_id is not None and event_id not in known:
             unknown[event_id] = None
             continue
         before = worst.get(event_id)
         if (
             before is None
-            or verdict.level > before.level
-            or (verdict.level == before.level and not before.message)
+            or result.level > before.level
+            or (result.level == before.level and not before.message)
         ):
-            worst[event_id] = verdict
+            worst[event_id] = result
     general = worst.pop(None, None)
-    verdicts = {event_id: verdict for event_id, verdict in worst.items() if event_id is not None}
-    return Answer(verdicts, general, tuple(unknown), ignored)
+    results = {event_id: result for event_id, result in worst.items() if event_id is not None}
+    return Answer(results, general, tuple(unknown), ignored)

@@ -363,7 +363,7 @@ def _loaded(group: str, entry: EntryPoint) -> Any:
         return known
     try:
         found = entry.load()
-        why = _misfit(group, entry.name, found)
+        why = _why_not_member(group, entry.name, found)
     except (Exception, SystemExit) as error:  # a package's code may raise anything
         why = f"loading {entry.value} raised {' '.join(f'{type(error).__name__}: {error}'.split())}"
     if not why:
@@ -377,7 +377,7 @@ def _loaded(group: str, entry: EntryPoint) -> Any:
     return refusal
 
 
-def _misfit(group: str, name: str, found: Any) -> str:
+def _why_not_member(group: str, name: str, found: Any) -> str:
     """Return why an object cannot be a member of its group, empty if it can."""
     if group == FORMATS and not isinstance(found, Format):
         return f"it is a {type(found).__name__}, not an object of eventlog.changes.format.Format"

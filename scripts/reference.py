@@ -430,9 +430,9 @@ def _rules() -> Iterator[str]:
             if (place, number) in _UNBUILT:
                 words = _UNBUILT[place, number]
             elif where:
-                words = ", ".join(f"`{name}`" for name in where[:_MOST_HOLDERS])
+                words = ", ".join(f"`{name}`" for name in where[:_MAX_HOLDERS])
                 words += (
-                    f" and {len(where) - _MOST_HOLDERS} more" if len(where) > _MOST_HOLDERS else ""
+                    f" and {len(where) - _MAX_HOLDERS} more" if len(where) > _MAX_HOLDERS else ""
                 )
             elif below:
                 words = f"{below[0]} to {below[-1]}" if len(below) > 1 else below[0]
@@ -442,7 +442,7 @@ def _rules() -> Iterator[str]:
         yield ""
 
 
-_MOST_HOLDERS: Final = 3
+_MAX_HOLDERS: Final = 3
 
 
 def _holders() -> dict[tuple[str, str], list[str]]:

@@ -61,8 +61,8 @@ class FakeLog(SQLiteLog):
             if row.record_id >= max(1, window.first)
             and (window.last is None or row.record_id <= window.last)
             and (
-                window.leave_user is None
-                or (row.perpetrator or "").rstrip(" ") != window.leave_user
+                window.skipped_user is None
+                or (row.perpetrator or "").rstrip(" ") != window.skipped_user
             )
         ]
         return rows[: window.limit]

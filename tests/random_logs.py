@@ -242,7 +242,7 @@ def _receiver(kind: Any) -> Any:
             answer, records = super().send(document), document.records
             answers = zip(document.event_ids, records, strict=bool(records))
             refused = {event_id: one for event_id, one in answers if hasattr(one, "level")}
-            return replace(answer, verdicts={**answer.verdicts, **refused})
+            return replace(answer, results={**answer.results, **refused})
 
     return Receiver
 

@@ -14,7 +14,7 @@ from eventlog.changes.publishing import (
     Need,
     P,
     Publishing,
-    of_first_row,
+    text_of_first_row,
     time_reader,
 )
 from eventlog.core.catalog import Catalog
@@ -48,7 +48,10 @@ class ChangeWriter(EventWriter[P], Generic[P]):
         written: list[P | EventResult] = []
         for event in events:
             assert event.object_id is not None
-            time, user = self._time_of(of_first_row(event, times)), of_first_row(event, users)
+            time, user = (
+                self._time_of(text_of_first_row(event, times)),
+                text_of_first_row(event, users),
+            )
             try:
                 fragment = self.fragment_of(
                     read(event, time, user), event.sent_id, event.object_id[0]

@@ -39,8 +39,8 @@ OPERATIONS: Final = {
     Operation.DELETE: ChangeOp.DELETE,
 }
 _DEFAULTS: Final = ValueOptions()
-_MOST_CLASSES: Final = 1024
-_MOST_ATTRIBUTES: Final = 4096
+_MAX_CLASSES: Final = 1024
+_MAX_ATTRIBUTES: Final = 4096
 _ADD, _REMOVE = Op.ADD, Op.REMOVE
 _IS_ADD, _IS_DELETE = Operation.ADD, Operation.DELETE
 _new: Final = tuple.__new__  # makes a NamedTuple from its fields in less than half the time
@@ -64,7 +64,7 @@ def event_to_change(
 @lru_cache(maxsize=16)
 def _event_reader(catalog: Catalog | None, values: ValueOptions) -> Callable[[Event], Change]:
     """Return the function that ``event_to_change`` calls. It looks up each class once."""
-    reader_of = lru_cache(maxsize=_MOST_CLASSES)(
+    reader_of = lru_cache(maxsize=_MAX_CLASSES)(
         lambda name: _ClassReader(class_of(catalog, name), values)
     )
 
@@ -104,7 +104,7 @@ def outgoing_reader(catalog: Catalog, values: ValueOptions) -> ReadOutgoing:
     The position of a change is the event-id without the attempt number. The function raises
     FormatError.
     """
-    reader_of = lru_cache(maxsize=_MOST_CLASSES)(
+    reader_of = lru_cache(maxsize=_MAX_CLASSES)(
         lambda object_class: _ClassReader(object_class, values)
     )
     schema = catalog.schema
@@ -204,7 +204,7 @@ class _ClassReader:
         if operation == _IS_DELETE:
             return after, None, None
         before = after.copy()
-        knows_before = False
+        has_before = False
         changed = []
         readers = self._readers
         for name, value_type, steps in attributes:
@@ -223,10 +223,10 @@ class _ClassReader:
             )
             if is_known:
                 before[name] = old
-                knows_before = True
+                has_before = True
         if operation == _IS_ADD:
             return None, after, None
-        return (before if knows_before else None), after, frozenset(changed)
+        return (before if has_before else None), after, frozenset(changed)
 
     def images_of(self, event: Outgoing, key: Key) -> _Images:
         """Return the same as ``images`` for an event of a log."""
@@ -234,7 +234,7 @@ class _ClassReader:
         if event.operation == _IS_DELETE:
             return after, None, None
         before = after.copy()
-        knows_before = False
+        has_before = False
         changed = []
         for attribute, rows in rows_by_attribute(event):
             name = attribute.name
@@ -245,15 +245,15 @@ class _ClassReader:
             is_known, old, after[name] = net_of_rows(attribute, rows, read)
             if is_known:
                 before[name] = old
-                knows_before = True
+                has_before = True
         if event.operation == _IS_ADD:
             return None, after, None
-        return (before if knows_before else None), after, frozenset(changed)
+        return (before if has_before else None), after, frozenset(changed)
 
     def _reader(self, name: str, value_type: str) -> _AttributeReader:
         attribute = self._attributes.get(name)
         multi_valued = ("." in name or None) if attribute is None else attribute.multi_valued
-        if len(self._readers) >= _MOST_ATTRIBUTES:
+        if len(self._readers) >= _MAX_ATTRIBUTES:
             self._readers.clear()
         reader = self._readers[name] = (
             value_type,

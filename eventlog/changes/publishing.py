@@ -314,7 +314,7 @@ class NoWriter(EventWriter[None]):
 # --- functions that several formats share ---------------------------------------------------------
 
 
-def of_first_row(event: Outgoing, texts: Mapping[int, str | None]) -> str | None:
+def text_of_first_row(event: Outgoing, texts: Mapping[int, str | None]) -> str | None:
     """Return the text of an event's first row. If the event is built again, its first row is the
     first one that still has status N. An object of a snapshot has no rows; ``texts`` has its text
     under record_id 0.

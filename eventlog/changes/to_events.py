@@ -60,14 +60,14 @@ class EventWriting:
     """
 
 
-_AS_IT_COMES: Final = EventWriting()
+_DEFAULT_WRITING: Final = EventWriting()
 
 
 def change_to_events(
     change: Change,
     event_id: str,
     catalog: Catalog | None = None,
-    options: EventWriting = _AS_IT_COMES,
+    options: EventWriting = _DEFAULT_WRITING,
 ) -> list[Event]:
     """Return the events that describe a change (spec/change-model.md 4).
 

@@ -104,7 +104,7 @@ OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "--no-claim", "--as-update", "--max-rows-per-second", "--batch", "--pause", "--wait",
         "--resume", "--restart", "--state", "--repair", "--strict", "--lock-timeout",
         "--no-backlog", "--check", "--dry-run", "--force", "--yes", "--reason", "--receiver",
-        "--most-copied",
+        "--max-copied",
     ),
     "Spark": ("--spark", "--master", "--conf", "--partition-rows", "--connections"),
     "Output": ("--sql", "--show-values", "--report", "--json"),
@@ -143,7 +143,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "db unpartition": {
         "eventlog db unpartition": "one table again",
-        "eventlog db unpartition --most-copied 1000000": "also if that takes a while",
+        "eventlog db unpartition --max-copied 1000000": "also if that takes a while",
     },
     "db start-epoch": {
         "eventlog db start-epoch": "after a snapshot was put back, before the publisher starts",

@@ -9,7 +9,7 @@ from eventlog.config.load import Config
 from eventlog.core.options import names_hint
 from eventlog.errors import ConfigError
 from eventlog.publisher.open_context import find_log
-from eventlog.sql.consumers import ConsumerLine, has_table, read_consumer, read_consumers
+from eventlog.sql.consumers import ConsumerRow, has_table, read_consumer, read_consumers
 from eventlog.sql.open_log import OpenLog
 
 consumer_option = click.option(
@@ -35,10 +35,10 @@ def check_consumer(config: Config, consumer: str | None) -> None:
     """Raise ConfigError if the log does not have the consumer of the option, unless it is None."""
     if consumer is not None:
         with reading(config) as db:
-            consumer_line(find_log(db, config), consumer)
+            consumer_row(find_log(db, config), consumer)
 
 
-def consumer_line(log: OpenLog, name: str) -> ConsumerLine:
+def consumer_row(log: OpenLog, name: str) -> ConsumerRow:
     """Return the row of a consumer in ``<log>_consumer``. Raises ConfigError."""
     if has_table(log) and (line := read_consumer(log, name)) is not None:
         return line

@@ -304,7 +304,7 @@ def block(change: Change) -> list[str]:
     table = full_name(change.schema, change.table)
     return [
         f"{change.op} {_line(table)}{_key(change)}",
-        *_circumstances(change),
+        *_change_details(change),
         *_columns(change),
         *_extras(change),
     ]
@@ -320,7 +320,7 @@ def _key(change: Change) -> str:
     return f" {', '.join(f'{name}={_shown(value)}' for name, value in old)} -> {text}"
 
 
-def _circumstances(change: Change) -> list[str]:
+def _change_details(change: Change) -> list[str]:
     last = " (the last)" if change.last_in_transaction else ""
     named = {
         "position": change.position,

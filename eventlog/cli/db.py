@@ -59,7 +59,7 @@ from eventlog.sql.rights import Purpose
 from eventlog.sql.rows import extent, tail
 from eventlog.sql.triggers import triggers_of
 
-_LEAST_WIDTH: Final = 100_000
+_MIN_WIDTH: Final = 100_000
 """The least number of record_ids in a leaf, unless another size is requested."""
 
 _PARTITIONING: Final = (
@@ -225,7 +225,7 @@ def partition(context: CommandContext, leaf_size: int | None, as_json: bool) -> 
         refuse_to_partition(log, means, is_ours=migrations.drops_log(reached, "base"))
         lock_all_readers(log)
         first, last = extent(log) or (1, 0)
-        width = leaf_size or max((last - first + 1) // 4, _LEAST_WIDTH)
+        width = leaf_size or max((last - first + 1) // 4, _MIN_WIDTH)
         log.commit()
         if_stopped(_PARTITIONING)
         in_turn(log, lambda: means.prepare(log))
@@ -239,12 +239,12 @@ def partition(context: CommandContext, leaf_size: int | None, as_json: bool) -> 
 
 
 @db.command()
-@click.option("--most-copied", metavar="ROWS", default=100_000, show_default=True,
+@click.option("--max-copied", metavar="ROWS", default=100_000, show_default=True,
               type=click.IntRange(min=0),
               help="Refuse to copy more rows than this: every writer waits meanwhile.")  # fmt: skip
 @json_option
 @click.pass_obj
-def unpartition(context: CommandContext, most_copied: int, as_json: bool) -> None:
+def unpartition(context: CommandContext, max_copied: int, as_json: bool) -> None:
     """PostgreSQL: make a partitioned log one table again.
 
     The largest leaf becomes the table, and the rows of all other leaves are copied into it, while
@@ -262,7 +262,7 @@ def unpartition(context: CommandContext, most_copied: int, as_json: bool) -> Non
         log.commit()
         if_stopped(_PARTITIONING)
         in_turn(log, lambda: means.finish(log))
-        copied = in_turn(log, lambda: means.unpartition(log, most_copied))
+        copied = in_turn(log, lambda: means.unpartition(log, max_copied))
     if_stopped(DONE)
     if as_json:
         print_json({"log": str(log), "copied": copied})
@@ -324,7 +324,7 @@ def downgrade(
     if dry:
         with reading(config) as db:
             refuse_downgrade(db)
-            what = _what_goes(config, revision, drops_log=drops_log(db.connection))
+            what = _what_is_dropped(config, revision, drops_log=drops_log(db.connection))
             before = migrations.current(db.connection, **names(config))
         if as_json:
             print_json({**_moved(config, before, before), "dry_run": True, "would": what})
@@ -336,12 +336,12 @@ def downgrade(
         # waits for the answer.
         with reading(config) as db:
             refuse_downgrade(db)
-            what = _what_goes(config, revision, drops_log=drops_log(db.connection))
+            what = _what_is_dropped(config, revision, drops_log=drops_log(db.connection))
         confirm(what, yes=yes)
     with changing(config) as db:
         refuse_downgrade(db)
         if yes or not sees_terminal():
-            note(_what_goes(config, revision, drops_log=drops_log(db.connection)))
+            note(_what_is_dropped(config, revision, drops_log=drops_log(db.connection)))
         before = migrations.current(db.connection, **names(config))
         migrations.downgrade(db.connection, revision=revision, **names(config))
         after = migrations.current(db.connection, **names(config))
@@ -419,7 +419,7 @@ def refuse_to_lose_rows(db: OpenDatabase, config: Config) -> None:
         )
 
 
-def _what_goes(config: Config, revision: str, *, drops_log: bool) -> str:
+def _what_is_dropped(config: Config, revision: str, *, drops_log: bool) -> str:
     log = config.database.log_table
     if revision == "base":
         return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from eventlog.cli import Command
-from eventlog.cli.consumer_option import config_for, consumer_line, consumer_option
+from eventlog.cli.consumer_option import config_for, consumer_option, consumer_row
 from eventlog.cli.context import (
     CommandContext,
     json_option,
@@ -19,7 +19,7 @@ from eventlog.cli.context import (
 )
 from eventlog.config.load import Config
 from eventlog.publisher.configured_classes import catalog_if_readable
-from eventlog.publisher.open_context import find_log, user_set_apart
+from eventlog.publisher.open_context import find_log, loopback_user_of
 from eventlog.publisher.refusals import LINES_READ, read_refusals, refusals_data
 from eventlog.publisher.stream.open_source import source_failures
 from eventlog.sql.rights import Purpose
@@ -61,12 +61,12 @@ def errors(
     with reading(config, Purpose.MONITOR) as db:
         log = find_log(db, config)
         if consumer is not None:
-            consumer_line(log, consumer)
+            consumer_row(log, consumer)
         groups = read_refusals(
             log,
             limit,
             consumer or "",
-            own_user=user_set_apart(db, config),
+            own_user=loopback_user_of(db, config),
             catalog=catalog_if_readable(log, config),
         )
     if as_json:

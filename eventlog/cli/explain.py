@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from eventlog.cli import Command
-from eventlog.cli.consumer_option import check_consumer, consumer_line, consumer_option
+from eventlog.cli.consumer_option import check_consumer, consumer_option, consumer_row
 from eventlog.cli.context import (
     CommandContext,
     json_option,
@@ -186,7 +186,7 @@ def _explanation(config: Config, row: int | str, consumer: str | None) -> Explan
     with open_unlocked(config, Counters(), Purpose.MONITOR) as opened:
         opened = for_consumer(opened, consumer)
         if opened.ledger.consumer:
-            consumer_line(opened.log, opened.ledger.consumer)
+            consumer_row(opened.log, opened.ledger.consumer)
             opened.log.commit()
         return explain_row(opened, row) if isinstance(row, int) else explain_object(opened, row)
 

@@ -15,7 +15,7 @@ from typing import Final
 import click
 
 from eventlog.cli import Command
-from eventlog.cli.consumer_option import consumer_line, consumer_option
+from eventlog.cli.consumer_option import consumer_option, consumer_row
 from eventlog.cli.context import (
     CommandContext,
     confirm,
@@ -45,9 +45,9 @@ from eventlog.publisher.leaves import LeafPurge, cut_ahead, in_turn, purge_leave
 from eventlog.publisher.ledger import LOCK_WAIT, ledger_of, lock_within
 from eventlog.publisher.open_context import (
     find_log,
+    loopback_user_of,
     own_user,
     publisher_user,
-    user_set_apart,
 )
 from eventlog.publisher.purge import Extent, extent_of, purge_batches, purge_error_lines
 from eventlog.publisher.refusals import objects_of, refused, resync_commands
@@ -56,7 +56,7 @@ from eventlog.publisher.skipping import skip as skip_event
 from eventlog.publisher.stream.open_source import parked_in_source, skip_in_source
 from eventlog.sql import rows
 from eventlog.sql.consumers import (
-    lock_line,
+    lock_consumer,
     requeue_for,
     requeue_objects_for,
 )
@@ -117,7 +117,7 @@ def requeue(
     With --consumer, rows are sent again to this consumer alone; without --ids and --event-id, all
     that was refused for it, including objects of its snapshot.
     """
-    config = _of_log(context, "requeue")
+    config = _log_config(context, "requeue")
     consumer = consumer or config.of_log.consumer
     _refuse_together(consumer, statuses, event_ids, loopback=loopback)
     chosen = parse_statuses(statuses or "E,F")
@@ -148,13 +148,15 @@ def requeue(
                 ranges,
                 in_flight=sent_ids(log),
                 claimed_to=0 if claim is None else claim.last,
-                own_user=user_set_apart(db, config),
+                own_user=loopback_user_of(db, config),
                 force=force,
                 dry=dry,
             )
             outcome = f" {would}set back to N, {done.copied} {would}logged again"
         commands = _instead(log, config, done)
-        others = _of_other_status(log, chosen, ranges) if consumer is None and not loopback else ""
+        others = (
+            _other_status_note(log, chosen, ranges) if consumer is None and not loopback else ""
+        )
     if as_json:
         of_snapshot = {} if consumer is None else {"objects": len(event_ids)}
         refused_rows = [row._asdict() for row in done.refused]
@@ -189,7 +191,7 @@ def requeue(
     return 1
 
 
-def _of_other_status(
+def _other_status_note(
     log: OpenLog, chosen: Sequence[str], ranges: list[tuple[int, int]] | None
 ) -> str:
     """Return a sentence on the named rows that have none of the chosen statuses, empty if there are
@@ -259,12 +261,12 @@ def _send_again(
     was not refused.
     """
     if not dry:
-        lock_line(log, consumer)
+        lock_consumer(log, consumer)
     failed_rows, failed_objects = refused(log, consumer=consumer)
     # The order matters: if a delivery ends in the meantime, its rows are in the set, which is read
     # after its entry.
     in_flight = sent_ids(log, consumer)
-    line = consumer_line(log, consumer)
+    line = consumer_row(log, consumer)
     if unknown := [one for one in event_ids if one not in failed_objects]:
         raise ConfigError(
             f"--event-id {unknown[0]}: no such object was refused for consumer {consumer}"
@@ -318,7 +320,7 @@ def parse_ids(text: str) -> list[tuple[int, int]]:
     return ranges
 
 
-def _of_log(context: CommandContext, command: str) -> Config:
+def _log_config(context: CommandContext, command: str) -> Config:
     """Return the configuration, which names a log. Raises ConfigError if it names a source that is
     followed.
     """
@@ -419,7 +421,7 @@ def skip(
             return
         ledger = ledger_of(log, consumer)
         if ledger.consumer:
-            consumer_line(log, ledger.consumer)
+            consumer_row(log, ledger.consumer)
             if not dry:
                 lock_within(ledger, LOCK_WAIT)
             ledger.recover()
@@ -452,7 +454,7 @@ def _skip_refused(
 ) -> None:
     """Record that refused rows need nothing more, and print how many."""
     if consumer is not None:
-        consumer_line(log, consumer)
+        consumer_row(log, consumer)
     catalog = None if class_name is None else read_catalog(log, config)
     name = consumer or ""
     found = skip_refused(log, name, why, ids, class_name, catalog, dry=True)
@@ -542,7 +544,7 @@ def purge(
             check_purge_rights(log)
         event_time, error_time = purge_cutoff(log, config.publisher.event_time_zone, limit)
         cutoff = event_time.isoformat(" ", "seconds")
-        looked_at = extent_of(log)
+        to_check = extent_of(log)
         log.commit()
         if not dry:
             confirm(
@@ -550,12 +552,12 @@ def purge(
                 f"{cutoff}), and their error lines.",
                 yes=yes,
             )
-        most_bytes = config.database.keep_bytes
-        leaves, looked_at = _purge_leaves(log, event_time, looked_at, most_bytes, dry=dry)
+        max_bytes = config.database.keep_bytes
+        leaves, to_check = _purge_leaves(log, event_time, to_check, max_bytes, dry=dry)
         # Rows that were logged after the start are too new.
         batches = purge_batches(
             log,
-            looked_at,
+            to_check,
             size,
             event_time,
             to_the_end=config.publisher.handle_future_events,
@@ -563,13 +565,13 @@ def purge(
         )
         removed = dict.fromkeys(("checked", "rows", "error_lines", "batches"), 0)
         kept: Counter[str] = Counter()
-        done = looked_at.first - 1
+        done = to_check.first - 1
         with progress(
-            "Purge", looked_at.last - done, context.quiet or as_json, "record_ids"
+            "Purge", to_check.last - done, context.quiet or as_json, "record_ids"
         ) as advance:
             for batch in _each_committed(log, batches, pause):
                 removed["rows"] += batch.removed
-                removed["checked"] += batch.looked_at
+                removed["checked"] += batch.rows_checked
                 kept.update(batch.kept)
                 removed["batches"] += 1
                 _if_purge_stopped(removed, leaves, dry=dry)
@@ -637,7 +639,7 @@ def _if_purge_stopped(
 
 
 def _purge_leaves(
-    log: OpenLog, event_time: datetime, looked_at: Extent, most_bytes: int | None, *, dry: bool
+    log: OpenLog, event_time: datetime, to_check: Extent, max_bytes: int | None, *, dry: bool
 ) -> tuple[list[LeafPurge], Extent]:
     """Purge the leaves of a partitioned log whose owner this session is. Return the result for the
     leaves, and which rows remain to be purged one by one.
@@ -645,18 +647,18 @@ def _purge_leaves(
     means = log.dialect.partitioning
     known = means.leaves(log) if means is not None and log.table.is_partitioned else []
     if means is None or not known:
-        if most_bytes is not None:
+        if max_bytes is not None:
             note(
                 f"keep_bytes has no effect on the log {log}, which is not partitioned: the space "
                 "of deleted rows stays in the table"
             )
-        return [], looked_at
+        return [], to_check
     if not means.is_owner(log):
         note(
             f"user {log.db.current_user()} does not own the log {log}, so that rows are deleted "
             "one by one and no leaf is removed or cut"
         )
-        return [], looked_at
+        return [], to_check
     log.commit()
     if not dry:
         if_stopped("some leaves may be removed; run the same command again to remove the rest")
@@ -665,12 +667,12 @@ def _purge_leaves(
             cut_ahead(log, means)
         except LogInUse as error:
             note(f"the open leaf was not cut: {error}")
-    found = list(purge_leaves(log, means, event_time, most_bytes=most_bytes, dry=dry))
+    found = list(purge_leaves(log, means, event_time, max_bytes=max_bytes, dry=dry))
     size = sum(means.sizes(log).values())
     log.commit()
-    if most_bytes is not None and size > most_bytes and not dry:
+    if max_bytes is not None and size > max_bytes and not dry:
         note(
-            f"the log {log} has {size:,} bytes, more than keep_bytes = {most_bytes:,}: rows that "
+            f"the log {log} has {size:,} bytes, more than keep_bytes = {max_bytes:,}: rows that "
             "are needed stay, and so do the lowest leaf and the leaf of the newest row"
         )
     # The leaf will be removed as a whole later; deleting its rows now would leave dead rows
@@ -679,7 +681,7 @@ def _purge_leaves(
     log.commit()
     ends = [lowest.end, *(one.leaf.end for one in found if one.by_rows)]
     last = max(one for one in ends if one is not None) - 1
-    return found, looked_at._replace(last=min(looked_at.last, last))
+    return found, to_check._replace(last=min(to_check.last, last))
 
 
 def _each_committed(log: OpenLog, batches: Iterator[Purged], pause: float) -> Iterator[Purged]:

@@ -44,7 +44,7 @@ from eventlog.sql.rights import Purpose
 from eventlog.transport.http import HttpClient, HttpFailed
 
 _TIMEOUT: Final = 10.0
-_MOST_BYTES: Final = 16 * 1024 * 1024
+_MAX_BYTES: Final = 16 * 1024 * 1024
 _SHOWN: Final = 8
 _TABLES: Final[Sequence[tuple[str, str, Mapping[str, str]]]] = (
     (
@@ -174,7 +174,7 @@ def read_monitor(url: str, token: str | None) -> Read:
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
 
     def read() -> Status:
-        with closing(HttpClient(url, timeout=_TIMEOUT, max_response_bytes=_MOST_BYTES)) as client:
+        with closing(HttpClient(url, timeout=_TIMEOUT, max_response_bytes=_MAX_BYTES)) as client:
             try:
                 answer = client.request("GET", headers, path="/status.json")
                 if answer.status == 401:
@@ -312,7 +312,7 @@ def _waiting(status: Status) -> Iterator[tuple[str, str]]:
         yield "rows in the queue", "-" if queue is None else f"{queue:,}{or_more}"
         yield "oldest row", "-" if oldest is None else age(oldest)
     if status["snapshot"] is not None:
-        yield "snapshot", SnapshotProgress.of_data(status["snapshot"]).in_words
+        yield "snapshot", SnapshotProgress.from_data(status["snapshot"]).in_words
     for one in status["consumers"] or ():
         yield f"rows that consumer {one['name']} has to process", f"{one['rows_behind']:,}"
 

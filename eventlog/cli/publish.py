@@ -54,7 +54,7 @@ from eventlog.registry import FORMATS, sink_named
 
 _log = logging.getLogger("eventlog.publisher")
 
-_MOST_COUNTED: Final = 100_000_000
+_MAX_COUNTED: Final = 100_000_000
 """The most waiting rows that are counted for the progress bar."""
 _REDRAWN: Final = 0.2
 """The seconds between two updates of the progress bar."""
@@ -179,7 +179,7 @@ def _bar(opened: Context, *, quiet: bool) -> Iterator[None]:
         yield
         return
     opened.ledger.recover()
-    total = count_undone(opened.ledger, _MOST_COUNTED)
+    total = count_undone(opened.ledger, _MAX_COUNTED)
     opened.log.commit()
     ended = threading.Event()
     with progress_bar("Publish", total) as advance:

@@ -66,7 +66,7 @@ class Report:
     event_type: int
     rows: int = 0
     missing: int = 0
-    bad_lines: int = 0
+    invalid_lines: int = 0
     resumed_at: str | None = None
     """The position that the run resumed from, None if it started from the beginning."""
     seconds: float = 0.0
@@ -87,7 +87,7 @@ class Report:
         deleted objects were searched.
         """
         is_unknown = self.compared is not None and self.known_since is None
-        return bool(self.missing or self.bad_lines or is_unknown)
+        return bool(self.missing or self.invalid_lines or is_unknown)
 
     def add(self, batch: ResyncBatch) -> None:
         """Add the counts of a batch."""
@@ -325,9 +325,9 @@ def _batch_writer(
     def write(_conn: Connection, position: str | None) -> ResyncBatch:
         done = int(position or 0)
         chunk = list(islice((line for line in lines if line[0] > done), size))
-        bad = [f"{keys_file}, line {number}: {error}" for number, _, error in chunk if error]
-        report.bad_lines += len(bad)
-        report.add_problems(bad)
+        problems = [f"{keys_file}, line {number}: {error}" for number, _, error in chunk if error]
+        report.invalid_lines += len(problems)
+        report.add_problems(problems)
         keys = (key for _, key, _ in chunk if key is not None)
         rows, missing = _write_keys(opened, selection, keys, report)
         last = str(chunk[-1][0]) if chunk else position
@@ -371,7 +371,7 @@ def _deleted_writer(
                 if former is not None:
                     of_former_key.append(former)
                     continue
-                report.bad_lines += 1
+                report.invalid_lines += 1
                 report.add_problems([f"the log, row {number}: {error}"])
         if not report.dry_run and of_former_key:
             selection = Selection(opened.cls.name, EventType.DELETE_ROW)
@@ -390,7 +390,7 @@ def _deleted_writer(
             last,
             is_last=len(chunk) < size,
             present=len(asked) - len(gone),
-            is_complete=not report.bad_lines,
+            is_complete=not report.invalid_lines,
         )
 
     return write, total
@@ -484,5 +484,5 @@ def _show(report: Report, as_json: bool, quiet: bool) -> None:
 def _show_problems(report: Report) -> None:
     for problem in report.problems:
         note(problem)
-    if (more := report.missing + report.bad_lines - len(report.problems)) > 0:
+    if (more := report.missing + report.invalid_lines - len(report.problems)) > 0:
         note(f"... and {more:,} more (keys without object, lines without key)")

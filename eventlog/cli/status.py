@@ -37,7 +37,7 @@ from eventlog.core.event_ids import object_text
 from eventlog.errors import ConfigError, DatabaseError, ReceiverUnavailable, number_of, visible
 from eventlog.model import Status
 from eventlog.publisher.claimed_rows import CLAIM_WAYS_OUT, read_recorded
-from eventlog.publisher.consumers import MOST_BEHIND, ConsumerStatus, consumer_statuses
+from eventlog.publisher.consumers import MAX_ROWS_BEHIND, ConsumerStatus, consumer_statuses
 from eventlog.publisher.context import NO_RETENTION, Retention
 from eventlog.publisher.delivery import Delivery
 from eventlog.publisher.doctor import examine
@@ -177,7 +177,7 @@ def publishing_status(
         if own.name == consumer:
             status |= {
                 "queue_rows": own.rows_behind,
-                "queue_cap": MOST_BEHIND,
+                "queue_cap": MAX_ROWS_BEHIND,
                 "oldest_seconds": own.oldest_seconds,
                 "ranges": own.ranges,
                 "snapshot": own.as_data()["snapshot"],
@@ -353,7 +353,7 @@ def _print_consumer(one: Mapping[str, Any]) -> None:
     oldest = "" if seconds is None else f", the oldest {age(seconds)}"
     snapshot = ""
     if one["snapshot"] is not None:
-        snapshot = f", its snapshot {SnapshotProgress.of_data(one['snapshot']).in_words}"
+        snapshot = f", its snapshot {SnapshotProgress.from_data(one['snapshot']).in_words}"
     result(
         f"consumer {one['name']} {runs}: {number_of(one['rows_behind'], 'row')} behind{oldest}, "
         f"{number_of(one['ranges'], 'range')} in its set{snapshot}"

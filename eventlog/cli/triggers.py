@@ -408,7 +408,7 @@ def _print_compiled(context: CommandContext, dialect: Dialect, catalog_file: Pat
         database = database_from_json(read_catalog(catalog_file))
     except ConfigError as error:
         raise with_location(error, "--catalog") from None
-    for warning in _of_another_database(database, dialect):
+    for warning in _mismatch_warnings(database, dialect):
         note(f"warning: --catalog {catalog_file}: {warning}")
     own_schema, name = split_name(config.database.log_table)
     log = new_log(dialect, own_schema or config.database.schema_name or database.schema, name)
@@ -421,7 +421,7 @@ def _print_compiled(context: CommandContext, dialect: Dialect, catalog_file: Pat
     sys.stdout.write(triggers_of(dialect).script(plan, LOCK_TIMEOUT))
 
 
-def _of_another_database(database: Database, dialect: Dialect) -> Iterator[str]:
+def _mismatch_warnings(database: Database, dialect: Dialect) -> Iterator[str]:
     """Yield warnings about a file's tables that do not fit this database.
 
     Raises ConfigError for a name that is too long.

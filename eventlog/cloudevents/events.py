@@ -445,11 +445,11 @@ def write(changes: Iterable[Change], target: str, options: WriteOptions, report:
     encoding = JsonEncoding(options.integers, options.nested_values)
     event_of = event_writer(options.source, options.event_type, encoding, options.dataschema)
 
-    def of_change(change: Change, event_id: str) -> tuple[CloudEvent]:
+    def event_of_change(change: Change, event_id: str) -> tuple[CloudEvent]:
         change, subject = _named(change, catalog)
         return (event_of(change, event_id, subject, class_of_change(catalog, change)),)
 
-    events = written(changes, of_change, report)
+    events = written(changes, event_of_change, report)
     with whole_file(target) as file:
         if options.mode != BATCHED:
             file.writelines(event.whole_bytes() + b"\n" for event in events)

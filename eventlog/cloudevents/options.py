@@ -27,10 +27,10 @@ BINARY: Final = "binary"
 
 NAMES_IN_TYPE: Final = ("operation", "schema", "class")
 
-_NOT_HELD: Final = "\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef" + "".join(
+_NOT_ALLOWED: Final = "\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef" + "".join(
     f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000)
 )
-is_text: Final = re.compile(f"[ -~]*(?:[^ -~{_NOT_HELD}]+[ -~]*)*").fullmatch
+is_text: Final = re.compile(f"[ -~]*(?:[^ -~{_NOT_ALLOWED}]+[ -~]*)*").fullmatch
 """Matches a text whose characters are allowed in attributes (CloudEvents 1.0.2, "Type System")."""
 
 _is_uri_reference: Final = re.compile(

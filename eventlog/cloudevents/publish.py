@@ -14,7 +14,7 @@ from eventlog.changes.publishing import (
     EventWriter,
     Need,
     Publishing,
-    of_first_row,
+    text_of_first_row,
     time_reader,
 )
 from eventlog.changes.to_events import association_text
@@ -86,8 +86,8 @@ class CloudEventWriter(EventWriter[CloudEvent]):
         times, users = delivery.origins
         written: list[CloudEvent | EventResult] = []
         for event in events:
-            time = self._time_of(of_first_row(event, times))
-            user = of_first_row(event, users)
+            time = self._time_of(text_of_first_row(event, times))
+            user = text_of_first_row(event, users)
             subject, data = association_of(event), data_of_event(event, user)
             try:
                 written.append(self._with_data(event.sent_id, subject, time, data))

@@ -182,7 +182,7 @@ def _values(file: BinaryIO, path: Path, report: Report) -> Iterator[tuple[str, A
     is_first = True
     for number, line in numbered_lines(file, path):
         place = f"{path}, line {number}"
-        if is_first and _goes_on(line):
+        if is_first and _is_continued(line):
             place = str(path)
             line += file.read(LONGEST + 1 - len(line))
             if len(line) > LONGEST:
@@ -199,7 +199,7 @@ def _values(file: BinaryIO, path: Path, report: Report) -> Iterator[tuple[str, A
         yield place, value
 
 
-def _goes_on(line: bytes) -> bool:
+def _is_continued(line: bytes) -> bool:
     """Return True if a line begins a value that later lines continue."""
     text = line.strip().removeprefix(b"\xef\xbb\xbf")
     return text[:1] in (b"{", b"[") and text[-1:] not in (b"}", b"]")

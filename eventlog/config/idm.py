@@ -299,7 +299,7 @@ def _parameter(element: _Element, section: str, parameters: _Parameters) -> None
         if is_reference
         else _value(element)
     )
-    if name is None or not value or _is_of_the_tool(name, element, section, value):
+    if name is None or not value or _is_for_administration_tool(name, element, section, value):
         return
     if section == "subscriber":
         parameters.subscriber.append(name)
@@ -317,7 +317,7 @@ def _is_known(name: str) -> bool:
     return name in DRIVER_TAGS or name in _READ_ELSEWHERE
 
 
-def _is_of_the_tool(name: str, element: _Element, section: str, value: str) -> bool:
+def _is_for_administration_tool(name: str, element: _Element, section: str, value: str) -> bool:
     """Return True for an entry that is not a parameter: it is outside of the driver's sections, or
     only collapses a part of the administration tool's form.
     """

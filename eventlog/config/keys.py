@@ -103,9 +103,9 @@ class Keys:
         """
         target = self._find(section, key)
         if target is None and key.endswith("_file"):
-            held = self._find(section, key.removesuffix("_file"))
-            if held is not None and may_stand_in_file(held.option):
-                return held._replace(is_file=True)
+            file_key = self._find(section, key.removesuffix("_file"))
+            if file_key is not None and may_stand_in_file(file_key.option):
+                return file_key._replace(is_file=True)
         return target
 
     def _find(self, section: str, key: str) -> Target | None:

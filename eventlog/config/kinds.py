@@ -94,7 +94,7 @@ def librdkafka(section: str) -> OptionKind:
                 instead = (
                     f"set EVENTLOG_{section.upper()}_USER and EVENTLOG_{section.upper()}_PASSWORD"
                 )
-            raise ValueError(f"{name} is a secret, which does not belong here; {instead}")
+            raise ValueError(f"{name} is a secret, which must not be in this option; {instead}")
         return dict(value)
 
     return OptionKind(
@@ -136,12 +136,14 @@ def _parse_headers(value: Any) -> Mapping[str, str]:
         if not isinstance(text, str):
             raise ValueError  # noqa: TRY004 - every kind raises ValueError
         if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
-            raise ValueError("a name is not valid for a header")
+            raise ValueError(
+                f"{name!r} is not a valid header name; use letters, digits and hyphens"
+            )
         if _OWN_HEADER.fullmatch(name):
-            raise ValueError(f"{name} is set by the publisher itself")
+            raise ValueError(f"the publisher sets the header {name} itself; remove it")
         if not text.strip() or not is_header_text(text):
             raise ValueError(
-                f"the value of {name} is empty, or holds line ends or characters beyond ASCII"
+                f"the value of {name} is empty, or has line breaks or characters beyond ASCII"
             )
     return {name: text.strip() for name, text in headers.items()}
 
@@ -155,8 +157,8 @@ def _parse_plain_headers(value: Any) -> Mapping[str, str]:
     headers = _parse_headers(value)
     for name in filter(_SECRET_HEADER.search, headers):
         raise ValueError(
-            f'{name} is a secret, which does not belong here; write "{name}" = "env:VARIABLE" or '
-            '"file:/PATH" in sink.secret_headers'
+            f'{name} is a secret, which must not be in this option; write "{name}" = '
+            '"env:VARIABLE" or "file:/PATH" in sink.secret_headers'
         )
     return headers
 

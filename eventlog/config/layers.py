@@ -134,12 +134,12 @@ def from_file(document: Mapping[str, Any], path: Path | None, keys: Keys) -> Rea
             continue
         for key, value in table.items():
             if section == "format" and isinstance(value, Mapping):
-                yield from _of_format(key, value, place, path, keys)
+                yield from _read_format_section(key, value, place, path, keys)
                 continue
             yield from _file_setting(section, key, value, place, path, keys)
 
 
-def _of_format(
+def _read_format_section(
     name: str, table: Mapping[str, Any], place: str, path: Path | None, keys: Keys
 ) -> Read:
     """Yield the settings of a section ``[format.<name>]``."""

@@ -222,10 +222,10 @@ def _section(
 
     Raises ConfigError.
     """
-    settings = _of_class(SECTIONS[section], section, values, is_idm)
+    settings = _values_of_class(SECTIONS[section], section, values, is_idm)
     if section in CHOSEN:
         kind = keys.options_of_type(section)
-        settings["options"] = kind(**_of_class(kind, section, values, is_idm))
+        settings["options"] = kind(**_values_of_class(kind, section, values, is_idm))
         settings["others"] = {
             key: one.given for (home, key), one in chosen.items() if home == section and one.of
         }
@@ -238,7 +238,9 @@ def _section(
     return SECTIONS[section](**settings)
 
 
-def _of_class(kind: type, section: str, values: Mapping[Name, Any], is_idm: bool) -> dict[str, Any]:
+def _values_of_class(
+    kind: type, section: str, values: Mapping[Name, Any], is_idm: bool
+) -> dict[str, Any]:
     """Return the values of a class's options that differ from its defaults: those that are set, and
     those of profile idm.
     """
@@ -260,7 +262,7 @@ def _sources(keys: Keys, chosen: Mapping[Name, Setting], is_idm: bool) -> dict[s
     return sources | {f"{section}.{key}": one.source for (section, key), one in chosen.items()}
 
 
-def with_secrets_of_now(config: Config, *sections: str) -> Config:
+def with_current_secrets(config: Config, *sections: str) -> Config:
     """Return the configuration with the secrets of these sections (none = of all sections) read
     again from their files.
 
@@ -276,11 +278,12 @@ def with_secrets_of_now(config: Config, *sections: str) -> Config:
         holder = settings.options if section in CHOSEN else settings
         try:
             text = read_secret(file, f"{name}, read again")
-            held = replace(holder, **{key: parse_value(options_of(type(holder))[key], text, name)})
+            value = parse_value(options_of(type(holder))[key], text, name)
+            updated = replace(holder, **{key: value})
         except ConfigError as error:
             _log.warning("%s; still using the previous value", error, extra={"code": error.code})
         else:
-            changed[section] = replace(settings, options=held) if section in CHOSEN else held
+            changed[section] = replace(settings, options=updated) if section in CHOSEN else updated
     return replace(config, **changed)
 
 
@@ -305,24 +308,24 @@ def _contradictions(config: Config) -> Iterator[ConfigError]:
         else:
             if why is not None:
                 yield ConfigError(why)
-    yield from _told(
+    yield from _checked_contradictions(
         sink.contradictions, config.sink.options, lambda key: config.sources[f"sink.{key}"]
     )
     source = source_named(config.source.type)
-    yield from _told(
+    yield from _checked_contradictions(
         source.contradictions, config.source.options, lambda key: config.sources[f"source.{key}"]
     )
     yield from _consumer_contradictions(config)
     yield from _former_names(config)
 
 
-def _told(
+def _checked_contradictions(
     contradictions: Callable[..., Any], options: Any, source_of: Callable[[str], str]
 ) -> Iterator[ConfigError]:
     """Yield the contradictions that a sink or a source finds in its options."""
-    told = called(contradictions, options, source_of)
-    check_result(contradictions, told, Iterable, "an iterator of texts")
-    for wrong in told:
+    found = called(contradictions, options, source_of)
+    check_result(contradictions, found, Iterable, "an iterator of texts")
+    for wrong in found:
         check_result(contradictions, wrong, str, "an iterator of texts")
         yield ConfigError(wrong)
 

@@ -18,15 +18,15 @@ class Kind(NamedTuple):
     in_words: str
 
 
-def of_type(kinds: Any, in_words: str) -> Kind:
+def instance_of_type(kinds: Any, in_words: str) -> Kind:
     """Return the kind of the objects of a type, or of one of several types."""
     return Kind(lambda value: isinstance(value, kinds), in_words)
 
 
-PATH: Final = of_type(str | PathLike, "a path")
-PATH_OR_URL: Final = of_type(str | PathLike, "a path or a URL")
-NAME: Final = of_type(str, "a text")
-OPTIONS: Final = of_type(Mapping | None, "a dict of options")
+PATH: Final = instance_of_type(str | PathLike, "a path")
+PATH_OR_URL: Final = instance_of_type(str | PathLike, "a path or a URL")
+NAME: Final = instance_of_type(str, "a text")
+OPTIONS: Final = instance_of_type(Mapping | None, "a dict of options")
 
 
 def check_arguments(function: str, **arguments: tuple[object, Kind]) -> None:

@@ -249,7 +249,7 @@ class Catalog:
         A name matches exactly, or without case if exactly one candidate does. ``schema.table``
         matches, too.
         """
-        match = self._meant(table_name, self.log_names)
+        match = self._match_name(table_name, self.log_names)
         return None if match is None else self.log_names[match]
 
     def unavailable_class(self, table_name: str) -> str | None:
@@ -258,12 +258,12 @@ class Catalog:
         """
         if not self.unavailable:
             return None
-        match = self._meant(table_name, self.unavailable)
-        if match is None and (former := self._meant(table_name, self.former)) is not None:
+        match = self._match_name(table_name, self.unavailable)
+        if match is None and (former := self._match_name(table_name, self.former)) is not None:
             return self.former[former]
         return match
 
-    def _meant(self, table_name: str, names: Collection[str]) -> str | None:
+    def _match_name(self, table_name: str, names: Collection[str]) -> str | None:
         match = match_name(table_name, names)
         if match is None and self.schema is not None:
             end = len(self.schema)  # schema and table may contain dots themselves

@@ -79,8 +79,8 @@ class Remark(NamedTuple):
 class Checked(NamedTuple):
     """The result of the checks, each list in queue order."""
 
-    good: list[CheckedRow]
-    bad: list[InvalidRow]
+    valid: list[CheckedRow]
+    invalid: list[InvalidRow]
     loopback: list[int]
     """The record_ids of loopback rows."""
     remarks: list[Remark]
@@ -95,13 +95,13 @@ def check_rows(rows: Iterable[QueueRow], catalog: Catalog, loopback_user: str | 
     Rows of the perpetrator ``loopback_user`` are loopback and are separated before any check; None
     = no row is loopback.
     """
-    good: list[CheckedRow] = []
-    bad: list[InvalidRow] = []
+    valid: list[CheckedRow] = []
+    invalid: list[InvalidRow] = []
     loopback: list[int] = []
     remarks: list[Remark] = []
     waiting: list[int] = []
     tables: dict[str | None, _Table] = {}
-    add = good.append
+    add = valid.append
     # Most rows have the user, table and key of the previous row, so these are compared first.
     of_user, is_loopback = None, False
     of_table: object = _NONE
@@ -158,12 +158,12 @@ def check_rows(rows: Iterable[QueueRow], catalog: Catalog, loopback_user: str | 
                 else None
             )
             if former is None:
-                bad.append(InvalidRow(record_id, error.code, str(error)))
+                invalid.append(InvalidRow(record_id, error.code, str(error)))
             else:
                 add((record_id, DELETE_ROW, former, None, None, None))
         except _ClassUnavailable:
             waiting.append(record_id)
-    return Checked(good, bad, loopback, remarks, waiting)
+    return Checked(valid, invalid, loopback, remarks, waiting)
 
 
 class _ClassUnavailable(Exception):

@@ -321,7 +321,7 @@ def _build_decided(
     rows, dropped_rows, query_back = decision
     values: Mapping[Attribute, Texts] | None = None
     gone: Sequence[int] = ()
-    bad: Sequence[InvalidRow] = ()
+    invalid: Sequence[InvalidRow] = ()
     conflicts = 0
     if query_back is not None and current is None:
         gone = [record_id for record_id, event_type, _, _, _, _ in rows if event_type in READS]
@@ -331,19 +331,21 @@ def _build_decided(
     elif query_back is not None and current is not None:
         values, failed, conflicts = _read(query_back, current)
         if failed:
-            rows, bad = _without_unreadable(rows, failed)
+            rows, invalid = _without_unreadable(rows, failed)
     operation, steps, all_rows = _content(rows, values, options)
     ids = ids_of(group)
     attempt = 1
     if event_id is None:
-        failed_ids = {row.record_id for row in bad}
+        failed_ids = {row.record_id for row in invalid}
         first = next((record_id for record_id in ids if record_id not in failed_ids), ids[0])
         event_id = str(first) + options.id_suffix
         attempt = attempts.get(first, 1)
     dropped, kept = ids_of(dropped_rows), ids_of(rows)
     contributed, empty = ((), kept) if operation is None else (kept, ())
     is_plain = conflicts == 0 and len(contributed) == len(ids)
-    outcomes = None if is_plain else RowOutcomes(contributed, dropped, gone, empty, bad, conflicts)
+    outcomes = (
+        None if is_plain else RowOutcomes(contributed, dropped, gone, empty, invalid, conflicts)
+    )
     return Outgoing(
         event_id,
         ids,
@@ -511,7 +513,7 @@ def _without_unreadable(
     others.
     """
     good: list[CheckedRow] = []
-    bad: list[InvalidRow] = []
+    invalid: list[InvalidRow] = []
     for row in surviving:
         record_id, event_type, _, attribute, _, _ = row
         error = None
@@ -522,8 +524,8 @@ def _without_unreadable(
         if error is None:
             good.append(row)
         else:
-            bad.append(InvalidRow(record_id, error.code, f"value read back: {error}"))
-    return good, bad
+            invalid.append(InvalidRow(record_id, error.code, f"value read back: {error}"))
+    return good, invalid
 
 
 # --- the public form ------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Write JSON objects as bytes, by one function for all formats.
 
 orjson writes them in a tenth of the time of the standard library's encoder. The standard encoder
-writes the values that orjson refuses: integers of more than 64 bits, and half a surrogate pair.
+writes the values that orjson refuses: integers of more than 64 bits, and unpaired surrogates.
 orjson would write a float that JSON has no number for as null, so ``core.values.float_or_word``
 turns such a float into a word first.
 """
@@ -33,7 +33,7 @@ def json_bytes(value: Any) -> bytes:
     without blanks.
 
     Members keep their order, no character beyond ASCII is escaped, integers are of any size, floats
-    are finite. Raises UnicodeEncodeError for half a surrogate pair, TypeError for a value that JSON
+    are finite. Raises UnicodeEncodeError for an unpaired surrogate, TypeError for a value that JSON
     lacks.
     """
     try:
@@ -46,7 +46,7 @@ def json_bytes(value: Any) -> bytes:
 
 
 def escaped_json_bytes(value: Any) -> bytes:
-    """Return the result of ``json_bytes``; in a value with half a surrogate pair all characters
+    """Return the result of ``json_bytes``; in a value with an unpaired surrogate all characters
     beyond ASCII are escaped.
     """
     try:

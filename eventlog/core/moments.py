@@ -88,7 +88,7 @@ def _is_special(match: re.Match[str] | None, last: tuple[int, int, int]) -> bool
     except ValueError:
         return False
     first = _FIRST_DAY
-    if zone and _displacement(zone):  # the conversion to UTC may lead to the day before or after
+    if zone and _utc_offset(zone):  # the conversion to UTC may lead to the day before or after
         first, last = (first[0] + 1, 1, 1), (last[0] - 1, 12, 31)
     return int(year) > 0 and first <= (number, int(month), int(day)) <= last
 
@@ -120,7 +120,7 @@ def special_microseconds(text: str) -> int:
         + cycles * _DAYS_OF_400_YEARS
     )
     seconds = days * DAY + int(hour or 0) * 3600 + int(minute or 0) * 60 + int(second or 0)
-    return (seconds - (_displacement(zone) if zone else 0)) * 1_000_000 + microseconds(fraction)
+    return (seconds - (_utc_offset(zone) if zone else 0)) * 1_000_000 + microseconds(fraction)
 
 
 def calendar_of(days: int) -> tuple[int, int, int]:
@@ -205,7 +205,7 @@ def _unknown_syntax(name: str) -> ConfigError:
     )
 
 
-def _displacement(zone: str) -> int:
+def _utc_offset(zone: str) -> int:
     """Return the seconds east of UTC of ``Z``, ``+hh``, ``+hhmm`` or ``+hh:mm``."""
     if zone == "Z":
         return 0
@@ -322,7 +322,7 @@ def time_converter(
                 raise BadValue(
                     f"{shown(text)} has a zone, but the offset of {time_zone} depends on the day"
                 )
-            seconds = (seconds - _displacement(zone) + _seconds_of(own_displacement)) % DAY
+            seconds = (seconds - _utc_offset(zone) + _seconds_of(own_displacement)) % DAY
         return write(seconds, fraction or "")
 
     return convert
@@ -371,7 +371,7 @@ def timestamp_converter(
             raise BadValue(f"{shown(text)} is not a valid date") from None
         if zone:
             try:
-                local -= timedelta(seconds=_displacement(zone))
+                local -= timedelta(seconds=_utc_offset(zone))
                 if own_zone is not UTC:
                     local = local.replace(tzinfo=UTC).astimezone(own_zone).replace(tzinfo=None)
             except OverflowError:

@@ -168,8 +168,8 @@ def parse_value(declared: Option, value: Any, name: str) -> Any:
     except (ValueError, RecursionError) as error:
         text = _shown(value)
         reason = f" ({error})" if str(error) else ""
-        told = f"the value of {name}" if kind.confidential else f"{name} = {text}"
-        raise ConfigError(f"{told} is not allowed{reason}; legal: {kind.legal}") from None
+        shown = f"the value of {name}" if kind.confidential else f"{name} = {text}"
+        raise ConfigError(f"{shown} is not allowed{reason}; legal: {kind.legal}") from None
 
 
 def unknown(name: str, hint: str) -> ConfigError:

@@ -279,7 +279,7 @@ _HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
 def check_unicode(text: str) -> None:
-    """Raise BadValue for half a surrogate pair, which UTF-8 cannot express. It indicates text that
+    """Raise BadValue for an unpaired surrogate, which UTF-8 cannot express. It indicates text that
     was not UTF-8.
     """
     if text.isprintable():
@@ -287,7 +287,7 @@ def check_unicode(text: str) -> None:
     match = _HALF_PAIR.search(text)
     if match is not None:
         raise BadValue(
-            f"{shown(text)} is not valid text: it has half a surrogate pair, "
+            f"{shown(text)} is not valid text: it has an unpaired surrogate, "
             f"U+{ord(match[0]):04X}, at offset {match.start()}"
         )
 

@@ -132,12 +132,14 @@ def _decimal(type: ColumnType, mode: str) -> Field:
                 {"type": "bytes", "optional": False, "field": "value"},
             ]
         }
-        return Field(schema, _variable_scale, _of_variable_scale)
+        return Field(schema, _variable_scale, _read_variable_scale)
     precision, scale = (*type.sizes, 0)[:2]
     parameters = {"scale": str(scale), "connect.decimal.precision": str(precision)}
     schema = _named("bytes", "org.apache.kafka.connect.data.Decimal", **parameters)
     return Field(
-        schema, lambda value: _base64(_unscaled(_exact(value), scale)), _of_scale(scale, is_whole)
+        schema,
+        lambda value: _base64(_unscaled(_exact(value), scale)),
+        _decimal_decoder(scale, is_whole),
     )
 
 
@@ -148,15 +150,17 @@ def _temporal(kind: Kind, mode: str, precision: int) -> Field:
         return Field(
             _named("string", "io.debezium.time.ZonedTimestamp"),
             _zoned(min(precision, 6)),
-            _of_zoned,
+            _read_zoned_timestamp,
         )
     if kind is Kind.DATE:
-        return Field(_named("int32", f"{package}.Date"), _days, _of_days)
+        return Field(_named("int32", f"{package}.Date"), _days, _read_date)
     unit, size = (_MILLI, "") if is_coarse else (_MICRO, "Micro")
     if kind is Kind.TIME:
         type = "int32" if is_coarse else "int64"
-        return Field(_named(type, f"{package}.{size}Time"), _time_of_day(unit), _of_day(unit))
-    return Field(_named("int64", f"{package}.{size}Timestamp"), _since_epoch(unit), _of_epoch(unit))
+        return Field(_named(type, f"{package}.{size}Time"), _time_of_day(unit), _time_decoder(unit))
+    return Field(
+        _named("int64", f"{package}.{size}Timestamp"), _since_epoch(unit), _timestamp_decoder(unit)
+    )
 
 
 # --- by the schema in an event -----------------------------------------------------------
@@ -178,7 +182,7 @@ def decoder_of(schema: Mapping[str, Any]) -> Decode:
         )
         if abs(scale) > _LARGEST_SCALE:
             raise ValueError(f"a decimal of scale {shown(str(text))}")
-        return _of_scale(scale, is_whole=scale == 0)
+        return _decimal_decoder(scale, is_whole=scale == 0)
     decode = _BY_NAME.get(name) if isinstance(name, str) else None
     if decode is None:
         decode = _BY_TYPE.get(type) if isinstance(type, str) else None
@@ -300,7 +304,7 @@ def _unscaled(number: Decimal, scale: int) -> bytes:
     return signed.to_bytes((signed + (signed < 0)).bit_length() // 8 + 1, "big", signed=True)
 
 
-def _of_scale(scale: int, is_whole: bool) -> Decode:
+def _decimal_decoder(scale: int, is_whole: bool) -> Decode:
     def read(value: Any) -> Value:
         whole = int.from_bytes(_bytes(value), "big", signed=True)
         return whole if is_whole else _scaled(whole, scale)
@@ -322,7 +326,7 @@ def _variable_scale(value: Value) -> dict[str, Any]:
     return {"scale": scale, "value": _base64(_unscaled(number, scale))}
 
 
-def _of_variable_scale(value: Any) -> Decimal:
+def _read_variable_scale(value: Any) -> Decimal:
     if not isinstance(value, dict):
         raise _no("object of scale and value")
     scale = value.get("scale")
@@ -383,7 +387,7 @@ _NAMES_OF_DAYS: Final = {
 } | _DAYS_OF_SNAPSHOTS
 
 
-def _of_days(value: Any) -> Value:
+def _read_date(value: Any) -> Value:
     days = _int32(value)
     try:
         return date.fromordinal(days + _EPOCH_DAY)
@@ -403,7 +407,7 @@ def _time_of_day(unit: int) -> Encode:
     return write
 
 
-def _of_day(unit: int) -> Decode:
+def _time_decoder(unit: int) -> Decode:
     def read(value: Any) -> Value:
         microseconds = _int64(value) * unit // _MICRO
         if microseconds == _DAY:
@@ -439,7 +443,7 @@ def _infinities(unit: int) -> dict[str, int]:
     )
 
 
-def _of_epoch(unit: int) -> Decode:
+def _timestamp_decoder(unit: int) -> Decode:
     names = {number: name for name, number in _infinities(unit).items()}
 
     def read(value: Any) -> Value:
@@ -508,7 +512,7 @@ _ZONED_SPECIAL: Final = re.compile(
 )
 
 
-def _of_zoned(value: Any) -> Value:
+def _read_zoned_timestamp(value: Any) -> Value:
     """Return a moment as PostgreSQL's triggers log it: a special one is text, with its zone."""
     text = _text(value)
     if text in _INFINITIES:
@@ -523,7 +527,7 @@ def _of_zoned(value: Any) -> Value:
     )
 
 
-def _of_text(kind: Kind) -> Decode:
+def _text_decoder(kind: Kind) -> Decode:
     read = value_reader(ColumnType(kind))
     return lambda value: read(_text(value))
 
@@ -531,19 +535,19 @@ def _of_text(kind: Kind) -> Decode:
 _read_zoned: Final = value_reader(ColumnType(Kind.TIMESTAMPTZ))
 
 _BY_NAME: Final[Mapping[str, Decode]] = {
-    "io.debezium.data.VariableScaleDecimal": _of_variable_scale,
-    "io.debezium.time.Date": _of_days,
-    "io.debezium.time.MicroTime": _of_day(_MICRO),
-    "io.debezium.time.MicroTimestamp": _of_epoch(_MICRO),
-    "io.debezium.time.NanoTime": _of_day(_NANO),
-    "io.debezium.time.NanoTimestamp": _of_epoch(_NANO),
-    "io.debezium.time.Time": _of_day(_MILLI),
-    "io.debezium.time.Timestamp": _of_epoch(_MILLI),
-    "io.debezium.time.ZonedTime": _of_text(Kind.TIME),
-    "io.debezium.time.ZonedTimestamp": _of_zoned,
-    "org.apache.kafka.connect.data.Date": _of_days,
-    "org.apache.kafka.connect.data.Time": _of_day(_MILLI),
-    "org.apache.kafka.connect.data.Timestamp": _of_epoch(_MILLI),
+    "io.debezium.data.VariableScaleDecimal": _read_variable_scale,
+    "io.debezium.time.Date": _read_date,
+    "io.debezium.time.MicroTime": _time_decoder(_MICRO),
+    "io.debezium.time.MicroTimestamp": _timestamp_decoder(_MICRO),
+    "io.debezium.time.NanoTime": _time_decoder(_NANO),
+    "io.debezium.time.NanoTimestamp": _timestamp_decoder(_NANO),
+    "io.debezium.time.Time": _time_decoder(_MILLI),
+    "io.debezium.time.Timestamp": _timestamp_decoder(_MILLI),
+    "io.debezium.time.ZonedTime": _text_decoder(Kind.TIME),
+    "io.debezium.time.ZonedTimestamp": _read_zoned_timestamp,
+    "org.apache.kafka.connect.data.Date": _read_date,
+    "org.apache.kafka.connect.data.Time": _time_decoder(_MILLI),
+    "org.apache.kafka.connect.data.Timestamp": _timestamp_decoder(_MILLI),
 }
 
 _BY_TYPE: Final[Mapping[str, Decode]] = {

@@ -14,8 +14,8 @@ from eventlog.changes.publishing import (
     EventWriter,
     Need,
     Publishing,
-    of_first_row,
     row_attributes,
+    text_of_first_row,
     time_reader,
 )
 from eventlog.core.catalog import Catalog, ObjectClass
@@ -76,7 +76,7 @@ class DebeziumWriter(EventWriter[tuple[KafkaRecord, ...]]):
         time_of, times = records.time_of, delivery.origins.event_times
         return [
             records.write(
-                event, time_of(of_first_row(event, times)), current_rows.get(event.object_id)
+                event, time_of(text_of_first_row(event, times)), current_rows.get(event.object_id)
             )
             if event.object_id is not None
             else ()

@@ -129,9 +129,9 @@ class _EnvelopeReader:
         source = payload.get("source") or {}
         if not isinstance(source, Mapping):
             raise FormatError(f"source must be an object, not {_kind(source)}")
-        return self._of_row(op, payload, source, key, schema)
+        return self._row_change(op, payload, source, key, schema)
 
-    def _of_row(
+    def _row_change(
         self,
         op: ChangeOp,
         payload: Mapping[str, Any],
@@ -353,9 +353,9 @@ def _record_ids(extras: Mapping[str, Any]) -> Sequence[int] | None:
     """Return the record_ids of a change, None if the member of this name is not a list of numbers:
     the file may come from another program.
     """
-    told = extras.get("record_ids")
-    is_list = isinstance(told, list | tuple) and all(type(one) is int for one in told)
-    return told if is_list else None
+    ids = extras.get("record_ids")
+    is_list = isinstance(ids, list | tuple) and all(type(one) is int for one in ids)
+    return ids if is_list else None
 
 
 def _position(source: Mapping[str, Any]) -> str | None:

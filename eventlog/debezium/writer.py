@@ -189,7 +189,7 @@ class EnvelopeWriter:
                 )
             ]
         refuse_without_row(change)
-        change = with_key(_of_single_values(change), object_class)
+        change = with_key(_without_child_attributes(change), object_class)
         old, new = old_and_new_key(change)
         if change.op is ChangeOp.DELETE:
             return self._deleted(table, change, old, record_ids)
@@ -331,7 +331,7 @@ def _type_in(values: Iterable[Value]) -> ColumnType:
     return types.pop() if len(types) == 1 else type_of("")
 
 
-def _of_single_values(change: Change) -> Change:
+def _without_child_attributes(change: Change) -> Change:
     """Return a change without the attributes of child tables, which have no values after
     query-back.
 
@@ -480,7 +480,7 @@ class _TableRecords:
             try:
                 return field.encode(value)
             except (ValueError, ArithmeticError, RowError):
-                return field.encode(_of_column(self._types[name], value))
+                return field.encode(_typed_value(self._types[name], value))
         except (ValueError, ArithmeticError, RowError) as error:
             type = field.schema.get("name", field.schema["type"])
             message = f"column {name!r} of {self._what} as {type}: {shown(str(value))}: {error}"
@@ -510,11 +510,11 @@ class _TableRecords:
             return head + json_bytes(payload) + (b"}" if head else b"")
         except UnicodeEncodeError as error:
             raise NotExpressible(
-                f"a value of {self._what} has half a surrogate pair at {error.start}"
+                f"a value of {self._what} has an unpaired surrogate at {error.start}"
             ) from None
 
 
-def _of_column(type: ColumnType, value: Value) -> Value:
+def _typed_value(type: ColumnType, value: Value) -> Value:
     """Return a value of the column's type from a text or double that a format without types has
     made of it. Raises BadValue.
     """

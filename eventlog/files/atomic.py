@@ -64,7 +64,7 @@ def whole_path(target: str) -> Iterator[Path]:
         raise ConfigError(
             f"{target} is not a regular file, which this format needs: give the path of a file"
         )
-    temporary = _beside(path)
+    temporary = _temporary_path(path)
     try:
         with _named(Path(target), temporary):
             yield temporary
@@ -87,7 +87,7 @@ def whole_directory(target: str) -> Iterator[Path]:
         raise ConfigError(
             f"{target} exists and is not an empty directory: give another path, or empty it"
         )
-    temporary = _beside(path)
+    temporary = _temporary_path(path)
     with _named(path, temporary):
         temporary.mkdir()
         try:
@@ -123,7 +123,7 @@ def _is_special(path: Path) -> bool:
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
-def _beside(path: Path) -> Path:
+def _temporary_path(path: Path) -> Path:
     """Return a temporary name in the same directory, for the unfinished output.
 
     Raises ConfigError if its directory does not exist.

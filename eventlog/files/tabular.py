@@ -23,7 +23,7 @@ from eventlog.errors import ConfigError, FormatError, NotExpressible, number_of,
 from eventlog.files import compression
 from eventlog.files.text import (
     LONGEST,
-    goes_on,
+    continues,
     numbered_lines,
     parsed_json,
     pretty_printed,
@@ -155,7 +155,7 @@ def read_csv(path: Path) -> tuple[tuple[str, ...], Rows]:
     if isinstance(first, FormatError):
         raise first
     names = tuple(name or "" for name in first)
-    return names, _of_width(len(names), records, path)
+    return names, _check_widths(len(names), records, path)
 
 
 def _csv_file(path: Path) -> Rows:
@@ -166,7 +166,7 @@ def _csv_file(path: Path) -> Rows:
         yield from csv_records(text, path)
 
 
-def _of_width(width: int, records: Rows, path: Path) -> Rows:
+def _check_widths(width: int, records: Rows, path: Path) -> Rows:
     for number, row in records:
         if not isinstance(row, FormatError) and len(row) != width:
             error = FormatError(
@@ -246,7 +246,7 @@ def read_json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any] | Format
                 yield number, json_object(line)
             except FormatError as error:
                 place = f"{path}, line {number}"
-                if number == 1 and goes_on(line):
+                if number == 1 and continues(line):
                     raise pretty_printed(place) from None
                 yield number, with_location(error, place)
 

@@ -107,7 +107,7 @@ def _too_deep() -> FormatError:
     )
 
 
-def goes_on(line: bytes | str) -> bool:
+def continues(line: bytes | str) -> bool:
     """Return True if the first line of a file begins a JSON value that continues on the next line,
     as in pretty-printed files.
     """
@@ -188,7 +188,7 @@ def parsed_lines(
                     try:
                         parsed = parse(line)
                     except FormatError as error:
-                        if number == 1 and goes_on(line):
+                        if number == 1 and continues(line):
                             refuse(pretty_printed(place))
                             break
                         refuse(with_location(error, place))

@@ -102,7 +102,7 @@ class GbaseFormat(Format):
         """
         capture = _Capture(source)
         reader = StreamReader(
-            options, on_bad_row=lambda error: report.skip(capture.with_location(error))
+            options, on_invalid_row=lambda error: report.skip(capture.with_location(error))
         )
         try:
             with capture.locating():
@@ -173,14 +173,14 @@ def listing_of(source: str, options: Mapping[str, Any], report: Report) -> Itera
 def listing(
     chunks: Iterable[bytes],
     options: ReadOptions | None = None,
-    on_bad_row: Callable[[ColumnError], None] | None = None,
+    on_invalid_row: Callable[[ColumnError], None] | None = None,
 ) -> Iterator[str]:
     """Yield the lines of a listing: every field of every record with its offset, its bytes and its
     meaning.
 
     Transactions are identified by their BEGINTX sequence. If a record cannot be read, the listing
-    ends with a line about the error, and FormatError is raised. ``on_bad_row`` is called with the
-    error of a row that cannot be read; if it returns, the listing continues after the row.
+    ends with a line about the error, and FormatError is raised. ``on_invalid_row`` is called with
+    the error of a row that cannot be read; if it returns, the listing continues after the row.
     """
     options = options or ReadOptions()
     framer, layouts = Framer(options.max_record), Layouts(options, Counter())
@@ -194,12 +194,12 @@ def listing(
                 try:
                     record = read_record(frame, layouts)
                 except ColumnError as error:
-                    if on_bad_row is None or frame[1] not in records.ROWS:
+                    if on_invalid_row is None or frame[1] not in records.ROWS:
                         raise
                     yield from _record(_read_head(frame), open_transactions)
                     yield _fault(offset, error)
                     bad_row = error
-                    on_bad_row(at_offset(error, offset))
+                    on_invalid_row(at_offset(error, offset))
                 else:
                     yield from _record(record, open_transactions)
             offset = framer.offset
@@ -260,7 +260,7 @@ def _fault(offset: int, error: FormatError) -> str:
 
 
 def _record(record: Record, open_transactions: dict[int, int]) -> Iterator[str]:
-    yield f"{record.offset:08x}  {_name(record)}{_of_transaction(record, open_transactions)}"
+    yield f"{record.offset:08x}  {_name(record)}{_transaction_note(record, open_transactions)}"
     at = 0
     for size, field, meaning in chain(_header(record), _payload(record)):
         shown = record.data[at : at + min(size, _HEX_SHOWN)].hex().upper() + (
@@ -279,7 +279,7 @@ def _name(record: Record) -> str:
     return records.RECORD_NAMES.get(record.number, f"unknown record {record.number}")
 
 
-def _of_transaction(record: Record, open_transactions: dict[int, int]) -> str:
+def _transaction_note(record: Record, open_transactions: dict[int, int]) -> str:
     tx = record.fields.get("tx")
     if tx is None:
         return ""

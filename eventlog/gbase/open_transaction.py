@@ -194,7 +194,7 @@ class OpenTransaction:
         Both records wait for the record that follows them.
         """
         waiting: Entry | None = None  # the record that may be the first half of an update
-        for entry, lone in self._with_lone():
+        for entry, lone in self._with_unpaired():
             number = entry.number
             if lone:
                 counters["unpaired_updbef"] += 1
@@ -220,7 +220,7 @@ class OpenTransaction:
         if waiting is not None:
             yield _OPERATIONS[waiting.number], waiting, None
 
-    def _with_lone(self) -> Iterator[tuple[Entry, bool]]:
+    def _with_unpaired(self) -> Iterator[tuple[Entry, bool]]:
         """Yield the remaining records in order of arrival, each with True if it is an unpaired
         UPDBEF.
         """

@@ -3,9 +3,9 @@
 
 Both loops are a hot path: ``StreamReader.transactions`` runs once for each record, the function of
 ``_maker`` once for each change. They keep methods in local names, make tuples by ``tuple.__new__``
-with fields by position, and handle unusual records in ``_other``. The price: the order of fields in
-``Entry`` and ``Change`` is repeated here, and the checks of ``Change`` are skipped because the code
-ensures them.
+with fields by position, and handle unusual records in ``_unusual``. The price: the order of fields
+in ``Entry`` and ``Change`` is repeated here, and the checks of ``Change`` are skipped because the
+code ensures them.
 """
 
 from __future__ import annotations
@@ -78,8 +78,9 @@ class StreamReader:
     end.
 
     ``counters`` count skipped and odd records, under the names of the specification. ``on_idle`` is
-    called at each TIMEOUT record with the sequence of the last data. ``on_bad_row`` is called with
-    the error of a row that cannot be read, and the row is left out; without it the error is raised.
+    called at each TIMEOUT record with the sequence of the last data. ``on_invalid_row`` is called
+    with the error of a row that cannot be read, and the row is left out; without it the error is
+    raised.
     A reader that continues in the middle of a stream must be given ``layouts.size_order`` of the
     previous reader.
     """
@@ -88,11 +89,11 @@ class StreamReader:
         self,
         options: ReadOptions | None = None,
         on_idle: Callable[[int], None] | None = None,
-        on_bad_row: Callable[[ColumnError], None] | None = None,
+        on_invalid_row: Callable[[ColumnError], None] | None = None,
     ) -> None:
         self._options = options = options or ReadOptions()
         self._on_idle = on_idle
-        self._on_bad_row = on_bad_row
+        self._on_invalid_row = on_invalid_row
         self.counters: Counter[str] = Counter()
         self.layouts = Layouts(options, self.counters)
         self._framer = Framer(options.max_record)
@@ -170,7 +171,7 @@ class StreamReader:
                     yield from self._deliver(offset, *fields_of(number, record))
                     continue
                 else:
-                    self._other(offset, number, header_size, record)
+                    self._unusual(offset, number, header_size, record)
                     continue
                 transaction = open_transactions.get(tx)
                 if transaction is None:
@@ -190,7 +191,7 @@ class StreamReader:
         except FormatError as error:
             raise at_offset(error, offset) from None
 
-    def _other(self, offset: int, number: int, header_size: int, record: bytes) -> None:
+    def _unusual(self, offset: int, number: int, header_size: int, record: bytes) -> None:
         """Handle a record that is neither a row, a TRUNCATE nor a COMMTX."""
         if number not in FIELDS:
             self.counters["unknown_records"] += 1
@@ -301,7 +302,7 @@ class StreamReader:
 
     def changes(self, committed: Committed) -> Iterator[Change]:
         """Yield the changes of a transaction (formats/gbase-cdc.md 4.2)."""
-        make, on_bad_row = _maker(self._options, committed), self._on_bad_row
+        make, on_invalid_row = _maker(self._options, committed), self._on_invalid_row
         event_number = 1
         waiting: Change | None = None
         for operation in committed.operations:
@@ -309,9 +310,9 @@ class StreamReader:
                 change = make(operation, event_number)
             except ColumnError as error:
                 at_offset(error, _offset(error, operation))
-                if on_bad_row is None:
+                if on_invalid_row is None:
                     raise
-                on_bad_row(error)
+                on_invalid_row(error)
                 continue
             if waiting is not None:
                 yield waiting

@@ -402,7 +402,7 @@ def _varchar_codec(type: ColumnType, charset: str, errors: str, prefix: int | No
         elif two and size > 1 and first << 8 | record[at + 1] == size - 2:
             raw = record[at + 2 : end]
         else:
-            raise _disagreeing(size, record[at : at + 2])
+            raise _sizes_disagree(size, record[at : at + 2])
         if raw == null:
             return None
         try:
@@ -427,7 +427,7 @@ def _lvarchar_codec(type: ColumnType, charset: str, errors: str) -> Codec:
     def read(record: bytes, at: int, end: int) -> Value:
         size = end - at
         if size < 3 or record[at] << 8 | record[at + 1] != size - 2:
-            raise _disagreeing(size, record[at : at + 2])
+            raise _sizes_disagree(size, record[at : at + 2])
         if record[at + 2]:
             if record[at + 2] == 1:
                 return None
@@ -447,7 +447,7 @@ def _lvarchar_codec(type: ColumnType, charset: str, errors: str) -> Codec:
     return Codec(b"\0\1\1", write, read)
 
 
-def _disagreeing(size: int, prefix: bytes) -> ColumnError:
+def _sizes_disagree(size: int, prefix: bytes) -> ColumnError:
     return ColumnError(
         f"the size array gives {size} bytes, but the length prefix is {prefix.hex().upper()}",
         code="size_array",

@@ -111,10 +111,10 @@ def export_reader(source: str, options: Mapping[str, Any], report: Report) -> Qu
 
 
 def _export_reader(
-    beside: Path | None, place: SourceOptions, options: ReaderOptions, report: Report
+    attrs_file: Path | None, place: SourceOptions, options: ReaderOptions, report: Report
 ) -> QueueReader:
     attrs = place.dispatch_attrs
-    described = beside if place.attrs is None else Path(place.attrs)
+    described = attrs_file if place.attrs is None else Path(place.attrs)
     if not attrs and described is not None:
         attrs = _attrs_of_file(described)
     return QueueReader(attrs, options, report)
@@ -164,8 +164,8 @@ class LinterFormat(Format):
         if "://" in source:
             yield from QueuePoller(connect_any(source), options, report, place).drain()
             return
-        queue, beside = export_files(Path(source))
-        changes = _export_reader(beside, place, options, report).read(
+        queue, attrs_file = export_files(Path(source))
+        changes = _export_reader(attrs_file, place, options, report).read(
             read_queue(queue), final=place.final
         )
         try:

@@ -1,9 +1,9 @@
 """Combine the rows of a transaction into its operations with their two parts
 (formats/linter-queue.md 3 to 5).
 
-``of_transaction`` is a hot path: most rows are a whole, valid operation, which ``_of_one_row``
-recognizes by one comparison. The price: that function repeats the rules of lengths in brief; every
-other row goes to ``parts``, which has the full rules.
+``transaction_operations`` is a hot path: most rows are a whole, valid operation, which
+``_single_row_operation`` recognizes by one comparison. The price: that function repeats the rules
+of lengths in brief; every other row goes to ``parts``, which has the full rules.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def _check_lengths(row: DispatchRow, len1: int, len2: int, table: TypTable) -> N
         )
 
 
-def of_transaction(
+def transaction_operations(
     rows: Sequence[DispatchRow], table: TypTable, *, every_destination: bool
 ) -> list[Operation]:
     """Return the operations of a transaction, whose rows are in order.
@@ -196,14 +196,14 @@ def of_transaction(
         while after < end and rows[after].syslog_addr == address:
             after += 1
         if after == number + 1:
-            operations.append(_of_one_row(first, table))
+            operations.append(_single_row_operation(first, table))
         else:
-            operations += _at_one_address(rows[number:after], table, every_destination)
+            operations += _operations_at_address(rows[number:after], table, every_destination)
         number = after
     return operations
 
 
-def _of_one_row(row: DispatchRow, table: TypTable) -> Operation:
+def _single_row_operation(row: DispatchRow, table: TypTable) -> Operation:
     _, extdata, _, _, _, typ, _, _, _, _, len1, len2, _, data = row
     end = len1 + len2
     # Most rows are one whole and valid operation; ``parts`` handles all others.
@@ -219,13 +219,13 @@ def _of_one_row(row: DispatchRow, table: TypTable) -> Operation:
 _OF_ONE_PART: Final = frozenset({INSERT, DELETE, CLEAR_BLOB})
 
 
-def _at_one_address(
+def _operations_at_address(
     rows: Sequence[DispatchRow], table: TypTable, every_destination: bool
 ) -> list[Operation]:
     groups: dict[tuple[object, ...], list[DispatchRow]] = {}
     for row in rows:
         groups.setdefault((row.typ, row.blobatr, row.tabnum_src, row.rowid_src), []).append(row)
-    handed_out: list[Operation] = []
+    operations_found: list[Operation] = []
     for group in groups.values():
         group.sort(key=_destination_order)
         by_destination = []
@@ -233,7 +233,7 @@ def _at_one_address(
             fragments = list(same)
             by_destination.append((fragments[0], *parts(fragments, table)))
         if every_destination:
-            handed_out += by_destination
+            operations_found += by_destination
             continue
         row, *images = by_destination[0]
         for other, *its_images in by_destination[1:]:
@@ -244,8 +244,8 @@ def _at_one_address(
                     "destination",
                     code="destinations_differ",
                 )
-        handed_out.append(by_destination[0])
-    return handed_out
+        operations_found.append(by_destination[0])
+    return operations_found
 
 
 def _destination_order(row: DispatchRow) -> tuple[list[bytes], int]:

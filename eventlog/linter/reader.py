@@ -1,8 +1,8 @@
 """Combine the rows of the queue into committed transactions, and convert these to Changes
 (formats/linter-queue.md 5, 6; spec/change-model.md 2, 3.4).
 
-``QueueReader._committed`` runs once for each row and ``_of_transaction`` once for each change. So
-both unpack rows by position and keep their state in local names, and a change is made from its
+``QueueReader._committed`` runs once for each row and ``_transaction_changes`` once for each change.
+So both unpack rows by position and keep their state in local names, and a change is made from its
 fields by position. The price: one loop both checks the order of rows and collects transactions, and
 the code relies on the positions of the fields of DispatchRow and Change.
 """
@@ -53,8 +53,8 @@ from eventlog.linter.operations import (
     UPDATE,
     Operation,
     check_code,
-    of_transaction,
     table_number,
+    transaction_operations,
     where,
 )
 from eventlog.model import Change, ChangeOp, Value, differing, full_name
@@ -290,8 +290,10 @@ class QueueReader:
         order_by = self._options.order_by
         every_destination = self._options.destinations == "all"
         for commit, before in self._committed(rows, final=final):
-            done = of_transaction(before, self._typ_table, every_destination=every_destination)
-            changes = self._of_transaction(commit, done)
+            done = transaction_operations(
+                before, self._typ_table, every_destination=every_destination
+            )
+            changes = self._transaction_changes(commit, done)
             if changes:
                 yield from changes
                 self.restart_token = _restart_token(commit, order_by)
@@ -412,8 +414,8 @@ class QueueReader:
                     late >> 16,
                 )
 
-    def _of_transaction(self, commit: DispatchRow, done: list[Operation]) -> list[Change]:
-        done = self._of_rows(done)
+    def _transaction_changes(self, commit: DispatchRow, done: list[Operation]) -> list[Change]:
+        done = self._row_operations(done)
         commit_address = f"{commit.syslog_addr:016x}:"
         transaction_id = f"{commit.transact_id:032X}"
         commit_time = to_utc(commit.oper_date, self._zone)
@@ -484,7 +486,7 @@ class QueueReader:
             )
         return changes
 
-    def _of_rows(self, done: list[Operation]) -> list[Operation]:
+    def _row_operations(self, done: list[Operation]) -> list[Operation]:
         """Return the operations that change rows, without those on BLOBs alone (option
         ``blob_operations``). Raises NotExpressible.
         """

@@ -393,7 +393,7 @@ def _check_text(row: LogRow, *, holds_nul: bool) -> None:
         try:
             check_unicode(text)
         except BadValue:
-            what = "half a surrogate pair, which UTF-8 cannot encode"
+            what = "an unpaired surrogate, which UTF-8 cannot encode"
         if what is not None:
             raise NotExpressible(
                 f"{name} of a row of {row.table_name!r} contains {what}: {shown(text)}"

@@ -88,7 +88,9 @@ def rows_to_changes(
     )
     log_rows: dict[int, LogRow] = {}
     folder = RowFolder(options.fold_distance, options.fold_span)
-    rows_of_status = _of_status(_ascending(rows, source, report), frozenset(options.status), report)
+    rows_of_status = _with_status(
+        _ascending(rows, source, report), frozenset(options.status), report
+    )
     while window := list(islice(rows_of_status, AT_A_TIME)):
         log_rows.update((row.record_id, row) for row in window)
         groups = folder.add(_checked(window, catalog, options.driver_user, report, source))
@@ -114,7 +116,7 @@ def _ascending(rows: Iterable[LogRow], source: str, report: Report) -> Iterator[
         yield row
 
 
-def _of_status(
+def _with_status(
     rows: Iterable[LogRow], statuses: frozenset[str], report: Report
 ) -> Iterator[LogRow]:
     """Yield the rows of the wanted statuses; CHAR padding is ignored (spec/event-log.md 2)."""
@@ -130,13 +132,13 @@ def _checked(
     rows: Sequence[LogRow], catalog: Catalog, driver_user: str | None, report: Report, source: str
 ) -> list[CheckedRow]:
     checked = check_rows(queue_rows(rows), catalog, driver_user)
-    for bad in checked.bad:
-        report.skip(RowError(bad.code, f"{source}, record_id {bad.record_id}: {bad.message}"))
+    for row in checked.invalid:
+        report.skip(RowError(row.code, f"{source}, record_id {row.record_id}: {row.message}"))
     if checked.loopback:
         report.count("rows_loopback", len(checked.loopback))
     for remark in checked.remarks:
         report.count(remark.counter)
-    return checked.good
+    return checked.valid
 
 
 def _changes(
@@ -170,7 +172,7 @@ def _changes(
 _INSERT, _UPDATE, _DELETE = ChangeOp.INSERT, ChangeOp.UPDATE, ChangeOp.DELETE
 _INSERTS: Final = frozenset((INSERT_FIELD, INSERT_ROW_QUERY_BACK, INSERT_FIELD_QUERY_BACK))
 _NO_EXTRAS: Final[Mapping[str, Any]] = {}
-_MOST_ATTRIBUTES: Final = 4096
+_MAX_ATTRIBUTES: Final = 4096
 _new: Final = tuple.__new__  # makes a NamedTuple from its fields in less than half the time
 
 UNREAD: Final[CurrentRow] = {}
@@ -209,19 +211,19 @@ def group_reader(
     """
     read_moment = moment_reader(time_zone)
 
-    @lru_cache(maxsize=_MOST_ATTRIBUTES)
+    @lru_cache(maxsize=_MAX_ATTRIBUTES)
     def value_of(attribute: Attribute) -> ReadValue:
         read = value_reader(attribute.column.type, time_zone, char_padding)
         if truncated is None or attribute.column.type.kind not in _WITH_FRACTION:
             return read
         name = f"{full_name(schema, attribute.table)}.{attribute.column.name}"
 
-        def read_and_tell(text: str) -> Value:
+        def read_and_count(text: str) -> Value:
             if _BEYOND_MICROSECONDS.search(text):
                 truncated(name)
             return read(text)
 
-        return read_and_tell
+        return read_and_count
 
     def read(
         group: Group,

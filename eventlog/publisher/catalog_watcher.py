@@ -110,7 +110,7 @@ class CatalogWatcher:
             _log.warning(
                 "%s; see `eventlog triggers plan`, then `eventlog triggers apply`", sentence
             )
-        self.context = replace(context, catalog=_with_lost(fresh, context.catalog))
+        self.context = replace(context, catalog=_with_lost_names(fresh, context.catalog))
         return True
 
     def before_invalid(self) -> None:
@@ -200,7 +200,7 @@ def _columns(cls: ObjectClass) -> dict[str, dict[str, str]]:
     return tables
 
 
-def _with_lost(now: Catalog, before: Catalog) -> Catalog:
+def _with_lost_names(now: Catalog, before: Catalog) -> Catalog:
     """Return the new catalogue, with names that only the old one had, since the log's rows may use
     them.
     """

@@ -15,7 +15,7 @@ from eventlog.sql.consumers import read_consumers
 from eventlog.sql.followed_set import FollowedSet
 from eventlog.sql.open_log import OpenLog
 
-MOST_BEHIND: Final = 100_000
+MAX_ROWS_BEHIND: Final = 100_000
 """The most rows that are counted as not done."""
 
 
@@ -27,7 +27,7 @@ class ConsumerStatus(NamedTuple):
     begins: str
     begun: datetime
     rows_behind: int
-    """The number of rows that the consumer has not done, ``MOST_BEHIND`` at most."""
+    """The number of rows that the consumer has not done, ``MAX_ROWS_BEHIND`` at most."""
     oldest_seconds: float | None
     """The age of the first of these rows by event_time."""
     ranges: int
@@ -53,7 +53,7 @@ class ConsumerStatus(NamedTuple):
 
 
 def consumer_statuses(
-    log: OpenLog, event_time_zone: str, most: int = MOST_BEHIND
+    log: OpenLog, event_time_zone: str, most: int = MAX_ROWS_BEHIND
 ) -> list[ConsumerStatus]:
     """Return the status of each consumer of a log, by name; at most ``most`` rows behind are
     counted for each.
@@ -88,7 +88,7 @@ def consumer_statuses(
                 events_in_flight=sum(1 for delivery in deliveries for _ in delivery.events()),
                 snapshot=None
                 if line.loaded is None
-                else UnfinishedSnapshot.of_line(line.begun, line.loaded).progress(),
+                else UnfinishedSnapshot.from_row(line.begun, line.loaded).progress(),
             )
         )
     return found

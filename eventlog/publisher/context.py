@@ -98,7 +98,7 @@ class PublisherOptions:
     retention: Retention = NO_RETENTION
 
     @property
-    def leave_user(self) -> str | None:
+    def skipped_user(self) -> str | None:
         """The perpetrator whose rows are not even read; None = all rows are read."""
         return self.driver_user if self.leave_loopback else None
 
@@ -106,7 +106,7 @@ class PublisherOptions:
 # --- counters, and the log lines about them -------------------------------------------------------
 
 
-_MOST_REFUSED: Final = 100_000
+_MAX_REFUSED: Final = 100_000
 """The most rows of status E and F that a process remembers, so that it recognizes them when they
 are queued again.
 """
@@ -165,7 +165,7 @@ class Counters:
     def note_refused(self, record_ids: Iterable[int]) -> None:
         """Remember rows that become E or F. The oldest are forgotten if there are very many."""
         self.refused.update(dict.fromkeys(record_ids))
-        for record_id in list(islice(self.refused, max(0, len(self.refused) - _MOST_REFUSED))):
+        for record_id in list(islice(self.refused, max(0, len(self.refused) - _MAX_REFUSED))):
             del self.refused[record_id]
 
     def note_missing(self, record_ids: Iterable[int]) -> list[int]:
@@ -302,7 +302,7 @@ def closing_summary(counters: Counters, parked: int, waiting: int) -> tuple[str,
         (counters.rows_published, "published"),
         (refused, "refused"),
         (counters.rows_invalid, "invalid"),
-        (without_effect, f"without effect ({_without_effect(counters)})"),
+        (without_effect, f"without effect ({_reasons_without_event(counters)})"),
         (waiting, "waiting"),
     ]
     read = number_of(sum(rows for rows, _ in figures), "row")
@@ -320,7 +320,7 @@ def closing_summary(counters: Counters, parked: int, waiting: int) -> tuple[str,
     return "; ".join(filter(None, parts)), bool(failed or parked)
 
 
-def _without_effect(counters: Counters) -> str:
+def _reasons_without_event(counters: Counters) -> str:
     """Return why rows made no event, in words."""
     reasons = [
         (counters.rows_dropped, "covered by a query-back"),

@@ -40,7 +40,7 @@ from eventlog.publisher.delivery import (
     with_attempts,
 )
 from eventlog.publisher.ledger import QueueScan
-from eventlog.publisher.marks import InflightLine, Marks, all_wait, keep_next_attempts
+from eventlog.publisher.marks import DeliveryProgress, Marks, all_wait, keep_next_attempts
 from eventlog.publisher.parking import Parking
 from eventlog.publisher.queue import (
     DueScan,
@@ -49,7 +49,7 @@ from eventlog.publisher.queue import (
     begin_due_scan,
     begin_scan,
     is_still_valid,
-    most_retries,
+    max_retries,
     poll,
     read_claimed_objects,
     read_due_window,
@@ -135,7 +135,7 @@ def _parked_again(
 def _objects_of(context: Context, recorded: Sequence[Outgoing]) -> dict[str, ObjectId | None]:
     """Return, by event-id, the objects of those recorded events that have a valid row."""
     rows = context.log.read_rows(sorted(chain(*(to_ranges(event.ids) for event in recorded))))
-    good = check_rows(queue_rows(rows), context.catalog, None).good
+    good = check_rows(queue_rows(rows), context.catalog, None).valid
     objects = dict(zip(ids_of(good), map(itemgetter(2), good), strict=True))
     return {
         event.event_id: next((objects[one] for one in event.ids if one in objects), None)
@@ -145,8 +145,8 @@ def _objects_of(context: Context, recorded: Sequence[Outgoing]) -> dict[str, Obj
 
 def _loading(context: Context) -> UnfinishedSnapshot | None:
     """Return the snapshot that must be sent before the log is read, None if there is none."""
-    line = context.ledger.loading()
-    return None if line is None else UnfinishedSnapshot.of_line(*line)
+    progress = context.ledger.loading()
+    return None if progress is None else UnfinishedSnapshot.from_row(*progress)
 
 
 def run_cycle(session: PublisherSession) -> Delivered:
@@ -182,7 +182,7 @@ def _run_cycle(session: PublisherSession) -> Delivered:
         context.log.commit()
         return Delivered(DeliveryResult.DONE, more=True)
     _refuse_given_again(context, window)
-    if window.bad:
+    if window.invalid:
         session.check.before_invalid()
     delivered = _send_window(session, window)
     more = delivered.more or state.scan is not None or scan.is_begun
@@ -273,7 +273,7 @@ def _send_window(session: PublisherSession, window: WindowResult) -> Delivered:
     context, state = session.context, session.state
     for remark in window.remarks:
         context.counters.remark(remark)
-    marks = _marks_without_group(context, window.bad, window.loopback)
+    marks = _marks_without_group(context, window.invalid, window.loopback)
     marks.add(Status.SUCCESS, window.passed)
     more = False
     for built in built_deliveries(context, window, state.row_sizes, session.check):
@@ -362,7 +362,7 @@ def _wake(context: Context, state: PublisherState) -> list[ObjectId]:
         events = Counter(
             event.object_id for delivery in state.deliveries.values() for event in delivery.events()
         )
-        left = most_retries(context.options)
+        left = max_retries(context.options)
         for object_id in due:
             left -= events[object_id]
             if woken and left < 0:
@@ -378,10 +378,10 @@ def _send_new(session: PublisherSession, delivery: Delivery) -> Delivered:
     state.deliveries[delivery.number] = delivery
     session.before_delivery()
     _announce(context, delivery, delivery.origins.event_times)
-    line = InflightLine(
+    progress = DeliveryProgress(
         context, delivery, session.sink, state.parking, None, state.suspects, state.clock
     )
-    return _deliver(session, delivery, line)
+    return _deliver(session, delivery, progress)
 
 
 def _send_again(session: PublisherSession, delivery: Delivery) -> Delivered:
@@ -404,15 +404,15 @@ def _send_again(session: PublisherSession, delivery: Delivery) -> Delivered:
 
     def build(part: Delivery) -> Delivery:
         def save_first() -> None:
-            line.save()
+            progress.save()
             session.check.before_invalid()
 
         return rebuild(context, part, state.parking, save_first)
 
-    line = InflightLine(
+    progress = DeliveryProgress(
         context, delivery, session.sink, state.parking, build, state.suspects, state.clock
     )
-    return _deliver(session, delivery, line)
+    return _deliver(session, delivery, progress)
 
 
 def _put_back(session: PublisherSession, delivery: Delivery) -> Delivery:
@@ -452,7 +452,9 @@ def _announce(context: Context, delivery: Delivery, times: Mapping[int, str | No
         context.observer.delivery_begins(delivery.info(), event_times)
 
 
-def _deliver(session: PublisherSession, delivery: Delivery, line: InflightLine) -> Delivered:
+def _deliver(
+    session: PublisherSession, delivery: Delivery, progress: DeliveryProgress
+) -> Delivered:
     """Send the documents of a delivery, and keep the unanswered rest in the state."""
     context, state = session.context, session.state
     begun = monotonic()
@@ -463,14 +465,16 @@ def _deliver(session: PublisherSession, delivery: Delivery, line: InflightLine) 
         if context.output.is_single
         else len(delivery.documents)
     )
-    delivered = send_delivery(context, line.to_send(), document_count, line, session.is_stopping)
+    delivered = send_delivery(
+        context, progress.to_send(), document_count, progress, session.is_stopping
+    )
     if delivered.result is not DeliveryResult.DONE:
         state.scan = None
-    if line.recorded.documents:
-        state.deliveries[delivery.number] = unbuilt(line.recorded)
+    if progress.recorded.documents:
+        state.deliveries[delivery.number] = unbuilt(progress.recorded)
     else:
         del state.deliveries[delivery.number]
-    left = line.recorded.info() if line.recorded.documents else None
+    left = progress.recorded.info() if progress.recorded.documents else None
     context.observer.delivery_ended(delivery.number, delivered.result.value, left)
     _log.debug(
         "delivery %d of %s ended after %.3f s: %s",
@@ -515,15 +519,15 @@ def _ids_in(events: Iterable[Outgoing]) -> frozenset[int]:
 
 
 def _marks_without_group(
-    context: Context, bad: Sequence[InvalidRow], loopback: Sequence[int]
+    context: Context, invalid: Sequence[InvalidRow], loopback: Sequence[int]
 ) -> Marks:
     marks = Marks(context.counters)
-    marks.add_invalid(bad)
+    marks.add_invalid(invalid)
     if context.options.delete_from_log and not context.options.delete_loopback:
         marks.retained.extend(loopback)
     else:
         marks.add(Status.SUCCESS, loopback)
-    context.counters.rows_read += len(bad) + len(loopback)
+    context.counters.rows_read += len(invalid) + len(loopback)
     context.counters.rows_loopback += len(loopback)
     return marks
 
@@ -668,7 +672,7 @@ class Rebuilt(NamedTuple):
     """The group of each event with the decision of precedence at the first build; an empty group
     and no decision if no valid row is left.
     """
-    bad: dict[int, InvalidRow]
+    invalid: dict[int, InvalidRow]
     """The rows that fail the checks now, by record_id."""
     log_rows: dict[int, LogRow]
     """All rows read, by record_id."""
@@ -693,15 +697,15 @@ def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:
         refused = {row.record_id for row in present if unpadded(row.status) == Status.ERROR}
         keep_next_attempts(context, recorded, refused)
     checked = check_rows(queue_rows(log_rows.values()), context.catalog, None)
-    good = dict(zip(ids_of(checked.good), checked.good, strict=True))
-    bad = {row.record_id: row for row in checked.bad}
+    good = dict(zip(ids_of(checked.valid), checked.valid, strict=True))
+    invalid = {row.record_id: row for row in checked.invalid}
     groups = [
         [good[record_id] for record_id in event.ids if record_id in good] for event in recorded
     ]
     decided = decide(groups, context.query_back, [frozenset(event.dropped) for event in recorded])
     events = []
     for event, (group, decision, current) in zip(recorded, decided, strict=True):
-        failed = [bad[record_id] for record_id in event.ids if record_id in bad]
+        failed = [invalid[record_id] for record_id in event.ids if record_id in invalid]
         if decision is None:
             events.append(
                 event._replace(operation=None, steps=(), outcomes=RowOutcomes(invalid=failed))
@@ -723,7 +727,7 @@ def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:
             )
         )
     waiting = frozenset(checked.waiting)
-    return Rebuilt(events, decided, bad, log_rows, checked.remarks, waiting, missing)
+    return Rebuilt(events, decided, invalid, log_rows, checked.remarks, waiting, missing)
 
 
 # --- dry run --------------------------------------------------------------------------------------
@@ -767,8 +771,9 @@ def _windows(context: Context, state: PublisherState) -> Iterator[WindowResult]:
         yield window
         if isinstance(scan, QueueScan):
             # Nothing is marked here, so a window that begins at a deferred row shows rows again.
-            bad = (row.record_id for row in window.bad)
-            shown = sorted(chain(bad, window.loopback, window.passed, *map(ids_of, window.groups)))
+            invalid = (row.record_id for row in window.invalid)
+            groups = map(ids_of, window.groups)
+            shown = sorted(chain(invalid, window.loopback, window.passed, *groups))
             in_flight |= context.ledger.leave_out(scan, shown)
         else:  # a window may have rows of an insert that come after the window's end
             in_flight |= frozenset(chain.from_iterable(map(ids_of, window.groups)))

@@ -23,7 +23,7 @@ from sqlalchemy.exc import DBAPIError
 from eventlog.changes.format import Report
 from eventlog.config.load import Config, load
 from eventlog.config.publishing import refused_format
-from eventlog.core.arguments import check_arguments, of_type
+from eventlog.core.arguments import check_arguments, instance_of_type
 from eventlog.core.clock import monotonic
 from eventlog.errors import (
     ConfigError,
@@ -477,7 +477,7 @@ def measure(session: PublisherSession) -> None:
 # --- for Python programs --------------------------------------------------------------------------
 
 
-_CONFIGURATION: Final = of_type(
+_CONFIGURATION: Final = instance_of_type(
     str | os.PathLike | Mapping, "the path of an eventlog.toml, or its content as nested dicts"
 )
 
@@ -524,7 +524,7 @@ class Publisher:
         check_arguments(
             "Publisher.from_config",
             config=(config, _CONFIGURATION),
-            environ=(environ, of_type(Mapping | None, "a mapping of variables")),
+            environ=(environ, instance_of_type(Mapping | None, "a mapping of variables")),
         )
         if sink is not None:
             from eventlog.publisher.sinks.python import check_receiver

@@ -32,7 +32,7 @@ LINE_FORMAT: Final = 1
 Each line names it, so that an eventlog of another version refuses the line.
 """
 
-_MOST_CHARACTERS: Final = 300
+_MAX_CHARACTERS: Final = 300
 """The most characters of the last answer that an entry keeps."""
 
 NO_ORIGINS: Final = Origins({}, {})
@@ -58,7 +58,7 @@ class Tried(NamedTuple):
 
     def as_data(self) -> dict[str, object]:
         """Return the attempts as data for the entry."""
-        data = {"tries": self.tries, "answer": self.answer[:_MOST_CHARACTERS]}
+        data = {"tries": self.tries, "answer": self.answer[:_MAX_CHARACTERS]}
         return {**data, "due": self.due} if self.due else data
 
 
@@ -281,9 +281,9 @@ def _renumbered(events: Sequence[Outgoing]) -> list[Outgoing]:
     objects: set[ObjectId | None] = set()
     renumbered = []
     for event in events:
-        is_behind = event.object_id in objects
+        is_repeated = event.object_id in objects
         objects.add(event.object_id)
-        renumbered.append(event._replace(attempts=event.attempts + 1) if is_behind else event)
+        renumbered.append(event._replace(attempts=event.attempts + 1) if is_repeated else event)
     return renumbered
 
 

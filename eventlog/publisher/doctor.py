@@ -672,12 +672,12 @@ def _invalid_rows(case: Case) -> Iterator[Finding]:
         return
     options, limit, ledger = case.options, case.limits.rows, ledger_of(case.log, case.consumer)
     ledger.recover()
-    undone = ledger.undone(Window(1, None, limit, leave_user=options.leave_user))
+    undone = ledger.undone(Window(1, None, limit, skipped_user=options.skipped_user))
     window = case.log.read_window(undone)
     rows_n = counted_rows(list(queue_rows(window)), recorded_ids(case.deliveries))
-    bad = check_rows(rows_n, case.catalog, options.driver_user).bad
-    yield from findings.judge_bad(
-        bad, len(window), len(window) == limit, case.limits, ledger.consumer
+    invalid = check_rows(rows_n, case.catalog, options.driver_user).invalid
+    yield from findings.judge_invalid_rows(
+        invalid, len(window), len(window) == limit, case.limits, ledger.consumer
     )
 
 
@@ -698,11 +698,11 @@ def _gone(case: Case) -> Iterator[Finding]:
         [(max(1, newest - case.limits.rows + 1), newest)],
         ("record_id", "event_type", "table_name", "table_key"),
     )
-    for object_class, (told, gone) in findings.objects_told(rows, case.catalog).items():
-        keys = list(dict.fromkeys([*told, *gone]))
+    for object_class, (existing, gone) in findings.logged_objects(rows, case.catalog).items():
+        keys = list(dict.fromkeys([*existing, *gone]))
         there = case.db.query_back(case.catalog.schema, object_class, keys, ())
         yield from findings.judge_gone(
-            object_class.name, [key for key in told if key not in there], case.limits
+            object_class.name, [key for key in existing if key not in there], case.limits
         )
         yield from findings.judge_kept(
             object_class.name, [key for key in gone if key in there], case.limits

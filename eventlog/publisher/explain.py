@@ -36,13 +36,13 @@ from eventlog.publisher.delivery import Delivery
 from eventlog.publisher.ledger import is_at_work, status_of
 from eventlog.publisher.snapshot import Present, read_object
 from eventlog.sql.connection import as_database_errors
-from eventlog.sql.rows import PUT_BACK, SKIPPED, ErrorLine, read_errors
+from eventlog.sql.rows import PUT_BACK, SKIPPED, ErrorRow, read_errors
 
 _SECONDS: Final = 60
 """The time-out of one statement, in seconds."""
-_MOST_REACH: Final = 50_000
+_MAX_REACH: Final = 50_000
 """The most record_ids on either side of a row that are read for its group."""
-_MOST_STEPS: Final = 10
+_MAX_STEPS: Final = 10
 _VALUES: Final = (None, None)  # old_value and new_value, the last of ``QUEUE_FIELDS``
 _REFUSED: Final = (Status.ERROR, Status.FATAL)
 _PUBLISHED: Final = (Status.SUCCESS, Status.WARNING)
@@ -119,7 +119,7 @@ class Explanation:
     operation: str | None
     """The event-id and the operation of the event, None without an event."""
     document: str | None
-    errors: tuple[ErrorLine, ...]
+    errors: tuple[ErrorRow, ...]
     notes: tuple[str, ...]
     """Sentences about how reliable the explanation is."""
 
@@ -151,7 +151,7 @@ class _Known(NamedTuple):
     """The place where the row is recorded in flight."""
     deliveries: Sequence[Delivery]
     claim: BacklogClaim | None
-    errors: Sequence[ErrorLine]
+    errors: Sequence[ErrorRow]
 
 
 class _Built(NamedTuple):
@@ -189,8 +189,8 @@ def explain_as_read(context: Context, record_id: int) -> Explanation:
         notes.append(_UNKNOWN)
     elif source == "reconstructed":
         notes.append(_RECONSTRUCTED)
-    is_told = built is not None and source != "nearby" and built.event.operation is not None
-    event = built.event if built is not None and is_told else None
+    is_certain = built is not None and source != "nearby" and built.event.operation is not None
+    event = built.event if built is not None and is_certain else None
     object_id, place = known.object_id, known.place
     return Explanation(
         log=str(context.log),
@@ -255,8 +255,8 @@ def _read(context: Context, record_id: int, notes: list[str]) -> _Known:
     return _Known(
         row,
         _status(context, row, errors),
-        object_of(checked.good) if checked.good else None,
-        checked.bad[0] if checked.bad else None,
+        object_of(checked.valid) if checked.valid else None,
+        checked.invalid[0] if checked.invalid else None,
         _place(deliveries, record_id),
         deliveries,
         claim,
@@ -336,7 +336,7 @@ def _present(context: Context, event_id: str, notes: list[str]) -> Present | Non
         return None
 
 
-def _state_of_object(context: Context, errors: Sequence[ErrorLine]) -> str:
+def _state_of_object(context: Context, errors: Sequence[ErrorRow]) -> str:
     if not errors:
         loads = context.ledger.loading() is not None
         return (
@@ -349,7 +349,7 @@ def _state_of_object(context: Context, errors: Sequence[ErrorLine]) -> str:
     return _state_of_refused(Status.ERROR, errors[-1], "")
 
 
-def _errors(context: Context, row: int | str, notes: list[str]) -> list[ErrorLine]:
+def _errors(context: Context, row: int | str, notes: list[str]) -> list[ErrorRow]:
     conn = context.log.connection
     try:
         with as_database_errors(conn), conn.begin_nested():
@@ -359,7 +359,7 @@ def _errors(context: Context, row: int | str, notes: list[str]) -> list[ErrorLin
         return []
 
 
-def _status(context: Context, row: LogRow, errors: Sequence[ErrorLine]) -> str:
+def _status(context: Context, row: LogRow, errors: Sequence[ErrorRow]) -> str:
     """Return the status of the row; for a consumer, its set and its error rows determine the
     status.
     """
@@ -448,7 +448,7 @@ def _state(context: Context, known: _Known) -> str:
     return f"ignored: status {row.status!r} is reserved, and only rows with status N are sent"
 
 
-def _state_of_refused(status: str, last: ErrorLine, fix: str) -> str:
+def _state_of_refused(status: str, last: ErrorRow, fix: str) -> str:
     """Return the state of a refused row or object with this status, from its newest error row.
     ``fix`` describes a change since then.
     """
@@ -515,7 +515,7 @@ def _event_ahead(
         if event.ids
     }
     rows = context.log.read_rows([(first, first) for first in sorted(by_first)])
-    for record_id, _, other, _, _, _ in check_rows(queue_rows(rows), context.catalog, None).good:
+    for record_id, _, other, _, _, _ in check_rows(queue_rows(rows), context.catalog, None).valid:
         if other == object_id:
             return by_first[record_id]
     return None
@@ -565,7 +565,7 @@ def _rows_of_object(context: Context, object_id: ObjectId, first: int, last: int
     """
     keys = context.log.read_columns([(first, last)], QUEUE_FIELDS[: -len(_VALUES)])
     without_values = [(*row, *_VALUES) for row in keys]
-    good = check_rows(without_values, context.catalog, None).good
+    good = check_rows(without_values, context.catalog, None).valid
     ids = [record_id for record_id, _, other, _, _, _ in good if other == object_id]
     return context.log.read_rows(to_ranges(ids))
 
@@ -593,13 +593,13 @@ def _folded(
     context: Context, source: Source, record_id: int, object_id: ObjectId, read: _Read
 ) -> _Built | None:
     options = context.options
-    span = min(reach_of_span(options.fold_span) or _MOST_REACH, _MOST_REACH)
+    span = min(reach_of_span(options.fold_span) or _MAX_REACH, _MAX_REACH)
     first, last = max(1, record_id - span), record_id + span
     rows: list[LogRow] = []
     mine: list[CheckedRow] = []
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MAX_STEPS):
         rows = read(first, last)
-        good = check_rows(queue_rows(rows), context.catalog, options.driver_user).good
+        good = check_rows(queue_rows(rows), context.catalog, options.driver_user).valid
         mine = [row for row in good for _, _, other, _, _, _ in (row,) if other == object_id]
         # The beginning of a group depends on the end of the previous group, so go back to a gap
         # that no group can span.

@@ -92,7 +92,7 @@ def _deciding_row(context: Context, object_id: ObjectId) -> LogRow | None:
     passes the checks or not.
     """
     log, ledger = context.log, context.ledger
-    window = ledger.undone(Window(1, None, _ROWS, leave_user=context.options.leave_user))
+    window = ledger.undone(Window(1, None, _ROWS, skipped_user=context.options.skipped_user))
     queue = queue_rows(log.read_window(window))
     _, newest = extent(log) or (0, 0)
     parts = [to_ranges([row[0] for row in queue])]

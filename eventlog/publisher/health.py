@@ -39,7 +39,7 @@ OLD_DEAD_ROWS: Final = 900.0
 LARGE_LOG: Final = 1_000_000_000
 """The bytes of a log and its internal tables from which on their growth is judged."""
 SECONDS_A_DAY: Final = 86_400.0
-_MOST_NAMED: Final = 3
+_MAX_NAMED: Final = 3
 """The most tables or commands that one condition names."""
 
 
@@ -393,7 +393,7 @@ def _capture(facts: Facts) -> Iterator[Condition]:
         yield _condition(
             "uncaptured_tables",
             tables=number_of(len(names), "table"),
-            names=first_of(names, _MOST_NAMED),
+            names=first_of(names, _MAX_NAMED),
         )
     drifted = len(differences.tables) - len(differences.uncaptured)
     if drifted > 0:
@@ -401,10 +401,10 @@ def _capture(facts: Facts) -> Iterator[Condition]:
     if unavailable := differences.refused or measured.unavailable:
         names = [sentence.partition(":")[0] for sentence in unavailable]
         classes = f"{len(names):,} {'class' if len(names) == 1 else 'classes'}"
-        yield _condition("class_unavailable", classes=classes, names=first_of(names, _MOST_NAMED))
+        yield _condition("class_unavailable", classes=classes, names=first_of(names, _MAX_NAMED))
     if measured.due_resyncs:
         due = measured.due_resyncs
-        yield _condition("resync_due", *due[:_MOST_NAMED], resyncs=number_of(len(due), "resync"))
+        yield _condition("resync_due", *due[:_MAX_NAMED], resyncs=number_of(len(due), "resync"))
 
 
 def _rows(facts: Facts) -> Iterator[Condition]:

@@ -1,4 +1,4 @@
-"""The leaves of a partitioned log: when one may be removed, and where the open one is cut
+"""The leaves of a partitioned log: when a leaf may be removed, and where the open leaf is cut
 (spec/event-log.md 14.3).
 """
 
@@ -19,38 +19,40 @@ from eventlog.publisher.claimed_rows import read_recorded
 from eventlog.publisher.cycle import recorded_ids
 from eventlog.sql.consumers import done_by_consumers, read_consumers
 from eventlog.sql.epoch import note_removed
-from eventlog.sql.leaves import MOST_LEAVES, MOST_MOVED, Leaf, Partitioning
+from eventlog.sql.leaves import MAX_LEAVES, MAX_MOVED, Leaf, Partitioning
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.purge import highest_id
 from eventlog.sql.resync import reads_of_log
-from eventlog.sql.rows import APPLIED, MOST_RANGES, column_of, is_in, rows_of
+from eventlog.sql.rows import APPLIED, MAX_RANGES, column_of, is_in, rows_of
 
 Result = TypeVar("Result")
 
 PATIENCE: Final = 20.0
-"""The seconds in which a change of the leaves is tried again while other sessions use the log."""
-_LEAST_WIDTH: Final = 100_000
-"""The record_ids of a leaf whose width no other shows."""
+"""The number of seconds for which a change of the leaves is retried while other sessions use the
+log.
+"""
+_MIN_WIDTH: Final = 100_000
+"""The width in record_ids of a leaf if no other leaf indicates a width."""
 _PAUSE: Final = 0.1
 """The seconds between two attempts."""
 
 
 def means_to_partition(log: OpenLog) -> Partitioning:
-    """Return the means of a log's database to partition it. Raises ConfigError if it has none
-    (spec/event-log.md 14.5).
+    """Return the implementation of partitioning for a log's database. Raises ConfigError if there
+    is none (spec/event-log.md 14.5).
     """
     if log.dialect.partitioning is None:
         raise ConfigError(
-            f"a log is partitioned on PostgreSQL alone, and {log} is on {log.dialect.name}: remove "
-            "old rows with `eventlog purge`"
+            f"only logs on PostgreSQL can be partitioned, and {log} is on {log.dialect.name}. "
+            "Remove old rows with `eventlog purge`"
         )
     return log.dialect.partitioning
 
 
 def refuse_to_partition(log: OpenLog, means: Partitioning, *, is_ours: bool) -> None:
-    """Raise an error unless the table of a log may be made a leaf, or a leaf the table: ConfigError
-    for a log that another program made, and LogTableError if this session lacks the rights of the
-    owner, or if something is attached to the table.
+    """Raise an error unless the log may be partitioned, or its partitioning undone: ConfigError for
+    a log that another program made, LogTableError if this session lacks the rights of the owner or
+    if other objects are attached to the table.
     """
     if not is_ours:
         raise ConfigError(
@@ -59,19 +61,19 @@ def refuse_to_partition(log: OpenLog, means: Partitioning, *, is_ours: bool) -> 
         )
     if not means.is_owner(log):
         raise LogTableError(
-            f"user {log.db.current_user()} does not own the log {log}: run the command as its "
+            f"user {log.db.current_user()} does not own the log {log}. Run the command as its "
             "owner, or as a role that has the owner's rights and CREATE on the schema"
         )
     if attached := means.dependents(log):
         raise LogTableError(
             f"the table of the log {log} has {', '.join(attached)}, which would stay with the old "
-            "table: drop that first, and make it again afterwards"
+            "table. Drop it first, and create it again afterwards"
         )
 
 
 def in_turn(log: OpenLog, change: Callable[[], Result], patience: float = PATIENCE) -> Result:
-    """Change the leaves, with more attempts while other sessions use the log. Each attempt keeps
-    the log's writers waiting briefly. Raises LogInUse after ``patience`` seconds.
+    """Change the leaves, and retry while other sessions use the log. Each attempt makes the log's
+    writers wait briefly. Raises LogInUse after ``patience`` seconds.
     """
     until = monotonic() + patience
     while True:
@@ -88,17 +90,19 @@ def in_turn(log: OpenLog, change: Callable[[], Result], patience: float = PATIEN
 
 
 class LeafPurge(NamedTuple):
-    """What a purge has found of one leaf."""
+    """The result of a purge for one leaf."""
 
     leaf: Leaf
     rows: int = 0
-    """The rows that are removed with it, or would be."""
+    """The number of rows that are removed with the leaf, or would be in a dry run."""
     moved: int = 0
-    """The rows that stay, in the lowest leaf."""
+    """The number of rows that are kept, in the lowest leaf."""
     why_kept: str = ""
     """Why the leaf stays, for people; empty = it is removed."""
     by_rows: bool = False
-    """True if too many of its rows stay, so that the others are deleted one by one."""
+    """True if too many of its rows must be kept to move them, so that the other rows are deleted
+    individually.
+    """
 
 
 class _Content(NamedTuple):
@@ -108,11 +112,11 @@ class _Content(NamedTuple):
     highest: int
     """The highest record_id that may be removed, 0 if there is none."""
     stay: Sequence[int]
-    """The record_ids that stay, at most one more than may be moved."""
+    """The record_ids of the rows to keep, at most one more than can be moved."""
 
 
 def cut_ahead(log: OpenLog, means: Partitioning) -> list[Leaf]:
-    """Cut the open leaf until as many numbers as the newest leaf has lie ahead of the log, and
+    """Cut the open leaf until the leaf ahead of the newest row is as wide as the newest leaf, and
     return the leaves that were cut off. Commits.
     """
     cut: list[Leaf] = []
@@ -122,10 +126,10 @@ def cut_ahead(log: OpenLog, means: Partitioning) -> list[Leaf]:
         log.commit()
         newest, head = leaves[-2], leaves[-1]
         assert head.first is not None
-        width = _LEAST_WIDTH if newest.first is None else head.first - newest.first
+        width = _MIN_WIDTH if newest.first is None else head.first - newest.first
         if head.first - following >= width:
             return cut
-        if len(leaves) >= MOST_LEAVES:
+        if len(leaves) >= MAX_LEAVES:
             width *= 2
         at = max(head.first, following) + width
         cut.append(in_turn(log, partial(means.cut, log, at)))
@@ -136,23 +140,23 @@ def purge_leaves(
     means: Partitioning,
     older_than: datetime,
     *,
-    most_bytes: int | None = None,
+    max_bytes: int | None = None,
     dry: bool,
 ) -> Iterator[LeafPurge]:
     """Remove the leaves above the lowest one whose rows are all done and older than ``older_than``,
-    and yield what was found of each, up to the first one that stays. Commits. While the log has
-    more than ``most_bytes``, the age of its rows does not count.
+    and yield the result for each leaf, up to the first that stays. Commits. While the log has more
+    than ``max_bytes``, the age of its rows is ignored.
 
-    Rows of another status than S and W are moved to the lowest leaf, unless they are many.
+    Rows of another status than S and W are moved to the lowest leaf, unless there are too many.
     """
     highest = highest_id(log)
-    sizes = {} if most_bytes is None else means.sizes(log)
+    sizes = {} if max_bytes is None else means.sizes(log)
     size = sum(sizes.values())
-    # The leaf with the newest row stays, and what lies ahead of it.
+    # The leaf with the newest row stays, and so do the leaves ahead of it.
     old = [leaf for leaf in means.leaves(log)[1:] if leaf.end is not None and leaf.end <= highest]
     log.commit()
     for leaf in old:
-        is_too_large = most_bytes is not None and size > most_bytes
+        is_too_large = max_bytes is not None and size > max_bytes
         found = _judge(log, leaf, None if is_too_large else older_than)
         if isinstance(found, LeafPurge):
             log.commit()
@@ -172,11 +176,13 @@ def purge_leaves(
 
 
 class _Needed(Exception):
-    """The leaf cannot be removed any more since it was judged; the text is the reason."""
+    """The leaf may no longer be removed because it has changed since it was checked; the text is
+    the reason.
+    """
 
 
 def _remove(log: OpenLog, means: Partitioning, leaf: Leaf, content: _Content) -> None:
-    """Remove a leaf, unless a row of it is needed again meanwhile."""
+    """Remove a leaf, unless one of its rows is needed again in the meantime."""
     if leaf not in means.leaves(log):
         raise _Needed("another purge has removed it")
     undone = _undone(log, leaf)
@@ -189,7 +195,7 @@ def _remove(log: OpenLog, means: Partitioning, leaf: Leaf, content: _Content) ->
 
     if content.highest:
         note_removed(log, content.highest)
-    # Until the log is locked, rows may still come.
+    # Until the log is locked, rows may still be added.
     means.remove(log, leaf, content.stay, check)
 
 
@@ -200,8 +206,8 @@ def _range_of(leaf: Leaf) -> Range:
 
 
 def _judge(log: OpenLog, leaf: Leaf, older_than: datetime | None) -> _Content | LeafPurge:
-    """Return the rows of a leaf that may be removed, or why it stays. ``older_than`` None = of any
-    age.
+    """Return the rows of a leaf that may be removed, or the reason why it stays. ``older_than``
+    None = rows of any age.
     """
     record_id, event_time = (column_of(log.table, one) for one in ("record_id", "event_time"))
     status = column_of(log.table, "status")
@@ -227,7 +233,7 @@ def _judge(log: OpenLog, leaf: Leaf, older_than: datetime | None) -> _Content | 
     ).one()
     if young:
         return LeafPurge(leaf, why_kept=f"{number_of(young, 'row')} of it are younger")
-    if others > MOST_MOVED:
+    if others > MAX_MOVED:
         return LeafPurge(
             leaf, why_kept=f"{number_of(others, 'row')} of it stay, which are too many to move",
             by_rows=True,
@@ -244,17 +250,18 @@ def _judge(log: OpenLog, leaf: Leaf, older_than: datetime | None) -> _Content | 
 
 
 def _came(log: OpenLog, leaf: Leaf, undone: Mapping[str, Ranges], highest: int) -> str:
-    """Return which row of a leaf has come since the leaf was read up to row ``highest``, or is N
-    again, for people; empty if none has. It is one statement: writers wait for the log meanwhile.
+    """Return, in words, a row that was added to a leaf since the leaf was read up to row
+    ``highest``, or that has status N again; empty if there is none. This is one statement, because
+    writers of the log wait in the meantime.
     """
     record_id, status = (column_of(log.table, one) for one in ("record_id", "status"))
     is_inside = record_id.between(*_range_of(leaf))
     newest = sa.select(record_id).where(is_inside, status.in_(APPLIED))
     rows = {
         "is not published": sa.select(record_id).where(is_inside, status == Status.NEW).limit(1),
-        "has come since the leaf was read": newest.where(record_id > highest).limit(1),
+        "was added after the leaf was read": newest.where(record_id > highest).limit(1),
         **{
-            f"has come, and consumer {name} has not processed it": sa.select(
+            f"was added, and consumer {name} has not processed it": sa.select(
                 sa.func.min(record_id)
             ).where(is_in(log.table, gaps))
             for name, gaps in undone.items()
@@ -268,8 +275,9 @@ def _came(log: OpenLog, leaf: Leaf, undone: Mapping[str, Ranges], highest: int) 
 
 
 def _undone(log: OpenLog, leaf: Leaf) -> dict[str, Ranges]:
-    """Return the record_ids of a leaf that each consumer has not done. To the end of the
-    transaction no consumer is registered or reset, and none is asked to send rows again.
+    """Return, for each consumer, the record_ids of a leaf that it has not done. Until the end of
+    the transaction no consumer can be registered or reset, and no consumer can be asked to send
+    rows again.
     """
     first, last = _range_of(leaf)
     return {
@@ -280,8 +288,8 @@ def _undone(log: OpenLog, leaf: Leaf) -> dict[str, Ranges]:
 
 
 def _why_needed(log: OpenLog, leaf: Leaf, undone: Mapping[str, Ranges]) -> str:
-    """Return why a row of a leaf is still needed, for people; empty if none is. ``undone`` is
-    ``_undone``.
+    """Return, in words, why a row of a leaf is still needed; empty if none is. ``undone`` is the
+    result of ``_undone``.
     """
     record_id, status = (column_of(log.table, one) for one in ("record_id", "status"))
     first, last = _range_of(leaf)
@@ -297,10 +305,10 @@ def _why_needed(log: OpenLog, leaf: Leaf, undone: Mapping[str, Ranges]) -> str:
     if claim is not None and claim.last >= first:
         return claim.in_words
     for name, gaps in undone.items():
-        if len(gaps) > MOST_RANGES:
+        if len(gaps) > MAX_RANGES:
             return (
-                f"consumer {name} has {len(gaps):,} gaps in it, of which it does not know yet "
-                "whether a row will come"
+                f"consumer {name} has {len(gaps):,} gaps in it that open transactions may still "
+                "fill"
             )
         row = log.connection.execute(
             sa.select(sa.func.min(record_id)).where(is_in(log.table, gaps))
@@ -318,7 +326,7 @@ def _dated(log: OpenLog, row: int) -> str:
 
 
 def why_kept(log: OpenLog, leaf: Leaf) -> str:
-    """Return why a row of a leaf is still needed, for people; empty if none is. It takes no lock
+    """Return, in words, why a row of a leaf is still needed; empty if none is. This takes no lock
     and writes nothing.
     """
     first, last = _range_of(leaf)

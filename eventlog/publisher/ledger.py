@@ -132,7 +132,7 @@ class Ledger(Protocol):
         """
         ...
 
-    took_requests: bool
+    has_taken_requests: bool
     """True if the last scan began with rows that were queued again."""
 
     def is_requested(self) -> bool:
@@ -218,12 +218,12 @@ def _lost_session(what: str, holder: LockHolder) -> LostSession:
 
 # --- the publisher's ------------------------------------------------------------------------------
 
-_LEAST_REST: Final = 60.0
+_MIN_REST: Final = 60.0
 _SHARE: Final = 100.0
 """A search for rows that were set to N by hand pauses at least this many seconds, and at least this
 many times its own duration.
 """
-_MOST_FOUND: Final = 10_000
+_MAX_FOUND: Final = 10_000
 """The most rows that a search removes from the set. If there may be more, the whole set is
 forgotten: otherwise an insert whose rows lie on both sides of the last removed row would become two
 events, and memory must be bounded.
@@ -235,7 +235,7 @@ def _rest(dialect: Dialect) -> float:
     time: dead entries never slow down a search there, and the database file may be replaced while
     the publisher runs.
     """
-    return _LEAST_REST if "concurrent_writers" in dialect.capabilities else 0.0
+    return _MIN_REST if "concurrent_writers" in dialect.capabilities else 0.0
 
 
 LOCK_WAIT: Final = 2.0
@@ -283,7 +283,7 @@ class StatusLedger:
 
     log: OpenLog
     by_number: bool = False
-    leave_user: str | None = None
+    skipped_user: str | None = None
     """The perpetrator whose rows count as done."""
     followed: FollowedSet | None = None
     """The rows that are done. None = the publisher does not remember them, or cannot do so with
@@ -300,7 +300,7 @@ class StatusLedger:
     locked: bool = False
     durable_marks: bool = True
     """If False, the marks that end a delivery do not wait for the disk (spec/event-log.md 8.4)."""
-    took_requests: bool = False
+    has_taken_requests: bool = False
 
     consumer = ""
     statuses = frozenset({Status.NEW.value})
@@ -344,7 +344,7 @@ class StatusLedger:
         take_requests(self.log)
         if self.by_number and consumers.is_followable(self.log):
             top = consumers.highest_row(self.log) or 0
-            self.followed = FollowedSet(top=top, rows=Window(1, None, None, self.leave_user))
+            self.followed = FollowedSet(top=top, rows=Window(1, None, None, self.skipped_user))
             self.search_at, self.highest = monotonic() + _rest(self.log.dialect), top
 
     def loading(self) -> tuple[datetime, dict[str, Any]] | None:
@@ -354,7 +354,7 @@ class StatusLedger:
         return self.followed is not None and has_requests(self.log)
 
     def begin_scan(self, *, is_long: bool) -> QueueScan | None:
-        self.took_requests = False
+        self.has_taken_requests = False
         if self.followed is not None and monotonic() >= self.search_at:
             self._search(self.followed)
         followed = self.followed
@@ -365,7 +365,7 @@ class StatusLedger:
             self.writers = self.log.open_writers() if is_long and last else None
             return None if last is None else QueueScan(1, last, self.writers)
         requested = take_requests(self.log)
-        self.took_requests = bool(requested)
+        self.has_taken_requests = bool(requested)
         followed.discard(requested)
         last = consumers.highest_row(self.log) if is_long else followed.done.top
         try:
@@ -405,11 +405,11 @@ class StatusLedger:
         """
         begun = monotonic()
         highest = consumers.highest_row(self.log) or 0
-        window = replace(followed.rows, limit=_MOST_FOUND, gaps=tuple(followed.done.spans))
+        window = replace(followed.rows, limit=_MAX_FOUND, gaps=tuple(followed.done.spans))
         if (
             # Somebody has removed rows or restored the database, so record_ids may be used again.
             highest < self.highest
-            or len(found := consumers.shown_ids(self.log, window)) == _MOST_FOUND
+            or len(found := consumers.shown_ids(self.log, window)) == _MAX_FOUND
         ):
             self.recover()
         else:
@@ -534,8 +534,8 @@ class SetLedger:
     """
     is_changed: bool = False
     """True if there was any other change of the set."""
-    took_requests: bool = False
-    lines: tuple[int, ...] = ()
+    has_taken_requests: bool = False
+    entries: tuple[int, ...] = ()
     """The numbers of the entries that contain the set."""
 
     durable_marks: bool = True
@@ -578,7 +578,7 @@ class SetLedger:
             else line.done
         )
         self.recent, self.is_changed = None, False
-        self.lines = () if line is None else line.lines
+        self.entries = () if line is None else line.entries
 
     def loading(self) -> tuple[datetime, dict[str, Any]] | None:
         return consumers.loading(self.log, self.consumer)
@@ -588,7 +588,7 @@ class SetLedger:
 
     def begin_scan(self, *, is_long: bool) -> QueueScan | None:
         again = consumers.pop_requeued(self.log, self.consumer)
-        self.took_requests = bool(again.rows)
+        self.has_taken_requests = bool(again.rows)
         if again.rows:
             # This must happen in the transaction that clears the request. Otherwise a crash in
             # between would lose the rows, and a purge would remove them.
@@ -655,7 +655,7 @@ class SetLedger:
         done, recent = self.followed.done, self.recent
         if recent is not None:
             recent.add(ranges)
-        line = consumers.LinesOfSet(self.consumer, self.lines)
+        line = consumers.SetEntries(self.consumer, self.entries)
         ending = consumers.Ending(self.durable_marks, alone)
         if (
             recent is None
@@ -663,10 +663,10 @@ class SetLedger:
             or len(done.ranges) <= _SMALL
             or len(recent.ranges) > _SMALL
         ):
-            self.lines = consumers.write_done(self.log, line, done, ended, ending)
+            self.entries = consumers.write_done(self.log, line, done, ended, ending)
             self.recent, self.is_changed = RecordSet(), False
         else:
-            self.lines = consumers.write_recent(self.log, line, recent, ended, ending)
+            self.entries = consumers.write_recent(self.log, line, recent, ended, ending)
         return Unmarked()
 
 
@@ -677,17 +677,17 @@ def ledger_of(
     event_time_zone: str = "utc",
     *,
     by_number: bool = False,
-    leave_user: str | None = None,
+    skipped_user: str | None = None,
     durable_marks: bool = True,
 ) -> Ledger:
     """Return the ledger of a consumer, None = of the publisher.
 
     ``begins`` is where a new consumer begins, and ``event_time_zone`` the zone of the log's times.
-    ``by_number``, ``leave_user`` and ``durable_marks`` are as for ``StatusLedger``.
+    ``by_number``, ``skipped_user`` and ``durable_marks`` are as for ``StatusLedger``.
     """
     if consumer is not None:
         return SetLedger(log, consumer, begins, event_time_zone, durable_marks=durable_marks)
-    return StatusLedger(log, by_number, leave_user, durable_marks=durable_marks)
+    return StatusLedger(log, by_number, skipped_user, durable_marks=durable_marks)
 
 
 # --- reports about a ledger ---------------------------------------------------------------------

@@ -164,7 +164,7 @@ class ReportingSink(Sink):
         if not event_ids:  # a heartbeat
             return answer
         if not answer.is_pending and any(
-            answer.verdict(event_id).level is not Level.RETRY for event_id in event_ids
+            answer.result(event_id).level is not Level.RETRY for event_id in event_ids
         ):
             self.observer.progressed()
         # Otherwise its halves are reported, whose answers count.

@@ -84,24 +84,24 @@ class Marks:
         self.add(Status.ERROR, record_ids)
         self.errors += invalid
 
-    def add_answered(self, events: Sequence[Outgoing], verdict: EventResult) -> None:
+    def add_answered(self, events: Sequence[Outgoing], result: EventResult) -> None:
         """Add the rows of events that got an answer other than retry.
 
         Rows that precedence dropped are S with any answer. Objects of a snapshot have no rows;
         refused ones get error rows.
         """
         if events and not events[0].ids:
-            self._add_objects(events, verdict)
+            self._add_objects(events, result)
             return
         self.answered.append(events)
         special = [outcomes for outcomes in map(_outcomes_of, events) if outcomes is not None]
         contributed = [event.contributed for event in events] if special else map(_ids_of, events)
         record_ids = list(chain.from_iterable(contributed))
-        self.counters.count_rows(verdict.level, len(record_ids))
+        self.counters.count_rows(result.level, len(record_ids))
         if self.counters.refused:
             self.counters.count_requeued(record_ids)
-        self.add(Status[verdict.level.name], record_ids)
-        if message := why_refused(verdict):
+        self.add(Status[result.level.name], record_ids)
+        if message := why_refused(result):
             self.counters.note_refused(record_ids)
             self.errors.extend(
                 InvalidRow(record_id, "receiver", message) for record_id in record_ids
@@ -113,8 +113,8 @@ class Marks:
                 event for event in events if event.outcomes and event.outcomes.invalid
             )
 
-    def _add_objects(self, events: Sequence[Outgoing], verdict: EventResult) -> None:
-        if message := why_refused(verdict):
+    def _add_objects(self, events: Sequence[Outgoing], result: EventResult) -> None:
+        if message := why_refused(result):
             self.object_errors += [(event.event_id, "receiver", message) for event in events]
         for event in events:
             if event.outcomes is not None:
@@ -133,8 +133,8 @@ class Marks:
         """
         for event in events:
             first = record_id_of(event.event_id)
-            bad = () if event.outcomes is None else event.outcomes.invalid
-            number = event.attempts + any(row.record_id == first for row in bad)
+            invalid = () if event.outcomes is None else event.outcomes.invalid
+            number = event.attempts + any(row.record_id == first for row in invalid)
             if number > 1:
                 self.next_ids[first] = f"{event.event_id}.{number}"
 
@@ -193,7 +193,7 @@ def send_document(
     # The format has refused some events of the document; these already have errors.
     is_sent = len(document.refused) < len(document.event_ids)
     answer = sink.send(document) if is_sent else Answer(is_sent=False)
-    return replace(answer, verdicts={**answer.verdicts, **document.refused})
+    return replace(answer, results={**answer.results, **document.refused})
 
 
 def all_wait(
@@ -207,7 +207,7 @@ def all_wait(
     )
 
 
-class InflightLine:
+class DeliveryProgress:
     """The progress of a delivery whose in-flight entry is committed. ``recorded`` is the present
     content of the entry, which no other session writes in the meantime.
 
@@ -326,9 +326,9 @@ class InflightLine:
 
     def settle(self, document_no: int, events: Sequence[Outgoing], judged: Judged[Outgoing]) -> str:
         self._unmarked += judged.answered
-        for verdict, event in judged.given_up:
+        for result, event in judged.given_up:
             # If events are sent again, they must not use an id that the receiver may have applied.
-            self._unmarked.append((verdict, [event._replace(attempts=event.attempts + 1)]))
+            self._unmarked.append((result, [event._replace(attempts=event.attempts + 1)]))
         if judged.failed is not None:
             self._note_failure(events, judged.failed)
         else:
@@ -375,8 +375,8 @@ class InflightLine:
         refused = self._sink.flush()
         begun = monotonic()
         marks = Marks(self.counters)
-        for verdict, events in as_flushed(self._unmarked, refused, self.counters):
-            marks.add_answered(events, verdict)
+        for result, events in as_flushed(self._unmarked, refused, self.counters):
+            marks.add_answered(events, result)
         self._write(marks)
         self._unmarked, self._marked_at = [], monotonic()
         self._context.observer.marked(self._marked_at - begun)

@@ -39,11 +39,11 @@ reported.
 """
 
 
-MOST_FAILED: Final = 10_000
+MAX_FAILED: Final = 10_000
 """The number of the newest error rows among which refused and invalid rows are counted, as in
 ``eventlog errors``.
 """
-_MOST_TRANSACTIONS: Final = 100
+_MAX_TRANSACTIONS: Final = 100
 """The most open transactions that a measurement reads."""
 
 
@@ -106,7 +106,7 @@ class SnapshotProgress(NamedTuple):
         }
 
     @classmethod
-    def of_data(cls, data: Mapping[str, Any]) -> SnapshotProgress:
+    def from_data(cls, data: Mapping[str, Any]) -> SnapshotProgress:
         """Return the progress from the data of ``as_data``."""
         return cls(data["class"], data["objects"], data["expected"], data["done"])
 
@@ -225,10 +225,10 @@ class Measured:
         unless it is for a ``consumer``, the verifications of targets.
         """
         writer = oldest_writer(
-            ask_log(log, "transactions", OpenTransaction, limit=_MOST_TRANSACTIONS)
+            ask_log(log, "transactions", OpenTransaction, limit=_MAX_TRANSACTIONS)
         )
         snapshots = ask_log(log, "snapshots", HeldSnapshot, limit=1)
-        failed = count_failed(log, MOST_FAILED, consumer)
+        failed = count_failed(log, MAX_FAILED, consumer)
         return cls(
             oldest_open_transaction_age_seconds=None if writer is None else writer.seconds,
             oldest_open_transaction=None if writer is None else writer.who,
@@ -420,7 +420,7 @@ class _Several(Observer):
         return min(one.queue_cap for one in self._observers)
 
 
-def _called_for_each(note: str) -> Callable[..., None]:
+def _fan_out(note: str) -> Callable[..., None]:
     def call(self: _Several, *arguments: Any, **named: Any) -> None:
         for one in self._observers:
             getattr(one, note)(*arguments, **named)
@@ -431,7 +431,7 @@ def _called_for_each(note: str) -> Callable[..., None]:
 # Every method of an observer that returns nothing is called for each of several observers.
 for _note, _method in vars(Observer).items():
     if isfunction(_method) and _note not in vars(_Several):
-        setattr(_Several, _note, _called_for_each(_note))
+        setattr(_Several, _note, _fan_out(_note))
 
 
 def join_observers(*observers: Observer) -> Observer:

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 
-from eventlog.config.load import Config, connection_url, with_secrets_of_now
+from eventlog.config.load import Config, connection_url, with_current_secrets
 from eventlog.config.post_poll import SAFE_WAYS, refused_statements
 from eventlog.config.publishing import insert_query_back
 from eventlog.core.event_ids import epoch_suffix
@@ -146,7 +146,7 @@ def open_unlocked(
     Secrets in files are read again. ``purpose`` is that of ``open_context``: a missing right leads
     to the rights of this purpose.
     """
-    config = with_secrets_of_now(config, "database")
+    config = with_current_secrets(config, "database")
     url = connection_url(config.database)
     dialect = dialect_of(url)
     if purpose is None:
@@ -162,7 +162,7 @@ def open_unlocked(
             config.of_log.start_from,
             config.publisher.event_time_zone,
             by_number=not options.handle_future_events,
-            leave_user=options.leave_user,
+            skipped_user=options.skipped_user,
             durable_marks=config.publisher.durable_marks,
         )
         ledger.check_possible()
@@ -200,7 +200,7 @@ def settle_epoch(log: OpenLog, ledger: Ledger, used: Used, server: Mapping[str, 
     known = line.server
     following = next_given(log)
     reasons = differing(known, server) or differing(used.server, server)
-    reasons += _numbers_that_come_again(log, used, following)
+    reasons += _reused_numbers(log, used, following)
     if reasons:
         epoch, used.delivery_no = raise_epoch(log, {**known, **server}, used.delivery_no)
         used.published.forget()
@@ -226,7 +226,7 @@ def settle_epoch(log: OpenLog, ledger: Ledger, used: Used, server: Mapping[str, 
     return line.epoch
 
 
-def _numbers_that_come_again(log: OpenLog, used: Used, following: int | None) -> list[str]:
+def _reused_numbers(log: OpenLog, used: Used, following: int | None) -> list[str]:
     """Return, in words, which numbers of this process the log uses again. ``following`` is the next
     record_id, None = unknown.
     """
@@ -389,7 +389,7 @@ def publisher_user(config: Config, dialect: Dialect, current_user: str) -> str:
     return current_user if name is None or not current_user else dialect.spelled(name)
 
 
-def user_set_apart(db: OpenDatabase, config: Config) -> str:
+def loopback_user_of(db: OpenDatabase, config: Config) -> str:
     """Return the user whose rows the publisher does not publish, empty if it publishes all."""
     user = publisher_user(config, db.dialect, db.current_user())
     return publisher_options(config, user, db.dialect.fold_name).driver_user or ""

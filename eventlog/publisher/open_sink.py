@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from eventlog.config.kinds import REFERENCES, SECRET_HEADERS
-from eventlog.config.load import Config, with_secrets_of_now
+from eventlog.config.load import Config, with_current_secrets
 from eventlog.core.options import options_of
 from eventlog.errors import ConfigError, check_result
 from eventlog.files.text import REFERENCE
@@ -32,7 +32,7 @@ def open_sink(config: Config, stream: TextIO) -> Sink:
     opening = Opening(format_named(config.format.type), stream)
 
     def open_now() -> Sink:
-        options = with_secrets_of_now(config, "sink").sink.options
+        options = with_current_secrets(config, "sink").sink.options
         with as_plugin_errors():
             sink = called(kind.open, options, opening)
             if is_own(SINKS, config.sink.type):
@@ -48,7 +48,7 @@ def try_receiver(config: Config, stream: TextIO) -> str | None:
     """Test the receiver that the configuration names with ``Sink.try_out``."""
     kind: type[Sink] = sink_named(config.sink.type)
     opening = Opening(format_named(config.format.type), stream)
-    answer = called(kind.try_out, with_secrets_of_now(config, "sink").sink.options, opening)
+    answer = called(kind.try_out, with_current_secrets(config, "sink").sink.options, opening)
     check_result(kind.try_out, answer, str | None, "a text or None")
     answered: str | None = answer
     return answered

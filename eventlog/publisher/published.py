@@ -23,9 +23,9 @@ _INTERVAL: Final = 1.0
 """The least number of seconds between two remembered moments, and between two checks of the
 sequence.
 """
-_MOST_MOMENTS: Final = 1_000
+_MAX_MOMENTS: Final = 1_000
 """The most remembered moments."""
-_LEAST_SKEW: Final = 1.0
+_MIN_SKEW: Final = 1.0
 _SKEW: Final = 0.01
 """The seconds, and the share of a duration, by which the clocks of this process and of the database
 may disagree. A row that commits hours after its number was drawn is as old as its number."""
@@ -58,7 +58,7 @@ class Published:
         last, since = self.moments[-1] if self.moments else (0, float("-inf"))
         if self.highest <= last or now < since + _INTERVAL:
             return
-        if len(self.moments) == _MOST_MOMENTS:
+        if len(self.moments) == _MAX_MOMENTS:
             del self.moments[::2]
         self.moments.append((self.highest, now))
 
@@ -105,7 +105,7 @@ class Published:
             if place == len(self.moments) or age is None:
                 continue
             known = now - self.moments[place][1]
-            if 0 <= age < known - max(_LEAST_SKEW, _SKEW * known):
+            if 0 <= age < known - max(_MIN_SKEW, _SKEW * known):
                 return f"record_id {record_id} was published before its row was written"
         return None
 

@@ -62,7 +62,7 @@ def extent_of(log: OpenLog) -> Extent:
 
 def purge_batches(
     log: OpenLog,
-    looked_at: Extent,
+    to_check: Extent,
     size: int,
     older_than: datetime,
     *,
@@ -77,7 +77,7 @@ def purge_batches(
     lock that prevents the registration of consumers. With ``to_the_end`` younger rows do not end
     the purge.
     """
-    first, last, (known, whole) = looked_at
+    first, last, (known, whole) = to_check
     gone = known.copy()
     spans = known.gaps(last) if first > 0 else [(first, 0), *known.gaps(last)]
     young = batches = 0
@@ -91,7 +91,7 @@ def purge_batches(
             if batch is None:
                 break
             begin, batches = batch.last + 1, batches + 1
-            young = batch.young + (young if batch.young == batch.looked_at else 0)
+            young = batch.young + (young if batch.young == batch.rows_checked else 0)
             gone.add(one for one in batch.gone if one[0] > 0)
             if not dry and batches % _PURGED_EACH == 0:
                 write_purged(log, PurgedRows(gone, whole))

@@ -73,7 +73,7 @@ def begin_scan(context: Context, is_long: bool) -> QueueScan | None:
     """
     ledger = context.ledger
     scan = ledger.begin_scan(is_long=is_long)
-    if ledger.took_requests:
+    if ledger.has_taken_requests:
         # The command that queued rows again may have raised their attempt numbers.
         known = read_attempts(context.log, ledger.consumer)
         for row, number in known.items():
@@ -89,7 +89,7 @@ def poll(context: Context) -> QueueScan | None:
     if options.handle_future_events:
         return None
     limit = options.query_limit or _UNLIMITED_WINDOW
-    window = Window(1, None, limit, options.leave_user, _value_bytes(context))
+    window = Window(1, None, limit, options.skipped_user, _value_bytes(context))
     return context.ledger.poll(window, _fields(context))
 
 
@@ -116,7 +116,7 @@ is.
 _table_name: Final = itemgetter(QUEUE_FIELDS.index("table_name"))
 
 
-def most_retries(options: PublisherOptions) -> int:
+def max_retries(options: PublisherOptions) -> int:
     """Return the most events with a retry that a cycle sends again before it reads its window."""
     return max((options.query_limit or _UNLIMITED_WINDOW) // 2, 1)
 
@@ -125,7 +125,7 @@ class WindowResult(NamedTuple):
     """The result of one window."""
 
     groups: list[Group]
-    bad: list[InvalidRow]
+    invalid: list[InvalidRow]
     loopback: list[int]
     next_first: int | None
     """The record_id at which the next window of the scan begins, None at its end."""
@@ -158,7 +158,7 @@ class WindowReader:
         self.folder = RowFolder(context.options.fold_distance, context.options.fold_span)
         self.read = self.used = 0
         self._in_flight, self._parked = in_flight, parked
-        self._bad: list[InvalidRow] = []
+        self._invalid: list[InvalidRow] = []
         self._loopback: list[int] = []
         self._passed: list[int] = []
         self._wanted: dict[str | None, bool] = {}
@@ -176,7 +176,7 @@ class WindowReader:
         self.read += len(chunk)
         free = self._free(chunk)
         if self.context.options.classes is not None:
-            free = self._of_wanted_classes(free)
+            free = self._rows_of_wanted_classes(free)
         for run in _whole_rows(self.context, free, self._sizes):
             self._check(run)
 
@@ -190,7 +190,7 @@ class WindowReader:
             self._origins.users.update(zip(ids, map(_perpetrator, chunk), strict=True))
         return counted_rows(chunk, self._in_flight)
 
-    def _of_wanted_classes(self, rows: Sequence[BoundedRow]) -> list[BoundedRow]:
+    def _rows_of_wanted_classes(self, rows: Sequence[BoundedRow]) -> list[BoundedRow]:
         """Return the rows of the classes in ``classes``; the other rows are done."""
         wanted: list[BoundedRow] = []
         for row in rows:
@@ -207,28 +207,29 @@ class WindowReader:
 
     def _check(self, rows: Sequence[QueueRow]) -> None:
         checked = check_rows(rows, self.context.catalog, self.context.options.driver_user)
-        good, bad, loopback, remarks, _ = checked  # rows of unavailable classes are passed over
+        # Rows of unavailable classes are passed over.
+        valid, invalid, loopback, remarks, _ = checked
         if self._sizes:
-            good = list(map(self._forget_beyond_room, good))
+            valid = list(map(self._drop_large_values, valid))
         if self._parked:
-            good = [
+            valid = [
                 row
-                for row in good
+                for row in valid
                 for _, _, object_id, _, _, _ in (row,)
                 if object_id not in self._parked
             ]
-        self.folder.rows += good
-        self._bad += bad
+        self.folder.rows += valid
+        self._invalid += invalid
         self._loopback += loopback
         self._remarks += remarks
-        self.used += len(good) + len(bad) + len(loopback)
+        self.used += len(valid) + len(invalid) + len(loopback)
 
     def examine(self, chunk: list[BoundedRow]) -> list[CheckedRow]:
         """Return the valid rows of a chunk after the window, without adding them to it."""
-        good: list[CheckedRow] = []
+        valid: list[CheckedRow] = []
         for run in _whole_rows(self.context, self._free(chunk), {}):
-            good += check_rows(run, self.context.catalog, self.context.options.driver_user).good
-        return good
+            valid += check_rows(run, self.context.catalog, self.context.options.driver_user).valid
+        return valid
 
     def take(self, row: CheckedRow) -> None:
         """Add a row from after the window."""
@@ -236,7 +237,7 @@ class WindowReader:
         self.read += 1
         self.used += 1
 
-    def _forget_beyond_room(self, row: CheckedRow) -> CheckedRow:
+    def _drop_large_values(self, row: CheckedRow) -> CheckedRow:
         """Return the row; if its values are large and there is no room for them, without its
         values.
         """
@@ -258,7 +259,7 @@ class WindowReader:
             remarks = [remark for remark in self._remarks if remark.record_id in sent]
         return WindowResult(
             groups,
-            self._bad,
+            self._invalid,
             self._loopback,
             next_first,
             self._passed or (),
@@ -291,7 +292,7 @@ def read_window(
     limit = options.query_limit or _UNLIMITED_WINDOW
     reader = WindowReader(context, in_flight, parked)
     window = context.ledger.undone(
-        Window(first, last, limit, options.leave_user, reader.value_bytes)
+        Window(first, last, limit, options.skipped_user, reader.value_bytes)
     )
     rows = context.log.read_fields(window, reader.fields) if polled is None else polled
     result = _read_chunks(window, [rows], reader)
@@ -387,8 +388,8 @@ def _read_new(context: Context, record_ids: Iterable[int]) -> list[QueueRow]:
 
 def split_groups(
     groups: Sequence[Group],
-    most_rows: int,
-    most_bytes: int,
+    max_rows: int,
+    max_bytes: int,
     sizes: Mapping[int, int] = MappingProxyType({}),
 ) -> Iterator[list[Group]]:
     """Yield runs of groups with at most so many rows and bytes; a larger group is a separate run.
@@ -399,7 +400,7 @@ def split_groups(
     rows = size = 0
     for group in groups:
         weight = sum(sizes.get(record_id, 0) for record_id in ids_of(group)) if sizes else 0
-        if run and (rows + len(group) > most_rows or size + weight > most_bytes):
+        if run and (rows + len(group) > max_rows or size + weight > max_bytes):
             yield run
             run, rows, size = [], 0, 0
         run.append(group)
@@ -421,7 +422,7 @@ def with_values(
     if not wanted:
         return groups
     checked = check_rows(_read_new(context, wanted), context.catalog, None)
-    whole = dict(zip(ids_of(checked.good), checked.good, strict=True))
+    whole = dict(zip(ids_of(checked.valid), checked.valid, strict=True))
     # A row that is no longer N was marked by hand in the meantime.
     filled = [
         [whole.get(row[0], row) for row in group if row[0] not in unread or row[0] in whole]
@@ -500,7 +501,7 @@ def read_due_window(
         context.log.due_chunks(
             due.until,
             due.after,
-            options.leave_user,
+            options.skipped_user,
             TIMED_FIELDS,
             limit,
             reader.value_bytes,
@@ -528,7 +529,7 @@ def _complete_inserts(reader: WindowReader, chunks: Iterable[list[BoundedRow]]) 
     most = reach_of_span(options.fold_span) or _UNLIMITED_WINDOW
     folded = fold(reader.folder.rows, options.fold_distance, options.fold_span)
     unfinished = {object_of(group): group for group in folded}
-    looked_at = found_at = 0
+    rows_checked = found_at = 0
     for chunk in chunks:
         for row in reader.examine(chunk):
             group = unfinished.get(object_of([row]))
@@ -537,11 +538,11 @@ def _complete_inserts(reader: WindowReader, chunks: Iterable[list[BoundedRow]]) 
             if is_rest_of_insert(group, row, options.fold_distance, options.fold_span):
                 reader.take(row)
                 group.append(row)
-                found_at = looked_at + len(chunk)
+                found_at = rows_checked + len(chunk)
             else:
                 del unfinished[object_of([row])]
-        looked_at += len(chunk)
-        if looked_at - found_at > farthest or looked_at >= most:
+        rows_checked += len(chunk)
+        if rows_checked - found_at > farthest or rows_checked >= most:
             return
 
 
@@ -557,11 +558,11 @@ def read_claimed_objects(context: Context, claim: BacklogClaim) -> ClaimedObject
     writers = None if claim.writers is None or open_now is None else claim.writers & open_now
     claimed = ClaimedObjects(writers)
     options = context.options
-    window = Window(1, claim.last, None, options.leave_user, _value_bytes(context))
+    window = Window(1, claim.last, None, options.skipped_user, _value_bytes(context))
     with closing(context.log.window_chunks(window, QUEUE_FIELDS, _UNLIMITED_WINDOW)) as chunks:
         for chunk in chunks:
             for rows in _whole_rows(context, chunk, {}):
-                for _, _, object_id, _, _, _ in check_rows(rows, context.catalog, None).good:
+                for _, _, object_id, _, _, _ in check_rows(rows, context.catalog, None).valid:
                     claimed.add(object_id)
     return claimed
 

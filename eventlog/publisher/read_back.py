@@ -110,11 +110,11 @@ def with_current_rows(
     return read_whole_rows(events, query_back or context.query_back)
 
 
-def _bounded(query_back: QueryBack, sizes: dict[str, int], most_bytes: int) -> QueryBack:
-    """Return a function that reads back as ``query_back`` does, at most ``most_bytes`` in all its
+def _bounded(query_back: QueryBack, sizes: dict[str, int], max_bytes: int) -> QueryBack:
+    """Return a function that reads back as ``query_back`` does, at most ``max_bytes`` in all its
     calls together.
     """
-    left, objects = most_bytes, 0
+    left, objects = max_bytes, 0
 
     def bounded(
         object_class: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]

@@ -30,7 +30,7 @@ from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rows import (
     PUT_BACK,
     SKIPPED,
-    ErrorLine,
+    ErrorRow,
     ObjectRow,
     ResendPlan,
     column_of,
@@ -53,7 +53,7 @@ _OBJECTS_NAMED: Final = 20
 """The most objects of a snapshot in a command line."""
 _KEYS_NAMED: Final = 20
 """The most keys in a command line."""
-_MOST_REASONS: Final = 10
+_MAX_REASONS: Final = 10
 """The most groups of one code, table and status, before their reasons are merged."""
 _MARGIN: Final = 10_000
 """How many record_ids before the first refused row are read too: its insert, which is judged as a
@@ -86,9 +86,9 @@ class Refused(NamedTuple):
 
     rows: Mapping[int, LogRow]
     """The rows, by record_id."""
-    row_lines: Mapping[int, ErrorLine]
+    row_lines: Mapping[int, ErrorRow]
     """The newest error line of each row that has one."""
-    objects: Mapping[str, ErrorLine]
+    objects: Mapping[str, ErrorRow]
     """The newest error line of each object of a consumer's snapshot, by event-id."""
 
 
@@ -189,13 +189,13 @@ def _newest_failed(log: OpenLog, most: int) -> list[int]:
 
 def refused(
     log: OpenLog, most: int = LINES_READ, consumer: str = ""
-) -> tuple[dict[int, ErrorLine], dict[str, ErrorLine]]:
+) -> tuple[dict[int, ErrorRow], dict[str, ErrorRow]]:
     """Return the newest line of each row, and of each object of a consumer's snapshot, that was not
     put back since.
 
     Only the newest ``most`` error lines are read. ``consumer`` as in ``read_refusals``.
     """
-    newest: dict[int | str, ErrorLine] = {}
+    newest: dict[int | str, ErrorRow] = {}
     for record_id, line in newest_errors(log, most, consumer):
         newest.setdefault(record_id if line.event_id is None else line.event_id, line)
     failed = {row: line for row, line in newest.items() if line.code != PUT_BACK}
@@ -241,7 +241,7 @@ def _by_reason(refused: Refused, consumer: str) -> Iterator[tuple[_Kind, str, li
             yield kind, _message_of(max(reasons, key=_newest_by(refused)), refused), reasons
 
 
-def _reasons(ids: list[int], lines: Mapping[int, ErrorLine]) -> Iterable[list[int]]:
+def _reasons(ids: list[int], lines: Mapping[int, ErrorRow]) -> Iterable[list[int]]:
     found: dict[str, list[int]] = {}
     for patterns in ((_QUOTED,), (_QUOTED, _WITH_DIGIT)):
         found = defaultdict(list)
@@ -250,7 +250,7 @@ def _reasons(ids: list[int], lines: Mapping[int, ErrorLine]) -> Iterable[list[in
             for pattern in patterns:
                 text = pattern.sub("...", text)
             found[text].append(record_id)
-        if len(found) <= _MOST_REASONS:
+        if len(found) <= _MAX_REASONS:
             return found.values()
     return [ids]
 
@@ -291,7 +291,7 @@ def _refused_rows(
 
 
 def _refused_objects(
-    code: str, class_name: str, event_ids: list[str], lines: Mapping[str, ErrorLine], consumer: str
+    code: str, class_name: str, event_ids: list[str], lines: Mapping[str, ErrorRow], consumer: str
 ) -> Refusals:
     newest = max(event_ids, key=lambda event_id: (lines[event_id].error_time, event_id))
     command = f"eventlog requeue --consumer {consumer}"

@@ -20,7 +20,7 @@ from eventlog.sql.open_log import OpenLog
 from eventlog.sql.purge import highest_id, purge_cutoff
 from eventlog.sql.rows import column_of
 
-_LEAST_SPAN: Final = timedelta(hours=1)
+_MIN_SPAN: Final = timedelta(hours=1)
 """The shortest time between two rows that shows the growth of a log."""
 
 
@@ -78,8 +78,8 @@ def log_size(log: OpenLog, tables: Sequence[TableStorage]) -> LogSize:
     if not isinstance(oldest, datetime) or not isinstance(newest, datetime):
         return LogSize(whole, len(known), None)
     span = newest - oldest
-    grown = (sum(sizes.values()) if known else whole) / max(span, _LEAST_SPAN).total_seconds()
-    return LogSize(whole, len(known), grown * 86_400 if span >= _LEAST_SPAN else None)
+    grown = (sum(sizes.values()) if known else whole) / max(span, _MIN_SPAN).total_seconds()
+    return LogSize(whole, len(known), grown * 86_400 if span >= _MIN_SPAN else None)
 
 
 def with_retention(

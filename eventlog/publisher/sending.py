@@ -251,7 +251,7 @@ def deliver(
     def settle(document_no: int, events: Sequence[E], answer: Answer | ReceiverUnavailable) -> None:
         nonlocal ended
         if isinstance(answer, ReceiverUnavailable):
-            if _goes_on_without(document_no, events, answer, sender):
+            if _continues_after_failure(document_no, events, answer, sender):
                 if why := sender.parking.too_many(sender.options.max_parked):
                     ended = Delivered(DeliveryResult.RETRY, why, in_short=why)
                 return
@@ -338,19 +338,21 @@ def _returned(
     documents with a common object never overlap.
     """
     most = sender.options.concurrency
-    in_air: dict[Future[Answer | ReceiverUnavailable], NumberedEvents[E]] = {}
+    in_progress: dict[Future[Answer | ReceiverUnavailable], NumberedEvents[E]] = {}
     try:
         for number, events in documents:
-            if in_air:
+            if in_progress:
                 objects = {event.object_id for event in events}
                 while (
-                    len(in_air) >= most
+                    len(in_progress) >= most
                     or any(
-                        event.object_id in objects for _, sent in in_air.values() for event in sent
+                        event.object_id in objects
+                        for _, sent in in_progress.values()
+                        for event in sent
                     )
-                    or (in_air and _is_probing(sender))
+                    or (in_progress and _is_probing(sender))
                 ):
-                    yield from _landed(in_air)
+                    yield from _completed_sends(in_progress)
             if halted():
                 break
             events = _to_send_now(sender, number, events)
@@ -359,11 +361,11 @@ def _returned(
             if threads is None:
                 yield number, events, _send(sender, number, events)
             else:
-                in_air[threads.submit(_send, sender, number, events)] = number, events
-        while in_air:
-            yield from _landed(in_air)
+                in_progress[threads.submit(_send, sender, number, events)] = number, events
+        while in_progress:
+            yield from _completed_sends(in_progress)
     finally:
-        wait_for_all(in_air)
+        wait_for_all(in_progress)
 
 
 def _is_probing(sender: DocumentSender[E]) -> bool:
@@ -387,11 +389,11 @@ def _to_send_now(sender: DocumentSender[E], number: int, events: Sequence[E]) ->
     return events if suspects.chosen(events) else ()
 
 
-def _landed(
-    in_air: dict[Future[Answer | ReceiverUnavailable], NumberedEvents[E]],
+def _completed_sends(
+    in_progress: dict[Future[Answer | ReceiverUnavailable], NumberedEvents[E]],
 ) -> Iterator[_Returned[E]]:
-    for future in first_done(in_air):
-        yield *in_air.pop(future), future.result()
+    for future in first_done(in_progress):
+        yield *in_progress.pop(future), future.result()
 
 
 def _send(
@@ -458,11 +460,11 @@ def send_heartbeat(sink: Sink, document: Document, counters: Counters) -> bool:
 # --- answers --------------------------------------------------------------------------------------
 
 
-def why_refused(verdict: EventResult) -> str:
+def why_refused(result: EventResult) -> str:
     """Return the receiver's answer if it finally refused events, otherwise the empty text."""
-    if verdict.level not in (Level.ERROR, Level.FATAL):
+    if result.level not in (Level.ERROR, Level.FATAL):
         return ""
-    return verdict.message or f"the receiver answered {verdict.level.name.lower()}"
+    return result.message or f"the receiver answered {result.level.name.lower()}"
 
 
 def _judge(events: Sequence[E], answer: Answer) -> Judged[E]:
@@ -471,21 +473,23 @@ def _judge(events: Sequence[E], answer: Answer) -> Judged[E]:
     An event after a retry of its object is sent again, too, since it must not get a final answer
     before the earlier event. The receiver may have applied it, so it gets a new event-id (7.4).
     """
-    if not answer.verdicts and answer.general is None:  # a silent answer is one verdict for all
+    if (
+        not answer.results and answer.general is None
+    ):  # a silent answer is one result for all events
         return Judged([(SUCCESS, events)])
     answered: dict[EventResult, list[E]] = {}
     retried: list[E] = []
     behind: list[tuple[EventResult, E]] = []
     objects: set[Hashable] = set()
     for event in events:
-        verdict = answer.verdict(event.sent_id)
-        if verdict.level is Level.RETRY:
+        result = answer.result(event.sent_id)
+        if result.level is Level.RETRY:
             objects.add(event.object_id)
             retried.append(event)
-        elif event.object_id in objects and verdict.level is not Level.FATAL:
-            behind.append((verdict, event))
+        elif event.object_id in objects and result.level is not Level.FATAL:
+            behind.append((result, event))
         else:
-            answered.setdefault(verdict, []).append(event)
+            answered.setdefault(result, []).append(event)
     return Judged(list(answered.items()), retried, behind)
 
 
@@ -497,27 +501,27 @@ def _settle(
     """
     counters, parking = sender.counters, sender.parking
     ended = Delivered(DeliveryResult.DONE, "", answer.retry_after)
-    for verdict, events in judged.answered:
-        counters.count_answers(verdict.level, len(events))
+    for result, events in judged.answered:
+        counters.count_answers(result.level, len(events))
         counters.events_sent += len(events)
         if parking:
             for event in events:
                 parking.release(event.object_id)
-        if verdict.level is Level.FATAL:
+        if result.level is Level.FATAL:
             ended = ended._replace(
-                result=DeliveryResult.FATAL, reason=verdict.message or "no message"
+                result=DeliveryResult.FATAL, reason=result.message or "no message"
             )
     counters.count_answers(Level.RETRY, len(judged.retried))
     counters.events_sent += len(judged.retried) + len(judged.behind)
-    for verdict, _ in judged.behind:
-        counters.count_answers(verdict.level, 1)
+    for result, _ in judged.behind:
+        counters.count_answers(result.level, 1)
     if ended.result is DeliveryResult.FATAL or not judged.retried:
         return ended
     if sender.options.park and not _is_retry_of_all(answer):
         _park(document_no, judged.retried, answer, sender)
         return ended
     sent_id = judged.retried[0].sent_id
-    message = answer.verdict(sent_id).message
+    message = answer.result(sent_id).message
     again = f"event {sent_id} must be sent again later"
     return ended._replace(
         result=DeliveryResult.RETRY,
@@ -526,7 +530,7 @@ def _settle(
     )
 
 
-def _goes_on_without(
+def _continues_after_failure(
     document_no: int, events: Sequence[E], failure: ReceiverUnavailable, sender: DocumentSender[E]
 ) -> bool:
     """Return True if sending continues although the receiver has failed for these events: their
@@ -569,7 +573,7 @@ def _park(
     for event in retried:
         first.setdefault(event.object_id, event)
     for object_id, event in first.items():
-        reason = answer.verdict(event.sent_id).message
+        reason = answer.result(event.sent_id).message
         sender.parking.park(object_id, now, reason, event.sent_id)
         _log.info(
             "event %s got retry: its object is parked%s",
@@ -593,15 +597,15 @@ def as_flushed(
     if not refused:
         return answered
     flushed: Answered[E] = []
-    for verdict, events in answered:
+    for result, events in answered:
         late = [event for event in events if event.sent_id in refused]
         for event in late:
-            counters.count_answers(verdict.level, -1)
+            counters.count_answers(result.level, -1)
             counters.count_answers(refused[event.sent_id].level, 1)
             flushed.append((refused[event.sent_id], [event]))
         flushed.append(
             (
-                verdict,
+                result,
                 [event for event in events if event.sent_id not in refused] if late else events,
             )
         )

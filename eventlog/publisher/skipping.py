@@ -18,7 +18,7 @@ from eventlog.publisher.ledger import Ledger
 from eventlog.publisher.refusals import read_refused
 from eventlog.sql.internal_tables import EntryKind, delete_entry, replace_content
 from eventlog.sql.open_log import OpenLog
-from eventlog.sql.rows import SKIPPED, ErrorLine, add_errors, add_object_errors
+from eventlog.sql.rows import SKIPPED, ErrorRow, add_errors, add_object_errors
 
 
 class Skipped(NamedTuple):
@@ -49,7 +49,7 @@ def skip(log: OpenLog, ledger: Ledger, event_id: str, why: str) -> Skipped:
     skipped = Skipped(event.sent_id, 0, 0 if tried is None else tried.tries, answer)
     if delivery.is_of_snapshot:
         add_object_errors(log, [(event.event_id, SKIPPED, message)], ledger.consumer)
-        _strike(log, delivery, event)
+        _remove_from_delivery(log, delivery, event)
         return skipped
     present = log.read_columns(to_ranges(event.ids), ("record_id", "status"))
     waiting = {int(number) for number, status in present if unpadded(status) in ledger.statuses}
@@ -65,7 +65,7 @@ def skip(log: OpenLog, ledger: Ledger, event_id: str, why: str) -> Skipped:
     lines = [(record_id, SKIPPED, message) for record_id in refused]
     add_errors(log, lines, ledger.consumer, next_ids)
     if ledger.consumer:  # statuses do not show a consumer that a row is done
-        _strike(log, delivery, event)
+        _remove_from_delivery(log, delivery, event)
     return skipped._replace(rows=len(refused))
 
 
@@ -155,7 +155,7 @@ def skip_refused(
     return SkippedRows(tuple(rows), tuple(objects))
 
 
-def _with_reason(why: str, line: ErrorLine | None) -> str:
+def _with_reason(why: str, line: ErrorRow | None) -> str:
     return why if line is None else f"{why}; it was refused before: {line.code}: {line.message}"
 
 
@@ -184,7 +184,7 @@ def _found(deliveries: list[Delivery], event_id: str) -> tuple[Delivery, int, Ou
     raise ConfigError(f"no event {event_id} is in flight; {there}")
 
 
-def _strike(log: OpenLog, delivery: Delivery, skipped: Outgoing) -> None:
+def _remove_from_delivery(log: OpenLog, delivery: Delivery, skipped: Outgoing) -> None:
     left = {
         number: [event for event in events if event.event_id != skipped.event_id]
         for number, events in delivery.documents.items()

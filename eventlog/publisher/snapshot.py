@@ -40,7 +40,7 @@ from eventlog.sql.windows import Selection
 
 _log = logging.getLogger("eventlog.publisher")
 
-_MOST_KEYS: Final = 1000
+_MAX_KEYS: Final = 1000
 """The most objects of a chunk."""
 _MORE: Final = Delivered(DeliveryResult.DONE, more=True)
 
@@ -65,7 +65,7 @@ class UnfinishedSnapshot:
     """The event-ids of objects to send again; they are sent in place of a snapshot."""
 
     @classmethod
-    def of_line(cls, begun: datetime, content: dict[str, Any]) -> UnfinishedSnapshot:
+    def from_row(cls, begun: datetime, content: dict[str, Any]) -> UnfinishedSnapshot:
         """Return the snapshot that is recorded in the consumer's row."""
         if "again" in content:
             return cls(begun, again=list(content["again"]))
@@ -257,7 +257,7 @@ def _keys(
     if loading.again is not None:
         name, names = object_class.name, [cls.name for cls in context.catalog.classes]
         return [_key_of(one, name) for one in loading.again if _class_of(one, names) == name][
-            :_MOST_KEYS
+            :_MAX_KEYS
         ]
     selection = Selection(object_class.name, EventType.INSERT_ROW_QUERY_BACK)
     walk = (
@@ -269,7 +269,7 @@ def _keys(
         loading.expected = dialect.open(conn).log(walk.log).estimate(walk, None)
         about = number_of(loading.expected, "object")
         _log.info("the snapshot reads class %s, of about %s", object_class.name, about)
-    return dialect.open(conn).log(walk.log).keys_behind(walk, loading.position, _MOST_KEYS)
+    return dialect.open(conn).log(walk.log).keys_after(walk, loading.position, _MAX_KEYS)
 
 
 def _build(
@@ -289,7 +289,7 @@ def _build(
     events = []
     for event, key in zip(built.events, keys, strict=False):
         event_id = snapshot_id(loading.begun, object_class.name, key)
-        of_object = _of_object(event, event._replace(event_id=event_id, ids=()))
+        of_object = _as_built(event, event._replace(event_id=event_id, ids=()))
         if of_object.operation is not None:
             events.append(of_object)
         elif of_object.outcomes is not None:
@@ -301,7 +301,7 @@ def _build(
     return keys[: len(built.groups)], delivery
 
 
-def _of_object(built: Outgoing, event: Outgoing) -> Outgoing:
+def _as_built(built: Outgoing, event: Outgoing) -> Outgoing:
     """Return an event of a snapshot as it was built. Its outcomes contain only its
     invalid values.
     """
@@ -330,7 +330,10 @@ def _build_now(
     groups = _groups((object_class, key) for key in keys)
     return next(
         built_deliveries(
-            _of_adds(context, len(groups)), WindowResult(groups, [], [], None), row_sizes, check
+            _context_for_adds(context, len(groups)),
+            WindowResult(groups, [], [], None),
+            row_sizes,
+            check,
         )
     )
 
@@ -343,7 +346,7 @@ def _groups(objects: Iterable[ObjectId]) -> list[Group]:
     ]
 
 
-def _of_adds(context: Context, rows: int) -> Context:
+def _context_for_adds(context: Context, rows: int) -> Context:
     """Return a context in which rows of type 5 become adds, and ``rows`` of them fit into a
     delivery.
     """
@@ -377,12 +380,12 @@ def build_objects(
     objects = {event.event_id: object_of(context, event.event_id) for event in recorded}
     present = [one for one in objects.values() if one is not None]
     built = iter(
-        build_events(_of_adds(context, len(present)), _groups(present), context.query_back)
+        build_events(_context_for_adds(context, len(present)), _groups(present), context.query_back)
     )
     events, waiting = [], set()
     for event in recorded:
         if objects[event.event_id] is not None:
-            events.append(_of_object(next(built), event))
+            events.append(_as_built(next(built), event))
             continue
         reason = _why_unreadable(context, event.event_id)
         if reason is None:

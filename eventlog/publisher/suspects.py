@@ -76,7 +76,7 @@ class Suspects:
         # True if each suspected document is a single event, so that cutting it decides nothing.
         self._needs_parts = False
         # Objects that wait until the cycle ends, and how they were parked before.
-        self._aside: dict[Hashable, Parked | None] = {}
+        self._isolated_objects: dict[Hashable, Parked | None] = {}
 
     # --- before a document is sent ---
 
@@ -185,7 +185,7 @@ class Suspects:
         """End the waits of this cycle. Return the objects that no longer wait, and the documents
         that are still suspect because no other document was answered.
         """
-        objects = list(self._aside)
+        objects = list(self._isolated_objects)
         for object_id in objects:
             self._restore(object_id)
         suspected, probe = self._suspected, self._probe
@@ -261,7 +261,7 @@ class Suspects:
         for event in events:
             object_id = event.object_id
             before = self._parking.get(object_id)
-            self._aside.setdefault(object_id, before)
+            self._isolated_objects.setdefault(object_id, before)
             attempts = 0 if before is None else before.attempts
             parked = Parked(attempts, now, reason, event.sent_id, 0, self._answers)
             self._parking.put(object_id, parked)
@@ -271,7 +271,7 @@ class Suspects:
             self._restore(object_id)
 
     def _restore(self, object_id: Hashable) -> None:
-        before = self._aside.pop(object_id, None)
+        before = self._isolated_objects.pop(object_id, None)
         if before is None:
             self._parking.release(object_id)
         else:

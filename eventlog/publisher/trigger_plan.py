@@ -26,7 +26,7 @@ from eventlog.sql.locate import new_log
 from eventlog.sql.log_table import LogTable, split_name
 from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.open_log import OpenLog
-from eventlog.sql.triggers import TriggerPlan, of_missing_log, triggers_of
+from eventlog.sql.triggers import TriggerPlan, triggers_of, warnings_of_missing_log
 from eventlog.sql.triggers.declared import declared_triggers
 from eventlog.sql.triggers.watch import WatchedTable
 
@@ -95,7 +95,7 @@ def plan_for_new_log(db: OpenDatabase, config: Config) -> tuple[TriggerPlan, Cat
     catalog = declared.catalog
     planned = TriggerPlan.of_new(triggers.compile(database, catalog, log, declared.watches))
     tables = triggers.tables_of(db.connection, log)
-    planned = replace(planned, warnings=tuple(of_missing_log(log, tables)))
+    planned = replace(planned, warnings=tuple(warnings_of_missing_log(log, tables)))
     return _with_warnings(planned, declared, config), catalog
 
 

@@ -33,7 +33,7 @@ from eventlog.sql.database import Wake
 
 _log = logging.getLogger("eventlog.publisher")
 
-_LOOKS: Final = (0.05, 1.0)
+_POLL_PAUSES: Final = (0.05, 1.0)
 """The first and the longest pause in seconds until the queue is read again while a writer has a
 transaction open that will not notify. The pauses double.
 """
@@ -42,7 +42,7 @@ _FLOWING: Final = 0.03
 """The seconds of rest after an attempt before the publisher sleeps. While changes flow it polls, so
 that writers need not send notifications.
 """
-_LEAST_REST: Final = 0.003
+_MIN_REST: Final = 0.003
 """The least seconds of such a rest."""
 _WORKING: Final = 0.25
 """The share of its time in which a publisher works (polls and deliveries together) while changes
@@ -55,7 +55,7 @@ _FIRST_REST: Final = 0.05
 something.
 """
 
-_TOLD_EVERY: Final = 60.0
+_WARNING_INTERVAL: Final = 60.0
 """The seconds between two log lines that report that the first connection has not been made yet."""
 
 _LOCK_WAIT: Final = 60.0
@@ -168,13 +168,13 @@ class Idle:
             connection.commit()
             self._is_asleep = True
             # This drops notifications of rows that the next cycle sees anyway.
-            self.wake.heard(connection)
+            self.wake.was_notified(connection)
         else:
             # A writer that will not notify has shared the lock, or another reader of the log sleeps
             # with it. The notifications for that reader arrive here, too.
             connection.commit()
             self._refused += 1
-            if self._sleep(self.wake, stop, min(seconds, back_off(self._refused, *_LOOKS))):
+            if self._sleep(self.wake, stop, min(seconds, back_off(self._refused, *_POLL_PAUSES))):
                 self._refused = 0
         self._begun = monotonic()
 
@@ -187,7 +187,7 @@ class Idle:
         connection = self._context.log.connection
         until = monotonic() + seconds
         while not stop.is_set():
-            if wake.heard(connection):
+            if wake.was_notified(connection):
                 return True
             left = until - monotonic()
             if left <= 0:
@@ -201,7 +201,7 @@ class Idle:
 
 def rest_after(worked: float) -> float:
     """Return the seconds to rest while changes flow, after so many seconds of work."""
-    return min(_FLOWING, max(_LEAST_REST, worked * (1 / _WORKING - 1)))
+    return min(_FLOWING, max(_MIN_REST, worked * (1 / _WORKING - 1)))
 
 
 def begin_idle(context: Context) -> Idle:
@@ -372,7 +372,7 @@ def keep_connected(
     """
     attempts, was_connected, is_connected, stands_by = 0, False, False, False
     lost_at: float | None = None
-    told_at: float | None = None
+    warned_at: float | None = None
     locked_out = ""  # why this process waits for the lock, as it was logged
 
     def connected() -> bool:
@@ -411,8 +411,8 @@ def keep_connected(
                 _log.error("%s; connecting again", error, extra={"code": error.code})
             elif not isinstance(error, ServerUnavailable):
                 raise
-            elif told_at is None or monotonic() - told_at >= _TOLD_EVERY:
-                told_at = monotonic()
+            elif warned_at is None or monotonic() - warned_at >= _WARNING_INTERVAL:
+                warned_at = monotonic()
                 _log.warning("%s; waiting for it", error, extra={"code": error.code})
             if not isinstance(error, DatabaseError):
                 who = WaitFor.SOURCE

@@ -41,8 +41,8 @@ def avro_writer(column: QlikColumn, logical_types: bool) -> Convert:
 
 
 def _in_places(column: QlikColumn) -> Callable[[Decimal], Decimal]:
-    """Return the function that brings a number to the scale of its column without rounding. It
-    raises NotExpressible if the number does not fit.
+    """Return the function that rescales a number to its column's scale without rounding. It raises
+    NotExpressible if the number does not fit.
     """
     exactly = Context(prec=column.precision, traps=[InvalidOperation, Inexact])
     unit = Decimal(1).scaleb(-column.scale)
@@ -200,8 +200,8 @@ _ONE_BYTE: Final = [bytes([number]) for number in range(128)]
 
 
 def _whole_number(number: int) -> bytes:
-    """Return a whole number in Avro's form: the sign in the last bit, seven bits a byte, the lowest
-    first.
+    """Return a whole number in Avro's form: the sign in the last bit, seven bits per byte, lowest
+    bits first.
     """
     rest = number << 1 if number >= 0 else ~(number << 1)
     if rest < 128:
@@ -250,7 +250,7 @@ def from_bytes(schema: str, data: bytes) -> dict[str, Any]:
 
 
 def record_in(schema: str, field: str) -> dict[str, Any] | None:
-    """Return the record type of a field of a record, None if the field is missing or no record.
+    """Return the record type of a field of a record, None if the field is missing or not a record.
 
     Raises FormatError.
     """

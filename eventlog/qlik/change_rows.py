@@ -106,9 +106,9 @@ def read_layout(
 ) -> TableLayout:
     """Return the layout of an existing change table.
 
-    ``mask_offset`` overrides the number of columns in front of the first data column. ``what``
-    names the table in messages. Raises FormatError if the table lacks change_seq, or both
-    change_oper and operation, and FormatError for a duplicate column.
+    ``mask_offset`` overrides the number of columns before the first data column. ``what`` names the
+    table in messages. Raises FormatError if the table lacks change_seq, or both change_oper and
+    operation, and FormatError for a duplicate column.
     """
     layout = _layout(columns, header_prefix, mask_offset, what)
     for alternatives in (("change_seq",), ("change_oper", "operation")):
@@ -210,7 +210,7 @@ class ChangeRow(NamedTuple):
 
 
 def row_order(row: ChangeRow) -> tuple[str, bool]:
-    """Return the key that sorts rows by change_seq, with a before image in front of its update."""
+    """Return the key that sorts rows by change_seq, with a before image before its update."""
     return row.change_seq, row.change_oper != "B"
 
 
@@ -384,7 +384,7 @@ def row_writer(
     return write
 
 
-_MOST_MASKS: Final = 4096
+_MAX_MASKS: Final = 4096
 _COMPOUND: Final = frozenset({tuple, Lob})
 
 
@@ -409,7 +409,7 @@ def mask_writer(
     """
     empty = None if empty_mask == "null" else b""
 
-    @lru_cache(maxsize=_MOST_MASKS)
+    @lru_cache(maxsize=_MAX_MASKS)
     def stored(columns: frozenset[str]) -> str | bytes | None:
         if mask_form == "text":
             return masks.table_text(layout, layout.bits(columns))

@@ -93,11 +93,11 @@ def changes_of_rows(
     skip: Callable[[FormatError], None] = refuse,
 ) -> Iterator[Change | Waiting]:
     """Yield the changes of a table's rows for ``count_events``. Rows come in change_seq order, a
-    before image in front of its update.
+    before image directly before its update.
 
     A before image at the very end of an input that is not declared complete waits for its update.
-    Any other unpaired before image is an FormatError for ``skip``, which raises it or
-    returns to skip the row.
+    Any other unpaired before image is a FormatError for ``skip``, which raises it or returns to
+    skip the row.
     """
     before: ChangeRow | None = None
     for row in rows:
@@ -330,7 +330,7 @@ def _update(change: Change, after: Row, table: TargetTable) -> tuple[RowImage, .
     before, key = change.before, change.key
     if not before or not table.before_images:
         return (update,)
-    # A changed part of the key is not the old one.
+    # A changed key column does not show the old key.
     if key and not changed.isdisjoint([name for name, _ in key]):
         key = tuple(part for part in key if part[0] not in changed)
     return ("B", _NO_COLUMNS, _row(before, key, table)), update

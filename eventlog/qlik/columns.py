@@ -119,7 +119,7 @@ _PLAIN_TYPES: Final = {
 }
 _INTEGERS: Final = {16: "INT2", 32: "INT4", 64: "INT8"}
 _UUID_LENGTH: Final = 36
-_WIDEST_CHARACTER: Final = 4  # bytes of a character in UTF-8
+_WIDEST_CHARACTER: Final = 4  # the most bytes of a character in UTF-8
 
 
 def _column_of(column: Column, place: int) -> QlikColumn:
@@ -176,7 +176,7 @@ _TYPE_NAMES: Final = {
 
 
 def catalog_table(name: str, columns: Sequence[QlikColumn]) -> Table:
-    """Return a table of these columns as a catalogue has it."""
+    """Return the catalogue's table with these columns."""
     types = ((column.name, _type_name(column)) for column in columns)
     return table_of_types(name, types, key_of(columns))
 
@@ -296,7 +296,7 @@ class ColumnsSeen:
 
 
 def _common(one: str | None, other: str | None) -> str | None:
-    """Return the type of a column that holds values of both; None is the type of NULL alone."""
+    """Return the type of a column with values of both types; None is the type of NULL."""
     if one is None or other is None or one == other:
         return one or other
     pair = {one, other}

@@ -91,7 +91,9 @@ def _table_named(inspector: sa.Inspector, schema: str | None, name: str) -> sa.T
 
 
 def _clause(schema: str | None, name: str, columns: Iterable[str]) -> sa.TableClause:
-    """Return a table for statements, quoted, whose values come unchanged from the driver."""
+    """Return a table for statements, with quoted names; its values are those of the driver,
+    unchanged.
+    """
     schema = None if schema is None else quoted(schema)
     return sa.table(quoted(name), *(sa.column(quoted(column)) for column in columns), schema=schema)
 
@@ -230,7 +232,7 @@ def _is_listed(
 
 @contextmanager
 def database_source(url: str) -> Iterator[DatabaseSource]:
-    """Open a source that sees one state of the database while it is read.
+    """Open a source whose reads all see the same snapshot of the database.
 
     Raises ConfigError, DatabaseError.
     """
@@ -251,8 +253,8 @@ _BEGIN: Final = {"sqlite": "BEGIN IMMEDIATE"}
 
 @contextmanager
 def database_store(url: str, options: WriteOptions) -> Iterator[DatabaseStore]:
-    """Open a database to append to, in one transaction. The transaction is committed if the block
-    ends well, else rolled back.
+    """Open a database to append to, in one transaction, which is committed if the block succeeds
+    and rolled back otherwise.
 
     Raises ConfigError, DatabaseError.
     """

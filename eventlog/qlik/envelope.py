@@ -257,16 +257,16 @@ class HttpRegistry:
             if status == HTTPStatus.NOT_FOUND and method == "GET":
                 raise UnknownSchema(f"{place}: the registry has no such schema")
             if not 200 <= status <= 299:
-                said = self._client.clean(content.decode("utf-8", "replace"))
-                raise RegistryError(f"{place} answers {status}: {said}")
+                text = self._client.clean(content.decode("utf-8", "replace"))
+                raise RegistryError(f"{place} returned {status}: {text}")
             answer = json.loads(content)
         except (HttpFailed, ValueError) as error:
-            raise RegistryError(f"{place} does not answer: {error}") from None
+            raise RegistryError(f"cannot get an answer from {place}: {error}") from None
         finally:
-            # each schema is requested once, so the next request may be far away
+            # each schema is requested once, so the next request may come much later
             self._client.close()
         if not isinstance(answer, dict):
-            raise RegistryError(f"{place} answers no JSON object")
+            raise RegistryError(f"{place} returned a value that is not a JSON object")
         return answer
 
 

@@ -93,7 +93,7 @@ class TableFiles(NamedTuple):
 def file_name(schema: str | None, table: str) -> str:
     """Return the name of a table in file names, without suffix.
 
-    Raises NotExpressible for half a surrogate pair.
+    Raises NotExpressible for an unpaired surrogate.
     """
     try:
         full_name(schema, table).encode()

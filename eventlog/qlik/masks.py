@@ -36,7 +36,7 @@ ByteOrder: TypeAlias = Literal["little", "big", "auto"]
 """The byte order of binary masks; ``auto`` is for reading only."""
 
 _FEW_BITS: Final = 24
-_MOST_KEPT: Final = 256
+_MAX_KEPT: Final = 256
 
 
 Mask: TypeAlias = tuple[frozenset[str], int]
@@ -95,7 +95,7 @@ class MaskLayout:
                 value |= self._bit_of[name]
         except KeyError as missing:
             raise FormatError(f"column {missing} is not in the column list of its mask") from None
-        if len(self._encoded) >= _MOST_KEPT:
+        if len(self._encoded) >= _MAX_KEPT:
             self._encoded.clear()
         self._encoded[columns] = value
         return value
@@ -109,7 +109,7 @@ class MaskLayout:
         if known is not None:
             return known
         mask = self._names(value & self._column_bits), (value >> self.width).bit_count()
-        if len(self._decoded) >= _MOST_KEPT:
+        if len(self._decoded) >= _MAX_KEPT:
             self._decoded.clear()
         self._decoded[value] = mask
         return mask

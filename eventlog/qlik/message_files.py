@@ -99,9 +99,9 @@ def _given(
     report: Report,
     place: str | None = None,
 ) -> Iterator[Change]:
-    """Yield the changes that the reader gives, and skip each message that cannot be read. ``place``
-    is the place of the message for errors; it is left out if messages wait, since the error may be
-    about one of them.
+    """Yield the changes that the reader returns, and skip each message that cannot be read.
+    ``place`` is the place of the message for errors; it is left out if messages wait, since the
+    error may be about one of them.
     """
     if reader.is_waiting:
         place = None
@@ -120,7 +120,7 @@ def _given(
 def _finished(reader: MessageReader, report: Report) -> Iterator[Change]:
     """Yield the remaining changes at the end of the input.
 
-    Messages whose metadata have not come are skipped.
+    Messages whose metadata have not arrived are skipped.
     """
     while reader.is_waiting:
         try:

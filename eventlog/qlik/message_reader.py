@@ -47,7 +47,7 @@ _OPERATIONS: Final = {
     "READ": ChangeOp.REFRESH,
 }
 _ABSENT: Final = object()
-_MOST_SEEN: Final = 4096
+_MAX_SEEN: Final = 4096
 
 _Find = Callable[[str], Any]
 """A function from the name of a header to its value, ``_ABSENT`` if the header is missing."""
@@ -126,8 +126,8 @@ class MessageReader:
             raise _unknown_schema(envelope.schema_id, "by the end of the input", waiting)
 
     def overdue(self) -> Iterator[Change]:
-        """Yield the changes of messages that need not wait any more. Raises UnknownSchema for a
-        message that has waited too long.
+        """Yield the changes of the messages that are now ready. Raises UnknownSchema for a message
+        that has waited too long.
         """
         while self._waiting:
             deadline, message, envelope = self._waiting[0]
@@ -281,7 +281,7 @@ class MessageReader:
                 known = _described(replace(self._newest[schema, name], schema_id=None))
             else:
                 known = _undescribed(schema, name, fields, option_columns or ())
-            if len(self._seen) >= _MOST_SEEN:
+            if len(self._seen) >= _MAX_SEEN:
                 self._seen.clear()
             self._seen[key] = known
         return known

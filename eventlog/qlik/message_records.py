@@ -45,7 +45,7 @@ from eventlog.qlik.message_tables import (
 from eventlog.qlik.sequence import UNKNOWN_TRANSACTION
 from eventlog.qlik.values import Convert, json_writer
 
-_MOST_MASKS: Final = 1024
+_MAX_MASKS: Final = 1024
 
 _OPERATIONS: Final = {op: op.value for op in ChangeOp}
 """The operation of each ChangeOp."""
@@ -158,7 +158,7 @@ class TableRecords:
         self._schema_id = (
             {"externalSchemaId": table.schema_id} if options.external_schema_id else {}
         )
-        self._masks = lru_cache(maxsize=_MOST_MASKS)(self._masks_of)
+        self._masks = lru_cache(maxsize=_MAX_MASKS)(self._masks_of)
 
     def column(self, name: str, *, multi_valued: bool = False) -> tuple[str, Convert]:
         """Return a column's field, and the function that writes its values in a message.
@@ -316,8 +316,8 @@ def _announcement(
         else:
             value = avro_envelope(METADATA, own_id, own_schema)(bytes_writer(own_schema)(message))
     except UnicodeEncodeError as error:
-        # A name, or the option server or task, has half a surrogate pair.
-        raise _half_a_character(error) from None
+        # A name, or the option server or task, has an unpaired surrogate.
+        raise _unpaired_surrogate(error) from None
     return KafkaRecord(
         checked_topic(options.metadata_topic), (table.schema_id or "").encode(), value
     )
@@ -344,17 +344,17 @@ class _Json:
             body["headers"] = headers
             return json_bytes({**self._envelope, "message": body})
         except UnicodeEncodeError as error:
-            raise _half_a_character(error) from None
+            raise _unpaired_surrogate(error) from None
 
     def key(self, data: MessageRow) -> bytes:
         try:
             return json_key([data[field] for field in self._key_fields])
         except UnicodeEncodeError as error:
-            raise _half_a_character(error) from None
+            raise _unpaired_surrogate(error) from None
 
 
-def _half_a_character(error: UnicodeEncodeError) -> NotExpressible:
-    return NotExpressible(f"text with half a surrogate pair: {error.reason}")
+def _unpaired_surrogate(error: UnicodeEncodeError) -> NotExpressible:
+    return NotExpressible(f"a text has an unpaired surrogate: {error.reason}")
 
 
 def json_key(values: list[Any]) -> bytes:

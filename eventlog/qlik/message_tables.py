@@ -507,13 +507,13 @@ def read_file_metadata(content: bytes) -> tuple[int, tuple[QlikColumn, ...]]:
     return version, tuple(columns)
 
 
-_MOST_DIGITS: Final = 18
+_MAX_DIGITS: Final = 18
 
 
 def _number(value: Any) -> int:
-    number = whole_number(int(value) if isinstance(value, str) else value, _MOST_DIGITS)
+    number = whole_number(int(value) if isinstance(value, str) else value, _MAX_DIGITS)
     if number is None:
-        raise ValueError(f"{shown(str(value))} is not a number of at most {_MOST_DIGITS} digits")
+        raise ValueError(f"{shown(str(value))} is not a number of at most {_MAX_DIGITS} digits")
     return number
 
 

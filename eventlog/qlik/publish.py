@@ -23,7 +23,7 @@ from eventlog.changes.publishing import (
     EventWriter,
     Need,
     Publishing,
-    of_first_row,
+    text_of_first_row,
     time_reader,
 )
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass, row_of
@@ -44,7 +44,7 @@ from eventlog.qlik.values import Convert
 
 _ADD, _DELETE = Operation.ADD, Operation.DELETE
 _new: Final = tuple.__new__
-_MOST_SHAPES: Final = 1024
+_MAX_SHAPES: Final = 1024
 
 
 def write_options(options: PublishOptions, publishing: Publishing) -> WriteOptions:
@@ -137,7 +137,7 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
     def _records(
         self, catalog: Catalog, first: str, events: Sequence[Outgoing], origins: Origins
     ) -> list[tuple[KafkaRecord, ...] | EventResult]:
-        """Return the records of each event, or the error verdict of an event that the format cannot
+        """Return the records of each event, or the error result of an event that the format cannot
         hold.
         """
         if self._messages is None or catalog is not self._messages.catalog:
@@ -149,7 +149,7 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
         records: list[tuple[KafkaRecord, ...] | EventResult] = []
         for event in events:
             try:
-                draft = draft_of(event, of_first_row(event, event_times))
+                draft = draft_of(event, text_of_first_row(event, event_times))
                 records.append(records_of(draft, sequence_of(event.place)))
             except RegistryError as error:
                 raise ReceiverUnavailable(str(error)) from error
@@ -222,7 +222,7 @@ class _StepReader:
         self._read_key = key_reader(object_class)
         self._key_fields = tuple(table.column(column.name)[0] for column in object_class.key)
         # Few statements write a table, so the same attributes repeat.
-        self._shape = lru_cache(maxsize=_MOST_SHAPES)(self._shape_of)
+        self._shape = lru_cache(maxsize=_MAX_SHAPES)(self._shape_of)
 
     def images(self, event: Outgoing) -> Images:
         """Return the images of an event's change. Raises FormatError, RowError."""

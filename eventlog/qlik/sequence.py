@@ -339,30 +339,30 @@ def count_events(changes: Iterable[Change | Waiting], *, input_complete: bool) -
     change is held back at a time.
     """
     # The last counted change of the run, and the uncounted changes after it.
-    held: deque[Change] = deque()
+    pending: deque[Change] = deque()
     run: str | None = None
     number = 0
     for change in changes:
         if change.transaction_id != run:
-            yield from _released(held, last=True)
+            yield from _released(pending, last=True)
             run, number = change.transaction_id, 0
         if isinstance(change, Waiting):
             continue
         if run is None or change.op is ChangeOp.TRUNCATE:
-            if held:
-                held.append(change)
+            if pending:
+                pending.append(change)
             else:
                 yield change
             continue
-        yield from _released(held, last=False)
+        yield from _released(pending, last=False)
         number += 1
-        held.append(change._replace(event_number=number))
-    yield from _released(held, last=True if input_complete else None)
+        pending.append(change._replace(event_number=number))
+    yield from _released(pending, last=True if input_complete else None)
 
 
-def _released(held: deque[Change], *, last: bool | None) -> Iterator[Change]:
-    if held:
-        counted = held.popleft()
+def _released(pending: deque[Change], *, last: bool | None) -> Iterator[Change]:
+    if pending:
+        counted = pending.popleft()
         yield counted if last is None else counted._replace(last_in_transaction=last)
-        while held:
-            yield held.popleft()
+        while pending:
+            yield pending.popleft()

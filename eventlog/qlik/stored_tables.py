@@ -81,7 +81,8 @@ def _parse_headers(value: Any) -> tuple[str, ...]:
             raise ConfigError("partition_name is written by the option partitioned, not by headers")
         if header not in DEFAULT_HEADERS or headers.count(header) > 1:
             raise ConfigError(
-                f"header {header!r} is unknown or stands twice; known: {', '.join(DEFAULT_HEADERS)}"
+                f"header {header!r} is unknown or listed twice; known headers: "
+                f"{', '.join(DEFAULT_HEADERS)}"
             )
     return headers
 

@@ -63,10 +63,10 @@ def read_moment(text: str) -> datetime:
         second=int(second or 0),
         microsecond=microseconds(fraction or ""),
     )
-    return moment - _displacement(zone)
+    return moment - _utc_offset(zone)
 
 
-def _displacement(zone: str | None) -> timedelta:
+def _utc_offset(zone: str | None) -> timedelta:
     if zone is None or zone in "Zz":
         return timedelta(0)
     ahead = timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:]))
@@ -95,7 +95,7 @@ def _read_time(value: Any) -> time:
         raise ValueError
     hour, minute, second, fraction, zone = match.groups()
     clock = time(int(hour), int(minute), int(second or 0), microseconds(fraction or ""))
-    return clock if zone is None else (datetime.combine(EPOCH, clock) - _displacement(zone)).time()
+    return clock if zone is None else (datetime.combine(EPOCH, clock) - _utc_offset(zone)).time()
 
 
 def _read_text(value: Any) -> str:
@@ -119,14 +119,14 @@ def _read_decimal(value: Any) -> Decimal:
     return number
 
 
-_MOST_DIGITS: Final = 20
+_MAX_DIGITS: Final = 20
 """The digits of the largest integer of a column, a UINT8."""
 
 
 def _read_integer(value: Any) -> int:
     if type(value) is int:
         return value
-    number = whole_number(_read_decimal(value), _MOST_DIGITS)
+    number = whole_number(_read_decimal(value), _MAX_DIGITS)
     if number is None:
         raise ValueError
     return number
@@ -266,12 +266,12 @@ def json_writer(column: QlikColumn) -> Convert:
 
 
 def writer(column: QlikColumn, write: Convert) -> Convert:
-    """Return the function that brings a value to its column's type, checks its range, and writes it
-    by ``write``. It raises NotExpressible.
+    """Return the function that converts a value to its column's type, checks its range, and writes
+    it by ``write``. It raises NotExpressible.
     """
     value_type, bounds = CLASSES[column.type], _RANGES.get(column.type)
     read = _READERS[value_type]
-    as_it_is = None if value_type is datetime else value_type  # a datetime may have a zone
+    plain_type = None if value_type is datetime else value_type  # a datetime may have a zone
 
     def typed(value: Value) -> Any:
         if is_multi_valued(value):
@@ -288,8 +288,8 @@ def writer(column: QlikColumn, write: Convert) -> Convert:
 
     if bounds is None:
         if write is as_is:  # text, in most columns
-            return lambda value: value if type(value) is as_it_is else typed(value)
-        return lambda value: write(value if type(value) is as_it_is else typed(value))
+            return lambda value: value if type(value) is plain_type else typed(value)
+        return lambda value: write(value if type(value) is plain_type else typed(value))
 
     least, most = bounds
 
@@ -309,8 +309,8 @@ def writer(column: QlikColumn, write: Convert) -> Convert:
 
 
 def typed_writer(column: QlikColumn) -> Convert:
-    """Return the function that brings values to their column's class. It raises NotExpressible for
-    a value that does not fit.
+    """Return the function that converts values to their column's class. It raises NotExpressible
+    for a value that does not fit.
     """
     value_type = CLASSES[column.type]
     if value_type is int:
@@ -342,7 +342,7 @@ def text_writer(column: QlikColumn) -> Convert:
 
 
 def _encodable(text: Any, column: QlikColumn) -> str:
-    """Return the text itself if UTF-8 can encode it, which excludes half a surrogate pair.
+    """Return the text itself if UTF-8 can encode it, which excludes unpaired surrogates.
 
     Raises NotExpressible.
     """
@@ -404,7 +404,7 @@ def _refuses(convert: Convert, value: Any) -> bool:
 def typed_reader(
     data: Sequence[tuple[str, int]], columns: Sequence[QlikColumn], plain: Convert = plain_reader
 ) -> Callable[[Sequence[Any]], list[Any]]:
-    """Return the function that brings the data columns of a stored row, by their places, to the
+    """Return the function that converts the data columns of a stored row, by their places, to the
     classes of ``columns``.
 
     Other columns are read by ``plain``. The function raises FormatError.
@@ -434,10 +434,10 @@ def converter(
     ``what`` names the table in errors. The function raises NotExpressible.
     """
 
-    def of_text(column: QlikColumn) -> Convert:
+    def text_converter_of(column: QlikColumn) -> Convert:
         return timestamp_text if isinstance(column, MomentColumn) else text_writer(column)
 
-    one = _arrow_converter if file_format == "parquet" else of_text
+    one = _arrow_converter if file_format == "parquet" else text_converter_of
     return row_converter(list(map(one, columns)), [f"{what}.{column.name}" for column in columns])
 
 
@@ -484,7 +484,7 @@ _PLAIN_ARROW: Final = {
     "BYTES": "binary",
     "BLOB": "binary",
 }
-_MOST_ARROW_DIGITS: Final = 38
+_MAX_ARROW_DIGITS: Final = 38
 
 
 def arrow_type(column: QlikColumn) -> Any:
@@ -510,7 +510,7 @@ def arrow_type(column: QlikColumn) -> Any:
 
 
 def _has_digits(column: QlikColumn) -> bool:
-    return 0 < column.precision <= _MOST_ARROW_DIGITS and column.scale <= column.precision
+    return 0 < column.precision <= _MAX_ARROW_DIGITS and column.scale <= column.precision
 
 
 def _arrow_converter(column: QlikColumn) -> Convert:

@@ -56,7 +56,7 @@ __all__ = [
     "write_messages",
 ]
 
-_HOMES: Final = {
+_MODULES: Final = {
     "BacklogReport": ("backlog", "Report"),
     "BacklogRequest": ("backlog", "Request"),
     "SparkFailed": ("session", "SparkFailed"),
@@ -83,9 +83,9 @@ _HOMES: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, there = _HOMES[name]
+    module, there = _MODULES[name]
     value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), there)
     return value
 

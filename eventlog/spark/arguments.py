@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as t
 
 from eventlog.config.load import Config
-from eventlog.core.arguments import Kind, of_type
+from eventlog.core.arguments import Kind, instance_of_type
 from eventlog.errors import ConfigError
 
 
@@ -23,20 +23,20 @@ def _has(name: str, in_words: str) -> Kind:
 
 
 SESSION: Final = _has("createDataFrame", "a SparkSession")
-FRAME: Final = of_type(DataFrame, "a DataFrame")
-CONFIG: Final = of_type(
+FRAME: Final = instance_of_type(DataFrame, "a DataFrame")
+CONFIG: Final = instance_of_type(
     Config, "a configuration: eventlog.config.load.load(Path('eventlog.toml'), os.environ)"
 )
 COPY: Final = Kind(
-    lambda value: hasattr(value, "number_done") and hasattr(value, "beside"),
+    lambda value: hasattr(value, "number_done") and hasattr(value, "sibling"),
     "delta(PATH) or iceberg(CATALOG, TABLE)",
 )
-TIME: Final = of_type(
+TIME: Final = instance_of_type(
     datetime, "a datetime.datetime, such as datetime(2026, 11, 20, 8, tzinfo=UTC)"
 )
-MAYBE_TIME: Final = of_type(datetime | None, TIME.in_words)
-SPAN: Final = of_type(timedelta, "a datetime.timedelta, such as timedelta(hours=1)")
-STRUCT: Final = of_type(t.StructType | None, "a StructType of the table's columns")
+MAYBE_TIME: Final = instance_of_type(datetime | None, TIME.in_words)
+SPAN: Final = instance_of_type(timedelta, "a datetime.timedelta, such as timedelta(hours=1)")
+STRUCT: Final = instance_of_type(t.StructType | None, "a StructType of the table's columns")
 TEXTS: Final = Kind(
     lambda value: (
         value is None
@@ -51,7 +51,7 @@ TEXTS: Final = Kind(
 
 
 _TRIGGERS: Final[Mapping[str, Kind]] = {
-    "processingTime": of_type(str, "a text such as '10 seconds'"),
+    "processingTime": instance_of_type(str, "a text such as '10 seconds'"),
     "once": Kind(lambda value: value is True, "True"),
     "availableNow": Kind(lambda value: value is True, "True"),
 }
@@ -91,7 +91,7 @@ def check_columns(function: str, name: str, frame: DataFrame, needed: Collection
 
 # --- pandas ---------------------------------------------------------------------------------------
 
-_LEAST_PANDAS: Final = (2, 2)
+_MIN_PANDAS: Final = (2, 2)
 
 
 def check_pandas() -> None:
@@ -102,7 +102,7 @@ def check_pandas() -> None:
         found = version("pandas")
     except PackageNotFoundError:
         raise ConfigError(f"pandas is not installed, which PySpark needs: {_INSTALL}") from None
-    if tuple(map(int, re.findall("[0-9]+", found)[:2])) < _LEAST_PANDAS:
+    if tuple(map(int, re.findall("[0-9]+", found)[:2])) < _MIN_PANDAS:
         raise ConfigError(f"pandas {found} is too old for PySpark: {_INSTALL}")
 
 

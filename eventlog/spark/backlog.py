@@ -77,7 +77,7 @@ from eventlog.spark.log_source import (
     PARTITION_ROWS,
     LogLocation,
     place_for,
-    without_settings_of_others,
+    without_foreign_settings,
 )
 from eventlog.spark.output import output_format
 from eventlog.spark.preflight import counting_cores, preflight, waiting_parts
@@ -103,7 +103,7 @@ _log = logging.getLogger("eventlog.backlog")
 
 _BUCKETS_PER_CORE = 2
 _BUCKET_ROWS = 2_000_000
-_LEAST_FILE_BYTES = 128 * 1024
+_MIN_FILE_BYTES = 128 * 1024
 _NAMES = re.compile(
     rf"{IDS}|{MARKED}|{re.escape(STATE_FILE)}|part-\d{{6,}}-\d{{5,}}(?:-[0-9a-f]{{12}})?\.(?:xmll|xml|parquet|jsonl)(?:\.gz|\.zst)?"
 )
@@ -372,10 +372,10 @@ def _check(config: Config, request: Request) -> None:
         raise ConfigError(
             f"compression {request.compression!r} is unknown: use {', '.join(COMPRESSIONS)}"
         )
-    if request.max_file_bytes < _LEAST_FILE_BYTES:
+    if request.max_file_bytes < _MIN_FILE_BYTES:
         raise ConfigError(
             f"files of at most {request.max_file_bytes} bytes would be too small; use "
-            f"{_LEAST_FILE_BYTES} or more"
+            f"{_MIN_FILE_BYTES} or more"
         )
     if request.no_claim and request.mark:
         raise ConfigError(
@@ -438,7 +438,7 @@ def _convert(
             name=random_hex(6),
             place=place,
             snapshot=snapshot,
-            config=without_settings_of_others(config),
+            config=without_foreign_settings(config),
             database=database,
             tables=class_names(config)[1],
             options=context.options,

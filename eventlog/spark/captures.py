@@ -49,7 +49,7 @@ class Capture(NamedTuple):
     """The name, which is also the name of the task's output."""
     paths: tuple[Path, ...]
     """Files that continue one another, or one directory."""
-    beside: tuple[Path, ...] = ()
+    descriptions: tuple[Path, ...] = ()
     """Files that describe ``paths``."""
     gaps: tuple[str, ...] = ()
     """Sentences about files that seem to be missing between ``paths``."""
@@ -120,8 +120,9 @@ def _in_directory(format: str, place: Path, options: Mapping[str, Any]) -> Itera
     if asked.has_single_files:
         yield from (Capture(_stem(file), (file,)) for file in _files(asked, files))
         return
-    beside = tuple(filter(asked.is_description, files))
-    yield from _continuing([file for file in _files(asked, files) if file not in beside], beside)
+    descriptions = tuple(filter(asked.is_description, files))
+    captured = [file for file in _files(asked, files) if file not in descriptions]
+    yield from _continuing(captured, descriptions)
 
 
 def _files(format: Format, entries: Iterable[Path]) -> list[Path]:
@@ -149,13 +150,13 @@ def _has_suffix(file: Path, known: frozenset[str] | None) -> bool:
     return known is None or file.suffix.lower() in known
 
 
-def _continuing(files: Sequence[Path], beside: tuple[Path, ...]) -> Iterator[Capture]:
+def _continuing(files: Sequence[Path], descriptions: tuple[Path, ...]) -> Iterator[Capture]:
     groups: dict[tuple[str, str], list[tuple[list[int], Path]]] = {}
     for file in files:
         stem = _stem(file)
         match = _NUMBERED.fullmatch(stem)
         if match is None:
-            yield Capture(stem, (file,), beside)
+            yield Capture(stem, (file,), descriptions)
         else:
             numbers = [int(number) for number in re.findall("[0-9]+", match["numbers"])]
             groups.setdefault((match["name"], file.name[len(stem) :].lower()), []).append(
@@ -166,7 +167,7 @@ def _continuing(files: Sequence[Path], beside: tuple[Path, ...]) -> Iterator[Cap
         paths = tuple(path for _, path in ordered)
         is_alone = len(paths) == 1
         gaps = tuple(_gaps(ordered)) if name else ()
-        yield Capture(_stem(paths[0]) if is_alone or not name else name, paths, beside, gaps)
+        yield Capture(_stem(paths[0]) if is_alone or not name else name, paths, descriptions, gaps)
 
 
 def _stem(file: Path) -> str:
@@ -243,17 +244,19 @@ def _side_by_side(capture: Capture, report: Report) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="eventlog-capture-") as directory:
         for number, path in enumerate(capture.paths):
             Path(directory, f"{number:09}-{path.name}").symlink_to(path.resolve())
-        for path in capture.beside:
+        for path in capture.descriptions:
             Path(directory, path.name).symlink_to(path.resolve())
         numbered = re.compile(rf"{re.escape(directory)}/[0-9]{{9}}-")
 
-        def as_it_is(message: str) -> str:
+        def with_file_names(message: str) -> str:
             return numbered.sub(f"{capture.place}/", message).replace(directory, str(capture.place))
 
         try:
             yield directory
         except EventlogError as error:
-            error.args = tuple(as_it_is(one) if isinstance(one, str) else one for one in error.args)
+            error.args = tuple(
+                with_file_names(one) if isinstance(one, str) else one for one in error.args
+            )
             raise
         finally:
-            report.problems[:] = map(as_it_is, report.problems)
+            report.problems[:] = map(with_file_names, report.problems)

@@ -49,7 +49,7 @@ from eventlog.publisher.ledger import SetLedger
 from eventlog.publisher.open_context import find_log, publisher_options, settle_epoch
 from eventlog.spark.change_offsets import Offset
 from eventlog.spark.change_parts import Folding, held_back
-from eventlog.spark.log_source import without_settings_of_others
+from eventlog.spark.log_source import without_foreign_settings
 from eventlog.sql import consumers
 from eventlog.sql.connection import (
     as_database_errors,
@@ -214,7 +214,7 @@ class RowReader:
             if self.origins is not None:
                 self.origins.update((row[0], (row[_EVENT_TIME], row[_PERPETRATOR])) for row in rows)
                 queue_rows = map(_queue_row, rows)
-            yield check_rows(queue_rows, self._catalog, self._user).good
+            yield check_rows(queue_rows, self._catalog, self._user).valid
 
 
 # --- a task's connection --------------------------------------------------------------------------
@@ -312,7 +312,7 @@ class ChangeLog:
     """
     begun: str = ""
     """The time when the consumer was registered, empty without a consumer."""
-    lines: tuple[int, ...] = ()
+    entries: tuple[int, ...] = ()
     """The numbers of the entries in which the consumer's done rows are recorded."""
     epoch: str = ""
     _open: tuple[Engine, OpenLog] | None = None
@@ -393,7 +393,7 @@ class ChangeLog:
         line = consumers.read_consumer(log, consumer)
         assert line is not None  # the consumer was registered under the lock
         self.line, self.begun = line.done, line.begun.isoformat()
-        self.lines = line.lines
+        self.entries = line.entries
 
     def close(self) -> None:
         """Close the connection, and so release the consumer."""
@@ -422,7 +422,7 @@ class ChangeLog:
         assert self._config is not None
         database = log.db.reflect(class_schema(self._config))
         declared = declared_tables(self._config, database, log.table)
-        declared = declared._replace(config=without_settings_of_others(declared.config))
+        declared = declared._replace(config=without_foreign_settings(declared.config))
         options = publisher_options(self._config, log.db.current_user(), log.dialect.fold_name)
         # As for every consumer, no rows are loopback unless a user is configured (spec/event-log.md
         # 13.5).
@@ -482,26 +482,26 @@ class ChangeLog:
     # the end of a batch
 
     def latest(
-        self, start: Offset, most_rows: int | None = None, target: Offset | None = None
+        self, start: Offset, max_rows: int | None = None, target: Offset | None = None
     ) -> Offset:
         """Return the end of the next batch; ``start`` itself if there is nothing to read.
 
-        ``most_rows`` limits the rows of the batch; groups still open at its end are held back then.
+        ``max_rows`` limits the rows of the batch; groups still open at its end are held back then.
         The stream ends at ``target``. Raises RowsRemoved, OtherEpoch.
         """
         try:
-            return self._latest(start, most_rows, target)
+            return self._latest(start, max_rows, target)
         except DatabaseUnavailable:
-            return self._latest(start, most_rows, target)  # it runs on another connection
+            return self._latest(start, max_rows, target)  # it runs on another connection
 
-    def _latest(self, start: Offset, most_rows: int | None, target: Offset | None) -> Offset:
+    def _latest(self, start: Offset, max_rows: int | None, target: Offset | None) -> Offset:
         with self._session() as log:
             self._check_epoch(start)
             self._check_removed(log, start)
             decided = target.done if target is not None else self._decided(log, start.done)
             if decided is None:
                 return start
-            limit = most_rows
+            limit = max_rows
             while True:
                 end = decided
                 if target is None:
@@ -514,11 +514,11 @@ class ChangeLog:
                     if target is None:
                         self._record_unused(log, between(start.done, decided))
                     return start
-                if most_rows is not None and limit is not None and number == limit:
+                if max_rows is not None and limit is not None and number == limit:
                     rows = self._without_open(log, rows, last)
                     number, _ = count_rows(log, rows)
                     if not number:  # the first group is open: the batch reads on
-                        limit += most_rows
+                        limit += max_rows
                         continue
                 # Rows that were removed since the first check are not counted.
                 self._check_removed(log, start)
@@ -567,12 +567,12 @@ class ChangeLog:
         options = classes.options
         kept = within(rows, 1, last)
         read = RowReader(log, classes, catalog, kept, (1, 0), with_origins=False)
-        held = held_back(
+        stored = held_back(
             read, last, Folding(options.fold_distance, options.fold_span, rows[0][0], last)
         )
-        if held is None:
+        if stored is None:
             return kept
-        return [*within(rows, 1, held.first - 1), *((one, one) for one in held.ids)]
+        return [*within(rows, 1, stored.first - 1), *((one, one) for one in stored.ids)]
 
     def _check_epoch(self, offset: Offset) -> None:
         if offset.epoch != self.epoch:
@@ -599,7 +599,7 @@ class ChangeLog:
 
     # a batch
 
-    def parts(self, start: Offset, end: Offset, most_rows: int) -> list[tuple[Range, int]]:
+    def parts(self, start: Offset, end: Offset, max_rows: int) -> list[tuple[Range, int]]:
         """Return the parts of a batch, each with its number of rows.
 
         Raises RowsRemoved, OtherEpoch.
@@ -611,8 +611,8 @@ class ChangeLog:
             rows = between(start.done, end.done)
             first, last = rows[0][0], rows[-1][1]
             cuts = [(first, last)]
-            if length(rows) > most_rows:
-                found = log.log_parts(None, first, last, most_rows, 1)
+            if length(rows) > max_rows:
+                found = log.log_parts(None, first, last, max_rows, 1)
                 begins = [first, *(part.first for part in found[1:])]
                 cuts = list(zip(begins, [*(begin - 1 for begin in begins[1:]), last], strict=True))
             parts = [(cut, count_rows(log, within(rows, *cut))[0]) for cut in cuts]
@@ -638,8 +638,8 @@ class ChangeLog:
             # Rows that were requeued are not read again: a checkpoint only grows.
             consumers.pop_requeued(log, self.consumer)
             if done.encode() != self.line.encode():
-                written = consumers.LinesOfSet(self.consumer, self.lines)
-                self.lines = consumers.write_done(log, written, done)
+                written = consumers.SetEntries(self.consumer, self.entries)
+                self.entries = consumers.write_done(log, written, done)
             self.line = done
 
 

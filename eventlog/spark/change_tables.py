@@ -145,7 +145,7 @@ def _rows(spark: SparkSession, table: FoundTable, context: Reading) -> DataFrame
             )
         by_format.setdefault(str(format_of(part.path)), part.path)
     frames = [
-        _of_format(spark, table, file_format, first, options)
+        _read_frame(spark, table, file_format, first, options)
         for file_format, first in by_format.items()
     ]
     rows = reduce(DataFrame.unionByName, frames)
@@ -203,7 +203,7 @@ def _with_time(spark: SparkSession) -> SparkSession:
     return own
 
 
-def _of_format(
+def _read_frame(
     spark: SparkSession, table: FoundTable, file_format: str, first: Path, options: ReadOptions
 ) -> DataFrame:
     place = str(table.place)
@@ -219,7 +219,7 @@ def _of_format(
             return reader.options(**_CSV).csv(place)  # type: ignore[arg-type]
         case _:
             lines = reader.text(place).withColumn(_FILE, f.col("_metadata.file_name"))
-            return _of_json(lines, first, options)
+            return _json_columns(lines, first, options)
 
 
 def _refuse_times(file: Path) -> None:
@@ -237,7 +237,7 @@ def _refuse_times(file: Path) -> None:
 _FILE: Final = "_file"
 
 
-def _of_json(lines: DataFrame, first: Path, options: ReadOptions) -> DataFrame:
+def _json_columns(lines: DataFrame, first: Path, options: ReadOptions) -> DataFrame:
     """Return the members of objects, one object per line, as text: columns in the order of the
     first object, then further columns.
 

@@ -56,7 +56,12 @@ from eventlog.spark.change_offsets import Offset, offset_of
 from eventlog.spark.change_parts import Folding, groups_of_part
 from eventlog.spark.change_rows import Rows, columns_of, schema_of
 from eventlog.spark.closed_output import expect_closed_output
-from eventlog.spark.log_source import PARTITION_ROWS, for_catalogue, of_source, options_for
+from eventlog.spark.log_source import (
+    PARTITION_ROWS,
+    for_catalogue,
+    options_for,
+    without_spark_options,
+)
 from eventlog.spark.tasks import tune_collector
 
 try:
@@ -133,7 +138,7 @@ class ChangeOptions:
     class_name: str | None
     with_document: bool
     start_from: str
-    most_rows: int | None
+    max_rows: int | None
     partition_rows: int
     consumer: str | None
     fold: str
@@ -146,7 +151,7 @@ def read_options(given: Mapping[str, str]) -> ChangeOptions:
     """
     errors: list[ConfigError] = []
     values = {name: declared.default for name, declared in OPTIONS.items()}
-    for folded, text in of_source(given).items():
+    for folded, text in without_spark_options(given).items():
         name = _BY_FOLDED.get(folded.lower())
         if name is None:
             errors.append(unknown(folded, nearest(folded, OPTIONS)))
@@ -328,7 +333,7 @@ class ChangesDataSource(DataSource):
 
     def reader(self, schema: t.StructType) -> DataSourceReader:
         checked = read_options(options_for(schema, self._given))
-        if checked.consumer is not None or checked.most_rows is not None:
+        if checked.consumer is not None or checked.max_rows is not None:
             name = "consumer" if checked.consumer is not None else "maxRowsPerBatch"
             raise ConfigError(
                 f"options of format {FORMAT}: {name} works only with readStream, which remembers "
@@ -415,7 +420,7 @@ class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return the limit of rows in a batch."""
-        most = self._options.most_rows
+        most = self._options.max_rows
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -425,7 +430,7 @@ class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return the end of the next batch; ``start`` if there is nothing to read."""
         begin = offset_of(start)
-        most_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         if self._is_bounded and self._target is None:
             self._target = self.log.latest(begin)
         if begin.rows is None:
@@ -434,7 +439,7 @@ class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return begin._replace(rows=0).as_json()
         if self._wait and not self._is_bounded:
             sleep(self._wait)
-        end = self.log.latest(begin, most_rows, self._target)
+        end = self.log.latest(begin, max_rows, self._target)
         if end is begin:
             self._wait = min(max(2 * self._wait, _SHORTEST_WAIT), _LONGEST_WAIT)
             return start

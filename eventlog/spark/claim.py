@@ -41,7 +41,7 @@ from eventlog.publisher.ledger import Writers, are_registered
 from eventlog.publisher.observer import JobProgress
 from eventlog.publisher.open_context import open_context
 from eventlog.spark.directory import MANIFEST, SUCCESS, Directory, job_in, masked
-from eventlog.spark.job import BadLine, DeliveryReport, OutputFile, PartReport, part_report
+from eventlog.spark.job import DeliveryReport, OutputFile, PartReport, RowFailure, part_report
 from eventlog.spark.session import Progress, shown
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.epoch import note_removed
@@ -433,8 +433,8 @@ def _mark_rows(
 
     def still_locked() -> None:
         with one_at_a_time, _committed(context) as connection:
-            held = context.log.on(connection).holds_lock()
-        if not held:
+            holds_lock = context.log.on(connection).holds_lock()
+        if not holds_lock:
             raise DatabaseUnavailable(f"the lock of the log {context.log} was lost")
 
     still_locked()
@@ -446,10 +446,10 @@ def _mark_rows(
         marked = 0
         with context.log.connection.engine.connect() as connection, as_database_errors(connection):
             log = context.log.on(connection)
-            for good, bad, rows in _batches(directory, part.ids):
+            for good, failures, rows in _batches(directory, part.ids):
                 still_locked()
                 marked += _keep_loopback(log, context.options, good) if part.rows_loopback else 0
-                marked += _write(log, context.options, good, bad)
+                marked += _write(log, context.options, good, failures)
                 log.commit()
                 done(rows)
         directory.write(_done(part.part), b"")
@@ -478,16 +478,18 @@ def _mark_deliveries(context: Context, directory: Directory, manifest: Manifest)
         if directory.exists(listed):
             continue
         with _committed(context):
-            for good, bad, _ in _batches(directory, delivery.ids):
-                changed += _write(context.log, context.options, good, bad)
+            for good, failures, _ in _batches(directory, delivery.ids):
+                changed += _write(context.log, context.options, good, failures)
         directory.write(listed, b"")
     return changed
 
 
-def _batches(directory: Directory, ids: str) -> Iterator[tuple[list[_Range], list[BadLine], int]]:
+def _batches(
+    directory: Directory, ids: str
+) -> Iterator[tuple[list[_Range], list[RowFailure], int]]:
     """Yield the rows of a file in batches: ranges that get S, invalid rows, and their number."""
     good: list[_Range] = []
-    bad: list[BadLine] = []
+    failures: list[RowFailure] = []
     rows = 0
     table = pq.read_table(BufferReader(directory.read(ids)))
     for first, last, status, code, message in zip(
@@ -498,17 +500,17 @@ def _batches(directory: Directory, ids: str) -> Iterator[tuple[list[_Range], lis
             if status == Status.SUCCESS:
                 good.append((start, end))
             else:  # a single row
-                bad.append((start, code, message))
+                failures.append((start, code, message))
             rows += end - start + 1
             if rows >= _BATCH_ROWS:
-                yield good, bad, rows
-                good, bad, rows = [], [], 0
+                yield good, failures, rows
+                good, failures, rows = [], [], 0
     if rows:
-        yield good, bad, rows
+        yield good, failures, rows
 
 
 def _write(
-    log: OpenLog, options: PublisherOptions, good: Sequence[_Range], bad: Sequence[BadLine]
+    log: OpenLog, options: PublisherOptions, good: Sequence[_Range], failures: Sequence[RowFailure]
 ) -> int:
     """Mark the given rows in the current transaction."""
     changed = 0
@@ -518,15 +520,15 @@ def _write(
             note_removed(log, max(last for _, last in good))
         else:
             changed += log.mark(Status.SUCCESS, good)
-    if bad:
-        ids = [(record_id, record_id) for record_id, _, _ in bad]
+    if failures:
+        ids = [(record_id, record_id) for record_id, _, _ in failures]
         # Only rows that this run marks get a row in the error table, so that each failure has one
         # row however often the command is run.
         waiting = {
             row.record_id for row in log.read_rows(ids) if unpadded(row.status) == Status.NEW
         }
         changed += log.mark(Status.ERROR, ids)
-        add_errors(log, [line for line in bad if line[0] in waiting])
+        add_errors(log, [line for line in failures if line[0] in waiting])
     return changed
 
 

@@ -99,7 +99,7 @@ class History:
     @property
     def table(self) -> Target:
         """The table of the history."""
-        return self.copy.beside(SUFFIX)
+        return self.copy.sibling(SUFFIX)
 
     @property
     def content(self) -> str:
@@ -142,11 +142,11 @@ class History:
         ``copy`` is the last batch of the query in the copy. Raises CopyError.
         """
         table = self.table
-        held = table.number_done(query, self.content)
+        stored = table.number_done(query, self.content)
         if (
-            held is not None
-            and held.number >= copy.number
-            and held.note.loaded.encode() == copy.note.loaded.encode()
+            stored is not None
+            and stored.number >= copy.number
+            and stored.note.loaded.encode() == copy.note.loaded.encode()
         ):
             return
         self.check(copy.note)
@@ -156,10 +156,10 @@ class History:
         files = self.copy.files()
         assert files is not None
         columns = arrow_schema(_types_of(files.names, copy.note))
-        schema = _with_own(columns)
+        schema = _with_own_columns(columns)
         own = {LOAD: number, BATCH: copy.number, COMMIT_TIME: self.source.moment()}
-        told, _ = self.copy.done()  # read before the rows, which include at least these
-        done = "" if told is None else told.encode()
+        recorded, _ = self.copy.done()  # read before the rows, which include at least these
+        done = "" if recorded is None else recorded.encode()
         parts = in_schema(self.copy.rows(), columns)
 
         def rows() -> Iterator[pa.RecordBatch]:
@@ -173,7 +173,7 @@ class History:
                 ]
                 yield pa.RecordBatch.from_arrays([*same, *part.columns], schema=schema)
 
-        behind = None if held is None else held.number
+        behind = None if stored is None else stored.number
         batch, note = CopyBatch(query, copy.number, done), copy.note._replace(load=number)
         table.append(batch, self.content, schema, note, rows(), behind)
 
@@ -183,14 +183,14 @@ class History:
         History and copy must both be in the state of the previous batch.
         """
         table = self.table
-        held = table.number_done(batch.query, self.content)
-        if held is None or held.number >= batch.number or not changes:
+        stored = table.number_done(batch.query, self.content)
+        if stored is None or stored.number >= batch.number or not changes:
             return
         columns = self.source.columns
-        rows = self._rows(batch, held.note.load, changes)
-        schema = _with_own(columns.schema)
-        note = held.note.after(columns)
-        table.append(batch, self.content, schema, note, [rows.cast(schema)], held.number)
+        rows = self._rows(batch, stored.note.load, changes)
+        schema = _with_own_columns(columns.schema)
+        note = stored.note.after(columns)
+        table.append(batch, self.content, schema, note, [rows.cast(schema)], stored.number)
 
     def _rows(self, batch: CopyBatch, load: int, changes: Sequence[KeyedChange]) -> pa.RecordBatch:
         """Return the rows for changes in queue order."""
@@ -232,7 +232,7 @@ class History:
         values = [] if by is None else list({key[columns.key.index(by)] for key in wanted})
         found: dict[Key, Mapping[str, Any]] = {}
         for before in self.copy.rows(by, values):
-            part = _as_now(before, columns)
+            part = _with_current_columns(before, columns)
             there = zip(*(part.column(name).to_pylist() for name in columns.key), strict=True)
             is_wanted = pa.array([key in wanted for key in there], pa.bool_())
             for row in part.filter(is_wanted).to_pylist():
@@ -240,7 +240,7 @@ class History:
         return found
 
 
-def _as_now(part: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:
+def _with_current_columns(part: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:
     """Return rows of the copy with those columns of the class that the copy has."""
     schema = pa.schema([one for one in columns.schema if one.name in part.schema.names])
     return next(in_schema(iter([part]), schema))
@@ -249,7 +249,7 @@ def _as_now(part: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:
 _OWN_SCHEMA: Final = arrow_schema(t.StructType(_OWN))
 
 
-def _with_own(schema: pa.Schema) -> pa.Schema:
+def _with_own_columns(schema: pa.Schema) -> pa.Schema:
     return pa.schema([*_OWN_SCHEMA, *schema])
 
 
@@ -334,7 +334,7 @@ class _Reading:
     @classmethod
     def of(cls, copy: Target) -> _Reading:
         """Return the history of a copy. Raises ConfigError if it has none."""
-        table = copy.beside(SUFFIX)
+        table = copy.sibling(SUFFIX)
         files = table.files()
         loads = [] if files is None else loads_of(table)
         if files is None or not loads:

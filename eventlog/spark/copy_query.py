@@ -68,24 +68,24 @@ def put_batch(
     ``on_type_change`` determines what happens if the copy cannot take over a change of the columns:
     ``error`` or ``reload``. Raises CopyError, EventlogError.
     """
-    held = copy.number_done(batch.query, source.content)
-    if held is not None and history is not None:
-        history.keep_step(batch.query, held)
-    if held is not None and batch.number <= held.number:
+    stored = copy.number_done(batch.query, source.content)
+    if stored is not None and history is not None:
+        history.keep_step(batch.query, stored)
+    if stored is not None and batch.number <= stored.number:
         return False
-    if held is not None:
+    if stored is not None:
         # After the rows: changes logged under a later type cannot be in this batch.
         changes = rows()
         source.refresh()
-        refused = refused_changes(held.note, source.columns.key, source.columns.declared)
+        refused = refused_changes(stored.note, source.columns.key, source.columns.declared)
         if not refused:
-            told = list(source.changes(changes, held.note.loaded))
+            reported = list(source.changes(changes, stored.note.loaded))
             if history is not None:
-                history.append(batch, told)
-            latest = latest_changes((one.key, one.change) for one in told)
+                history.append(batch, reported)
+            latest = latest_changes((one.key, one.change) for one in reported)
             newest = pc.max(changes["commit_time"]).as_py()
             changed = merge_source(source.columns, latest)
-            copy.merge(batch, source.columns, held.note, changed, newest)
+            copy.merge(batch, source.columns, stored.note, changed, newest)
             _warn_of_nulled(source, changed.nulled)
             return bool(latest)
         if on_type_change != RELOAD:
@@ -161,11 +161,11 @@ class Cost:
         is_merged = put(rows)
         if is_merged:
             self.merged += 1
-            self._tidy()
+            self._maintain()
         self.seconds = monotonic() - self.began - reading
         return is_merged
 
-    def _tidy(self) -> None:
+    def _maintain(self) -> None:
         """Remove files that no reader needs, or compact small files, if it is time to."""
         if (
             self.cleared is None

@@ -117,7 +117,7 @@ class ClassSource:
                 Selection(object_class.name, EventType.INSERT_ROW_QUERY_BACK),
             )
             position = None
-            while keys := context.log.keys_behind(walk, position, _READ_AT_ONCE):
+            while keys := context.log.keys_after(walk, position, _READ_AT_ONCE):
                 rows = list(self._rows_now(context, object_class, keys).values())
                 context.log.commit()
                 yield pa.RecordBatch.from_struct_array(

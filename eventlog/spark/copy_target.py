@@ -132,7 +132,7 @@ class Target(Protocol):
     A commit contains the rows of a batch and its number. If two writers commit, one of them fails.
     """
 
-    def beside(self, suffix: str) -> Target:
+    def sibling(self, suffix: str) -> Target:
         """Return the table that has the same name with a suffix."""
 
     def number_done(self, query: str, content: str) -> LastBatch | None:
@@ -149,7 +149,7 @@ class Target(Protocol):
         self,
         batch: CopyBatch,
         columns: Columns,
-        held: Note,
+        stored: Note,
         source: MergeSource,
         newest: datetime | None,
     ) -> None:

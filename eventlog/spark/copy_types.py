@@ -96,12 +96,12 @@ class Note(NamedTuple):
 def note_of(text: str | None) -> Note:
     """Return the note from its text. Raises CopyError for anything else."""
     try:
-        held = json.loads(text or "")
+        stored = json.loads(text or "")
         declared = {
             name: ColumnType(Kind(kind), bits, sql)
-            for name, (kind, bits, sql) in held["types"].items()
+            for name, (kind, bits, sql) in stored["types"].items()
         }
-        return Note(tuple(held["key"]), declared, decode(held["loaded"]), held.get("load", 0))
+        return Note(tuple(stored["key"]), declared, decode(stored["loaded"]), stored.get("load", 0))
     except (ValueError, KeyError, TypeError) as error:
         raise CopyError(
             f"the copy has no readable record of its columns ({error}). Give live_copy another "

@@ -65,7 +65,7 @@ class CopyTarget(Target):
 
     def stored_as(self, cls: ObjectClass) -> Mapping[str, StoredAs]:
         columns = self._columns(cls)
-        return {one.name: partial(_in_copy, columns, one) for one in self.attributes(cls)}
+        return {one.name: partial(_storable_text, columns, one) for one in self.attributes(cls)}
 
     def done(self) -> RecordSet | None:
         done, self._version = self._copy.done()
@@ -136,7 +136,7 @@ class HistoryTarget(CopyTarget):
     """
 
     def __init__(self, copy: DeltaCopy | IcebergCopy, config: Config) -> None:
-        super().__init__(copy.beside(SUFFIX), config)
+        super().__init__(copy.sibling(SUFFIX), config)
         self._faults: Mapping[str, str] = {}
 
     def __str__(self) -> str:
@@ -171,7 +171,7 @@ class HistoryTarget(CopyTarget):
                     yield key, state
 
 
-def _in_copy(columns: Columns, attribute: Attribute, text: str) -> str | None:
+def _storable_text(columns: Columns, attribute: Attribute, text: str) -> str | None:
     """Return the text that a copy has for a value; None = the copy has NULL (spec/spark-changes.md
     6).
     """

@@ -97,7 +97,7 @@ class DeltaCopy:
     uri: str
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
 
-    def beside(self, suffix: str) -> DeltaCopy:
+    def sibling(self, suffix: str) -> DeltaCopy:
         """Return the table that has the same name with a suffix."""
         return DeltaCopy(self.uri.rstrip("/") + suffix, self.storage)
 
@@ -136,7 +136,7 @@ class DeltaCopy:
         self,
         batch: CopyBatch,
         columns: Columns,
-        held: Note,
+        stored: Note,
         source: MergeSource,
         newest: datetime | None,
     ) -> None:
@@ -146,7 +146,7 @@ class DeltaCopy:
         ``held`` is the note that the table has. ``newest`` is the commit time of the batch's last
         change, if the log has it.
         """
-        table = self._with_columns(columns.schema, held.after(columns))
+        table = self._with_columns(columns.schema, stored.after(columns))
         if not source.rows.num_rows:
             return  # the batch has no changes of this class, also when it is repeated
         names = [_quoted(column) for column in columns.types.names]
@@ -229,8 +229,9 @@ class DeltaCopy:
         of the table has no commit that names them.
         """
         table = self._table()
-        told = next((commit[DONE] for commit in table.history() if commit.get(DONE)), None)
-        return None if told is None else claimed_rows(told, _note_text(table)), table.version()
+        recorded = next((commit[DONE] for commit in table.history() if commit.get(DONE)), None)
+        done = None if recorded is None else claimed_rows(recorded, _note_text(table))
+        return done, table.version()
 
     def rows_of(self, version: Any) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a version, as ``done`` returned it."""
@@ -392,11 +393,11 @@ def _numbered(
 ) -> CommitProperties:
     from deltalake import CommitProperties, Transaction
 
-    told = {} if newest is None else {NEWEST: newest.isoformat()}
+    recorded = {} if newest is None else {NEWEST: newest.isoformat()}
     if batch.done:
-        told[DONE] = batch.done
+        recorded[DONE] = batch.done
     return CommitProperties(
-        custom_metadata={"batch": str(batch.number), **told, **_counted(nulled)},
+        custom_metadata={"batch": str(batch.number), **recorded, **_counted(nulled)},
         app_transactions=[Transaction(batch.query, batch.number)],
     )
 

@@ -47,15 +47,15 @@ from eventlog.spark.job import (
     NUMBERED,
     OUTCOMES,
     ROWS,
-    BadLine,
     Blob,
     Job,
     Numbered,
     PartOutcomes,
+    RowFailure,
     as_batch,
     before_each,
+    blobs_of_batch,
     catalog,
-    of_batch,
     pack_columns,
     pack_numbered,
     snapshot_context,
@@ -114,7 +114,9 @@ def _built(part: _Part, boundary: Boundary, builder: Builder, folder: RowFolder)
             part.log_rows = {record_id: part.log_rows[record_id] for record_id in left}
     yield from builder.blobs(boundary.final_at_end(folder.close(None)), part.log_rows)
     if part.ids:
-        outcomes = PartOutcomes(part.bad, dict(part.remarks), to_ranges(part.ids), part.loopback)
+        outcomes = PartOutcomes(
+            part.failures, dict(part.remarks), to_ranges(part.ids), part.loopback
+        )
         yield Blob(OUTCOMES, part.number, 0, outcomes.packed())
 
 
@@ -127,7 +129,7 @@ class _Part:
     def __init__(self, job: Job, number: int) -> None:
         self.number = number
         self.ids: list[int] = []
-        self.bad: list[BadLine] = []
+        self.failures: list[RowFailure] = []
         self.loopback = 0
         self.log_rows: dict[int, LogRow] = {}
         self.remarks: Counter[str] = Counter()
@@ -153,10 +155,10 @@ class _Part:
             rows = counted_rows(rows, job.in_flight, left)
             self.ids += map(_RECORD_ID, rows)
             checked = check_rows(rows, context.catalog, user)
-            self.bad += [(row.record_id, row.code, row.message) for row in checked.bad]
+            self.failures += [(row.record_id, row.code, row.message) for row in checked.invalid]
             self.loopback += len(checked.loopback)
             self.remarks.update(remark.counter for remark in checked.remarks)
-            yield checked.good
+            yield checked.valid
         if self._range.ids is not None and read != self._range.rows:
             raise DatabaseError(
                 f"{number_of(self._range.rows - read, 'row')} from record_id {self._range.first} "
@@ -305,7 +307,7 @@ def fold_bucket(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
     with ExitStack() as stack:
         folding = _Folding(job, Builder(job, stack))
         for batch in batches:
-            blobs = [passed_on for blob in of_batch(batch) for passed_on in folding.add(blob)]
+            blobs = [passed_on for blob in blobs_of_batch(batch) for passed_on in folding.add(blob)]
             if blobs:
                 yield as_batch(blobs)
         yield as_batch(folding.finish())
@@ -409,13 +411,13 @@ class Builder:
         places: Sequence[int],
         log_rows: Mapping[int, LogRow],
     ) -> Iterator[Blob]:
-        blob, bad, counts, numbered = self._render(decided, places, log_rows, self._query_back)
+        blob, failures, counts, numbered = self._render(decided, places, log_rows, self._query_back)
         if blob is not None:
             yield Blob(EVENTS, part, places[0], pack_columns(blob))
         if numbered is not NOTHING:
             self.numbered[part] = total((self.numbered.get(part, NOTHING), numbered))
-        by_part: dict[int, list[BadLine]] = {part: []}
-        for line in bad:
+        by_part: dict[int, list[RowFailure]] = {part: []}
+        for line in failures:
             by_part.setdefault(self._job.part_of(line[0]), []).append(line)
         for number, lines in by_part.items():
             outcomes = PartOutcomes(lines, dict(counts) if number == part else {})

@@ -98,7 +98,7 @@ class IcebergCopy:
     catalog: Catalog
     name: str
 
-    def beside(self, suffix: str) -> IcebergCopy:
+    def sibling(self, suffix: str) -> IcebergCopy:
         """Return the table that has the same name with a suffix."""
         return IcebergCopy(self.catalog, self.name + suffix)
 
@@ -132,7 +132,7 @@ class IcebergCopy:
         self,
         batch: CopyBatch,
         columns: Columns,
-        held: Note,
+        stored: Note,
         source: MergeSource,
         newest: datetime | None,
     ) -> None:
@@ -142,9 +142,9 @@ class IcebergCopy:
         ``held`` is the note that the table has. ``newest`` is the commit time of the batch's last
         change, if the log has it.
         """
-        note = held.after(columns)
-        table, own, new = self._widened(columns.schema, note)
-        if not source.rows.num_rows and not new.names and note == held:
+        note = stored.after(columns)
+        table, own, new = self._with_new_columns(columns.schema, note)
+        if not source.rows.num_rows and not new.names and note == stored:
             return
         if int(table.properties.get(_BATCH + batch.query, -1)) >= batch.number:
             return  # another driver of this query has written it
@@ -175,7 +175,7 @@ class IcebergCopy:
         another number, another driver has written, and nothing is appended.
         """
         self._made(content, schema)
-        table, _, new = self._widened(schema, note)
+        table, _, new = self._with_new_columns(schema, note)
         done = table.properties.get(_BATCH + batch.query)
         if (None if done is None else int(done)) != behind:
             return
@@ -200,8 +200,8 @@ class IcebergCopy:
         the table does not name them.
         """
         table = self.catalog.load_table(self.name)
-        told = table.properties.get(_DONE)
-        return claimed_rows(told, table.properties.get(_NOTE)) if told else None, table
+        recorded = table.properties.get(_DONE)
+        return claimed_rows(recorded, table.properties.get(_NOTE)) if recorded else None, table
 
     def rows_of(self, version: Any) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a state, as ``done`` returned it."""
@@ -255,7 +255,9 @@ class IcebergCopy:
             )
         return self._table()
 
-    def _widened(self, schema: pa.Schema, note: Note) -> tuple[Table, pa.Schema, pa.Schema]:
+    def _with_new_columns(
+        self, schema: pa.Schema, note: Note
+    ) -> tuple[Table, pa.Schema, pa.Schema]:
         """Give the table's columns the types of a schema. Return the table, its columns, and the
         columns of the schema that it does not have yet.
         """

@@ -194,7 +194,7 @@ _BLOB_ARROW: Final = pa.schema(
     [("kind", pa.int32()), ("target", pa.int32()), ("first_id", pa.int64()), ("blob", pa.binary())]
 )
 
-BadLine = tuple[int, str, str]
+RowFailure = tuple[int, str, str]
 """record_id, code and message of a row that gets E."""
 
 Counts = dict[str, int]
@@ -227,7 +227,7 @@ def as_batch(blobs: Sequence[Blob]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=_BLOB_ARROW)
 
 
-def of_batch(batch: pa.RecordBatch) -> list[Blob]:
+def blobs_of_batch(batch: pa.RecordBatch) -> list[Blob]:
     """Return the blobs of a batch."""
     return [
         Blob(*row) for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)
@@ -241,7 +241,7 @@ class PartOutcomes(NamedTuple):
     ``loopback`` rows.
     """
 
-    bad: list[BadLine]
+    failures: list[RowFailure]
     counts: Counts
     ranges: Sequence[tuple[int, int]] = ()
     loopback: int = 0
@@ -253,9 +253,9 @@ class PartOutcomes(NamedTuple):
     @classmethod
     def unpacked(cls, content: bytes) -> PartOutcomes:
         """Return the outcomes from the content of a blob."""
-        bad, counts, ranges, loopback = json.loads(content)
+        failures, counts, ranges, loopback = json.loads(content)
         return cls(
-            [(record_id, code, text) for record_id, code, text in bad],
+            [(record_id, code, text) for record_id, code, text in failures],
             counts,
             list(map(tuple, ranges)),
             loopback,
@@ -342,7 +342,7 @@ def read_run(directory: Directory, run: Blob) -> Iterator[Blob]:
             "another checksum). Check the disk that it is on, and run the command again, which "
             "starts over"
         )
-    return (blob for batch in pa.ipc.open_stream(content) for blob in of_batch(batch))
+    return (blob for batch in pa.ipc.open_stream(content) for blob in blobs_of_batch(batch))
 
 
 # --- reports --------------------------------------------------------------------------------------

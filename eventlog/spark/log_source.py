@@ -68,7 +68,7 @@ def place_for(url: URL, log: LogTable, *, on_this_machine: bool) -> Iterator[Log
         yield LogLocation(shown, f"/proc/{os.getpid()}/fd/{file.fileno()}", log)
 
 
-def without_settings_of_others(config: Config) -> Config:
+def without_foreign_settings(config: Config) -> Config:
     """Return the configuration for workers: without sinks, sources and secrets."""
     database = replace(config.database, url=None, password=None)
     config = replace(
@@ -126,7 +126,7 @@ _OF_TABLE: Final = "option."
 _OPTIONS: Final = "eventlog.options"
 
 
-def of_source(options: Mapping[str, str]) -> dict[str, str]:
+def without_spark_options(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options of a source without the options that Spark adds for a table of its
     catalogue (``CREATE TABLE ... USING``): ``owner``, ``provider``, and each option a second time
     with the prefix ``option.``.
@@ -146,7 +146,10 @@ def for_catalogue(schema: StructType, options: Mapping[str, str]) -> StructType:
         return schema
     first, *others = schema.fields
     with_options = StructField(
-        first.name, first.dataType, first.nullable, {_OPTIONS: json.dumps(of_source(options))}
+        first.name,
+        first.dataType,
+        first.nullable,
+        {_OPTIONS: json.dumps(without_spark_options(options))},
     )
     return StructType([with_options, *others])
 
@@ -154,7 +157,7 @@ def for_catalogue(schema: StructType, options: Mapping[str, str]) -> StructType:
 def options_for(schema: StructType, options: Mapping[str, str]) -> dict[str, str]:
     """Return the options of a reader: the options in its schema, and the given options."""
     stored = schema.fields[0].metadata.get(_OPTIONS) if schema.fields else None
-    return {**(json.loads(stored) if stored else {}), **of_source(options)}
+    return {**(json.loads(stored) if stored else {}), **without_spark_options(options)}
 
 
 def log_source(spark: SparkSession) -> type[DataSource]:
@@ -175,7 +178,7 @@ class EventLogDataSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self._given = options
-        options = of_source(options)
+        options = without_spark_options(options)
         known = {*_TEXT_OPTIONS, *_INTEGER_OPTIONS}
         if unknown := sorted(set(options) - known):
             raise ConfigError(

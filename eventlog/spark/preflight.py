@@ -125,7 +125,7 @@ Connect).
 """
 _POLLS: Final = 4
 """The number of successive polls that must return the same number."""
-_MOST_POLLS: Final = 10
+_MAX_POLLS: Final = 10
 _POLL_SECONDS: Final = 0.3
 _SHIP: Final = "ship the driver's environment with --archives, and set PYSPARK_PYTHON to its Python"
 
@@ -150,7 +150,7 @@ def counting_cores(spark: SparkSession) -> Iterator[Callable[[], int]]:
             seen.append(int(context.defaultParallelism))
 
     def number() -> int:
-        for _ in range(_MOST_POLLS):
+        for _ in range(_MAX_POLLS):
             if len(seen) == _POLLS and len(set(seen)) == 1:
                 break
             sleep(_POLL_SECONDS)

@@ -46,7 +46,7 @@ from eventlog.spark.captures import Capture, files_of, read_capture, readable
 from eventlog.spark.session import by_number
 from eventlog.spark.tasks import task_numbers, tune_collector
 
-_MOST_TASKS: Final = 10_000
+_MAX_TASKS: Final = 10_000
 
 Options = Mapping[str, Any]
 
@@ -55,7 +55,7 @@ def numbered_tasks(spark: SparkSession, number: int) -> DataFrame:
     """Return the numbers from 0 for ``task_numbers``, one per task, unless there are very many
     numbers.
     """
-    return spark.range(0, number, 1, min(number, _MOST_TASKS))
+    return spark.range(0, number, 1, min(number, _MAX_TASKS))
 
 
 Read = Callable[[Report], Iterator[Change]]
@@ -91,7 +91,7 @@ def work_on(
         captures_of = partial(_sorted, by, captures, options)
     else:
         frame = numbered_tasks(spark, len(captures))
-        captures_of = partial(_as_they_come, captures, format, options)
+        captures_of = partial(_unsorted_captures, captures, format, options)
     return frame, captures_of if catalog is None else partial(_zoned, captures_of, catalog)
 
 
@@ -107,7 +107,7 @@ def _read_zoned(read: Read, classes: Catalog | None, report: Report) -> Iterator
     return zoned(read(report), classes)
 
 
-def _as_they_come(
+def _unsorted_captures(
     captures: Sequence[Capture], format: str, options: Options, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[tuple[Capture, Read]]:
     for number in task_numbers(batches):
@@ -164,7 +164,7 @@ def _sorted_rows(
             yield from _batches(capture, _rows(by, number, fragment, options, strict))
 
     scanned = numbered_tasks(spark, len(fragments)).mapInArrow(scan, _SCHEMA)
-    in_partitions = by_number(scanned, min(len(captures), _MOST_TASKS), "capture")
+    in_partitions = by_number(scanned, min(len(captures), _MAX_TASKS), "capture")
     return in_partitions.sortWithinPartitions("capture", "key")
 
 
@@ -357,10 +357,10 @@ def _table_rows(
     context = replace(context, columns=columns, history=fragment.history)
     table, number = fragment.place
     for place, row in enumerate(rows_of_part(fragment.part, fragment.table, context)):
-        sequence, is_behind = row_order(row)
+        sequence, is_after = row_order(row)
         # The table comes before the kind of row in the key,
         # so that a before image and its update are together.
-        order = struct.pack(">I?", table, is_behind) + _PLACE.pack(number, place)
+        order = struct.pack(">I?", table, is_after) + _PLACE.pack(number, place)
         yield sequence.encode() + order, (table, row)
 
 

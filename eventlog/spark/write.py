@@ -31,7 +31,6 @@ from eventlog.spark.job import (
     EVENTS,
     OUTCOMES,
     RUN,
-    BadLine,
     Blob,
     Columns,
     Counts,
@@ -41,7 +40,8 @@ from eventlog.spark.job import (
     OutputFile,
     PartOutcomes,
     PartReport,
-    of_batch,
+    RowFailure,
+    blobs_of_batch,
     read_run,
     snapshot_context,
     total,
@@ -68,7 +68,7 @@ def write_part(
     tune_collector()
     directory = Directory(job.output.directory)
     for number, blobs in groupby(
-        chain.from_iterable(map(of_batch, batches)), key=attrgetter("target")
+        chain.from_iterable(map(blobs_of_batch, batches)), key=attrgetter("target")
     ):
         part = _Part(number)
         for blob in blobs:
@@ -86,7 +86,7 @@ class _Part:
     def __init__(self, number: int) -> None:
         self.number = number
         self.ranges: list[tuple[int, int]] = []
-        self.bad: list[BadLine] = []
+        self.failures: list[RowFailure] = []
         self.loopback = 0
         self.built: list[Columns] = []
         self.before: list[Numbered] = []
@@ -99,7 +99,7 @@ class _Part:
             return
         if blob.kind == OUTCOMES:
             outcomes = PartOutcomes.unpacked(blob.content)
-            self.bad += outcomes.bad
+            self.failures += outcomes.failures
             self.counts.update(outcomes.counts)
             self.ranges += outcomes.ranges
             self.loopback += outcomes.loopback
@@ -117,10 +117,10 @@ class _Part:
         )
         ranges = sorted(self.ranges)
         name = f"{IDS}/part-{self.number:06d}-{job.name}.parquet"
-        checksum = _write_ids(directory, name, ranges, self.bad)
+        checksum = _write_ids(directory, name, ranges, self.failures)
         counts = dict(self.counts)
-        if self.bad:
-            counts["rows_invalid"] = len(self.bad)
+        if self.failures:
+            counts["rows_invalid"] = len(self.failures)
         rows = length(ranges)
         first, last = ranges[0][0], ranges[-1][1]
         state = numbered.state
@@ -148,12 +148,12 @@ _IDS_SCHEMA: Final = pa.schema(
 
 
 def _write_ids(
-    directory: Directory, name: str, read: Ranges, bad: Iterable[tuple[int, str, str]]
+    directory: Directory, name: str, read: Ranges, failures: Iterable[tuple[int, str, str]]
 ) -> str:
     """Write the status that each read row gets: S, or E with code and message for invalid rows.
     Returns the SHA-256 of the file.
     """
-    errors = sorted(bad)
+    errors = sorted(failures)
     good = _without(read, [record_id for record_id, _, _ in errors])
     rows: list[tuple[int, int, str, str | None, str | None]] = []
     rows += [(first, last, Status.SUCCESS, None, None) for first, last in good]
@@ -211,11 +211,11 @@ def write_recorded(
     for delivery in deliveries:
         with snapshot_context(job) as context:
             rebuilt = build_recorded(context, list(delivery.events()))
-            bad, counted = part.add(context, delivery, rebuilt)
+            failures, counted = part.add(context, delivery, rebuilt)
         counts.update(counted)
-        counts.update(rows_in_flight=len(rebuilt.log_rows), rows_invalid=len(bad))
+        counts.update(rows_in_flight=len(rebuilt.log_rows), rows_invalid=len(failures))
         ids = f"{IDS}/delivery-{delivery.number:012d}-{job.name}.parquet"
-        checksum = _write_ids(directory, ids, to_ranges(sorted(rebuilt.log_rows)), bad)
+        checksum = _write_ids(directory, ids, to_ranges(sorted(rebuilt.log_rows)), failures)
         events = sum(counted[operation] for operation in Operation)
         reports.append(
             DeliveryReport(delivery.number, ids, checksum, len(rebuilt.log_rows), events)
@@ -233,22 +233,22 @@ class _SentDocuments:
 
     def add(
         self, context: Context, delivery: Delivery, rebuilt: Rebuilt
-    ) -> tuple[list[BadLine], Counter[str]]:
+    ) -> tuple[list[RowFailure], Counter[str]]:
         """Add the next delivery, and return its invalid rows and counters."""
-        bad: list[BadLine] = []
+        failures: list[RowFailure] = []
         counted: Counter[str] = Counter()
         events = iter(rebuilt.events)
         for document in delivery.documents.values():
             own = list(islice(events, len(document)))
             places = [event.ids[0] for event in own]
             blob, failed, counts = self._render(own, places, rebuilt.log_rows, context.query_back)
-            bad += failed
+            failures += failed
             counted.update(
                 {operation: counts[operation] for operation in Operation if operation in counts}
             )
             if blob is not None:
                 self._blobs.append(blob)
-        return bad, counted
+        return failures, counted
 
     def write(self, job: Job, directory: Directory) -> tuple[list[OutputFile], Numbered]:
         """Return the files of all deliveries, and the numbers used up to here."""
@@ -269,7 +269,7 @@ class _RenderedEvents:
 
     def add(
         self, context: Context, delivery: Delivery, rebuilt: Rebuilt
-    ) -> tuple[list[BadLine], Counter[str]]:
+    ) -> tuple[list[RowFailure], Counter[str]]:
         """Add the next delivery, and return its invalid rows and counters."""
         left = [
             (event, each)
@@ -289,7 +289,7 @@ class _RenderedEvents:
             self._blobs.append(blob)
         counted = Counter(counts)
         counted.update(remark.counter for remark in rebuilt.remarks)
-        failed = [(row.record_id, row.code, row.message) for row in rebuilt.bad.values()]
+        failed = [(row.record_id, row.code, row.message) for row in rebuilt.invalid.values()]
         return sorted({*failed, *unwritten}), counted
 
     def write(self, job: Job, directory: Directory) -> tuple[list[OutputFile], Numbered]:

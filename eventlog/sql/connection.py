@@ -278,7 +278,7 @@ def _connect_by(
     """
 
     @event.listens_for(engine, "do_connect")
-    def connect_or_say_why(
+    def connect_with_own_errors(
         driver: Driver, _record: object, arguments: list[Any], options: dict[str, Any]
     ) -> Any:
         if given is not None:
@@ -431,8 +431,8 @@ def is_refused(conn: Connection, error: DBAPIError) -> bool:
     driver: Any = conn.dialect.loaded_dbapi
     dialect = load_dialect(conn.dialect.name)
     cause = error.orig or error
-    told = _translated(driver, dialect, cause, "", error.connection_invalidated)
-    return not isinstance(told, DatabaseUnavailable)
+    failure = _translated(driver, dialect, cause, "", error.connection_invalidated)
+    return not isinstance(failure, DatabaseUnavailable)
 
 
 def _translated(

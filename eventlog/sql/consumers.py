@@ -40,7 +40,7 @@ from eventlog.sql.log_table import LogTable, quoted, schema_of
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.record_ids import next_unused
 from eventlog.sql.rows import (
-    MOST_RANGES,
+    MAX_RANGES,
     PUT_BACK,
     ObjectRow,
     RefusedRow,
@@ -82,17 +82,17 @@ class ResendRequest(NamedTuple):
         """Parse the column ``requeued``. Raises TypeError, ValueError for another text."""
         if text is None:
             return cls()
-        told = json.loads(text)
+        request = json.loads(text)
         return cls(
-            [(int(first), int(last)) for first, last in told["rows"]],
-            [str(one) for one in told["objects"]],
+            [(int(first), int(last)) for first, last in request["rows"]],
+            [str(one) for one in request["objects"]],
         )
 
     def encode(self) -> str:
         return json.dumps(self._asdict(), ensure_ascii=False)
 
 
-class ConsumerLine(NamedTuple):
+class ConsumerRow(NamedTuple):
     """A consumer's row in ``<log>_consumer``. Times are UTC."""
 
     name: str
@@ -110,13 +110,13 @@ class ConsumerLine(NamedTuple):
     """The progress of the consumer's snapshot (spec/event-log.md 13.3), None = it has no snapshot,
     or its snapshot is complete.
     """
-    lines: tuple[int, ...] = ()
+    entries: tuple[int, ...] = ()
     """The numbers of the entries that contain the consumer's set; the entry with the whole set
     comes first.
     """
 
 
-class SetLine(NamedTuple):
+class SetEntry(NamedTuple):
     """An entry of ``<log>_inflight`` with the set of a consumer, or with rows that were added to
     the set later.
     """
@@ -128,11 +128,11 @@ class SetLine(NamedTuple):
     started: datetime
 
 
-class LinesOfSet(NamedTuple):
+class SetEntries(NamedTuple):
     """The name of a consumer, and the numbers of the entries that contain its set."""
 
     name: str
-    lines: tuple[int, ...] = ()
+    entries: tuple[int, ...] = ()
 
 
 @lru_cache(maxsize=32)
@@ -216,7 +216,7 @@ def check_numbering(log: OpenLog) -> None:
             )
 
 
-def read_consumers(log: OpenLog) -> list[ConsumerLine]:
+def read_consumers(log: OpenLog) -> list[ConsumerRow]:
     """Return all consumers by name, none if the log has no table for them.
 
     Raises DatabaseError for an unreadable row.
@@ -227,29 +227,29 @@ def read_consumers(log: OpenLog) -> list[ConsumerLine]:
     rows = log.connection.execute(sa.select(*table.c).order_by(table.c.name)).all()
     # The order matters: if rows are removed from a set in the meantime, the request for them is
     # still found here.
-    sets = read_lines_of_sets(log) if rows else []
-    return [_with_set(_line(tuple(row)), sets) for row in rows]
+    sets = read_set_entries(log) if rows else []
+    return [_with_set(_consumer_row(tuple(row)), sets) for row in rows]
 
 
-def read_consumer(log: OpenLog, name: str) -> ConsumerLine | None:
+def read_consumer(log: OpenLog, name: str) -> ConsumerRow | None:
     """Return the row of a consumer, None if the consumer is not registered.
 
     Raises DatabaseError for an unreadable row.
     """
-    line = _read_line(log, name)
-    return None if line is None else _with_set(line, read_lines_of_sets(log, name))
+    line = _read_row(log, name)
+    return None if line is None else _with_set(line, read_set_entries(log, name))
 
 
-def _read_line(log: OpenLog, name: str) -> ConsumerLine | None:
+def _read_row(log: OpenLog, name: str) -> ConsumerRow | None:
     """Return the row of a consumer in ``<log>_consumer``, without the part of the set that may be
     in entries of ``<log>_inflight``.
     """
     table = _consumers(log.table)
     row = log.connection.execute(sa.select(*table.c).where(table.c.name == name)).first()
-    return None if row is None else _line(tuple(row))
+    return None if row is None else _consumer_row(tuple(row))
 
 
-def _line(row: Sequence[Any]) -> ConsumerLine:
+def _consumer_row(row: Sequence[Any]) -> ConsumerRow:
     name, begun, begins, done, moved, requeued, loaded = row
     try:
         record_set = decode(done)
@@ -257,12 +257,12 @@ def _line(row: Sequence[Any]) -> ConsumerLine:
             ResendRequest.decode(requeued),
             None if loaded is None else json.loads(loaded),
         )
-        return ConsumerLine(str(name), begun, str(begins), record_set, moved, again, place)
+        return ConsumerRow(str(name), begun, str(begins), record_set, moved, again, place)
     except (KeyError, TypeError, ValueError) as error:
         raise _unreadable(name, error) from None
 
 
-def _with_set(line: ConsumerLine, sets: Sequence[SetLine]) -> ConsumerLine:
+def _with_set(line: ConsumerRow, sets: Sequence[SetEntry]) -> ConsumerRow:
     """Return the row of a consumer, with the set from separate entries if there are any."""
     own = [one for one in sets if one.consumer == line.name]
     whole = max((one for one in own if one.is_whole), default=None, key=attrgetter("number"))
@@ -279,7 +279,7 @@ def _with_set(line: ConsumerLine, sets: Sequence[SetLine]) -> ConsumerLine:
     return line._replace(
         done=done,
         moved=moved if line.moved is None else max(moved, line.moved),
-        lines=(whole.number, *others),
+        entries=(whole.number, *others),
     )
 
 
@@ -290,19 +290,19 @@ def _unreadable(name: str, error: Exception) -> DatabaseError:
     )
 
 
-def read_lines_of_sets(log: OpenLog, name: str | None = None) -> list[SetLine]:
+def read_set_entries(log: OpenLog, name: str | None = None) -> list[SetEntry]:
     """Return the entries with the rows that consumers have done, oldest first; ``name`` None = of
     all consumers.
     """
-    lines = []
+    entries = []
     for entry in read_entries(log, EntryKind.DONE, name):
         try:
             content = json.loads(entry.content)
             is_whole, rows = content["set"] == "whole", str(content["rows"])
         except (TypeError, ValueError, KeyError) as error:
             raise unreadable(log, EntryKind.DONE, entry.number, error) from None
-        lines.append(SetLine(entry.number, entry.owner, is_whole, rows, entry.started))
-    return lines
+        entries.append(SetEntry(entry.number, entry.owner, is_whole, rows, entry.started))
+    return entries
 
 
 def done_by_consumers(log: OpenLog) -> dict[str, RecordSet]:
@@ -329,7 +329,7 @@ def consumer_names(log: OpenLog) -> list[str]:
 
 def begun_of(log: OpenLog, name: str) -> datetime | None:
     """Return when a consumer was registered, UTC; None if it is not."""
-    line = _read_line(log, name)
+    line = _read_row(log, name)
     return None if line is None else line.begun
 
 
@@ -476,7 +476,7 @@ DURABLY: Final = Ending()
 
 def write_done(
     log: OpenLog,
-    line: ConsumerLine | LinesOfSet,
+    line: ConsumerRow | SetEntries,
     done: RecordSet,
     ended: int | None = None,
     ending: Ending = DURABLY,
@@ -486,12 +486,12 @@ def write_done(
 
     ``ended`` is the number of a delivery of the consumer whose entry becomes the entry of the set.
     """
-    return (_write_set(log, line.name, "whole", done, ended, line.lines, ending),)
+    return (_write_set(log, line.name, "whole", done, ended, line.entries, ending),)
 
 
 def write_recent(
     log: OpenLog,
-    line: ConsumerLine | LinesOfSet,
+    line: ConsumerRow | SetEntries,
     recent: RecordSet,
     ended: int | None = None,
     ending: Ending = DURABLY,
@@ -499,7 +499,7 @@ def write_recent(
     """Write the rows that have joined the set since it was last written as a whole, and return the
     numbers of the set's entries. ``ended`` as in ``write_done``.
     """
-    whole, *former = line.lines
+    whole, *former = line.entries
     return whole, _write_set(log, line.name, "recent", recent, ended, former, ending)
 
 
@@ -584,7 +584,7 @@ def _requested(log: OpenLog, name: str, *, is_locked: bool = False) -> str | Non
     return requested
 
 
-def lock_line(log: OpenLog, name: str) -> None:
+def lock_consumer(log: OpenLog, name: str) -> None:
     """Lock the row of a consumer, if there is one, until the transaction ends. Meanwhile the
     consumer cannot record a delivery (spec/event-log.md 13.4).
     """
@@ -599,7 +599,7 @@ def loading(log: OpenLog, name: str) -> tuple[datetime, dict[str, Any]] | None:
     """Return when a consumer was registered, and the progress of its snapshot; None if it has no
     unfinished snapshot.
     """
-    line = _read_line(log, name)
+    line = _read_row(log, name)
     return None if line is None or line.loaded is None else (line.begun, line.loaded)
 
 
@@ -627,7 +627,7 @@ _AGAIN: Final = "to be sent again"
 
 
 def judged_by_set(
-    line: ConsumerLine,
+    line: ConsumerRow,
     chosen: Container[int] | RecordSet,
     *,
     failed: Container[int] = (),
@@ -653,7 +653,7 @@ def judged_by_set(
 
 def requeue_for(
     log: OpenLog,
-    line: ConsumerLine,
+    line: ConsumerRow,
     ids: Ranges,
     *,
     failed: Container[int] = (),
@@ -669,14 +669,14 @@ def requeue_for(
     the rows that the receiver refused: they keep their event-id. The other rows get the next
     attempt number, since the receiver has applied the earlier event-id (7.4). ``in_flight`` are the
     rows that were in flight for the consumer before ``line`` was read. The caller has locked the
-    row of the consumer (``lock_line``). Rows that a purge removes in the meantime are left out: it
-    read the consumers' rows before this request was written.
+    row of the consumer (``lock_consumer``). Rows that a purge removes in the meantime are left out:
+    it read the consumers' rows before this request was written.
     """
     judged = judged_by_set(line, RecordSet(0, ids), failed=failed, in_flight=in_flight)
     resent, refused = set[int](), set[RefusedRow]()
     removed = 0
-    for start in range(0, len(ids), MOST_RANGES):
-        is_chosen = is_in(log.table, ids[start : start + MOST_RANGES])
+    for start in range(0, len(ids), MAX_RANGES):
+        is_chosen = is_in(log.table, ids[start : start + MAX_RANGES])
         part = judge_all(log, is_chosen, judged, whole=True, force=force)
         resent.update(part.back)
         refused.update(part.refused)
@@ -705,7 +705,7 @@ def _present(log: OpenLog, ids: Sequence[int]) -> list[int]:
     return [one for one in ids if one in present]
 
 
-def requeue_objects_for(log: OpenLog, line: ConsumerLine, event_ids: Sequence[str]) -> None:
+def requeue_objects_for(log: OpenLog, line: ConsumerRow, event_ids: Sequence[str]) -> None:
     """Ask a consumer to send objects of its snapshot again, with the values at that later time
     (spec/event-log.md 13.4).
     """

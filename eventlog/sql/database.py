@@ -183,7 +183,7 @@ class Wake(Protocol):
         connection is lost.
         """
 
-    def heard(self, conn: Connection) -> bool:
+    def was_notified(self, conn: Connection) -> bool:
         """Return True if a notification has arrived since the last call, without waiting."""
 
 

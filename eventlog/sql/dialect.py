@@ -229,10 +229,10 @@ class Dialect(SqlDatabase):
 
     # Objects written into the log again (spec/event-log.md 11, ``eventlog.sql.resync``)
 
-    def walk_condition(self, walk: Walk, *, goes_on: bool) -> str:
+    def walk_condition(self, walk: Walk, *, continues: bool) -> str:
         """Return SQL that selects the rows still to be written.
 
-        ``goes_on`` means that the walk continues after a position, which is bound.
+        ``continues`` means that the walk continues after a position, which is bound.
         """
         conditions = []
         if walk.selection.where is not None:
@@ -240,7 +240,7 @@ class Dialect(SqlDatabase):
             conditions.append(f"(\n{self.bindable(walk.selection.where)}\n)")
         if walk.cls.is_view or self.keys_may_be_null:
             conditions += [f"{ref} {self.is_not_null}" for ref in self.walk_key(walk)]
-        if goes_on:
+        if continues:
             conditions.append(self.behind(walk))
         return " AND ".join(conditions) or "1 = 1"
 

@@ -109,11 +109,13 @@ def forget_removed(log: OpenLog, record_id: int) -> None:
     log.connection.execute(sa.update(epochs).where(is_removed).values(removed=record_id - 1))
 
 
-def differing(known: Mapping[str, str], told: Mapping[str, str]) -> list[str]:
+def differing(known: Mapping[str, str], present: Mapping[str, str]) -> list[str]:
     """Return, in words, the parts that both sides have with different values."""
-    parts = sorted(known.keys() & told.keys())
+    parts = sorted(known.keys() & present.keys())
     return [
-        f"{part} is {told[part]}, was {known[part]}" for part in parts if known[part] != told[part]
+        f"{part} is {present[part]}, was {known[part]}"
+        for part in parts
+        if known[part] != present[part]
     ]
 
 

@@ -23,7 +23,7 @@ OLD: Final = 1.0
 """The number of seconds after which a check is old: writers that were open at the check and still
 are will probably stay open for a while.
 """
-_MOST_SHOWN: Final = 10_000
+_MAX_SHOWN: Final = 10_000
 """The most rows in gaps that are read before gaps are closed or skipped."""
 
 
@@ -96,9 +96,9 @@ class FollowedSet:
         # of them.
         if gaps != to_ranges(shown) or since <= monotonic() - OLD:
             # A separate statement, so that its snapshot postdates the transactions that have ended.
-            window = replace(self.rows, limit=_MOST_SHOWN).outside(self.passed, last)
+            window = replace(self.rows, limit=_MAX_SHOWN).outside(self.passed, last)
             shown = shown_ids(log, window) if window.gaps else []
-            if len(shown) == _MOST_SHOWN:
+            if len(shown) == _MAX_SHOWN:
                 last = shown[-1]
             shown = [one for one in shown if one not in self.passed]
             self.shown = shown, monotonic()

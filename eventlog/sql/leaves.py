@@ -1,7 +1,7 @@
-"""A log whose table is partitioned by record_id: its leaves, and how they are made, cut and removed
-(spec/event-log.md 14).
+"""The leaves of a log whose table is partitioned by record_id: how they are created, cut and
+removed (spec/event-log.md 14).
 
-``Dialect.partitioning`` is what a database has of it.
+``Dialect.partitioning`` is the implementation for a database, None if it has none.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from eventlog.sql.log_table import LogTable
     from eventlog.sql.open_log import OpenLog
 
-MOST_LEAVES: Final = 8
-"""The number of leaves from which on the next ones are wider: a poll and a plan look at each."""
-MOST_MOVED: Final = 1000
-"""The most rows that are moved while the log is locked."""
+MAX_LEAVES: Final = 8
+"""The number of leaves from which on new leaves are wider, because each poll and each query plan
+visits all leaves.
+"""
+MAX_MOVED: Final = 1000
+"""The maximum number of rows that are moved while the log is locked."""
 
 
 class Leaf(NamedTuple):
@@ -30,16 +32,18 @@ class Leaf(NamedTuple):
 
 
 class Partitioning(Protocol):
-    """The partitions of logs in a database that has them.
+    """The implementation of partitioned logs in a database that supports them.
 
-    ``partition``, ``unpartition``, ``cut`` and ``remove`` are one transaction each, which they
-    begin and commit: the session must be in none. They need the rights of the log's owner.
-    Each takes the log for itself, waits at most 20 ms for it and raises LogInUse if another session
-    keeps it. Until the end of the transaction no other session sees a change.
+    ``partition``, ``unpartition``, ``cut`` and ``remove`` each begin and commit one transaction, so
+    the session must not be in one. They need the rights of the log's owner. Each locks the log
+    exclusively, waits at most 20 ms for the lock, and raises LogInUse if another session has it.
+    Other sessions see a change only after its commit.
     """
 
     def leaves(self, log: OpenLog) -> list[Leaf]:
-        """Return the leaves of a log in the order of their ranges; empty if it has none of ours."""
+        """Return the leaves of a log in the order of their ranges; empty if eventlog has not
+        partitioned it.
+        """
 
     def sizes(self, log: OpenLog) -> dict[str, int]:
         """Return the bytes of each leaf by its name, with its indexes and large values."""
@@ -51,13 +55,14 @@ class Partitioning(Protocol):
         """Return the sessions that use the log or a leaf now, in words."""
 
     def dependents(self, log: OpenLog) -> list[str]:
-        """Return what is attached to the log's table, and would stay with the leaf: views, rules,
-        publications, policies, and others' triggers and foreign keys.
+        """Return, in words, the objects attached to the log's table that would stay with the leaf:
+        views, rules, publications, policies, and triggers and foreign keys that eventlog did not
+        create.
         """
 
     def prepare(self, log: OpenLog) -> None:
-        """Have the table of a log ready to be a leaf. Other sessions read and write meanwhile, and
-        no row that they write can be refused.
+        """Prepare the table of a log to become a leaf. Other sessions can read and write in the
+        meantime, and none of their rows is rejected.
         """
 
     def partition(self, log: OpenLog, width: int) -> list[Leaf]:
@@ -65,36 +70,39 @@ class Partitioning(Protocol):
         ``width`` numbers and an open one above it (spec/event-log.md 14.2).
         """
 
-    def unpartition(self, log: OpenLog, most_copied: int) -> int:
-        """Make the largest leaf the table of the log again, with the rows of all others, and return
-        how many rows were copied.
+    def unpartition(self, log: OpenLog, max_copied: int) -> int:
+        """Make the largest leaf the table of the log again, with the rows of all other leaves, and
+        return the number of copied rows.
 
-        Raises LogInUse, and DatabaseError if more than ``most_copied`` would have to be.
+        Raises LogInUse, and DatabaseError if more than ``max_copied`` rows would have to be copied.
         """
 
     def cut(self, log: OpenLog, at: int) -> Leaf:
-        """Give the open leaf the upper bound ``at``, with a new open leaf above it, which gets the
-        rows from ``at`` on.
+        """Give the open leaf the upper bound ``at``, and create a new open leaf above it, which
+        gets the rows from ``at`` on.
 
-        Raises DatabaseError if they are more than ``MOST_MOVED``.
+        Raises DatabaseError if more than ``MAX_MOVED`` rows would move.
         """
 
     def remove(
         self, log: OpenLog, leaf: Leaf, stay: Collection[int], check: Callable[[], None]
     ) -> None:
-        """Give the range of a leaf to the lowest one, with the rows ``stay``. The leaf is then a
-        table for itself, which ``finish`` drops.
+        """Extend the lowest leaf by the range of this leaf, and move the rows ``stay`` to it. The
+        removed leaf becomes a separate table, which ``finish`` drops.
 
-        The caller has begun the transaction, in which it has read what may go. ``check`` is called
-        when nobody else can write the log any more; if it raises an error, nothing is removed. It
-        is the caller that keeps rows N. Raises LogInUse, also while a session has a snapshot by
-        which it may still read the leaf.
+        The caller has begun the transaction in which it has determined which rows may be removed,
+        and is responsible for keeping the rows N. ``check`` is called when no other session can
+        write the log; if it raises an error, nothing is removed. Raises LogInUse, also while a
+        session has a snapshot that may read the leaf.
         """
 
     def finish(self, log: OpenLog) -> int:
-        """Drop the tables of removed leaves. Rows in them that are not S or W, which somebody has
-        changed by hand meanwhile, go back into the log first. Return the number of tables.
+        """Drop the tables of removed leaves, and return their number. Rows in them with another
+        status than S or W, which somebody has changed by hand in the meantime, are moved back into
+        the log first.
         """
 
     def drop(self, log: LogTable) -> list[str]:
-        """Return the statements that drop, after the log, what belongs to its leaves."""
+        """Return the statements that, after the log was dropped, drop the objects that belong to
+        its leaves.
+        """

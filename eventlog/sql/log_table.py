@@ -205,7 +205,7 @@ def split_name(name: str) -> tuple[str | None, str]:
         if not rest:
             break
         if not rest.startswith(".") or len(parts) == 2:
-            raise _bad_name(name)
+            raise _invalid_name(name)
         rest = rest[1:]
     return (None, parts[0]) if len(parts) == 1 else (parts[0], parts[1])
 
@@ -217,16 +217,16 @@ def _first_part(text: str, name: str) -> tuple[str, str]:
             end += 2
         part, rest = text[1:end].replace('""', '"'), text[end + 1 :]
         if end < 0:
-            raise _bad_name(name)
+            raise _invalid_name(name)
     else:
         part, dot, rest = text.partition(".")
         rest = dot + rest
     if not part or "\0" in part:
-        raise _bad_name(name)
+        raise _invalid_name(name)
     return part, rest
 
 
-def _bad_name(name: str) -> ConfigError:
+def _invalid_name(name: str) -> ConfigError:
     return ConfigError(
         f"log_table {name!r} is not a table name: write it as table, schema.table or "
         '"Schema"."Table"'

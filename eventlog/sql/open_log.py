@@ -195,7 +195,7 @@ class OpenLog(ABC):
 
     # Numbers and identity
 
-    def half_made(self) -> bool:
+    def is_half_made(self) -> bool:
         """Return True if a table with the log's name is eventlog's own and was left by an
         interrupted migration.
         """
@@ -291,7 +291,7 @@ class OpenLog(ABC):
         self,
         until: str,
         after: DuePlace | None,
-        leave_user: str | None,
+        skipped_user: str | None,
         fields: Sequence[str],
         size: int,
         value_bytes: int | None = None,
@@ -300,7 +300,7 @@ class OpenLog(ABC):
         that time (NULL first) and record_id.
 
         ``until`` is a time as text, by the clock of event_time. The lists are as in
-        ``window_chunks``. ``after`` None = from the first row on; ``leave_user`` and
+        ``window_chunks``. ``after`` None = from the first row on; ``skipped_user`` and
         ``value_bytes`` are as in ``Window``.
         """
         after_time, after_id = after or (None, 0)
@@ -309,7 +309,7 @@ class OpenLog(ABC):
             "after_time": None if after_time is None else self.dialect.due_time(after_time),
             "after_id": after_id,
             "limit": self.dialect.last_record_id,
-            "perpetrator": None if leave_user is None else leave_user.rstrip(" "),
+            "perpetrator": None if skipped_user is None else skipped_user.rstrip(" "),
         }
         bounded = self.dialect.bounded_fields(self.table, fields, value_bytes)
         statement = self.dialect.log_statement(self.table, "read_due", fields=bounded)
@@ -348,11 +348,11 @@ class OpenLog(ABC):
     def not_due(self, until: str, limit: int) -> NotDue:
         """Return which of the first ``limit`` rows of status N are not due at ``until``."""
         parameters = {"until": until, "limit": limit}
-        ((rows, next_time, seconds, looked_at),) = self.db.fetch(
+        ((rows, next_time, seconds, rows_checked),) = self.db.fetch(
             self.dialect.log_statement(self.table, "not_due"), parameters
         )
         seconds = None if seconds is None else float(seconds)
-        return NotDue(int(rows), next_time, seconds, int(looked_at))
+        return NotDue(int(rows), next_time, seconds, int(rows_checked))
 
     def due_until(self, event_time_zone: str = "utc") -> str:
         """Return the present time of the database's clock in the form of event_time: rows up to
@@ -480,7 +480,7 @@ class OpenLog(ABC):
         """
 
     @abstractmethod
-    def keys_behind(self, walk: Walk, position: str | None, limit: int) -> list[str]:
+    def keys_after(self, walk: Walk, position: str | None, limit: int) -> list[str]:
         """Return the canonical keys of the next ``limit`` objects after ``position``, in the order
         of the walk.
         """
@@ -494,7 +494,7 @@ class OpenLog(ABC):
 
     def count(self, walk: Walk, position: str | None) -> int:
         """Return the number of objects after ``position``."""
-        condition = self.dialect.walk_condition(walk, goes_on=position is not None)
+        condition = self.dialect.walk_condition(walk, continues=position is not None)
         statement = f"SELECT COUNT(*) FROM {self.dialect.walk_rows(walk)} WHERE {condition}"  # noqa: S608 - the operator's own
         ((rows,),) = self.db.fetch(statement, self.dialect.position_binds(walk.cls, position))
         return int(rows)

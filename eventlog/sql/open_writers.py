@@ -18,7 +18,7 @@ from eventlog.sql.open_log import OpenLog
 
 PATIENCE: Final = 60.0
 """The number of seconds that a command waits for open writers."""
-_MOST_MOMENTS: Final = 64
+_MAX_MOMENTS: Final = 64
 
 
 class WritersHidden(LogTableError):
@@ -92,7 +92,7 @@ class WriterHistory:
     def _add(self, seen: OpenWriters) -> None:
         if all(one.last < seen.last for one in self.moments):
             self.moments.append(seen)
-        if len(self.moments) > _MOST_MOMENTS:
+        if len(self.moments) > _MAX_MOMENTS:
             # Later checks include all writers of a dropped check. The first check stays, so that
             # its writers can still end.
             del self.moments[1:-1:2]

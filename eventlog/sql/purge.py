@@ -44,7 +44,7 @@ from eventlog.sql.rows import (
 )
 
 _ONE, _ZERO = (sa.literal_column(number, sa.Integer()) for number in ("1", "0"))
-_MOST_PURGED: Final = 1000
+_MAX_PURGED: Final = 1000
 """The maximum number of ranges in the entry. The next purge reads further ranges again."""
 
 
@@ -53,7 +53,7 @@ class Purged(NamedTuple):
 
     last: int
     """The highest record_id that the batch has read."""
-    looked_at: int
+    rows_checked: int
     """The number of rows read."""
     removed: int
     """The number of rows that were removed, or that would be removed."""
@@ -250,7 +250,7 @@ def write_purged(log: OpenLog, purged: PurgedRows) -> None:
 
     A role that may not write the entry records nothing; the next purge then reads more.
     """
-    known = RecordSet(purged.rows.floor, purged.rows.ranges[:_MOST_PURGED])
+    known = RecordSet(purged.rows.floor, purged.rows.ranges[:_MAX_PURGED])
     content = {"rows": known.encode(), "whole": purged.whole.isoformat()}
     try:
         with log.connection.begin_nested():

@@ -266,8 +266,8 @@ def due_now(log: OpenLog) -> list[Due]:
         table.c.selection.startswith(_DUE)
     )
     found = []
-    for class_name, told in log.connection.execute(lines.order_by(table.c.started)):
-        what = json.loads(told.removeprefix(_DUE))
+    for class_name, content in log.connection.execute(lines.order_by(table.c.started)):
+        what = json.loads(content.removeprefix(_DUE))
         found.append(
             Due(
                 Selection(class_name, EventType(what["type"]), what["where"]),

@@ -489,7 +489,7 @@ def plan_of(
     return ResendPlan(back, copied, in_parts, tuple(sorted(refused)), removed)
 
 
-MOST_RANGES: Final = 500
+MAX_RANGES: Final = 500
 """The number of ranges of record_ids in one statement: SQLite accepts expressions of at most a
 thousand parts.
 """
@@ -500,8 +500,8 @@ def runs_of_ranges(ids: Sequence[int]) -> Iterator[list[tuple[int, int]]]:
     statement accepts.
     """
     ranges = to_ranges(ids)
-    for start in range(0, len(ranges), MOST_RANGES):
-        yield ranges[start : start + MOST_RANGES]
+    for start in range(0, len(ranges), MAX_RANGES):
+        yield ranges[start : start + MAX_RANGES]
 
 
 def _as_modify(log: LogTable) -> dict[str, sa.ColumnElement[Any]]:
@@ -566,7 +566,7 @@ def _copied(
     """
     again = judge_now()
     while again.copied and not force and writers_to_await(log) is not None:
-        before, _ = _rows_beside(log, again.copied)
+        before, _ = _rows_of_same_objects(log, again.copied)
         savepoint = log.connection.begin_nested()
         wanted, again = again.copied, judge_now()
         if again.copied != wanted:
@@ -575,7 +575,7 @@ def _copied(
         copied = _copy(log, again.copied, again.in_parts, new)
         if writers := writers_to_await(log):
             wait_for(log, writers, _MAY_WRITE)
-        after, named = _rows_beside(log, again.copied)
+        after, named = _rows_of_same_objects(log, again.copied)
         if len(after - before) == named:
             savepoint.commit()
             return again, copied
@@ -584,28 +584,28 @@ def _copied(
     return again, _copy(log, again.copied, again.in_parts, new)
 
 
-def _rows_beside(log: OpenLog, ids: Sequence[int]) -> tuple[set[int], int]:
+def _rows_of_same_objects(log: OpenLog, ids: Sequence[int]) -> tuple[set[int], int]:
     """Return all rows of the objects of these rows, and the number of these rows that name an
     object.
     """
     others = rows_of(log.table).alias("others")
     of_other = {field: others.c[quoted(log.table.column(field))] for field in LogRow._fields[:7]}
     names = [column_of(log.table, field) for field in ("table_name", "table_key")]
-    is_beside = [
+    is_same_object = [
         of_other[field] == column_of(log.table, field) for field in ("table_name", "table_key")
     ]
-    beside: set[int] = set()
+    others_found: set[int] = set()
     named = 0
     for ranges in runs_of_ranges(ids):
-        alike = sa.select(*names).where(is_in(log.table, ranges), *is_beside)
+        alike = sa.select(*names).where(is_in(log.table, ranges), *is_same_object)
         found = sa.select(of_other["record_id"]).where(alike.exists())
-        beside.update(map(int, log.connection.execute(found).scalars()))
+        others_found.update(map(int, log.connection.execute(found).scalars()))
         count = sa.select(sa.func.count()).select_from(rows_of(log.table))
         has_names = [name.is_not(None) for name in names]
         named += int(
             log.connection.execute(count.where(is_in(log.table, ranges), *has_names)).scalar_one()
         )
-    return beside, named
+    return others_found, named
 
 
 def _copy(
@@ -781,7 +781,7 @@ def take_requests(log: OpenLog) -> list[tuple[int, int]]:
     return rows
 
 
-class ErrorLine(NamedTuple):
+class ErrorRow(NamedTuple):
     """A row of ``<log>_error``; ``error_time`` is UTC.
 
     ``event_id`` is set if an object of a consumer's snapshot failed; None = a row of the log
@@ -814,7 +814,7 @@ def _order_of_writing(log: OpenLog) -> sa.ColumnElement[Any]:
     return errors_of(log.table).c.error_time if number is None else sa.column(number)
 
 
-def read_errors(log: OpenLog, row: int | str, consumer: str = "") -> list[ErrorLine]:
+def read_errors(log: OpenLog, row: int | str, consumer: str = "") -> list[ErrorRow]:
     """Return the error rows of a log row, by its record_id, or of an object of a snapshot, by its
     event-id; oldest first.
 
@@ -829,7 +829,7 @@ def read_errors(log: OpenLog, row: int | str, consumer: str = "") -> list[ErrorL
         .where(of_row, _is_of(log.table, consumer))
         .order_by(_order_of_writing(log))
     )
-    return [ErrorLine(*line) for line in log.connection.execute(lines)]
+    return [ErrorRow(*line) for line in log.connection.execute(lines)]
 
 
 class FailedRows(NamedTuple):
@@ -876,7 +876,7 @@ def count_failed(log: OpenLog, most: int, consumer: str = "") -> FailedRows:
     return FailedRows(refused, len(newest) - refused - settled)
 
 
-def newest_errors(log: OpenLog, most: int, consumer: str = "") -> list[tuple[int, ErrorLine]]:
+def newest_errors(log: OpenLog, most: int, consumer: str = "") -> list[tuple[int, ErrorRow]]:
     """Return at most ``most`` error rows with their record_ids, the newest first.
 
     ``consumer`` is as for ``read_errors``.
@@ -894,18 +894,18 @@ def newest_errors(log: OpenLog, most: int, consumer: str = "") -> list[tuple[int
         sa.select(*columns).where(_is_of(log.table, consumer)).order_by(*newest_first).limit(most)
     )
     return [
-        (int(row), ErrorLine(time, code, message, None if row else event_id))
+        (int(row), ErrorRow(time, code, message, None if row else event_id))
         for row, time, code, message, event_id in log.connection.execute(lines)
     ]
 
 
-def newest_errors_of(log: OpenLog, ids: Sequence[int]) -> dict[int, ErrorLine]:
+def newest_errors_of(log: OpenLog, ids: Sequence[int]) -> dict[int, ErrorRow]:
     """Return the newest error line of the publisher for each of these ascending record_ids that has
     one.
     """
     errors = errors_of(log.table)
     columns = (errors.c.record_id, errors.c.error_time, errors.c.code, errors.c.message)
-    found: dict[int, ErrorLine] = {}
+    found: dict[int, ErrorRow] = {}
     for ranges in runs_of_ranges(ids):
         # One search of the index for all single rows, in place of one per row.
         single = [first for first, last in ranges if first == last]
@@ -913,7 +913,7 @@ def newest_errors_of(log: OpenLog, ids: Sequence[int]) -> dict[int, ErrorLine]:
         of_rows = sa.or_(errors.c.record_id.in_(single), *runs) if single else sa.or_(*runs)
         lines = sa.select(*columns).where(of_rows, _is_of(log.table, ""))
         for row, *line in log.connection.execute(lines.order_by(_order_of_writing(log))):
-            found[int(row)] = ErrorLine(*line)
+            found[int(row)] = ErrorRow(*line)
     return found
 
 

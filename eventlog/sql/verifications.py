@@ -19,7 +19,7 @@ from eventlog.sql.internal_tables import (
 )
 from eventlog.sql.open_log import OpenLog
 
-_MOST_KEPT: Final = 20
+_MAX_KEPT: Final = 20
 
 
 class LastVerification(NamedTuple):
@@ -79,7 +79,7 @@ def write_verification(log: OpenLog, last: LastVerification) -> None:
     for place, entry in enumerate(entries):
         content = json.loads(entry.content)
         is_replaced = (content.get("reader"), content.get("target")) == same
-        if is_replaced or place < len(entries) - _MOST_KEPT:
+        if is_replaced or place < len(entries) - _MAX_KEPT:
             delete_entry(log, EntryKind.VERIFIED, entry.number)
     through = last.verified_through
     content = last._asdict() | {

@@ -27,7 +27,7 @@ class Window:
     """The last record_id, None = no bound."""
     limit: int | None
     """The maximum number of rows, None = no limit."""
-    leave_user: str | None = None
+    skipped_user: str | None = None
     """The perpetrator whose rows are left out (``loopback_action = keep``), None = nobody's.
     """
     value_bytes: int | None = None
@@ -68,8 +68,8 @@ class Window:
         }
         return (
             bounds
-            if self.leave_user is None or self.any_status
-            else bounds | {"perpetrator": self.leave_user.rstrip(" ")}
+            if self.skipped_user is None or self.any_status
+            else bounds | {"perpetrator": self.skipped_user.rstrip(" ")}
         )
 
     @property
@@ -77,7 +77,7 @@ class Window:
         """The name of the statement that reads the window, in a dialect's ``log.sql``."""
         if self.any_status or (self.gaps is not None and len(self.gaps) > 1):
             return "read_gaps"
-        return "read_window" if self.leave_user is None else "read_window_left"
+        return "read_window" if self.skipped_user is None else "read_window_left"
 
     @property
     def statuses(self) -> str:
@@ -86,7 +86,7 @@ class Window:
         """
         if self.any_status:
             return "of_any_status"
-        return "of_new" if self.leave_user is None else "of_new_left"
+        return "of_new" if self.skipped_user is None else "of_new_left"
 
 
 ANY_STATUS: Final = Window(1, None, None, any_status=True)
@@ -102,19 +102,19 @@ R = TypeVar("R", bound=tuple[Any, ...])
 
 
 def counted_rows(
-    rows: Sequence[R], in_flight: Container[int], leave_user: str | None = None
+    rows: Sequence[R], in_flight: Container[int], skipped_user: str | None = None
 ) -> Sequence[R]:
     """Return the rows of a window that count for publishing: neither in flight, nor rows of the
-    perpetrator ``leave_user``, which are kept (spec/event-log.md 8.1, 8.3).
+    perpetrator ``skipped_user``, which are kept (spec/event-log.md 8.1, 8.3).
 
     None = the window's statement has left out the user's rows, or none is left out.
     """
     if in_flight:
         rows = [row for row in rows for record_id, *_ in (row,) if record_id not in in_flight]
-    if leave_user is not None:
+    if skipped_user is not None:
         rows = [
             row for row in rows for _, _, perpetrator, *_ in (row,)
-            if not is_of(perpetrator, leave_user)
+            if not is_of(perpetrator, skipped_user)
         ]  # fmt: skip
     return rows
 
@@ -129,15 +129,15 @@ class Queue(NamedTuple):
 
 
 class NotDue(NamedTuple):
-    """The rows that are not due yet, among the first ``looked_at`` rows of status N: their number,
-    the earliest of their times as text, and the time until then; both None if there are no such
-    rows.
+    """The rows that are not due yet, among the first ``rows_checked`` rows of status N: their
+    number, the earliest of their times as text, and the time until then; both None if there are no
+    such rows.
     """
 
     rows: int
     next_time: str | None
     next_seconds: float | None
-    looked_at: int
+    rows_checked: int
 
 
 class TimedRow(NamedTuple):

@@ -231,15 +231,16 @@ def _decoded(segments: list[_Segment], image: bytes) -> dict[str, Value]:
         try:
             slots = unpack(image, offset)
         except struct.error:
-            raise _bad_slot(names[-1], f"{offset + size - end} bytes of it are missing") from None
+            missing = f"{offset + size - end} bytes of it are missing"
+            raise _invalid_slot(names[-1], missing) from None
         offset += size
         flags, values = slots[::2], slots[1::2]
         if longest is not None:
             start, offset = offset, offset + values[-1]
             if values[-1] > longest:
-                raise _bad_slot(names[-1], f"its length {values[-1]} is more than {longest}")
+                raise _invalid_slot(names[-1], f"its length {values[-1]} is more than {longest}")
             if offset > end:
-                raise _bad_slot(names[-1], f"{offset - end} bytes of it are missing")
+                raise _invalid_slot(names[-1], f"{offset - end} bytes of it are missing")
             values = (*values[:-1], image[start:offset])
         if flags != no_nulls:
             values = _with_nulls(segment, flags, values)
@@ -251,7 +252,7 @@ def _decoded(segments: list[_Segment], image: bytes) -> dict[str, Value]:
                 if value is not None:
                     row[name] = convert(value)
         except ValueError as error:
-            raise _bad_slot(name, str(error)) from None
+            raise _invalid_slot(name, str(error)) from None
     if offset != len(image):
         raise RowDecodeError(f"{len(image) - offset} bytes are left over after the last column")
     return row
@@ -288,13 +289,13 @@ def _with_nulls(
 ) -> tuple[Any, ...]:
     for name, flag in zip(segment.names, flags, strict=True):
         if flag > 1:
-            raise _bad_slot(name, f"its null flag is {flag:02X}, neither 00 nor 01")
+            raise _invalid_slot(name, f"its null flag is {flag:02X}, neither 00 nor 01")
     if segment.longest is not None and flags[-1] and values[-1]:
-        raise _bad_slot(segment.names[-1], f"it is NULL with a length of {len(values[-1])}")
+        raise _invalid_slot(segment.names[-1], f"it is NULL with a length of {len(values[-1])}")
     return tuple([None if flag else value for flag, value in zip(flags, values, strict=True)])
 
 
-def _bad_slot(name: str, reason: str) -> RowDecodeError:
+def _invalid_slot(name: str, reason: str) -> RowDecodeError:
     return RowDecodeError(f"column {name!r}: {reason}", name)
 
 

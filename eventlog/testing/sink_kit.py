@@ -21,7 +21,7 @@ from eventlog.publisher.sinks import Opening, Sink
 from eventlog.registry import format_named
 from eventlog.testing import samples
 
-_MOST_MEMORY = 64 * 2**20
+_MAX_MEMORY = 64 * 2**20
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def test_every_event_is_answered_and_received_after_the_flush(sink_case: SinkCas
         (document,) = sink_case.documents(1)
         answer = sink.send(document)
         refused = sink.flush() or {}
-        assert [answer.verdict(one).level for one in document.event_ids] == [Level.SUCCESS] * 3
+        assert [answer.result(one).level for one in document.event_ids] == [Level.SUCCESS] * 3
         assert not refused
         assert set(sink_case.received()) == {"1", "2", "3"}
 
@@ -125,4 +125,4 @@ def test_memory_is_bounded_if_each_document_is_flushed(sink_case: SinkCase) -> N
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-    assert peak < _MOST_MEMORY
+    assert peak < _MAX_MEMORY

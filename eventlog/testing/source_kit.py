@@ -25,7 +25,7 @@ from eventlog.publisher.stream import (
     Stream,
 )
 
-_MOST_STEPS = 10_000
+_MAX_STEPS = 10_000
 _LONGEST_ID = 255
 
 
@@ -104,7 +104,7 @@ def test_a_source_that_is_followed_marks_that_it_is_idle(source_case: SourceCase
             reads += isinstance(step, Read)
             if isinstance(step, Mark) and step.is_idle and reads == 2:
                 break
-            assert number < _MOST_STEPS, "no Mark has is_idle"
+            assert number < _MAX_STEPS, "no Mark has is_idle"
 
 
 def test_a_position_of_another_source_is_refused(source_case: SourceCase) -> None:

@@ -34,9 +34,9 @@ except ModuleNotFoundError:
 _log = logging.getLogger("eventlog.kafka")
 
 _QUIET_SECONDS: Final = 60.0
-_MOST_SAID: Final = 1000
+_MAX_LOGGED: Final = 1000
 _VARIES: Final = re.compile(r"#(?:producer|consumer)-\d+| \(after .*")
-_said: dict[str, float] = {}
+_last_logged: dict[str, float] = {}
 
 
 def _is_news(record: logging.LogRecord) -> bool:
@@ -44,11 +44,11 @@ def _is_news(record: logging.LogRecord) -> bool:
     messages while brokers are unavailable.
     """
     text = _VARIES.sub("", record.getMessage())
-    if record.created - _said.get(text, -_QUIET_SECONDS) < _QUIET_SECONDS:
+    if record.created - _last_logged.get(text, -_QUIET_SECONDS) < _QUIET_SECONDS:
         return False
-    if len(_said) >= _MOST_SAID:
-        _said.clear()
-    _said[text] = record.created
+    if len(_last_logged) >= _MAX_LOGGED:
+        _last_logged.clear()
+    _last_logged[text] = record.created
     return True
 
 
@@ -78,7 +78,7 @@ _OF_THE_RECORD: Final = frozenset({
     KafkaError.INVALID_RECORD,
     KafkaError.INVALID_TIMESTAMP,
 })  # fmt: skip
-_MOST_EPOCHS: Final = 30_000
+_MAX_EPOCHS: Final = 30_000
 """The number of epochs of a producer id, in 15 bits; librdkafka does not check it."""
 
 
@@ -219,13 +219,13 @@ class Transmitter:
         Raises KafkaUnavailable.
         """
         try:
-            told = self._producer.list_topics(timeout=self._timeout)
+            metadata = self._producer.list_topics(timeout=self._timeout)
         except KafkaException as error:
             raise KafkaUnavailable(
                 f"cannot read the Kafka cluster's metadata: {error.args[0].str()}"
             ) from None
-        found = told.topics.get(topic)
-        return len(told.brokers), 0 if found is None else len(found.partitions)
+        found = metadata.topics.get(topic)
+        return len(metadata.brokers), 0 if found is None else len(found.partitions)
 
     def flush(self) -> dict[int, str]:
         """Wait until all records are acknowledged, and return the reasons of refused ones by their
@@ -259,7 +259,7 @@ class Transmitter:
         self._producer.purge()
         left = self._producer.flush(_PATIENCE)
         self._epochs += 1
-        if left or self._epochs == _MOST_EPOCHS:
+        if left or self._epochs == _MAX_EPOCHS:
             self._producer, self._epochs = None, 0
 
     def close(self) -> None:

@@ -68,18 +68,18 @@ class Comparison:
 
     def _are_equal(self, attribute: Attribute, here: Texts, there: Texts) -> bool:
         normal = normalizer(attribute.column.type)
-        wanted, held = _normalized(here, normal), _normalized(there, normal)
+        wanted, there_normal = _normalized(here, normal), _normalized(there, normal)
         if not attribute.multi_valued and len(wanted) > 1:
             # A view may have several rows for one object: the first value counts
             # (spec/xds.md 4.3).
             wanted = wanted[:1]
-        if wanted == held:
+        if wanted == there_normal:
             return True
         as_stored = self.stored_as.get(attribute.name)
         if as_stored is None:
             return False
         can_be = [text for one in here if one is not None if (text := as_stored(one)) is not None]
-        if _normalized(can_be, normal) != held:
+        if _normalized(can_be, normal) != there_normal:
             return False
         self.losses[attribute.name] = self.losses.get(attribute.name, 0) + 1
         return True

@@ -12,7 +12,7 @@ from typing import Any, Final
 from eventlog.verify.comparison import ColumnDifference
 from eventlog.verify.rule import ObjectName
 
-MOST_LISTED: Final = 10_000
+MAX_LISTED: Final = 10_000
 """The most differences that a report lists; it only counts the others."""
 
 
@@ -71,8 +71,8 @@ class Difference:
             ],
             "record_ids": list(self.record_ids),
         }
-        told = {"reason": self.reason, "fault": self.fault}
-        return data | {member: text for member, text in told.items() if text}
+        details = {"reason": self.reason, "fault": self.fault}
+        return data | {member: text for member, text in details.items() if text}
 
 
 def _hashed(value: str | list[str] | None) -> str | None:
@@ -151,7 +151,7 @@ class VerifyReport:
     """The time of the first snapshot by the database's clock."""
     classes: dict[str, ClassReport] = field(default_factory=dict)
     differences: list[Difference] = field(default_factory=list)
-    """The objects that differ, ``MOST_LISTED`` at most."""
+    """The objects that differ, ``MAX_LISTED`` at most."""
     known: list[Difference] = field(default_factory=list)
     """The objects that are expected to differ, for a reason that the log shows."""
     in_motion: list[InMotion] = field(default_factory=list)

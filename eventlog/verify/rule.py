@@ -64,11 +64,11 @@ class UndoneRows:
     catalog: Catalog
     consumer: str = ""
     """The reader; empty = the publisher."""
-    leave_user: str | None = None
+    skipped_user: str | None = None
     """The perpetrator whose rows the publisher ignores, None = nobody's."""
     done_in_target: Callable[[], RecordSet | None] = lambda: None
     """A function that returns the done rows, if the target itself records them; then ``consumer``
-    and ``leave_user`` have no effect.
+    and ``skipped_user`` have no effect.
     """
     is_protected: bool = False
     """True if rows that this object has not seen yet cannot be removed from the log."""
@@ -161,7 +161,7 @@ class UndoneRows:
         self.log.commit()
 
     def _new_window(self) -> Window:
-        return Window(1, None, None, self.leave_user)
+        return Window(1, None, None, self.skipped_user)
 
     def _done_set(self) -> RecordSet | None:
         """Return the done rows as a set, None if the statuses show which rows are done."""

@@ -151,7 +151,7 @@ def run_verification(
             log,
             context.catalog,
             context.ledger.consumer,
-            context.options.leave_user,
+            context.options.skipped_user,
             target.done,
             is_protected,
         )

@@ -28,7 +28,7 @@ from eventlog.sql.rows import SKIPPED
 from eventlog.sql.windows import ANY_STATUS, KeyValues, RangeReader, Selection, Walk
 from eventlog.verify.comparison import Comparison, TargetRow, Texts
 from eventlog.verify.report import (
-    MOST_LISTED,
+    MAX_LISTED,
     ClassReport,
     Difference,
     InMotion,
@@ -41,7 +41,7 @@ from eventlog.verify.targets import Target
 _REST: Final = 0.5
 """The seconds between two rounds."""
 _FIELDS: Final = ("record_id", "status", "perpetrator", "table_name", "table_key")
-_MOST_ROWS: Final = 5
+_MAX_ROWS: Final = 5
 """The most rows of the log that the report names for one difference."""
 
 
@@ -233,8 +233,8 @@ class Verification:
             if row == other and name not in self.undone.objects and name not in self.waiting:
                 source.report.equal += 1
             else:
-                held = None if other is None else texts(other)
-                self._judge_one(source, name, texts(row), held)
+                found = None if other is None else texts(other)
+                self._judge_one(source, name, texts(row), found)
         for key, row in others.items():
             self._judge_one(source, source.name_of(key), None, texts(row))
 
@@ -242,12 +242,12 @@ class Verification:
         """Compare all objects of a class that the source has, after a key."""
         log, size = self.context.log, self.options.batch
         with snapshot(log):
-            keys = log.keys_behind(source.walk, position, size)
+            keys = log.keys_after(source.walk, position, size)
         while keys:
             there = self.target.rows(source.cls, keys)
             with snapshot(log):
                 here = self._read_source(source, keys)
-                following = log.keys_behind(source.walk, keys[-1], size)
+                following = log.keys_after(source.walk, keys[-1], size)
                 self._judge(source, keys, here, there)
                 self._move_on()
             self.save(Progress(source.cls.name, keys[-1], self.report, self.waiting))
@@ -306,7 +306,7 @@ class Verification:
         elif self.waiting.get(name) is not None:
             del self.waiting[name]
             self._add(found)
-        elif name in self.waiting or len(self.waiting) < MOST_LISTED:
+        elif name in self.waiting or len(self.waiting) < MAX_LISTED:
             self.waiting[name] = found
         else:
             self._add(found)
@@ -326,7 +326,7 @@ class Verification:
         return Difference(*name, Kind.VALUE, columns) if columns else None
 
     def _add(self, found: Difference) -> None:
-        if len(self.report.differences) < MOST_LISTED:
+        if len(self.report.differences) < MAX_LISTED:
             self.report.differences.append(found)
         else:
             self.report.unlisted += 1
@@ -436,7 +436,7 @@ class Verification:
                     assert name is not None
                     rows = newest.setdefault(name, [])
                     rows.append((int(record_id), unpadded(status), perpetrator))
-                    del rows[:-_MOST_ROWS]
+                    del rows[:-_MAX_ROWS]
         lines, _ = refused(log, consumer=self.context.ledger.consumer)
         for name, rows in newest.items():
             record_id, status, perpetrator = rows[-1]

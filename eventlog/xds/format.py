@@ -64,7 +64,7 @@ from eventlog.model import (
     Operation,
     Step,
     answer_of,
-    most_statuses,
+    max_statuses,
 )
 from eventlog.xds.publish import XdsWriter
 from eventlog.xds.writer import Header, file_form, line_form, write_event
@@ -595,7 +595,7 @@ def read_answer(body: bytes | str, event_ids: Collection[str], limit: int = ANSW
         why = "the receiver's answer is not an XDS answer"
         raise ReceiverUnavailable(f"{why}: {what}", why)
 
-    most = most_statuses(event_ids)
+    most = max_statuses(event_ids)
     if next(islice(root.iter("status"), most, None), None) is not None:
         why = f"the receiver's answer has more than {most} statuses"
         raise ReceiverUnavailable(why, why)

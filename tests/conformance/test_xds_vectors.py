@@ -122,7 +122,7 @@ def publish(case: Case, tmp_path: Path) -> tuple[list[bytes], MemoryLog]:
     while first is not None:
         taken = read_window(context, first, None, in_flight, ())
         marks = Marks(context.counters)
-        marks.add_invalid(taken.bad)
+        marks.add_invalid(taken.invalid)
         marks.add(Status.SUCCESS, taken.loopback)
         for event in build_events(context, taken.groups, context.query_back):
             if event.operation is not None:
@@ -141,7 +141,7 @@ def publish(case: Case, tmp_path: Path) -> tuple[list[bytes], MemoryLog]:
         marks = Marks(context.counters)
         retried = set()
         for event in events:
-            verdict: EventResult = answer.verdict(event.sent_id)
+            verdict: EventResult = answer.result(event.sent_id)
             # Retry keeps the rows of the event, and those of later events of its object, at N.
             if verdict.level is Level.RETRY:
                 retried.add(event.object_id)

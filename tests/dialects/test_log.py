@@ -143,7 +143,7 @@ def test_rows_of_one_user_can_be_left_alone(log: Log) -> None:
             f"UPDATE {name} SET {user} = '{value}' WHERE "
             f"{log.dialect.quote(log.table.columns[0])} = {record_id}"
         )
-    assert log.ids(Window(1, None, 2, leave_user="me")) == [third, third + 1]
+    assert log.ids(Window(1, None, 2, skipped_user="me")) == [third, third + 1]
 
 
 def test_the_queue_is_counted_and_aged(log: Log) -> None:
@@ -208,7 +208,7 @@ def test_what_waits_for_its_time_is_exactly_what_is_not_read(log: Log) -> None:
     assert first not in due
     assert dialect.open(conn).log(log.table).due_ids(until, first, second) == [second]
     waiting = dialect.open(conn).log(log.table).not_due(until, 100)
-    assert (waiting.rows, waiting.looked_at) == (1, 10)
+    assert (waiting.rows, waiting.rows_checked) == (1, 10)
     assert waiting.next_time is not None
     assert waiting.next_seconds == pytest.approx(3600, abs=1)
     assert dialect.open(conn).log(log.table).not_due(until, 0) == (0, None, None, 0)

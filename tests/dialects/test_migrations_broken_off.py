@@ -39,7 +39,7 @@ NAMES = sorted(f"eventlog{ending}" for ending in ENDINGS)
 
 
 class CommittingLog(SQLiteLog):
-    def half_made(self) -> bool:
+    def is_half_made(self) -> bool:
         return "record_id" in {
             column["name"] for column in sa.inspect(self.connection).get_columns("eventlog")
         }
@@ -129,7 +129,7 @@ def test_a_log_that_somebody_else_made_is_refused_still(engine: sa.Engine) -> No
 def test_a_log_without_a_version_table_is_no_half_made_one(
     engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(CommittingLog, "half_made", lambda *asked: True)
+    monkeypatch.setattr(CommittingLog, "is_half_made", lambda *asked: True)
     with engine.connect() as conn:
         conn.exec_driver_sql("CREATE TABLE eventlog (x)")
         with pytest.raises(LogTableError, match="was not created by"):

@@ -36,14 +36,14 @@ def told(event: Outgoing) -> list[Any]:
 
 
 def tell(out: IO[str]) -> None:
-    original = marks.InflightLine.send
+    original = marks.DeliveryProgress.send
 
-    def send(line: marks.InflightLine, document_no: int, events: Sequence[Outgoing]) -> Answer:
+    def send(line: marks.DeliveryProgress, document_no: int, events: Sequence[Outgoing]) -> Answer:
         out.writelines(json.dumps(told(event)) + "\n" for event in events)
         out.flush()
         return original(line, document_no, events)
 
-    marks.InflightLine.send = send  # type: ignore[method-assign]
+    marks.DeliveryProgress.send = send  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

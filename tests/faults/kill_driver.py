@@ -91,7 +91,7 @@ def publish(config: Config, steps: Steps) -> None:
     steps.around(PostgresLog, "end_delivery", before="rows are marked", after="the line is struck")
     steps.around(ledger, "delete_entry", before="rows are marked", after="the line is struck")
     steps.around(
-        marks.InflightLine, "_write", before="before the marks", after="the marks are committed"
+        marks.DeliveryProgress, "_write", before="before the marks", after="the marks are committed"
     )
     with open_to_publish(config, Counters()) as context:
         daemon.publish_once(context, open_sink(config, sys.stdout))

@@ -438,7 +438,7 @@ def test_a_refused_event_is_an_error_of_this_consumer_alone(log: sa.Engine) -> N
     write(log, 1, 2)
 
     def refuse(document: Document) -> Answer:
-        return Answer(verdicts={"1": EventResult(Level.ERROR, "no")})
+        return Answer(results={"1": EventResult(Level.ERROR, "no")})
 
     assert consume(consumer(log), refuse) == ["1", "2"]
     assert consume(consumer(log)) == []
@@ -455,7 +455,7 @@ def test_a_retry_parks_its_object_and_the_others_go_on(log: sa.Engine) -> None:
     def later(document: Document) -> Answer | None:
         tries.extend(event.event_id for event in document.events)
         return (
-            Answer(verdicts={"1": EventResult(Level.RETRY, "later")})
+            Answer(results={"1": EventResult(Level.RETRY, "later")})
             if tries.count("1") == 1
             else None
         )
@@ -702,7 +702,7 @@ def test_what_was_refused_for_a_consumer_is_shown_and_put_back_for_it_alone(
     log: sa.Engine, command: Run
 ) -> None:
     write(log, 1, 2)
-    consume(consumer(log), lambda document: Answer(verdicts={"2": EventResult(Level.ERROR, "no")}))
+    consume(consumer(log), lambda document: Answer(results={"2": EventResult(Level.ERROR, "no")}))
     assert "no row of status E or F" in command("errors")[1]
     said = command("errors", "--consumer", "search")
     assert "receiver" in said[1]
@@ -740,7 +740,7 @@ def test_what_was_refused_before_a_consumer_was_reset_is_refused_no_longer(
     log: sa.Engine, command: Run
 ) -> None:
     write(log, 1)
-    consume(consumer(log), lambda document: Answer(verdicts={"1": EventResult(Level.ERROR, "no")}))
+    consume(consumer(log), lambda document: Answer(results={"1": EventResult(Level.ERROR, "no")}))
     execute(log, "UPDATE eventlog_error SET error_time = '2020-01-01 00:00:00'")
     command("consumers", "reset", "search", "--start-from", "earliest", "--yes")
     assert consume(consumer(log)) == ["1"]
@@ -752,7 +752,7 @@ def test_the_commands_are_of_the_consumer_that_the_configuration_names(
     log: sa.Engine, run: Run
 ) -> None:
     write(log, 1, 2)
-    consume(consumer(log), lambda document: Answer(verdicts={"2": EventResult(Level.ERROR, "no")}))
+    consume(consumer(log), lambda document: Answer(results={"2": EventResult(Level.ERROR, "no")}))
     flags = ("--set", "source.type=eventlog", "--set", "source.consumer=search")
 
     def command(*arguments: str) -> tuple[int, str, str]:
@@ -789,7 +789,7 @@ def test_a_requeued_row_is_sent_before_a_later_row_of_its_object_that_was_only_r
     log: sa.Engine, command: Run
 ) -> None:
     write(log, 1, event_type=2)
-    consume(consumer(log), lambda document: Answer(verdicts={"1": EventResult(Level.ERROR, "no")}))
+    consume(consumer(log), lambda document: Answer(results={"1": EventResult(Level.ERROR, "no")}))
     write(log, 2, 1, event_type=2)
     codes: list[int] = []
 
@@ -808,7 +808,7 @@ def test_a_row_that_is_put_back_is_sent_before_a_later_row_of_its_object_that_wa
     """The same for the publisher."""
     write(log, 1, event_type=2)
     refused = {"1": EventResult(Level.ERROR, "no")}
-    consume(configuration(log), lambda document: Answer(verdicts=refused))
+    consume(configuration(log), lambda document: Answer(results=refused))
     write(log, 2, 1, event_type=2)
     codes: list[int] = []
 
@@ -826,7 +826,7 @@ def test_a_row_that_is_done_while_a_requeue_reads_outdates_what_is_asked_for(
 ) -> None:
     write(pg_log, 1, event_type=2)
     consume(
-        consumer(pg_log), lambda document: Answer(verdicts={"1": EventResult(Level.ERROR, "no")})
+        consumer(pg_log), lambda document: Answer(results={"1": EventResult(Level.ERROR, "no")})
     )
     write(pg_log, 1, event_type=2)
     codes: list[int] = []
@@ -881,7 +881,7 @@ def test_of_a_set_of_many_ranges_only_later_rows_that_are_done_count(
     write(log, 1, 1, 2, 2)
     with opened(consumer(log)) as context:
         done = RecordSet(0, [(1, 1), (3, 4), *((one, one) for one in range(6, 6006, 2))])
-        line = consumers.LinesOfSet("search")
+        line = consumers.SetEntries("search")
         consumers.write_done(context.log, line, done)
         context.log.connection.commit()
     code, said, _ = command("requeue", "--consumer", "search", "--ids", "1-4", "--json")
@@ -939,7 +939,7 @@ def test_purge_keeps_the_error_of_a_row_that_stays_for_another_consumer(
 ) -> None:
     consume(consumer(log, "audit", start_from="earliest"))
     write(log, 1)
-    consume(consumer(log), lambda document: Answer(verdicts={"1": EventResult(Level.ERROR, "no")}))
+    consume(consumer(log), lambda document: Answer(results={"1": EventResult(Level.ERROR, "no")}))
     consume(configuration(log))
     execute(log, "UPDATE eventlog SET event_time = '2020-01-01 00:00:00'")
     for options in (["--dry-run"], ["--yes"]):
@@ -1081,7 +1081,7 @@ def test_resync_logs_a_delete_again_that_a_consumer_has_refused(
     delete = "INSERT INTO eventlog (event_type, table_name, table_key) VALUES (4, 'usr', 'idu=1')"
     execute(log, delete)
     consume(configuration(log))
-    consume(consumer(log), lambda document: Answer(verdicts={"1": EventResult(Level.ERROR, "no")}))
+    consume(consumer(log), lambda document: Answer(results={"1": EventResult(Level.ERROR, "no")}))
     assert command("resync", "usr", "--deletes")[0] == 0
     assert consume(consumer(log)) == ["2"]
     assert command("resync", "usr", "--deletes")[0] == 0
@@ -1094,7 +1094,7 @@ def test_rows_e_that_the_publisher_puts_back_are_unseen_by_consumers(
     write(log, 1)
     assert consume(consumer(log)) == ["1"]
     consume(
-        configuration(log), lambda document: Answer(verdicts={"1": EventResult(Level.ERROR, "no")})
+        configuration(log), lambda document: Answer(results={"1": EventResult(Level.ERROR, "no")})
     )
     assert command("requeue")[0] == 0
     assert statuses(log) == {1: "N"}
@@ -1202,7 +1202,7 @@ def test_documents_of_a_snapshot_are_in_the_air_at_once_as_concurrency_says(
 def test_a_snapshot_that_was_cut_off_goes_on_behind_its_last_chunk(
     log: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventlog.publisher.snapshot._MOST_KEYS", 2)
+    monkeypatch.setattr("eventlog.publisher.snapshot._MAX_KEYS", 2)
     fill(log, 5)
     config = consumer(log, start_from="snapshot")
     seen: list[str] = []
@@ -1228,7 +1228,7 @@ def test_a_snapshot_that_was_cut_off_goes_on_behind_its_last_chunk(
 def test_a_snapshot_whose_class_has_got_another_key_begins_the_class_again(
     log: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventlog.publisher.snapshot._MOST_KEYS", 2)
+    monkeypatch.setattr("eventlog.publisher.snapshot._MAX_KEYS", 2)
     fill(log, 3)
     config = consumer(log, start_from="snapshot")
     seen: list[str] = []
@@ -1247,7 +1247,7 @@ def test_a_snapshot_whose_class_has_got_another_key_begins_the_class_again(
 def test_an_object_of_a_snapshot_that_gets_retry_waits_alone_and_its_changes_wait_for_it(
     log: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventlog.publisher.snapshot._MOST_KEYS", 2)
+    monkeypatch.setattr("eventlog.publisher.snapshot._MAX_KEYS", 2)
     fill(log, 3)
     tries: list[str] = []
     refuses = True
@@ -1282,7 +1282,7 @@ def test_an_object_that_the_receiver_fails_for_does_not_hold_a_snapshot(
     log: sa.Engine, monkeypatch: pytest.MonkeyPatch, max_attempts: int
 ) -> None:
     """Also where the consumer is killed all the time."""
-    monkeypatch.setattr("eventlog.publisher.snapshot._MOST_KEYS", 8)
+    monkeypatch.setattr("eventlog.publisher.snapshot._MAX_KEYS", 8)
     fill(log, 24)
     arrived: dict[str, str] = {}
     culprit = ""
@@ -1357,7 +1357,7 @@ def refused(log: sa.Engine) -> str:
     execute(log, "CREATE TABLE page (title varchar(20) PRIMARY KEY, num integer)")
     execute(log, "INSERT INTO page VALUES ('It''s, a', 1), ('b', 2)")
     refuse = lambda document: Answer(  # noqa: E731
-        verdicts={
+        results={
             one.event_id: EventResult(Level.ERROR, "no")
             for one in document.events
             if "It" in one.event_id
@@ -1485,7 +1485,7 @@ def test_an_object_of_a_snapshot_is_a_read_for_debezium(log: sa.Engine) -> None:
 def test_numbers_grow_from_chunk_to_chunk_and_to_the_log_though_the_clock_goes_back(
     log: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventlog.publisher.snapshot._MOST_KEYS", 1)
+    monkeypatch.setattr("eventlog.publisher.snapshot._MAX_KEYS", 1)
     fill(log, 2)
     numbers: list[str] = []
 

@@ -102,7 +102,7 @@ def events(log: sa.Engine, context: Context, state: PublisherState, sink: Collec
 def refused_for_now(document: Document) -> Answer:
     """Retry for object 7."""
     return Answer(
-        verdicts={
+        results={
             event.event_id: EventResult(Level.RETRY, "later")
             for event in document.events
             if "idu=7," in event.association
@@ -213,7 +213,7 @@ def followed(context: Context) -> FollowedSet:
 def test_a_publisher_that_runs_takes_what_is_requeued_at_once(
     log: sa.Engine, command: Run, letter: str
 ) -> None:
-    answers = iter([Answer(verdicts={"2": EventResult(Level.ERROR, "no")})])
+    answers = iter([Answer(results={"2": EventResult(Level.ERROR, "no")})])
     sink = Collecting(lambda document: next(answers, None))
     write(log, 1, 2, 3, event_type=2)
     with opened(configuration(log)) as context:
@@ -229,11 +229,11 @@ def test_a_publisher_that_runs_takes_what_is_requeued_at_once(
     assert fetch(log, "SELECT count(*) FROM eventlog_inflight") == [(0,)]
 
 
-@pytest.mark.parametrize("most_found", [2, 3])
+@pytest.mark.parametrize("max_found", [2, 3])
 def test_rows_that_are_set_to_n_by_hand_are_found_by_a_search(
-    log: sa.Engine, monkeypatch: pytest.MonkeyPatch, most_found: int
+    log: sa.Engine, monkeypatch: pytest.MonkeyPatch, max_found: int
 ) -> None:
-    monkeypatch.setattr(ledger, "_MOST_FOUND", most_found)
+    monkeypatch.setattr(ledger, "_MAX_FOUND", max_found)
     sink = Collecting()
     write(log, 1, 2, 3, event_type=2)
     with opened(configuration(log)) as context:
@@ -255,7 +255,7 @@ def test_an_insert_stays_one_event_however_many_rows_are_set_to_n_by_hand(
     """The receiver would take a second add for the whole object. Gaps of the set that are close
     together are read as one, so the rest of the rows must be many.
     """
-    monkeypatch.setattr(ledger, "_MOST_FOUND", 4)
+    monkeypatch.setattr(ledger, "_MAX_FOUND", 4)
     sink = Collecting()
     write(log, *(key for key in range(200) for _ in "abc"))
     with opened(configuration(log)) as context:

@@ -38,7 +38,7 @@ def test_level_of_one_event_leaves_the_others(level: Level) -> None:
     read = answered(
         lambda _: reply(200, answer(status(level.name.lower(), "2", "why"))), "1", "2", "3"
     )
-    assert [read.verdict(name) for name in "123"] == [
+    assert [read.result(name) for name in "123"] == [
         EventResult(Level.SUCCESS),
         EventResult(level, "why"),
         EventResult(Level(0)),
@@ -54,7 +54,7 @@ def test_retry_without_event_id_is_for_all() -> None:
 def test_event_ids_that_were_not_sent_are_named_and_change_nothing() -> None:
     read = answered(lambda _: reply(200, answer(status("fatal", "99"), status("error", "2"))))
     assert read.unknown_ids == ("99",)
-    assert [read.verdict(name).level for name in "12"] == [Level.SUCCESS, Level.ERROR]
+    assert [read.result(name).level for name in "12"] == [Level.SUCCESS, Level.ERROR]
 
 
 @pytest.mark.parametrize(
@@ -72,12 +72,12 @@ def test_event_ids_that_were_not_sent_are_named_and_change_nothing() -> None:
     ],
 )
 def test_any_2xx_with_an_xds_body_is_an_answer(response: bytes) -> None:
-    assert answered(lambda _: response).verdict("1").level is Level.WARNING
+    assert answered(lambda _: response).result("1").level is Level.WARNING
 
 
 def test_body_without_length_ends_with_the_connection() -> None:
     read = answered(lambda _: [b"HTTP/1.0 200 OK\r\n\r\n" + WARNING, CUT])
-    assert read.verdict("1").level is Level.WARNING
+    assert read.result("1").level is Level.WARNING
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_answer_as_large_as_the_limit_is_taken() -> None:
         Receiver(lambda _: reply(200, body)) as receiver,
         sink_to(receiver, max_response_bytes=len(body)) as sink,
     ):
-        assert sink.send(document()).verdict("1").level is Level.SUCCESS
+        assert sink.send(document()).result("1").level is Level.SUCCESS
 
 
 def test_endless_answer_is_left_at_the_limit() -> None:
@@ -222,7 +222,7 @@ def test_late_answer_within_the_time_counts() -> None:
         assert sent.wait(PATIENCE)
         assert not answering.done()
         released.set()
-        assert answering.result(PATIENCE).verdict("1").level is Level.WARNING
+        assert answering.result(PATIENCE).result("1").level is Level.WARNING
 
 
 @pytest.mark.parametrize(
@@ -377,7 +377,7 @@ def results(*found: object) -> bytes:
 def test_result_of_one_event_leaves_the_others(level: Level) -> None:
     named = {"event_id": "2", "status": level.name.lower(), "message": " why "}
     read = answered(lambda _: results(named), "1", "2", "3", form="json")
-    assert [read.verdict(name) for name in "123"] == [
+    assert [read.result(name) for name in "123"] == [
         EventResult(Level.SUCCESS),
         EventResult(level, "why"),
         EventResult(Level(0)),
@@ -391,7 +391,7 @@ def test_message_of_a_result_is_fit_for_a_table_and_a_line_of_a_log() -> None:
         "status": "error",
         "message": "no\x00such\r\n container \ud800" + "x" * 10_000,
     }
-    message = answered(lambda _: results(named), form="json").verdict("1").message
+    message = answered(lambda _: results(named), form="json").result("1").message
     assert message.startswith("no\ufffdsuch container \ufffdxxx")
     assert message.isprintable()
     assert len(message) < 300
@@ -405,12 +405,12 @@ def test_of_several_results_for_one_event_the_worst_counts_and_an_unknown_word_i
         {"event_id": 1, "status": "splendid", "message": None},
     )
     read = answered(lambda _: results(*found, {"event_id": "1", "status": "success"}), form="json")
-    assert read.verdicts == {"1": EventResult(Level.ERROR)}
+    assert read.results == {"1": EventResult(Level.ERROR)}
 
 
 def test_result_of_an_event_that_was_not_sent_changes_nothing() -> None:
     read = answered(lambda _: results({"event_id": "99", "status": "fatal"}), form="json")
-    assert (read.unknown_ids, read.verdicts) == (("99",), {})
+    assert (read.unknown_ids, read.results) == (("99",), {})
 
 
 def test_no_results_are_success_for_all() -> None:
@@ -469,7 +469,7 @@ def test_xds_is_answered_in_xds_and_other_formats_by_status_unless_the_option_sa
     with Receiver(lambda _: reply(200, body)) as receiver:
         config = load(None, {}, {"sink.type": "http", "sink.url": receiver.url, **settings})
         with closing(open_sink(config, sys.stdout)) as sink:
-            assert sink.send(document()).verdict("1").level is level
+            assert sink.send(document()).result("1").level is level
 
 
 # --- whether the document may be the cause --------------------------------------------------------

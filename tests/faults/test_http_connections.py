@@ -250,7 +250,7 @@ def test_documents_of_several_threads_are_in_the_air_at_once_and_get_their_own_a
         return reply(200, answer(status("error", request.body, request.body)))
 
     def send(number: int) -> EventResult:
-        return sink.send(document(str(number), body=str(number))).verdict(str(number))
+        return sink.send(document(str(number), body=str(number))).result(str(number))
 
     with Receiver(script) as receiver, sink_to(receiver) as sink:
         for _ in range(3):  # new threads each time, as a delivery has

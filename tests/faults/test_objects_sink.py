@@ -250,11 +250,11 @@ def test_refused_keys_are_a_clear_error_that_shows_none(store: Store) -> None:
     ("options", "environ", "message"),
     [
         ({}, {}, r"objects needs sink\.bucket_url"),
-        ({"bucket_url": "/a/path"}, {}, r"it is not a URI such as s3://bucket/prefix"),
+        ({"bucket_url": "/a/path"}, {}, r"it must be a URI such as s3://bucket/prefix"),
         (
             {"bucket_url": "s3://A:b@bucket/x"},
             {},
-            "keys do not belong here; set EVENTLOG_SINK_ACCESS_KEY",
+            "the URL contains a key or token; remove it, and set EVENTLOG_SINK_ACCESS_KEY",
         ),
         ({"bucket_url": "s3://b/x", "partition_by": ["month"]}, {}, "a list of class and day"),
         (

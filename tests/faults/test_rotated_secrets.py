@@ -16,7 +16,7 @@ from publishers import Inbox, backend, configuration, make_log, publishing, writ
 from receiver import Receiver, Request, reply
 from shared import PlainSink, execute, fetch, wait_until
 
-from eventlog.config.load import connection_url, load, with_secrets_of_now
+from eventlog.config.load import connection_url, load, with_current_secrets
 from eventlog.errors import DatabaseUnavailable
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.daemon import publish
@@ -56,8 +56,8 @@ def test_a_password_is_read_again_out_of_its_file(tmp_path: Path) -> None:
     config = load(None, environ)
     assert connection_url(config.database).password == "old"
     put(file, "new\n")
-    assert connection_url(with_secrets_of_now(config).database).password == "new"
-    assert with_secrets_of_now(config, "sink").database.password == "old"
+    assert connection_url(with_current_secrets(config).database).password == "new"
+    assert with_current_secrets(config, "sink").database.password == "old"
 
 
 def test_a_secret_that_cannot_be_read_now_stays_as_it_was(
@@ -69,7 +69,7 @@ def test_a_secret_that_cannot_be_read_now_stays_as_it_was(
     config = load(None, {**environ, "EVENTLOG_SINK_TOKEN_FILE": str(file)})
     for spoil in (lambda: file.write_text("", encoding="utf-8"), file.unlink):
         spoil()
-        assert with_secrets_of_now(config).sink.options.token == "old"
+        assert with_current_secrets(config).sink.options.token == "old"
         assert "sink.token, read again" in caplog.records[-1].getMessage()
 
 
@@ -79,7 +79,7 @@ def test_a_flag_or_variable_beats_the_file_of_the_url_at_every_connect(tmp_path:
     given = load(
         {"database": {"url_file": str(file)}}, {}, {"database.url": "postgresql://flag@h/d"}
     )
-    assert connection_url(with_secrets_of_now(given).database).username == "flag"
+    assert connection_url(with_current_secrets(given).database).username == "flag"
 
 
 def test_a_publisher_connects_again_with_the_url_that_its_file_holds_now(

@@ -170,7 +170,7 @@ def test_only_marks_that_end_a_delivery_do_not_wait_for_the_disk(
     transactions: list[list[str]] = [[]]
 
     def refused(document: Any) -> Answer | None:
-        return None if answer is None else Answer(verdicts={"1": EventResult(answer, "no")})
+        return None if answer is None else Answer(results={"1": EventResult(answer, "no")})
 
     with opened(configuration(log, **options), retry_initial=3600.0, retry_max=3600.0) as context:
         connection = context.log.connection
@@ -266,7 +266,7 @@ def test_the_planner_has_its_usual_settings_for_all_but_the_log(log: sa.Engine) 
 
 
 def test_a_request_is_seen_by_the_poll(log: sa.Engine, run: Run) -> None:
-    answers = iter([Answer(verdicts={"1": EventResult(Level.ERROR, "no")})])
+    answers = iter([Answer(results={"1": EventResult(Level.ERROR, "no")})])
     with opened(configuration(log)) as context:
         session = reader(context, lambda _: next(answers, None))
         change(log, session, 1)

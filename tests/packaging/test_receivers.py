@@ -151,7 +151,7 @@ def test_the_example_receiver_applies_an_event_that_comes_again_once_only(
         ((body, events),) = documents
         event_ids = [event.event_id for event in events]
         for _ in range(2):  # as after a crash between the answer and the mark
-            assert sink.send(Document(1, 1, event_ids, body)).verdicts.keys() == {"1", "2"}
+            assert sink.send(Document(1, 1, event_ids, body)).results.keys() == {"1", "2"}
         applied = objects(file)
         with closing(sqlite3.connect(file)) as db, db:
             db.execute("UPDATE object SET attributes = '{}'")
@@ -182,7 +182,7 @@ def test_the_example_receiver_takes_a_heartbeat_and_several_documents_at_once(
         open_context(config, Counters()) as context,
         closing(HttpSink(HttpOptions(url), answer_form("xds"))) as sink,
     ):
-        assert sink.send(Document(2, 1, (), context.output.heartbeat)).verdicts == {}
+        assert sink.send(Document(2, 1, (), context.output.heartbeat)).results == {}
 
 
 # The function.

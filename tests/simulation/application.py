@@ -336,7 +336,7 @@ _HELD = BURST - 1
 _CHANGE_HELD = Statement(
     "UPDATE part SET weight = weight + 1 WHERE id = ?", (_HELD,), _touches("part", [_HELD])
 )
-_MOST_BURST_ROWS = 4000
+_MAX_BURST_ROWS = 4000
 """The changes by bursts from which on they are small: a schedule takes a minute otherwise."""
 _FURTHER = 100_000
 """The keys of objects that are written once begin behind it."""
@@ -391,7 +391,7 @@ class Application:
             return
         most = self._world.plan.get("burst", 60)
         count = chance.choice([10, most // 2, most])
-        if self._burst_rows > _MOST_BURST_ROWS:
+        if self._burst_rows > _MAX_BURST_ROWS:
             count = 10
         last = BURST + count
         insert = _insert_parts(BURST, last)

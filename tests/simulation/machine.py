@@ -261,7 +261,7 @@ def _with_shared_statements(create_engine: Callable[..., Any]) -> Callable[..., 
 
 
 _read: dict[Any, Any] = {}
-_MOST_READ = 500
+_MAX_READ = 500
 _triggers: dict[Any, Any] = {}
 _TABLES = "SELECT group_concat(sql, ';') FROM (SELECT sql FROM sqlite_master WHERE type <> 'trigger' ORDER BY rowid)"
 _TRIGGERS = (
@@ -284,7 +284,7 @@ def _read_once(
         conn, what = given_by(*given, **named)
         key = read.__qualname__, conn.exec_driver_sql(text).scalar_one(), repr(what)
         if key not in _read:
-            if len(_read) >= _MOST_READ:
+            if len(_read) >= _MAX_READ:
                 _read.clear()
             task, world.scheduler.current = world.scheduler.current, None
             try:
@@ -388,9 +388,9 @@ def _sending(world: World, send: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _BOUNDS = {
-    "keys of a chunk": (snapshot, "_MOST_KEYS"),
+    "keys of a chunk": (snapshot, "_MAX_KEYS"),
     "ranges of a small set": (ledger, "_SMALL"),
-    "rows shown at once": (followed_set, "_MOST_SHOWN"),
+    "rows shown at once": (followed_set, "_MAX_SHOWN"),
 }
 
 
@@ -411,12 +411,12 @@ def _receiving_records(world: World, send: Callable[..., Any]) -> Callable[..., 
                 world.auditor.numbers(world.scheduler.current.process.name, event_id, numbers)
         kept = tuple(one for one in document.events if one.event_id not in refused)
         if not kept:
-            return Answer(verdicts=refused)
+            return Answer(results=refused)
         answer = send(
             sink,
             document._replace(event_ids=[one.event_id for one in kept], make_events=lambda: kept),
         )
-        return dataclasses.replace(answer, verdicts={**answer.verdicts, **refused})
+        return dataclasses.replace(answer, results={**answer.results, **refused})
 
     return send_records
 
@@ -461,11 +461,11 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
     """Put the machine of a world under the product while the block runs. ``bounds`` are sizes in
     the product, by the names of ``_BOUNDS``, that are to be others."""
     random.seed(seed)
-    told_options, told_send = open_context.publisher_options, marks.InflightLine.send
-    add_outcomes, answer_idle = marks.Marks.add_outcomes, marks.InflightLine._answer_idle
-    told_rebuilt = marks.InflightLine._rebuilt
+    told_options, told_send = open_context.publisher_options, marks.DeliveryProgress.send
+    add_outcomes, answer_idle = marks.Marks.add_outcomes, marks.DeliveryProgress._answer_idle
+    told_rebuilt = marks.DeliveryProgress._rebuilt
     auditor = world.auditor
-    told_settle, reported_liveness = marks.InflightLine.settle, daemon.reported_liveness
+    told_settle, reported_liveness = marks.DeliveryProgress.settle, daemon.reported_liveness
 
     def observed(config: Any) -> Any:
         task = world.scheduler.current
@@ -557,10 +557,10 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
             put(CallableSink, "send", _receiving_records(world, CallableSink.send))
         put(open_context, "publisher_options", options)
         put(daemon, "reported_liveness", observed)
-        put(marks.InflightLine, "send", send)
-        put(marks.InflightLine, "_rebuilt", rebuilt)
-        put(marks.InflightLine, "settle", settle)
-        put(marks.InflightLine, "_answer_idle", idle)
+        put(marks.DeliveryProgress, "send", send)
+        put(marks.DeliveryProgress, "_rebuilt", rebuilt)
+        put(marks.DeliveryProgress, "settle", settle)
+        put(marks.DeliveryProgress, "_answer_idle", idle)
         put(marks.Marks, "add_outcomes", outcomes)
         yield
 

@@ -68,7 +68,7 @@ def replaced_lines(mutation: Mutation) -> Iterator[tuple[str, int, int]]:
 
 
 def _marks_before_flush() -> Mapping[tuple[Any, str], Any]:
-    save = marks.InflightLine.save
+    save = marks.DeliveryProgress.save
 
     def save_first(self: Any) -> None:
         sink = self._sink
@@ -87,7 +87,7 @@ def _marks_before_flush() -> Mapping[tuple[Any, str], Any]:
             self._sink = sink
         sink.flush()
 
-    return {(marks.InflightLine, "save"): save_first}
+    return {(marks.DeliveryProgress, "save"): save_first}
 
 
 def _no_line() -> Mapping[tuple[Any, str], Any]:
@@ -131,7 +131,7 @@ def _behind_a_retry_is_done() -> Mapping[tuple[Any, str], Any]:
         answered: dict[Any, list[Any]] = {}
         retried = []
         for event in events:
-            verdict = answer.verdict(event.sent_id)
+            verdict = answer.result(event.sent_id)
             if verdict.level is sending.Level.RETRY:
                 retried.append(event)
             else:
@@ -143,7 +143,7 @@ def _behind_a_retry_is_done() -> Mapping[tuple[Any, str], Any]:
 
 def _same_object_twice_in_the_air() -> Mapping[tuple[Any, str], Any]:
     source = inspect.getsource(sending._returned)
-    overlaps = "event.object_id in objects for _, sent in in_air.values() for event in sent"
+    overlaps = "event.object_id in objects for _, sent in in_progress.values() for event in sent"
     assert overlaps in source
     return _made_again(sending, "_returned", source.replace(overlaps, "()"))
 
@@ -295,7 +295,7 @@ def _changes_during_a_snapshot_are_passed_over() -> Mapping[tuple[Any, str], Any
             now = consumers.first_set(context.log, consumers.LATEST)
             context.ledger.followed = followed_set.FollowedSet(now)
             ledger = context.ledger
-            line = consumers.LinesOfSet(ledger.consumer, ledger.lines)
+            line = consumers.SetEntries(ledger.consumer, ledger.lines)
             ledger.lines = consumers.write_done(context.log, line, now)
         return without_class(context, loading)
 
@@ -333,7 +333,7 @@ def _last_number_is_not_recorded() -> Mapping[tuple[Any, str], Any]:
 
 
 def _line_goes_before_the_marks() -> Mapping[tuple[Any, str], Any]:
-    write = marks.InflightLine._write
+    write = marks.DeliveryProgress._write
 
     def strike_first(self: Any, own: Any) -> None:
         if not any(self._left.values()):
@@ -341,7 +341,7 @@ def _line_goes_before_the_marks() -> Mapping[tuple[Any, str], Any]:
             self._context.log.commit()
         write(self, own)
 
-    return {(marks.InflightLine, "_write"): strike_first}
+    return {(marks.DeliveryProgress, "_write"): strike_first}
 
 
 def _second_publisher_gets_the_lock() -> Mapping[tuple[Any, str], Any]:

@@ -60,7 +60,7 @@ _BESIDE = {
 """The modules of the simulation that have no part in what a schedule reaches."""
 _SHARE = 20
 """The seeds that a child records."""
-_MOST_SECONDS = 60.0
+_MAX_SECONDS = 60.0
 """The CPU seconds that a schedule may take."""
 
 
@@ -102,7 +102,7 @@ class Result(NamedTuple):
 
 
 class DoesNotEnd(BaseException):
-    """A schedule took more than ``_MOST_SECONDS`` of CPU."""
+    """A schedule took more than ``_MAX_SECONDS`` of CPU."""
 
 
 # --- one schedule, in a child
@@ -121,10 +121,10 @@ def _run(seed: int) -> tuple[str, str]:
         expired += 1
         if expired > 1:
             os.kill(os.getpid(), signal.SIGKILL)
-        raise DoesNotEnd(f"more than {_MOST_SECONDS:g} CPU seconds")
+        raise DoesNotEnd(f"more than {_MAX_SECONDS:g} CPU seconds")
 
     signal.signal(signal.SIGPROF, expire)
-    signal.setitimer(signal.ITIMER_PROF, _MOST_SECONDS, _MOST_SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, _MAX_SECONDS, _MAX_SECONDS)
     said = io.StringIO()
     try:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):

@@ -110,10 +110,10 @@ CONSUMERS = ("cons1", "cons2")
 """The names of the consumers of a run."""
 _OF_CI = 1000
 """The highest seed whose plan may run in CI."""
-_MOST_STEPS_OF_CI = 25
+_MAX_STEPS_OF_CI = 25
 """The most steps of a plan of CI: half of all plans have no more, and each of these takes 40 % of the
 time of a larger one."""
-_MOST_OBJECTS_OF_CI = 200
+_MAX_OBJECTS_OF_CI = 200
 """The most objects of a burst in CI."""
 PLACES = (
     "send", "rename", "renamed", "put", "put done", "put the state", "the state is put", "gets", "answers", "hangs up",
@@ -171,7 +171,7 @@ def seeds_of_ci(word: str, number: int) -> list[int]:
 
 
 def _is_small(plan: Plan) -> bool:
-    return len(plan["steps"]) <= _MOST_STEPS_OF_CI and plan["burst"] <= _MOST_OBJECTS_OF_CI
+    return len(plan["steps"]) <= _MAX_STEPS_OF_CI and plan["burst"] <= _MAX_OBJECTS_OF_CI
 
 
 def _draw_steps(seed: int, features: set[str], *, is_to_python: bool) -> list[Any]:

@@ -20,7 +20,7 @@ from eventlog.core.ranges import RecordSet, decode
 if TYPE_CHECKING:
     from world import World
 
-_MOST_POINTS = 2000
+_MAX_POINTS = 2000
 
 
 def show(world: World, chance: Random) -> None:
@@ -58,9 +58,9 @@ def _run(world: World, chance: Random, words: tuple[str, ...]) -> None:
     process = world.command(*words, of=of)
     is_alone = chance.random() < 0.5
     if is_alone:
-        world.scheduler.run_alone(process, _MOST_POINTS)
+        world.scheduler.run_alone(process, _MAX_POINTS)
     else:
-        world.scheduler.run(_MOST_POINTS, lambda: not process.is_running)
+        world.scheduler.run(_MAX_POINTS, lambda: not process.is_running)
     if process.is_running or process.is_dead:
         return
     said = "".join(process.stdout)

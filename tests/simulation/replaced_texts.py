@@ -64,8 +64,8 @@ TEXTS: Mapping[str, ReplacedText] = {
     ),
     "an event that is given up keeps its number": ReplacedText(
         "publisher/marks.py",
-        "self._unmarked.append((verdict, [event._replace(attempts=event.attempts + 1)]))",
-        "self._unmarked.append((verdict, [event]))",
+        "self._unmarked.append((result, [event._replace(attempts=event.attempts + 1)]))",
+        "self._unmarked.append((result, [event]))",
         unseen="unseen: one schedule gives an event up, and its rows do not go again",
     ),
     "only the document that was cut gets a new number": ReplacedText(
@@ -87,8 +87,8 @@ TEXTS: Mapping[str, ReplacedText] = {
     ),
     "one document more than concurrency is in the air": ReplacedText(
         "publisher/sending.py",
-        "len(in_air) >= most",
-        "len(in_air) > most",
+        "len(in_progress) >= most",
+        "len(in_progress) > most",
     ),
     "an event keeps its id when it is cut from an earlier one of its object": ReplacedText(
         "publisher/delivery.py",

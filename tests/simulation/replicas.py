@@ -177,7 +177,7 @@ class Receiver:
             self._lose_overtaking(events)
             self._hang_up("answers, and the answer is lost")
         self._world.auditor.is_answered(self.name, events, verdicts)
-        return Answer(verdicts=verdicts) if verdicts else None
+        return Answer(results=verdicts) if verdicts else None
 
     def _judge(self, events: Sequence[Event]) -> tuple[list[Event], dict[str, EventResult]]:
         good: list[Event] = []

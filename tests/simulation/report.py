@@ -29,7 +29,7 @@ MODULES = (
 """The modules whose branches are counted: the publisher's cycle, and the ledgers."""
 
 
-_MOST_EXCUSED = 0.1
+_MAX_EXCUSED = 0.1
 """The greatest share of objects that may differ at the end for a reason."""
 _ENOUGH = 3000
 """The objects from which on the share means something: those of a hundred schedules or so."""
@@ -80,7 +80,7 @@ class Report:
     @property
     def _excuses_too_much(self) -> bool:
         objects = self._looked_at["objects"]
-        return objects >= _ENOUGH and self._excused > _MOST_EXCUSED * objects
+        return objects >= _ENOUGH and self._excused > _MAX_EXCUSED * objects
 
     @property
     def _excused(self) -> int:
@@ -122,7 +122,7 @@ class Report:
         objects = self._looked_at["objects"] or 1
         share = f"{100 * self._excused / objects:.1f} % of the objects are excused"
         yield (
-            f"{share}, FAILURE: more than {100 * _MOST_EXCUSED:.0f} %"
+            f"{share}, FAILURE: more than {100 * _MAX_EXCUSED:.0f} %"
             if self._excuses_too_much
             else share
         )

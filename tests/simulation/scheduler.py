@@ -23,7 +23,7 @@ BEGIN = 1_700_000_000.0
 
 
 _RESTING = ("BEGIN", "rest")
-_MOST_IDLE = 10
+_MAX_IDLE = 10
 """The most points in turn at which a process finds nothing to do: three looks at the queue."""
 
 
@@ -201,7 +201,7 @@ class Scheduler:
         """Let processes run over so many points at most, until something holds, or until all have
         rested for a while: more looks at an empty queue would find nothing."""
         self._idle = 0
-        self.run(most, lambda: until() or self._idle > _MOST_IDLE * len(self.processes))
+        self.run(most, lambda: until() or self._idle > _MAX_IDLE * len(self.processes))
 
     def arrives(self, task: Task) -> None:
         """Note that a task arrives at its place."""

@@ -87,8 +87,8 @@ class _Receiver:
         if "general retry" in self.mood and any(
             verdict.level is Level.RETRY for verdict in verdicts.values()
         ):
-            return Answer(general=EventResult(Level.RETRY, "busy"), verdicts=verdicts)
-        return Answer(verdicts=verdicts) if verdicts else None
+            return Answer(general=EventResult(Level.RETRY, "busy"), results=verdicts)
+        return Answer(results=verdicts) if verdicts else None
 
     def _verdict(self, event: Event, key: tuple[str, str]) -> EventResult | None:
         meaning = event.event_id.partition(".")[0]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Key = tuple[str, str]
 Values = Mapping[str, Sequence[str]]
 
-_MOST_POINTS = 20_000
+_MAX_POINTS = 20_000
 _WAITS = (0.0, 0.0, 5.0, 30.0)
 """The seconds that a verification waits for objects in motion."""
 _UNSTEADY = {"schema", "restores", "backlog", "clock", "loopback"}
@@ -125,9 +125,9 @@ def verify(world: World, chance: Random) -> None:
     world.tell(f"verify {name} {how} {'alone' if is_alone else ''}, planted {sorted(planted)}")
     world.scheduler.spawn(process, run)
     if is_alone:
-        world.scheduler.run_alone(process, _MOST_POINTS)
+        world.scheduler.run_alone(process, _MAX_POINTS)
         is_alone = not process.is_running
-    world.scheduler.run(_MOST_POINTS, lambda: not process.is_running)
+    world.scheduler.run(_MAX_POINTS, lambda: not process.is_running)
     if process.is_running:
         world.fail(f"verify of {name} does not end: it is at {', '.join(process.places)}")
     if not reports:

@@ -80,5 +80,5 @@ def row(
 def good(rows: Sequence[LogRow], of: Catalog = CATALOG) -> list[CheckedRow]:
     """The rows as checked ones; none may be bad."""
     checked = check_rows(queue_rows(rows), of, None)
-    assert not checked.bad, checked.bad
-    return checked.good
+    assert not checked.invalid, checked.invalid
+    return checked.valid

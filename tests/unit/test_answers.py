@@ -28,7 +28,7 @@ def status(level: str, event_id: str | None = None, text: str = "") -> str:
 
 def levels(body: bytes, event_ids: tuple[str, ...] = ("1", "2")) -> list[Level]:
     read = read_answer(body, event_ids)
-    return [read.verdict(event_id).level for event_id in event_ids]
+    return [read.result(event_id).level for event_id in event_ids]
 
 
 def test_answer_of_the_specification() -> None:
@@ -36,9 +36,9 @@ def test_answer_of_the_specification() -> None:
       <status level="error" event-id="7" type="app-general"><description>no such container</description></status>
       </output></nds>"""
     read = read_answer(body, ["4", "7", "9"])
-    assert read.verdict("4") == EventResult(Level.SUCCESS, "")
-    assert read.verdict("7") == EventResult(Level.ERROR, "no such container")
-    assert read.verdict("9") == EventResult(Level.SUCCESS, "")
+    assert read.result("4") == EventResult(Level.SUCCESS, "")
+    assert read.result("7") == EventResult(Level.ERROR, "no such container")
+    assert read.result("9") == EventResult(Level.SUCCESS, "")
     assert (read.general, read.unknown_ids, read.ignored) == (None, (), 0)
 
 
@@ -78,14 +78,14 @@ def test_status_without_event_id_counts_for_every_event() -> None:
         answer(status("warning", text="slow") + status("error", "2", "no")), ["1", "2"]
     )
     assert read.general == EventResult(Level.WARNING, "slow")
-    assert read.verdict("1") == EventResult(Level.WARNING, "slow")
-    assert read.verdict("2") == EventResult(Level.ERROR, "no")
+    assert read.result("1") == EventResult(Level.WARNING, "slow")
+    assert read.result("2") == EventResult(Level.ERROR, "no")
 
 
 def test_retry_with_and_without_event_id_can_be_told_apart() -> None:
     of_one = read_answer(answer(status("retry", "1")), ["1"])
     of_all = read_answer(answer(status("retry")), ["1"])
-    assert of_one.verdict("1").level is of_all.verdict("1").level is Level.RETRY
+    assert of_one.result("1").level is of_all.result("1").level is Level.RETRY
     assert of_one.general is None
     assert of_all.general == EventResult(Level.RETRY)
 
@@ -118,7 +118,7 @@ def test_answer_to_a_heartbeat_counts_without_events() -> None:
     ],
 )
 def test_message_is_the_whole_text_of_the_worst_status(inside: str, message: str) -> None:
-    assert read_answer(answer(inside), ["1"]).verdict("1") == EventResult(Level.ERROR, message)
+    assert read_answer(answer(inside), ["1"]).result("1") == EventResult(Level.ERROR, message)
 
 
 def test_statuses_are_found_at_any_depth_and_the_rest_is_counted() -> None:
@@ -131,8 +131,8 @@ def test_statuses_are_found_at_any_depth_and_the_rest_is_counted() -> None:
         )
     )
     read = read_answer(answer(inside), ["1", "2"])
-    assert read.verdict("1") == EventResult(Level.WARNING, "deep")
-    assert read.verdict("2").level is Level.ERROR
+    assert read.result("1") == EventResult(Level.WARNING, "deep")
+    assert read.result("2").level is Level.ERROR
     assert read.ignored == 6  # add-association, instance, attr, value, o:x, o:status
     assert read.general is None
 
@@ -182,7 +182,7 @@ def test_what_is_no_answer_means_that_the_receiver_is_unavailable(body: bytes) -
 
 def test_answer_over_the_limit_is_no_answer() -> None:
     body = answer(status("success", "1"))
-    assert read_answer(body, ["1"], limit=len(body)).verdict("1").level is Level.SUCCESS
+    assert read_answer(body, ["1"], limit=len(body)).result("1").level is Level.SUCCESS
     with pytest.raises(ReceiverUnavailable, match="more than the limit of"):
         read_answer(body, ["1"], limit=len(body) - 1)
 

@@ -340,15 +340,15 @@ def test_a_sink_that_keeps_its_promises_gets_the_changes(
         ("def send(self, document): return 'ok'",
          "Acme.send returned a value of type str; an eventlog.Answer is needed"),
         ("def send(self, document): return Answer({'1': 'error'})",
-         "Acme.send returned a value of type str as a verdict; an eventlog.EventResult is needed"),
+         "Acme.send returned a value of type str as a result; an eventlog.EventResult is needed"),
         ("def send(self, document): return Answer({1: EventResult(Level.ERROR, 'no')})",
-         "Acme.send returned a verdict on a value of type int; the text of an event-id is needed"),
+         "Acme.send returned a result for a value of type int; the text of an event-id is needed"),
         ("def send(self, document): return Answer(['1'])",
-         "returned a value of type list; an answer with a mapping of event-ids to verdicts"),
+         "returned a value of type list; an answer with a mapping of event-ids to results"),
         ("def send(self, document): return Answer(retry_after='1 s')",
          "an answer whose retry_after is a value of type str; a number of seconds is needed"),
         (f"{SEND}\n    def flush(self): return ['1']",
-         "Acme.flush returned a value of type list; None or a mapping of event-ids to verdicts"),
+         "Acme.flush returned a value of type list; None or a mapping of event-ids to results"),
         (f"{SEND}\n    @classmethod\n    def open(cls, options, opening): return 7",
          "Acme.open returned a value of type int; an eventlog.publisher.sinks.Sink is needed"),
         (f"{SEND}\n    @classmethod\n    def open(cls, options): return cls()",
@@ -416,7 +416,7 @@ def test_a_function_that_returns_a_wrong_verdict_is_named_with_its_line() -> Non
         return Answer({"1": "error"})  # type: ignore[dict-item]
 
     sink = CallableSink(receive, "receivers:receive")
-    with pytest.raises(Exception, match=r"receive returned a value of type str as a verdict"):
+    with pytest.raises(Exception, match=r"receive returned a value of type str as a result"):
         sink.send(Document(1, 1, ["1"], b"x"))
 
 

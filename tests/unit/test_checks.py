@@ -15,10 +15,10 @@ from eventlog.model import ALL, All, LogRow, queue_rows
 def check(one: LogRow, loopback_user: str | None = None) -> CheckedRow | str | None:
     """The checked row, the code of its failure, or None for a loopback row."""
     checked = check_rows(queue_rows([one]), CATALOG, loopback_user)
-    assert len(checked.good) + len(checked.bad) + len(checked.loopback) == 1
+    assert len(checked.valid) + len(checked.invalid) + len(checked.loopback) == 1
     if checked.loopback:
         return None
-    return checked.good[0] if checked.good else checked.bad[0].code
+    return checked.valid[0] if checked.valid else checked.invalid[0].code
 
 
 BAD = [
@@ -86,15 +86,15 @@ def test_of_type_2_the_old_value_is_looked_at_first() -> None:
     checked = check_rows(
         queue_rows([row(1, 2, column="photo", old="old", new="new")]), CATALOG, None
     )
-    assert "old" in checked.bad[0].message
+    assert "old" in checked.invalid[0].message
 
 
 @pytest.mark.parametrize("new", ["qqo=", None])
 def test_an_old_value_that_cannot_be_converted_gives_way_to_a_good_new_one(new: str | None) -> None:
     bad_old = check_rows(queue_rows([row(1, 2, column="photo", old="*", new=new)]), CATALOG, None)
     replaced = check_rows(queue_rows([row(1, 3, column="photo", new=new)]), CATALOG, None)
-    ((_, _, _, _, *step),), ((_, _, _, _, *step_of_type_3),) = bad_old.good, replaced.good
-    assert (step, bad_old.bad) == (step_of_type_3, [])
+    ((_, _, _, _, *step),), ((_, _, _, _, *step_of_type_3),) = bad_old.valid, replaced.valid
+    assert (step, bad_old.invalid) == (step_of_type_3, [])
     (remark,) = bad_old.remarks
     assert (remark.record_id, remark.attribute.name, remark.counter) == (
         1,
@@ -112,27 +112,29 @@ def test_only_xml_lacks_characters(text: str) -> None:
     rows = [row(1, 1, column="fname", new=text)]
     if text != "\0":  # which no key has
         rows.append(row(2, 4, f'code="{text}"', table="tag"))
-    assert [one.code for one in check_rows(queue_rows(rows), CATALOG, None).bad] == [
+    assert [one.code for one in check_rows(queue_rows(rows), CATALOG, None).invalid] == [
         "bad_xml_char"
     ] * len(rows) or (
         text == "\x7f\x85"  # which XML holds
     )
     checked = check_rows(queue_rows(rows), UNICODE, None)
-    assert (len(checked.good), checked.bad) == (len(rows), [])
+    assert (len(checked.valid), checked.invalid) == (len(rows), [])
 
 
 @pytest.mark.parametrize(
     "one", [row(1, 1, column="fname", new="a\ud800"), row(1, 4, 'code="\udfff"', table="tag")]
 )
 def test_half_a_surrogate_pair_is_no_text_in_any_format(one: LogRow) -> None:
-    assert [bad.code for bad in check_rows(queue_rows([one]), UNICODE, None).bad] == ["bad_value"]
+    assert [bad.code for bad in check_rows(queue_rows([one]), UNICODE, None).invalid] == [
+        "bad_value"
+    ]
 
 
 def test_an_old_value_that_xml_cannot_hold_stays_bad() -> None:
     checked = check_rows(
         queue_rows([row(1, 2, column="fname", old="\x07", new="ok")]), CATALOG, None
     )
-    assert ([one.code for one in checked.bad], checked.remarks) == (["bad_xml_char"], [])
+    assert ([one.code for one in checked.invalid], checked.remarks) == (["bad_xml_char"], [])
 
 
 def test_of_a_multi_valued_attribute_an_old_value_that_cannot_be_converted_stays_bad() -> None:
@@ -141,7 +143,7 @@ def test_of_a_multi_valued_attribute_an_old_value_that_cannot_be_converted_stays
     checked = check_rows(
         queue_rows([row(1, 2, column="usr_day.day", old="no day", new="2024-02-29")]), several, None
     )
-    assert ([one.code for one in checked.bad], checked.good, checked.remarks) == (
+    assert ([one.code for one in checked.invalid], checked.valid, checked.remarks) == (
         ["bad_value"],
         [],
         [],
@@ -161,7 +163,7 @@ def truncated(
     checked = check_rows(
         queue_rows([row(1, 2, "id=1", column, old, new, table="times")]), classes, None
     )
-    assert not checked.bad
+    assert not checked.invalid
     assert {remark.counter for remark in checked.remarks} <= {"truncated"}
     return [remark.attribute.name for remark in checked.remarks]
 
@@ -207,8 +209,8 @@ def test_the_other_syntaxes_cut_the_fraction_of_a_time_of_day_alone(time_syntax:
 @pytest.mark.parametrize("kind", [1, 2, 3, 7, 8])
 def test_the_message_of_an_invalid_row_names_what_was_wrong(kind: int) -> None:
     checked = check_rows(queue_rows([row(5, kind, column="nothing")]), CATALOG, None)
-    assert checked.bad[0].record_id == 5
-    assert "'nothing' is not an attribute of class 'usr'" in checked.bad[0].message
+    assert checked.invalid[0].record_id == 5
+    assert "'nothing' is not an attribute of class 'usr'" in checked.invalid[0].message
 
 
 NOT_USED = [
@@ -272,8 +274,8 @@ def test_rows_keep_their_order_and_bad_ones_do_not_stop_the_others() -> None:
         row(6, 4, "idu=3"),
     ]
     checked = check_rows(queue_rows(rows), CATALOG, "me")
-    assert ids_of(checked.good) == [1, 3, 6]
-    assert [one.record_id for one in checked.bad] == [2, 5]
+    assert ids_of(checked.valid) == [1, 3, 6]
+    assert [one.record_id for one in checked.invalid] == [2, 5]
     assert checked.loopback == [4]
 
 
@@ -305,6 +307,6 @@ def test_loopback_rows_are_set_apart_before_any_check(one: LogRow) -> None:
 def test_an_excluded_column_is_unknown() -> None:
     without = catalog(exclude={"usr": ["lname"]})
     assert (
-        check_rows(queue_rows([row(1, 1, column="lname", new="x")]), without, None).bad[0].code
+        check_rows(queue_rows([row(1, 1, column="lname", new="x")]), without, None).invalid[0].code
         == "unknown_column"
     )

@@ -363,7 +363,7 @@ def test_half_a_surrogate_pair_is_passed_over_since_no_reader_of_a_log_takes_it(
     report = Report()
     format_named("eventlog").write([bad, good], place, {"catalog": CATALOG}, report)
     assert report.counters == {"not_expressible": 1}
-    assert "perpetrator of a row of 'item' contains half a surrogate pair" in report.problems[0]
+    assert "perpetrator of a row of 'item' contains an unpaired surrogate" in report.problems[0]
     assert [change.user for change in changes(place, catalog=CATALOG)] == ["scott"]
 
 

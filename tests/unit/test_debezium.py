@@ -517,7 +517,7 @@ def test_a_moment_whose_nanoseconds_go_beyond_64_bits_is_written_with_all_digits
 
 
 def test_half_a_surrogate_pair_is_refused() -> None:
-    with pytest.raises(NotExpressible, match="half a surrogate pair"):
+    with pytest.raises(NotExpressible, match="an unpaired surrogate"):
         of_value("varchar(9)", "\ud800")
 
 

@@ -21,15 +21,15 @@ from eventlog.sql.doctor import (
     judge_transactions,
 )
 from eventlog.sql.doctor.findings import (
-    judge_bad,
     judge_in_flight,
+    judge_invalid_rows,
     judge_keys,
     judge_numberings,
     judge_plan,
     judge_record_ids,
     judge_statuses,
     judge_storage,
-    objects_told,
+    logged_objects,
 )
 from eventlog.sql.triggers import Action, TriggerPlan
 
@@ -186,7 +186,7 @@ def test_a_list_that_is_cut_says_so() -> None:
     (found,) = judge_record_ids(10, 10, "log", "record_id", limits)
     assert found.text.startswith("at least 10 rows")
     bad = [InvalidRow(number, "bad_value", "wrong") for number in (1, 2, 3, 4)]
-    (found,) = judge_bad(bad, 10, True, limits)
+    (found,) = judge_invalid_rows(bad, 10, True, limits)
     assert (
         "among the first 10 rows N; the others were not checked: record_id 1, 2 and 2 more;"
         in found.text
@@ -267,7 +267,7 @@ def test_an_object_is_there_by_what_its_last_rows_tell_a_receiver(
     types: tuple[int, ...], is_told: bool
 ) -> None:
     rows = [(number, kind, "usr", "idu=1") for number, kind in enumerate(types)]
-    ((told, _),) = objects_told(rows, CATALOG).values()
+    ((told, _),) = logged_objects(rows, CATALOG).values()
     assert told == (["idu=1"] if is_told else [])
 
 
@@ -283,5 +283,5 @@ def test_an_object_is_there_by_what_its_last_rows_tell_a_receiver(
 )
 def test_an_object_is_gone_by_its_last_row_alone(types: tuple[int, ...], is_gone: bool) -> None:
     rows = [(number, kind, "usr", "idu=1") for number, kind in enumerate(types)]
-    ((_, gone),) = objects_told(rows, CATALOG).values()
+    ((_, gone),) = logged_objects(rows, CATALOG).values()
     assert gone == (["idu=1"] if is_gone else [])

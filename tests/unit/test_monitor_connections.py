@@ -21,7 +21,7 @@ from eventlog.config.settings import MonitorSettings
 from eventlog.publisher.context import Counters
 from eventlog.publisher.liveness import LivenessClock
 from eventlog.publisher.monitor.activity import Activity
-from eventlog.publisher.monitor.connections import MOST_CONNECTIONS, Connections
+from eventlog.publisher.monitor.connections import MAX_CONNECTIONS, Connections
 from eventlog.publisher.monitor.openmetrics import PublisherMetrics
 from eventlog.publisher.monitor.server import Address, Monitor, serving
 
@@ -89,7 +89,7 @@ def test_more_connections_than_there_may_be_close_the_oldest_and_let_a_probe_in(
     with served() as address, ExitStack() as opened:
         silent = [
             opened.enter_context(socket.create_connection(address))
-            for _ in range(MOST_CONNECTIONS + 20)
+            for _ in range(MAX_CONNECTIONS + 20)
         ]
         assert probe(address) == 200
         assert is_closed_by_the_server(silent[0], PATIENCE)

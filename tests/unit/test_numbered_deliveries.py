@@ -352,7 +352,7 @@ def test_a_message_has_the_fraction_of_a_time_of_day() -> None:
         None,
     )
     assert not checked.remarks
-    (group,) = fold(checked.good, 1000, 10000)
+    (group,) = fold(checked.valid, 1000, 10000)
     event = build_event(group, EventOptions())._replace(place=1)
     format = QlikWriter(WriteOptions(), Publishing(values, utc_now=lambda: NOW))
     _, message = payloads(document(format, event, of=classes).records)

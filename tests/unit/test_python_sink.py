@@ -42,7 +42,7 @@ def test_function_gets_the_document_and_its_events() -> None:
     ],
 )
 def test_what_the_function_returns_is_the_answer(returned: object, verdict: EventResult) -> None:
-    assert sink(lambda *_: returned).send(DOCUMENT).verdict("2") == verdict
+    assert sink(lambda *_: returned).send(DOCUMENT).result("2") == verdict
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_what_the_function_returns_is_the_answer(returned: object, verdict: Even
 )
 def test_event_ids_that_were_not_sent_are_named(returned: object) -> None:
     answer = sink(lambda *_: returned).send(DOCUMENT)
-    assert (answer.unknown_ids, answer.verdict("2").level) == (("9",), Level.SUCCESS)
+    assert (answer.unknown_ids, answer.result("2").level) == (("9",), Level.SUCCESS)
 
 
 @pytest.mark.parametrize(

@@ -403,21 +403,21 @@ def number_columns(*types: str) -> dict[str, Any]:
     return {"app.item": [{"name": type.lower(), "type": type} for type in types]}
 
 
-LEAST_AND_MOST = {
+MIN_AND_MOST = {
     "INT1": (-(2**7), 2**7 - 1), "INT2": (-(2**15), 2**15 - 1), "INT4": (-(2**31), 2**31 - 1),
     "INT8": (-(2**63), 2**63 - 1), "UINT1": (0, 2**8 - 1), "UINT2": (0, 2**16 - 1), "UINT4": (0,
     2**32 - 1), "UINT8": (0, 2**64 - 1),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("type", LEAST_AND_MOST)
+@pytest.mark.parametrize("type", MIN_AND_MOST)
 def test_integers_are_read_within_the_range_of_their_column(type: str) -> None:
     def value(text: str) -> Any:
         data = f'{{"data":{{"{type.lower()}":{text}}},"headers":{json.dumps(INSERT)}}}'.encode()
         (change,) = read(data, schema="app", table="item", columns=number_columns(type))
         return None if change.after is None else change.after[type.lower()]
 
-    least, most = LEAST_AND_MOST[type]
+    least, most = MIN_AND_MOST[type]
     for number in (least, most):
         assert [value(text) for text in (str(number), f'"{number}"', f"{number}.0")] == [number] * 3
     assert [value(text) for text in ("0e99", "1e2", '"1E+2"')] == [0, 100, 100]

@@ -247,7 +247,7 @@ def settings() -> dict[str, dict[str, str]]:
 def toml_value(rnd: Random) -> str:
     odd = rnd.choice(ODD)
     text = toml(odd)
-    with contextlib.suppress(ValueError):  # None, and half a surrogate pair
+    with contextlib.suppress(ValueError):  # None, and an unpaired surrogate
         text.encode()
         return text if odd is not None and tomllib.loads(f"a = {text}") else "0"
     return rnd.choice(

@@ -71,7 +71,7 @@ class Queue:
             taken = self.take(first, in_flight, parked)
             windows.append(taken)
             done = {record_id for group in taken.groups for record_id in ids_of(group)}
-            done |= {bad.record_id for bad in taken.bad} | set(taken.loopback)
+            done |= {bad.record_id for bad in taken.invalid} | set(taken.loopback)
             assert done or taken.next_first is None or taken.next_first > first, (
                 "a window that makes no progress"
             )
@@ -158,7 +158,7 @@ def test_loopback_rows_that_are_left_never_count() -> None:
 def test_bad_and_loopback_rows_come_out_beside_the_groups() -> None:
     rows = [row(1, 9), row(2, 4, perpetrator="me"), row(3, 4)]
     taken = Queue(rows, PublisherOptions(driver_user="me")).take()
-    assert ([bad.record_id for bad in taken.bad], taken.loopback, ids(taken.groups)) == (
+    assert ([bad.record_id for bad in taken.invalid], taken.loopback, ids(taken.groups)) == (
         [1],
         [2],
         [[3]],
@@ -168,7 +168,7 @@ def test_bad_and_loopback_rows_come_out_beside_the_groups() -> None:
 def test_a_window_of_invalid_rows_only_is_given_out_by_itself() -> None:
     rows = [row(i, 9) for i in range(1, 5)] + [row(5, 4)]
     windows = Queue(rows, PublisherOptions(query_limit=2)).one_scan()
-    assert [[bad.record_id for bad in taken.bad] for taken in windows] == [[1, 2], [3, 4], []]
+    assert [[bad.record_id for bad in taken.invalid] for taken in windows] == [[1, 2], [3, 4], []]
 
 
 def test_without_limit_the_queue_is_read_in_bounded_windows() -> None:
@@ -261,7 +261,7 @@ def test_any_query_limit_gives_the_same_events_in_the_same_order(
         windows = Queue(list(rows), options).one_scan(in_flight, parked)
         return (
             [group for taken in windows for group in ids(taken.groups)],
-            sorted({bad.record_id for taken in windows for bad in taken.bad}),
+            sorted({bad.record_id for taken in windows for bad in taken.invalid}),
             sorted({record_id for taken in windows for record_id in taken.loopback}),
         )
 

@@ -345,7 +345,7 @@ class Activity(Monitored, Observer):
                 while self._noted_events > _NOTED_EVENTS and len(self._noted) > 1:
                     _, forgotten, _ = self._noted.popleft()
                     self._noted_events -= len(forgotten)
-            if first_id in self._event_times and answer.verdict(first_id).level is not Level.RETRY:
+            if first_id in self._event_times and answer.result(first_id).level is not Level.RETRY:
                 event_time = self._event_times.pop(first_id)
                 if answer.is_pending:
                     self._pending.append(event_time)
@@ -404,8 +404,8 @@ class Activity(Monitored, Observer):
             )
             for delivery in measured.deliveries
         }
-        if (held := measured.oldest_snapshot) is not None:
-            seen = (held.kind, held.name, held.pid, held.xmin)
+        if (snapshot := measured.oldest_snapshot) is not None:
+            seen = (snapshot.kind, snapshot.name, snapshot.pid, snapshot.xmin)
             if seen != self._snapshot_seen[0]:
                 self._snapshot_seen = seen, now
         self.measurement, self.measured_time, self._parked = measured, now, len(measured.parked)
@@ -473,13 +473,13 @@ class Activity(Monitored, Observer):
         """
         with self._lock:
             noted = list(reversed(self._noted))
-        verdicts = [
-            (sent, answer.verdict(sent_id))
+        results = [
+            (sent, answer.result(sent_id))
             for sent, event_ids, answer in noted
             for sent_id in event_ids
             if sent_id == event_id or sent_id.startswith(f"{event_id}.")
         ]
-        return [(sent, verdict) for sent, verdict in verdicts if verdict.level is not Level.SUCCESS]
+        return [(sent, result) for sent, result in results if result.level is not Level.SUCCESS]
 
     def health(self, *, quotes: bool = True) -> Health:
         measured, state, counters = self.measurement or Measured(), self.state, self.counters

@@ -3,7 +3,7 @@ reads does not affect the other clients.
 
 uvicorn waits for a request without a limit, and its own limit counts all connections, health probes
 among them. Here a request must arrive, and the client must read the answer, within
-``REQUEST_SECONDS``. If there are more than ``MOST_CONNECTIONS``, the connection that has waited
+``REQUEST_SECONDS``. If there are more than ``MAX_CONNECTIONS``, the connection that has waited
 longest is closed, so that a probe can always connect. The application limits the number of parallel
 requests; it answers probes in any case.
 
@@ -26,7 +26,7 @@ REQUEST_SECONDS: Final = 10.0
 byte of the request; and the seconds in which a client must read an answer that does not fit into
 the connection's buffer.
 """
-MOST_CONNECTIONS: Final = 256
+MAX_CONNECTIONS: Final = 256
 """A fraction of the files that a process may open, which include the publisher's own."""
 
 
@@ -34,7 +34,7 @@ class Connections:
     """The connections of one server; uvicorn calls it for each of them."""
 
     def __init__(
-        self, request_seconds: float = REQUEST_SECONDS, most: int = MOST_CONNECTIONS
+        self, request_seconds: float = REQUEST_SECONDS, most: int = MAX_CONNECTIONS
     ) -> None:
         self.request_seconds, self._most = request_seconds, most
         self._waiting: dict[_Connection, None] = {}  # those that have waited longest come first

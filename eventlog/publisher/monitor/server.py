@@ -37,7 +37,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from eventlog.config.load import Config, with_secrets_of_now
+from eventlog.config.load import Config, with_current_secrets
 from eventlog.config.settings import MonitorSettings
 from eventlog.core.clock import start_thread
 from eventlog.core.event_ids import is_of_snapshot
@@ -62,9 +62,9 @@ _COOKIE: Final = "eventlog_monitor"
 _LARGEST_FORM: Final = 4096
 _HEALTH: Final = ("/livez", "/readyz")
 """The paths that are answered without a token and under any load."""
-_MAY_LOOK: Final = "eventlog.may_look"
+_MAY_READ: Final = "eventlog.may_look"
 """The name in a request's scope: True if the client has shown the token."""
-_MOST_REQUESTS: Final = 64
+_MAX_REQUESTS: Final = 64
 """The most other requests that are answered at the same time."""
 _HANDSHAKE_SECONDS: Final = 10.0
 _QUEUED_SECONDS: Final = 30.0
@@ -158,10 +158,10 @@ class _Guard:
             return
         request = Request(scope, receive)
         if request.url.path in _HEALTH:
-            scope[_MAY_LOOK] = self._has_token(request)
+            scope[_MAY_READ] = self._has_token(request)
             await self._app(scope, receive, send)
             return
-        if self._requests >= _MOST_REQUESTS:
+        if self._requests >= _MAX_REQUESTS:
             await PlainTextResponse("too many requests at once\n", 503, _HEADERS)(
                 scope, receive, send
             )
@@ -240,11 +240,11 @@ def application(monitor: Monitor, host: str) -> ASGIApp:
     asking = asyncio.Lock()
 
     def word(
-        is_good: Callable[[], bool], good: str, bad: str
+        is_healthy: Callable[[], bool], healthy: str, unhealthy: str
     ) -> Callable[[Request], Awaitable[Response]]:
         async def answer(_: Request) -> Response:
-            well = is_good()
-            return PlainTextResponse(f"{good if well else bad}\n", 200 if well else 503, _HEADERS)
+            text, status = (healthy, 200) if is_healthy() else (unhealthy, 503)
+            return PlainTextResponse(f"{text}\n", status, _HEADERS)
 
         return answer
 
@@ -308,7 +308,7 @@ def application(monitor: Monitor, host: str) -> ASGIApp:
     async def readiness(request: Request) -> Response:
         is_ready = activity.is_ready
         lines = ["ready" if is_ready else "connecting"]
-        if monitor.settings.token is None or request.scope.get(_MAY_LOOK):
+        if monitor.settings.token is None or request.scope.get(_MAY_READ):
             health = activity.health(quotes=monitor.settings.show_values)
             lines += [f"{one.severity.value}: {one.text}" for one in health.conditions]
         text = "".join(f"{visible(line)}\n" for line in lines)
@@ -424,7 +424,7 @@ class Questions:
 
     def doctor(self) -> dict[str, Any]:
         """Return the findings of ``eventlog doctor``."""
-        config = with_secrets_of_now(self._config, "database")
+        config = with_current_secrets(self._config, "database")
         findings = examine(config, self._compare, replace(Limits(), statement=_QUESTION_SECONDS))
         return {
             "findings": [

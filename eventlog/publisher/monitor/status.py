@@ -27,11 +27,11 @@ from eventlog.publisher.observer import Measured, ParkedObject
 VERSION: Final = 1
 HIDDEN: Final = "•••"
 """The text in place of values, keys and a receiver's texts (``monitor.show_values = false``)."""
-_MOST_LISTED: Final = 100
-_MOST_SKIPPED: Final = 20
+_MAX_LISTED: Final = 100
+_MAX_SKIPPED: Final = 20
 """The most events that one command skips."""
 _STATUS: Final = re.compile(r"\bthe receiver answers ([1-5][0-9]{2})\b")
-_ANSWERS_TOLD: Final = 10
+_ANSWERS_SHOWN: Final = 10
 """The most answers to one event that are shown; these are the newest."""
 
 _COUNTERS: Final = [
@@ -127,7 +127,7 @@ def _parked_groups(
             "objects": len(members),
             "attempts": max(one.tries for one in members),
             "next_try_seconds": round(max(0.0, min(one.due for one in members) - now), 3),
-            "command": _skip(members[:_MOST_SKIPPED], consumer, shows_values=shows_values),
+            "command": _skip(members[:_MAX_SKIPPED], consumer, shows_values=shows_values),
         }
         for (class_name, answer), members in sorted(
             groups.items(), key=lambda group: (-len(group[1]), group[0])
@@ -167,10 +167,10 @@ def answers_data(activity: Activity, event_id: str | None) -> list[dict[str, Any
             "at": sent.at,
             "delivery": sent.delivery,
             "document": sent.document,
-            "level": verdict.level.name.lower(),
-            "message": verdict.message,
+            "level": result.level.name.lower(),
+            "message": result.message,
         }
-        for sent, verdict in activity.answers_to(asked_for)[:_ANSWERS_TOLD]
+        for sent, result in activity.answers_to(asked_for)[:_ANSWERS_SHOWN]
     ]
 
 
@@ -244,7 +244,7 @@ def process_status(
                 "next_try_seconds": round(max(0.0, parked.due - now), 3),
                 "reason": parked.reason if shows_values else answer_status(parked.reason),
             }
-            for parked in measured.parked[:_MOST_LISTED]
+            for parked in measured.parked[:_MAX_LISTED]
         ],
         deliveries=[
             {**delivery._asdict(), "seconds": round(now - since, 3)}
@@ -257,7 +257,7 @@ def process_status(
                 "last_id": sent.last_id if shows_values else without_key(sent.last_id),
                 "reason": sent.reason if shows_values else answer_status(sent.reason),
             }
-            for sent in activity.newest_sent()[:_MOST_LISTED]
+            for sent in activity.newest_sent()[:_MAX_LISTED]
         ],
     )
 

@@ -30,7 +30,7 @@ class CheckedSink(Sink):
     def flush(self) -> Mapping[str, EventResult] | None:
         refused = self._sink.flush()
         if refused is not None:
-            _check_verdicts(self._sink.flush, refused, "None or a mapping")
+            _check_results(self._sink.flush, refused, "None or a mapping")
         return refused
 
     def close(self) -> None:
@@ -38,12 +38,12 @@ class CheckedSink(Sink):
 
 
 def check_answer(send: Callable[..., Any], answer: object) -> None:
-    """Raise WrongResult unless ``send`` has returned an answer, with verdicts in it."""
+    """Raise WrongResult unless ``send`` has returned an answer, with results in it."""
     check_result(send, answer, Answer, "an eventlog.Answer")
     assert isinstance(answer, Answer)
-    _check_verdicts(send, answer.verdicts, "an answer with a mapping")
+    _check_results(send, answer.results, "an answer with a mapping")
     if answer.general is not None:
-        _check_verdict(send, answer.general)
+        _check_event_result(send, answer.general)
     if not isinstance(answer.retry_after, int | float | None):
         raise WrongResult(
             send,
@@ -52,20 +52,20 @@ def check_answer(send: Callable[..., Any], answer: object) -> None:
         )
 
 
-def _check_verdicts(method: Callable[..., Any], verdicts: object, needed: str) -> None:
-    check_result(method, verdicts, Mapping, f"{needed} of event-ids to verdicts")
-    assert isinstance(verdicts, Mapping)
-    for event_id, verdict in verdicts.items():
+def _check_results(method: Callable[..., Any], results: object, needed: str) -> None:
+    check_result(method, results, Mapping, f"{needed} of event-ids to results")
+    assert isinstance(results, Mapping)
+    for event_id, result in results.items():
         if not isinstance(event_id, str):
             raise WrongResult(
                 method,
-                f"returned a verdict on {kind_of(event_id)}; the text of an event-id is needed",
+                f"returned a result for {kind_of(event_id)}; the text of an event-id is needed",
             )
-        _check_verdict(method, verdict)
+        _check_event_result(method, result)
 
 
-def _check_verdict(method: Callable[..., Any], verdict: object) -> None:
-    if not isinstance(verdict, EventResult):
+def _check_event_result(method: Callable[..., Any], result: object) -> None:
+    if not isinstance(result, EventResult):
         raise WrongResult(
-            method, f"returned {kind_of(verdict)} as a verdict; an eventlog.EventResult is needed"
+            method, f"returned {kind_of(result)} as a result; an eventlog.EventResult is needed"
         )

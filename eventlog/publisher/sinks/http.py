@@ -43,7 +43,7 @@ from eventlog.model import (
     EventResult,
     Level,
     answer_of,
-    most_statuses,
+    max_statuses,
 )
 from eventlog.publisher.sinks import FILE_LAYOUT, TIMEOUT, Opening, Sink
 from eventlog.registry import format_named
@@ -407,7 +407,7 @@ def read_results(body: bytes, event_ids: Collection[str], clean: Callable[[str],
     results = answer.get("results") if isinstance(answer, dict) else None
     if not isinstance(results, list):
         raise _no_answer(f"the receiver's answer has no list of results: {_NEEDED}")
-    if len(results) > (most := most_statuses(event_ids)):
+    if len(results) > (most := max_statuses(event_ids)):
         raise _no_answer(f"the receiver's answer has more than {most} results")
     return answer_of(_results(results, clean), event_ids)
 

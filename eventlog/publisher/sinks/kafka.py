@@ -32,7 +32,7 @@ _DEFAULT_TOPIC: Final = "eventlog"
 """The topic of XDS documents if none is configured."""
 
 
-_LEAST_TIMEOUT: Final = 2.0
+_MIN_TIMEOUT: Final = 2.0
 """The shortest timeout in seconds. By then an idempotent producer has its number, even if it had to
 request it from the brokers twice.
 """
@@ -86,10 +86,10 @@ class KafkaSink(Sink):
     ) -> Iterator[str]:
         yield from super().contradictions(options, source_of)
         yield from kafka_contradictions(options, "sink", source_of)
-        if options.timeout < _LEAST_TIMEOUT:
+        if options.timeout < _MIN_TIMEOUT:
             yield (
                 f"{source_of('timeout')} = {toml(options.timeout)} is too short for Kafka, whose "
-                f"producer first requests its number: set at least {_LEAST_TIMEOUT:g} s, better "
+                f"producer first requests its number: set at least {_MIN_TIMEOUT:g} s, better "
                 "10 or more"
             )
 
@@ -191,12 +191,12 @@ class KafkaSink(Sink):
         Records after it that the brokers accepted are sent again, so that the earlier ones do not
         overtake them.
         """
-        verdicts: dict[str, EventResult] = {}
+        results: dict[str, EventResult] = {}
         for event_id, record in sent:
             self._transmitter.send(record.topic or self._topic, *record[1:])
             for reason in self._transmitter.flush().values():
-                verdicts[event_id] = EventResult(Level.ERROR, f"Kafka refuses the record: {reason}")
-        return verdicts
+                results[event_id] = EventResult(Level.ERROR, f"Kafka refuses the record: {reason}")
+        return results
 
     def _records(
         self, document: Document

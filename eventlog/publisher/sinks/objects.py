@@ -52,10 +52,11 @@ _HAS_KEYS: Final = re.compile(
 def _parse_location(value: Any) -> str:
     bucket_url: str = TEXT.parse(value)
     if "://" not in bucket_url:
-        raise ValueError("it is not a URI such as s3://bucket/prefix")
+        raise ValueError("it must be a URI such as s3://bucket/prefix")
     if _HAS_KEYS.search(bucket_url):
         raise ValueError(
-            "keys do not belong here; set EVENTLOG_SINK_ACCESS_KEY and EVENTLOG_SINK_SECRET_KEY"
+            "the URL contains a key or token; remove it, and set EVENTLOG_SINK_ACCESS_KEY and "
+            "EVENTLOG_SINK_SECRET_KEY"
         )
     return bucket_url.rstrip("/")
 

@@ -85,7 +85,7 @@ class CallableSink(Sink):
             except WrongResult as wrong:
                 raise ReceiverUnavailable(str(wrong), str(wrong), is_suspicious=True) from None
             return replace(
-                answer, unknown_ids=tuple(name for name in answer.verdicts if name not in event_ids)
+                answer, unknown_ids=tuple(name for name in answer.results if name not in event_ids)
             )
         if isinstance(answer, str | bytes):
             from eventlog.xds.format import read_answer  # a late import, since it imports lxml

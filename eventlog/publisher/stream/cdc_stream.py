@@ -68,10 +68,12 @@ class CdcStream:
                 ) from None
         self.where: Callable[[int], str] | None = None
         self.is_idle = False
-        self._bad: list[ColumnError] = []
+        self._invalid_rows: list[ColumnError] = []
         self._described: dict[int, Layout] = {}
         self._defined = 0
-        self.reader = StreamReader(options, on_idle=self._rests, on_bad_row=self._bad.append)
+        self.reader = StreamReader(
+            options, on_idle=self._rests, on_invalid_row=self._invalid_rows.append
+        )
         # The last marked token; None on a new stream until its first transaction.
         self._marked = None if self.reader.token == Token() else self.reader.token
 
@@ -133,10 +135,10 @@ class CdcStream:
         self.is_idle = True
 
     def _unread(self, place: str) -> Iterator[Failure]:
-        for error in self._bad:
+        for error in self._invalid_rows:
             sequence = "" if error.sequence is None else f":{error.sequence:016x}"
             yield Failure(f"{place}{sequence}", error.code, str(self._located(error)))
-        self._bad.clear()
+        self._invalid_rows.clear()
 
     def _located(self, error: FormatError) -> FormatError:
         return (

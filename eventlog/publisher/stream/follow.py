@@ -440,14 +440,14 @@ class Run:
         self.heartbeat.last = monotonic()
         if judged.failed is not None:
             self._note_failure(events, judged.failed)
-        for verdict, answered in judged.answered:
-            if verdict.level is Level.FATAL:
-                self._fatal += self._failures(verdict, answered)
+        for result, answered in judged.answered:
+            if result.level is Level.FATAL:
+                self._fatal += self._failures(result, answered)
             else:
-                self.pending.answer(verdict, answered)
-        for verdict, event in judged.given_up:
-            self.counters.count_rows(verdict.level, 1)
-            self._given_up += self._failures(verdict, [event])
+                self.pending.answer(result, answered)
+        for result, event in judged.given_up:
+            self.counters.count_rows(result.level, 1)
+            self._given_up += self._failures(result, [event])
             self.pending.give_up(event)
         for event in judged.retried:
             if self.parking.is_waiting(event.object_id):
@@ -514,8 +514,8 @@ class Run:
             for _, events in answered:
                 for each in events:
                     self._parked.pop(each.number, None)
-        for verdict, events in answered:
-            self.counters.count_rows(verdict.level, len(events))
+        for result, events in answered:
+            self.counters.count_rows(result.level, len(events))
         if self._reports.due() is not None:
             _log.info(
                 "%s; %s parked",
@@ -524,7 +524,7 @@ class Run:
             )
         place = self.pending.flushed(self._passes())
         refused = [
-            failure for verdict, events in answered for failure in self._failures(verdict, events)
+            failure for result, events in answered for failure in self._failures(result, events)
         ]
         failures = [*self._unread, *refused, *self._given_up, *self._fatal]
         entries = self._recorded()
@@ -601,9 +601,9 @@ class Run:
         self.writer.forget()
         self._fatal = []
 
-    def _failures(self, verdict: EventResult, events: Sequence[PendingEvent]) -> list[Failure]:
+    def _failures(self, result: EventResult, events: Sequence[PendingEvent]) -> list[Failure]:
         """Return the failures for events that the receiver refused for good."""
-        message = why_refused(verdict)
+        message = why_refused(result)
         if not message:
             return []
         return [

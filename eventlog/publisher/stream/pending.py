@@ -104,7 +104,7 @@ class Pending:
         self._parking = parking
         self._next = 0
         self._ready: deque[PendingEvent] = deque()
-        self._in_air: dict[int, PendingEvent] = {}
+        self._in_progress: dict[int, PendingEvent] = {}
         # The later events of parked objects and failed documents; a queue is empty while its only
         # event is being sent or is in a failed document. An event of two objects is in both queues.
         self._parked: dict[ObjectId, deque[PendingEvent]] = {}
@@ -172,8 +172,8 @@ class Pending:
             self._take_ready(chosen, left)
             chosen.sort()
         documents += [chosen[first : first + size] for first in range(0, len(chosen), size)]
-        self._in_air = {each.number: each for each in chosen}
-        self._in_air |= {each.number: each for events in documents for each in events}
+        self._in_progress = {each.number: each for each in chosen}
+        self._in_progress |= {each.number: each for events in documents for each in events}
         return documents
 
     def _failed_due(self) -> list[FailedDocument]:
@@ -226,9 +226,9 @@ class Pending:
         document = self._failed.get(events[0].number)
         return None if document is None else document.suspect
 
-    def answer(self, verdict: EventResult, events: Sequence[PendingEvent]) -> None:
+    def answer(self, result: EventResult, events: Sequence[PendingEvent]) -> None:
         """Record a final answer to events."""
-        self.answered.append((verdict, events))
+        self.answered.append((result, events))
         self._done(events)
 
     def give_up(self, event: PendingEvent) -> None:
@@ -239,14 +239,14 @@ class Pending:
         self.size -= len(events)
         self._leave_failed(events)
         for each in events:
-            del self._in_air[each.number]
+            del self._in_progress[each.number]
             for queue in each.queues:
                 if queue in self._parked and not self._parked[queue]:
                     del self._parked[queue]
 
     def park(self, event: PendingEvent) -> None:
         """Put an event into its parked objects' queues; their later events wait for it."""
-        del self._in_air[event.number]
+        del self._in_progress[event.number]
         self._leave_failed([event])
         self._park_first(event)
 
@@ -260,14 +260,16 @@ class Pending:
 
         Events that are answered or parked are left out.
         """
-        held = {each.number for document in self._failed.values() for each in document.events}
-        events = [each for each in events if each.number in self._in_air or each.number in held]
+        failed = {each.number for document in self._failed.values() for each in document.events}
+        events = [
+            each for each in events if each.number in self._in_progress or each.number in failed
+        ]
         if not events:
             return
         self._leave_failed(events)
         self._failed[events[0].number] = FailedDocument(events, suspect, failures)
         for each in events:
-            self._in_air.pop(each.number, None)
+            self._in_progress.pop(each.number, None)
             for queue in each.queues:
                 self._parked.setdefault(queue, deque())
 
@@ -275,8 +277,8 @@ class Pending:
         """Keep events as one document that the receiver has failed for, unless they are such a
         document already, or are in parts of one.
         """
-        held = {each.number for document in self._failed.values() for each in document.events}
-        if held.isdisjoint(each.number for each in events):
+        failed = {each.number for document in self._failed.values() for each in document.events}
+        if failed.isdisjoint(each.number for each in events):
             self.fail(events)
 
     def is_set_aside(self, events: Sequence[PendingEvent]) -> bool:
@@ -284,7 +286,7 @@ class Pending:
         first.
         """
         return any(
-            each.number in self._in_air and self._parking.is_waiting(each.object_id)
+            each.number in self._in_progress and self._parking.is_waiting(each.object_id)
             for each in events
         )
 
@@ -311,9 +313,9 @@ class Pending:
         """Put back the events without an answer that are not parked, so that they are sent before
         all later ones.
         """
-        held = {each.number for document in self._failed.values() for each in document.events}
-        self._put_back([each for each in self._in_air.values() if each.number not in held])
-        self._in_air = {}
+        failed = {each.number for document in self._failed.values() for each in document.events}
+        self._put_back([each for each in self._in_progress.values() if each.number not in failed])
+        self._in_progress = {}
 
     def forget_answers(self) -> None:
         """Put back the events answered since the last flush, because the flush has failed."""
@@ -341,14 +343,14 @@ class Pending:
         """Yield the events without an answer that the position has passed: failed documents, and
         every other event as a separate document.
         """
-        held: set[int] = set()
+        failed: set[int] = set()
         for document in self._failed.values():
-            held.update(each.number for each in document.events)
+            failed.update(each.number for each in document.events)
             events = [each for each in document.events if each.number < self.passed]
             if events:
                 yield document._replace(events=events)
         for each in self._unanswered():
-            if each.number < self.passed and each.number not in held:
+            if each.number < self.passed and each.number not in failed:
                 yield FailedDocument([each])
 
     def restore(self, document: FailedDocument) -> None:
@@ -360,7 +362,7 @@ class Pending:
         if document.suspect is None and document.failures is None:
             self._ready.extend(document.events)
             return
-        self._in_air = {each.number: each for each in document.events}
+        self._in_progress = {each.number: each for each in document.events}
         self.fail(document.events, document.suspect, document.failures)
 
     def _first_not_passed(self, passes: Passes) -> int:
@@ -386,11 +388,11 @@ class Pending:
 
     def _unanswered(self) -> Iterator[PendingEvent]:
         """Yield each event without an answer once."""
-        held: set[int] = set()
+        failed: set[int] = set()
         for document in self._failed.values():
-            held.update(each.number for each in document.events)
+            failed.update(each.number for each in document.events)
             yield from document.events
-        yield from (each for each in self._in_air.values() if each.number not in held)
+        yield from (each for each in self._in_progress.values() if each.number not in failed)
         for one, queue in self._parked.items():
             yield from (each for each in queue if each.queues[0] == one)
         yield from self._ready
@@ -399,7 +401,7 @@ class Pending:
 
     def _heads(self) -> list[PendingEvent]:
         """Return the events of parked objects that are first in the queues of all their objects."""
-        held = {
+        failed = {
             queue
             for document in self._failed.values()
             for each in document.events
@@ -409,7 +411,7 @@ class Pending:
         return [
             each
             for each in heads.values()
-            if held.isdisjoint(each.queues)
+            if failed.isdisjoint(each.queues)
             and all(self._parked[one][0] is each for one in each.queues)
         ]
 

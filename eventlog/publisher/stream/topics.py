@@ -51,7 +51,7 @@ _NEW_PARTITIONS: Final = 60.0
 _NEW_METADATA: Final = 1.0
 """The same, while a message waits for its metadata, whose topic may be new."""
 
-_MOST_HELD: Final = 1000
+_MAX_UNDECODED: Final = 1000
 """The most messages of a topic that are kept while none of them has a known schema. If there are
 more, the options must be wrong.
 """
@@ -220,9 +220,9 @@ class _MessageSteps:
         self._next_offsets = dict(start)
         self._delivered = dict(start)
         self._readable: set[str] = set()
-        self._held: dict[str, list[tuple[Partition, int, Failure]]] = {}
+        self._undecoded: dict[str, list[tuple[Partition, int, Failure]]] = {}
         self._waiting: kafka.Record | None = None
-        self._behind: deque[kafka.Record] = deque()
+        self._later: deque[kafka.Record] = deque()
         self._described: dict[tuple[str | None, str], MessageTable] = {}
 
     @property
@@ -239,7 +239,7 @@ class _MessageSteps:
         for (topic, number), offset in sorted(self._delivered.items()):
             held = [
                 held_at
-                for partition, held_at, _ in self._held.get(topic, ())
+                for partition, held_at, _ in self._undecoded.get(topic, ())
                 if partition == (topic, number)
             ]
             token.setdefault(topic, {})[str(number)] = min([offset, *held])
@@ -254,14 +254,14 @@ class _MessageSteps:
         if is_old and not _describes(message.value):
             return
         if self.is_waiting and not _describes(message.value):
-            self._behind.append(message)
+            self._later.append(message)
             return
         yield from self._read(message)
-        yield from self._read_behind()
+        yield from self._read_later()
 
-    def _read_behind(self) -> Iterator[SourceStep]:
-        while self._behind and not self.is_waiting:
-            yield from self._read(self._behind.popleft())
+    def _read_later(self) -> Iterator[SourceStep]:
+        while self._later and not self.is_waiting:
+            yield from self._read(self._later.popleft())
 
     def overdue(self) -> Iterator[SourceStep]:
         """Skip a message that has waited too long for its metadata, and read the messages after it.
@@ -275,15 +275,15 @@ class _MessageSteps:
         except UnknownSchema as error:
             assert waiting is not None
             self._waiting = None
-            yield from self._hold_or_skip(waiting, error)
-            yield from self._read_behind()
+            yield from self._keep_or_skip(waiting, error)
+            yield from self._read_later()
 
     def finish(self) -> None:
         """End the messages. Raises UnknownSchema for a topic without a readable message."""
-        for topic in self._held:
+        for topic in self._undecoded:
             raise self._unreadable(topic)
 
-    def _hold_or_skip(self, message: kafka.Record, error: UnknownSchema) -> Iterator[Failure]:
+    def _keep_or_skip(self, message: kafka.Record, error: UnknownSchema) -> Iterator[Failure]:
         """Keep a message until another message of its topic can be read, then skip it.
 
         Raises UnknownSchema.
@@ -294,35 +294,35 @@ class _MessageSteps:
         if topic in self._readable or partition not in self._next_offsets:
             yield unread
             return
-        held = self._held.setdefault(topic, [])
+        held = self._undecoded.setdefault(topic, [])
         held.append((partition, message.offset, unread))
         if len(held) == 1:
             _log.warning(
                 "%s; it is skipped when another message of %s can be read", unread.message, topic
             )
-        if len(held) > _MOST_HELD:
+        if len(held) > _MAX_UNDECODED:
             raise self._unreadable(topic)
 
     def _unreadable(self, topic: str) -> UnknownSchema:
-        held = self._held[topic]
+        held = self._undecoded[topic]
         many = "its only message" if len(held) == 1 else number_of(len(held), "message")
         return UnknownSchema(
             f"{topic}: the schema of {many} is unknown, so the position does not move past it: "
             f"{held[0][-1].message}"
         )
 
-    def _release_held(self, topic: str) -> Iterator[Failure]:
+    def _release_undecoded(self, topic: str) -> Iterator[Failure]:
         """Skip the held messages of a topic, now that one of its messages was read."""
         if topic not in self._readable:
             self._readable.add(topic)
-            for *_, unread in self._held.pop(topic, ()):
+            for *_, unread in self._undecoded.pop(topic, ()):
                 yield unread
 
     def _read(self, message: kafka.Record) -> Iterator[SourceStep]:
         held = self._waiting or message
         try:
             for change in self.reader.changes(Message(message.topic, message.key, message.value)):
-                yield from self._release_held(held.topic)
+                yield from self._release_undecoded(held.topic)
                 described, named = self.reader.described, (change.schema, change.table)
                 if described is not None and self._described.get(named) is not described:
                     self._described[named] = described
@@ -337,7 +337,7 @@ class _MessageSteps:
             # description is wrong.
             fault = message if self.reader.is_waiting else held
             if isinstance(error, UnknownSchema):
-                yield from self._hold_or_skip(fault, error)
+                yield from self._keep_or_skip(fault, error)
             else:
                 yield _unread(fault, error.code, str(error))
         except Exception as error:

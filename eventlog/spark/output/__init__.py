@@ -21,12 +21,12 @@ from eventlog.model import LogRow
 from eventlog.qlik.sequence import WriterState
 from eventlog.registry import format_named
 from eventlog.spark.directory import Directory, FileStream
-from eventlog.spark.job import BadLine, Columns, Counts, Job, Numbered, OutputFile
+from eventlog.spark.job import Columns, Counts, Job, Numbered, OutputFile, RowFailure
 
 RECEIVER: Final = "receiver"
 """The code of a row whose event the format cannot hold (spec/event-log.md 10)."""
 
-Rendered = tuple[Columns | None, list[BadLine], Counts, Numbered]
+Rendered = tuple[Columns | None, list[RowFailure], Counts, Numbered]
 """The output for groups of one part: the columns for the third stage (None = nothing is written),
 rows that get E, counters, and the numbers used.
 """
@@ -49,7 +49,7 @@ these messages keep them.
 
 RenderSent = Callable[
     [Sequence[Outgoing], Sequence[int], Mapping[int, LogRow], QueryBack],
-    tuple[Columns | None, list[BadLine], Counts],
+    tuple[Columns | None, list[RowFailure], Counts],
 ]
 """A function that renders events that keep their event-ids. It takes their places, their rows in
 the log, and a function that reads rows of objects. It returns their columns, None = nothing is
@@ -108,7 +108,7 @@ def output_format(name: str, file_layout: str | None = None) -> OutputFormat:
     return output
 
 
-def counts_of(events: Sequence[Outgoing]) -> tuple[Counter[str], list[BadLine]]:
+def counts_of(events: Sequence[Outgoing]) -> tuple[Counter[str], list[RowFailure]]:
     """Return the number of events by operation and of rows by outcome (spec/event-log.md 11), and
     the rows for which the value that was read back cannot be written.
     """
@@ -116,7 +116,7 @@ def counts_of(events: Sequence[Outgoing]) -> tuple[Counter[str], list[BadLine]]:
         [event.operation for event in events if event.operation is not None]
     )
     published = sum([len(event.ids) for event in events if event.outcomes is None])
-    bad: list[BadLine] = []
+    failures: list[RowFailure] = []
     for event in events:
         outcomes = event.outcomes
         if outcomes is not None:  # this is true for few groups
@@ -125,15 +125,15 @@ def counts_of(events: Sequence[Outgoing]) -> tuple[Counter[str], list[BadLine]]:
             counts["rows_gone"] += len(outcomes.gone)
             counts["rows_noop"] += len(outcomes.noop)
             counts["sv_conflicts"] += outcomes.conflicts
-            bad += [(row.record_id, row.code, row.message) for row in outcomes.invalid]
+            failures += [(row.record_id, row.code, row.message) for row in outcomes.invalid]
     counts["rows_published"] = published
-    return counts, bad
+    return counts, failures
 
 
-def refuse(event: Outgoing, message: str, counts: Counts, bad: list[BadLine]) -> None:
+def refuse(event: Outgoing, message: str, counts: Counts, failures: list[RowFailure]) -> None:
     """Remove an event that the format cannot hold from the counters: its rows are invalid."""
     assert event.operation is not None
-    bad += [(record_id, RECEIVER, message) for record_id in event.contributed]
+    failures += [(record_id, RECEIVER, message) for record_id in event.contributed]
     counts[event.operation] -= 1
     counts["rows_published"] -= len(event.contributed)
 

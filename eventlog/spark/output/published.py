@@ -30,7 +30,16 @@ from eventlog.publisher.delivery import Delivery
 from eventlog.registry import format_named
 from eventlog.registry import writer_of as checked_writer
 from eventlog.spark.directory import Directory
-from eventlog.spark.job import NOTHING, BadLine, Columns, Counts, Job, Numbered, OutputFile, catalog
+from eventlog.spark.job import (
+    NOTHING,
+    Columns,
+    Counts,
+    Job,
+    Numbered,
+    OutputFile,
+    RowFailure,
+    catalog,
+)
 from eventlog.spark.output import (
     PARQUET_FOOTER,
     OutputFormat,
@@ -118,11 +127,11 @@ def _fragments_writer(job: Job) -> RenderSent:
         places: Sequence[int],
         log_rows: Mapping[int, LogRow],
         query_back: QueryBack,
-    ) -> tuple[Columns | None, list[BadLine], Counts]:
+    ) -> tuple[Columns | None, list[RowFailure], Counts]:
         current_rows: CurrentRows = {}
         if Need.WHOLE_ROWS in writer.needs:
             events, current_rows = read_whole_rows(events, query_back)
-        counts, bad = counts_of(events)
+        counts, failures = counts_of(events)
         written = [event for event in events if event.operation is not None]
         if len(written) < len(events):
             places = [
@@ -131,7 +140,7 @@ def _fragments_writer(job: Job) -> RenderSent:
                 if event.operation is not None
             ]
         if not written:
-            return None, bad, counts
+            return None, failures, counts
         delivery = Delivery(0, {}, origins=origins_of(log_rows.values()), current_rows=current_rows)
         fragments = writer.fragments(classes, delivery, written)
         for counter, number in by_reason(Counter(left_out)).items():
@@ -141,17 +150,17 @@ def _fragments_writer(job: Job) -> RenderSent:
             several = list(zip(places, written, fragments, strict=True))
             for _, event, fragment in several:
                 if isinstance(fragment, EventResult):
-                    refuse(event, fragment.message, counts, bad)
+                    refuse(event, fragment.message, counts, failures)
             several = [each for each in several if not isinstance(each[2], EventResult)]
             if not several:
-                return None, bad, counts
+                return None, failures, counts
             places, written, fragments = (list(column) for column in zip(*several, strict=True))
         if not writer.is_framed:
             fragments = [writer.body_of([fragment]) for fragment in fragments]
         blob: dict[str, Any] = {"place": places, _FRAGMENT: fragments}
         if is_parquet:
             blob |= zip(_ABOUT, zip(*map(_about_of, written), strict=True), strict=True)
-        return blob, bad, counts
+        return blob, failures, counts
 
     return write
 

@@ -64,7 +64,7 @@ def _message_renderer(job: Job) -> Render:
         events = [
             build_event(group, options, decision, current) for group, decision, current in decided
         ]
-        counts, bad = counts_of(events)
+        counts, failures = counts_of(events)
         rows: list[tuple[Any, ...]] = []
         for place, event in zip(places, events, strict=True):
             if event.operation is None:
@@ -77,7 +77,7 @@ def _message_renderer(job: Job) -> Render:
                 # when its bytes are made.
                 packed = body if isinstance(body, bytes) else json_bytes(body)
             except (FormatError, RowError, UnicodeEncodeError) as error:
-                refuse(event, str(error), counts, bad)
+                refuse(event, str(error), counts, failures)
                 continue
             prefix = timestamp_prefix(headers["timestamp"])
             rows.append(
@@ -92,12 +92,12 @@ def _message_renderer(job: Job) -> Render:
                 )
             )
         if not rows:
-            return None, bad, counts, NOTHING
+            return None, failures, counts, NOTHING
         columns = dict(zip(_COLUMNS, zip(*rows, strict=True), strict=True))
         numbered = Numbered(
             sum(columns["numbers"]), max(columns["prefix"]), frozenset(columns["table"])
         )
-        return columns, bad, counts, numbered
+        return columns, failures, counts, numbered
 
     return render
 

@@ -54,11 +54,11 @@ from eventlog.qlik.values import arrow_type, converter
 from eventlog.spark.directory import Directory
 from eventlog.spark.job import (
     NOTHING,
-    BadLine,
     Columns,
     Job,
     Numbered,
     OutputFile,
+    RowFailure,
     arrow_bytes,
     catalog,
     read_arrow,
@@ -195,7 +195,7 @@ def _renderer(job: Job) -> Render:
         is_careful: bool,
     ) -> Rendered:
         done: list[_Done] = []
-        bad: list[BadLine] = []
+        failures: list[RowFailure] = []
         dropped = 0
         stored_by_class: defaultdict[str, list[_Stored]] = defaultdict(list)
         for (group, decision, current), place in zip(decided, places, strict=True):
@@ -208,7 +208,7 @@ def _renderer(job: Job) -> Render:
                 if is_careful:
                     writers[name].check(stored)
             except (FormatError, RowError) as error:
-                bad += [(record_id, RECEIVER, str(error)) for record_id in ids_of(surviving)]
+                failures += [(record_id, RECEIVER, str(error)) for record_id in ids_of(surviving)]
                 dropped += 0 if decision is None else len(decision.dropped)
                 continue
             if stored:
@@ -219,9 +219,9 @@ def _renderer(job: Job) -> Render:
         if dropped:
             counts["rows_dropped"] += dropped
         if not stored_by_class:
-            return None, bad, counts, NOTHING
+            return None, failures, counts, NOTHING
         blob, numbered = _as_streams(writers, stored_by_class)
-        return blob, bad, counts, numbered
+        return blob, failures, counts, numbered
 
     return render
 

@@ -127,7 +127,7 @@ class StepwiseLog(OpenLog):
     """A log whose objects are read by their keys before rows are written for them."""
 
     def write_batch(self, walk: Walk, position: str | None, limit: int) -> ResyncBatch:
-        keys = self.keys_behind(walk, position, limit)
+        keys = self.keys_after(walk, position, limit)
         self.write_keys(walk.selection, keys)
         return ResyncBatch(
             rows=len(keys),

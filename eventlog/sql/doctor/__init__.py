@@ -81,9 +81,9 @@ class Limits:
     """The age in seconds of an open transaction that writes."""
     snapshot: float = 3600.0
     """The age in seconds of a snapshot that prevents the removal of dead rows."""
-    held: int = 1_000
+    snapshot_transactions: int = 1_000
     """A snapshot is reported only if at least this many transactions have ended since."""
-    held_unknown: int = 1_000_000
+    snapshot_transactions_without_age: int = 1_000_000
     """The same limit for a snapshot of unknown age."""
     in_flight: float = 600.0
     """The age in seconds of an in-flight entry while a publisher runs."""
@@ -92,7 +92,7 @@ class Limits:
     of the live rows.
     """
     dead_share: float = 0.2
-    dead_beside: int = 20_000
+    dead_internal: int = 20_000
     """The number of dead rows of an internal table."""
 
 
@@ -183,8 +183,8 @@ class HeldSnapshot(NamedTuple):
     def is_old(self, limits: Limits) -> bool:
         """Return True if the snapshot is old, and later transactions have left dead rows."""
         if self.seconds is None:
-            return self.transactions >= limits.held_unknown
-        return self.seconds >= limits.snapshot and self.transactions >= limits.held
+            return self.transactions >= limits.snapshot_transactions_without_age
+        return self.seconds >= limits.snapshot and self.transactions >= limits.snapshot_transactions
 
     @property
     def who(self) -> str:
@@ -218,7 +218,7 @@ class TableStorage(NamedTuple):
 
     def slows_reading(self, limits: Limits) -> bool:
         """Return True if the table has so many dead rows that reading it is slow."""
-        bound: float = limits.dead_beside
+        bound: float = limits.dead_internal
         if self.part == "log":
             bound = max(limits.dead, limits.dead_share * (self.live or 0))
         return (self.dead or 0) >= bound

@@ -198,14 +198,14 @@ def judge_storage(
         if table.slows_reading(limits):
             last = f"last vacuumed {vacuumed}" if vacuumed else "never vacuumed"
             slow = "windows are read slowly" if is_log else "each cycle of a publisher is slow"
-            holders = (
-                snapshots[:1] if snapshots and snapshots[0].transactions >= limits.held else ()
-            )
-            held = "".join(f"; {one.who} prevents their removal" for one in holders)
+            holders = [
+                one for one in snapshots[:1] if one.transactions >= limits.snapshot_transactions
+            ]
+            hindrance = "".join(f"; {one.who} prevents their removal" for one in holders)
             yield warning(
                 "dead_rows",
                 f"{'the log' if is_log else name} has {dead:,} dead rows and {live:,} live ones "
-                f"({last}): {slow}{held}",
+                f"({last}): {slow}{hindrance}",
                 *(one.fix for one in holders),
                 f"VACUUM (ANALYZE) {name}",
             )
@@ -313,11 +313,11 @@ def judge_child_values(catalog: Catalog, format: str) -> Iterator[Finding]:
 
 def judge_deferrable(catalog: Catalog, plan: TriggerPlan | None) -> Iterator[Finding]:
     """Judge deferrable keys (spec/triggers.md 7.1), unless the plan warns of them."""
-    told = (
+    sentences = (
         [] if plan is None else [sentence for sentence in plan.warnings if "DEFERRABLE" in sentence]
     )
     for cls in catalog.classes:
-        if cls.table.key_deferrable and not any(cls.name in sentence for sentence in told):
+        if cls.table.key_deferrable and not any(cls.name in sentence for sentence in sentences):
             yield warning(
                 "deferrable_key",
                 f"the primary key of {cls.name} is DEFERRABLE: if its check is deferred to commit, "
@@ -555,7 +555,7 @@ def judge_statuses(
 
 
 def judge_record_ids(
-    rows: int, looked_at: int, log: str, record_id: str, limits: Limits
+    rows: int, rows_checked: int, log: str, record_id: str, limits: Limits
 ) -> Iterator[Finding]:
     """Judge rows without a usable record_id (spec/event-log.md 5).
 
@@ -564,16 +564,16 @@ def judge_record_ids(
     if rows:
         yield error(
             "record_id",
-            f"{at_least(rows, looked_at, limits)} of status N whose {record_id} is NULL or not "
+            f"{at_least(rows, rows_checked, limits)} of status N whose {record_id} is NULL or not "
             "positive: they are never published",
             f"UPDATE {log} SET {record_id} = DEFAULT WHERE {record_id} IS NULL OR {record_id} <= 0",  # noqa: S608
         )
 
 
-def at_least(rows: int, looked_at: int, limits: Limits) -> str:
+def at_least(rows: int, rows_checked: int, limits: Limits) -> str:
     """Return the number of rows in words; "at least" if not all rows were read."""
     counted = number_of(rows, "row")
-    return f"at least {counted}" if looked_at >= limits.rows else counted
+    return f"at least {counted}" if rows_checked >= limits.rows else counted
 
 
 def judge_consumer(
@@ -718,13 +718,13 @@ def judge_due(waiting: NotDue, limits: Limits) -> Iterator[Finding]:
         away = "" if waiting.next_seconds is None else f" (in {age(waiting.next_seconds)})"
         yield info(
             "not_due",
-            f"{at_least(waiting.rows, waiting.looked_at, limits)} of status N not due yet "
+            f"{at_least(waiting.rows, waiting.rows_checked, limits)} of status N not due yet "
             f"(handle_future_events = true){when}{away}",
             "set handle_future_events = false in [publisher] to publish them now",
         )
 
 
-_BAD_FIXES: Final[Mapping[str, str]] = {
+_INVALID_ROW_FIXES: Final[Mapping[str, str]] = {
     "bad_event_type": "correct the trigger that writes event_type, and the rows",
     "missing_table": "correct the trigger that writes table_name, and the rows",
     "unknown_table": (
@@ -742,8 +742,8 @@ _BAD_FIXES: Final[Mapping[str, str]] = {
 }
 
 
-def judge_bad(
-    bad: Sequence[InvalidRow], checked: int, cut: bool, limits: Limits, consumer: str = ""
+def judge_invalid_rows(
+    invalid: Sequence[InvalidRow], checked: int, cut: bool, limits: Limits, consumer: str = ""
 ) -> Iterator[Finding]:
     """Judge rows of status N that the next cycle would mark E (spec/event-log.md 5). Each code has
     one finding.
@@ -757,7 +757,7 @@ def judge_bad(
         else "the next cycle will mark them E"
     )
     by_code: defaultdict[str, list[InvalidRow]] = defaultdict(list)
-    for row in bad:
+    for row in invalid:
         by_code[row.code].append(row)
     scope = (
         f" among the first {checked:,} rows{'' if consumer else ' N'}; the others were not checked"
@@ -772,11 +772,11 @@ def judge_bad(
             f"{number_of(len(rows), 'row')} {which} invalid ({code}){scope}: record_id {ids}; "
             f"{outcome}. The first one: {first.message}",
             f"eventlog explain {first.record_id}",
-            _BAD_FIXES.get(code, "correct the rows"),
+            _INVALID_ROW_FIXES.get(code, "correct the rows"),
         )
 
 
-_TELLS: Final = frozenset(
+_PROVES_OBJECT: Final = frozenset(
     {
         EventType.INSERT_FIELD,
         EventType.UPDATE_FIELD,
@@ -791,7 +791,7 @@ cascade logged (spec/triggers.md 7.4). INSERT_ROW_QUERY_BACK is not one of them:
 """
 
 
-def objects_told(
+def logged_objects(
     rows: Iterable[Sequence[Any]], catalog: Catalog
 ) -> dict[ObjectClass, tuple[list[str], list[str]]]:
     """Return, for each class, the keys of objects that exist according to the log, and those whose
@@ -813,7 +813,7 @@ def objects_told(
             keys = found.setdefault(log_name.object_class, {})
             key = log_name.object_class.canonical_key(table_key)
             last[log_name.object_class, key] = event_type
-            is_there = event_type in _TELLS and log_name.child is None
+            is_there = event_type in _PROVES_OBJECT and log_name.child is None
             if event_type == EventType.DELETE_ROW or is_there:
                 keys[key] = is_there
             else:
@@ -861,9 +861,9 @@ def judge_keys(keys: Answer, catalog: Catalog, limits: Limits) -> Iterator[Findi
     record_id of the first.
     """
     by_class: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
-    looked_at = 0
+    rows_checked = 0
     for table_name, table_key, rows, first in keys:
-        looked_at += rows
+        rows_checked += rows
         log_name = catalog.log_name(table_name) if table_name else None
         if log_name is None:
             continue
@@ -873,7 +873,9 @@ def judge_keys(keys: Answer, catalog: Catalog, limits: Limits) -> Iterator[Findi
                 example = f"{table_key!r} for {canonical!r} (record_id {first})"
                 by_class[log_name.object_class.name].append((rows, example))
     scope = (
-        f" (the newest {limits.sample:,} rows were checked)" if looked_at >= limits.sample else ""
+        f" (the newest {limits.sample:,} rows were checked)"
+        if rows_checked >= limits.sample
+        else ""
     )
     for name, spelled in by_class.items():
         examples = first_of([example for _, example in spelled], limits.shown, "key")

@@ -280,7 +280,7 @@ def _check_before_upgrade(conn: Connection, log: LogTable, existing_log: bool) -
     if (
         exists
         and not is_ours
-        and not (is_begun and load_dialect(conn.dialect.name).open(conn).log(log).half_made())
+        and not (is_begun and load_dialect(conn.dialect.name).open(conn).log(log).is_half_made())
     ):
         raise LogTableError(
             f"the table {log} already exists and was not created by `eventlog db upgrade`: create "
@@ -390,7 +390,7 @@ def execute(statements: Iterable[str]) -> None:
     run_or_print(op.get_context(), statements)
 
 
-class _AsItStands(Executable, ClauseElement):
+class _VerbatimStatement(Executable, ClauseElement):
     """SQL text that no dialect changes.
 
     A ``text()`` would double percent signs for drivers whose parameters are %s.
@@ -402,8 +402,8 @@ class _AsItStands(Executable, ClauseElement):
         self.statement = statement
 
 
-@compiles(_AsItStands)
-def _as_it_stands(element: _AsItStands, _compiler: Any, **_: Any) -> str:
+@compiles(_VerbatimStatement)
+def _compile_verbatim(element: _VerbatimStatement, _compiler: Any, **_: Any) -> str:
     return element.statement
 
 
@@ -413,7 +413,7 @@ def run_or_print(context: MigrationContext, statements: Iterable[str]) -> None:
     """
     for statement in statements:
         if context.as_sql:
-            context.impl.execute(_AsItStands(statement))
+            context.impl.execute(_VerbatimStatement(statement))
         else:
             assert context.bind is not None
             open_database(context.bind).run(statement)

@@ -321,7 +321,7 @@ class Triggers(ABC):
         gaps = gaps_of_captured(self._lines(conn, log), captured)
         actions = tuple(
             _with_gaps(
-                _as_no_child(action, database.schema, catalog.no_children),
+                _with_child_reason(action, database.schema, catalog.no_children),
                 gaps.get(action.table, ()),
             )
             for action in actions
@@ -505,7 +505,9 @@ def _with_gaps(action: Action, gaps: Sequence[Gap]) -> Action:
     return replace(action, kind="resync", reason=reasons, gaps=every)
 
 
-def _as_no_child(action: Action, schema: str | None, no_children: Mapping[str, str]) -> Action:
+def _with_child_reason(
+    action: Action, schema: str | None, no_children: Mapping[str, str]
+) -> Action:
     """Return the action, with the reason why its table is no longer captured as a child table."""
     if action.reason == NO_LONGER_WATCHED:
         for name, why in no_children.items():
@@ -528,7 +530,7 @@ def made_for(log: str, *, fails: bool = True) -> str:
     return f"its triggers were made for {log}, which does not exist any more{meanwhile}"
 
 
-def of_missing_log(log: LogTable, tables: Iterable[TableName]) -> Iterator[str]:
+def warnings_of_missing_log(log: LogTable, tables: Iterable[TableName]) -> Iterator[str]:
     """Yield a warning for each of the tables whose triggers write a missing log."""
     for table in tables:
         yield (
@@ -538,7 +540,7 @@ def of_missing_log(log: LogTable, tables: Iterable[TableName]) -> Iterator[str]:
         )
 
 
-def of_lost_logs(lost: Mapping[TableName, Iterable[str]]) -> Iterator[str]:
+def warnings_of_lost_logs(lost: Mapping[TableName, Iterable[str]]) -> Iterator[str]:
     """Yield a warning for each table whose triggers write to a log that does not exist and may not
     be this log under a former name; ``lost`` has the names of these logs, as SQL.
     """
@@ -550,7 +552,7 @@ def of_lost_logs(lost: Mapping[TableName, Iterable[str]]) -> Iterator[str]:
         )
 
 
-def of_the_log(table: str) -> TriggerError:
+def error_for_log_table(table: str) -> TriggerError:
     """Return the error for a declared table that is the log or one of its internal tables."""
     what = "triggers on it would log their own rows in an endless loop"
     return TriggerError(

@@ -152,13 +152,13 @@ def as_captured(
     for of_table in declared:
         first = of_table[0]
         place = (first.schema or schema or "", first.table.name)
-        told: dict[str, str] = {}
+        logged: dict[str, str] = {}
         columns: dict[tuple[str, bool], dict[str, str]] = {}
         keys: dict[tuple[str, bool], tuple[str, ...]] = {}
         for one in of_table:
             is_object = isinstance(one, ClassTriggers)
-            told |= one.columns_told()
-            names = {one.names.get(name, name): name for name in one.columns_told()}
+            logged |= one.logged_columns()
+            names = {one.names.get(name, name): name for name in one.logged_columns()}
             columns.setdefault((one.class_name, is_object), {}).update(names)
             key = tuple(column.name for column in one.log_key) if is_object else ()
             keys[one.class_name, is_object] = key
@@ -166,9 +166,9 @@ def as_captured(
             CapturedTable(
                 place,
                 {
-                    column.name: told[column.name]
+                    column.name: logged[column.name]
                     for column in first.table.columns
-                    if column.name in told
+                    if column.name in logged
                 },
                 tuple(
                     CapturedClass(name, of_class, keys[name, is_object])
@@ -359,7 +359,7 @@ def _key_change(
             f"its key {', '.join(one.key)} consists of other columns than before, although "
             "their names are the same"
         )
-    if any(_lost_labels(before, former, now, one, name) for name in one.key):
+    if any(_has_lost_labels(before, former, now, one, name) for name in one.key):
         return f"labels of its key {', '.join(one.key)} were renamed"
     return ""
 
@@ -378,7 +378,7 @@ def _gaps_of_class(
                 one.name,
                 f"column {name} of {table} is not the column that was captured under this name",
             )
-        elif _lost_labels(before, former, now, one, name):
+        elif _has_lost_labels(before, former, now, one, name):
             gap = gap_of_column(one.name, table, name, selects=name in own)
             yield replace(gap, reason=f"labels of column {name} of {table} were renamed")
 
@@ -403,7 +403,7 @@ def _is_same_column(
     )
 
 
-def _lost_labels(
+def _has_lost_labels(
     before: CapturedTable, former: CapturedClass, now: CapturedTable, one: CapturedClass, name: str
 ) -> bool:
     """Return True if some labels of a column's enumeration are missing or in another order."""

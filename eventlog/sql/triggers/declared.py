@@ -76,9 +76,9 @@ class ClassTriggers(_Declared):
         """The name in the log of each of ``columns``."""
         return {column.name: self.names.get(column.name, column.name) for column in self.columns}
 
-    def columns_told(self) -> dict[str, str]:
+    def logged_columns(self) -> dict[str, str]:
         """Return the columns of the table that the triggers are compiled for, name -> type."""
-        return _told(self.table, (*self.key, *self.columns))
+        return _sql_types(self.table, (*self.key, *self.columns))
 
     @property
     def keys_may_shift(self) -> bool:
@@ -154,15 +154,15 @@ class ChildTriggers(_Declared):
             for a, b in pairs
         )
 
-    def columns_told(self) -> dict[str, str]:
+    def logged_columns(self) -> dict[str, str]:
         """Return the columns of the table that the triggers are compiled for, name -> type."""
-        return _told(self.table, (*self.owner_columns, self.column))
+        return _sql_types(self.table, (*self.owner_columns, self.column))
 
 
 TableTriggers = ClassTriggers | ChildTriggers
 
 
-def _told(table: Table, shown: Collection[Column]) -> dict[str, str]:
+def _sql_types(table: Table, shown: Collection[Column]) -> dict[str, str]:
     return {column.name: column.type.sql for column in table.columns if column in shown}
 
 

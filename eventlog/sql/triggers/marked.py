@@ -29,12 +29,12 @@ from eventlog.sql.triggers import (
     Triggers,
     by_table,
     digest_of,
+    error_for_log_table,
     first_free,
     made_for,
     missing_log,
-    of_lost_logs,
-    of_the_log,
     sha256,
+    warnings_of_lost_logs,
 )
 from eventlog.sql.triggers.declared import TableName, TableTriggers
 from eventlog.sql.triggers.gaps import (
@@ -228,7 +228,7 @@ class MarkedTriggers(Triggers):
         """
         for triggers in declared:
             if (triggers.schema or schema) == log.schema and triggers.table.name in log.own_tables:
-                raise of_the_log(triggers.table.name)
+                raise error_for_log_table(triggers.table.name)
 
     def first_actions(self, conn: Connection, log: LogTable) -> list[Action]:
         """Return the actions that create missing objects, such as functions, that the triggers of a
@@ -412,7 +412,7 @@ class MarkedTriggers(Triggers):
                 *self.actions(compiled, installed),
             ),
             (
-                *of_lost_logs(installed.lost),
+                *warnings_of_lost_logs(installed.lost),
                 *self.warnings(log, compiled, installed),
                 *self.drop_warnings(installed, dropped),
             ),
@@ -564,7 +564,7 @@ class MarkedTriggers(Triggers):
                 ),
                 {},
             )
-            yield from gaps_of_columns(one.declared, known, one.declared.columns_told())
+            yield from gaps_of_columns(one.declared, known, one.declared.logged_columns())
             silent = [
                 trigger.name
                 for trigger, found in zip(one.triggers, stored, strict=True)
@@ -593,7 +593,7 @@ class MarkedTriggers(Triggers):
                 elif stored.digest != trigger.digest:
                     present = [column.name for column in one.declared.table.columns]
                     yield from declared_otherwise(
-                        self.columns_of(stored), one.declared.columns_told(), present
+                        self.columns_of(stored), one.declared.logged_columns(), present
                     )
                 elif (how := self.difference(stored, trigger)) is not None:
                     yield f"trigger {trigger.name} {how}"

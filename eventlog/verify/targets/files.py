@@ -84,20 +84,20 @@ class FilesTarget(Target):
         for file in new:
             self._apply_file(file, classes)
             self._applied[file.name] = file
-        self._held_states.write()
+        self._target_states.write()
 
     def rows(self, cls: ObjectClass, keys: Sequence[str]) -> Mapping[str, TargetRow]:
-        return self._held_states.rows(cls.name, keys)
+        return self._target_states.rows(cls.name, keys)
 
     def other_keys(self, cls: ObjectClass, size: int) -> Generator[list[str], None, None]:
-        return self._held_states.other_keys(cls.name, size)
+        return self._target_states.other_keys(cls.name, size)
 
     def close(self) -> None:
         if self._states is not None:
             self._states.close()
 
     @property
-    def _held_states(self) -> States:
+    def _target_states(self) -> States:
         assert self._states is not None
         return self._states
 
@@ -114,7 +114,7 @@ class FilesTarget(Target):
                     self._apply(cls, change)
 
     def _apply(self, cls: ObjectClass, change: Change) -> None:
-        states = self._held_states
+        states = self._target_states
         if change.op is ChangeOp.TRUNCATE:
             states.clear(cls.name)
             return

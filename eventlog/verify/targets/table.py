@@ -175,7 +175,7 @@ class TableTarget(Target):
         selection = Selection(table.cls.name, EventType.INSERT_ROW_QUERY_BACK)
         walk = self._log.start_walk(table.schema, table.cls, selection)
         position = None
-        while keys := self._log.keys_behind(walk, position, size):
+        while keys := self._log.keys_after(walk, position, size):
             self._connection.commit()
             position = keys[-1]
             yield [table.source_key(table.cls.canonical_key(key)) for key in keys]

@@ -331,8 +331,8 @@ def _resync() -> Iterator[str]:
         walk = Walk(
             LOG, "APP", class_of(name), Selection(name, EventType.INSERT_ROW_QUERY_BACK, where)
         )
-        yield DIALECT.keys_statement(walk, goes_on=False)
-        yield DIALECT.keys_statement(walk, goes_on=True)
+        yield DIALECT.keys_statement(walk, continues=False)
+        yield DIALECT.keys_statement(walk, continues=True)
     yield DIALECT.log_statement(LOG, "write_key")
 
 

@@ -415,9 +415,9 @@ def test_a_function_that_does_not_compile_fails_the_migration() -> None:
 
 
 def test_a_log_is_known_for_ours_by_its_sequence_when_its_migration_broke_off() -> None:
-    assert DIALECT.open(conn([(1,)])).log(LOG).half_made()
+    assert DIALECT.open(conn([(1,)])).log(LOG).is_half_made()
     recorder = conn([])
-    assert not DIALECT.open(recorder).log(LOG).half_made()
+    assert not DIALECT.open(recorder).log(LOG).is_half_made()
     assert recorder.run[0][1] == {"owner": "LOGS", "name": "SEQ_EVENTLOG_1"}
 
 

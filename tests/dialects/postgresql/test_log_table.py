@@ -91,9 +91,9 @@ def test_rows_without_a_positive_record_id_are_left_alone(
         (Window(4, 8, 1), [5]),
         (Window(9, None, 10), []),
         (Window(0, None, 0), []),
-        (Window(0, None, None, leave_user="eventlog"), [2, 3, 8]),
-        (Window(0, None, 3, leave_user="eventlog  "), [2, 3, 8]),
-        (Window(0, None, None, leave_user="Eventlog"), [2, 3, 5, 8]),
+        (Window(0, None, None, skipped_user="eventlog"), [2, 3, 8]),
+        (Window(0, None, 3, skipped_user="eventlog  "), [2, 3, 8]),
+        (Window(0, None, None, skipped_user="Eventlog"), [2, 3, 5, 8]),
     ],
 )
 def test_a_window_is_bounded(

@@ -26,10 +26,10 @@ from eventlog.publisher import leaves as publisher_leaves
 from eventlog.publisher.claimed_rows import BacklogClaim, encode_claim
 from eventlog.sql import migrations
 from eventlog.sql import rows as rows_of_log
-from eventlog.sql.consumers import lock_line, read_consumer, register, requeue_for, reset
+from eventlog.sql.consumers import lock_consumer, read_consumer, register, requeue_for, reset
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.epoch import note_removed
-from eventlog.sql.leaves import MOST_MOVED, Leaf
+from eventlog.sql.leaves import MAX_MOVED, Leaf
 from eventlog.sql.locate import locate_log
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.purge import utc_now
@@ -183,7 +183,7 @@ def test_a_copy_that_is_larger_than_allowed_is_refused(
     partitioned: sa.Engine, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = statuses(partitioned, "hr.eventlog")
-    assert cli.run(["db", "unpartition", "--most-copied", "10"]) == 1
+    assert cli.run(["db", "unpartition", "--max-copied", "10"]) == 1
     assert "more than 10 rows" in capfd.readouterr().err
     assert statuses(partitioned, "hr.eventlog") == before
 
@@ -421,7 +421,7 @@ def test_refused_rows_move_to_the_lowest_leaf(partitioned: sa.Engine, command: C
 def test_a_leaf_with_too_many_refused_rows_is_purged_row_by_row(
     partitioned: sa.Engine, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publisher_leaves, "MOST_MOVED", 5)
+    monkeypatch.setattr(publisher_leaves, "MAX_MOVED", 5)
     execute(partitioned, "UPDATE hr.eventlog SET status = 'E' WHERE record_id BETWEEN 101 AND 110")
     report = command("purge", "--older-than", "30d")
     assert (report["rows"], report["leaves"]) == (190, 0)
@@ -596,7 +596,7 @@ Promised = set[int]
 
 def _asked_again(log: OpenLog) -> Promised:
     """``requeue --consumer`` for row 150."""
-    lock_line(log, "search")
+    lock_consumer(log, "search")
     line = read_consumer(log, "search")
     assert line is not None
     asked = requeue_for(log, line, [(150, 150)], force=True)
@@ -856,7 +856,7 @@ def test_the_open_leaf_is_cut_before_it_gets_rows_and_also_afterwards(
 def test_a_bound_below_many_rows_is_refused_and_nothing_changes(
     partitioned: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(partitioned, MOST_MOVED + 1)
+    write(partitioned, MAX_MOVED + 1)
     before = known(partitioned)
     with opened(partitioned) as log, pytest.raises(DatabaseError, match="more than 1,000 rows"):
         MEANS.cut(log, 302)

@@ -313,7 +313,7 @@ class TestKeysFile:
         code, out, err = run("resync", "usr", "--keys", "keys", "--json")
         report = json.loads(out)
         assert code == 1
-        assert (report["rows"], report["missing"], report["bad_lines"]) == (4, 1, 3)
+        assert (report["rows"], report["missing"], report["invalid_lines"]) == (4, 1, 3)
         assert keys(hr) == ["idu=1", "idu=2", "idu=5", "idu=4"]
         assert err.splitlines() == [
             "keys, line 4: bad_value at offset 4 of table_key 'idu=x': idu: 'x' is not an integer",
@@ -459,7 +459,7 @@ def test_a_batch_reads_no_more_than_its_keys(run: Run, hr: sa.Engine) -> None:
     selection = Selection("desk", EventType.INSERT_ROW_QUERY_BACK, where="num > 0")
     with hr.connect() as conn:
         walk = DIALECT.open(conn).log(LOG).start_walk("hr", cls, selection)
-        statement = "EXPLAIN (FORMAT JSON) " + DIALECT.batch_statement(walk, goes_on=True)
+        statement = "EXPLAIN (FORMAT JSON) " + DIALECT.batch_statement(walk, continues=True)
         parameters = {"limit": 100, "event_type": 5, "class_name": "desk", "k0": "b3", "k1": "7"}
         plan = json.dumps(conn.exec_driver_sql(statement, parameters).scalar())
         assert '"Index Name": "desk_pkey"' in plan

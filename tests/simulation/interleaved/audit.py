@@ -29,7 +29,7 @@ _SETS = """
     UNION ALL
     SELECT done FROM eventlog_consumer"""
 _ASKED = "SELECT requeued FROM eventlog_consumer WHERE name = %s"
-_AFTER_THE_LAST_LOOK = ("_rows_beside", "_set_back", "COMMIT log")
+_AFTER_THE_LAST_LOOK = ("_rows_of_same_objects", "_set_back", "COMMIT log")
 """Places of ``requeue`` at which it has seen the other changes of an object for the last time."""
 _IS_REGISTERED = "SELECT FROM eventlog_consumer WHERE name = %s"
 

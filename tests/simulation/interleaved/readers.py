@@ -19,7 +19,7 @@ from eventlog.publisher.open_context import under_epoch
 from eventlog.publisher.refusals import refused
 from eventlog.publisher.session import PublisherSession
 from eventlog.publisher.sinks import Sink
-from eventlog.sql.consumers import lock_line, read_consumer, requeue_for
+from eventlog.sql.consumers import lock_consumer, read_consumer, requeue_for
 from eventlog.sql.rows import requeue
 from interleaved.server import CONSUMER
 from interleaved.stepping import Task
@@ -35,7 +35,7 @@ _SETTLED = "interleaved"
 _IS_THERE = "SELECT FROM pg_stat_activity WHERE pid = %s"
 _RARELY = 2
 """The visits up to which a place is rare."""
-_MOST_POINTS = 500
+_MAX_POINTS = 500
 """The most statements of a reader between two rests: more are a busy loop."""
 
 
@@ -85,7 +85,7 @@ class Process:
 
     def run_to_rest(self) -> None:
         """Run to the next rest, or to the end."""
-        self.run(_MOST_POINTS)
+        self.run(_MAX_POINTS)
         if self.task and self.task.at not in _RESTING and not self.task.is_blocked:
             self.world.fail(f"{self.name} does not come to rest: it is at {self.task.at}")
 
@@ -93,7 +93,7 @@ class Process:
         """Run until it stands for the ``number``-th time at a place where it has hardly ever been,
         or comes to rest: a poll that finds nothing special has only common ones.
         """
-        for _ in range(_MOST_POINTS):
+        for _ in range(_MAX_POINTS):
             self.run(1)
             if self.task is None or self.task.at in _RESTING or self.task.is_blocked:
                 return
@@ -200,7 +200,7 @@ class Receiver(Sink):
             self._world.tell(f"{self._reader.name} sends {event.event_id}: {_told(changes)}, {level.name.lower()}")  # fmt: skip
             self._world.audit.receives(self._reader.name, self._reader.lives, event.event_id, changes, level)  # fmt: skip
         self._world.stepper.point("answer")
-        return Answer(verdicts=verdicts)
+        return Answer(results=verdicts)
 
 
 def changes_of(event: Event) -> list[Change]:
@@ -248,7 +248,7 @@ class Operator(Process):
 
     def _for_consumer(self, *, is_first: bool = False) -> None:
         log = self.kept.log
-        lock_line(log, CONSUMER)
+        lock_consumer(log, CONSUMER)
         failed, _ = refused(log, consumer=CONSUMER)
         in_flight = sent_ids(log, CONSUMER)
         if (line := read_consumer(log, CONSUMER)) is not None:

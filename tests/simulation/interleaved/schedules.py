@@ -13,7 +13,7 @@ from typing import Any
 Schedule = dict[str, Any]
 Step = list[Any]
 
-_MOST_STEPS = 14
+_MAX_STEPS = 14
 
 
 def schedule_of(seed: int) -> Schedule:
@@ -76,7 +76,7 @@ class _Drawing:
 
     def steps(self) -> list[Step]:
         steps: list[Step] = []
-        most = self._chance.randint(10, _MOST_STEPS)
+        most = self._chance.randint(10, _MAX_STEPS)
         while len(steps) < most:
             steps += self._steps()
         return steps

@@ -24,7 +24,7 @@ from eventlog.sql.dialects.mysql_family.writers import transactions
 from eventlog.sql.dialects.stepwise import trigger_answers
 from eventlog.sql.log_table import LogTable
 
-_LEAST_VERSION: Final = (10, 11)
+_MIN_VERSION: Final = (10, 11)
 """The oldest release that is still maintained. It preserves AUTO_INCREMENT across a restart."""
 _RUN: Final = ((10, 11), (11, 8))
 """The releases on which the tests have run."""
@@ -69,7 +69,7 @@ class MariaDB(Family):
     def check_server(self, version: str) -> None:
         if not is_mariadb(version):
             raise ConfigError(f"the server is MySQL {version}: write mysql:// in the URL")
-        check_release(self.title, version, _LEAST_VERSION, _RUN)
+        check_release(self.title, version, _MIN_VERSION, _RUN)
 
     def after_internal_tables(self, log: LogTable) -> list[str]:
         # The server generates the comment, so that a script gives each log a different one.

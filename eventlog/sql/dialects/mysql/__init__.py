@@ -26,7 +26,7 @@ from eventlog.sql.dialects.mysql_family.writers import transactions
 from eventlog.sql.dialects.stepwise import trigger_answers
 from eventlog.sql.log_table import LogTable
 
-_LEAST_VERSION: Final = (8, 4)
+_MIN_VERSION: Final = (8, 4)
 """The oldest release that is still maintained."""
 _RUN: Final = ((9, 7),)
 """The releases on which the tests have run."""
@@ -82,7 +82,7 @@ class MySQL(Family):
     def check_server(self, version: str) -> None:
         if is_mariadb(version):
             raise ConfigError(f"the server is MariaDB {version}: write mariadb:// in the URL")
-        check_release(self.title, version, _LEAST_VERSION, _RUN)
+        check_release(self.title, version, _MIN_VERSION, _RUN)
 
     def after_internal_tables(self, log: LogTable) -> list[str]:
         # The server generates the comment, so that a script gives each log a different one.

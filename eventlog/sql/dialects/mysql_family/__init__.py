@@ -36,7 +36,7 @@ _WIDE: Final = 1_000
 """A gap with at least this many record_ids is read by a separate part of the statement, up to the
 window's limit.
 """
-_MOST_WIDE: Final = 20
+_MAX_WIDE: Final = 20
 """The maximum number of gaps that are read this way, since each of them makes the
 statement longer.
 """
@@ -45,7 +45,7 @@ statement longer.
 def _split(window: Window) -> tuple[Ranges, Ranges]:
     """Divide the gaps of a window, except the last one, into the first wide gaps and all others."""
     gaps = (window.gaps or ())[:-1]
-    wide = [gap for gap in gaps if gap[1] - gap[0] >= _WIDE][:_MOST_WIDE]
+    wide = [gap for gap in gaps if gap[1] - gap[0] >= _WIDE][:_MAX_WIDE]
     return wide, [gap for gap in gaps if gap not in wide]
 
 

@@ -262,7 +262,7 @@ class CascadeTriggers(ClassTriggers):
     effects: tuple[Effect, ...]
     silence: str
 
-    def columns_told(self) -> dict[str, str]:
+    def logged_columns(self) -> dict[str, str]:
         return {}
 
 
@@ -279,7 +279,7 @@ def cascades_of(
         ends: dict[str, list[Effect]] = {}
         try:
             for effect in effects_on(one.table.name, links):
-                if not _is_logged_by_owner(one, effect) and _concerns(one, effect):
+                if not _is_logged_by_owner(one, effect) and _may_affect(one, effect):
                     _refuse(one, effect)
                     ends.setdefault(effect.end, []).append(effect)
         except TriggerError as error:
@@ -319,7 +319,7 @@ def _is_logged_by_owner(one: TableTriggers, effect: Effect) -> bool:
     return first.parent == one.owner.name and set(first.columns) == owned
 
 
-def _concerns(one: TableTriggers, effect: Effect) -> bool:
+def _may_affect(one: TableTriggers, effect: Effect) -> bool:
     """Return True if the effect changes a logged column or the key, or deletes the row."""
     if not effect.changed:
         return True

@@ -157,13 +157,13 @@ class MySQLFamilyLog(StepwiseLog):
         """Return which rights on tables of a log this session lacks, in words."""
         return RIGHTS.lacking(self.connection, self.table, needed, self.dialect)
 
-    def keys_behind(self, walk: Walk, position: str | None, limit: int) -> list[str]:
+    def keys_after(self, walk: Walk, position: str | None, limit: int) -> list[str]:
         refs = self.dialect.walk_key(walk)
         distinct, order = ("DISTINCT ", "1") if walk.cls.is_view else ("", ", ".join(refs))
         statement = (
             f"SELECT {distinct}{self.dialect.walked(walk, refs)}"  # noqa: S608 - quoted names
             f" FROM {self.dialect.walk_rows(walk)}"
-            f" WHERE {self.dialect.walk_condition(walk, goes_on=position is not None)}"
+            f" WHERE {self.dialect.walk_condition(walk, continues=position is not None)}"
             f" ORDER BY {order} LIMIT %(limit)s"
         )
         binds = {**self.dialect.position_binds(walk.cls, position), "limit": limit}
@@ -237,7 +237,7 @@ class MySQLFamilyLog(StepwiseLog):
             named = {"event_type": int(selection.event_type), "class_name": selection.class_name}
             self.connection.exec_driver_sql(f"{head}\nVALUES {rows}", {**named, **binds})
 
-    def half_made(self) -> bool:
+    def is_half_made(self) -> bool:
         # This is a table with eventlog's columns to which nobody has written yet.
         columns = {
             column["name"] for column in sa.inspect(self.connection).get_columns(self.table.name)

@@ -271,7 +271,7 @@ class FamilyTriggers(MarkedTriggers):
             body=body,
             marker=marker,
             variables=["eventlog_key"],
-            columns=json.dumps(triggers.columns_told(), ensure_ascii=False),
+            columns=json.dumps(triggers.logged_columns(), ensure_ascii=False),
         ).rstrip()
 
     def _class_bodies(
@@ -355,7 +355,7 @@ class FamilyTriggers(MarkedTriggers):
         def refs(row: str) -> list[str]:
             return fields(row, triggers.owner_columns)
 
-        def of_owner(row: str, lock: str = "") -> str:
+        def owner_column(row: str, lock: str = "") -> str:
             owned = " AND ".join(
                 f"{field('o', column)} = {ref}"
                 for column, ref in zip(triggers.key, refs(row), strict=True)
@@ -366,7 +366,7 @@ class FamilyTriggers(MarkedTriggers):
             text = key_text(triggers.own_key, refs(row))
             # Equal keys may be spelled differently ('ABC' and 'abc'): the owner's spelling counts,
             # if the owner exists.
-            return text if is_one else f"COALESCE({of_owner(row, lock)}, {text})"
+            return text if is_one else f"COALESCE({owner_column(row, lock)}, {text})"
 
         # A statement that has waited for its foreign key may read an older spelling of the owner.
         # The key has already locked the owner, so this lock neither waits nor blocks anybody.
@@ -389,7 +389,7 @@ class FamilyTriggers(MarkedTriggers):
                 column=triggers.column,
                 given_key=key_of("NEW", current),
                 new_key=key_of("NEW"),
-                owner_key=of_owner("OLD"),
+                owner_key=owner_column("OLD"),
                 has_owner=all_there(refs("NEW")),
                 moved=moved,
                 old_is_value=is_value("OLD"),

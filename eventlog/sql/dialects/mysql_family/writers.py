@@ -153,8 +153,8 @@ def are_open(conn: Connection, writers: frozenset[str]) -> bool:
     asleep = {thread for (thread,) in fetch(conn, _SQL["sleeping"].format(threads=listed), {})}
     if asleep != threads:
         return False
-    held = fetch(conn, _SQL["locks_of"].format(threads=listed), {})
-    return writers <= {_name_of(*lock) for lock in held}
+    locks = fetch(conn, _SQL["locks_of"].format(threads=listed), {})
+    return writers <= {_name_of(*lock) for lock in locks}
 
 
 def hidden_writers(conn: Connection, dialect: FamilySessions, log: LogTable) -> str | None:

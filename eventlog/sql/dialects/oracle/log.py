@@ -51,7 +51,7 @@ _INCARNATION: Final = "SELECT DBID, RESETLOGS_CHANGE# FROM V$DATABASE"
 # Return codes of DBMS_LOCK.REQUEST; 1 is a time-out: another session has the lock.
 _SUCCESS, _OWNED = 0, 4
 _EXCLUSIVE: Final = 6
-_BESIDE: Final = "eventlog_lock_session"
+_LOCK_SESSION: Final = "eventlog_lock_session"
 _MAY_LOCK: Final = "eventlog_may_use_dbms_lock"
 _BUSY: Final = 54
 _NO_TABLE: Final = 942
@@ -93,25 +93,25 @@ class OracleLog(StepwiseLog):
             return answer in (_SUCCESS, _OWNED)
         if self.holds_lock():
             return True
-        beside = self.connection.engine.connect()
+        lock_session = self.connection.engine.connect()
         has_it = False
         try:
-            self.db.on(beside).begin_publishing()
-            driver: Any = beside.connection.driver_connection
+            self.db.on(lock_session).begin_publishing()
+            driver: Any = lock_session.connection.driver_connection
             driver.action = "lock"
-            has_it = _lock_row(beside, self.table)
+            has_it = _lock_row(lock_session, self.table)
         finally:
             if not has_it:
-                beside.close()
+                lock_session.close()
         if has_it:
-            self.connection.connection.info[_BESIDE] = beside
+            self.connection.connection.info[_LOCK_SESSION] = lock_session
         return has_it
 
     def holds_lock(self) -> bool:
-        beside = self.connection.connection.info.get(_BESIDE)
-        if beside is not None:
-            return bool(beside.connection.driver_connection.is_healthy()) and _lock_row(
-                beside, self.table
+        lock_session = self.connection.connection.info.get(_LOCK_SESSION)
+        if lock_session is not None:
+            return bool(lock_session.connection.driver_connection.is_healthy()) and _lock_row(
+                lock_session, self.table
             )
         answer = self._request()
         if answer == _SUCCESS:  # the request itself has taken the lock
@@ -119,9 +119,9 @@ class OracleLog(StepwiseLog):
         return answer == _OWNED
 
     def unlock(self) -> None:
-        beside = self.connection.connection.info.pop(_BESIDE, None)
-        if beside is not None:
-            beside.close()
+        lock_session = self.connection.connection.info.pop(_LOCK_SESSION, None)
+        if lock_session is not None:
+            lock_session.close()
         elif self.connection.connection.info.get(_MAY_LOCK, True):
             with suppress(_Refused):
                 _call_lock(self.connection, release_block(self.table))
@@ -153,8 +153,8 @@ class OracleLog(StepwiseLog):
             return [numbering.name for numbering in numberings(self.connection, self.table)]
         return super()._granted_on(part)
 
-    def keys_behind(self, walk: Walk, position: str | None, limit: int) -> list[str]:
-        statement = self.dialect.keys_statement(walk, goes_on=position is not None)
+    def keys_after(self, walk: Walk, position: str | None, limit: int) -> list[str]:
+        statement = self.dialect.keys_statement(walk, continues=position is not None)
         rows = fetch(
             self.connection,
             statement,
@@ -189,7 +189,7 @@ class OracleLog(StepwiseLog):
     def _deliveries(self) -> str:
         return qualified(self.table.schema, self.table.number_sequence)
 
-    def half_made(self) -> bool:
+    def is_half_made(self) -> bool:
         # The log has its sequence of record_ids, too.
         binds = {"owner": self.table.schema, "name": self.table.own_name(text.NUMBERS)}
         return bool(fetch(self.connection, INSTALLED_SQL["sequence"], binds))
@@ -245,9 +245,9 @@ def _call_lock(conn: Connection, block: str) -> int:
         raise _Refused from error
 
 
-def _lock_row(beside: Connection, log: LogTable) -> bool:
+def _lock_row(lock_session: Connection, log: LogTable) -> bool:
     try:
-        fetch(beside, row_lock(log))
+        fetch(lock_session, row_lock(log))
     except DBAPIError as error:
         if error_code(error) == _NO_TABLE:
             raise DatabaseError(

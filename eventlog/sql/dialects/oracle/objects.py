@@ -96,8 +96,8 @@ class OracleObjects(KeyedDialect):
             case _:
                 return _character
 
-    def keys_statement(self, walk: Walk, *, goes_on: bool) -> str:
-        """Return the statement of ``keys_behind``."""
+    def keys_statement(self, walk: Walk, *, continues: bool) -> str:
+        """Return the statement of ``keys_after``."""
         texts = [
             f"{_selected(column, ref, is_key=True)} AS t{i}"
             for i, (column, ref) in enumerate(zip(walk.cls.key, self.walk_key(walk), strict=True))
@@ -109,7 +109,7 @@ class OracleObjects(KeyedDialect):
         return (
             f"SELECT {wanted} FROM (SELECT {distinct}{', '.join([*texts, *order])}"  # noqa: S608
             f" FROM {self.walk_rows(walk)}"
-            f" WHERE {self.walk_condition(walk, goes_on=goes_on)}"
+            f" WHERE {self.walk_condition(walk, continues=continues)}"
             f" ORDER BY {places}) WHERE ROWNUM <= :limit"
         )
 
@@ -363,8 +363,8 @@ def key_text(cls: ObjectClass, row: Sequence[Any]) -> str:
 
 # --- bound values ---------------------------------------------------------------------------------
 
-_MOST_BYTES: Final = 4000
-_MOST_PAIRS: Final = 20
+_MAX_BYTES: Final = 4000
+_MAX_PAIRS: Final = 20
 """The number of base-100 digits of a NUMBER. It has 39 or 40 decimal digits, depending on how they
 are divided into pairs.
 """
@@ -380,13 +380,13 @@ def _number(text: str) -> int | Decimal:
     # The decimal point is between two pairs, so the first digit is alone in its pair if the
     # exponent is even.
     pairs = (len(digits.strip("0")) + 2 - number.adjusted() % 2) // 2
-    if digits.strip("0") and (pairs > _MOST_PAIRS or number.adjusted() not in _EXPONENTS):
+    if digits.strip("0") and (pairs > _MAX_PAIRS or number.adjusted() not in _EXPONENTS):
         raise NoSuchValue
     return int(number) if number == number.to_integral_value() else number
 
 
 def _character(text: str) -> str:
-    if not text or len(text.encode()) > _MOST_BYTES:
+    if not text or len(text.encode()) > _MAX_BYTES:
         raise NoSuchValue  # the empty text is NULL, which is not a key
     return text
 

@@ -100,7 +100,7 @@ class PostgresDatabase(OpenDatabase):
         The settings are sent once per transaction, since sending costs a round trip. In a
         publisher's session they depend on the kind of each statement.
         """
-        if is_log_session(self.connection) or _is_said(self.connection):
+        if is_log_session(self.connection) or _has_chosen_plans(self.connection):
             return
         read = ", ".join(f"current_setting('{name}')" for name in OTHER_PLANS)
         row = self.connection.exec_driver_sql(
@@ -229,7 +229,7 @@ class PostgresDatabase(OpenDatabase):
         ) -> list[tuple[Any, ...]]:
             usual_plans(self.connection)
             statement = range_statement(
-                schema, cls, tuple(attributes), goes_on=behind is not None, ends=last is not None
+                schema, cls, tuple(attributes), continues=behind is not None, ends=last is not None
             )
             bounds = {
                 f"{name}{i}": value
@@ -298,12 +298,12 @@ def usual_plans(conn: Connection) -> None:
     """Restore the settings that the log's statements have switched off in this transaction, since
     statements on other tables need other plans.
     """
-    if _is_said(conn):
+    if _has_chosen_plans(conn):
         _, before = conn.info.pop(_BY_INDEX)
         conn.exec_driver_sql(f"SELECT {_written()}", dict(zip(OTHER_PLANS, before, strict=True)))
 
 
-def _is_said(conn: Connection) -> bool:
+def _has_chosen_plans(conn: Connection) -> bool:
     transaction, _ = conn.info.get(_BY_INDEX, (None, ()))
     return transaction is not None and transaction in (
         conn.get_transaction(),

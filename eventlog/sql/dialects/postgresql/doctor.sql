@@ -16,14 +16,14 @@ GROUP BY status ORDER BY status COLLATE "C";
 
 -- name: without_record_id
 -- Rows N without a usable record_id.
-SELECT count(*) AS rows, min(record_id) AS first, count(*) AS looked_at
+SELECT count(*) AS rows, min(record_id) AS first, count(*) AS rows_checked
 FROM (SELECT {record_id}::numeric AS record_id FROM {log}
       WHERE {status} = 'N' AND ({record_id} IS NULL OR {record_id} <= 0) LIMIT :limit) AS rows_n;
 
 -- name: made_by
 -- Which of the first rows N were made by one user.
 SELECT count(*) FILTER (WHERE perpetrator = CAST(:perpetrator AS text)) AS rows,
-       min(record_id) FILTER (WHERE perpetrator = CAST(:perpetrator AS text)) AS first, count(*) AS looked_at
+       min(record_id) FILTER (WHERE perpetrator = CAST(:perpetrator AS text)) AS first, count(*) AS rows_checked
 FROM (SELECT {record_id} AS record_id, rtrim({perpetrator}::text, ' ') COLLATE "C" AS perpetrator FROM {log}
       WHERE {status} = 'N' AND {record_id} > 0 ORDER BY {record_id} LIMIT :limit) AS rows_n;
 

@@ -1,14 +1,14 @@
 # ruff: noqa: S608 - quoted names
 """A log of PostgreSQL that is partitioned by record_id (spec/event-log.md 14.1).
 
-A leaf is attached without a scan. PostgreSQL reads the whole of a table that it attaches, unless a
-valid CHECK implies the bounds; and a CHECK that does so refuses rows outside of them as long as the
-table has other bounds. So the lowest leaf and the open one, which get other bounds later, have a
-CHECK that calls a function, which is ``true``. A transaction that has the log for itself reads by
-the index of the key that a leaf has no row outside of the range, makes the function the range's
-condition, attaches the leaf, and makes the function ``true`` again before it commits. No other
-session ever sees the condition. The leaves in between, one of which the writers write, have no
-CHECK, which costs each statement that writes the table.
+A leaf is attached without a scan. PostgreSQL scans a table that it attaches, unless a valid CHECK
+implies the bounds of the partition. Such a CHECK would reject rows while the leaf still has its
+old, wider bounds. So the CHECK of the lowest leaf and of the open leaf, whose bounds change later,
+calls a function that returns ``true``. A transaction that has locked the log verifies with the
+index of the key that the leaf has no row outside of the range, replaces the body of the function by
+the condition of the range, attaches the leaf, and restores ``true`` before it commits. No other
+session ever sees the condition. The leaves in between, one of which gets the new rows, have no
+CHECK, because a CHECK makes each INSERT slower.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sqlalchemy.exc import DBAPIError
 from eventlog.core.clock import monotonic, sleep
 from eventlog.errors import DatabaseError, LogInUse, number_of
 from eventlog.sql.dialects.postgresql.log_session import OTHER_PLANS
-from eventlog.sql.leaves import MOST_MOVED, Leaf, Partitioning
+from eventlog.sql.leaves import MAX_MOVED, Leaf, Partitioning
 from eventlog.sql.log_table import LogTable, cut_name
 from eventlog.sql.statements import (
     literal,
@@ -39,32 +39,33 @@ if TYPE_CHECKING:
 
 _SQL: Final = statements(__package__, "leaves.sql")
 _WAIT: Final = 20
-"""The milliseconds that a change waits for the log: later writers wait meanwhile, and while the
-change is made, which takes some milliseconds. Statements that follow each other are sent together.
+"""The milliseconds that a change waits for the lock of the log. Writers that come later wait during
+this time and during the change itself, which takes some milliseconds; so consecutive statements are
+sent together.
 """
-_MOST_HELD: Final = 0.015
+_MAX_LOCK_SECONDS: Final = 0.015
 _PAUSE: Final = 0.002
-"""The seconds from the lock of the log in which a removal looks for snapshots, and those in between
-two looks: a statement of an application ends in that time.
+"""The seconds after locking the log in which a removal checks for snapshots, and the seconds
+between two checks. Most statements of an application end in that time.
 """
 _LOCK_NOT_AVAILABLE: Final = "55P03"
 _DEADLOCK: Final = "40P01"
 _UNDEFINED_TABLE: Final = "42P01"
 """The SQLSTATE of a table that another session has dropped: two purges finish the same removal."""
 _BOUND: Final = re.compile(r"FROM \(('?-?\d+'?|MINVALUE)\) TO \(('?-?\d+'?|MAXVALUE)\)")
-_MOST_BYTES: Final = 55
-"""The most bytes of the name that a leaf's is made of: its indexes have longer ones."""
+_MAX_BYTES: Final = 55
+"""The maximum number of bytes of the base of a leaf's name; the names of its indexes are longer."""
 
 
 class _Identity(NamedTuple):
     """How the record_ids of a log are numbered."""
 
     clause: str
-    """What ``ALTER COLUMN ... ADD`` takes."""
+    """The clause for ``ALTER COLUMN ... ADD``."""
     sequence: str
     """The quoted name of the sequence."""
     following: int
-    """The number that it gives next."""
+    """The next number of the sequence."""
     rights: Sequence[str]
 
 
@@ -83,7 +84,7 @@ class PostgresPartitioning(Partitioning):
         found = []
         for name, bound in read:
             match = _BOUND.search(bound)
-            if match is None:  # of another maker's partitioning
+            if match is None:  # another program has partitioned the table
                 return []
             first, end = (one.strip("'") for one in match.groups())
             found.append(
@@ -118,7 +119,7 @@ class PostgresPartitioning(Partitioning):
         found = known[0][0] if known else None
         if found is None:
             with _locked(log):
-                self._let(log)
+                self._allow_inserts(log)
                 _run(log, f"ALTER FUNCTION {_function(log.table)}(bigint) OWNER TO {_owner(log)}")
                 _run(log, f"GRANT EXECUTE ON FUNCTION {_function(log.table)}(bigint) TO PUBLIC")
                 column, _ = _columns(log.table)
@@ -150,7 +151,7 @@ class PostgresPartitioning(Partitioning):
                 f"CREATE TABLE {table} (LIKE {leaf} INCLUDING ALL EXCLUDING IDENTITY "
                 f"EXCLUDING STATISTICS) PARTITION BY RANGE ({column})",
             )
-            # The table itself has no use for the CHECK, and its leaves would inherit it.
+            # The table itself does not need the CHECK, and its leaves would inherit it.
             self._drop_check(log, table)
             self._make_log(log, table, column, identity, rights, comment)
             _run(log, f"ALTER TABLE {table} OWNER TO {owner}")
@@ -162,7 +163,7 @@ class PostgresPartitioning(Partitioning):
             self._attach(log, Leaf(second, bound, bound + width))
             self._attach(log, Leaf(third, bound + width, None))
             self._rename_parents(log, leaf, names)
-            self._let(log)
+            self._allow_inserts(log)
         log.commit()
         return [
             Leaf(first, None, bound),
@@ -170,13 +171,13 @@ class PostgresPartitioning(Partitioning):
             Leaf(third, bound + width, None),
         ]
 
-    def unpartition(self, log: OpenLog, most_copied: int) -> int:
+    def unpartition(self, log: OpenLog, max_copied: int) -> int:
         table = _name(log.table)
         with _locked(log):
             column, _ = _columns(log.table)
             largest, *others = (name for name, _ in _ask(log, "sizes"))
             home = _sibling(log.table, largest)
-            copied = _count(log, [_sibling(log.table, one) for one in others], most_copied)
+            copied = _count(log, [_sibling(log.table, one) for one in others], max_copied)
             identity = self._take_identity(log, column)
             rights = _rights(log, table)
             comment = _comment_of(log, table)
@@ -213,14 +214,12 @@ class PostgresPartitioning(Partitioning):
             _take_leaves(log, [old_table])
             beyond = f"FROM {old_table} WHERE {column} >= {at:d}"
             if (
-                _value(
-                    log, f"SELECT count(*) FROM (SELECT {beyond} LIMIT {MOST_MOVED + 1}) AS rows"
-                )
-                > MOST_MOVED
+                _value(log, f"SELECT count(*) FROM (SELECT {beyond} LIMIT {MAX_MOVED + 1}) AS rows")
+                > MAX_MOVED
             ):
                 raise DatabaseError(
-                    f"the open leaf {head.name} of the log {log} has more than {MOST_MOVED:,} rows "
-                    f"from record_id {at} on: cut it at a higher number"
+                    f"the open leaf {head.name} of the log {log} has more than {MAX_MOVED:,} rows "
+                    f"from record_id {at} on. Cut it at a higher record_id"
                 )
             _run(log, f"ALTER TABLE {_name(log.table)} DETACH PARTITION {old_table}")
             _run(log, f"INSERT INTO {new_table} SELECT * {beyond}")
@@ -228,7 +227,7 @@ class PostgresPartitioning(Partitioning):
             self._attach(log, head._replace(end=at))
             self._drop_check(log, old_table)
             self._attach(log, new)
-            self._let(log)
+            self._allow_inserts(log)
         log.commit()
         return head._replace(end=at)
 
@@ -241,13 +240,13 @@ class PostgresPartitioning(Partitioning):
         column, _ = _columns(log.table)
         if leaf not in known:
             raise LogInUse(
-                f"another session has removed the leaf {leaf.name} of the log {log}, or cut it: "
-                "start again"
+                f"another session has removed the leaf {leaf.name} of the log {log}, or cut it. "
+                "Run the command again"
             )
         if leaf.end is None or len(known) < 2 or leaf != known[1]:
             raise DatabaseError(
-                f"the leaf {leaf.name} of the log {log} cannot be removed: only the one above the "
-                "lowest can be"
+                f"the leaf {leaf.name} of the log {log} cannot be removed. Remove the "
+                "leaf above the lowest one first; only that leaf can be removed"
             )
         with _changes(log):
             _commit_at_once(log)
@@ -262,8 +261,8 @@ class PostgresPartitioning(Partitioning):
                 numbers = ", ".join(f"{one:d}" for one in sorted(stay))
                 _run(log, f"INSERT INTO {home} SELECT * FROM {table} WHERE {column} IN ({numbers})")
             self._attach(log, lowest._replace(end=leaf.end))
-            self._let(log)
-            self._refuse_readers(log, begun + _MOST_HELD)
+            self._allow_inserts(log)
+            self._refuse_readers(log, begun + _MAX_LOCK_SECONDS)
         log.commit()
 
     def finish(self, log: OpenLog) -> int:
@@ -292,12 +291,14 @@ class PostgresPartitioning(Partitioning):
 
     # The parts of a change
 
-    def _let(self, log: OpenLog) -> None:
+    def _allow_inserts(self, log: OpenLog) -> None:
         """Make the function of the CHECKs true."""
         _run(log, _SQL["function"].format(function=_function(log.table), condition="true"))
 
     def _attach(self, log: OpenLog, leaf: Leaf) -> None:
-        """Attach a leaf that has no row outside of its range, which the index of its key shows."""
+        """Attach a leaf, after verifying with the index of its key that it has no row outside of
+        its range.
+        """
         table, column = (
             _sibling(log.table, leaf.name),
             quote_identifier(log.table.column("record_id")),
@@ -309,12 +310,12 @@ class PostgresPartitioning(Partitioning):
         if leaf.end is not None:
             outside.append(f"{column} >= {leaf.end:d}")
             inside.append(f"$1 OPERATOR(pg_catalog.<) {_number(leaf.end)}")
-        # One look by the index for each end: no index serves both at once.
+        # Each end needs its own index lookup: one index scan cannot find both.
         looks = [f"EXISTS (SELECT FROM {table} WHERE {condition})" for condition in outside]
         if looks and _value(log, f"SELECT {' OR '.join(looks)}"):
             raise DatabaseError(
                 f"the leaf {leaf.name} of the log {log} has rows outside of its range "
-                f"({' or '.join(outside)}): nothing was changed"
+                f"({' or '.join(outside)}), so nothing was changed. Correct these rows"
             )
         first = "MINVALUE" if leaf.first is None else f"{leaf.first:d}"
         end = "MAXVALUE" if leaf.end is None else f"{leaf.end:d}"
@@ -338,7 +339,9 @@ class PostgresPartitioning(Partitioning):
         _run(log, f"ALTER TABLE {table} OWNER TO {_owner(log)}")
 
     def _add_check(self, log: OpenLog, name: str) -> None:
-        """Give a new leaf, which has no rows, the CHECK by which it may get other bounds later."""
+        """Add the CHECK to a new, empty leaf, so that its bounds can be changed later without a
+        scan.
+        """
         column, _ = _columns(log.table)
         _run(
             log,
@@ -352,15 +355,16 @@ class PostgresPartitioning(Partitioning):
         _run(log, f"ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {check}")
 
     def _check_known(self, log: OpenLog, known: Sequence[Leaf]) -> None:
-        """Raise LogInUse if another session has changed the leaves meanwhile."""
+        """Raise LogInUse if another session has changed the leaves since they were read."""
         if self.leaves(log) != list(known):
             raise LogInUse(
-                f"another session has changed the leaves of the log {log} meanwhile: start again"
+                f"another session has changed the leaves of the log {log} in the meantime. "
+                "Run the command again"
             )
 
     def _refuse_readers(self, log: OpenLog, until: float) -> None:
-        """Raise LogInUse if a session may still read the leaf that is being removed. It looks again
-        ``until`` then, a time of the monotonic clock.
+        """Raise LogInUse if a session may still read the leaf that is being removed. The check is
+        repeated until ``until``, a time of the monotonic clock.
         """
         while True:
             _run(log, "SELECT pg_catalog.pg_stat_clear_snapshot()")
@@ -371,20 +375,20 @@ class PostgresPartitioning(Partitioning):
                 break
             sleep(_PAUSE)
         raise LogInUse(
-            f"a snapshot is open by which a leaf of the log {log} may still be read: "
+            f"a leaf of the log {log} cannot be removed yet, because an open snapshot may read it: "
             f"{'; '.join(readers)}"
         )
 
     def _take_identity(self, log: OpenLog, column: str) -> _Identity:
-        """Take the numbering of the record_ids away from the table, and return it."""
+        """Remove the identity of the record_id column from the table, and return its definition."""
         found = _ask(log, "numbering", record_id_column=log.table.column("record_id"))
         if not found:
             raise DatabaseError(
-                f"the record_ids of the log {log} are not numbered by an identity column: a log "
-                "that `eventlog db upgrade` made is"
+                f"the record_ids of the log {log} do not come from an identity column. Only a "
+                "log that `eventlog db upgrade` made can be partitioned"
             )
         name, sequence, generated, increment, cache, lowest, highest, cycles, start = found[0]
-        # Nobody draws a number meanwhile: that needs the lock of the table.
+        # No other session draws a number meanwhile: an INSERT needs a lock of the table.
         drawn = f"CASE WHEN is_called THEN {increment:d} ELSE 0 END"
         following = _value(log, f"SELECT last_value + {drawn} FROM {name}")
         identity = _Identity(
@@ -401,7 +405,7 @@ class PostgresPartitioning(Partitioning):
     def _rename_away(
         self, log: OpenLog, table: str, leaf: str, names: Sequence[tuple[Any, ...]]
     ) -> None:
-        """Rename the table of a log and its indexes to those of a leaf, and take its trigger."""
+        """Rename the table of a log and its indexes to those of a leaf, and drop its trigger."""
         trigger = quote_identifier(log.table.own_name("_tgr_{}_i_1"))
         _run(log, f"DROP TRIGGER IF EXISTS {trigger} ON {table}")
         for place, (_, name, _) in enumerate(names):
@@ -411,7 +415,7 @@ class PostgresPartitioning(Partitioning):
         _run(log, f"COMMENT ON TABLE {_sibling(log.table, leaf)} IS {comment}")
 
     def _rename_parents(self, log: OpenLog, leaf: str, names: Sequence[tuple[Any, ...]]) -> None:
-        """Give the indexes of the log the names that those of its first leaf had."""
+        """Give the log's indexes the names that the indexes of its first leaf had."""
         former = {index: name for index, name, _ in names}
         wanted = [(now, former[index]) for index, now, _ in _ask(log, "index_parents", name=leaf)]
         for place, (now, _) in enumerate(wanted):
@@ -428,7 +432,7 @@ class PostgresPartitioning(Partitioning):
         rights: Sequence[str],
         comment: str | None,
     ) -> None:
-        """Give a table all that the log had but its rows."""
+        """Give a table everything that the log's table had, except its rows."""
         _run(log, f"ALTER TABLE {table} ALTER COLUMN {column} ADD {identity.clause}")
         _value(log, f"SELECT setval({literal(identity.sequence)}, {identity.following:d}, false)")
         for right in rights:
@@ -459,7 +463,7 @@ def _columns(log: LogTable) -> tuple[str, str]:
 
 
 def _leaf_name(log: LogTable, number: int) -> str:
-    return f"{cut_name(log.name, _MOST_BYTES - len(str(number)))}_{number}"
+    return f"{cut_name(log.name, _MAX_BYTES - len(str(number)))}_{number}"
 
 
 def _next_name(log: LogTable, known: Sequence[Leaf]) -> str:
@@ -481,7 +485,7 @@ def _function(log: LogTable) -> str:
 
 
 def _comment(log: LogTable) -> str:
-    """Return the comment of a leaf, by which the table of a removed one is found."""
+    """Return the comment of a leaf, by which the table of a removed leaf is found."""
     return f"eventlog: leaf of the log {_name(log)}"
 
 
@@ -509,7 +513,7 @@ def _value(log: OpenLog, statement: str) -> int:
 
 
 def _owner(log: OpenLog) -> str:
-    """Return the quoted owner of a log's table: a role with its rights may make the leaves."""
+    """Return the quoted owner of a log's table, who also owns the leaves."""
     return str(_ask(log, "owner")[0][0])
 
 
@@ -528,16 +532,18 @@ def _count(log: OpenLog, tables: Sequence[str], most: int) -> int:
     if rows > most:
         raise DatabaseError(
             f"more than {number_of(most, 'row')} of the log {log} would be copied while every "
-            "writer waits: purge it first, or allow more with --most-copied"
+            "writer waits. Purge it first, or allow more with --max-copied"
         )
     return rows
 
 
 def _rights(log: OpenLog, name: str) -> list[str]:
-    """Return what GRANT takes for the rights of others on a relation, with ``{table}``."""
+    """Return the GRANT clauses for the rights of other roles on a relation, with ``{table}`` in
+    place of its name.
+    """
     granted = []
     for right, grantee, is_grantable in _ask(log, "rights", name=name):
-        # Both are quoted names or words of SQL; braces in them are not those of the place.
+        # Both are quoted names or SQL keywords; braces in names are escaped.
         words = (str(one).replace("{", "{{").replace("}", "}}") for one in (right, grantee))
         privilege, who = words
         option = " WITH GRANT OPTION" if is_grantable else ""
@@ -566,7 +572,7 @@ def _in_words(sessions: Sequence[Any]) -> list[str]:
 
 @contextmanager
 def _locked(log: OpenLog) -> Iterator[None]:
-    """Change a log in the name of its owner, with its table for this session alone."""
+    """Change a log as its owner, while this session alone can use its table."""
     with _changes(log):
         _take(log)
         yield
@@ -574,7 +580,7 @@ def _locked(log: OpenLog) -> Iterator[None]:
 
 @contextmanager
 def _changes(log: OpenLog) -> Iterator[None]:
-    """Have the statements of this transaction wait for a lock briefly, and take it back after an
+    """Let the statements of this transaction wait only briefly for a lock, and roll back after an
     error. Raises LogInUse if another session has a lock.
     """
     try:
@@ -601,20 +607,20 @@ def _detach(log_name: str, table: str) -> str:
 
 
 def _commit_at_once(log: OpenLog) -> None:
-    """Have the commit wait neither for the disk nor for a standby, since writers wait for it.
+    """Let the commit return without waiting for the disk or a standby, since writers wait for it.
 
-    After a crash right afterwards the leaves are as before, and no later commit is there either.
+    After a crash immediately afterwards the leaves are as before, and later commits are lost, too.
     Dropping the table of a removed leaf waits for the disk in any case.
     """
     _run(log, "SET LOCAL synchronous_commit = off")
 
 
 def _take(log: OpenLog) -> None:
-    """Take the table of a log for this session."""
+    """Lock the table of a log for this session."""
     _run(log, f"LOCK TABLE ONLY {_name(log.table)} IN ACCESS EXCLUSIVE MODE")
 
 
 def _take_leaves(log: OpenLog, tables: Sequence[str]) -> None:
-    # Each session that reads or writes the log itself holds its lock, so that only a vacuum or a
-    # session that names the leaf is in the way.
+    # Each session that reads or writes the log holds a lock on the log's table, so only a vacuum or
+    # a session that names the leaf can conflict.
     _run(log, f"LOCK TABLE ONLY {', ONLY '.join(tables)} IN ACCESS EXCLUSIVE MODE NOWAIT")

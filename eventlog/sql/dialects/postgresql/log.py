@@ -53,7 +53,7 @@ _AT_ONCE: Final = 1000
 """The number of rows of a window that exist in memory at the same time: they are fetched, checked
 and released together.
 """
-_MOST_POLLS: Final = 64
+_MAX_POLLS: Final = 64
 _CHEAP: Final = 1_000.0
 """Below this planner cost, rows are counted instead of estimated: a thousand pages, or 40,000
 rows.
@@ -77,7 +77,7 @@ _LOCKS: Final = """
       AND objid = CAST(CAST(:log AS text) AS regclass)::oid
       AND objsubid = 2
       AND granted"""
-_HELD: Final = f"EXISTS ({_LOCKS} AND pid = pg_backend_pid())"
+_HOLDS_LOCK: Final = f"EXISTS ({_LOCKS} AND pid = pg_backend_pid())"
 _KEY: Final = ":class, CAST(CAST(:log AS text) AS regclass)::oid::integer"
 _CONSUMER_CLASS: Final = int.from_bytes(b"Econ")
 """The first half of the key of a consumer's lock; the second is a hash of the log's OID and the
@@ -128,7 +128,7 @@ class PostgresLog(OpenLog):
         # The session checks first, since a lock that is taken twice must be released twice.
         return bool(
             self._scalar(
-                f"CASE WHEN {_HELD} THEN true ELSE pg_try_advisory_lock({_KEY}) END",
+                f"CASE WHEN {_HOLDS_LOCK} THEN true ELSE pg_try_advisory_lock({_KEY}) END",
             )
         )
 
@@ -141,21 +141,21 @@ class PostgresLog(OpenLog):
         return None if found is None else LockHolder(*found)
 
     def holds_lock(self) -> bool:
-        return bool(self._scalar(_HELD))
+        return bool(self._scalar(_HOLDS_LOCK))
 
     def unlock(self) -> None:
-        self._scalar(f"CASE WHEN {_HELD} THEN pg_advisory_unlock({_KEY}) END")
+        self._scalar(f"CASE WHEN {_HOLDS_LOCK} THEN pg_advisory_unlock({_KEY}) END")
 
     def try_consumer_lock(self, consumer: str) -> bool:
         taken = f"SELECT pg_try_advisory_lock(:class, {_CONSUMER_KEY})"
-        return bool(self._of_consumer(consumer, taken).scalar_one())
+        return bool(self._execute_for_consumer(consumer, taken).scalar_one())
 
     def is_consumer_locked(self, consumer: str) -> bool:
         locked = f"SELECT EXISTS ({_CONSUMER_LOCKS})"
-        return bool(self._of_consumer(consumer, locked).scalar_one())
+        return bool(self._execute_for_consumer(consumer, locked).scalar_one())
 
     def consumer_holder(self, consumer: str) -> LockHolder | None:
-        found = self._of_consumer(consumer, _holder(_CONSUMER_LOCKS)).first()
+        found = self._execute_for_consumer(consumer, _holder(_CONSUMER_LOCKS)).first()
         return None if found is None else LockHolder(*found)
 
     def lock_registering(self) -> None:
@@ -262,7 +262,7 @@ class PostgresLog(OpenLog):
         return Walk(self.table, schema, cls, selection, quote_function(home))
 
     def write_batch(self, walk: Walk, position: str | None, limit: int) -> ResyncBatch:
-        statement = self.dialect.batch_statement(walk, goes_on=position is not None)
+        statement = self.dialect.batch_statement(walk, continues=position is not None)
         parameters = {
             "limit": limit,
             "class_name": walk.cls.name,
@@ -272,8 +272,8 @@ class PostgresLog(OpenLog):
         written, last = rows[0] if rows else (0, position)
         return ResyncBatch(rows=written, missing=0, position=last, is_last=written < limit)
 
-    def keys_behind(self, walk: Walk, position: str | None, limit: int) -> list[str]:
-        statement = self.dialect.batch_statement(walk, goes_on=position is not None, writes=False)
+    def keys_after(self, walk: Walk, position: str | None, limit: int) -> list[str]:
+        statement = self.dialect.batch_statement(walk, continues=position is not None, writes=False)
         binds = {
             name: value
             for name, value in self.dialect._binds(walk, position).items()
@@ -284,7 +284,7 @@ class PostgresLog(OpenLog):
     def estimate(self, walk: Walk, position: str | None) -> int:
         # This is the number of rows that the planner expects. It has no statistics for a small
         # table that was never analysed, but counting such a table is cheap.
-        ((plan,),) = self._of_walk(
+        ((plan,),) = self._fetch_walk(
             walk, position, "EXPLAIN (FORMAT JSON) SELECT %(event_type)s::smallint"
         )
         expected = plan[0]["Plan"]
@@ -293,13 +293,13 @@ class PostgresLog(OpenLog):
         return int(expected["Plan Rows"])
 
     def count(self, walk: Walk, position: str | None) -> int:
-        ((rows,),) = self._of_walk(walk, position, "SELECT count(%(event_type)s::smallint)")
+        ((rows,),) = self._fetch_walk(walk, position, "SELECT count(%(event_type)s::smallint)")
         return int(rows)
 
-    def _of_walk(
+    def _fetch_walk(
         self, walk: Walk, position: str | None, select: LiteralString
     ) -> list[tuple[Any, ...]]:
-        condition = self.dialect.walk_condition(walk, goes_on=position is not None)
+        condition = self.dialect.walk_condition(walk, continues=position is not None)
         return fetch(
             self.connection,
             f"{select} FROM {self.dialect.walk_rows(walk)} WHERE {condition}",
@@ -424,7 +424,7 @@ class PostgresLog(OpenLog):
         parameters = {"class": _LOCK_CLASS, "log": qualified(self.table.schema, self.table.name)}
         return self.connection.execute(sa.text(f"SELECT {expression}"), parameters).scalar_one()
 
-    def _of_consumer(self, consumer: str, statement: str) -> CursorResult[Any]:
+    def _execute_for_consumer(self, consumer: str, statement: str) -> CursorResult[Any]:
         parameters = {
             "class": _CONSUMER_CLASS,
             "log": qualified(self.table.schema, self.table.name),
@@ -453,7 +453,7 @@ def _poll_statement(
     kind = (window.statement, window.statuses, window.value_bytes)
     key = (log.table, *kind, fields, is_of_consumer)
     if key not in _POLLS:
-        if len(_POLLS) >= _MOST_POLLS:
+        if len(_POLLS) >= _MAX_POLLS:
             _POLLS.clear()
         _POLLS[key] = log.dialect.log_statement(
             log.table,

@@ -106,7 +106,7 @@ def listen(engine: Engine) -> None:
         return True
 
     @event.listens_for(engine, "do_execute_no_params")
-    def execute_as_it_stands(cursor: psycopg.Cursor[Any], statement: str, context: Any) -> None:
+    def execute_verbatim(cursor: psycopg.Cursor[Any], statement: str, context: Any) -> None:
         _choose_plans(cursor, context)
 
     @event.listens_for(engine, "do_executemany")

@@ -84,8 +84,8 @@ class PostgresObjects(Dialect):
 
     # Resync: objects written into the log again
 
-    def batch_statement(self, walk: Walk, *, goes_on: bool, writes: bool = True) -> str:
-        """Return the statement of ``write_batch``; without ``writes`` that of ``keys_behind``."""
+    def batch_statement(self, walk: Walk, *, continues: bool, writes: bool = True) -> str:
+        """Return the statement of ``write_batch``; without ``writes`` that of ``keys_after``."""
         by_value = _by_value(walk.cls)
         places = [f"k{i}" for i in range(len(walk.cls.key))]
         key_refs = self.walk_key(walk)
@@ -99,7 +99,7 @@ class PostgresObjects(Dialect):
                 walk, [f"batch.{place}" for place in places] if by_value else key_refs
             ),
             relation=self.walk_rows(walk),
-            condition=self.walk_condition(walk, goes_on=goes_on),
+            condition=self.walk_condition(walk, continues=continues),
             order=", ".join(places),
             writes=writes,
         )
@@ -155,11 +155,11 @@ def range_statement(
     cls: ObjectClass,
     attributes: tuple[Attribute, ...],
     *,
-    goes_on: bool,
+    continues: bool,
     ends: bool,
 ) -> str:
-    """Return the statement of ``read_range``; ``goes_on`` and ``ends`` mean that the first and the
-    last key are bound, as ``behind0``, ``last0`` and so on.
+    """Return the statement of ``read_range``; ``continues`` and ``ends`` mean that the first and
+    the last key are bound, as ``behind0``, ``last0`` and so on.
     """
     refs = [bindable(field("p", column)) for column in cls.key]
     keys = [
@@ -168,7 +168,7 @@ def range_statement(
     ]
     texts = [bindable(text_of_now(one.column, field("p", one.column))) for one in attributes]
     conditions = [f"{ref} IS NOT NULL" for ref in refs]
-    for is_bound, operator, name in ((goes_on, ">", "behind"), (ends, "<=", "last")):
+    for is_bound, operator, name in ((continues, ">", "behind"), (ends, "<=", "last")):
         if is_bound:
             bound = ", ".join(
                 f"%({name}{i})s::pg_catalog.{_ORDERED[column.type.kind]}"
@@ -285,7 +285,11 @@ def objects_statement(
     values = ", ".join(
         f"{_as_value(column.type, f'k{i}')} AS k{i}" for i, column in enumerate(cls.key)
     )
-    body = _of_view(schema, cls, attributes) if cls.is_view else _of_table(schema, cls, attributes)
+    body = (
+        _view_statement(schema, cls, attributes)
+        if cls.is_view
+        else _table_statement(schema, cls, attributes)
+    )
     # It consists of quoted identifiers; the keys are bound.
     return (  # noqa: S608
         f"WITH k AS MATERIALIZED (SELECT n, {values} FROM unnest({arrays}) WITH ORDINALITY AS "  # noqa: S608
@@ -293,7 +297,7 @@ def objects_statement(
     ) + bindable(body)
 
 
-def _of_table(schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]) -> str:
+def _table_statement(schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]) -> str:
     selected = ["k.n"]
     joins = [_key_join(schema, cls)]
     for attribute in attributes:
@@ -322,7 +326,7 @@ def _of_table(schema: str | None, cls: ObjectClass, attributes: Sequence[Attribu
     return f"SELECT {', '.join(selected)}\nFROM k\n" + "\n".join(joins)
 
 
-def _of_view(schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]) -> str:
+def _view_statement(schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]) -> str:
     texts = [
         text_of_now(attribute.column, field("p", attribute.column)) for attribute in attributes
     ]

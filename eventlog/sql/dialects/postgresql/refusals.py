@@ -15,15 +15,15 @@ from typing import Final
 from eventlog.sql.database import Refusal
 
 _USER: Final = "check the user in the URL, and {secret}"
-_LET_IN: Final = "allow this user by a line in the server's pg_hba.conf, or correct the URL"
+_ALLOW_IN_HBA: Final = "allow this user by a line in the server's pg_hba.conf, or correct the URL"
 _OPTIONS: Final = "correct the options after ? in the URL"
 _SLOTS: Final = "end unused sessions, or raise max_connections of the server"
 
 _LASTING: Final = {
     "fe_sendauth: no password supplied": _USER,
     '(password|Peer|certificate|GSSAPI|SSPI) authentication failed for user ".*"': _USER,
-    'no pg_hba.conf entry for host ".*", user ".*", database ".*".*': _LET_IN,
-    'pg_hba.conf rejects connection for host ".*", user ".*", database ".*".*': _LET_IN,
+    'no pg_hba.conf entry for host ".*", user ".*", database ".*".*': _ALLOW_IN_HBA,
+    'pg_hba.conf rejects connection for host ".*", user ".*", database ".*".*': _ALLOW_IN_HBA,
     'role ".*" does not exist': "create the user, or correct the URL",
     'role ".*" is not permitted to log in': (
         "allow it by ALTER ROLE ... LOGIN, or correct the user in the URL"

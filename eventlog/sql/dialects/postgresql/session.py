@@ -192,7 +192,7 @@ class PostgresWake(Wake):
     def socket(self, conn: Connection) -> int:
         return int(_driver(conn).fileno())
 
-    def heard(self, conn: Connection) -> bool:
+    def was_notified(self, conn: Connection) -> bool:
         # Read all of them, so that each counts once.
         return len(list(_driver(conn).notifies(timeout=0))) > 0
 

@@ -72,10 +72,10 @@ from eventlog.sql.triggers import (
     TriggerPlan,
     Triggers,
     by_table,
+    error_for_log_table,
     made_for,
-    of_lost_logs,
-    of_the_log,
     sha256,
+    warnings_of_lost_logs,
 )
 from eventlog.sql.triggers.captured import Identity, Partition
 from eventlog.sql.triggers.declared import ClassTriggers, TableName, TableTriggers
@@ -135,7 +135,7 @@ class PostgresTriggers(Triggers):
             *(action for action in quoting if action.kind == "drop"),
         ]
         # Some warnings concern rows that triggers owned by this role could not see.
-        warnings = [*of_lost_logs(installed.lost)]
+        warnings = [*warnings_of_lost_logs(installed.lost)]
         warnings += [] if lacking else _warnings(compiled, facts, installed)
         not_captured = _not_captured(declared, facts)
         return TriggerPlan(tuple(actions), tuple(warnings), not_captured, lacking=lacking)
@@ -300,7 +300,7 @@ def _refuse_own_tables(facts: Facts, declared: Sequence[TableTriggers]) -> None:
     places = map(facts.place_of, declared)
     log = facts.log
     if own := [name for schema, name in places if schema == log.schema and name in log.own_tables]:
-        raise together([of_the_log(name) for name in own])
+        raise together([error_for_log_table(name) for name in own])
 
 
 def _lacking(facts: Facts, declared: Sequence[TableTriggers]) -> Iterator[str]:

@@ -11,14 +11,14 @@ GROUP BY status ORDER BY status;
 
 -- name: without_record_id
 -- Rows N without a usable record_id.
-SELECT count(*) AS rows, min(record_id) AS first, count(*) AS looked_at
+SELECT count(*) AS rows, min(record_id) AS first, count(*) AS rows_checked
 FROM (SELECT {record_id} AS record_id FROM {log}
       WHERE {status} = 'N' AND ({record_id} IS NULL OR {record_id} <= 0) LIMIT :limit);
 
 -- name: made_by
 -- Which of the first rows N were made by one user.
 SELECT count(*) FILTER (WHERE perpetrator = :perpetrator) AS rows,
-       min(record_id) FILTER (WHERE perpetrator = :perpetrator) AS first, count(*) AS looked_at
+       min(record_id) FILTER (WHERE perpetrator = :perpetrator) AS first, count(*) AS rows_checked
 FROM (SELECT {record_id} AS record_id, rtrim({perpetrator}, ' ') AS perpetrator FROM {log}
       WHERE {status} = 'N' AND {record_id} > 0 ORDER BY {record_id} LIMIT :limit);
 

@@ -35,7 +35,7 @@ _REMEMBERS_NUMBERS: Final = """
     FROM main.sqlite_schema
     WHERE type = 'table' AND name = ? AND upper(sql) LIKE '%AUTOINCREMENT%'"""
 _LAST_NUMBER: Final = "SELECT max(seq) FROM main.sqlite_sequence WHERE name = ?"
-_HELD: Final = "eventlog_locks"
+_LOCK_FILES: Final = "eventlog_locks"
 _ATTEMPTS: Final = 5
 """How often to try a lock: a session that only checks it holds the lock file for a moment."""
 _PART: Final = "lock"
@@ -71,7 +71,7 @@ class SQLiteLog(StepwiseLog):
             if file is not None:
                 session: Any = self.connection.connection.dbapi_connection
                 _name_published(file, opened_file(self.connection))
-                _held(self.connection)[self.table] = file
+                _lock_files(self.connection)[self.table] = file
                 self.connection.info[WRITES] = True
                 session.at_end.callback(_give_back, file, path)
                 return True
@@ -120,13 +120,13 @@ class SQLiteLog(StepwiseLog):
 
     def holds_lock(self) -> bool:
         # The locked file must also still be the file that other sessions would find.
-        file = _held(self.connection).get(self.table)
+        file = _lock_files(self.connection).get(self.table)
         path = self._lock_path()
         return path is None or (file is not None and _is_at(file, path))
 
     def unlock(self) -> None:
         file, path = (
-            _held(self.connection).pop(self.table, None),
+            _lock_files(self.connection).pop(self.table, None),
             self._lock_path(),
         )
         if file is not None and path is not None:
@@ -150,12 +150,12 @@ class SQLiteLog(StepwiseLog):
             if not os.access(path, os.W_OK)
         ]
 
-    def keys_behind(self, walk: Walk, position: str | None, limit: int) -> list[str]:
+    def keys_after(self, walk: Walk, position: str | None, limit: int) -> list[str]:
         refs = self.dialect.walk_key(walk)
         distinct, order = ("DISTINCT ", "1") if walk.cls.is_view else ("", ", ".join(refs))
         statement = (
             f"SELECT {distinct}{key_text(walk.cls.key, refs)} FROM {self.dialect.walk_rows(walk)}"  # noqa: S608 - quoted names
-            f" WHERE {self.dialect.walk_condition(walk, goes_on=position is not None)}"
+            f" WHERE {self.dialect.walk_condition(walk, continues=position is not None)}"
             f" ORDER BY {order} LIMIT :limit"
         )
         return [
@@ -250,9 +250,9 @@ def _give_back(file: IO[Any], path: Path) -> None:
                 path.unlink()
 
 
-def _held(conn: Connection) -> dict[LogTable, IO[Any]]:
-    held: dict[LogTable, IO[Any]] = conn.info.setdefault(_HELD, {})
-    return held
+def _lock_files(conn: Connection) -> dict[LogTable, IO[Any]]:
+    files: dict[LogTable, IO[Any]] = conn.info.setdefault(_LOCK_FILES, {})
+    return files
 
 
 def _lock_file(path: Path) -> IO[Any] | None:

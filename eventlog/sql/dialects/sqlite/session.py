@@ -24,7 +24,7 @@ from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import quote_identifier, statements
 
-_LEAST_VERSION: Final = (3, 38, 0)
+_MIN_VERSION: Final = (3, 38, 0)
 """The oldest SQLite library that has RETURNING, pragma_table_list and the JSON functions."""
 
 
@@ -144,8 +144,8 @@ def opened_file(conn: Connection) -> os.stat_result | None:
 
 
 def _path(url: URL) -> Path:
-    if sqlite3.sqlite_version_info < _LEAST_VERSION:
-        needed = ".".join(map(str, _LEAST_VERSION))
+    if sqlite3.sqlite_version_info < _MIN_VERSION:
+        needed = ".".join(map(str, _MIN_VERSION))
         raise ConfigError(
             f"SQLite {sqlite3.sqlite_version} is too old: use a Python with SQLite {needed} or "
             "later"

@@ -238,7 +238,7 @@ def _trigger(
         condition=condition,
         body=body,
         marker=marker,
-        columns=json.dumps(triggers.columns_told(), ensure_ascii=False),
+        columns=json.dumps(triggers.logged_columns(), ensure_ascii=False),
     ).rstrip()
 
 

@@ -215,8 +215,8 @@ def _create_epoch(log: LogTable, dialect: Dialect) -> None:
         # The identity of a copy on a server is left out, since no publisher has used an epoch of
         # this log yet. For a file it is included, since files are easily copied and replaced by
         # copies.
-        told = dialect.open(op.get_bind()).log(log).server_parts()
-        parts = {part: text for part, text in told.items() if part in ("timeline", "file")}
+        server_parts = dialect.open(op.get_bind()).log(log).server_parts()
+        parts = {part: text for part, text in server_parts.items() if part in ("timeline", "file")}
         server = sa.literal(json.dumps(parts) if parts else None, sa.Text())
     # If DDL is not transactional, an interrupted migration is run again and finds the row.
     line = sa.select(server).where(~sa.exists(sa.select(sa.text("1")).select_from(epochs)))
