@@ -227,7 +227,7 @@ def test_nothing_is_lost_while_one_session_writes_and_another_removes(
     assert contents(engine, queue) == []
 
 
-def test_follow_waits_when_there_is_nothing_and_stops_when_told(
+def test_follow_waits_when_there_is_nothing_and_stops_on_request(
     engine: sa.Engine, queue: sa.Table
 ) -> None:
     steps = list(emulate(Workload(8, transactions=10)))

@@ -281,7 +281,7 @@ def test_what_purges_have_removed_is_noted_in_one_line(log: Log) -> None:
     assert len(read_entries(opened_log(conn, table), EntryKind.REMOVED)) == 1
 
 
-def test_one_publisher_a_log(platform: Platform) -> None:
+def test_one_publisher_per_log(platform: Platform) -> None:
     platform.run("CREATE TABLE keyed (a {integer} PRIMARY KEY)")
     config = platform.config()
     with open_context(config, Counters()) as held:

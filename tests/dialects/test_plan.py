@@ -358,7 +358,7 @@ def test_capture_by_statement_is_refused_where_there_is_none(usr_platform: Platf
         usr_platform.plan({**USR, "trigger_level": "statement"})
 
 
-def test_secrets_are_warned_of_and_what_is_not_captured_is_said(platform: Platform) -> None:
+def test_secrets_are_warned_of_and_what_is_not_captured_is_reported(platform: Platform) -> None:
     platform.run("CREATE TABLE account (id {integer} PRIMARY KEY, password_hash {string})")
     plan = platform.plan({"table": "account"})
     assert any("looks like a secret" in warning for warning in plan.warnings)

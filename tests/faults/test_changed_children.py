@@ -66,7 +66,7 @@ def test_a_table_that_becomes_a_child_by_a_dropped_column_is_known_without_a_res
     )
 
 
-def test_a_child_table_that_gets_a_third_column_says_why_it_is_captured_no_more(
+def test_a_child_table_that_gets_a_third_column_is_no_longer_captured_and_the_reason_is_reported(
     database: sa.Engine,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,

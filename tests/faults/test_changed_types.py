@@ -80,7 +80,7 @@ def values_of(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CHANGES)
-def test_what_is_read_back_after_the_change_is_the_value_of_now_before_the_publisher_knows_the_type(
+def test_the_current_value_is_read_back_after_a_type_change_that_the_publisher_has_not_read_yet(
     database: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     monkeypatch.setattr(catalog_watcher, "CATALOG_INTERVAL", 3600.0)

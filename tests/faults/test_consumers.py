@@ -319,7 +319,7 @@ def test_gaps_are_passed_over_while_nobody_has_ended_who_may_fill_them(
 
 
 @pytest.mark.usefixtures("relied_on")
-def test_a_row_that_comes_to_a_gap_behind_the_look_is_not_overtaken_by_the_next_of_its_object(
+def test_a_row_that_fills_a_gap_after_the_check_is_not_overtaken_by_the_next_row_of_its_object(
     pg_log: sa.Engine, writer: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late = writer()
@@ -506,7 +506,7 @@ def test_rows_of_a_reserved_status_are_passed_over(log: sa.Engine) -> None:
     assert the_set(log) == (3, [])
 
 
-def test_a_second_process_of_a_consumer_is_told_that_it_runs(log: sa.Engine) -> None:
+def test_a_second_process_of_a_consumer_reports_that_the_consumer_runs(log: sa.Engine) -> None:
     with (
         opened(consumer(log)),
         pytest.raises(ConsumerRuns, match="'search'"),
@@ -914,7 +914,7 @@ def test_a_dry_run_reads_each_row_once(log: sa.Engine, monkeypatch: pytest.Monke
     assert len(consume(consumer(log))) == 30
 
 
-def test_purge_keeps_what_a_consumer_has_not_done_and_says_for_whom(
+def test_purge_keeps_what_a_consumer_has_not_done_and_names_the_consumers(
     log: sa.Engine, command: Run
 ) -> None:
     write(log, 1, 2)
@@ -1185,7 +1185,7 @@ def test_a_snapshot_is_every_object_and_then_the_log(log: sa.Engine) -> None:
     assert consume(config) == []
 
 
-def test_documents_of_a_snapshot_are_in_the_air_at_once_as_concurrency_says(
+def test_as_many_documents_of_a_snapshot_as_concurrency_allows_are_sent_at_the_same_time(
     log: sa.Engine,
 ) -> None:
     fill(log, 6)
@@ -1199,7 +1199,7 @@ def test_documents_of_a_snapshot_are_in_the_air_at_once_as_concurrency_says(
     assert sorted(without_begun(sent)) == [f"usr.idu={key}" for key in range(1, 7)]
 
 
-def test_a_snapshot_that_was_cut_off_goes_on_behind_its_last_chunk(
+def test_a_snapshot_that_was_cut_off_continues_after_its_last_chunk(
     log: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("eventlog.publisher.snapshot._MAX_KEYS", 2)
@@ -1512,7 +1512,9 @@ def test_numbers_grow_from_chunk_to_chunk_and_to_the_log_though_the_clock_goes_b
 # --- where it shows -------------------------------------------------------------------------------
 
 
-def test_the_monitor_tells_the_rows_behind_the_ranges_and_the_snapshot(log: sa.Engine) -> None:
+def test_the_monitor_reports_the_rows_to_process_the_ranges_and_the_snapshot(
+    log: sa.Engine,
+) -> None:
     seen: list[Measured] = []
 
     class Listening(Observer):
@@ -1544,7 +1546,7 @@ def test_a_database_that_does_not_tell_open_writers_has_no_consumers() -> None:
         )
 
 
-def test_a_daemon_waits_as_the_standby_of_its_consumer_says_of_whom_and_is_well(
+def test_a_daemon_that_waits_as_the_standby_of_its_consumer_names_the_process_and_is_healthy(
     log: sa.Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")

@@ -94,7 +94,7 @@ def publish(config: Config, sink: Any = None) -> Counters:
     return counters
 
 
-def test_kafka_gets_key_envelope_and_tombstone(
+def test_kafka_gets_the_key_the_event_and_the_tombstone(
     database: sa.Engine, brokers: Cluster, configure: Configure
 ) -> None:
     config = configure({"type": "kafka", "brokers": brokers.brokers, "timeout": 20})
@@ -235,7 +235,7 @@ def test_an_update_away_from_nan_is_sent_without_the_row_before_and_counted(
     assert set(statuses(database).values()) == {"S"}
 
 
-def test_a_child_table_with_a_watch_of_its_own_has_rows(
+def test_a_child_table_with_its_own_watch_has_rows(
     database: sa.Engine, configure: Configure, tmp_path: Path
 ) -> None:
     """What the message of an event with values of a child table advises, works."""

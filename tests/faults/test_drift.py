@@ -218,7 +218,7 @@ def sent_since(config: Config, *statements: str, sink: Collecting | None = None)
     return sink.bodies
 
 
-def test_a_resync_right_behind_a_new_column_sends_it(
+def test_a_resync_directly_after_a_new_column_sends_it(
     either: sa.Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = watched(either, tmp_path)
@@ -491,7 +491,7 @@ def test_an_exclusion_that_no_table_of_a_pattern_has_keeps_none_from_being_publi
     assert plan_of(config).changes == ()
 
 
-def test_another_key_is_said_before_rows_of_the_old_one_become_bad(
+def test_another_key_is_reported_before_rows_of_the_old_key_become_invalid(
     database: sa.Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = watched(database, tmp_path)
@@ -585,7 +585,7 @@ SQLITE_PLANS = {
 
 
 @pytest.mark.parametrize("statement", SQLITE_PLANS)
-def test_the_plan_says_it_on_sqlite_too(tmp_path: Path, statement: str) -> None:
+def test_the_plan_reports_it_on_sqlite_too(tmp_path: Path, statement: str) -> None:
     engine = sa.create_engine(f"sqlite:///{tmp_path / 'app.db'}", poolclass=sa.NullPool)
     config = watched(engine, tmp_path)
     execute(engine, statement)

@@ -388,7 +388,7 @@ def test_a_restored_dump_has_nothing_due_until_its_columns_change(
             conn.exec_driver_sql(f"DROP DATABASE {copy.database}")
 
 
-def test_apply_without_a_right_to_write_the_positions_says_it_all_the_same(
+def test_apply_without_a_right_to_write_the_positions_reports_the_due_resyncs(
     database: sa.Engine, site: Site
 ) -> None:
     execute(database, "ALTER TABLE usr ADD mail text", "DROP TABLE eventlog_resync")

@@ -268,7 +268,7 @@ def test_an_insert_stays_one_event_however_many_rows_are_set_to_n_by_hand(
     assert sink.event_ids == [str(first) for first in range(1, 600, 3)] * 2
 
 
-def test_whoever_connects_again_knows_nothing_and_reads_all(log: sa.Engine) -> None:
+def test_a_new_connection_remembers_nothing_and_reads_all(log: sa.Engine) -> None:
     sink = Collecting()
     write(log, 1, 2, 3, event_type=2)
     with opened(configuration(log)) as context:

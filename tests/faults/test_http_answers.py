@@ -288,7 +288,7 @@ def test_date_without_the_clock_of_the_receiver_is_measured_by_ours() -> None:
         reply(200, b"\x00\xff" * 100),
     ],
 )
-def test_status_2xx_is_success_whatever_the_body_says(response: bytes) -> None:
+def test_status_2xx_is_success_regardless_of_the_body(response: bytes) -> None:
     assert answered(lambda _: response, form="status") == Answer()
 
 
@@ -463,7 +463,7 @@ def test_json_that_is_no_answer_means_that_the_receiver_is_unavailable(
         ),
     ],
 )
-def test_xds_is_answered_in_xds_and_other_formats_by_status_unless_the_option_says_otherwise(
+def test_xds_is_answered_in_xds_and_other_formats_by_status_unless_the_option_specifies_otherwise(
     settings: dict[str, str], body: bytes, level: Level
 ) -> None:
     with Receiver(lambda _: reply(200, body)) as receiver:

@@ -128,7 +128,7 @@ def test_receiver_that_accepts_and_speaks_no_tls_holds_the_publisher_no_longer_t
             sink.send(document())
 
 
-def test_refusal_before_the_document_was_read_is_heard() -> None:
+def test_an_answer_that_comes_before_the_document_was_sent_is_read() -> None:
     with (
         Receiver(lambda _: [reply(413, b"too much"), CUT], reads=False) as receiver,
         sink_to(receiver) as sink,
@@ -189,7 +189,7 @@ def test_connection_is_kept_for_the_next_document() -> None:
     assert [request.connection for request in receiver.requests] == [1, 1, 1]
 
 
-def test_connection_is_not_kept_when_the_receiver_says_so() -> None:
+def test_a_connection_is_closed_when_the_receiver_asks_for_it() -> None:
     with (
         Receiver(lambda _: [reply(200, answer(), "Connection: close"), CUT]) as receiver,
         sink_to(receiver) as sink,
@@ -364,7 +364,7 @@ def test_key_with_a_passphrase_is_refused_and_not_asked_for(tmp_path: Path) -> N
         http_sink("https://receiver/", client_certificate=locked)
 
 
-def test_plain_receiver_behind_an_https_url_is_unavailable() -> None:
+def test_a_plain_receiver_at_an_https_url_is_unavailable() -> None:
     with Receiver() as receiver:
         sink = http_sink(receiver.url.replace("http:", "https:"))
         with pytest.raises(
@@ -373,7 +373,7 @@ def test_plain_receiver_behind_an_https_url_is_unavailable() -> None:
             sink.send(document())
 
 
-def test_a_tls_receiver_behind_an_http_url_is_told_by_its_alert() -> None:
+def test_a_tls_receiver_at_an_http_url_is_recognized_by_its_alert() -> None:
     alert = b"\x15\x03\x03\x00\x02\x02\x50"
     with (
         Receiver(lambda _: [alert, CUT]) as receiver,
@@ -412,7 +412,7 @@ def test_trying_a_receiver_shows_the_type_and_the_beginning_of_its_answer(
     assert told == f"{url} answers OPTIONS with 200{shown}"
 
 
-def test_trying_a_receiver_behind_a_login_page_fails() -> None:
+def test_trying_a_receiver_that_returns_a_login_page_fails() -> None:
     opening = Opening(format_named("xds"), sys.stdout)
     app = flask.Flask("proxy")
     app.route("/", methods=["OPTIONS"])(lambda: "<!doctype html>\n<title>Log in</title>")
@@ -435,7 +435,7 @@ def test_trying_a_receiver_of_flask_shows_what_is_allowed() -> None:
     assert told.endswith(("allowed: OPTIONS, POST", "allowed: POST, OPTIONS"))
 
 
-def test_a_short_token_is_not_shown_where_it_stands_behind_a_letter() -> None:
+def test_a_short_token_is_not_shown_directly_after_a_letter() -> None:
     body = b"\x1b[2Jt0ken"
     with (
         Receiver(lambda _: reply(500, body)) as receiver,

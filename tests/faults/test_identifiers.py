@@ -140,7 +140,7 @@ def cut(name: str) -> str:
     return name if len(name.encode()) <= 63 else "c" + name[-30:]
 
 
-def test_tables_whose_shortened_trigger_names_would_collide_have_triggers_of_their_own(
+def test_tables_whose_shortened_trigger_names_would_collide_have_their_own_triggers(
     database: sa.Engine, tmp_path: Path
 ) -> None:
     for name in (LONG_A, LONG_B):

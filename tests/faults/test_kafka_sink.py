@@ -433,7 +433,7 @@ def test_what_a_message_cannot_hold_is_an_error_of_its_event(
     assert "several values" in str(fetch(database, "SELECT message FROM eventlog_error"))
 
 
-def test_the_command_publishes_in_the_format_that_it_is_told(
+def test_the_command_publishes_in_the_format_that_is_configured(
     database: sa.Engine,
     brokers: Cluster,
     configure: Any,
@@ -497,7 +497,7 @@ def test_a_real_kafka_takes_what_the_publisher_sends(database: sa.Engine, config
         assert {change.key for change in changes} == {(("idu", n),) for n in range(1, 101)}
 
 
-def test_the_passphrase_of_a_key_comes_from_where_secret_properties_says(
+def test_the_passphrase_of_a_key_comes_from_the_place_in_secret_properties(
     tmp_path: Path, brokers: Cluster
 ) -> None:
     issued = trustme.CA().issue_cert("publisher")

@@ -65,7 +65,7 @@ def test_a_level_silences_what_is_below_it(log: sa.Engine, tmp_path: Path) -> No
     assert [line for line in said(log, tmp_path, log__level="warning") if " INFO " in line] == []
 
 
-def test_twice_verbose_says_each_statement_and_never_a_value(
+def test_twice_verbose_logs_each_statement_and_never_a_value(
     log: sa.Engine, tmp_path: Path
 ) -> None:
     write(log, 1)

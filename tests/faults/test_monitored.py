@@ -66,7 +66,7 @@ def test_what_was_published_is_in_the_metrics_and_on_the_status(
         assert 0 < values["eventlog_delivery_latency_seconds_sum"] < 60
 
 
-def test_a_receiver_that_becomes_unavailable_is_told_and_is_not_death(
+def test_a_receiver_that_becomes_unavailable_is_reported_and_is_not_death(
     log: sa.Engine, tmp_path: Path
 ) -> None:
     dead = f"http://127.0.0.1:{free_port()}/xds"
@@ -133,7 +133,7 @@ def test_a_parked_object_is_shown_with_its_next_try(log: sa.Engine, tmp_path: Pa
         )
 
 
-def test_a_database_that_cuts_the_connection_is_told_until_it_is_back(
+def test_a_database_that_cuts_the_connection_is_reported_until_it_is_back(
     log: sa.Engine, tmp_path: Path
 ) -> None:
     with watched(log, tmp_path) as (_, address, ask):
@@ -292,9 +292,7 @@ def test_an_address_that_others_can_reach_is_refused_without_a_token(
     assert "EVENTLOG_MONITOR_TOKEN" in said.decode()
 
 
-def test_one_run_beside_a_daemon_says_that_the_log_is_being_published(
-    log: sa.Engine, tmp_path: Path
-) -> None:
+def test_one_run_reports_that_a_daemon_publishes_the_log(log: sa.Engine, tmp_path: Path) -> None:
     with watched(log, tmp_path) as (_, address, _ask):
         listen = address.removeprefix("http://")
         with process(log, tmp_path / "other", "--once", monitor__listen=listen) as once:

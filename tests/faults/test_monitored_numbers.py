@@ -155,7 +155,7 @@ def test_the_newest_rows_say_how_many_they_are(log: sa.Engine, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("code", [500, 503, 422])
-def test_without_values_no_word_of_the_receiver_is_told_anywhere(
+def test_without_values_no_word_of_the_receiver_is_reported_anywhere(
     log: sa.Engine, tmp_path: Path, code: int
 ) -> None:
     with (
@@ -190,7 +190,7 @@ def test_without_values_no_word_of_the_receiver_is_told_anywhere(
             assert "locked" not in text
 
 
-def test_with_values_the_receivers_words_are_told(log: sa.Engine, tmp_path: Path) -> None:
+def test_with_values_the_receivers_words_are_reported(log: sa.Engine, tmp_path: Path) -> None:
     with (
         Receiver(lambda _: reply(503, WORDS)) as receiver,
         watched(

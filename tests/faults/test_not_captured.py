@@ -58,7 +58,7 @@ def config_of_publisher(database: sa.Engine, empty_home: Path, run: Run) -> Iter
     execute(database, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
-def test_a_column_that_came_while_no_publisher_ran_is_told_to_the_publishers_role(
+def test_a_column_that_came_while_no_publisher_ran_is_reported_to_the_publishers_role(
     config_of_publisher: Path, run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = ("--config", str(config_of_publisher))
@@ -69,7 +69,7 @@ def test_a_column_that_came_while_no_publisher_ran_is_told_to_the_publishers_rol
     assert [one["severity"] for one in found if "column mail (text)" in one["text"]] == ["warning"]
 
 
-def test_plan_works_for_a_role_that_may_read_and_apply_says_what_it_lacks(
+def test_plan_works_for_a_role_that_may_read_and_apply_shows_what_it_lacks(
     config_of_publisher: Path, run: Run
 ) -> None:
     config = ("--config", str(config_of_publisher))

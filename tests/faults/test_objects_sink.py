@@ -205,7 +205,7 @@ def test_a_store_that_becomes_unavailable_means_that_nothing_counts(store: Store
         assert sink.flush() is None  # what was lost is sent again
 
 
-def test_a_bucket_that_is_not_there_is_said_at_the_start(store: Store) -> None:
+def test_a_bucket_that_is_not_there_is_reported_at_the_start(store: Store) -> None:
     with (
         pytest.raises(
             ConfigError,

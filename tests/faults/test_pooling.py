@@ -55,7 +55,7 @@ def test_a_pool_in_statement_mode_gets_the_same_words(database: sa.Engine) -> No
 
 
 @pytest.mark.parametrize("consumer", [None, "lake"])
-def test_a_stream_of_changes_is_refused_behind_a_pool(
+def test_a_stream_of_changes_is_refused_through_a_pool(
     database: sa.Engine, tmp_path: Path, consumer: str | None
 ) -> None:
     change_log = pytest.importorskip(
@@ -76,7 +76,7 @@ def test_a_server_that_is_spoken_to_directly_is_not_taken_for_a_pool(database: s
         assert not conn.in_transaction()
 
 
-def test_a_role_that_may_connect_once_is_not_taken_for_one_behind_a_pool(
+def test_a_role_with_one_connection_is_not_taken_for_the_role_of_a_pool(
     database: sa.Engine,
 ) -> None:
     role = f"single_{database.url.database}"

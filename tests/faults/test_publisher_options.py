@@ -249,7 +249,7 @@ class Thief(Inbox):
 
 
 @pytest.mark.parametrize("deletes", [False, True])
-def test_rows_that_are_gone_before_their_answer_are_told_and_counted(
+def test_rows_that_are_gone_before_their_answer_are_reported_and_counted(
     log: sa.Engine, caplog: pytest.LogCaptureFixture, deletes: bool
 ) -> None:
     write(log, 1, 2, 3)
@@ -260,7 +260,7 @@ def test_rows_that_are_gone_before_their_answer_are_told_and_counted(
     assert "among record_ids 1 to 3" in line.getMessage()
 
 
-def test_rows_that_are_gone_while_they_wait_for_a_retry_are_told_once(
+def test_rows_that_are_gone_while_they_wait_for_a_retry_are_reported_once(
     log: sa.Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
     write(log, 1, 2)
@@ -372,7 +372,7 @@ def test_the_servers_local_time_is_that_of_its_default_zone(log: sa.Engine) -> N
 "oldest 1.2 s; 2 objects parked"),
     ],
 )  # fmt: skip
-def test_a_line_tells_what_was_done(
+def test_a_line_shows_what_was_done(
     now: dict[str, int], queue: Measured, parked: int, line: str
 ) -> None:
     before = Counters(rows_success=2, events_sent=1, documents_sent=1)
@@ -405,7 +405,7 @@ def command(
     )
 
 
-def test_settings_in_effect_are_told_at_the_start_without_secrets(log: sa.Engine) -> None:
+def test_settings_in_effect_are_reported_at_the_start_without_secrets(log: sa.Engine) -> None:
     done = command(log, "-v", "publish", "--once", profile="idm", query_limit=17)
     assert done.returncode == 0, done.stderr
     (line,) = [line for line in done.stderr.splitlines() if "settings [publisher]" in line]

@@ -172,7 +172,7 @@ def test_the_row_is_shown_as_one_of_the_class(database: sa.Engine, tmp_path: Pat
     assert "id=1,table=person" in ran.output
 
 
-def test_the_plan_says_that_the_triggers_were_made_for_another_name(
+def test_the_plan_reports_that_the_triggers_were_made_for_another_name(
     database: sa.Engine, tmp_path: Path
 ) -> None:
     execute(database, USR)

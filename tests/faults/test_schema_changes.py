@@ -185,7 +185,7 @@ TO_A_TYPE_OF_THE_SAME_NAME = tuple(
 @pytest.mark.parametrize(
     "changes", [TO_A_DOMAIN, TO_A_TYPE_OF_THE_SAME_NAME], ids=["domain", "enumeration"]
 )
-def test_a_type_that_only_its_identity_tells_apart_fails_no_session(
+def test_a_type_that_only_its_identity_distinguishes_fails_no_session(
     database: sa.Engine, tmp_path: Path, trigger_level: str, changes: Sequence[str]
 ) -> None:
     execute(
@@ -460,7 +460,7 @@ def triggers_in(database: sa.Engine) -> list[Any]:
     )
 
 
-def test_triggers_of_another_log_that_is_gone_are_left_to_it_and_told(
+def test_triggers_of_another_log_that_is_gone_are_left_to_it_and_reported(
     database: sa.Engine, tmp_path: Path
 ) -> None:
     execute(database, "CREATE SCHEMA hr", "CREATE TABLE hr.usr (id integer PRIMARY KEY, name text)")

@@ -159,7 +159,7 @@ def test_rows_of_one_event_with_a_gap_are_recorded_and_marked_without_it(
 # --- in flight ------------------------------------------------------------------------------------
 
 
-def test_a_row_that_arrives_between_send_and_mark_makes_an_event_of_its_own(
+def test_a_row_that_arrives_between_send_and_mark_makes_its_own_event(
     database: sa.Engine, tmp_path: Path
 ) -> None:
     config = installed(database, tmp_path)

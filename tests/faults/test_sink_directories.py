@@ -83,7 +83,7 @@ def test_a_log_that_was_made_again_is_refused(
     assert documents(tmp_path) == ([] if taken else ["000000000001-000001.xmll"])
 
 
-def test_a_log_whose_numbers_went_back_goes_on_behind_what_stands_there(
+def test_a_log_whose_numbers_went_back_continues_after_what_stands_there(
     database: sa.Engine, tmp_path: Path, command: Any
 ) -> None:
     """As where the whole cluster was put back to where it was a day ago: no document is
@@ -110,7 +110,7 @@ def test_a_directory_whose_owner_file_is_gone_is_taken_over(
     assert (tmp_path / "documents" / MARKER).exists()
 
 
-def test_a_role_that_may_do_little_tells_its_log_from_others_too(database: sa.Engine) -> None:
+def test_a_role_with_few_rights_distinguishes_its_log_from_others_too(database: sa.Engine) -> None:
     for name in ("eventlog", "other"):
         migrations.upgrade(database, log_table=name)
     logs = [LogTable(None, name, LogRow._fields) for name in ("eventlog", "other")]

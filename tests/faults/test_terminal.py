@@ -59,7 +59,7 @@ def line_of(command: subprocess.Popen[str]) -> str:
     return command.stdout.readline()
 
 
-def test_top_shows_what_the_monitor_says(log: sa.Engine, tmp_path: Path) -> None:
+def test_top_shows_what_the_monitor_reports(log: sa.Engine, tmp_path: Path) -> None:
     with watched(log, tmp_path) as (_, address, _):
         write(log, 1, 2)
         wait_until(
@@ -73,7 +73,7 @@ def test_top_shows_what_the_monitor_says(log: sa.Engine, tmp_path: Path) -> None
     assert "success" in shown.stdout
 
 
-def test_top_of_a_monitor_that_is_gone_says_so(tmp_path: Path) -> None:
+def test_top_reports_that_the_monitor_is_gone(tmp_path: Path) -> None:
     address = f"http://127.0.0.1:{free_port()}"
     shown = run("top", "--url", address)
     assert shown.returncode == 1
@@ -123,7 +123,7 @@ def test_tail_shows_the_receivers_reason(log: sa.Engine, tmp_path: Path) -> None
     assert shown.stdout.rstrip().endswith(": the mailbox is locked")
 
 
-def test_tail_without_a_monitor_says_that_it_needs_one(log: sa.Engine) -> None:
+def test_tail_without_a_monitor_reports_that_it_needs_one(log: sa.Engine) -> None:
     shown = run(*of(log), "tail")
     assert shown.returncode == 2
     assert "tail needs the monitor of a running publisher" in shown.stderr

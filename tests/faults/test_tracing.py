@@ -104,7 +104,7 @@ def test_a_delivery_is_a_trace_with_its_documents_and_marks_linked_to_its_window
         assert span.start_time <= span.end_time
 
 
-def test_a_receiver_is_told_the_span_of_each_document(log: sa.Engine) -> None:
+def test_a_receiver_gets_the_span_of_each_document(log: sa.Engine) -> None:
     write(log, 1, 2, 3)
     with Receiver(accept) as receiver:
         spans = Traced(log, "http").publish(
@@ -121,7 +121,7 @@ def test_a_receiver_is_told_the_span_of_each_document(log: sa.Engine) -> None:
     }
 
 
-def test_a_refusal_shows_in_the_span_and_nothing_of_what_the_receiver_says(log: sa.Engine) -> None:
+def test_the_span_shows_a_refusal_and_nothing_of_the_receivers_answer(log: sa.Engine) -> None:
     def refuse(_request: Request) -> bytes:
         return reply(200, answer(status("error", None, "no such person as Jack")))
 
@@ -134,7 +134,7 @@ def test_a_refusal_shows_in_the_span_and_nothing_of_what_the_receiver_says(log: 
     assert not any("Jack" in span.to_json() for span in spans)
 
 
-def test_a_receiver_that_is_unavailable_shows_in_the_span_and_nothing_of_what_it_says(
+def test_the_span_shows_that_a_receiver_is_unavailable_and_nothing_of_its_answer(
     log: sa.Engine,
 ) -> None:
     write(log, 1)

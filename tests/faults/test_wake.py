@@ -228,7 +228,7 @@ def test_a_publisher_whose_session_ends_in_its_sleep_goes_on(log: sa.Engine) -> 
         assert inbox.take() == [1]
 
 
-def test_a_publisher_that_is_killed_in_its_sleep_leaves_nothing_behind(
+def test_a_publisher_that_is_killed_in_its_sleep_leaves_nothing(
     log: sa.Engine, listener: sa.PoolProxiedConnection, tmp_path: Path
 ) -> None:
     with process(log, tmp_path, polling_interval=LONG) as running:
@@ -305,7 +305,7 @@ def test_without_notify_the_queue_is_polled(
         "ALTER TABLE eventlog DISABLE TRIGGER _tgr_eventlog_i_1",
     ],
 )
-def test_a_log_that_does_not_notify_is_polled_and_that_is_said(
+def test_a_log_that_does_not_notify_is_polled_and_that_is_logged(
     log: sa.Engine, change: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with log.begin() as conn:

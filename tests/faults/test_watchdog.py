@@ -67,7 +67,7 @@ def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Manager
         yield Manager(listening, [])
 
 
-def test_a_publisher_is_ready_once_it_holds_the_lock_and_says_when_it_stops(
+def test_a_publisher_is_ready_once_it_holds_the_lock_and_reports_when_it_stops(
     log: sa.Engine, tmp_path: Path, manager: Manager
 ) -> None:
     with process(log, tmp_path, **QUICK) as running:
@@ -156,7 +156,7 @@ def test_a_watchdog_of_another_process_is_not_fed(
         assert SIGN not in manager.hear(1)
 
 
-def test_a_socket_without_a_file_is_told_too() -> None:
+def test_a_socket_without_a_file_is_reported_too() -> None:
     name = f"eventlog-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(f"\0{name}")
@@ -164,7 +164,7 @@ def test_a_socket_without_a_file_is_told_too() -> None:
         assert listening.recv(100) == b"READY=1\nSTATUS=publishing"
 
 
-def test_a_socket_that_is_gone_is_said_once_and_disturbs_nobody(
+def test_a_socket_that_is_gone_is_reported_once_and_disturbs_nobody(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     manager = ServiceManager(str(tmp_path / "nobody"))
@@ -175,6 +175,6 @@ def test_a_socket_that_is_gone_is_said_once_and_disturbs_nobody(
     ]
 
 
-def test_without_a_service_manager_nobody_is_told(log: sa.Engine) -> None:
+def test_without_a_service_manager_nothing_is_sent(log: sa.Engine) -> None:
     with watched_over(liveness_of(configuration(log)), {}) as observer:
         assert observer is SILENT

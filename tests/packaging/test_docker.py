@@ -254,7 +254,7 @@ def test_each_service_waits_for_what_it_needs() -> None:
     assert needs("publisher") == {"grants": "service_completed_successfully"}
 
 
-def test_kafka_comes_on_demand_and_the_publisher_can_be_told_to_write_to_it() -> None:
+def test_kafka_comes_on_demand_and_the_publisher_can_be_configured_to_write_to_it() -> None:
     assert [
         name for name, service in SERVICES.items() if "kafka" in service.get("profiles", [])
     ] == ["kafka"]

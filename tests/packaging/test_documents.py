@@ -367,7 +367,7 @@ def test_blocks_that_need_nothing_run_and_print_what_the_page_shows(
     assert [shown for shown in promised if shown not in printed] == []
 
 
-def test_the_reference_is_what_the_code_says() -> None:
+def test_the_reference_is_generated_from_the_code() -> None:
     written = runpy.run_path(str(ROOT / "scripts" / "reference.py"))["written"]
     old = [
         page.name for page in PAGES[1:] if written(text := page.read_text(encoding="utf-8")) != text

@@ -64,7 +64,7 @@ def test_all_is_everything_that_users_may_need() -> None:
     assert packages("dev") > packages("all")
 
 
-def test_no_extra_brings_more_than_its_name_says() -> None:
+def test_no_extra_installs_more_than_its_name_promises() -> None:
     assert packages("parquet") == {"pyarrow"}
     assert packages("spark") - packages("spark-cluster") == {"pandas", "pyspark"}
     assert packages("monitor") == {"h11", "prometheus-client", "starlette", "uvicorn"}

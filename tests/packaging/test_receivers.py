@@ -229,7 +229,7 @@ def test_the_page_has_every_level_of_an_answer() -> None:
 
 
 @pytest.mark.parametrize(("inside", "four", "seven", "then"), answers())
-def test_rows_get_the_letters_that_the_page_says(
+def test_rows_get_the_letters_that_the_page_shows(
     database: sa.Engine, inside: str, four: str, seven: str, then: str
 ) -> None:
     run(database, "CREATE TABLE usr (idu integer PRIMARY KEY, fname text)")

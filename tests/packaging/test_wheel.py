@@ -58,7 +58,7 @@ def test_every_file_of_the_package_and_no_other_is_in_the_wheel(wheel: Path) -> 
         assert any(name.endswith(suffix) for name in packed), suffix
 
 
-def test_the_wheel_says_who_it_is(wheel: Path) -> None:
+def test_the_wheel_has_its_name_and_version(wheel: Path) -> None:
     assert wheel.name == f"eventlog_publisher-{__version__}-py3-none-any.whl"
     with zipfile.ZipFile(wheel) as archive:
         info = f"eventlog_publisher-{__version__}.dist-info"

@@ -82,7 +82,7 @@ def test_status_without_event_id_counts_for_every_event() -> None:
     assert read.result("2") == EventResult(Level.ERROR, "no")
 
 
-def test_retry_with_and_without_event_id_can_be_told_apart() -> None:
+def test_retry_with_and_without_event_id_can_be_distinguished() -> None:
     of_one = read_answer(answer(status("retry", "1")), ["1"])
     of_all = read_answer(answer(status("retry")), ["1"])
     assert of_one.result("1").level is of_all.result("1").level is Level.RETRY
@@ -144,7 +144,7 @@ def test_status_inside_a_status_counts() -> None:
     ]
 
 
-def test_source_is_no_part_of_what_is_said() -> None:
+def test_the_source_is_no_part_of_the_answer() -> None:
     body = answer(status("error", "1")).replace(
         b"<output>", b"<source><product>engine</product></source><output>"
     )
@@ -208,7 +208,7 @@ def test_any_bytes_are_an_answer_or_no_answer(body: bytes) -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(LEVELS), st.sampled_from([None, "1", "2", "3"]))))
-def test_letter_of_an_event_is_the_worst_that_was_said_of_it(
+def test_the_status_of_an_event_is_the_worst_answer_for_it(
     said: list[tuple[str, str | None]],
 ) -> None:
     found = levels(answer("".join(status(level, event_id) for level, event_id in said)))

@@ -19,7 +19,7 @@ COMMON = runpy.run_path(str(Path(__file__).parents[2] / "bench" / "common.py"))
         ("'--enable-optimizations' '--with-lto=thin'", "with --enable-optimizations and with LTO"),
     ],
 )
-def test_a_benchmark_says_how_python_was_built(options: str, built: str) -> None:
+def test_a_benchmark_reports_how_python_was_built(options: str, built: str) -> None:
     assert COMMON["python"](options).endswith(f", built {built}")
 
 

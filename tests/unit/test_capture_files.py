@@ -352,7 +352,7 @@ def test_a_capture_under_another_name_is_known_again_by_what_was_read(
     assert once(renamed, place) == ["add 2 new"]
 
 
-def test_bytes_that_are_no_record_are_said_with_their_file_and_place(
+def test_bytes_that_are_no_record_are_reported_with_their_file_and_place(
     tmp_path: Path, place: Path
 ) -> None:
     (tmp_path / "captures").mkdir()
@@ -396,7 +396,7 @@ def test_a_stream_that_breaks_is_sent_once_up_to_there_however_often_it_is_begun
 
 
 @pytest.mark.parametrize("name", ["1.cdc", "2.cdc"])
-def test_a_stream_that_breaks_at_once_behind_its_position_is_said_at_each_start(
+def test_a_stream_that_breaks_directly_after_its_position_is_reported_at_each_start(
     tmp_path: Path, place: Path, name: str
 ) -> None:
     captures = tmp_path / "captures"
@@ -454,7 +454,7 @@ def test_a_session_that_has_died_in_a_capture_is_gone_on_with_in_another_one(
 @pytest.mark.parametrize(
     "damage", [{"restart": {}}, {"tables": "?"}, {"tables": "AAAA"}, {"read": None}]
 )
-def test_a_place_that_is_none_is_said(stream: Stream, damage: dict[str, Any]) -> None:
+def test_an_invalid_place_is_reported(stream: Stream, damage: dict[str, Any]) -> None:
     stream.insert(1)
     *_, last = files(stream.path).steps(None, once=True)
     assert isinstance(last, Mark)

@@ -366,7 +366,7 @@ def test_a_column_matches_exactly_else_without_case_if_one_does(
 
 
 @pytest.mark.parametrize("name", ["a.b", "indirect.usr", "a.b.c"])
-def test_a_name_with_dots_is_found_bare_and_behind_the_schema(name: str) -> None:
+def test_a_name_with_dots_is_found_with_and_without_its_schema(name: str) -> None:
     found = build(table(name, "id integer", "id"), schema="indirect")
     for logged in (name, f"indirect.{name}"):
         log_name = found.log_name(logged)
@@ -374,7 +374,7 @@ def test_a_name_with_dots_is_found_bare_and_behind_the_schema(name: str) -> None
         assert log_name.object_class.name == name
 
 
-def test_a_table_behind_a_schema_with_dots_is_found() -> None:
+def test_a_table_in_a_schema_with_dots_is_found() -> None:
     assert build(USR, schema="my.schema").log_name("my.schema.usr") is not None
 
 

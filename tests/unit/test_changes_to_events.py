@@ -273,7 +273,7 @@ def test_what_a_document_cannot_say_is_refused(
         change_to_events(change, "7", CATALOG)
 
 
-def test_fractions_of_a_second_that_are_not_written_are_told() -> None:
+def test_fractions_of_a_second_that_are_not_written_are_reported() -> None:
     told: list[str] = []
     row = {
         "id": 1,
@@ -327,7 +327,7 @@ def test_special_times_come_back_as_their_text(
     assert (back.before, back.after) == (change.before, change.after)
 
 
-def test_without_a_catalog_special_times_stand_beside_times() -> None:
+def test_without_a_catalog_special_times_are_written_next_to_times() -> None:
     moment = datetime(2024, 2, 29)
     change = Change(
         "s", "t", UPDATE, (("id", "1"),), {"d": "infinity"}, {"d": moment}, frozenset("d")
@@ -391,7 +391,7 @@ def test_names_that_no_document_can_carry_are_refused(
         change_to_events(change, event_id)
 
 
-def test_a_column_that_changes_from_null_to_null_is_told() -> None:
+def test_a_column_that_changes_from_null_to_null_is_reported() -> None:
     row = {"idu": 1, "fname": None, "lname": "b"}
     change = Change(
         "indirect", "usr", UPDATE, KEY, {**row, "lname": "a"}, row, frozenset({"fname", "lname"})

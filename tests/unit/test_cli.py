@@ -181,7 +181,7 @@ def test_a_traceback_is_shown_when_asked_for(run: Run, monkeypatch: pytest.Monke
     assert "Traceback" in run("--config", "nowhere.toml", "config")[2]
 
 
-def test_a_table_goes_to_standard_output_and_warnings_go_beside_it(run: Run) -> None:
+def test_a_table_goes_to_standard_output_and_warnings_go_to_standard_error(run: Run) -> None:
     code, out, err = run("config")
     assert (code, err) == (0, "")
     assert out.splitlines()[0].split() == ["setting", "value", "from"]
@@ -287,7 +287,9 @@ def _answer(server: socket.socket, said: bytes) -> None:
         connection.sendall(said)
 
 
-def test_what_changes_the_database_tells_programs_what_it_did(run: Run, tmp_path: Path) -> None:
+def test_commands_that_change_the_database_report_to_programs_what_they_did(
+    run: Run, tmp_path: Path
+) -> None:
     with closing(sqlite3.connect(tmp_path / "shop.db")) as db:
         db.execute("CREATE TABLE customer (id INTEGER PRIMARY KEY)")
     config = tmp_path / "e.toml"

@@ -64,7 +64,7 @@ ITEM = {
 CONVERT = ("convert", "--from", "jsonl", "--to")
 
 
-def test_changes_go_from_file_to_file_and_the_report_says_what_was_done(
+def test_changes_go_from_file_to_file_and_the_report_shows_what_was_done(
     run: Run, tmp_path: Path
 ) -> None:
     code, out, err = run(*CONVERT, "eventlog", "in.jsonl", "out.csv")
@@ -88,7 +88,7 @@ def test_the_report_is_there_for_programs(run: Run, tmp_path: Path) -> None:
     assert "in.jsonl, line 2" in report["problems"][0]
 
 
-def test_what_was_passed_over_is_said(run: Run, tmp_path: Path) -> None:
+def test_what_was_passed_over_is_reported(run: Run, tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text(UPDATE + '{"schema":"app","table":"item","op":"TRUNCATE"}\n')
     code, out, err = run(*CONVERT, "xds", "in.jsonl", "out.xmll")
     assert code == 0
@@ -145,7 +145,7 @@ def test_the_report_for_programs_is_there_where_nothing_was_written(
     assert not (tmp_path / "out.xmll").exists()
 
 
-def test_an_empty_source_is_said_and_is_no_error(run: Run, tmp_path: Path) -> None:
+def test_an_empty_source_is_reported_and_is_no_error(run: Run, tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text("")
     code, _, err = run("convert", "--from", "jsonl", "--to", "xds", "in.jsonl", "out.xmll")
     assert (code, (tmp_path / "out.xmll").read_text()) == (0, "")
@@ -276,7 +276,7 @@ def test_what_is_wrong_is_one_line_and_an_exit_code(
     assert not (tmp_path / "out").exists()
 
 
-def test_decode_shows_a_block_a_change(run: Run) -> None:
+def test_decode_shows_one_block_per_change(run: Run) -> None:
     code, out, err = run("decode", "--from", "jsonl", "in.jsonl")
     assert code == 0
     assert out.splitlines() == [
@@ -319,7 +319,7 @@ def test_decode_shows_a_block_a_change(run: Run) -> None:
         ),
     ],
 )
-def test_a_block_says_all_that_a_change_knows(line: str, lines: list[str]) -> None:
+def test_a_block_shows_all_that_a_change_contains(line: str, lines: list[str]) -> None:
     assert block(loads(line)) == lines
 
 

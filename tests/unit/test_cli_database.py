@@ -82,7 +82,7 @@ def test_status_counts_rows_and_names_what_is_in_delivery(run: Run) -> None:
     assert (event["table_name"], event["table_key"]) == ("usr", "idu=2")
 
 
-def test_status_says_the_same_for_people_on_standard_output(run: Run) -> None:
+def test_status_shows_the_same_for_people_on_standard_output(run: Run) -> None:
     code, out, err = run("status")
     assert (code, err) == (0, "")
     for part in ("no publisher runs", "new: to be published", "5.2", "idu=2", "oldest new row"):
@@ -90,7 +90,7 @@ def test_status_says_the_same_for_people_on_standard_output(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("publisher")
-def test_status_says_that_a_publisher_runs(run: Run) -> None:
+def test_status_reports_that_a_publisher_runs(run: Run) -> None:
     assert json.loads(run("status", "--json")[1])["publisher_runs"] is True
 
 
@@ -177,7 +177,7 @@ def test_a_right_that_is_missing_is_named_with_who_can_grant_it(
     assert f"permission denied for table eventlog; {to_do}" in err
 
 
-def test_a_publisher_that_lacks_a_right_is_not_told_to_be_the_owner(database: sa.Engine) -> None:
+def test_a_publisher_that_lacks_a_right_is_not_advised_to_be_the_owner(database: sa.Engine) -> None:
     connection.set_purpose(database, Purpose.PUBLISHER)
     with connection.as_database_errors(database), database.connect() as conn:
         conn.exec_driver_sql("CREATE ROLE one_without_rights")
@@ -208,7 +208,7 @@ def test_a_log_that_is_not_there_is_one_line_and_exit_1(
     assert part in err
 
 
-def test_errors_groups_the_refused_rows_by_cause_and_says_what_puts_them_back(
+def test_errors_groups_the_refused_rows_by_cause_and_shows_what_puts_them_back(
     run: Run, database: sa.Engine
 ) -> None:
     with database.begin() as conn:
@@ -264,7 +264,7 @@ def test_errors_looks_at_the_newest_lines_only(run: Run, database: sa.Engine) ->
     assert [group["code"] for group in json.loads(out)["errors"]] == ["new"]
 
 
-def test_errors_of_a_log_without_any_says_so(run: Run, database: sa.Engine) -> None:
+def test_errors_of_a_log_without_any_reports_it(run: Run, database: sa.Engine) -> None:
     with database.begin() as conn:
         conn.exec_driver_sql("UPDATE eventlog SET status = 'S'")
     assert run("errors")[:2] == (0, "log public.eventlog: no row of status E or F\n")

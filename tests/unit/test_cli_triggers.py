@@ -77,7 +77,7 @@ def test_from_nothing_to_logging_and_back_to_the_same_catalogue(
     assert catalogue(database) == before
 
 
-def test_upgrade_says_where_the_log_is_and_does_nothing_twice(run: Run) -> None:
+def test_upgrade_shows_where_the_log_is_and_does_nothing_twice(run: Run) -> None:
     assert json.loads(run("db", "current", "--json")[1])["current"] == []
     code, out, err = run("db", "upgrade")
     assert (code, "upgraded" in out, err) == (0, True, "")
@@ -116,7 +116,7 @@ def test_a_log_that_triggers_write_is_not_dropped_from_under_them(
     assert log_rows(database) == [(1, "idu=1", "fname")]
 
 
-def test_a_downgrade_says_to_where(run: Run) -> None:
+def test_a_downgrade_reports_the_revision(run: Run) -> None:
     install(run)
     code, out, err = run("db", "downgrade")
     assert (code, out) == (2, "")
@@ -212,7 +212,7 @@ def test_scripts_are_not_asked(
     assert catalogue(database) == before
 
 
-def test_a_watch_that_is_taken_out_is_told_with_what_apply_drops(
+def test_a_watch_that_is_taken_out_is_reported_with_what_apply_drops(
     run: Run, database: sa.Engine
 ) -> None:
     install(run)
@@ -293,7 +293,7 @@ def test_a_pattern_watches_tables_and_nothing_that_belongs_to_others(
     assert json.loads(run("doctor", "--json")[1])["errors"] == 0
 
 
-def test_a_new_table_that_matches_is_told_by_plan(run: Run, database: sa.Engine) -> None:
+def test_a_new_table_that_matches_is_reported_by_plan(run: Run, database: sa.Engine) -> None:
 
     Path("eventlog.toml").write_text('[database]\nschema_name = "hr"\n[[watch]]\ntables = ["*"]\n')
     install(run)
@@ -317,7 +317,7 @@ def test_a_partition_that_is_watched_is_called_one_of_its_root(
         assert "'parts_1' is a partition of parts. Name parts" in err
 
 
-def test_all_refusals_of_a_plan_are_said_at_once(run: Run) -> None:
+def test_all_refusals_of_a_plan_are_reported_at_once(run: Run) -> None:
     assert run("db", "upgrade")[0] == 0
     Path("eventlog.toml").write_text(
         """
@@ -423,7 +423,7 @@ def test_names_of_secrets_are_those_of_crypts_too(run: Run, database: sa.Engine)
     )
 
 
-def test_references_of_views_that_stay_values_are_said(run: Run, database: sa.Engine) -> None:
+def test_references_of_views_that_stay_values_are_reported(run: Run, database: sa.Engine) -> None:
     with database.begin() as conn:
         conn.exec_driver_sql("ALTER TABLE hr.usr ADD boss integer REFERENCES hr.usr")
         conn.exec_driver_sql(
@@ -484,7 +484,7 @@ def test_init_makes_classes_of_child_tables_for_a_format_of_rows(
     assert "add a primary key to usr_phone" in phone["fix"][0]
 
 
-def test_a_dry_run_changes_nothing_and_says_what_would_be(run: Run, database: sa.Engine) -> None:
+def test_a_dry_run_changes_nothing_and_shows_what_would_be(run: Run, database: sa.Engine) -> None:
     assert run("db", "upgrade")[0] == 0
     before = everything(database)
     code, out, _ = run("triggers", "apply", "--dry-run")
@@ -534,7 +534,7 @@ def test_migrations_can_be_printed_without_a_server(run: Run, database: sa.Engin
     assert catalogue(database) == before
 
 
-def test_plan_tells_what_apply_would_do_and_check_says_it_by_the_exit_code(run: Run) -> None:
+def test_plan_shows_what_apply_would_do_and_check_reports_it_by_the_exit_code(run: Run) -> None:
     run("db", "upgrade")
     code, out, err = run("triggers", "plan")
     assert (code, err) == (0, "Run `eventlog triggers apply` to do this.\n")
@@ -573,7 +573,7 @@ def test_a_plan_without_a_log_refuses_what_cannot_be_compiled(run: Run) -> None:
     assert (code, "nowhere" in err, "db upgrade" in err) == (2, True, False)
 
 
-def test_plan_says_that_no_table_is_declared(run: Run) -> None:
+def test_plan_reports_that_no_table_is_declared(run: Run) -> None:
     run("db", "upgrade")
     Path("eventlog.toml").write_text('[database]\nschema_name = "hr"\n')
     assert "no [[watch]] that names a table" in run("triggers", "plan")[1]
@@ -584,7 +584,7 @@ def test_quiet_applies_and_drops_without_a_word(run: Run) -> None:
         assert run("--quiet", *command) == (0, "", "")
 
 
-def test_plan_shows_what_is_to_be_replaced_and_dropped(run: Run) -> None:
+def test_plan_shows_what_must_be_replaced_and_dropped(run: Run) -> None:
     install(run)
     Path("eventlog.toml").write_text(
         CONFIG.replace('exclude = ["password_hash"]', 'row_style = "remove_all"')
@@ -649,7 +649,7 @@ def test_a_watch_that_cannot_be_is_refused_in_one_line(run: Run, watch: str, par
     assert part in err
 
 
-def test_without_a_log_the_message_says_how_to_make_one(run: Run) -> None:
+def test_without_a_log_the_message_explains_how_to_make_one(run: Run) -> None:
     code, _, err = run("triggers", "list")
     assert code == 1
     assert "eventlog db upgrade" in err

@@ -112,7 +112,7 @@ def inserted(value: Any) -> Any:
 # --- the event ------------------------------------------------------------------------------------
 
 
-def test_an_event_says_who_what_and_when_and_its_data_the_change() -> None:
+def test_an_event_shows_who_what_and_when_and_its_data_the_change() -> None:
     assert event_of(ITEM, "id=7,table=item,schema=app") == EVENT
 
 
@@ -172,7 +172,7 @@ def test_a_truncate_has_neither_key_nor_columns() -> None:
     assert event_of(change)["data"] == {"operation": "truncate", "schema": "app", "class": "item"}
 
 
-def test_a_transaction_is_told_where_the_source_knows_it() -> None:
+def test_a_transaction_is_reported_where_the_source_contains_it() -> None:
     change = ITEM._replace(transaction_id="A1", event_number=2, last_in_transaction=False)
     assert event_of(change)["data"]["transaction"] == {"id": "A1", "number": 2, "last": False}
 
@@ -206,7 +206,7 @@ def test_a_character_of_a_name_that_attributes_may_not_hold_is_percent_encoded_i
 # --- reading --------------------------------------------------------------------------------------
 
 
-def test_an_event_is_read_as_the_change_it_says() -> None:
+def test_an_event_is_read_as_the_change_that_it_contains() -> None:
     change = change_of(EVENT)
     assert change == ITEM._replace(
         before={"id": 7, "name": "nut", "price": "1.50"},
@@ -320,7 +320,7 @@ def document(mode: str, *events: Outgoing, in_records: bool = False) -> Document
     return output.document(CATALOG, Delivery(3, (), "", origins_of([ROW])), 1, events)
 
 
-def test_a_structured_document_is_an_event_a_line() -> None:
+def test_a_structured_document_is_one_event_per_line() -> None:
     made = document("structured", MODIFY, DELETE)
     first, second = map(json.loads, made.body.splitlines())
     assert first == {
@@ -393,7 +393,7 @@ def test_values_that_are_removed_whatever_they_are_have_no_old_one() -> None:
     }  # fmt: skip
 
 
-def test_the_whole_set_of_a_child_table_is_told_apart_from_an_addition() -> None:
+def test_the_whole_set_of_a_child_table_is_distinguished_from_an_addition() -> None:
     """A receiver puts the one in place of what it has, and the other beside it
     (formats/cloudevents.md 4).
     """
@@ -564,7 +564,7 @@ def test_where_a_document_is_one_event_each_event_of_a_document_is_sent_by_itsel
     assert fake.in_flight() == {}
 
 
-def test_what_is_sent_singly_waits_behind_a_retry_of_its_object() -> None:
+def test_what_is_sent_singly_waits_after_a_retry_of_its_object() -> None:
     fake = FakePublisher(replace(NO_WAIT, fold_distance=0), singly=True)
     fake.log([row(1, 4), row(2, 4), row(3, 4, "idu=3")])
     sink = Receiver(_1=EventResult(Level.RETRY))

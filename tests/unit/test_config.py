@@ -274,7 +274,7 @@ class TestSecrets:
         assert "p@ss" not in str(list(effective(config)))
         assert config.warnings == ()
 
-    def test_the_url_may_stand_in_a_file_of_its_own(self, file: Any, tmp_path: Path) -> None:
+    def test_the_url_may_be_in_a_separate_file(self, file: Any, tmp_path: Path) -> None:
         (tmp_path / "secret").write_text("postgresql+psycopg://u:p%40ss@h/d\n")
         config = file('[database]\nurl_file = "secret"')
         assert connection_url(config.database).password == "p@ss"
@@ -313,12 +313,12 @@ class TestSecrets:
             connection_url(file(text, environ, flags).database)
         assert "geheim" not in str(refused.value)
 
-    def test_without_a_url_the_message_says_where_to_set_one(self) -> None:
+    def test_without_a_url_the_message_shows_where_to_set_one(self) -> None:
         with pytest.raises(ConfigError, match="EVENTLOG_DATABASE_URL"):
             connection_url(load(None, {}).database)
 
 
-def test_everything_that_is_wrong_is_said_at_once(file: Any) -> None:
+def test_everything_that_is_wrong_is_reported_at_once(file: Any) -> None:
     text = """
     [database]
     log_tabel = "x"

@@ -102,7 +102,7 @@ CSV = "record_id,status,event_type,event_time,perpetrator,table_name,table_key,c
         ("1,N,2,,ann,item,id=1,name, a ,b", ("ann", " a ", "b")),
     ],
 )
-def test_csv_tells_null_from_the_empty_text(
+def test_csv_distinguishes_null_from_the_empty_text(
     tmp_path: Path, text: str, values: tuple[str | None, ...]
 ) -> None:
     (tmp_path / "log.csv").write_bytes(f"{CSV}\r\n{text}".encode("utf-8-sig"))

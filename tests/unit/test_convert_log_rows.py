@@ -239,7 +239,7 @@ def test_a_change_is_written_as_triggers_of_its_style_would(
     assert rows(change, row_style) == expected
 
 
-def test_a_table_may_have_a_style_of_its_own() -> None:
+def test_a_table_may_have_its_own_style() -> None:
     assert rows(usr(INSERT, after=JACK), row_styles={"usr": "row_query_back"}) == [(5, "idu=1")]
     with pytest.raises(ConfigError, match='"fields"'):
         LogWriterOptions(row_styles={"usr": "fields"})

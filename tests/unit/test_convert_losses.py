@@ -32,7 +32,7 @@ def test_the_matrix_is_whole() -> None:
     assert set(LETTERS.values()) | {"jsonl"} == set(names(FORMATS))
 
 
-def test_the_page_says_what_the_matrix_says() -> None:
+def test_the_page_shows_the_matrix() -> None:
     letters = {name: letter for letter, name in LETTERS.items()}
     rows = re.findall(r"^\| \*\*(.+?)\*\* \| (.+) \|$", PAGE.read_text(), re.MULTILINE)
     told = {
@@ -84,7 +84,7 @@ def codes_of(source: str, target: str) -> frozenset[str]:
 
 
 @pytest.mark.parametrize(("source", "target"), CELLS)
-def test_a_conversion_loses_what_its_cell_says_and_nothing_else(
+def test_a_conversion_loses_what_its_cell_shows_and_nothing_else(
     source: str, target: str, tmp_path: Path
 ) -> None:
     of, to, codes = TRIED[source], TRIED[target], codes_of(source, target)
@@ -174,7 +174,7 @@ def shown(
 
 @pytest.mark.parametrize("examples", [5, pytest.param(60, marks=pytest.mark.soak)])
 @pytest.mark.parametrize(("source", "target"), CELLS)
-def test_any_history_loses_what_the_cell_says(source: str, target: str, examples: int) -> None:
+def test_any_history_loses_what_the_cell_contains(source: str, target: str, examples: int) -> None:
     of, to, codes = TRIED[source], TRIED[target], codes_of(source, target) - {"KEY"}
 
     @settings(max_examples=examples, deadline=None)
@@ -205,7 +205,7 @@ def test_any_history_loses_what_the_cell_says(source: str, target: str, examples
     hold()
 
 
-def test_what_is_lost_is_told_in_a_sentence() -> None:
+def test_what_is_lost_is_reported_in_a_sentence() -> None:
     assert in_words({}) == ""
     assert in_words({"user": 41, "commit_time": 41, "position": 1, "nulls": 3}) == (
         "commit time and user of 41 changes; position of 1 change; 3 columns without a value in "

@@ -515,7 +515,7 @@ def test_a_catalogue_that_is_none_is_named(run: Run) -> None:
     assert err.startswith("eventlog: shop.json: ")
 
 
-def test_problems_that_are_alike_are_said_once(run: Run) -> None:
+def test_problems_that_are_alike_are_reported_once(run: Run) -> None:
     change = '{"schema":"app","table":"item","op":"TRUNCATE"}\n'
     Path("in.jsonl").write_text(
         change * 50 + "".join(f'{{"table":"t{number}","op":"X"}}\n' for number in range(40))
@@ -567,7 +567,7 @@ def test_a_reader_that_leaves_ends_the_command_without_a_word(run: Run) -> None:
 # decode
 
 
-def test_a_listing_goes_on_behind_a_row_that_cannot_be_read(run: Run) -> None:
+def test_a_listing_continues_after_a_row_that_cannot_be_read(run: Run) -> None:
     path = sample("gbase", "in.cdc")
     path.write_bytes(record(INSERT, 36, b"\xff" * 4)(path.read_bytes()))
     code, out, err = run("decode", "--from", "gbase", "in.cdc")

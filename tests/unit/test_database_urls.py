@@ -62,7 +62,7 @@ def nobody_knows(*_: object, **__: object) -> None:
     raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
 
-def test_a_host_that_nobody_knows_is_unavailable_whatever_the_driver_raises(
+def test_an_unknown_host_is_unavailable_whatever_the_driver_raises(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # python-oracledb lets the socket's own error through.
@@ -76,7 +76,7 @@ def test_a_host_that_nobody_knows_is_unavailable_whatever_the_driver_raises(
     assert "check host and port" in str(refused.value)
 
 
-def test_a_host_that_nobody_knows_is_unavailable_for_the_tables_of_other_formats_too(
+def test_an_unknown_host_is_unavailable_for_the_tables_of_other_formats_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", nobody_knows)

@@ -97,7 +97,7 @@ def read(tmp_path: Path, *lines: Any, **options: Any) -> list[Change]:
 # --- ours, field by field against the documented examples -----------------------------------------
 
 
-def test_a_create_is_the_documented_envelope() -> None:
+def test_a_create_has_the_documented_form() -> None:
     (record,) = records(change(ChangeOp.INSERT, after=ANNE))
     assert record.topic == "PostgreSQL_server.public.customers"
     assert json.loads(record.key or b"") == {
@@ -187,7 +187,7 @@ def test_every_value_has_a_field_in_its_schema() -> None:
         compare(value["schema"], value["payload"])
 
 
-def test_a_delete_says_the_key_and_is_followed_by_a_tombstone() -> None:
+def test_a_delete_contains_the_key_and_is_followed_by_a_tombstone() -> None:
     deleted, tombstone = records(change(ChangeOp.DELETE, before={"id": 1}), schemas_enable=False)
     value = json.loads(deleted.value or b"")
     assert (value["before"], value["after"], value["op"]) == ({"id": 1}, None, "d")
@@ -293,7 +293,7 @@ def test_the_documented_examples_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["value", "record", "text", "tab"])
 @pytest.mark.parametrize("schemas", [True, False])
-def test_a_line_is_a_value_a_record_or_what_tools_print(
+def test_a_line_is_one_value_per_record_or_what_tools_print(
     tmp_path: Path, form: str, schemas: bool
 ) -> None:
     (record,) = records(change(ChangeOp.INSERT, after=ANNE), schemas_enable=schemas)

@@ -160,7 +160,7 @@ def test_a_line_has_the_rows_of_each_document_and_what_is_special(
     assert encode(delivery) == documents_of(*line)
 
 
-def test_places_follow_each_other_unless_the_line_says_otherwise() -> None:
+def test_places_follow_each_other_unless_the_entry_specifies_others() -> None:
     delivery = pack(1, list(map(simple, range(1, 5))), 4, first="S")
     assert [event.place for event in delivery.events()] == [1, 2, 3, 4]
     left = delivery._replace(
@@ -263,7 +263,7 @@ def numbers_of(delivery: Delivery) -> dict[int, list[str]]:
     return {number: [event.event_id for event in own] for number, own in delivery.documents.items()}
 
 
-def test_what_is_left_of_a_document_and_all_behind_it_get_new_numbers() -> None:
+def test_what_is_left_of_a_document_and_all_after_it_get_new_numbers() -> None:
     delivery = pack(1, list(map(simple, range(1, 9))), 2)
     rest = rest_of(delivery, left_of(delivery, 1, 2, 4, 7, 8))
     assert numbers_of(rest) == {1: ["1", "2"], 5: ["4"], 6: ["7", "8"]}

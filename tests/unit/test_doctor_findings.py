@@ -71,7 +71,7 @@ def test_clocks_are_compared_as_far_as_the_answer_allows(
         ),
     ],
 )
-def test_a_sequence_is_told_with_what_brings_its_numbers_into_order(
+def test_a_sequence_is_reported_with_what_brings_its_numbers_into_order(
     facts: Numbering, codes: list[tuple[str, str]]
 ) -> None:
     found = judge_numberings([facts], "record_id", must_be_known=True)
@@ -79,7 +79,7 @@ def test_a_sequence_is_told_with_what_brings_its_numbers_into_order(
 
 
 @pytest.mark.parametrize(("must_be_known", "codes"), [(True, ["sequence_unknown"]), (False, [])])
-def test_a_numbering_that_nobody_knows_is_told_where_several_write(
+def test_an_unknown_numbering_is_reported_where_several_sessions_write(
     must_be_known: bool, codes: list[str]
 ) -> None:
     found = [*judge_numberings([], "rid", must_be_known=must_be_known)]
@@ -100,7 +100,7 @@ def test_a_numbering_that_nobody_knows_is_told_where_several_write(
         (("inflight", "l_inflight", 1, 20_000, None, True, 1), ["dead_rows"]),
     ],
 )
-def test_dead_rows_count_when_they_are_many_beside_the_live_ones(
+def test_dead_rows_are_reported_when_they_are_many_compared_with_the_live_ones(
     facts: tuple[Any, ...], codes: list[str]
 ) -> None:
     assert [one.code for one in judge_storage([TableStorage(*facts)], [], LIMITS)] == codes
@@ -131,7 +131,7 @@ def snapshot(**facts: Any) -> HeldSnapshot:
         ),
     ],
 )  # fmt: skip
-def test_a_snapshot_that_holds_back_dead_rows_is_told_from_an_hour_on(
+def test_a_snapshot_that_holds_back_dead_rows_is_reported_from_an_hour_on(
     facts: dict[str, Any], part: str | None
 ) -> None:
     found = list(judge_snapshots([snapshot(**facts)], LIMITS))
@@ -176,7 +176,7 @@ def test_a_prepared_transaction_is_named_with_the_statement_that_ends_it() -> No
     assert found.fix == ("ROLLBACK PREPARED 'it''s'",)
 
 
-def test_a_list_that_is_cut_says_so() -> None:
+def test_a_list_that_is_cut_shows_it() -> None:
     whole = [("S", 90, 1, 95), ("x", 10, 7, 50)]
     limits = Limits(sample=100, rows=10, shown=2)
     (found,) = judge_statuses(whole, "log", "status", limits)
@@ -197,7 +197,7 @@ def test_a_list_that_is_cut_says_so() -> None:
     assert "and 1 more key;" in found.text
 
 
-def test_padding_is_no_letter_of_its_own_and_other_statuses_are() -> None:
+def test_padding_is_ignored_and_other_statuses_are_reported() -> None:
     rows = [(status, 1, 1, 1) for status in ("N", "S", "S   ", "W", "N ", "", None, "n", "E ")]
     found = list(judge_statuses(rows, "log", "status", LIMITS))
     assert [one.code for one in found] == ["status_reserved"] * 4 + ["rows_failed"]
@@ -219,7 +219,7 @@ def test_in_delivery_lines_are_judged_by_who_could_answer_for_them(
     assert list(judge_in_flight(0, 0, None, runs, LIMITS)) == []
 
 
-def test_a_plan_is_told_action_by_action_and_what_is_disabled_is_not_told_twice() -> None:
+def test_a_plan_is_reported_action_by_action_and_what_is_disabled_is_not_reported_twice() -> None:
     actions = (
         Action("create", "hr.a", "watched, but not captured yet", ("x",)),
         Action("replace", "hr.b", "trigger t1 is disabled", ("x",)),

@@ -33,7 +33,7 @@ def test_without_an_epoch_an_id_is_the_record_id_alone() -> None:
     ("event_id", "sending"),
     [("17", 1), ("17.2", 2), (f"17.{EPOCH}", 1), (f"17.{EPOCH}.12", 12)],
 )
-def test_every_form_of_an_id_tells_its_record_id_and_its_sending(
+def test_every_form_of_an_id_contains_its_record_id_and_its_attempt(
     event_id: str, sending: int
 ) -> None:
     assert (record_id_of(event_id), attempt_of(event_id)) == (17, sending)

@@ -150,7 +150,7 @@ def test_an_add_reads_as_an_insert_of_key_and_values() -> None:
     assert change.extras == {"event_id": "4"}
 
 
-def test_a_delete_knows_its_key_alone() -> None:
+def test_a_delete_has_its_key_alone() -> None:
     change = event_to_change(Event(Operation.DELETE, "usr", "idu=1,table=usr", "4.2"), CATALOG)
     assert change == Change(None, "usr", DELETE, KEY, before={"idu": 1}, position="4.2")
 

@@ -54,7 +54,7 @@ def test_a_delivery_is_a_file_of_lines_that_is_there_when_it_is_complete(tmp_pat
     assert files(tmp_path) == {"000000000003-000001.xmll": "3/1\n3/2\n"}
 
 
-def test_a_delivery_that_is_marked_in_parts_is_a_file_a_part(tmp_path: Path) -> None:
+def test_a_delivery_that_is_marked_in_parts_is_one_file_per_part(tmp_path: Path) -> None:
     sink = LineFiles(tmp_path)
     for document_no in (1, 2, 3):
         sink.send(document(3, document_no))
@@ -89,7 +89,7 @@ def test_other_formats_have_other_endings(tmp_path: Path) -> None:
     assert list(files(tmp_path)) == ["000000000003-000001.json", "000000000003-000001.jsonl"]
 
 
-def test_each_delivery_has_a_file_of_its_own(tmp_path: Path) -> None:
+def test_each_delivery_has_its_own_file(tmp_path: Path) -> None:
     sink = LineFiles(tmp_path)
     sink.send(document(3, 1))
     sink.send(document(4, 1))

@@ -102,7 +102,7 @@ def test_the_others_are_characters(sql: str) -> None:
     assert find_columns(columns(list(STANDARD), table_key=sql, status=sql)) == STANDARD
 
 
-def test_the_wrong_layout_is_refused_as_the_specification_says() -> None:
+def test_the_wrong_layout_is_refused_as_the_specification_requires() -> None:
     with pytest.raises(LogTableError) as refused:
         find_columns(columns(OLD_NAMES, "3.5"), layout="2.x")
     assert str(refused.value) == (

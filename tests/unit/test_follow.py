@@ -247,9 +247,7 @@ def test_all_other_objects_go_on_while_an_object_is_parked(stream: Stream, place
     assert sorted(receiver.heard) == sorted(f"add {key} new" for key in range(2, 50))
 
 
-def test_events_behind_a_parked_one_of_their_object_are_bounded(
-    stream: Stream, place: Path
-) -> None:
+def test_events_after_a_parked_one_of_their_object_are_bounded(stream: Stream, place: Path) -> None:
     stream.insert(1)
     for number in range(30):
         stream.update(1, str(number), str(number + 1))

@@ -363,7 +363,7 @@ def test_a_position_that_the_brokers_do_not_have_is_not_passed_over(
         once(topics(brokers), place)
 
 
-def test_a_topic_or_brokers_that_are_not_there_are_said(brokers: Cluster, place: Path) -> None:
+def test_a_topic_or_brokers_that_are_not_there_are_reported(brokers: Cluster, place: Path) -> None:
     with pytest.raises(SourceUnavailable):
         once(Topics("127.0.0.1:1", ("t",), ReadOptions(), {}, Report(), timeout=0.5), place)
     refused = Topics(brokers.brokers, ("t",), ReadOptions(), {"no.such.setting": "hush"}, Report())

@@ -91,7 +91,7 @@ def test_status_shows_position_backlog_failures_and_who_runs(
     assert held["newest_failures"][0]["code"] == "not_expressible"
 
 
-def test_status_tells_when_the_position_moved_and_not_when_it_was_written(
+def test_status_shows_when_the_position_moved_and_not_when_it_was_written(
     stream: Stream, tmp_path: Path, kept: dict[str, Any], capfd: pytest.CaptureFixture[str]
 ) -> None:
     config = configure(tmp_path, **kept)
@@ -108,7 +108,7 @@ def test_status_tells_when_the_position_moved_and_not_when_it_was_written(
     assert status(config, capfd)["delivery"] > again["delivery"]
 
 
-def test_doctor_says_that_it_is_about_logs(
+def test_doctor_reports_that_it_is_about_logs(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.run(["-c", str(configure(tmp_path)), "doctor"]) == 2
@@ -116,7 +116,7 @@ def test_doctor_says_that_it_is_about_logs(
 
 
 @pytest.mark.parametrize("command", [["requeue"]])
-def test_what_needs_a_queue_says_what_a_followed_source_has_in_its_place(
+def test_a_command_that_needs_a_queue_shows_what_a_followed_source_has_instead(
     stream: Stream, tmp_path: Path, capfd: pytest.CaptureFixture[str], command: list[str]
 ) -> None:
     assert cli.run(["-c", str(configure(tmp_path)), *command]) == 2
@@ -181,7 +181,7 @@ def queue_of(directory: Path, rows: Sequence[DispatchRow]) -> DispatchQueue:
     return DispatchQueue(url, options, SourceOptions(), 0.01, Report())
 
 
-def test_the_backlog_of_a_queue_is_what_lies_behind_the_position(tmp_path: Path) -> None:
+def test_the_backlog_of_a_queue_is_what_lies_after_the_position(tmp_path: Path) -> None:
     rows = [row for step in emulate(Workload(5, transactions=6)) for row in step.rows]
     source = queue_of(tmp_path, [*rows, rows[-1]._replace(syslog_addr=(1 << 64) - 5)])
     middle = rows[len(rows) // 2].syslog_addr
@@ -395,7 +395,7 @@ def test_a_database_that_cannot_be_written_is_waited_for_and_nothing_is_sent_mea
     assert failed == 3
 
 
-def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     with (
         pytest.raises(DatabaseError, match=r"cannot be prepared.*is writable"),
         position_at(tmp_path / "nowhere" / "p.db")(),
@@ -431,7 +431,7 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_position_that_the_source_cannot_read_is_said_with_its_place(
+def test_a_position_that_the_source_cannot_read_is_reported_with_its_place(
     stream: Stream, tmp_path: Path, place: Path, source: dict[str, Any], token: Any, message: str
 ) -> None:
     kind = source.get("type", "gbase")

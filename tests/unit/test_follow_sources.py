@@ -234,7 +234,7 @@ def test_a_queue_is_followed_with_its_position_in_the_same_database(
     assert (row.source, json.loads(row.token)) == ("linter", token)
 
 
-def test_once_ends_behind_the_last_row_though_a_transaction_is_longer_than_a_poll(
+def test_once_ends_after_the_last_row_though_a_transaction_is_longer_than_a_poll(
     engine: sa.Engine, place: Path
 ) -> None:
     changes = fill(engine, Workload(8, transactions=3, at_once=3, operations=8, rolled_back=0))
@@ -463,7 +463,7 @@ def connect() -> Any:
         ({"position_url": None}, "the source needs a place for its position"),
     ],
 )
-def test_what_is_missing_or_wrong_is_said(
+def test_what_is_missing_or_wrong_is_reported(
     tmp_path: Path, source: dict[str, Any], message: str
 ) -> None:
     reader = {} if source.get("type", "gbase") == "gbase" else {"reader": None}

@@ -415,7 +415,7 @@ def meanings(format: str, body: bytes) -> list[str]:
 
 
 @pytest.mark.parametrize("format", MEANINGS)
-def test_a_new_key_and_an_emptied_table_are_said_as_the_format_says_them_and_in_order(
+def test_a_new_key_and_an_emptied_table_are_written_in_the_form_of_the_format_and_in_order(
     format: str, tmp_path: Path, brokers: Cluster
 ) -> None:
     with target("stdout", tmp_path, brokers) as to:
@@ -457,7 +457,7 @@ def test_types_come_from_the_source_also_where_a_value_is_null(
         assert {name_type(document.body) for document in documents} == {"int32"}, source
 
 
-def test_numbers_of_messages_go_on_behind_the_position(tmp_path: Path, brokers: Cluster) -> None:
+def test_numbers_of_messages_continue_after_the_position(tmp_path: Path, brokers: Cluster) -> None:
     """Each start reads one more transaction; no number comes twice, and each is greater than those
     before.
     """

@@ -216,7 +216,7 @@ class TestDefinitions:
             "publisher.batch_size": 16,
         }
 
-    def test_user_and_server_are_taken_from_beside_it_and_no_password(self) -> None:
+    def test_user_and_server_are_taken_from_the_file_next_to_it_and_no_password(self) -> None:
         driver = read_driver(DEFINITIONS.encode())
         assert driver.url == "postgresql+psycopg://idm@db.example:5433/hr?sslmode=verify-full"
         assert (

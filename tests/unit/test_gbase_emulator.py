@@ -261,7 +261,7 @@ def test_the_tail_of_a_stale_buffer_is_left_alone_and_else_zero() -> None:
         assert buffer[size:] == tail * (4000 - size)
 
 
-def test_a_read_without_data_gives_a_timeout_and_waits_where_told_to() -> None:
+def test_a_read_without_data_returns_a_timeout_and_waits_if_requested() -> None:
     server = new_server()
     session = open_session(server)
     list(drain(server, session))

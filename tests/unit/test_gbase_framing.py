@@ -36,7 +36,7 @@ def test_the_capture_in_fragments_is_the_same_six_records(size: int) -> None:
     assert [offset for offset, *_ in found] == [0, 65, 89, 113, 153, 208]
 
 
-def test_what_lies_behind_the_bytes_read_is_ignored() -> None:
+def test_what_lies_after_the_bytes_read_is_ignored() -> None:
     framer, buffer, at, found = Framer(), bytearray(68), 0, []
     for size in READS:  # one buffer, used repeatedly, as in the capture
         buffer[:size] = CAPTURE[at : at + size]

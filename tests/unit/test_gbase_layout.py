@@ -146,7 +146,7 @@ def test_counts_that_disagree_and_names_that_come_twice_are_refused() -> None:
         layouts.define(records.tab_schem(1, "a integer, a integer", 8, 2, 0), 36)
 
 
-def test_fixed_columns_come_first_whatever_the_text_says() -> None:
+def test_fixed_columns_come_first_regardless_of_the_text() -> None:
     layout = layout_of("v varchar(9), i integer")
     assert decoded(layout, bytes.fromhex("0000000F000141"), (3,)) == {"i": 15, "v": "A"}
 

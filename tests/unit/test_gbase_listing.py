@@ -65,7 +65,7 @@ def lines_until_error(data: bytes, code: str) -> list[str]:
     return lines
 
 
-def test_what_cannot_be_read_is_said_where_it_stands_and_raised() -> None:
+def test_what_cannot_be_read_is_reported_where_it_stands_and_raised() -> None:
     assert lines_until_error(CAPTURE[:130], "truncated_stream")[-1].startswith(
         "00000071  !! truncated_stream: the stream ends inside the record at offset 113"
     )

@@ -303,7 +303,7 @@ def test_an_integer_is_in_the_range_of_its_column(bits: int, text: str, value: i
         assert read(text) == value
 
 
-def test_digits_beyond_the_microsecond_are_told() -> None:
+def test_digits_beyond_the_microsecond_are_reported() -> None:
     told: list[str] = []
     rows = [
         row(1, 1, "n=1+d=1", "ts", new="2024-05-10 12:00:00.123456700", table="t"),

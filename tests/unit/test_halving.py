@@ -327,7 +327,7 @@ def test_answers_to_a_half_that_the_sink_has_lost_mark_nothing(new_world: NewWor
     assert fake.statuses() == {i: "E" if i == 3 else "S" for i in range(1, 9)}
 
 
-def test_a_publisher_that_is_told_to_stop_leaves_the_halves_that_are_left(
+def test_a_publisher_that_is_asked_to_stop_leaves_the_halves_that_are_left(
     new_world: NewWorld,
 ) -> None:
     fake = new_world(deletes(8))
@@ -427,7 +427,7 @@ def test_every_document_that_was_answered_is_counted_halves_too(new_world: NewWo
     assert fake.counters.documents_sent == len(receiver.requests)
 
 
-def test_the_log_says_of_halves_what_status_came_and_quotes_nothing(
+def test_the_log_shows_the_status_that_halves_got_and_quotes_nothing(
     new_world: NewWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Answering(Whole):
@@ -541,7 +541,7 @@ def test_a_kill_between_halves_of_a_stream_repeats_only_what_is_undecided(tmp_pa
 
 
 @pytest.mark.parametrize("last", range(1, 14))
-def test_a_kill_between_halves_loses_nothing_of_the_documents_beside_them(
+def test_a_kill_between_halves_loses_nothing_of_the_documents_next_to_them(
     tmp_path: Path, last: int
 ) -> None:
     place, sink, lock = tmp_path / "position", Sink("add 3 new", "add 10 new"), threading.Lock()

@@ -45,7 +45,7 @@ def help_of(name: str, width: int = 80) -> str:
 
 
 @every_command
-def test_a_command_says_its_purpose(name: str) -> None:
+def test_a_command_states_its_purpose(name: str) -> None:
     purpose = help_of(name).split("\n\n")[1].strip()
     assert purpose[0].isupper()
     assert purpose.endswith(".")
@@ -69,7 +69,7 @@ def test_examples_are_of_commands_that_there_are() -> None:
 
 
 @every_command
-def test_every_option_stands_in_one_group_and_says_what_it_does(name: str) -> None:
+def test_every_option_is_in_one_group_and_its_help_explains_it(name: str) -> None:
     command = COMMANDS[name]
     context = click.Context(command)
     grouped = [
@@ -84,7 +84,7 @@ def test_every_option_stands_in_one_group_and_says_what_it_does(name: str) -> No
 
 
 @every_command
-def test_a_metavar_says_what_a_value_is(name: str) -> None:
+def test_a_metavar_shows_what_a_value_is(name: str) -> None:
     context = click.Context(COMMANDS[name])
     for option in COMMANDS[name].params:
         if isinstance(option, click.Option) and not option.is_flag and not option.count:
@@ -116,13 +116,13 @@ def test_help_fits_the_terminal_and_nothing_of_it_is_cut(name: str, width: int) 
     )
 
 
-def test_a_command_prints_json_or_its_help_says_why_not() -> None:
+def test_a_command_prints_json_or_its_help_explains_why_not() -> None:
     commands = [name for name, one in COMMANDS.items() if not isinstance(one, click.Group)]
     assert [name for name in commands if "--json" not in help_of(name)] == []
 
 
 @every_command
-def test_help_says_where_the_options_of_all_commands_stand(name: str) -> None:
+def test_help_shows_where_the_options_of_all_commands_are_listed(name: str) -> None:
     assert ("given before or after the command" in help_of(name)) is bool(name)
 
 

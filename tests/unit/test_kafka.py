@@ -82,7 +82,7 @@ def test_reading_begins_at_an_offset_and_ends_where_the_topic_ended(brokers: Clu
     assert list(kafka.read_topics(place._replace(offset=10**6))) == []
 
 
-def test_following_goes_on_behind_the_end(brokers: Cluster) -> None:
+def test_following_continues_after_the_end(brokers: Cluster) -> None:
     send(brokers, "follow", b"1")
     found = kafka.read_topics(kafka.parse_url(f"kafka://{brokers.brokers}/follow"), follow=True)
     values = []

@@ -103,7 +103,7 @@ def test_what_is_open_at_the_end_of_an_export_is_dropped_and_counted(tmp_path: P
     assert report.counters["open_transactions"] > 0
 
 
-def test_attrs_are_taken_from_the_file_beside_from_another_or_from_the_option(
+def test_attrs_are_taken_from_the_file_next_to_the_queue_from_another_or_from_the_option(
     tmp_path: Path,
 ) -> None:
     write(tmp_path / "q.csv")
@@ -117,7 +117,7 @@ def test_attrs_are_taken_from_the_file_beside_from_another_or_from_the_option(
     assert read(tmp_path / "q.csv", attrs=str(tmp_path / "columns.csv")) == whole
 
 
-def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
     bad = [*CHANGES, Change("APP", "ITEM", ChangeOp.TRUNCATE)]
     write(tmp_path / "q.csv")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}

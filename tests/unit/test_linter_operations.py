@@ -71,7 +71,9 @@ def test_code_and_lengths(
             read(given, end, typ_table=table)
 
 
-def test_prose_warns_once_that_a_rollback_cannot_be_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_prose_warns_once_that_a_rollback_cannot_be_detected(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     ends = [commit(address, typ=5) for address in (200, 300)]
     with caplog.at_level(logging.WARNING):
         assert len(read(row(2, 100, b"a"), *ends, typ_table="prose")) == 1
@@ -193,7 +195,7 @@ def test_a_row_with_another_address_ends_an_operation() -> None:
         )
 
 
-def test_operations_of_several_tables_at_one_address_are_told_apart() -> None:
+def test_operations_of_several_tables_at_one_address_are_distinguished() -> None:
     made = read(row(2, 100, b"a"), row(2, 100, b"b", tabnum_src=8), commit(200))
     assert [change.extras["part1"] for change in made] == [b"a", b"b"]
 

@@ -67,7 +67,7 @@ def test_a_second_commit_with_the_same_address_is_ignored() -> None:
     assert addresses(read(of(1), commit(2), commit(2, destination=TO), rollback(2))) == [1]
 
 
-def test_transactions_of_two_databases_are_told_apart() -> None:
+def test_transactions_of_two_databases_are_distinguished() -> None:
     rows = [of(1), of(2, dbnode="OTHER"), commit(3), rollback(4, dbnode="OTHER")]
     assert addresses(read(*rows)) == [1]
 
@@ -116,7 +116,7 @@ def test_open_operations_are_kept_for_the_next_read_and_no_row_is_taken_twice() 
     assert reader.restart_token == "0000000000000003"
 
 
-def test_rows_left_behind_by_their_commit_do_not_join_a_later_transaction() -> None:
+def test_rows_that_their_commit_has_left_out_do_not_join_a_later_transaction() -> None:
     reader = QueueReader(ATTRS)
     list(reader.read([of(1), commit(2)]))
     assert list(reader.read([of(1)])) == []
@@ -210,7 +210,7 @@ def test_transactions_up_to_the_token_are_skipped_in_the_order_in_force() -> Non
     ) == [1]
 
 
-def test_an_operation_before_the_token_is_handed_out_with_a_commit_behind_it() -> None:
+def test_an_operation_before_the_token_is_returned_with_a_commit_after_it() -> None:
     assert addresses(
         read(of(1), of(3, 2), commit(4, transact_id=2), commit(5), restart="0000000000000004")
     ) == [1]

@@ -262,7 +262,7 @@ def test_complete_fills_rows_before_and_after() -> None:
     assert change.before == {**ITEM_ROW, "NAME": "now"}
 
 
-def test_a_row_that_is_to_be_queried_back_comes_from_complete() -> None:
+def test_a_row_that_must_be_queried_back_comes_from_complete() -> None:
     queried = item(ChangeOp.INSERT, after=None, extras={"query_back": "row"})
     (change,) = read_back(written(queried, complete=lambda *_: ITEM_ROW))
     assert change.after == ITEM_ROW
@@ -422,7 +422,7 @@ def test_tables_of_the_catalog_are_described(catalog: Any) -> None:
     assert made.attrs[1].key == ("b", "a")
 
 
-def test_catalog_tables_are_numbered_by_tables_and_beside_those_described() -> None:
+def test_catalog_tables_are_numbered_by_tables_and_next_to_those_described() -> None:
     assert sorted(writer(catalog=CATALOG).attrs) == [7, 8, 9, 10]
     assert sorted(writer(catalog=CATALOG, tables={**TABLES, 5: "app.thing"}).attrs) == [5, 7, 8, 9]
 

@@ -156,7 +156,7 @@ def test_the_file_is_not_touched_while_no_sign_of_life_comes(tmp_path: Path) -> 
         assert path.stat().st_mtime == 0
 
 
-def test_a_file_of_the_future_says_nothing_of_the_present(tmp_path: Path) -> None:
+def test_a_file_with_a_time_in_the_future_does_not_show_the_present_state(tmp_path: Path) -> None:
     path = tmp_path / "health"
     path.write_text("60\n")
     assert read_health(path, path.stat().st_mtime - 30).is_healthy

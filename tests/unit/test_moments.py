@@ -223,7 +223,7 @@ def test_what_postgresql_does_not_have_is_no_special_time(type_name, text):
 
 
 @pytest.mark.parametrize("type_name", ["date", "time", "timestamp", "timestamptz"])
-def test_beside_special_times_all_others_are_as_ever(type_name):
+def test_special_times_leave_all_other_times_unchanged(type_name):
     for text in ("2024-02-29", "07:08:09.5", "2024-02-29 07:08:09.25Z", "no time"):
         results = []
         for type in (parse_type(type_name), special(type_name)):
@@ -256,7 +256,7 @@ def test_other_words_are_no_exact_numbers(text):
         converter(special("decimal(10,2)"), ValueOptions())(text)
 
 
-def test_exact_numbers_beside_their_words_are_as_ever():
+def test_special_words_leave_exact_numbers_unchanged():
     for text in ("01.50", "1E2", "-0", "1.50", "  7 "):
         assert converter(special("decimal(10,2)"), ValueOptions())(text) == written(
             "decimal(10,2)", text

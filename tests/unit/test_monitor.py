@@ -145,7 +145,7 @@ def test_an_address_that_is_taken_is_warned_of_and_the_work_goes_on(
 
 
 @pytest.mark.parametrize(("hosts", "warnings"), [((), 1), (("monitor.example",), 0)])
-def test_a_monitor_on_every_address_says_at_its_start_whom_it_refuses(
+def test_a_monitor_on_every_address_logs_at_its_start_whom_it_refuses(
     activity: Activity, caplog: pytest.LogCaptureFixture, hosts: tuple[str, ...], warnings: int
 ) -> None:
     with serving(monitor_of(activity, "0.0.0.0:0", token="secret", allowed_hosts=hosts)):
@@ -153,7 +153,9 @@ def test_a_monitor_on_every_address_says_at_its_start_whom_it_refuses(
     assert caplog.text.count("monitor.allowed_hosts") == warnings
 
 
-def test_with_a_token_only_the_two_words_of_health_are_told_without_it(activity: Activity) -> None:
+def test_if_there_is_a_token_only_the_two_words_of_health_are_served_without_it(
+    activity: Activity,
+) -> None:
     activity.connected(again=False)
     with asking(monitor_of(activity, token="secret")) as ask:
         assert ask("/livez")[::2] == (200, "ok\n")
@@ -367,7 +369,7 @@ def test_a_snapshot_whose_age_the_database_hides_is_as_old_as_the_first_look_tha
     assert scrape(activity)[name] == 0
 
 
-def test_the_size_of_the_log_is_told_by_table_where_the_database_tells_it(
+def test_the_size_of_the_log_is_reported_by_table_where_the_database_reports_it(
     activity: Activity,
 ) -> None:
     activity.measured(Measured())
@@ -397,7 +399,7 @@ def test_dead_rows_are_a_condition_once_they_have_stayed_for_a_while(
         assert activity.health().names == names
 
 
-def test_before_the_first_look_the_queue_is_not_told(activity: Activity) -> None:
+def test_the_queue_is_not_reported_before_the_first_poll(activity: Activity) -> None:
     assert ("eventlog_queue_rows",) not in scrape(activity)
 
 
@@ -517,13 +519,13 @@ def test_the_oldest_row_grows_older_while_the_publisher_waits(
     assert activity.history[-1].oldest_seconds == 12
 
 
-def test_a_delivery_that_was_there_before_is_as_old_as_its_line_says(activity: Activity) -> None:
+def test_a_delivery_that_was_there_before_has_the_age_of_its_entry(activity: Activity) -> None:
     deliveries = [DeliveryInfo(4, 1, 1), DeliveryInfo(5, 1, 1)]
     activity.measured(Measured(2, 100, deliveries=deliveries, oldest_delivery_age_seconds=82.0))
     assert scrape(activity)["eventlog_oldest_delivery_age_seconds",] == 82
 
 
-def test_a_reason_is_told_without_the_receivers_words_if_it_has_such_a_text(
+def test_a_reason_is_reported_without_the_receivers_words_if_it_has_such_a_text(
     activity: Activity,
 ) -> None:
     activity.waits(WaitFor.RECEIVER, "http://r: 503; Jack is locked", 1010.0, "http://r: 503")
@@ -579,7 +581,7 @@ def test_the_delay_is_from_event_time_to_the_answer_by_the_logs_clock(
     assert delays(activity)["eventlog_delivery_latency_seconds_count",] == 1
 
 
-def test_an_event_that_is_to_be_sent_again_has_no_delay_yet(
+def test_an_event_that_must_be_sent_again_has_no_delay_yet(
     activity: Activity, clock: Clock
 ) -> None:
     activity.measured(Measured(1, 100, clock=NOON))
@@ -606,7 +608,7 @@ def test_the_delay_of_a_sink_that_speaks_when_it_is_flushed_ends_there(
     assert delays(activity)["eventlog_delivery_latency_seconds_count",] == 1
 
 
-def test_what_the_receiver_said_of_an_event_is_known_for_a_while(activity: Activity) -> None:
+def test_the_receivers_answer_to_an_event_is_remembered_for_a_while(activity: Activity) -> None:
     activity.answered(Document(1, 1, ("4", "5", "51"), b""), said("retry", "Alice is locked"), 0.1)
     activity.answered(Document(2, 1, ("5.2", "6"), b""), said("warning", "done", "5.2"), 0.1)
     activity.answered(Document(3, 1, ("7",), b""), Answer(), 0.1)
@@ -667,7 +669,7 @@ def test_history_gives_what_is_newer(activity: Activity, clock: Clock) -> None:
         assert ask("/history.json?since=x")[0] == 400
 
 
-def test_what_the_database_refuses_is_told_with_its_code(activity: Activity) -> None:
+def test_what_the_database_refuses_is_reported_with_its_code(activity: Activity) -> None:
     class Refusing:
         def errors(self) -> dict[str, Any]:
             raise DatabaseError("canceling statement due to statement timeout")
@@ -680,7 +682,7 @@ def test_what_the_database_refuses_is_told_with_its_code(activity: Activity) -> 
         )
 
 
-def test_several_observers_are_told_everything() -> None:
+def test_several_observers_get_every_report() -> None:
     told = []
 
     class Listener(Observer):
@@ -712,7 +714,7 @@ def test_a_look_that_takes_long_comes_less_often(activity: Activity, clock: Cloc
     assert activity.measure_due() == 1
 
 
-def test_a_rest_tells_what_is_left_in_the_queue(activity: Activity, clock: Clock) -> None:
+def test_a_rest_reports_what_is_left_in_the_queue(activity: Activity, clock: Clock) -> None:
     activity.does(Doing.RESTING)
     assert activity.in_words() == "resting: the queue is empty"
     clock.now += 1

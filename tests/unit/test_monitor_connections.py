@@ -166,7 +166,7 @@ def test_a_client_that_never_reads_its_answers_loses_its_connection() -> None:
         assert probe(address) == 200
 
 
-def test_by_tls_a_probe_gets_in_beside_silent_sockets(tmp_path: Path) -> None:
+def test_a_tls_probe_is_served_despite_silent_sockets(tmp_path: Path) -> None:
     authority = trustme.CA()
     own = authority.issue_cert("localhost")
     certificate, key = tmp_path / "own.pem", tmp_path / "own.key"

@@ -100,7 +100,7 @@ def comparisons(names: Set[str]) -> set[tuple[str, str]]:
     return {(place, text) for place, text in found if not place.startswith(EXCEPTED)}
 
 
-def test_no_name_of_a_format_a_sink_or_a_source_is_compared_outside_its_own_package() -> None:
+def test_no_name_of_a_format_or_sink_or_source_is_compared_outside_its_own_package() -> None:
     names = {name for group in (FORMATS, SINKS, SOURCES) for name in own_names(group)}
     found = {
         (place, name)

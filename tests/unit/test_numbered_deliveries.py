@@ -328,7 +328,7 @@ def test_columns_of_a_class_are_those_that_its_events_name() -> None:
 
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=6), st.integers(-5, 5))
-def test_a_key_is_read_as_the_association_says_it(text: str, number: int) -> None:
+def test_a_key_is_read_in_the_spelling_of_the_association(text: str, number: int) -> None:
     object_id = KEYED.class_named("t"), f"b={table_key.quote(text)}+a={number}"
     event = Outgoing("1", [1], object_id, Operation.DELETE, (), place=1)
     (record,) = payloads(document(messages(metadata="none"), event, of=KEYED).records)

@@ -134,7 +134,7 @@ def test_an_option_is_read_in_its_section(file: File, option: str) -> None:
 
 
 @pytest.mark.parametrize("option", LEGAL)
-def test_an_option_is_refused_in_another_section_which_says_its_own(
+def test_an_option_is_refused_in_another_section_which_states_its_own(
     file: File, option: str
 ) -> None:
     key = option.rpartition(".")[2]

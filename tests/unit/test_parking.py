@@ -48,7 +48,7 @@ def test_chance_takes_away_up_to_a_half(chance: float, seconds: float) -> None:
 
 
 @pytest.mark.parametrize(("asked", "pause"), [(None, 1.5), (0, 1), (17.5, 17.5), (3600, 60)])
-def test_a_receiver_that_says_how_long_is_left_alone_within_the_bounds(
+def test_a_retry_after_of_the_receiver_is_respected_within_the_bounds(
     asked: float | None, pause: float
 ) -> None:
     class Stop:
@@ -113,7 +113,7 @@ def test_an_answer_without_retry_resets_the_back_off() -> None:
     assert parked.next_due() == 11
 
 
-def test_objects_have_back_offs_of_their_own() -> None:
+def test_each_object_has_its_own_back_off() -> None:
     parked = parking()
     parked.park(A, 0)
     parked.park(A, 0)
@@ -261,9 +261,7 @@ def test_an_event_of_all_objects_is_in_the_air_alone() -> None:
     assert taken(pending, now=4) == ["3"]
 
 
-def test_answers_that_are_forgotten_bring_an_event_of_all_objects_back_before_those_behind_it() -> (
-    None
-):
+def test_forgotten_answers_bring_an_event_of_all_objects_back_before_the_events_after_it() -> None:
     pending, parked = pending_of(("1", ()), ("2", (("a",),)))
     (every,) = pending.documents(8, 1, 0)
     answer(pending, list(every))

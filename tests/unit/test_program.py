@@ -67,7 +67,7 @@ class Received:
         return self.answer
 
 
-def test_one_run_sends_what_waits_and_says_what_it_did(shop: dict[str, Any]) -> None:
+def test_one_run_sends_what_waits_and_shows_what_it_did(shop: dict[str, Any]) -> None:
     change("INSERT INTO customer VALUES (1, 'Ada'), (2, 'Bob')")
     received = Received(Answer({"2": EventResult(Level.ERROR, "no")}))
     counters = Publisher.from_config(shop, sink=received, environ={}).run_once()

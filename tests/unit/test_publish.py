@@ -191,7 +191,9 @@ ONCE = [
 
 
 @pytest.mark.parametrize(("level", "error", "match"), ONCE)
-def test_one_run_says_how_it_ended(level: str, error: type[Exception] | None, match: str) -> None:
+def test_one_run_reports_how_it_ended(
+    level: str, error: type[Exception] | None, match: str
+) -> None:
     with (
         world_of([*deletes("1"), row(2, 9)]) as fake,
         pytest.raises(error, match=match) if error else nullcontext(),

@@ -124,7 +124,7 @@ def test_a_table_whose_name_is_no_text_is_passed_over(tmp_path: Path) -> None:
     assert len(get(tmp_path, tables={})) == 2
 
 
-def test_files_are_what_the_specification_says(tmp_path: Path) -> None:
+def test_files_are_as_the_specification_requires(tmp_path: Path) -> None:
     put(tmp_path, CHANGES[:2])
     (part,) = (tmp_path / "app.item__ct").iterdir()
     lines = list(csv.reader(io.StringIO(part.read_text(encoding="utf-8"), newline="")))

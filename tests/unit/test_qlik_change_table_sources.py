@@ -110,7 +110,7 @@ def test_a_file_that_is_not_of_its_format_is_refused(tmp_path: Path, name: str, 
 
 @pytest.mark.parametrize("ending", [".gz", ".zst"])
 @pytest.mark.parametrize("file_format", ["csv", "json"])
-def test_compressed_files_are_read_beside_others(
+def test_compressed_files_are_read_next_to_others(
     tmp_path: Path, file_format: str, ending: str
 ) -> None:
     put(tmp_path, file_format=file_format)
@@ -131,7 +131,7 @@ def test_one_compressed_file_is_a_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.csv.bz2", "a.csv.GZ", "a.parquet.gz", "b.jsonl.snappy"])
-def test_a_file_of_a_compression_that_is_not_read_is_refused_beside_others(
+def test_a_file_of_a_compression_that_is_not_read_is_refused_next_to_others(
     tmp_path: Path, name: str
 ) -> None:
     table_file(tmp_path, (1, "I", "18", 1, "a"))
@@ -159,7 +159,7 @@ def test_a_compressed_file_that_is_cut_is_refused(tmp_path: Path) -> None:
             get(tmp_path, tables={})
 
 
-def test_a_record_that_is_none_is_passed_over_and_what_stands_behind_it_is_read(
+def test_a_record_that_is_none_is_passed_over_and_what_stands_after_it_is_read(
     tmp_path: Path,
 ) -> None:
     rows = f'{HEAD}1,2\n{ROW_1.decode()}a"b",2,3,4,5\n{ROW_1.decode()}"'
@@ -272,7 +272,7 @@ def metadata_file(version: int = 1, **types: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["1.csv", "1.csv.gz"])
-def test_metadata_beside_the_data_give_types_and_key(tmp_path: Path, name: str) -> None:
+def test_metadata_next_to_the_data_give_types_and_key(tmp_path: Path, name: str) -> None:
     place = tmp_path / "app.item__ct"
     place.mkdir()
     content = (HEAD + LINE.format(1, "U", "18", 1, "1.50")).encode()

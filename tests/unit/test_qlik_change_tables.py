@@ -182,7 +182,7 @@ def test_a_delete_in_a_table_without_key_marks_all_columns() -> None:
     }  # the change knows its key
 
 
-def test_every_row_says_whose_it_is() -> None:
+def test_every_row_contains_its_key() -> None:
     update = change(ChangeOp.UPDATE, {"price": 1}, {"price": 2}, key=(("id", 7),))
     assert [row for *_, row in written(update)] == [{"id": 7, "price": 1}, {"id": 7, "price": 2}]
     moved = change(ChangeOp.UPDATE, {"price": 1}, {"id": 7, "price": 1}, changed=frozenset({"id"}))
@@ -256,7 +256,7 @@ def test_a_pair_is_an_update() -> None:
     assert change_of(None, update, SOURCE).extras == {"change_seq": SEQ, "stream_position": "p:12"}
 
 
-def test_a_row_without_masks_tells_its_change_by_its_images() -> None:
+def test_the_changed_columns_of_a_row_without_masks_follow_from_its_images() -> None:
     update = row("U", DEARER)._replace(mask=None)
     assert change_of(row("B", NUT), update, SOURCE).changed == {"price"}
     assert change_of(None, update, SOURCE).changed is None

@@ -140,7 +140,7 @@ def test_types_of_values(values: list[Value], type: str) -> None:
     assert key_of(columns) == ("id",)
 
 
-def test_a_key_counts_though_a_change_before_knew_none() -> None:
+def test_a_key_counts_although_an_earlier_change_has_none() -> None:
     seen = ColumnsSeen()
     for key in (None, (("id", 1),)):
         seen.see(Change(None, "t", ChangeOp.INSERT, key, None, {"id": 1}))

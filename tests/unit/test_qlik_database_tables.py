@@ -316,7 +316,7 @@ def test_two_schemas_do_not_become_one_table(tmp_path: Path) -> None:
         put(f"sqlite:///{tmp_path}/changes.db", [tag(), tag()._replace(schema="other")], tables={})
 
 
-def test_what_the_database_refuses_is_told_without_secrets(url: str, tmp_path: Path) -> None:
+def test_what_the_database_refuses_is_reported_without_secrets(url: str, tmp_path: Path) -> None:
     if url.startswith("sqlite"):
         unusable = f"sqlite:///{tmp_path}/no/such/directory/changes.db"
     else:

@@ -252,7 +252,7 @@ def metadata_file(rnd: Random) -> bytes:
 
 
 @pytest.mark.parametrize("cases", CASES)
-def test_no_metadata_beside_the_data_stop_the_reader(tmp_path: Path, cases: int) -> None:
+def test_metadata_next_to_the_data_never_stop_the_reader(tmp_path: Path, cases: int) -> None:
     (tmp_path / "item__ct.csv").write_bytes(
         csv_of([list(rows()[0]), *(list(row.values()) for row in rows())])
     )

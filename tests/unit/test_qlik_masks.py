@@ -50,7 +50,7 @@ def test_widths_are_those_of_the_format(given: tuple[MaskLayout, frozenset[str]]
     assert not masks.table_text(own, value).startswith("00") or not value
 
 
-def test_1017_columns_behind_seven_headers_fit() -> None:
+def test_1017_columns_after_seven_headers_fit() -> None:
     own = layout(WIDEST, 7)
     every = own.bits(frozenset(WIDEST))
     assert len(masks.table_bytes(own, every)) == 128

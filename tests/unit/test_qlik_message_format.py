@@ -125,7 +125,7 @@ def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         found(tmp_path / "none")
 
 
-def test_what_cannot_be_read_is_passed_over_and_what_stands_behind_it_is_read(
+def test_what_cannot_be_read_is_passed_over_and_what_stands_after_it_is_read(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "m.jsonl"
@@ -216,7 +216,7 @@ def test_changes_of_a_change_table_get_event_counters(tmp_path: Path) -> None:
 
 
 @given(st.integers(0, 10**8), st.integers(1, 10**6), st.integers(0, 10**4))
-def test_deliveries_are_numbered_upwards_whatever_the_clock_says(
+def test_deliveries_are_numbered_upwards_regardless_of_the_clock(
     delivery_no: int, places: int, back: int
 ) -> None:
     from datetime import UTC, datetime, timedelta

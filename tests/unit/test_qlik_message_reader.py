@@ -204,7 +204,7 @@ def test_the_row_of_a_delete_is_data_before_before_data() -> None:
         assert (change.before, change.after) == (UPDATE.after, None)
 
 
-def test_column_mask_tells_null_from_not_known() -> None:
+def test_column_mask_distinguishes_null_from_not_known() -> None:
     report = Report()
     rows = {"data": {"id": 7, "name": None, "price": None}, "beforeData": {"id": 7, "name": "nut"}}
     (change,) = read_item(
@@ -281,7 +281,7 @@ def test_metadata_describe_the_messages_that_name_them(encoding: str) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["json", "avro"])
-def test_a_message_waits_for_its_metadata_and_holds_what_is_behind_it(encoding: str) -> None:
+def test_a_message_waits_for_its_metadata_and_holds_what_is_after_it(encoding: str) -> None:
     metadata, data = written(encoding)
     later = envelope({**ROWS, "headers": {**HEADERS, "schema": "x", "table": "y"}})
     reader = MessageReader(ReadOptions())

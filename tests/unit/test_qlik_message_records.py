@@ -180,7 +180,7 @@ def test_integers_beyond_64_bits_keep_their_digits() -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(changes())
-def test_behind_a_registry_s_prefix_stands_the_same_record(change: Change) -> None:
+def test_the_prefix_of_a_registry_is_followed_by_the_same_record(change: Change) -> None:
     bare = write([change], columns=given_columns(), encoding="avro", metadata="none")[-1]
     registered = write(
         [change],

@@ -112,7 +112,7 @@ def test_messages_go_through_a_registry(client: Client) -> None:
 
 
 @pytest.mark.parametrize("client", [http_client])
-def test_a_registry_that_refuses_is_said_to(client: Client) -> None:
+def test_the_refusal_of_a_registry_is_reported(client: Client) -> None:
     with serving() as server, client(server.url) as registry:
         server.status = 422
         with pytest.raises(RegistryError):

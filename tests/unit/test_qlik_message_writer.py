@@ -149,7 +149,7 @@ def test_a_change_without_its_row_is_refused_by_what_it_needs() -> None:
 
 
 @pytest.mark.parametrize("names", ["message", "headers", "off"])
-def test_names_stand_where_the_option_says(names: str) -> None:
+def test_names_are_written_where_the_option_requires(names: str) -> None:
     (record,) = data_records(write([UPDATE], metadata="none", names=names))
     assert ("table" in record, "table" in record["headers"]) == (
         names == "message",
@@ -286,7 +286,7 @@ def test_schema_id_is_the_hash_of_the_specification() -> None:
     assert metadata["schemaId"] == hashlib.sha256(text.encode()).digest()[:16].hex().upper()
 
 
-def test_avro_envelope_begins_as_the_specification_says() -> None:
+def test_an_avro_message_begins_as_the_specification_requires() -> None:
     (message,) = write([UPDATE], encoding="avro", metadata="none")
     assert message.value.hex(" ").upper().startswith("61 74 4D 53 47 04 44 54 00")
     assert open_avro(message.value)[:3] == ("DT", None, None)

@@ -90,7 +90,7 @@ def test_a_kept_sequence_raises_the_state_and_never_lowers_it() -> None:
     assert sequence.raise_to(state, "2024051011000000" + "70".zfill(19)) == ("2024051012000000", 70)
 
 
-def test_the_last_number_is_given_and_none_behind_it() -> None:
+def test_the_last_number_is_given_and_none_after_it() -> None:
     state, text = sequence.next_sequence(WriterState("", 10**19 - 2), sequence.UNKNOWN_TIME)
     assert text == "1970010100000000" + "9" * 19
     with refused("sequence_exhausted"):
@@ -150,7 +150,7 @@ RAISED = datetime(2026, 11, 21, 20, 45, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("last", [None, "20261121204459990000000000000000007"])
-def test_a_new_epoch_numbers_on_from_its_time_and_far_behind_what_was_given_before(
+def test_a_new_epoch_continues_from_its_time_with_numbers_far_above_those_given_before(
     last: str | None,
 ) -> None:
     before = sequence.resume(last)

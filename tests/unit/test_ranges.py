@@ -114,7 +114,7 @@ def test_gaps_above_a_record_id_are_those_of_them_that_lie_there(
 
 
 @given(_floor, _ids, _ids)
-def test_a_copy_is_a_set_of_its_own(floor: int, ids: set[int], more: set[int]) -> None:
+def test_a_copy_is_a_separate_set(floor: int, ids: set[int], more: set[int]) -> None:
     record_set = RecordSet(floor, to_ranges(sorted(ids)))
     copied, before = record_set.copy(), _members(record_set)
     copied.add(to_ranges(sorted(more)))

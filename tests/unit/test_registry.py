@@ -71,7 +71,7 @@ def test_names_of_ours_are_known_without_looking_through_packages(
         (SINKS, "xds", "xds is the name of a format"),
     ],
 )
-def test_an_unknown_name_says_the_nearest_one_and_what_would_bring_it(
+def test_for_an_unknown_name_the_nearest_one_and_its_package_are_suggested(
     group: str, name: str, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
@@ -274,7 +274,7 @@ def test_a_source_of_a_package_that_fails_is_named_and_is_not_the_database(
     )
 
 
-def test_status_tells_a_package_that_fails_and_goes_on(
+def test_status_reports_a_package_that_fails_and_continues(
     install: Install, tmp_path: Path, run: Run
 ) -> None:
     install(

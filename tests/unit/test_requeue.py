@@ -31,7 +31,7 @@ def judged(text: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize("later", "SWNEFX")
 @pytest.mark.parametrize("letter", "EFSW")
-def test_a_later_row_outdates_what_would_come_behind_it(letter: str, later: str) -> None:
+def test_a_later_row_outdates_what_would_come_after_it(letter: str, later: str) -> None:
     # E and F go to their old place, in front of what waits; a copy of S and W goes behind it, and
     # behind what may go back to its old place.
     is_stale = later in ("SW" if letter in "EF" else "SWNEF")

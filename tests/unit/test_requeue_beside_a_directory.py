@@ -86,7 +86,7 @@ def test_it_goes_once_no_row_is_held_any_more(requeue: Run, log: sqlite3.Connect
     assert requeue()["letters"] == {1: "N", 2: "N", 3: "N"}
 
 
-def test_a_copy_goes_since_it_stands_behind_the_claimed_rows(
+def test_a_copy_is_sent_because_it_comes_after_the_claimed_rows(
     requeue: Run, log: sqlite3.Connection
 ) -> None:
     log.execute("UPDATE eventlog SET status = 'S' WHERE record_id = 1")

@@ -111,7 +111,7 @@ def test_an_event_that_got_retry_itself_keeps_its_id(new_world: NewWorld) -> Non
     assert receiver.sent == [["1", "2"], ["1", "2"]]
 
 
-def test_an_error_behind_a_retry_is_sent_again_too(new_world: NewWorld) -> None:
+def test_an_error_after_a_retry_is_sent_again_too(new_world: NewWorld) -> None:
     fake = new_world(deletes("1", "1"))
     fake.run(Receiver(judge(e1="retry", e2="error")))
     assert fake.statuses() == {1: "S", 2: "S"}
@@ -136,7 +136,7 @@ def test_what_is_refused_under_a_later_number_goes_again_under_it_and_not_under_
     assert set(fake.statuses().values()) == {"S"}
 
 
-def test_it_gets_the_next_number_behind_another_retry(new_world: NewWorld) -> None:
+def test_it_gets_the_next_number_after_another_retry(new_world: NewWorld) -> None:
     fake = new_world(deletes("1", "1", "1"))
     receiver = Receiver(judge(e1="retry", e2_2="error", e3_2="error"))
     fake.run(receiver)
@@ -163,7 +163,7 @@ def test_a_row_that_is_bad_when_its_event_is_sent_again_goes_again_under_the_nex
     assert lost.state == {"idu=1,table=usr,schema=indirect": {"fname": {"x", "y"}}}
 
 
-def test_fatal_behind_a_retry_is_f_and_stops(new_world: NewWorld) -> None:
+def test_fatal_after_a_retry_is_f_and_stops(new_world: NewWorld) -> None:
     fake = new_world(deletes("1", "1"))
     receiver, state = Receiver(judge(e1="retry", e2="fatal")), fake.start()
     assert fake.cycle(state, receiver).result is DeliveryResult.FATAL
@@ -178,7 +178,7 @@ def test_two_retries_of_one_object_in_a_document_are_one_attempt(new_world: NewW
     assert parked.attempts == 1
 
 
-def test_an_object_is_released_when_what_was_to_be_sent_again_has_lost_its_effect(
+def test_an_object_is_released_when_its_pending_change_has_lost_its_effect(
     new_world: NewWorld,
 ) -> None:
     fake = new_world([row(1, 8, "idu=1", "fname")])

@@ -188,7 +188,7 @@ def test_each_failure_has_one_line_however_often_marks_are_written(
     assert fake.errors() == [(1, "receiver", "error of 1"), (2, "receiver", "error of 2")]
 
 
-def test_what_precedence_dropped_is_done_whatever_the_answer_says(new_world: NewWorld) -> None:
+def test_what_precedence_dropped_is_done_regardless_of_the_answer(new_world: NewWorld) -> None:
     fake = new_world([row(1, 2, column="fname", new="x"), row(2, 8, column="fname")])
     fake.contents["idu=1"] = {"fname": ["x"]}
     fake.run(Receiver(judge(e1="error")))
@@ -312,7 +312,7 @@ def test_rows_that_are_held_back_and_read_again_are_counted_once(
 # --- in flight ------------------------------------------------------------------------------------
 
 
-def test_a_row_that_comes_after_the_crash_makes_an_event_of_its_own(new_world: NewWorld) -> None:
+def test_a_row_that_comes_after_the_crash_makes_its_own_event(new_world: NewWorld) -> None:
     # "Why in-flight" of section 10.
     fake = new_world(updates((1, "1", "a", "b"), (2, "1", "b", "c")))
     receiver, state = Receiver(judge(e1="lost")), fake.start()
@@ -379,7 +379,7 @@ def test_a_listed_row_that_has_become_bad_is_e(new_world: NewWorld) -> None:
     assert [line[:2] for line in fake.errors()] == [(2, "unknown_column"), (3, "unknown_table")]
 
 
-def test_query_back_is_one_statement_a_class_and_delivery(new_world: NewWorld) -> None:
+def test_query_back_is_one_statement_per_class_and_delivery(new_world: NewWorld) -> None:
     rows = [
         row(1, 6),
         row(2, 8, "idu=2", "fname"),

@@ -31,7 +31,7 @@ def test_a_new_directory_is_its_first_owners_from_then_on(tmp_path: Path) -> Non
     assert names(directory) == [MARKER]
 
 
-def test_another_owner_is_refused_and_told_what_to_do(tmp_path: Path) -> None:
+def test_another_owner_is_refused_with_what_to_do(tmp_path: Path) -> None:
     claim(tmp_path, OURS, never)
     with pytest.raises(ConfigError) as refused:
         claim(tmp_path, OTHERS, never)
@@ -106,7 +106,7 @@ def test_where_there_are_no_links_a_directory_is_owned_all_the_same(
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"identity": "ours/1"}', "\0"])
-def test_a_marker_that_says_nothing_is_not_guessed_at(tmp_path: Path, content: str) -> None:
+def test_a_marker_that_contains_nothing_is_not_guessed_at(tmp_path: Path, content: str) -> None:
     (tmp_path / MARKER).write_text(content)
     with pytest.raises(ConfigError, match="does not name the directory's owner"):
         claim(tmp_path, OURS, never)

@@ -99,7 +99,7 @@ def test_a_table_that_refers_to_itself_or_in_a_circle_is_still_captured() -> Non
     assert choose(circle, "*").tables == ("a",)
 
 
-def test_the_child_of_a_child_table_is_a_class_of_its_own() -> None:
+def test_the_child_of_a_child_table_is_a_separate_class() -> None:
     chain = [
         table("a", "id", "id"),
         table("b", "id a", "id", "a a"),
@@ -123,7 +123,9 @@ def test_views_are_matched_by_no_pattern() -> None:
     assert refused([USR, view], "usr", "view_usr")[0].startswith("'view_usr' is a view")
 
 
-def test_tables_without_a_key_are_told_where_they_match_and_refused_where_they_are_named() -> None:
+def test_tables_without_a_key_are_reported_if_a_pattern_matches_and_refused_if_they_are_named() -> (
+    None
+):
     plain = table("plain", "a b")
     assert choose([USR, plain], "*") == TableChoice(("usr",), {}, ("plain",))
     assert refused([USR, plain], "plain", "usr") == (
@@ -167,7 +169,7 @@ def test_a_table_of_the_application_is_not_taken_for_ours_by_its_name() -> None:
     assert choose(job, "*").tables == ("job", "job_error", "job_version")
 
 
-def test_everything_that_is_wrong_is_said_at_once() -> None:
+def test_everything_that_is_wrong_is_reported_at_once() -> None:
     there = database(USR, GRP, partitions={"parts_1": "parts"})
     choice = choose_tables(there, ["nobody", "x*", "hr.*", "parts_1"], ["nothing"])
     assert tuple(map(str, choice.refused.values())) == (

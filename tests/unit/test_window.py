@@ -155,7 +155,7 @@ def test_loopback_rows_that_are_left_never_count() -> None:
     assert (ids(taken.groups), taken.loopback) == ([[9]], [])
 
 
-def test_bad_and_loopback_rows_come_out_beside_the_groups() -> None:
+def test_invalid_and_loopback_rows_are_returned_with_the_groups() -> None:
     rows = [row(1, 9), row(2, 4, perpetrator="me"), row(3, 4)]
     taken = Queue(rows, PublisherOptions(driver_user="me")).take()
     assert ([bad.record_id for bad in taken.invalid], taken.loopback, ids(taken.groups)) == (
@@ -183,7 +183,7 @@ def test_nothing_beyond_the_tail_of_the_scan_is_read() -> None:
     assert (ids(taken.groups), taken.next_first) == ([[1], [2]], None)
 
 
-def test_at_the_end_of_a_scan_a_group_is_deferred_that_a_later_row_may_join() -> None:
+def test_a_group_that_a_later_row_may_join_is_deferred_at_the_end_of_a_scan() -> None:
     later = queue("1: 4 A, 2: 2 B, 3: 4 C, 4: 2 B")
     taken = read_window(later.context, 1, 3, frozenset(), set())
     assert (ids(taken.groups), taken.next_first) == ([[1]], None)

@@ -194,7 +194,9 @@ def test_an_option_of_a_wrong_type_is_named_with_what_is_needed(
 
 
 @pytest.mark.parametrize("keys", [7, ["id"], "id", {"item": 7}])
-def test_an_option_of_a_wrong_type_is_named_beside_a_catalogue(tmp_path: Path, keys: Any) -> None:
+def test_an_option_of_a_wrong_type_is_named_although_there_is_a_catalogue(
+    tmp_path: Path, keys: Any
+) -> None:
     source = source_of(TRIED[3], tmp_path)
     with pytest.raises(ConfigError, match="keys"):
         convert(

@@ -287,7 +287,7 @@ def test_document_over_the_limit_is_refused() -> None:
         'type="t"/></x></output></nds>',
     ],
 )
-def test_schema_knows_what_is_written(document: str) -> None:
+def test_the_schema_describes_what_is_written(document: str) -> None:
     validate(document)
 
 

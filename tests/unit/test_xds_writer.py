@@ -201,7 +201,7 @@ def test_reference_carries_the_association_of_its_target_twice(operation: str) -
         ("]]>", "]]&gt;", "]]&gt;"),
     ],
 )
-def test_characters_are_written_as_the_table_says(
+def test_characters_are_written_as_the_table_specifies(
     character: str, in_text: str, in_attribute: str
 ) -> None:
     attribute = AttributeSteps(
@@ -224,7 +224,7 @@ DOCUMENT = (
 )
 
 
-def test_file_form_has_its_declaration_on_a_line_of_its_own() -> None:
+def test_file_form_has_its_declaration_on_its_own_line() -> None:
     assert (
         file_form([write_event(DELETE)], HEADER)
         == f'<?xml version="1.0" encoding="UTF-8"?>\n{DOCUMENT}'
@@ -254,7 +254,7 @@ def test_document_without_events_is_never_written(form: Callable[[list[str], Hea
         form([], HEADER)
 
 
-def test_product_is_the_program_unless_said_otherwise() -> None:
+def test_product_is_the_program_unless_configured_otherwise() -> None:
     assert f'<product version="{__version__}">eventlog</product>' in line_form(
         [HEARTBEAT], Header()
     )

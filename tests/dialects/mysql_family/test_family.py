@@ -344,7 +344,9 @@ def under_lock_tables(family: Platform, *statements: str) -> int | None:
     return None
 
 
-def test_a_write_under_lock_tables_is_logged_or_refused_as_the_plan_says(family: Platform) -> None:
+def test_a_write_under_lock_tables_is_logged_or_refused_as_the_plan_specifies(
+    family: Platform,
+) -> None:
     """MariaDB takes tables from its cache as their last user has left them, and refuses a write by
     a trigger when a second one of the log looks as if it were in use.
     """
@@ -459,7 +461,7 @@ def test_record_ids_go_on_after_a_crash_although_the_newest_rows_are_gone(
     assert [row.record_id > last for row in names.rows()] == [True]
 
 
-def test_a_session_is_read_committed_in_utc_whatever_the_server_says(
+def test_a_session_is_read_committed_in_utc_regardless_of_the_servers_settings(
     family: Platform, family_server: mysql_servers.Server
 ) -> None:
     family_server.run(
@@ -622,7 +624,7 @@ def test_triggers_that_were_applied_by_half_are_completed_by_the_next_run(
 # --- what holds old versions of rows back ---------------------------------------------------------
 
 
-def test_the_oldest_reader_is_told_to_who_has_the_right_and_the_size_of_the_log_to_everybody(
+def test_the_oldest_reader_is_reported_to_privileged_users_and_the_size_of_the_log_to_everybody(
     family: Platform, family_server: mysql_servers.Server
 ) -> None:
     family.run("CREATE TABLE t (k int PRIMARY KEY)")

@@ -298,7 +298,7 @@ def test_a_watch_is_refused_where_nobody_can_tell_the_rows(
         family.plan({"table": "t"})
 
 
-def test_objects_that_are_there_although_their_last_row_is_a_delete_are_told_by_doctor(
+def test_objects_that_are_there_although_their_last_row_is_a_delete_are_reported_by_doctor(
     staff: Platform, run: Run
 ) -> None:
     if staff.name == "mysql":

@@ -114,7 +114,7 @@ def test_every_part_of_a_url_reaches_the_driver_in_its_own_type() -> None:
     assert "wallet_password=x" not in masked(str(url.render_as_string(hide_password=False)))
 
 
-def test_a_session_is_made_with_our_own_arguments_beside() -> None:
+def test_a_session_is_made_with_our_own_arguments_too() -> None:
     server = Server("19.3.0.0.0")
     with (
         engine_of(server, "oracle://ann:s@db:1522/?service_name=HR&protocol=tcps") as engine,
@@ -147,7 +147,7 @@ def test_what_would_have_no_effect_is_refused(rest: str, reason: str) -> None:
     assert "hunter2" not in str(refused.value)
 
 
-def test_a_password_of_its_own_takes_the_place_of_the_urls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_separate_password_replaces_that_of_the_url(monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {}
 
     def refuse(**arguments: Any) -> None:

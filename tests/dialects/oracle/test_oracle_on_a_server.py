@@ -245,7 +245,7 @@ def test_what_a_trigger_cannot_read_is_read_back(oracle: Platform) -> None:
 @pytest.mark.parametrize(
     "type_", ["TIMESTAMP(9) WITH TIME ZONE", "TIMESTAMP(9) WITH LOCAL TIME ZONE"]
 )
-def test_a_moment_with_a_zone_is_told_in_utc_whatever_the_session_is_in(
+def test_a_moment_with_a_zone_is_reported_in_utc_whatever_the_session_is_in(
     oracle: Platform, type_: str
 ) -> None:
     oracle.run(f"CREATE TABLE t (id NUMBER(10) PRIMARY KEY, v {type_})")
@@ -315,7 +315,7 @@ def test_a_key_of_fixed_length_is_found_by_its_text(
 # --- triggers of others, scripts, the dictionary --------------------------------------------------
 
 
-def test_a_trigger_that_follows_ours_comes_behind_and_is_warned_of_before_ours_go(
+def test_a_trigger_that_follows_ours_fires_after_and_is_warned_of_before_ours_are_dropped(
     oracle: Platform,
 ) -> None:
     oracle.run("CREATE TABLE t (id NUMBER(10) PRIMARY KEY, v VARCHAR2(40))")
@@ -370,7 +370,7 @@ def test_scripts_do_in_sqlplus_what_they_say_and_can_be_run_twice(
     assert oracle.logged("INSERT INTO t VALUES (-0.5, 'x')") == [(1, "k=-0.5", "v", None, "x")]
 
 
-def test_the_fingerprint_is_another_one_once_a_table_is(oracle: Platform) -> None:
+def test_the_fingerprint_changes_when_a_table_does(oracle: Platform) -> None:
     oracle.run("CREATE TABLE t (id NUMBER(10) PRIMARY KEY, v VARCHAR2(40))")
     oracle.watch("t")
     catalog, seen = oracle.catalog(), []

@@ -206,7 +206,7 @@ def test_a_schema_of_many_tables_is_compared_in_time_that_grows_with_their_numbe
     assert len(looked_at) < 10 * len({*looked_at})
 
 
-def test_always_is_said_to_have_no_effect() -> None:
+def test_always_is_reported_to_have_no_effect() -> None:
     for watch, said in (
         (WatchedTable("LINK"), 0),
         (WatchedTable("LINK", capture_replicated=True), 1),
@@ -245,7 +245,7 @@ def test_a_trigger_of_others_is_to_follow_ours_of_all_its_operations() -> None:
     assert order_warnings(foreign("UPDATE", "OTHER")) == ['"APP"."TGR_LINK_U_1"']
 
 
-def test_a_trigger_that_follows_ours_is_not_told_to() -> None:
+def test_the_script_leaves_a_trigger_that_follows_ours_alone() -> None:
     assert order_warnings(foreign("UPDATE"), ("APP", "TGR_LINK_U_1")) == []
     assert order_warnings(foreign("INSERT OR UPDATE"), ("APP", "TGR_LINK_U_1")) == [
         '"TGR_LINK_I_1"'
@@ -286,7 +286,7 @@ def rows_of_dictionary(
     return [tables, rows, sources, list(follows)]
 
 
-def test_dropping_all_triggers_says_what_that_breaks() -> None:
+def test_dropping_all_triggers_reports_what_that_breaks() -> None:
     ours = all_there(compiled_link())
     answers = rows_of_dictionary(*ours, foreign(), follows=[("APP", "BILL", "APP", "TGR_LINK_D_1")])
     plan = TRIGGERS.plan_drop(conn([("LOGS", "EVENTLOG")], *answers), LOG)
@@ -296,7 +296,7 @@ def test_dropping_all_triggers_says_what_that_breaks() -> None:
     ]
 
 
-def test_a_user_who_is_shown_no_triggers_is_not_told_that_they_are_missing() -> None:
+def test_triggers_that_a_user_may_not_see_are_not_reported_as_missing() -> None:
     recorder = conn([("LOGS", "EVENTLOG")], [], [("PUBLISHER",)])
     with pytest.raises(
         DatabaseError,
@@ -394,7 +394,7 @@ def test_the_dictionary_is_asked_for_the_declared_tables_and_those_of_ours() -> 
     ] == ["APP", "OTHER"]
 
 
-def test_a_trigger_that_does_not_compile_is_dropped_and_said() -> None:
+def test_a_trigger_that_does_not_compile_is_dropped_and_reported() -> None:
     recorder = conn([], [], [], [(3, 7, "PL/SQL: ORA-00942: table or view does not exist")])
     with pytest.raises(
         DatabaseError,
@@ -424,7 +424,7 @@ def test_a_log_is_known_for_ours_by_its_sequence_when_its_migration_broke_off() 
 @pytest.mark.parametrize(
     ("seconds", "expected"), [(5.0, 5), (0.2, 1), (0, 1_000_000), (10**9, 1_000_000)]
 )
-def test_ddl_waits_as_long_as_it_was_told(seconds: float, expected: int) -> None:
+def test_ddl_waits_as_long_as_configured(seconds: float, expected: int) -> None:
     assert ddl_lock_timeout(seconds) == f"ALTER SESSION SET DDL_LOCK_TIMEOUT = {expected}"
 
 

@@ -181,7 +181,7 @@ def test_no_range_is_no_statement() -> None:
     assert recorder.run == []
 
 
-def test_due_rows_are_read_behind_a_place() -> None:
+def test_due_rows_are_read_after_a_position() -> None:
     recorder = conn([])
     list(
         DIALECT.open(recorder)
@@ -266,7 +266,7 @@ def test_errors_that_pass_are_tried_again_and_others_are_not(error: Any, is_away
         ((20, 1, "N", "Y", "N"), [904], None),  # 12.2 has no such column
     ],
 )
-def test_a_sequence_whose_numbers_do_not_rise_in_the_order_of_requests_is_told(
+def test_a_sequence_whose_numbers_do_not_rise_in_the_order_of_requests_is_reported(
     monkeypatch: pytest.MonkeyPatch,
     sequence: tuple[Any, ...],
     answers: list[Any],
@@ -321,7 +321,7 @@ def test_a_publisher_does_not_wait_for_ever_for_an_answer() -> None:
         ("ORA-28040: No matching authentication protocol", "ALLOWED_LOGON_VERSION_SERVER"),
     ],
 )
-def test_what_hinders_a_session_is_told_with_what_to_do(
+def test_what_hinders_a_session_is_reported_with_what_to_do(
     monkeypatch: pytest.MonkeyPatch, reason: str, advice_: str
 ) -> None:
     def refuse(**_: Any) -> None:
@@ -342,7 +342,7 @@ def test_the_fingerprint_of_tables_is_one_statement_for_many() -> None:
     assert statement.count(":t9") == 2
 
 
-def test_the_lock_of_a_log_has_a_number_of_its_own_that_programs_may_use() -> None:
+def test_the_lock_of_a_log_has_its_own_number_that_programs_may_use() -> None:
     other = LogTable("LOGS", "OTHER", LOG.columns)
     assert log.lock_id(LOG) != log.lock_id(other)
     assert 0 <= log.lock_id(LOG) <= 1073741823
@@ -373,7 +373,7 @@ def test_a_row_is_found_by_every_spelling_of_its_key_and_a_gone_one_is_left_out(
     assert ":k10_0" not in statement
 
 
-def test_the_values_of_a_child_table_are_read_by_a_statement_of_its_own() -> None:
+def test_the_values_of_a_child_table_are_read_by_a_separate_statement() -> None:
     cls, attributes = (
         class_of("USR"),
         [a for a in attributes_of("USR") if a.name in ("FNAME", "USR_PHONE.PHONENO")],

@@ -158,7 +158,7 @@ def test_a_name_that_sql_plus_would_take_for_something_else_is_refused(name: str
 # --- where tables and indexes are made ------------------------------------------------------------
 
 
-def test_tables_and_indexes_are_made_where_they_are_told_and_called_as_they_are_told() -> None:
+def test_tables_and_indexes_get_the_configured_places_and_names() -> None:
     script = migration_script(ELSEWHERE)
     tables = re.findall(r"CREATE TABLE .*?\n\)( [^']*)?'", script, re.DOTALL)
     assert len(tables) >= 5

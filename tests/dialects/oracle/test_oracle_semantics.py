@@ -169,7 +169,7 @@ def log_of(
         None)]),
     ],
 )  # fmt: skip
-def test_an_operation_logs_what_the_specification_says(
+def test_an_operation_logs_what_the_specification_requires(
     trigger_level: str,
     row_style: str,
     change: tuple[Row | None, Row | None],

@@ -156,7 +156,7 @@ def test_only_a_row_of_the_same_spelling_is_the_same_object(shifting: Watched) -
     assert shifting.logged("DELETE FROM t WHERE name = 'a'") == [(4, "id=-0", None, None, None)]
 
 
-def test_partitioned_tables_stay_by_row_and_plan_says_so(empty: Watched) -> None:
+def test_partitioned_tables_stay_by_row_and_plan_reports_it(empty: Watched) -> None:
     run(
         empty.conn,
         "CREATE TABLE t (id integer PRIMARY KEY DEFERRABLE, name text) PARTITION BY LIST (id)",
@@ -177,7 +177,7 @@ def test_partitioned_tables_stay_by_row_and_plan_says_so(empty: Watched) -> None
     ]
 
 
-def test_plan_says_what_is_not_promised_and_what_comes_before(shifting: Watched) -> None:
+def test_plan_shows_what_is_not_promised_and_what_comes_before(shifting: Watched) -> None:
     run(
         shifting.conn,
         "CREATE FUNCTION app() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",

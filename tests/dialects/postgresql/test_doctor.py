@@ -24,7 +24,7 @@ def test_a_healthy_log_has_no_finding_that_counts(doctor: Doctor) -> None:
     assert code == 0
 
 
-def test_every_finding_says_what_fixes_it_and_changes_nothing(
+def test_every_finding_shows_what_fixes_it_and_changes_nothing(
     examined: sa.Engine, doctor: Doctor
 ) -> None:
     rows(examined, GOOD, "'n', 9, 'usr', 'x', NULL, NULL, NULL, now()".replace("9", "1"))
@@ -153,7 +153,7 @@ def test_a_log_without_autovacuum_is_named(examined: sa.Engine, doctor: Doctor) 
     assert doctor()[0] == 0
 
 
-def test_without_a_log_it_says_how_to_make_one(examined: sa.Engine, doctor: Doctor) -> None:
+def test_without_a_log_it_explains_how_to_make_one(examined: sa.Engine, doctor: Doctor) -> None:
     code, found = doctor("--log-table", "nolog")
     assert (code, found["log_table"][0]["fix"][0]) == (1, "eventlog db upgrade")
 
@@ -209,7 +209,7 @@ def test_an_old_transaction_that_has_written_to_the_log_is_named(examined: sa.En
         assert not [one for one in found if one.code == "old_snapshot"]  # none is an hour old
 
 
-def test_what_holds_back_dead_rows_is_told_oldest_first_with_what_ends_it(
+def test_what_holds_back_dead_rows_is_reported_oldest_first_with_what_ends_it(
     examined: sa.Engine,
 ) -> None:
     with (
@@ -262,7 +262,7 @@ def test_whether_a_publisher_runs_is_asked_without_being_in_its_way(examined: sa
         assert not DIALECT.open(asking).log(LOG).is_locked()
 
 
-def test_a_log_with_names_of_its_own_is_examined(examined: sa.Engine, doctor: Doctor) -> None:
+def test_a_log_with_its_own_names_is_examined(examined: sa.Engine, doctor: Doctor) -> None:
     execute(
         examined,
         """ALTER TABLE hr.eventlog RENAME record_id TO "Id: 100%"; ALTER TABLE hr.eventlog RENAME

@@ -198,7 +198,7 @@ def test_deferrable_keys_are_named(examined: sa.Engine, doctor: Doctor) -> None:
 # --- one object -----------------------------------------------------------------------------------
 
 
-def test_why_an_objects_change_is_not_out_is_said_in_sentences(
+def test_why_an_objects_change_is_not_out_is_reported_in_sentences(
     examined: sa.Engine, run: Run
 ) -> None:
     Path("eventlog.toml").write_text(CONFIG)

@@ -100,7 +100,7 @@ def test_a_row_that_waits_is_shown_with_its_group_and_its_document(
     assert found["read_back"] is None
 
 
-def test_precedence_is_told_row_by_row(home: sa.Engine, show: Show) -> None:
+def test_precedence_is_explained_row_by_row(home: sa.Engine, show: Show) -> None:
     execute(home, "INSERT INTO hr.usr VALUES (1, 'Now', 'Frost')")
     log(
         home,
@@ -129,7 +129,7 @@ def test_an_object_that_is_gone_has_no_document(home: sa.Engine, show: Show) -> 
     assert (found["event_id"], found["document"]) == (None, None)
 
 
-def test_a_change_below_a_second_is_told(home: sa.Engine, show: Show) -> None:
+def test_a_change_below_a_second_is_reported(home: sa.Engine, show: Show) -> None:
     execute(home, "ALTER TABLE hr.usr ADD made timestamp")
     log(home, (1, 2, "made", "2024-05-06 07:08:09.1", "2024-05-06 07:08:09.2"))
     found = show(1)
@@ -137,7 +137,7 @@ def test_a_change_below_a_second_is_told(home: sa.Engine, show: Show) -> None:
     assert any("nothing but the fraction of a second" in note for note in found["notes"])
 
 
-def test_an_old_value_that_cannot_be_converted_is_told(home: sa.Engine, show: Show) -> None:
+def test_an_old_value_that_cannot_be_converted_is_reported(home: sa.Engine, show: Show) -> None:
     execute(home, "ALTER TABLE hr.usr ADD age integer")
     log(home, (1, 2, "age", "old", "5"))
     found = show(1)

@@ -145,7 +145,7 @@ CLOCKS = [
 
 
 @pytest.mark.parametrize(("server_zone", "event_time_zone", "age", "due"), CLOCKS)
-def test_due_is_what_the_servers_clock_says(
+def test_the_servers_clock_decides_what_is_due(
     log: sa.Engine, server_zone: str, event_time_zone: str, age: float, due: bool
 ) -> None:
     with log.begin() as conn:

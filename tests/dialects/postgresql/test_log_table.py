@@ -118,7 +118,7 @@ def test_the_tail_is_the_highest_row_n(conn: Connection, opened: LogTable) -> No
     assert tail(opened_log(conn, opened)) == 5
 
 
-def test_the_queue_is_counted_and_its_age_told(conn: Connection, opened: LogTable) -> None:
+def test_the_queue_is_counted_and_its_age_reported(conn: Connection, opened: LogTable) -> None:
     assert DIALECT.open(conn).log(opened).queue("utc") == (0, None)
     write(conn, (1, "S"), event_time="1999-01-01")
     write(conn, (2, "N"), event_time="infinity")

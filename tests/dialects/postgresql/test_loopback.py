@@ -145,7 +145,7 @@ def test_publish_warns_at_the_start_where_its_user_owns_watched_tables(
 
 
 @pytest.mark.parametrize("given", GIVEN)
-def test_who_says_what_becomes_of_loopback_is_not_warned(
+def test_a_configuration_that_sets_loopback_action_causes_no_warning(
     home: sa.Engine, run: Run, given: str
 ) -> None:
     configure(home, given)
@@ -156,7 +156,7 @@ def test_who_says_what_becomes_of_loopback_is_not_warned(
     assert set(statuses(home).values()) == {"S"}
 
 
-def test_a_dry_run_tells_what_would_not_be_published(home: sa.Engine, run: Run) -> None:
+def test_a_dry_run_shows_what_would_not_be_published(home: sa.Engine, run: Run) -> None:
     execute(home, "INSERT INTO hr.usr VALUES (1, 'Jack')")
     code, out, err = run("publish", "--dry-run")
     assert (code, out) == (0, "")
@@ -251,7 +251,7 @@ def test_plan_and_doctor_warn_where_the_publishers_user_owns_watched_tables(
     assert "allow_loopback = true" in " ".join(finding["fix"])
 
 
-def test_who_installs_for_a_publisher_with_a_user_of_its_own_is_not_warned(
+def test_an_installation_for_a_publisher_with_its_own_user_causes_no_warning(
     home: sa.Engine, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configure(home, user="publisher")

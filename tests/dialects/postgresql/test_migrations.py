@@ -75,7 +75,7 @@ def test_a_downgrade_leaves_the_catalogue_as_it_was(
         assert migrations.current(conn, log_table=log_table, schema=schema) == ()
 
 
-def test_the_log_is_as_the_specification_says(database: Engine) -> None:
+def test_the_log_is_as_the_specification_requires(database: Engine) -> None:
     migrations.upgrade(database, log_table="eventlog")
     inspector = sa.inspect(database)
     columns = {column["name"]: column for column in inspector.get_columns("eventlog")}
@@ -306,7 +306,9 @@ UNKNOWN = (
 )
 
 
-def test_a_log_of_another_eventlog_is_left_alone_and_what_to_do_is_said(database: Engine) -> None:
+def test_a_log_of_another_version_is_left_alone_and_the_message_explains_what_to_do(
+    database: Engine,
+) -> None:
     with database.connect() as conn:
         migrations.upgrade(conn, log_table="eventlog")
         conn.execute(sa.text("DELETE FROM eventlog_version"))

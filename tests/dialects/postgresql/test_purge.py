@@ -108,7 +108,7 @@ def test_a_dry_run_counts_and_removes_nothing(home: sa.Engine, purge: Purge) -> 
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 10])
-def test_each_batch_is_a_transaction_of_its_own(
+def test_each_batch_is_a_separate_transaction(
     home: sa.Engine, purge: Purge, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left: list[str] = []
@@ -172,7 +172,7 @@ def test_a_purge_that_is_stopped_has_done_what_it_has_done(
 
 
 @pytest.mark.parametrize("home", [fill], indirect=True)  # a leaf of young rows is not looked at
-def test_a_purge_ends_behind_many_rows_that_are_too_young(
+def test_a_purge_ends_after_many_rows_that_are_too_young(
     home: sa.Engine, purge: Purge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publisher_purge, "_YOUNG", 2)
@@ -201,7 +201,7 @@ def test_what_one_purge_left_the_next_one_takes(home: sa.Engine, purge: Purge) -
     assert purge("--older-than", "0s")["rows"] == 1
 
 
-def test_it_runs_beside_a_publisher_and_takes_no_row_that_is_being_marked(
+def test_a_purge_runs_while_a_publisher_runs_and_takes_no_row_that_is_being_marked(
     home: sa.Engine, purge: Purge
 ) -> None:
     with home.connect() as publisher:

@@ -291,7 +291,7 @@ def test_a_childs_key_may_be_of_another_type(conn: Connection) -> None:
     assert read(conn, "d", ["k=AB"], "d_c.c") == {"k=AB": {"d_c.c": ["x"]}}
 
 
-def test_values_are_log_text_whatever_the_database_says(own: Connection) -> None:
+def test_values_are_log_text_regardless_of_the_databases_settings(own: Connection) -> None:
     run(own, f"ALTER DATABASE {own.engine.url.database} SET DateStyle = 'German'")
     run(
         own,

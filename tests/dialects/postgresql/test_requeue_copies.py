@@ -33,7 +33,7 @@ def logged(run: Run, hr: sa.Engine, publish: Callable[[], Receiver]) -> list[tup
     return rows(hr, _LETTERS)
 
 
-def test_a_copy_does_not_stand_behind_a_change_that_had_not_committed(
+def test_a_copy_does_not_come_after_a_change_that_had_not_committed(
     run: Run, hr: sa.Engine, publish: Callable[[], Receiver], logged: list[tuple[object, ...]]
 ) -> None:
     with hr.connect() as application, ThreadPoolExecutor(1) as pool:
@@ -60,7 +60,7 @@ def test_a_change_of_another_object_is_awaited_and_outdates_nothing(
     assert (code, "2 logged again" in out) == (0, True)
 
 
-def test_a_copy_does_not_stand_behind_a_change_that_was_published_while_it_waited(
+def test_a_copy_does_not_come_after_a_change_that_was_published_while_it_waited(
     run: Run, hr: sa.Engine, publish: Callable[[], Receiver], logged: list[tuple[object, ...]]
 ) -> None:
     with hr.connect() as application, ThreadPoolExecutor(1) as pool:

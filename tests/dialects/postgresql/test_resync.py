@@ -370,7 +370,7 @@ class TestKeysFile:
 
 
 class TestLogs:
-    def test_a_log_of_somebody_else_with_names_of_its_own_is_written_too(
+    def test_a_log_of_somebody_else_with_its_own_names_is_written_too(
         self, run: Run, publish: Callable[[], Receiver], hr: sa.Engine
     ) -> None:
         execute(
@@ -398,7 +398,7 @@ class TestLogs:
             ]
         assert set(publish().objects) == {'branch="a+b"+num=1', "branch=c+num=2"}
 
-    def test_a_log_that_is_older_than_the_table_of_positions_says_how_to_get_it(
+    def test_a_log_that_is_older_than_the_table_of_positions_explains_how_to_get_it(
         self, run: Run, hr: sa.Engine
     ) -> None:
         users(hr, 1)

@@ -50,7 +50,7 @@ class TestDeleted:
 
     @pytest.mark.usefixtures("lost")
     @pytest.mark.parametrize(("status", "told"), [("E", ["idu=1"]), ("F", ["idu=1"]), ("S", [])])
-    def test_a_delete_that_the_receiver_has_not_got_is_told_again(
+    def test_a_delete_that_the_receiver_has_not_received_is_sent_again(
         self, run: Run, hr: sa.Engine, status: str, told: list[str]
     ) -> None:
         execute(hr, f"UPDATE hr.eventlog SET status = '{status}' WHERE event_type = 4")
@@ -88,7 +88,7 @@ class TestDeleted:
         )
         assert keys(hr)[before:] == ["idu=2", "idu=4", "idu=5"]
 
-    def test_without_history_it_says_that_nothing_can_be_known(
+    def test_without_history_it_reports_that_nothing_can_be_determined(
         self, run: Run, hr: sa.Engine
     ) -> None:
         users(hr, 2)

@@ -91,7 +91,7 @@ def run(
     return run
 
 
-def test_doctor_says_that_the_server_is_a_standby(run: Run) -> None:
+def test_doctor_reports_that_the_server_is_a_standby(run: Run) -> None:
     code, out, _ = run("doctor", "--json")
     findings = json.loads(out)["findings"]
     (finding,) = [one for one in findings if one["code"] == "standby"]
@@ -105,7 +105,7 @@ def test_doctor_says_that_the_server_is_a_standby(run: Run) -> None:
 
 
 @pytest.mark.parametrize("command", [("publish",), ("publish", "--once")])
-def test_publish_says_that_the_server_is_a_standby(run: Run, command: tuple[str, ...]) -> None:
+def test_publish_reports_that_the_server_is_a_standby(run: Run, command: tuple[str, ...]) -> None:
     code, out, err = run(*command)
     assert (code, out) == (1, "")
     (line,) = [line for line in err.splitlines() if line.startswith("eventlog: ")]
@@ -113,7 +113,7 @@ def test_publish_says_that_the_server_is_a_standby(run: Run, command: tuple[str,
     assert "change the database URL to the primary's" in line
 
 
-def test_purge_says_that_the_server_is_a_standby_and_does_not_blame_rights(run: Run) -> None:
+def test_purge_reports_that_the_server_is_a_standby_and_does_not_blame_rights(run: Run) -> None:
     code, _, err = run("purge", "--older-than", "0s")
     assert code == 1
     assert "cannot be purged on this server: the server is a standby" in err
@@ -123,7 +123,7 @@ def test_purge_says_that_the_server_is_a_standby_and_does_not_blame_rights(run: 
 @pytest.mark.parametrize(
     "command", [("requeue",), ("triggers", "drop", "--yes"), ("resync", "usr")]
 )
-def test_what_writes_otherwise_says_it_too(run: Run, command: tuple[str, ...]) -> None:
+def test_other_commands_that_write_report_it_too(run: Run, command: tuple[str, ...]) -> None:
     code, _, err = run(*command)
     assert code == 1
     assert "standby" in err
@@ -138,13 +138,13 @@ def test_what_only_reads_works(run: Run) -> None:
     assert run("explain", "1", "--json")[0] == 0
 
 
-def test_a_primary_whose_sessions_are_read_only_is_said(uncommitted: sa.Connection) -> None:
+def test_a_primary_whose_sessions_are_read_only_is_reported(uncommitted: sa.Connection) -> None:
     assert DIALECT.open(uncommitted).read_only() is None
     uncommitted.exec_driver_sql("SET default_transaction_read_only = on")
     assert "default_transaction_read_only is on" in (DIALECT.open(uncommitted).read_only() or "")
 
 
-def test_nobody_tells_there_who_writes_the_log(standby: str) -> None:
+def test_a_standby_does_not_report_who_writes_the_log(standby: str) -> None:
     engine = sa.create_engine(standby, poolclass=sa.NullPool)
     with engine.connect() as conn:
         assert (

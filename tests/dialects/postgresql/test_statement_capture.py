@@ -16,7 +16,7 @@ from test_trigger_identifiers import (  # noqa: F401 - tests that hold for both 
 )
 from test_trigger_keys import (  # noqa: F401 - tests that hold for both kinds of capture
     test_a_change_is_a_change_of_bytes,
-    test_a_type_with_an_equality_of_its_own_is_compared_by_it_and_logged_by_bytes,
+    test_a_type_with_its_own_equality_is_compared_by_it_and_logged_by_bytes,
     test_every_text_is_a_canonical_key,
     test_keys_of_every_type_are_canonical,
     test_text_of_a_coarse_collation_is_compared_and_quoted_by_bytes,

@@ -154,7 +154,7 @@ def test_text_of_a_coarse_collation_is_compared_and_quoted_by_bytes(empty: Watch
     ]
 
 
-def test_a_type_with_an_equality_of_its_own_is_compared_by_it_and_logged_by_bytes(
+def test_a_type_with_its_own_equality_is_compared_by_it_and_logged_by_bytes(
     empty: Watched,
 ) -> None:
     try:

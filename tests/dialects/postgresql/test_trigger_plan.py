@@ -206,7 +206,7 @@ def test_two_logs_of_one_table_do_not_touch_each_other(usr: Watched) -> None:
     assert {action.kind for action in usr.plan(WatchedTable("usr")).actions} == {"unchanged"}
 
 
-def test_a_log_with_names_and_order_of_its_own(usr: Watched) -> None:
+def test_a_log_may_have_its_own_names_and_order(usr: Watched) -> None:
     run(
         usr.conn,
         'CREATE TABLE log."Event ""Log""" ("%id" serial, tkey varchar(200), st varchar(4), typ '
@@ -256,7 +256,7 @@ def test_warnings(usr: Watched) -> None:
     assert "trigger A first of shifting fires before eventlog's trigger" in order
 
 
-def test_what_is_not_captured_is_said(usr: Watched) -> None:
+def test_what_is_not_captured_is_reported(usr: Watched) -> None:
     run(
         usr.conn,
         "CREATE TABLE p (k integer PRIMARY KEY) PARTITION BY LIST (k)",

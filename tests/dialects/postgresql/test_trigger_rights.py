@@ -137,7 +137,7 @@ def test_always_captures_what_a_replication_applies(usr: Watched) -> None:
     assert usr.logged("UPDATE usr SET fname = 'x'") == []
 
 
-def test_large_values_are_ordinary_columns_whatever_lob_values_says(usr: Watched) -> None:
+def test_large_values_are_ordinary_columns_regardless_of_lob_values(usr: Watched) -> None:
     assert usr.watch(WatchedTable("usr", lob_values=False)).changes
     assert usr.plan(WatchedTable("usr", lob_values=True)).changes == ()
     assert usr.logged(JACK) == fields(1, "idu=1", ("fname", None, "Jack"), ("photo", None, "qqo="))

@@ -86,7 +86,7 @@ def test_nobody_falls_asleep_while_a_writer_is_open_that_will_not_notify(databas
         WAKE.wake_up(conn, log)
 
 
-def test_logs_have_locks_of_their_own_and_none_is_that_of_the_publisher(database: Engine) -> None:
+def test_logs_have_their_own_locks_and_none_is_that_of_the_publisher(database: Engine) -> None:
     migrations.upgrade(database, log_table="one")
     migrations.upgrade(database, log_table="two")
     with database.connect() as conn, database.connect() as other:

@@ -266,7 +266,7 @@ def test_a_log_without_the_table_is_refused(file: Path) -> None:
         pass
 
 
-def test_a_directory_of_documents_goes_on_behind_its_highest_delivery(
+def test_a_directory_of_documents_continues_after_its_highest_delivery(
     file: Path, tmp_path: Path
 ) -> None:
     older, documents = copy(file, "older.db"), tmp_path / "documents"

@@ -68,7 +68,7 @@ def test_the_declared_type_decides(declared: str, kind: Kind) -> None:
     assert column_type(declared).kind is kind
 
 
-def test_a_log_of_somebody_else_that_cannot_be_read_is_told_before_anything_is_made(
+def test_a_log_of_somebody_else_that_cannot_be_read_is_reported_before_anything_is_made(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with closing(sqlite3.connect(tmp_path / "app.db")) as database, database:
@@ -412,7 +412,7 @@ def home(empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return made
 
 
-def test_a_file_is_found_beside_its_configuration_wherever_a_command_is_run(
+def test_a_file_is_found_next_to_its_configuration_wherever_a_command_is_run(
     home: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["--config", "../app/eventlog.toml", "publish", "--once"]) == 0
@@ -431,7 +431,7 @@ def test_a_file_is_found_beside_its_configuration_wherever_a_command_is_run(
         ("[format.xds]\nindent = 0\n", None),
     ],
 )
-def test_an_indent_that_has_no_effect_is_told(
+def test_an_indent_that_has_no_effect_is_reported(
     home: Path, caplog: pytest.LogCaptureFixture, settings: str, told: str | None
 ) -> None:
     file = home / "eventlog.toml"
@@ -509,7 +509,7 @@ def test_a_class_that_cannot_be_read_back_stops_none_but_itself(collated: Platfo
     assert "no such collation sequence: unicase" in reason
 
 
-def test_a_plan_says_which_key_only_the_application_can_compare(collated: Platform) -> None:
+def test_a_plan_names_which_key_only_the_application_can_compare(collated: Platform) -> None:
     (warning,) = [
         one
         for one in collated.plan({"table": "tag"}, {"table": "note"}).warnings
@@ -537,7 +537,7 @@ def test_json_and_uuid_are_logged_as_they_stand(file: Platform) -> None:
     ]
 
 
-def test_a_plan_says_what_an_unknown_type_is_taken_for(file: Platform) -> None:
+def test_a_plan_shows_what_an_unknown_type_is_taken_for(file: Platform) -> None:
     file.run(
         "CREATE TABLE t (k INTEGER PRIMARY KEY, a STRING, b POINT, c VARCHAR(9), d DOUBLE "
         "PRECISION, e)"
@@ -568,7 +568,9 @@ def test_a_table_of_as_many_columns_as_sqlite_takes_is_watched(
     assert logged[-1] == (2, "k=1", names[-2], None, "y")
 
 
-def test_a_refused_trigger_is_told_with_its_table_and_nothing_is_changed(file: Platform) -> None:
+def test_a_refused_trigger_is_reported_with_its_table_and_nothing_is_changed(
+    file: Platform,
+) -> None:
     file.run(
         "CREATE TABLE t (k INTEGER PRIMARY KEY, v TEXT)",
         "CREATE TABLE u (k INTEGER PRIMARY KEY, v TEXT)",
