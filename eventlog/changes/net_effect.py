@@ -33,9 +33,9 @@ def net_of_rows(attribute: Attribute, rows: Sequence[CheckedRow], read: ReadValu
     """Return the net effect of the rows of one attribute in a group, at least one, in queue order.
 
     The old value of a single-valued attribute is the first row's, the new value the last row's. A
-    row between them may be missing, because it was set apart (loopback), invalid or purged, so a
-    row's old value may differ from the previous row's new value. ``read`` turns a text into a
-    value. Raises the errors of ``read``.
+    row between them may be missing, because it is a loopback row, invalid or purged, so a row's old
+    value may differ from the previous row's new value. ``read`` turns a text into a value. Raises
+    the errors of ``read``.
     """
     if attribute.multi_valued:
         return net_of_many(

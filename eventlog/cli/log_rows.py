@@ -343,7 +343,7 @@ def _log_config(context: CommandContext, command: str) -> Config:
 )
 @click.option("--parked", is_flag=True, help="Give up all events that are parked.")
 @click.option(
-    "--refused", "of_refused", is_flag=True, help="Skip refused rows, which are sent no more."
+    "--refused", "of_refused", is_flag=True, help="Skip refused rows; they are not sent again."
 )
 @click.option("--ids", metavar="IDS", help="With --refused: only these record_ids, such as 1,5-9.")
 @click.option(

@@ -370,8 +370,8 @@ def _former_names(config: Config) -> Iterator[ConfigError]:
 
 
 def _url_of_file(settings: Iterable[Setting]) -> str | None:
-    """Return the database URL that the file contains, or that is in a file which it names; None if
-    there is none or if that other file cannot be read.
+    """Return the database URL in the file, or in the file that it names; None if there is none or
+    if that other file cannot be read.
     """
     for setting in settings:
         if (setting.section, setting.key, setting.layer) == ("database", "url", Layer.FILE):

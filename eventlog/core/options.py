@@ -280,7 +280,7 @@ def number(low: float, high: float | None = None) -> OptionKind:
 
 
 def choice(*values: str | int) -> OptionKind:
-    """Return the kind of values that must be one of these, spelled exactly so."""
+    """Return the kind of an option that accepts one of these words, in exactly this spelling."""
 
     def parse(value: Any) -> Any:
         if not any(type(value) is type(one) and value == one for one in values):

@@ -319,7 +319,7 @@ def _fields_of(schema: Any, object_class: ObjectClass | None) -> dict[str, Decod
         try:
             decoders[name] = decoder_of(field)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise FormatError(f"the schema of column {name!r}: {error}") from None
+            raise FormatError(f"the schema of column {name!r} cannot be read: {error}") from None
         if name in exact and field.get("name") is None and field.get("type") in _OF_DECIMALS:
             decoders[name] = exact[name]
     return decoders

@@ -215,7 +215,7 @@ def _fields(record: str, name: object, number: int) -> Row:
         try:  # bytes that are not UTF-8 are surrogates here (surrogateescape)
             record = record.encode("utf-8", "surrogateescape").decode("utf-8", "surrogatepass")
         except UnicodeError:
-            return FormatError(f"{name}, line {number}: not UTF-8")
+            return FormatError(f"{name}, line {number}: the text is not UTF-8")
     if '"' not in record:
         return [field or None for field in record.split(",")]
     values: list[Any] = []

@@ -178,7 +178,8 @@ def _integer_codec(structure: struct.Struct, spelled: str) -> Codec:
         number = _integer(value, spelled)
         if not null < number < -null:
             raise NotExpressible(
-                f"{number} does not fit {spelled}, whose lowest value is NULL", code="value_range"
+                f"{number} does not fit {spelled}, which reserves its lowest value for NULL",
+                code="value_range",
             )
         return structure.pack(number)
 

@@ -66,8 +66,6 @@ def parse_place(value: Any) -> Sequence[str | None]:
     """Check a list of server, owner and table, each of them a text or None, and return it.
 
     Raises ValueError.
-
-    Raises ValueError.
     """
     if (
         isinstance(value, list | tuple)

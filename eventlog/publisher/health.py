@@ -408,7 +408,7 @@ def _capture(facts: Facts) -> Iterator[Condition]:
 
 
 def _rows(facts: Facts) -> Iterator[Condition]:
-    """Judge what is refused, parked or waits."""
+    """Yield the conditions for refused, parked and waiting rows."""
     measured = facts.measured
     for name, rows in (
         ("refused_rows", measured.refused_rows + facts.refused),
@@ -439,7 +439,7 @@ def _rows(facts: Facts) -> Iterator[Condition]:
 
 
 def _log(facts: Facts) -> Iterator[Condition]:
-    """Judge what prevents that the log can be read quickly and stays small."""
+    """Yield the conditions that make the log slow to read or let it grow."""
     measured = facts.measured
     seconds = measured.oldest_open_transaction_age_seconds
     if seconds is not None and seconds > OLD_TRANSACTION:

@@ -200,8 +200,8 @@ class Suspects:
 
     def to_cut(self, suspected: Sequence[Suspect], isolate_after: int) -> frozenset[str] | None:
         """Note that a cycle has ended without an answer. Return the event-ids of the document to be
-        cut in halves, none if it is too early: a suspected one, or the probe if each suspected one
-        is a single event. None if further tries decide nothing.
+        cut in halves, empty if it is too early: a suspect, or the probe if each suspect is a single
+        event. None if further tries decide nothing.
         """
         self.failure_streak += 1
         if self.failure_streak < isolate_after:

@@ -439,7 +439,7 @@ def _is_metadata(envelope: Envelope) -> bool:
 
 def _finder(payload: Mapping[str, Any], *, has_envelope: bool) -> _Find:
     """Return a function that finds a header by its name. The first place that has the header
-    counts, even with null (formats/qlik.md 5.7).
+    counts, even if the header is null there (formats/qlik.md 5.7).
     """
     headers = payload.get("headers")
     inner = headers if isinstance(headers, Mapping) else {}

@@ -192,8 +192,8 @@ def check_numbering(log: OpenLog) -> None:
     numberings = ask_log(log, "numberings", Numbering)
     if not numberings and "concurrent_writers" in log.dialect.capabilities:
         raise LogTableError(
-            f"the log {log} cannot have consumers while eventlog does not know which sequence "
-            f"numbers its rows: the column {log.table.column('record_id')} has no default, so the "
+            f"the log {log} cannot have consumers while it is unknown which sequence numbers "
+            f"its rows: the column {log.table.column('record_id')} has no default, so the "
             "triggers draw the numbers. Set record_id_sequence in [database] to their sequence; "
             "eventlog then checks that it has no cache"
         )

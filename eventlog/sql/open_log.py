@@ -524,9 +524,9 @@ class OpenLog(ABC):
         """Return ranges of record_ids with about equal numbers of rows of a status, at most
         ``rows``, in ascending order.
 
-        ``status`` None = any. The number of parts is a multiple of ``multiple``, unless the parts
-        would be too small: so that tasks that run in parallel end at about the same time. The
-        ranges cover all record_ids from ``first`` (at least 1) to the present last row.
+        ``status`` None = any. The number of parts is a multiple of ``multiple``, so that parallel
+        tasks end at about the same time, unless the parts would be too small. The ranges cover all
+        record_ids from ``first`` (at least 1) to the present last row.
         """
         bounds = {"first": max(first, 1), "last": min(last, self.dialect.last_record_id)}
         has_status = self.dialect.bindable(self.dialect.has_status(self.table, status))

@@ -432,7 +432,7 @@ class TopicReader:
             )
 
     def consume(self) -> list[Record]:
-        """Return the records that have arrived, none if none arrives for a moment."""
+        """Return the records that have arrived; empty if no record arrives within a moment."""
         records: list[Record] = []
         message: Any
         with self._unavailable():

@@ -153,8 +153,8 @@ class UndoneRows:
         self._forget_at = now + _SHARE * (now - begun)
 
     def close_gaps(self) -> None:
-        """Stop searching gaps that will never be filled. Call it between two snapshots. It only
-        saves time: otherwise each snapshot searches these gaps again.
+        """Stop searching for rows in gaps that will never be filled. Call it between two snapshots.
+        It only saves time: otherwise each snapshot searches these gaps again.
         """
         if consumers.is_followable(self.log):
             self.seen.poll(self.log)

@@ -248,7 +248,7 @@ def test_the_export_of_a_queue_may_be_in_several_files(
     queue = source / f"dispatch_queue{suffix}"
     queue.rename(source / f"export-1{suffix}")
     (capture,) = captures("linter", str(source), {})
-    assert [path.name for path in capture.beside] == [f"dispatch_attrs{suffix}"]
+    assert [path.name for path in capture.descriptions] == [f"dispatch_attrs{suffix}"]
     frame = read_captures(spark, "linter", str(source), TRIED["L"].reader)
     assert frame.count() == len(native)
 

@@ -253,14 +253,14 @@ def test_a_row_that_a_history_has_lost_is_found(
 ) -> None:
     query = Query(accounts, tmp_path, fold=STATEMENT)
     changed_often(accounts, query)
-    DeltaTable(query.copy.beside("_history").uri).delete(lost)
+    DeltaTable(query.copy.sibling("_history").uri).delete(lost)
     assert [(kind, key.split("+")[-1]) for kind, key in found(query.verify_history())] == expected
 
 
 def test_a_row_that_a_history_has_twice_is_found(accounts: sa.Engine, tmp_path: Path) -> None:
     query = Query(accounts, tmp_path, fold=STATEMENT)
     changed_often(accounts, query)
-    table = DeltaTable(query.copy.beside("_history").uri)
+    table = DeltaTable(query.copy.sibling("_history").uri)
     twice = table.to_pyarrow_dataset().to_table().to_pylist()
     kept = [row for row in twice if row["no"] == 3 and row["_operation"] == "modify"][:1]
     schema = pa.schema(table.schema().to_arrow())

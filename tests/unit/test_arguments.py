@@ -96,7 +96,7 @@ def test_changes_may_come_from_a_generator(tmp_path: Path) -> None:
 
 
 SESSION: Any = SimpleNamespace(createDataFrame=None)
-COPY: Any = SimpleNamespace(number_done=None, beside=None)
+COPY: Any = SimpleNamespace(number_done=None, sibling=None)
 
 
 def live_copy(**changed: Any) -> None:

@@ -172,7 +172,7 @@ def test_tables_are_found_in_any_case(tmp_path: Path) -> None:
             ",".join(QUEUE_COLUMNS) + "\n1,2\n",
             "q.csv, line 2: 2 fields, but the first line names 16",
         ),
-        ("q.csv", b"\xff\xfe", "q.csv, line 1: not UTF-8"),
+        ("q.csv", b"\xff\xfe", "q.csv, line 1: the text is not UTF-8"),
         ("q.jsonl", "{", "q.jsonl, line 1: not JSON"),
         ("q.jsonl", "[1]", "q.jsonl, line 1: a row must be a JSON object"),
         ("q.jsonl", "{}", "column OPER_DATE of DISPATCH_QUEUE is missing"),

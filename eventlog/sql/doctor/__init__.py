@@ -506,7 +506,9 @@ def judge_transactions(
 
 
 def judge_snapshots(snapshots: Iterable[HeldSnapshot], limits: Limits) -> Iterator[Finding]:
-    """Judge what prevents the removal of dead rows, since these slow down reading the log."""
+    """Judge the snapshots that prevent the removal of dead rows, since dead rows slow down reading
+    the log.
+    """
     for one in snapshots:
         if not one.is_old(limits):
             continue

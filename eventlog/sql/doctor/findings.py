@@ -718,8 +718,8 @@ def judge_due(waiting: NotDue, limits: Limits) -> Iterator[Finding]:
         away = "" if waiting.next_seconds is None else f" (in {age(waiting.next_seconds)})"
         yield info(
             "not_due",
-            f"{at_least(waiting.rows, waiting.rows_checked, limits)} of status N not due yet "
-            f"(handle_future_events = true){when}{away}",
+            f"handle_future_events = true postpones "
+            f"{at_least(waiting.rows, waiting.rows_checked, limits)} of status N{when}{away}",
             "set handle_future_events = false in [publisher] to publish them now",
         )
 

@@ -60,7 +60,7 @@ def test_rows_that_are_not_due_are_named_with_the_next_time(
     rows(examined, GOOD, GOOD.replace(NOW, f"{NOW} + interval '3 days'"))
     _, found = doctor("--set", "publisher.handle_future_events=yes")
     (finding,) = found["not_due"]
-    assert finding["text"].startswith("1 row of status N not due yet (handle_future_events = true)")
+    assert finding["text"].startswith("handle_future_events = true postpones 1 row of status N")
     assert "(in 3 days)" in finding["text"]
     assert "event_time" not in found
     # Without that option they are published now, and the clock that they were written by is wrong.
