@@ -281,7 +281,7 @@ def read_map(path: Path) -> Mapping[str, Any]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"cannot read the map {path}: {error.strerror}") from None
+        raise ConfigError(f"cannot read the options file {path}: {error.strerror}") from None
     try:
         value = tomllib.loads(content.decode()) if path.suffix == ".toml" else json.loads(content)
     except RecursionError:
@@ -312,13 +312,14 @@ def read_options(map: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
             near = difflib.get_close_matches(name, ("reader", "writer", "catalog"), n=1)
             hint = f"did you mean {near[0]}?" if near else "move it into reader or writer"
             raise ConfigError(
-                f"member {name!r} of the map is not allowed next to reader and writer: {hint}"
+                f"member {name!r} of the options file is not allowed next to reader and writer: "
+                f"{hint}"
             )
     sides = {}
     for name in ("reader", "writer"):
         side = map.get(name, {})
         if not isinstance(side, Mapping):
-            raise ConfigError(f"member {name!r} of the map is not an object of options")
+            raise ConfigError(f"member {name!r} of the options file is not an object of options")
         sides[name] = _with_catalog({**of_both, **side})
     return sides
 

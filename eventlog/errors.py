@@ -301,7 +301,7 @@ class WrongResult(PluginError):
 
 
 def check_result(method: Callable[..., Any], found: object, kinds: Any, needed: str) -> None:
-    """Raise WrongResult unless what a method returned is of one of these types. ``needed`` names
+    """Raise WrongResult unless the result of a method is of one of these types. ``needed`` names
     them in words.
     """
     if not isinstance(found, kinds):

@@ -311,8 +311,8 @@ def plugin_error(error: Exception) -> PluginError | None:
 
 
 def called(method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """Return what a method of a package returns. Raises WrongResult if it does not take these
-    arguments.
+    """Call a method of a package and return its result. Raises WrongResult if it does not take
+    these arguments.
     """
     try:
         return method(*arguments, **named)

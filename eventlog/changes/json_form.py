@@ -34,7 +34,7 @@ from eventlog.core.options import (
     parse_options,
 )
 from eventlog.core.typed import decimal_text, typed_by
-from eventlog.core.values import TYPE_NAMES, ColumnType, float_or_word, parse_type
+from eventlog.core.values import TYPE_NAMES, ColumnType, float_or_special, parse_type
 from eventlog.errors import (
     ConfigError,
     FormatError,
@@ -168,7 +168,7 @@ def value_to_json(value: Value) -> Any:
         case None | bool() | int() | str():
             return value
         case float():
-            return float_or_word(value)
+            return float_or_special(value)
         case Decimal():
             return decimal_text(value)
         case bytes(data) | Lob(data):
@@ -308,7 +308,7 @@ def _parse_name_lists(value: Any) -> tuple[tuple[str, ...], ...]:
     return tuple(map(_parse_name_list, instance_of(list, tuple)(value)))
 
 
-def _or_none(kind: OptionKind) -> OptionKind:
+def _optional_names(kind: OptionKind) -> OptionKind:
     """Return the kind that also accepts null and an empty list, which mean no names."""
     return OptionKind(lambda value: kind.parse(value) if value else (), kind.legal)
 
@@ -343,12 +343,14 @@ class _TableForm(CheckedOptions):
     name: str = option(REQUIRED, _NAME, "name of the table")
     kind: Literal["table", "view"] = option(REQUIRED, choice("table", "view"), "table or view")
     columns: tuple[_ColumnForm, ...] = option(REQUIRED, list_of(_ColumnForm, "column"), "columns")
-    primary_key: tuple[str, ...] = option((), _or_none(_NAME_LIST), "columns of the primary key")
+    primary_key: tuple[str, ...] = option(
+        (), _optional_names(_NAME_LIST), "columns of the primary key"
+    )
     foreign_keys: tuple[_ForeignKeyForm, ...] = option(
-        (), _or_none(list_of(_ForeignKeyForm, "foreign key")), "foreign keys"
+        (), _optional_names(list_of(_ForeignKeyForm, "foreign key")), "foreign keys"
     )
     unique_keys: tuple[tuple[str, ...], ...] = option(
-        (), _or_none(_NAME_LISTS), "columns of each unique key"
+        (), _optional_names(_NAME_LISTS), "columns of each unique key"
     )
 
 

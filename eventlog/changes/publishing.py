@@ -147,8 +147,8 @@ class EventWriter(ABC, Generic[P]):
     def fragments(
         self, catalog: Catalog, delivery: DeliveryState, events: Sequence[Outgoing]
     ) -> list[P | EventResult]:
-        """Return what ``write`` makes of the events. Raises WrongResult unless that is one fragment
-        of each event.
+        """Return the fragments that ``write`` makes of the events. Raises WrongResult unless that
+        is one fragment of each event.
         """
         written = self.write(catalog, delivery, events)
         check_result(self.write, written, list | tuple, "a list of fragments")

@@ -335,14 +335,14 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def read_options(map: Mapping[str, Any], file_format: str) -> Mapping[str, Any]:
-    """Return the writer's options of a map: its member ``writer``, or the map itself.
+    """Return the writer's options in an options file: its member ``writer``, or the whole content.
 
     Raises ConfigError.
     """
     chosen = map.get("writer", {}) if "writer" in map or "reader" in map else map
     if not isinstance(chosen, Mapping):
         raise ConfigError(
-            f"member 'writer' of the map must be an object of options of {file_format}"
+            f"member 'writer' of the options file must be an object of options of {file_format}"
         )
     return chosen
 

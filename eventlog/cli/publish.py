@@ -22,7 +22,7 @@ from eventlog.cli import DONE, FAILED, INTERRUPTED, Command
 from eventlog.cli.consumer_option import config_for, consumer_option
 from eventlog.cli.context import CommandContext, error_line, name_option, source_option
 from eventlog.cli.context import progress as progress_bar
-from eventlog.cli.stopping import handler_before
+from eventlog.cli.stopping import previous_handler
 from eventlog.config.effective import non_default
 from eventlog.config.load import Config
 from eventlog.config.publishing import ignored_option
@@ -390,7 +390,7 @@ def _stop_on_signals() -> StopRequest:
     A second signal ends the process immediately.
     """
     stop = StopRequest()
-    at_once = handler_before()
+    at_once = previous_handler()
 
     def ask_to_stop(number: int, _frame: FrameType | None) -> None:
         stop.set()

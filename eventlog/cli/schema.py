@@ -48,9 +48,9 @@ def schema(context: CommandContext, class_name: str) -> None:
 def catalog(context: CommandContext) -> None:
     """Print the catalogue of the watched tables and views and of their child tables as JSON.
 
-    `eventlog convert` takes it as the option `catalog` of its map. With it, text becomes numbers,
-    dates and bytes on a machine without access to the database. There is no --json, since the
-    result is JSON.
+    `eventlog convert` takes it as the option `catalog` of its options file. With it, text becomes
+    numbers, dates and bytes on a machine without access to the database. There is no --json, since
+    the result is JSON.
     """
     database, classes = _watched(context.config())
     names = {

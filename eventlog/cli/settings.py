@@ -48,7 +48,7 @@ SELF_EXPLAINING: Final = (BASE, BOOLEAN, COLUMN_MAP, NAMES, PATH, TEXT, URL, WEB
 @click.command(cls=Command)
 @click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
 @click.option("--from-driver", type=FILE, metavar="FILE",
-              help="Take over the exported configuration (XML) of the vendor's "
+              help="Import the exported configuration (XML) of the vendor's "
               "JDBC driver.")  # fmt: skip
 @click.option("--tables", "fill", is_flag=True,
               help="Write a [[watch]] for each table of the database "
@@ -61,7 +61,7 @@ def init(
     """Write a commented eventlog.toml, or the FILE of --config, with every option and its default.
 
     With --from-driver the file has the parameters of the driver. The command lists those that
-    cannot be taken over, in the file too. Passwords are not read.
+    cannot be imported, in the file too. Passwords are not read.
 
     With --tables the file has a [[watch]] for each table. The command lists the tables and views
     that are not watched, with the reason. An existing file that has no [[watch]] yet gets them at
@@ -85,7 +85,7 @@ def init(
         print_json({"file": path, "not_taken_over": left_out})
         return
     for sentence in left_out:
-        note(f"not taken over: {sentence}")
+        note(f"not imported: {sentence}")
     if not context.quiet:
         then = "Set url and a [[watch]], then run: eventlog db upgrade, eventlog triggers apply"
         if from_driver is not None:
@@ -264,7 +264,7 @@ def _with_database(text: str, config: Config) -> str:
 
 
 def _from_driver(export: Path) -> tuple[str, list[str]]:
-    """Return the file made from a driver's export, and the parameters that were not taken over.
+    """Return the file made from a driver's export, and the parameters that were not imported.
 
     Raises ConfigError.
     """

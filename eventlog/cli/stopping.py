@@ -45,7 +45,7 @@ def sentence_if_stopped() -> str:
     return _command.sentence
 
 
-def handler_before() -> Any:
+def previous_handler() -> Any:
     """Return the handler of SIGTERM from before the command: that of process 1 of a container
     (eventlog/__main__.py), or the default.
     """

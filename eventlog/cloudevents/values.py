@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from eventlog.changes.json_form import value_to_json
 from eventlog.core.json_bytes import JsonText
 from eventlog.core.typed import value_reader
-from eventlog.core.values import ColumnType, Kind, float_or_word, parse_type, without_host_mask
+from eventlog.core.values import ColumnType, Kind, float_or_special, parse_type, without_host_mask
 from eventlog.errors import BadValue
 from eventlog.model import Lob, Value
 
@@ -84,7 +84,7 @@ def value_converter(type: ColumnType | None, encoding: JsonEncoding) -> InJson:
             case int():
                 return str(value) if in_words else value
             case float():
-                return float_or_word(value)
+                return float_or_special(value)
             case bytes(data) | Lob(data):
                 return b64encode(data).decode()
             case tuple():
@@ -238,7 +238,7 @@ def _elements(words: Iterator[str], depth: int) -> list[Any]:
         if word == "{":
             elements.append(_elements(words, depth + 1))
         elif word in (None, "}", ","):
-            raise ValueError(f"no element before {word}")
+            raise ValueError(f"an element is missing before {word or 'the end'}")
         else:
             elements.append(_element(word))
         separator = next(words, None)

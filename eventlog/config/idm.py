@@ -8,7 +8,7 @@ An export holds the parameters in one of two forms, somewhere inside (*Driver Pa
     <definition name="polling-interval" type="integer"><value>10</value></definition>
 
 The reader accepts parameters in any place of the export, but is exact about their meaning: each
-parameter is either taken over, or listed with the reason for leaving it out. No password is read.
+parameter is either imported, or listed with the reason for leaving it out. No password is read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LIMIT: Final = 64 * 1024 * 1024
 
 
 class Setting(NamedTuple):
-    """A parameter that was taken over: its section and key in eventlog.toml, its value, and the
+    """A parameter that was imported: its section and key in eventlog.toml, its value, and the
     driver's tag.
     """
 
@@ -55,9 +55,9 @@ class DriverConfig:
     url: str | None
     """The URL of SQLAlchemy, without a password."""
     settings: tuple[Setting, ...]
-    """The parameters that are taken over."""
+    """The parameters that are imported."""
     left_out: Mapping[str, str]
-    """The parameters that are not taken over, each name with its reason in one line."""
+    """The parameters that are not imported, each name with its reason in one line."""
 
 
 def read_driver(export: bytes) -> DriverConfig:
@@ -102,7 +102,7 @@ def toml_text(driver: DriverConfig, source: str) -> str:
     if driver.left_out:
         lines += [
             "#",
-            "# Not taken over:",
+            "# Not imported:",
             *(f"#   {name}: {reason}" for name, reason in driver.left_out.items()),
         ]
     for section in installed_sections():
@@ -291,7 +291,7 @@ def _parameters(element: _Element) -> Iterator[str]:
 
 
 def _parameter(element: _Element, section: str, parameters: _Parameters) -> None:
-    """Take over the parameter in an element, or refuse it with the reason."""
+    """Import the parameter in an element, or refuse it with the reason."""
     name = _parameter_name(element)
     is_reference = _tag(element) == "gcv-ref"
     value = (

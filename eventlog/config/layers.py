@@ -88,21 +88,21 @@ def read_toml(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such file; `eventlog init` writes one") from None
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is not UTF-8 (byte {error.start})") from None
+        raise ConfigError(f"{path} is not UTF-8 (byte {error.start})") from None
     except RecursionError:
-        raise ConfigError(f"{path}: cannot be read: brackets or tables nest too deep") from None
+        raise ConfigError(f"{path} cannot be read: brackets or tables nest too deep") from None
     except ValueError as error:
         # int() refuses numbers with thousands of digits.
         if not isinstance(error, tomllib.TOMLDecodeError):
-            raise ConfigError(f"{path}: cannot be read: a number has thousands of digits") from None
+            raise ConfigError(f"{path} cannot be read: a number has thousands of digits") from None
         quotes = (
             '; write text in quotes, such as url = "..."' if "Invalid value" in str(error) else ""
         )
         if "('watch',) twice" in str(error):
             quotes = "; write [[watch]], with two brackets, once for each table"
-        raise ConfigError(f"{path}: is not TOML: {error}{quotes}") from None
+        raise ConfigError(f"{path} is not TOML: {error}{quotes}") from None
 
 
 def from_file(document: Mapping[str, Any], path: Path | None, keys: Keys) -> Read:

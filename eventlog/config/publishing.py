@@ -62,7 +62,7 @@ def insert_query_back(config: Config) -> str:
 
 
 def taken_by_sink(config: Config) -> Publishing:
-    """Return what the configured sink accepts, as a ``Publishing`` without the source of the
+    """Return the requirements of the configured sink, as a ``Publishing`` without the source of the
     events.
     """
     return replace(
@@ -73,7 +73,7 @@ def taken_by_sink(config: Config) -> Publishing:
 
 
 def taken_by(name: str) -> Publishing:
-    """Return what a sink of this name accepts, as a ``Publishing``."""
+    """Return the requirements of a sink of this name, as a ``Publishing``."""
     sink = sink_named(name)
     return Publishing(
         in_records=sink.takes_records, in_messages=sink.takes_several, has_headers=sink.has_headers

@@ -2,7 +2,7 @@
 
 orjson writes them in a tenth of the time of the standard library's encoder. The standard encoder
 writes the values that orjson refuses: integers of more than 64 bits, and unpaired surrogates.
-orjson would write a float that JSON has no number for as null, so ``core.values.float_or_word``
+orjson would write a float that JSON has no number for as null, so ``core.values.float_or_special``
 turns such a float into a word first.
 """
 

@@ -527,7 +527,7 @@ def without_host_mask(text: str) -> str:
     return text.removesuffix("/128") if ":" in text else text.removesuffix("/32")
 
 
-def float_or_word(number: float) -> float | str:
+def float_or_special(number: float) -> float | str:
     """Return a double for JSON: itself, or a word such as NaN if JSON has no number for it
     (spec/xds.md 6.1).
     """

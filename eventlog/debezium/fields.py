@@ -28,7 +28,7 @@ from eventlog.core.moments import (
     without_zeros,
 )
 from eventlog.core.typed import WIDEST, decimal_text, value_reader
-from eventlog.core.values import ColumnType, Kind, float_or_word, without_host_mask
+from eventlog.core.values import ColumnType, Kind, float_or_special, without_host_mask
 from eventlog.errors import shown
 from eventlog.model import Lob, Value
 
@@ -239,7 +239,7 @@ def _float_json(value: Value) -> Any:
     """Return a float as JsonConverter writes it: a value that JSON has no number for becomes a word
     such as NaN.
     """
-    return float_or_word(float(_number(value)))
+    return float_or_special(float(_number(value)))
 
 
 def _float(value: Any) -> float:

@@ -377,7 +377,7 @@ def _number(value: Any) -> int | None:
 
 
 def _moment(source: Mapping[str, Any]) -> datetime | None:
-    """Return the time of the change, as exactly as it is known; 0 means that there is none."""
+    """Return the time of the change in the best available precision, 0 if there is none."""
     microseconds = _number(source.get("ts_us"))
     if microseconds is None:
         microseconds = (_number(source.get("ts_ms")) or 0) * 1000

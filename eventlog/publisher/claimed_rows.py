@@ -96,7 +96,7 @@ def read_claims(log: OpenLog) -> list[BacklogClaim]:
 
 
 def read_recorded(log: OpenLog, consumer: str = "") -> tuple[list[Delivery], BacklogClaim | None]:
-    """Return what is in flight for the publisher, oldest first, and the claim on rows.
+    """Return the publisher's deliveries in flight, oldest first, and the claim on rows.
 
     ``consumer`` selects its own deliveries, for which there is no claim; empty = the publisher's.
     Raises DatabaseError for an entry that this version cannot read.

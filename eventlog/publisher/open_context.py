@@ -362,7 +362,7 @@ def publisher_options(
 
 
 def retention_of(config: Config) -> Retention:
-    """Return how long, and how large, the log may be."""
+    """Return the maximum age and size of the log's rows."""
     return Retention(config.database.keep_days, config.database.keep_bytes)
 
 

@@ -103,7 +103,7 @@ class _Plan(NamedTuple):
     removed: int
 
     def of(self, objects: Sequence[Sequence[ObjectRow]], ids: Collection[int]) -> ResendPlan:
-        """Return what ``requeue`` does with these rows."""
+        """Return, in words, the effect of ``requeue`` on these rows."""
         if not self.consumer:
             judged = judged_by_status(self.in_flight)
             return plan_of(objects, self.removed, judged, claimed_to=self.claimed_to)
@@ -308,7 +308,9 @@ def _refused_objects(
 
 
 def _judge(log: OpenLog, refused: Refused, consumer: str, own_user: str) -> _Judged | None:
-    """Return what decides about the refused rows, None if it cannot be read, or not in time."""
+    """Return the data that the explanation of refused rows needs, None if it cannot be read in
+    time.
+    """
     conn = log.connection
     ids = sorted(refused.rows)
     try:

@@ -85,7 +85,7 @@ def log_size(log: OpenLog, tables: Sequence[TableStorage]) -> LogSize:
 def with_retention(
     log: OpenLog, retention: Retention, event_time_zone: str, measured: Measured
 ) -> Measured:
-    """Return what was measured of a log, with what its purges owe."""
+    """Return the measurements of a log, with the work that its purges have left undone."""
     if retention == NO_RETENTION:
         return measured
     return replace(

@@ -180,7 +180,7 @@ class CycleEnd(NamedTuple):
 def end_cycle(
     cycle: Delivered, suspects: Suspects, parking: Parking[Any], isolate_after: int
 ) -> CycleEnd:
-    """Return how a cycle ends. If no other document was answered, the receiver counts as
+    """Return the result of a cycle. If no other document was answered, the receiver counts as
     unavailable; a document for which it keeps failing is finally divided into halves
     (spec/event-log.md 8.4, *Suspect documents*).
     """
@@ -373,9 +373,8 @@ def _is_probing(sender: DocumentSender[E]) -> bool:
 
 
 def _to_send_now(sender: DocumentSender[E], number: int, events: Sequence[E]) -> Sequence[E]:
-    """Return those events whose objects do not wait; none if the document itself must wait. No
-    event of these objects is being sent, so an object that begins to wait here waits with all its
-    events.
+    """Return the events whose objects do not wait; none if the document itself must wait. No event
+    of these objects is being sent, so an object that begins to wait here waits with all its events.
     """
     parking, suspects = sender.parking, sender.suspects
     if parking:

@@ -327,9 +327,9 @@ class BackOff:
         measure: Callable[[], None] = lambda: None,
         in_short: str = "",
     ) -> None:
-        """Log the reason, and wait: for ``retry_after`` seconds if the failed party has named them,
-        within the bounds of the back-off. ``measure`` is called when the observer wants a report.
-        ``in_short`` as in ``Observer.waits``.
+        """Log the reason, and wait: for ``retry_after`` seconds if the receiver or server has
+        requested a delay, within the bounds of the back-off. ``measure`` is called when the
+        observer wants a report. ``in_short`` as in ``Observer.waits``.
         """
         self.attempts += 1
         if retry_after is None:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from eventlog.core.moments import EPOCH, microseconds, naive_utc
 from eventlog.core.typed import WIDEST, decimal_text, is_multi_valued, to_text, whole_number
-from eventlog.core.values import float_or_word
+from eventlog.core.values import float_or_special
 from eventlog.errors import FormatError, NotExpressible, shown
 from eventlog.files import tabular
 from eventlog.model import Lob, Value
@@ -251,8 +251,8 @@ _JSON_WRITERS: Final[Mapping[str, Convert]] = {
     "NUMERIC": decimal_text,
     "BYTES": lambda data: data.hex().upper(),
     "BLOB": lambda data: data.hex().upper(),
-    "REAL4": float_or_word,
-    "REAL8": float_or_word,
+    "REAL4": float_or_special,
+    "REAL8": float_or_special,
     "UINT8": str,
 }
 

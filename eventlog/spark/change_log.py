@@ -102,7 +102,8 @@ def read_config(file: str | None) -> Config:
 
 
 def values_of(config: Config, *, with_document: bool) -> ValueOptions:
-    """Return how values are converted to texts: as in XDS for its documents, otherwise in full.
+    """Return the options for converting values to texts: as in XDS for its documents, otherwise in
+    full.
 
     Only XDS drops the fraction of a second, and only XML lacks some characters.
     """

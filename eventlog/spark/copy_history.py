@@ -107,7 +107,7 @@ class History:
         return f"history of the {self.source.content}"
 
     def check(self, note: Note) -> None:
-        """Raise CopyError if the history cannot take over the columns of a copy.
+        """Raise CopyError if the history cannot apply the columns of a copy.
 
         ``note`` is the note of the copy.
         """
@@ -122,7 +122,7 @@ class History:
             return
         if refused := refused_changes(note_of(files.note), note.key, note.declared):
             raise CopyError(
-                f"the history of {self.source.class_name} cannot take over a change of columns: "
+                f"the history of {self.source.class_name} cannot apply a change of columns: "
                 f"{'; '.join(refused)}. Nothing was written. To go on, {FIX_WITH_HISTORY}"
             )
 

@@ -65,7 +65,7 @@ def put_batch(
     its history first, if it has one.
 
     Return True if the batch was merged. ``rows`` returns the changes of the class.
-    ``on_type_change`` determines what happens if the copy cannot take over a change of the columns:
+    ``on_type_change`` determines what happens if the copy cannot apply a change of the columns:
     ``error`` or ``reload``. Raises CopyError, EventlogError.
     """
     stored = copy.number_done(batch.query, source.content)
@@ -90,7 +90,7 @@ def put_batch(
             return bool(latest)
         if on_type_change != RELOAD:
             raise CopyError(
-                f"the copy of {source.class_name} cannot take over a change of columns: "
+                f"the copy of {source.class_name} cannot apply a change of columns: "
                 f"{'; '.join(refused)}. Nothing was written. To go on, "
                 f"{FIX if history is None else FIX_WITH_HISTORY}"
             )

@@ -158,7 +158,7 @@ def takes_over(old: ColumnType, new: ColumnType) -> bool:
 def refused_changes(
     note: Note, key: tuple[str, ...], declared: Mapping[str, ColumnType]
 ) -> list[str]:
-    """Return descriptions of the changes since a table was written that it cannot take over.
+    """Return descriptions of the changes since a table was written that it cannot apply.
 
     ``key`` is the present key of the class, ``declared`` has the types of its columns.
     """
@@ -204,7 +204,7 @@ FIX: Final = (
     'give live_copy on_type_change="reload", which loads the class again into the same table in '
     "one commit, or a new checkpoint"
 )
-"""What to do if a copy cannot take over a change."""
+"""What to do if a copy cannot apply a change."""
 FIX_WITH_HISTORY: Final = (
     "give live_copy another table and a new checkpoint; the old table and its history do not change"
 )

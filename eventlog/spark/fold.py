@@ -189,7 +189,7 @@ class Boundary:
         self._run_end = self._before
 
     def final(self, groups: Sequence[Group]) -> list[Group]:
-        """Return those groups that are final. The caller passes all groups of the part in queue
+        """Return the groups that are final. The caller passes all groups of the part in queue
         order, each when no later row of the part can join it.
         """
         final: list[Group] = []
@@ -201,7 +201,7 @@ class Boundary:
         return final
 
     def final_at_end(self, groups: Sequence[Group]) -> list[Group]:
-        """Return those groups at the end of the part that are final."""
+        """Return the groups at the end of the part that are final."""
         still_open = set(open_groups(groups, self._last, *self._distances))
         for index in still_open:
             self.rows += groups[index]

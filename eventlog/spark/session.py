@@ -272,7 +272,7 @@ def is_local(master: str) -> bool:
 
 
 def cores_of(master: str | None) -> int:
-    """Return how many tasks a local master runs at the same time; 1 for a cluster."""
+    """Return the number of tasks that a local master runs at the same time; 1 for a cluster."""
     match = _LOCAL.fullmatch(master or "")
     if match is None:
         return 1

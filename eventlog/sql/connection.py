@@ -441,7 +441,9 @@ def _translated(
     line = next(iter(str(error).splitlines()), type(error).__name__)
     for sign, cause in dialect.refused_by.items():
         if sign in line:
-            return DatabaseError(f"the database is reached through {cause} ({line})")
+            return DatabaseError(
+                f"the database must be reached directly, not through {cause} ({line})"
+            )
     # Deadlocks, cancelled statements, a full disk and shutdowns are operational errors, too, and
     # are transient.
     is_operational = isinstance(error, driver.OperationalError | driver.InterfaceError)

@@ -695,7 +695,7 @@ def requeue_for(
 
 
 def _present(log: OpenLog, ids: Sequence[int]) -> list[int]:
-    """Return those of the ascending record_ids ``ids`` that are in the log now."""
+    """Return the record_ids among ``ids``, in ascending order, that are in the log now."""
     record_id = column_of(log.table, "record_id")
     present: set[int] = set()
     for ranges in runs_of_ranges(ids):

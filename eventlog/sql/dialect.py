@@ -145,7 +145,7 @@ class Dialect(SqlDatabase):
         return self.log_sql[name].format(**{**log_words(self, log, event_time_zone), **words})
 
     def log_fields(self, log: LogTable, fields: Sequence[str]) -> str:
-        """Return the word ``{fields}`` of ``log_sql``."""
+        """Return the text in place of ``{fields}`` in ``log_sql``."""
         return ", ".join(
             self.log_field(field, self.bindable(self.quote(log.column(field))), log.type_of(field))
             for field in fields

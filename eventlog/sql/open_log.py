@@ -346,7 +346,9 @@ class OpenLog(ABC):
         return next((int(record_id) for (record_id,) in rows), None)
 
     def not_due(self, until: str, limit: int) -> NotDue:
-        """Return which of the first ``limit`` rows of status N are not due at ``until``."""
+        """Return the rows that are not due at ``until``, among the first ``limit`` rows of status
+        N.
+        """
         parameters = {"until": until, "limit": limit}
         ((rows, next_time, seconds, rows_checked),) = self.db.fetch(
             self.dialect.log_statement(self.table, "not_due"), parameters

@@ -169,8 +169,8 @@ def _flag(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
 
 
 def _holding(removed: Sequence[int], first: int, last: int, stayed: Sequence[int]) -> list[Range]:
-    """Return those ranges between two record_ids that lie between rows that ``stayed`` and contain
-    a removed row. Arguments and result ascend.
+    """Return the ranges between two record_ids that lie between rows that ``stayed`` and contain a
+    removed row. Arguments and result ascend.
     """
     begins, ends = [first, *(one + 1 for one in stayed)], [*(one - 1 for one in stayed), last]
     return [
@@ -230,7 +230,7 @@ def _deleted(
 
 
 def read_purged(log: OpenLog) -> PurgedRows | None:
-    """Return what earlier purges have removed, None if there is no record of them.
+    """Return the ranges that earlier purges have removed, None if there is no record of them.
 
     Raises DatabaseError for an unreadable entry.
     """

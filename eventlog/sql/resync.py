@@ -382,8 +382,8 @@ def existing(
 def history(
     log: OpenLog, catalog: Catalog, cls: ObjectClass
 ) -> tuple[tuple[str, ...], int, str | None]:
-    """Return what the log contains of a class: the table_names of its rows, their number, and their
-    earliest event_time.
+    """Return a summary of a class's rows in the log: the table_names of its rows, their number, and
+    their earliest event_time.
 
     Rows of its child tables count, and so do rows of any status.
     """

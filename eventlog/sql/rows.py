@@ -254,7 +254,7 @@ def requeue(
     again, copied = _copied(log, judge_now, {"status": _NEW}, force=force)
     set_back = _set_back(log, again.back, again.in_parts)
     if again.back:
-        request_requeued(log, again.back)
+        record_requeue_request(log, again.back)
     return Requeued(set_back, copied, again.refused, again.removed)
 
 
@@ -747,7 +747,7 @@ def read_attempts(
     return attempts
 
 
-def request_requeued(log: OpenLog, ids: Sequence[int]) -> None:
+def record_requeue_request(log: OpenLog, ids: Sequence[int]) -> None:
     """Record a request for the publisher: these rows were set back to N (spec/event-log.md 8.1).
 
     No request is recorded in databases where a publisher does not remember which rows are done. Nor
@@ -765,7 +765,8 @@ def request_requeued(log: OpenLog, ids: Sequence[int]) -> None:
 
 
 def take_requests(log: OpenLog) -> list[tuple[int, int]]:
-    """Return the rows of all requests of ``request_requeued``, as ranges, and delete the requests.
+    """Return the rows of all requests of ``record_requeue_request`` as ranges, and delete these
+    requests.
 
     Raises DatabaseError for a request that cannot be read.
     """

@@ -119,14 +119,14 @@ def sends_beside_a_late_requeue(
     commits a second later.
     """
     has_judged, may_commit = threading.Event(), threading.Event()
-    request_requeued = rows.request_requeued
+    record_requeue_request = rows.record_requeue_request
 
     def request_late(*given: Any) -> None:
-        request_requeued(*given)
+        record_requeue_request(*given)
         has_judged.set()
         may_commit.wait(PATIENCE)
 
-    monkeypatch.setattr(rows, "request_requeued", request_late)
+    monkeypatch.setattr(rows, "record_requeue_request", request_late)
 
     def sent(log: sa.Engine) -> list[str]:
         requeuing = Requeuing(log, run)

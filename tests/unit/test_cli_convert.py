@@ -211,7 +211,7 @@ def test_no_message_repeats_the_password_of_a_url(run: Run, command: tuple[str, 
         (
             (*CONVERT, "xds", "--options", "nowhere.json", "in.jsonl", "out"),
             2,
-            "cannot read the map nowhere.json: No such file",
+            "cannot read the options file nowhere.json: No such file",
         ),
         (
             (*CONVERT, "xds", "--options", "lost.toml", "in.jsonl", "out"),

@@ -452,7 +452,7 @@ class TestCommand:
         Path("driver.xml").write_text(DEFINITIONS)
         code, out, err = run("init", "--from-driver", "driver.xml")
         assert (code, out) == (0, "")
-        assert "not taken over: publication-mode: " in err
+        assert "not imported: publication-mode: " in err
         assert err.splitlines()[-1].startswith("eventlog.toml written. ")
         assert "geheim" not in err + Path("eventlog.toml").read_text()
         assert run("config")[0] == 0

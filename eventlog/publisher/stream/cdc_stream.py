@@ -197,7 +197,7 @@ class CaptureSession:
     options: ReadOptions
 
     def _connected(self) -> tuple[Connection, Transport]:
-        """Return what the function of the option ``connect`` returns. Raises WrongResult."""
+        """Return the result of the function in the option ``connect``. Raises WrongResult."""
         found: Any = self.connect()
         if not isinstance(found, tuple) or len(found) != 2 or not callable(found[1]):
             raise WrongResult(

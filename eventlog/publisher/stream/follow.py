@@ -356,7 +356,7 @@ class Run:
         return ended
 
     def _end_cycle(self, ended: Delivered) -> Delivered:
-        """Return how a cycle ends, unless another document is still needed to decide about a
+        """Return the result of a cycle, unless another document is still needed to decide about a
         suspect one.
         """
         end = end_cycle(ended, self.suspects, self.parking, self.options.isolate_after)
@@ -545,7 +545,7 @@ class Run:
         self._unread, self._given_up, self._fatal = [], [], []
 
     def _passes(self) -> Passes:
-        """Return which events the position may pass because they are recorded."""
+        """Return the events that the position may pass because they are recorded."""
         if not self.options.park or self.suspects.is_probing:
             return Passes.ANSWERED
         return Passes.ALL if self.suspects.failure_streak > 1 else Passes.PARKED

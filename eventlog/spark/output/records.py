@@ -41,7 +41,7 @@ time and the count of numbers that it uses.
 
 
 def _message_options(config: Config, options: Mapping[str, Any], file_layout: str) -> WriteOptions:
-    """Return the options of ``[format]`` as the publisher takes them; options of the request take
+    """Return the options of ``[format]`` as the publisher uses them; options of the request take
     precedence.
     """
     configured = {**asdict(publish_options(config)), "topic": taken_by_sink(config).topic}

@@ -47,7 +47,7 @@ class TriedRights:
         needed: Iterable[tuple[Part, Right]],
         dialect: SqlDatabase,
     ) -> list[str]:
-        """Return which rights on tables of a log this session lacks, in words."""
+        """Return, in words, the rights on tables of a log that this session lacks."""
         missing = [
             f"{right.statement} on table {name_of(log, part)}"
             for part, right in needed

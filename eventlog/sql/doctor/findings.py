@@ -182,7 +182,7 @@ def judge_storage(
 ) -> Iterator[Finding]:
     """Judge the dead rows of the log and of its internal tables by the database's statistics.
 
-    ``snapshots`` are what may prevent their removal, the oldest first.
+    ``snapshots`` may prevent their removal; the oldest comes first.
     """
     for table in tables:
         part, name, live, dead, vacuumed, has_autovacuum, _ = table

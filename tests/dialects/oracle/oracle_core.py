@@ -108,7 +108,7 @@ def _rows() -> Mapping[str, Run]:
             _log(conn), [("snapshot.1", "receiver", "no")], "search"
         ),
         "read_attempts": lambda conn: rows.read_attempts(_log(conn), "search"),
-        "request_requeued": lambda conn: rows.request_requeued(_log(conn), [1, 2, 4]),
+        "record_requeue_request": lambda conn: rows.record_requeue_request(_log(conn), [1, 2, 4]),
         "take_requests": lambda conn: rows.take_requests(_log(conn)),
         "next_number": lambda conn: internal_tables.next_number(_log(conn)),
         "add_entry": lambda conn: internal_tables.add_entry(

@@ -217,7 +217,7 @@ def _requests_of_a_consumer_are_not_taken_up() -> Replacements:
 
 
 def _requeue_tells_nobody() -> Replacements:
-    return {(rows, "request_requeued"): lambda *_: None}
+    return {(rows, "record_requeue_request"): lambda *_: None}
 
 
 def _request_made_meanwhile_is_cleared() -> Replacements:

@@ -154,7 +154,7 @@ class MySQLFamilyLog(StepwiseLog):
         """Return the rights that this session lacks to draw delivery numbers, in words."""
 
     def rights_by_trying(self, needed: Iterable[tuple[Part, Right]]) -> list[str]:
-        """Return which rights on tables of a log this session lacks, in words."""
+        """Return, in words, the rights on tables of a log that this session lacks."""
         return RIGHTS.lacking(self.connection, self.table, needed, self.dialect)
 
     def keys_after(self, walk: Walk, position: str | None, limit: int) -> list[str]:

@@ -260,7 +260,7 @@ def _digest(marker: str) -> str:
 
 
 def _gone(conn: Connection, logs: Collection[str]) -> set[str]:
-    """Return those of these logs, named as SQL, that are not tables of the database."""
+    """Return the logs among ``logs``, named as SQL, that are not tables of the database."""
     if not logs:
         return set()
     return set(logs) - set(conn.execute(sql("logs"), {"names": sorted(logs)}).scalars())
