@@ -20,7 +20,7 @@ KEYS: Final = {"EVENTLOG_SINK_ACCESS_KEY": ACCESS_KEY, "EVENTLOG_SINK_SECRET_KEY
 
 class Store:
     def __init__(self) -> None:
-        logging.getLogger("werkzeug").setLevel(logging.WARNING)  # it tells of each request
+        logging.getLogger("werkzeug").setLevel(logging.WARNING)  # it reports each request
         self.server = moto_server.ThreadedMotoServer("127.0.0.1", 0, verbose=False)
         self.server.start()
         host, port = self.server.get_host_and_port()

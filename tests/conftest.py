@@ -10,8 +10,8 @@
 ``site``             the documentation, built as a site, once for all whose group is "site"; that of
                      EVENTLOG_TEST_SITE if `make test` has just built it.
 
-And a place for the command line: ``empty_home``, a directory of its own without settings; ``run``,
-a command there.
+And a place for the command line: ``empty_home``, its own directory without settings; ``run``, a
+command there.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from eventlog.sql import embedded
 if TYPE_CHECKING:
     from kafka_cluster import Cluster
 
-# How long an example takes says how busy the machine is, not whether the code is right.
+# How long an example takes shows how busy the machine is, not whether the code is right.
 hypothesis.settings.register_profile(
     "eventlog", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
@@ -278,7 +278,7 @@ def run(empty_home: Path, capfd: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture(scope="session")
 def started_server() -> Iterator[Callable[[str], mysql_servers.Server]]:
-    """A server of MySQL's family by its name, each in a directory of its own, started once."""
+    """A server of MySQL's family by its name, each in its own directory, started once."""
     with ExitStack() as stack:
         yield cache(
             lambda name: stack.enter_context(mysql_servers.server(build=mysql_servers.BUILDS[name]))

@@ -1,4 +1,4 @@
-"""The commands and the SQL of a page of the documentation, as they are to be run.
+"""The commands and the SQL of a page of the documentation, as a reader runs them.
 
 A block counts if its first line is ``# as ROLE`` (sh) or ``-- as ROLE`` (sql); ``<!-- scenario:
 NAME -->`` begins a scenario, and ``<!-- scenario: NAME, after OTHER -->`` one that goes on where

@@ -1,5 +1,5 @@
-"""Real servers of MySQL's family for the compliance suite, each in a directory and on a socket of
-its own.
+"""Real servers of MySQL's family for the compliance suite, each in a directory and on its own
+socket.
 
 ``MARIADB`` is the server of this machine: nothing of it is used but its programs. The others are of
 a newer Debian suite in a folder (``suites``), for the soak: their programs see that folder alone,
@@ -227,7 +227,7 @@ class Server:
 
 @contextmanager
 def server(*settings: str, build: Build = MARIADB) -> Iterator[Server]:
-    """Return a server of its own, which ends with the block. The place is short, since a socket's
+    """Return a separate server, which ends with the block. The place is short, since a socket's
     path is.
     """
     root = None
@@ -255,7 +255,7 @@ def server(*settings: str, build: Build = MARIADB) -> Iterator[Server]:
 
 
 def program(*names: str) -> str:
-    """Return where a program is; Debian has the server beside the programs of the system."""
+    """Return where a program is; Debian has the server next to the programs of the system."""
     path = os.pathsep.join(
         [os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin", "/usr/libexec"]
     )

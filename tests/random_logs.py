@@ -4,7 +4,7 @@ counters, how a run ended.
 
 ``python tests/random_logs.py COMMIT [--logs 3000] [--format NAME]`` compares COMMIT with the
 working tree; nothing said is equal. XDS and Avro are compared byte for byte, JSON parsed. The other
-commit is checked out beside a temporary directory and run with this environment. Log N is the same
+commit is checked out next to a temporary directory and run with this environment. Log N is the same
 in every run: ``--first N --logs 1 --whole`` prints all that both made of it.
 """
 

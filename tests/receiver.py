@@ -7,8 +7,8 @@ by request.
         HttpSink(HttpOptions(receiver.url), answer_form("xds")).send(document)
 
 A script returns the bytes of the response, or fragments of them: a generator may wait between two
-fragments, or for ``receiver.closing`` in order to say nothing at all. Each connection has a thread
-of its own.
+fragments, or for ``receiver.closing`` in order to say nothing at all. Each connection has its own
+thread.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What tests of several folders set up, beside the fixtures of ``conftest``."""
+"""What tests of several folders set up, in addition to the fixtures of ``conftest``."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def validate(document: bytes | str) -> None:
     """
     schema = _schema()
     if not schema.validate(parse_document(document)):
-        # The first line alone says which alternative did not fit, which is not help; the innermost
+        # The first line alone names which alternative did not fit, which is not help; the innermost
         # element comes next.
         said = [
             error for error in schema.error_log if not error.message.startswith("failed to compare")
@@ -210,8 +210,8 @@ def apply_event(objects: Objects, event: Event, key: str | None = None) -> None:
 
 
 class PlainSink:
-    """A sink that has nothing to make durable and nothing to close; a test's own class says what it
-    answers.
+    """A sink that has nothing to make durable and nothing to close; a test's own class shows what
+    it answers.
     """
 
     def flush(self) -> None:

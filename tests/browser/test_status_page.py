@@ -1,5 +1,5 @@
-"""The status page in a real browser: it shows live numbers, says when nobody answers, and fits both
-screens.
+"""The status page in a real browser: it shows live numbers, reports when nobody answers, and fits
+both screens.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def text(browser: Any, element: str) -> str:
 
 
 def forget_complaints(browser: Any) -> None:
-    """Leave the page of another test, which complains when its server ends, and forget what was
-    said.
+    """Leave the page of another test, which complains when its server ends, and forget its
+    messages.
     """
     browser.get("about:blank")
     browser.get_log("browser")
@@ -136,7 +136,7 @@ def test_the_database_is_asked_on_request_and_values_stay_hidden(
         assert "Jack" not in browser.page_source
         browser.find_element(By.ID, "record-id").clear()
         browser.find_element(By.ID, "record-id").send_keys("99\n")
-        wait_until(lambda: "no row 99" in text(browser, "row"), "the error is told")
+        wait_until(lambda: "no row 99" in text(browser, "row"), "the error is reported")
 
 
 def test_what_comes_from_the_log_is_text_and_never_markup(
@@ -164,7 +164,7 @@ def test_a_publisher_that_is_killed_is_seen_and_its_return_too(
         browser.get(url)
         wait_until(lambda: text(browser, "words").startswith("resting"), "it rests")
         running.kill()
-        wait_until(lambda: text(browser, "lost").startswith("No answer since"), "the page says so")
+        wait_until(lambda: text(browser, "lost").startswith("No answer since"), "the page shows it")
         listen = url.removeprefix("http://").removesuffix("/")
         with process(log, tmp_path, monitor__listen=listen, polling_interval=LONG):
             wait_until(
@@ -384,7 +384,7 @@ def test_the_page_of_a_consumer_is_about_what_it_has_to_do_and_what_was_refused_
             browser.get(url)
             wait_until(
                 lambda: text(browser, "log") == "eventlog, consumer search",
-                "the page says whose it is",
+                "the page shows whose it is",
             )
             wait_until(
                 lambda: "idu=2" in text(browser, "errors"), "what was refused is shown unasked"

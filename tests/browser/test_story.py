@@ -183,13 +183,13 @@ def test_what_is_killed_is_seen_on_the_page_in_the_metrics_and_in_the_log(
 
             since, began = len(lines), time.monotonic()
             receiver.__exit__(None, None, None)
-            soon(began, shows("the receiver: "), "the page says that the receiver is unavailable")
+            soon(began, shows("the receiver: "), "the page shows that the receiver is unavailable")
             soon(
                 began,
                 lambda: metrics(address)["eventlog_backoffs_total"] > 0,
                 "the metrics say so",
             )
-            soon(began, said("trying again", "receiver_unavailable", since), "the log says so")
+            soon(began, said("trying again", "receiver_unavailable", since), "the log reports it")
             assert read(f"{address}/livez") == (200, "ok\n")
             with Receiver(port=port):
                 wait_until(lambda: "waiting" not in text(browser, "words"), "the receiver is back")
@@ -197,10 +197,12 @@ def test_what_is_killed_is_seen_on_the_page_in_the_metrics_and_in_the_log(
                 since, began = len(lines), time.monotonic()
                 server.kill()
                 soon(
-                    began, shows("the database: "), "the page says that the database is unavailable"
+                    began,
+                    shows("the database: "),
+                    "the page shows that the database is unavailable",
                 )
                 soon(began, lambda: metrics(address)["eventlog_ready"] == 0, "the metrics say so")
-                soon(began, said("", "database_unavailable", since), "the log says so")
+                soon(began, said("", "database_unavailable", since), "the log reports it")
                 assert read(f"{address}/livez") == (200, "ok\n")
                 server.start()
                 wait_until(lambda: metrics(address)["eventlog_ready"] == 1, "the database is back")

@@ -197,7 +197,7 @@ def stored_rows(case: Case) -> list[list[Any]]:
     """The rows as a database has them."""
     rows = []
     for given in case["rows"]:
-        # partition_name, which is lost, stands behind the data columns and moves no bit.
+        # partition_name, which is lost, stands after the data columns and moves no bit.
         row = known_members("row", given, {*headers_of(case), "row"}, {"partition_name"} | COMMENTS)
         values = {
             name: None if row[name] is None else STORED.get(name, str)(row[name])
@@ -236,7 +236,7 @@ def row_from_json(row: Case) -> Case:
 
 
 def case_columns(case: Case) -> tuple[QlikColumn, ...]:
-    """The columns as the values of the rows show them, LOBs and key as the case says."""
+    """The columns as the values of the rows show them, LOBs and key as the case specifies."""
     lobs, key = case.get("lobs", []), case["key"]
     seen = ColumnsSeen()
     for row in change_rows(case):

@@ -26,7 +26,7 @@ def test_file_is_known(vector_file: Path) -> None:
     if folder == "xds":
         partner = {".json": ".xml", ".xml": ".json"}.get(vector_file.suffix)
         assert partner, f"{name} is neither a case (.json) nor a document (.xml)"
-        assert vector_file.with_suffix(partner).is_file(), f"{name} has no {partner} beside it"
+        assert vector_file.with_suffix(partner).is_file(), f"{name} has no {partner} next to it"
     else:
         assert name in MEMBERS or name == "README.md", f"no harness knows {vector_file}"
         if name in MEMBERS:

@@ -2,9 +2,9 @@
 them on SQLite.
 
 The case's tables and log are made as it says, filled without triggers, published once. A view is
-made over a base table that is nobody's class: it stands in a schema of its own, or has no key.
-SQLite has no schemas, so there the case's is left out, and out of the associations that its
-documents hold.
+made over a base table that is nobody's class: it stands in its own schema, or has no key. SQLite
+has no schemas, so there the case's is left out, and out of the associations that its documents
+hold.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Target:
 
 @dataclass
 class Receiver(PlainSink):
-    """A sink that keeps the documents and answers as the case says."""
+    """A sink that keeps the documents and answers as the case specifies."""
 
     case: Case
     documents: list[bytes] = field(default_factory=list)

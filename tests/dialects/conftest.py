@@ -38,7 +38,7 @@ def usr(empty: Watched) -> Watched:
 
 @pytest.fixture
 def committed_usr(database: sa.Engine) -> Iterator[Watched]:
-    """``usr`` in a database of its own, for what takes two connections."""
+    """``usr`` in its own database, for what takes two connections."""
     with database.connect() as conn:
         run(conn, *LOG_DDL, *USR_DDL)
         conn.commit()

@@ -149,7 +149,7 @@ class Platform:
         return BINARY[self.name].format(digits)
 
     def run(self, *statements: str) -> None:
-        """Each statement in a transaction of its own."""
+        """Each statement in its own transaction."""
         for statement in statements:
             with self.engine.begin() as conn:
                 conn.exec_driver_sql(self.sql(statement), execution_options={"no_parameters": True})

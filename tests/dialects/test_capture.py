@@ -106,8 +106,8 @@ def test_update_of_the_key_is_another_object(
     captured.watch("usr", row_style)
     captured.run(JACK)
     rows = [(4, "idu=1", None, None, None), *captured.expected(logged)]
-    # Oracle has no ON UPDATE CASCADE, so no child row follows its owner there but by a statement of
-    # its own.
+    # Oracle has no ON UPDATE CASCADE, so no child row follows its owner there but by its own
+    # statement.
     if not captured.has("key_cascades") and captured.name != "oracle":
         rows.append((8, "idu=5", "usr_phone.phoneno", None, None))
     assert captured.logged("UPDATE usr SET idu = 5") == rows

@@ -127,7 +127,7 @@ def test_a_cascade_of_a_key_brings_the_values_to_the_new_object(owners: Platform
     elif owners.is_of_family:  # whose cascades fire no triggers
         assert rows == [*own, (8, "idu=5", PHONE, None, None)]
     else:
-        # Read back again behind the new object: the first rows stand before it.
+        # Read back again after the new object: the first rows stand before it.
         assert rows == [*values, *own, (8, "idu=5", PHONE, None, None)]
 
 

@@ -138,7 +138,7 @@ def test_requeue_takes_rows_under_the_old_and_the_new_name_of_a_table_as_one_obj
 def test_a_log_whose_triggers_number_its_rows_is_read_and_written(  # type: ignore[no-untyped-def]
     usr_platform: Platform, command
 ) -> None:
-    """The layout 3.5 of the vendor, with numeric columns and names of its own."""
+    """The layout 3.5 of the vendor, with numeric columns and its own names."""
     usr_platform.needs("sequences")
     usr_platform.run(
         "CREATE SEQUENCE ids START WITH 7",

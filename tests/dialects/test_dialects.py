@@ -100,7 +100,7 @@ def test_everything_is_printed_without_a_database_or_a_url(
 
 
 OF_ANOTHER = [
-    # dialect of the file, --dialect, exit code, in what is said
+    # dialect of the file, --dialect, exit code, in what is reported
     ("oracle", "oracle", 0, None),
     (
         "postgresql",

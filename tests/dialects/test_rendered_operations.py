@@ -147,8 +147,8 @@ def test_a_watch_of_no_table_is_refused() -> None:
 
 def test_a_printed_statement_has_its_percent_signs_and_colons_as_they_stand() -> None:
     printed = io.StringIO()
-    # As an env.py may have it: without a paramstyle of its own, under which SQLAlchemy doubles
-    # percent signs.
+    # As an env.py may have it: without its own paramstyle, under which SQLAlchemy doubles percent
+    # signs.
     context = MigrationContext.configure(
         dialect_name="postgresql", opts={"as_sql": True, "output_buffer": printed}
     )

@@ -1,5 +1,5 @@
-"""A publisher or consumer that tells what it sends: run by test_consumer_promise.py, which kills it
-at random.
+"""A publisher or consumer that prints what it sends: run by test_consumer_promise.py, which kills
+it at random.
 
     python consumer_driver.py CONFIG OUT
 

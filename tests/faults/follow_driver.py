@@ -90,8 +90,8 @@ def publish_to_the_end(config: Config, *, once: bool = True) -> None:
 
 
 def told(config: Config, *, once: bool) -> None:
-    """Publish in a process of its own at each ``r`` of standard input, kill it at a ``k``, answer
-    what became of it.
+    """Publish in its own process at each ``r`` of standard input, kill it at a ``k``, answer what
+    became of it.
     """
     os.fsync = lambda descriptor: None
     while letter := os.read(0, 1):

@@ -1,4 +1,4 @@
-"""An ``HttpSink`` with short options, its documents, and certificates, for tests beside
+"""An ``HttpSink`` with short options, its documents, and certificates, for tests next to
 ``receiver``.
 """
 

@@ -29,7 +29,7 @@ from eventlog.sql.dialects.postgresql.log import PostgresLog
 
 
 class Steps:
-    """Counts steps. At the last one it tells its name and is gone: no handler, no cleaning up, no
+    """Counts steps. At the last one it prints its name and is gone: no handler, no cleaning up, no
     flush.
     """
 
@@ -98,7 +98,7 @@ def publish(config: Config, steps: Steps) -> None:
 
 
 def forked(publish: Callable[[Steps], None]) -> None:
-    """Answer the numbers of standard input, each by a process of its own."""
+    """Answer the numbers of standard input, each by its own process."""
     for line in sys.stdin:
         reader, writer = os.pipe()
         child = os.fork()

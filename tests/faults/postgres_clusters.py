@@ -148,7 +148,7 @@ def url_of_all(*servers: Server) -> str:
 
 @contextmanager
 def servers(template: Path) -> Iterator[Server]:
-    """A primary that is a copy of a cluster. All servers beside it are stopped at the end."""
+    """A primary that is a copy of a cluster. All servers next to it are stopped at the end."""
     with home() as directory:
         server = Server(directory / "a")
         server.run_plainly("cp", "-a", str(template), str(server.data))

@@ -278,9 +278,7 @@ def is_drained(engine: sa.Engine, running: Running | None = None, log: str = "ev
 def process(
     engine: sa.Engine, directory: Path, *more: str, first: Sequence[str] = (), **options: object
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """``eventlog publish`` as a process of its own, killed at the end. Its sink is ``files`` by
-    default.
-    """
+    """``eventlog publish`` as its own process, killed at the end. Its sink is ``files`` by default."""
     files = (
         {} if "sink__type" in options else {"sink.type": "files", "sink.directory": str(directory)}
     )

@@ -72,7 +72,7 @@ def ids_in(texts: Iterable[str]) -> set[str]:
 
 
 class Reader:
-    """A publisher or consumer in a process of its own."""
+    """A publisher or consumer in its own process."""
 
     def __init__(
         self, directory: Path, url: str, name: str, sections: Sections, start_from: str
@@ -112,7 +112,7 @@ class Reader:
 
 
 class Writers:
-    """Transactions of all kinds on the rows of ``usr``, until they are told to stop."""
+    """Transactions of all kinds on the rows of ``usr``, until they are asked to stop."""
 
     def __init__(self, server: Server, seed: int) -> None:
         self.server, self.stop = server, threading.Event()
@@ -332,7 +332,7 @@ def test_a_prepared_transaction_is_sent_when_the_server_has_been_restarted_betwe
         with closing(psycopg.connect(server.url.replace("+psycopg", ""))) as conn:
             conn.execute("INSERT INTO usr VALUES (1, 1)")
             server.execute("INSERT INTO usr VALUES (2, 2)")
-            wait_until(lambda: len(reader.events()) == 1, "the row behind it is sent")
+            wait_until(lambda: len(reader.events()) == 1, "the row after it is sent")
             time.sleep(2.5)  # it has looked at the writers
             conn.execute("PREPARE TRANSACTION 'late'")
             conn.commit()

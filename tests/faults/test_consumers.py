@@ -1,5 +1,5 @@
-"""Consumers of a log beside its publisher: each row once, in the order of its object, whoever
-commits late (spec/event-log.md 13).
+"""Consumers of a log in addition to its publisher: each row once, in the order of its object,
+whoever commits late (spec/event-log.md 13).
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def test_a_consumer_that_begins_now_sends_what_comes_later(log: sa.Engine) -> No
     write(log, 3)
     assert consume(consumer(log, start_from="earliest")) == [
         "3"
-    ]  # where it begins was said when it was registered
+    ]  # where it begins was reported when it was registered
 
 
 def test_a_request_to_send_again_is_cleared_and_taken_up_in_one_transaction(log: sa.Engine) -> None:
@@ -991,7 +991,9 @@ def lines_of(log: sa.Engine) -> list[tuple[Any, ...]]:
 
 
 def put_back(log: sa.Engine, lines: list[tuple[Any, ...]]) -> None:
-    """Give the log the consumers of an earlier state, on a server that says it is another one."""
+    """Give the log the consumers of an earlier state, on a server that presents itself as another
+    one.
+    """
     execute(
         log,
         "DELETE FROM eventlog_consumer",
@@ -1566,7 +1568,7 @@ def test_a_daemon_that_waits_as_the_standby_of_its_consumer_names_the_process_an
             assert sink.documents == []
             whom = r" \(session \d+, .*\)" if log.dialect.name == "postgresql" else ""
             said = re.compile(f"in another process{whom}; .*; waiting as its standby")
-            wait_until(lambda: said.search(caplog.text), "the standby says of whom")
+            wait_until(lambda: said.search(caplog.text), "the standby names the process")
         except BaseException:
             stop.set()
             raise

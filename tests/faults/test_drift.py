@@ -1,5 +1,5 @@
-"""The watched tables change while a publisher runs: it says so, once, and no row goes bad (issue 5,
-schema drift).
+"""The watched tables change while a publisher runs: it reports this, once, and no row goes bad
+(issue 5, schema drift).
 """
 
 from __future__ import annotations

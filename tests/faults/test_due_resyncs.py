@@ -164,7 +164,7 @@ CHANGES: dict[str, tuple[tuple[str, ...], list[str]]] = {
 
 
 SIGNS = {"phone": "usr", "mood": "fragment"}
-"""What stands for a table, beside its name, in a change."""
+"""What stands for a table, besides its name, in a change."""
 
 
 def numbered(texts: Iterable[str], number: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""``eventlog explain`` beside rows of other objects that are large: it reads keys first
+"""``eventlog explain`` among rows of other objects that are large: it reads keys first
 (spec/event-log.md 11).
 """
 

@@ -120,7 +120,7 @@ class Inbox:
 
 @dataclass
 class Publisher:
-    """What publishes when it is told to, and dies when it is told to."""
+    """What publishes on request, and dies on request."""
 
     process: subprocess.Popen[bytes]
 

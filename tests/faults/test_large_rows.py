@@ -25,7 +25,7 @@ MIB = 2**20
 ROWS = 60
 COLUMNS = "event_type, table_name, table_key, column_name, new_value"
 MOST = 300 * MIB
-"""What the process may use beside the libraries that it maps."""
+"""What the process may use in addition to the libraries that it maps."""
 
 
 def write_large(database: sa.Engine, rows: int = ROWS, mib: int = 4) -> None:

@@ -172,7 +172,7 @@ def test_without_values_no_word_of_the_receiver_is_reported_anywhere(
                 ask("/status.json")["state"]["name"] == ("resting" if code == 422 else "waiting")
             )
         )
-        wait_until(lambda: ask("/status.json")["sent"] or code == 500, "the document is told of")
+        wait_until(lambda: ask("/status.json")["sent"] or code == 500, "the document is reported")
         state = ask("/status.json")["state"]
         if code != 422:
             assert f"the receiver answers {code}" in state["words"]

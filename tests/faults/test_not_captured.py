@@ -1,5 +1,5 @@
-"""What is captured by nobody is told by everybody: the start of a publisher, status, doctor, the
-metric (spec/triggers.md 9.1).
+"""What is captured by nobody is reported by everybody: the start of a publisher, status, doctor,
+the metric (spec/triggers.md 9.1).
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def count(_connection, _cursor, statement, *_):
 sys.exit(cli.run(sys.argv[2:]))
 """
 """``eventlog``, killed before it makes a trigger, after as many others as the first argument
-says.
+specifies.
 """
 
 

@@ -1,5 +1,5 @@
-"""Promise test: a receiver that fails for 1 of 1,000 objects in each way that it can, beside kills
-of the publisher (spec/event-log.md 8.4, *Suspect documents*).
+"""Promise test: a receiver that fails for 1 of 1,000 objects in each way that it can, together with
+kills of the publisher (spec/event-log.md 8.4, *Suspect documents*).
 
 All other objects arrive, the events of each in their order; the culprits are parked, or E after
 ``max_attempts``; nothing is lost. How long an object waits has a bound: an object in no document
@@ -137,7 +137,7 @@ def test_all_other_objects_arrive_in_order_and_within_the_bound(
             if not kills:
                 _check_bounds(failing, begun, batch_size, concurrency)
             assert len(failing.failures) > failed_before
-            # Nothing of a culprit came, and its later events wait behind the first.
+            # Nothing of a culprit came, and its later events wait after the first.
             if max_attempts:
                 new = count(objects)
 

@@ -1,4 +1,4 @@
-"""What a running publisher does beside the queue: heartbeats, post-poll statements, times of the
+"""What a running publisher does besides the queue: heartbeats, post-poll statements, times of the
 day, log lines.
 """
 

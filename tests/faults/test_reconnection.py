@@ -1,5 +1,5 @@
-"""A database that becomes unavailable, at whatever point: the publisher connects again, and says so
-on a line (spec/event-log.md 8.4, 12).
+"""A database that becomes unavailable, at whatever point: the publisher connects again, and reports
+it on a line (spec/event-log.md 8.4, 12).
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class Application:
             lock.release()
 
     def write(self, seed: int, number: int) -> None:
-        """Write until it is stopped; each writer has objects of its own."""
+        """Write until it is stopped; each writer has its own objects."""
         rng = random.Random(seed)
         with session(self.database) as connection:
             connection.autocommit = True
@@ -335,7 +335,7 @@ class Site:
             == []
         )
         assert fetch(self.database, "SELECT * FROM eventlog_resync") == []
-        # Child tables that are none any more, and old keys, have errors of their own.
+        # Child tables that are none any more, and old keys, have their own errors.
         others = fetch(
             self.database,
             "SELECT * FROM eventlog_error JOIN eventlog USING (record_id) WHERE code NOT IN "

@@ -1,6 +1,4 @@
-"""Traces of a publisher: the spans that it makes of a real log, and what its receivers are told of
-them.
-"""
+"""Traces of a publisher: the spans that it makes of a real log, and what its receivers get of them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A publisher that a service manager watches over: what it tells its socket, as systemd would hear
-it.
+"""A publisher that a service manager watches over: what it sends to its socket, as systemd would
+hear it.
 """
 
 from __future__ import annotations

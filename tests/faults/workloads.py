@@ -40,8 +40,8 @@ def replayed(
     writers: Sequence[Callable[[], None]],
     strict: frozenset[str],
 ) -> Replay:
-    """What a receiver makes of the documents that are sent while writers run, each in a thread of
-    its own, and until the queue is drained after them. None of them may fail, and no row either.
+    """What a receiver makes of the documents that are sent while writers run, each in its own
+    thread, and until the queue is drained after them. None of them may fail, and no row either.
     """
     sink = Collecting()
     failures: list[BaseException] = []

@@ -55,7 +55,7 @@ def watched(database: sa.Engine, empty_home: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def receiver(empty_home: Path) -> Iterator[str]:
-    """The receiver of the page as a process of its own: its URL."""
+    """The receiver of the page as its own process: its URL."""
     pytest.importorskip("fastapi", reason="fastapi is not installed")
     (source,) = fenced(PAGE, "python")
     Path("receiver.py").write_text(source)

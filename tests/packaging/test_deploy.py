@@ -1,4 +1,4 @@
-"""What stands in deploy/: it says what it should, and the tools that it is for take it."""
+"""What stands in deploy/: it contains what it should, and the tools that it is for take it."""
 
 from __future__ import annotations
 

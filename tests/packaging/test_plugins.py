@@ -1,5 +1,5 @@
-"""The packages of ``examples/plugins``, built as wheels and installed in an environment of their
-own, work by name.
+"""The packages of ``examples/plugins``, built as wheels and installed in their own environment,
+work by name.
 """
 
 from __future__ import annotations

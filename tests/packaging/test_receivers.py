@@ -89,7 +89,7 @@ def rows(engine: sa.Engine, statement: str) -> list[tuple[object, ...]]:
 
 @pytest.fixture
 def receiver(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """The example as a process of its own: its URL, and the file that it writes."""
+    """The example as its own process: its URL, and the file that it writes."""
     file = tmp_path / "objects.sqlite"
     command = [sys.executable, str(ROOT / "docs/examples/receiver.py"), str(file), "0"]
     with subprocess.Popen(

@@ -303,7 +303,7 @@ def deliveries_of(state: PublisherState) -> Iterator[str]:
 
 
 def deletes(*objects: str) -> list[LogRow]:
-    """A type 4 row for each object: an event of its own."""
+    """A type 4 row for each object: its own event."""
     return [row(i, 4, f"idu={name}") for i, name in enumerate(objects, 1)]
 
 

@@ -168,7 +168,7 @@ def forget_files(path: Path) -> None:
 def running(
     followed: Following, position: OpenPosition, receiver: Receiver, *, standby: bool = False
 ) -> Iterator[None]:
-    """A publisher in a thread, which is told to stop at the end and has to have ended well."""
+    """A publisher in a thread, which is asked to stop at the end and has to have ended well."""
     errors: list[BaseException] = []
 
     def run() -> None:

@@ -148,7 +148,7 @@ def test_a_stream_of_idle_marks_does_not_write_the_position_at_each_look(stream:
     steps.close()
     assert (
         sum(mark is not None for mark in marks) <= 2
-    )  # that of the first transaction, and that behind it
+    )  # that of the first transaction, and that after it
 
 
 def test_any_cut_of_a_stream_at_any_place_gives_each_change_once_or_again_and_none_less(
@@ -178,8 +178,7 @@ def test_any_cut_of_a_stream_at_any_place_gives_each_change_once_or_again_and_no
         directory.mkdir()
         cuts = sorted(chosen.sample(range(len(data)), 6))
         token, read = None, []
-        # Each file is followed by a process of its own, which takes away what lies before its
-        # position.
+        # Each file is followed by its own process, which takes away what lies before its position.
         for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True):
             (directory / f"{start:08}.cdc").write_bytes(data[start:end])
             for step in files(directory).steps(token, once=True):
@@ -334,7 +333,7 @@ def test_a_capture_taken_again_from_the_restart_is_read_without_the_old_files(
     stream.insert(1)
     once(stream.path, place)
     stream.insert(2)
-    forget_files(place)  # as the message says
+    forget_files(place)  # as the message specifies
     stream.path.rename(tmp_path / "again.cdc")
     assert once(tmp_path / "again.cdc", place) == ["add 2 new"]
 

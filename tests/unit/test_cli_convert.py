@@ -360,7 +360,7 @@ MAPS: dict[str, dict[str, dict[str, object]]] = {
     "gbase": {"reader": {"labels": LABELS}, "writer": {"labels": LABELS}},
     "linter": {"reader": {"codec": "eventlog-emulator-1"}, "writer": {}},
 }
-"""What formats need beside a catalogue."""
+"""What formats need in addition to a catalogue."""
 
 
 @pytest.mark.parametrize("target", NAMES)

@@ -123,7 +123,7 @@ def test_a_dry_run_of_requeue_counts_and_changes_nothing(run: Run, database: sa.
     before = letters()
     code, out, _ = run("requeue", "--status", "E,F,S", "--dry-run", "--json")
     dry = json.loads(out)
-    # A copy of row 3 would stand behind the delete that goes back, and bring the object back.
+    # A copy of row 3 would stand after the delete that goes back, and bring the object back.
     assert (code, dry["set_back"], dry["copied"], letters()) == (1, 2, 0, before)
     code, out, _ = run("requeue", "--status", "E,F,S", "--dry-run", "--force")
     assert out.splitlines()[0] == "3 rows would be set back to N, 2 would be logged again"

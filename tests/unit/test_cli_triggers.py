@@ -443,9 +443,7 @@ def test_references_of_views_that_stay_values_are_reported(run: Run, database: s
 def test_init_makes_classes_of_child_tables_for_a_format_of_rows(
     run: Run, database: sa.Engine, format: str
 ) -> None:
-    """A child table with a primary key is a class of its own; the values of one without are
-    excluded.
-    """
+    """A child table with a primary key is its own class; the values of one without are excluded."""
     with database.begin() as conn:
         conn.exec_driver_sql(MORE_TABLES)
         conn.exec_driver_sql(

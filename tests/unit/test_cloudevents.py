@@ -394,7 +394,7 @@ def test_values_that_are_removed_whatever_they_are_have_no_old_one() -> None:
 
 
 def test_the_whole_set_of_a_child_table_is_distinguished_from_an_addition() -> None:
-    """A receiver puts the one in place of what it has, and the other beside it
+    """A receiver puts the one in place of what it has, and the other next to it
     (formats/cloudevents.md 4).
     """
     set_of_two = [(12, 6, OBJECT, PHONE, ALL, ("1", "2"))]
@@ -541,7 +541,7 @@ def test_each_sink_has_its_usual_mode(sink: dict[str, str], mode: str, singly: b
 
 
 class Receiver(PlainSink):
-    """Keeps the event-ids of documents, and answers as it is told."""
+    """Keeps the event-ids of documents, and answers as configured."""
 
     def __init__(self, **verdicts: EventResult) -> None:
         self.verdicts = {name.removeprefix("_"): verdict for name, verdict in verdicts.items()}

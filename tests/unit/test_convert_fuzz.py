@@ -1,5 +1,5 @@
-"""Whatever stands in a file: its reader gives changes or passes it over, or says what is wrong, and
-nothing else.
+"""Whatever stands in a file: its reader gives changes or passes it over, or reports what is wrong,
+and nothing else.
 """
 
 from __future__ import annotations

@@ -195,7 +195,7 @@ EXAMPLES: list[tuple[str, Change, dict[str, list[tuple[Any, ...]]]]] = [
         {"field row_query_back": [(6, "idu=1")]},
     ),
     (
-        "columns to be queried back beside logged ones",
+        "columns to be queried back next to logged ones",
         usr(
             UPDATE,
             before={"lname": "x"},
@@ -210,7 +210,7 @@ EXAMPLES: list[tuple[str, Change, dict[str, list[tuple[Any, ...]]]]] = [
         },
     ),
     (
-        "inserted columns to be queried back beside logged ones",
+        "inserted columns to be queried back next to logged ones",
         usr(
             INSERT,
             extras={

@@ -1,4 +1,4 @@
-"""What a database URL needs to be there: a driver, a file, a directory of its own."""
+"""What a database URL needs to be there: a driver, a file, its own directory."""
 
 from __future__ import annotations
 

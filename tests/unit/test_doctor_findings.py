@@ -95,7 +95,7 @@ def test_an_unknown_numbering_is_reported_where_several_sessions_write(
         (("log", "l", 100_000, 100_000, "2024-01-01 00:00", True, 1), ["dead_rows"]),
         (("log", "l", 0, 0, None, False, 1), ["autovacuum_off"]),
         (("log", "l", 100, 1_000_000, None, False, 1), ["autovacuum_off", "dead_rows"]),
-        (("log", "l", None, None, None, None, 1), []),  # the database tells its size alone
+        (("log", "l", None, None, None, None, 1), []),  # the database reports its size alone
         (("inflight", "l_inflight", 1, 19_999, None, True, 1), []),
         (("inflight", "l_inflight", 1, 20_000, None, True, 1), ["dead_rows"]),
     ],
@@ -258,7 +258,7 @@ def test_findings_are_values() -> None:
         ((2,), True),
         ((1, 4), False),
         ((4, 1), True),
-        ((4, 2), True),  # a change of another session behind the 4 of a cascade
+        ((4, 2), True),  # a change of another session after the 4 of a cascade
         ((4, 5), False),  # what `resync --deletes` writes
         ((4, 8), False),  # sent only if the object is there
     ],

@@ -120,7 +120,7 @@ def test_lines_that_were_not_flushed_are_dropped_at_the_end(tmp_path: Path) -> N
 
 
 def disk_full(directory: Path, name: str) -> Path:
-    """The file that is to be written next is a full disk."""
+    """The file that is written next is a full disk."""
     path = directory / f".{name}.part"
     path.symlink_to("/dev/full")
     return path

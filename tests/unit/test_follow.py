@@ -437,7 +437,7 @@ def test_nothing_is_lost_whichever_of_several_documents_fails(
 
 
 def test_the_position_stays_before_every_document_that_failed(stream: Stream, place: Path) -> None:
-    """Each transaction has a mark of its own, by reading the file in small fragments."""
+    """Each transaction has its own mark, by reading the file in small fragments."""
     for key in range(1, 41):
         stream.insert(key)
 

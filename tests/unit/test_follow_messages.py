@@ -162,7 +162,7 @@ def test_metadata_that_come_while_a_message_waits_release_it(brokers: Cluster, p
         send(brokers, "eventlog.metadata", described)  # type: ignore[arg-type]
         wait_until(lambda: len(receiver.heard) == 2)
     assert receiver.heard == ["add 1 n1", "add 1 n2"]
-    (failure,) = failures(place)  # the metadata message that says nothing
+    (failure,) = failures(place)  # the metadata message that contains nothing
     assert failure["event_id"].startswith("eventlog.metadata:")
 
 
@@ -217,7 +217,7 @@ def test_a_message_that_cannot_be_read_is_recorded_under_its_place(
 
 
 def message(number: int, table: str = "item", **envelope: Any) -> bytes:
-    """A message of a table; ``envelope``: members beside its payload."""
+    """A message of a table; ``envelope``: members next to its payload."""
     payload = {
         "data": {"id": number, "name": f"n{number}"},
         "headers": {

@@ -98,7 +98,7 @@ def test_status_shows_when_the_position_moved_and_not_when_it_was_written(
     stream.insert(1)
     assert cli.run(["-c", str(config), "publish", "--once"]) == 0
     moved = status(config, capfd)["moved"]
-    time.sleep(1.1)  # it is told in seconds
+    time.sleep(1.1)  # it is reported in seconds
     assert cli.run(["-c", str(config), "publish", "--once"]) == 0
     again = status(config, capfd)
     assert again["moved"] == moved

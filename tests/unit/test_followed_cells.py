@@ -1,7 +1,8 @@
 """Every source that is followed, in every format, to every sink: three changes, and a kill in their
 midst.
 
-What goes together is asked of the objects. A cell that is refused says why before anything is read.
+What goes together is asked of the objects. A cell that is refused reports why before anything is
+read.
 """
 
 from __future__ import annotations
@@ -309,7 +310,7 @@ def test_a_cell_loses_nothing_by_a_kill_and_repeats_ids_and_bytes(
             if not format_named(format).refusal(
                 format_named(format).publish_options(), taken_by(sink)
             ):
-                options[format] = {"missing_columns": "placeholder"}  # as the message says
+                options[format] = {"missing_columns": "placeholder"}  # as the message specifies
             else:
                 return
         elsewhere = {

@@ -33,7 +33,7 @@ RETRY = EventResult(Level.RETRY)
 
 
 class Scripted(PlainSink):
-    """A receiver that answers as told, or is unavailable."""
+    """A receiver that answers as configured, or is unavailable."""
 
     def __init__(self, *answers: Answer | Exception) -> None:
         self.answers = list(answers)
@@ -63,7 +63,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def liveness(clock: Clock) -> Liveness:
-    """Signs are due every 60 seconds, beside a rest of 10."""
+    """Signs are due every 60 seconds, in addition to a rest of 10."""
     return Liveness(60, 10, clock)
 
 

@@ -1,4 +1,4 @@
-"""The monitor of a publisher: who may look, what is told, and that a scrape needs no database."""
+"""The monitor of a publisher: who may look, what is reported, and that a scrape needs no database."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from eventlog.sql.doctor import HeldSnapshot, TableStorage
 
 @dataclass
 class Clock:
-    """A clock that moves when it is told to."""
+    """A clock that moves on request."""
 
     now: float = 1000.0
 
@@ -267,7 +267,7 @@ def test_ready_shows_what_is_wrong_to_a_client_that_may_look(activity: Activity)
         assert ask("/readyz", Authorization="Bearer secret")[::2] == (200, words)
 
 
-# --- what is told ---
+# --- what is reported ---
 
 
 def scrape(activity: Activity) -> dict[tuple[str, ...], float]:

@@ -97,7 +97,7 @@ def by_qlik_messages(events: Sequence[Outgoing]) -> Written:
     made = writer.document(NAMES, delivery_of(placed), 1, placed)
     values = [json.loads(record.value) for records in made.records for record in records]
     for one in values:
-        assert int(one["message"]["headers"]["changeMask"], 16) & 2  # it is said to be changed
+        assert int(one["message"]["headers"]["changeMask"], 16) & 2  # it counts as changed
     return {one["message"]["data"]["id"]: one["message"]["data"]["name"] for one in values}
 
 

@@ -248,7 +248,7 @@ def test_the_time_of_a_field_grows_with_its_lines(tmp_path: Path) -> None:
 
 
 def metadata_file(version: int = 1, **types: str) -> str:
-    """What Qlik Replicate writes beside a data file, of the columns of HEAD; the first two are the
+    """What Qlik Replicate writes next to a data file, of the columns of HEAD; the first two are the
     key, id last.
     """
     types = {"id": "INT4", "name": "NUMERIC"} | types

@@ -179,7 +179,7 @@ def test_a_delete_in_a_table_without_key_marks_all_columns() -> None:
     }
     assert written(change(ChangeOp.DELETE, NUT), columns=columns)[0][2] == {
         "id"
-    }  # the change knows its key
+    }  # the change has its key
 
 
 def test_every_row_contains_its_key() -> None:

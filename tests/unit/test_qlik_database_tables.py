@@ -110,7 +110,7 @@ def put(url: str, changes: list[Change] = CHANGES, **options: Any) -> Report:
 
 
 def get(url: str, **options: Any) -> list[Change]:
-    # SQLite has no schemas, so the option says what the changes bear; the tables hold whole rows,
+    # SQLite has no schemas, so the option names what the changes bear; the tables hold whole rows,
     # so a NULL is one.
     reading = {"tables": TABLES, "schema": "app", "absent_nulls": "null"}
     return list(FORMAT.read(url, reading | options, Report(strict=True)))

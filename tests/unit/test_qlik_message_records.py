@@ -50,7 +50,7 @@ NAMES = tuple(VALUES)
 
 @st.composite
 def rows(draw: st.DrawFn) -> dict[str, Value]:
-    """A row that knows its key, and some other columns."""
+    """A row that has its key, and some other columns."""
     others = draw(st.sets(st.sampled_from(NAMES[2:]), max_size=6))
     nullable = {name: st.none() | VALUES[name] for name in NAMES[2:] if name in others}
     return draw(st.fixed_dictionaries({"100%": VALUES["100%"], "id": VALUES["id"], **nullable}))

@@ -85,7 +85,7 @@ def test_a_later_event_of_the_object_in_the_document_goes_out_again_under_a_new_
 def test_the_new_id_is_in_the_line_before_anything_else_is_sent(
     new_world: NewWorld, park: bool
 ) -> None:
-    """Sent again under the old one it would be known to the receiver, and what came behind it would
+    """Sent again under the old one it would be known to the receiver, and what came after it would
     be its end.
     """
     fake = new_world(deletes("1", "1", "2", "3"), batch_size=2, mark_interval=1000, park=park)
@@ -126,7 +126,7 @@ def put_back(fake: FakePublisher) -> None:
 def test_what_is_refused_under_a_later_number_goes_again_under_it_and_not_under_the_first(
     new_world: NewWorld,
 ) -> None:
-    # The receiver has applied 2 behind the retry, and would pass over it.
+    # The receiver has applied 2 after the retry, and would pass over it.
     fake = new_world(deletes("1", "1"))
     receiver, state = Receiver(judge(e1="retry", e2_2="error")), fake.start()
     fake.run(receiver, state)

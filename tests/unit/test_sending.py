@@ -290,7 +290,7 @@ def test_while_the_receiver_is_unavailable_every_row_of_the_document_stays_new(
 def test_rows_that_are_held_back_and_read_again_are_counted_once(
     new_world: NewWorld, options: dict[str, Any]
 ) -> None:
-    # Each object has rows before and behind the ends of windows; some are bad, some loopback, one
+    # Each object has rows before and after the ends of windows; some are bad, some loopback, one
     # object is parked.
     rows = [row(i, 2, f"idu={i % 4}", column="fname", old="a", new=f"v{i}") for i in range(1, 41)]
     rows += [row(41, 9), row(42, 4, perpetrator="me"), row(43, 6, "idu=99")]

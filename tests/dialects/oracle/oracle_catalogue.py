@@ -53,7 +53,7 @@ def column(
     precision: int | None = None,
     scale: int | None = None,
 ) -> Column:
-    """A column as ``ALL_TAB_COLS`` tells of it."""
+    """A column as ``ALL_TAB_COLS`` reports it."""
     type_ = column_type(data_type, length, precision, scale)
     assert type_ is not None, data_type
     return Column(name, type_)

@@ -175,7 +175,7 @@ def _purges() -> Mapping[str, Run]:
 
 
 def _resyncs() -> Mapping[str, Run]:
-    """Every function of ``sql.resync`` that sends a statement of its own, by its name."""
+    """Every function of ``sql.resync`` that sends its own statement, by its name."""
     cls = class_of("USR")
     return {
         "unfinished": lambda conn: resync.unfinished(_log(conn), "USR"),
@@ -302,7 +302,7 @@ def _ask(conn: sa.Connection, name: str, about: Mapping[str, Any]) -> None:
 
 
 def _sessions() -> Mapping[str, Run]:
-    """What a session is asked and told."""
+    """What a session is asked and answered."""
     return {
         "who": lambda conn: DIALECT.open(conn).current_user(),
         "which": lambda conn: DIALECT.open(conn).session_id(),

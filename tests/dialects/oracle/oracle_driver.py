@@ -32,7 +32,7 @@ Answer = Callable[[str], "Sequence[Sequence[Any]] | None"]
 
 
 class Server:
-    """A server of a version: it keeps the statements, and says what their rows are."""
+    """A server of a version: it keeps the statements, and returns what their rows are."""
 
     def __init__(self, version: str, answer: Answer = lambda _: None) -> None:
         self.version, self.answer = version, answer

@@ -306,7 +306,7 @@ class Source:
 
 
 class Variables:
-    """The variables of the block that runs, behind them those of the trigger."""
+    """The variables of the block that runs, after them those of the trigger."""
 
     def __init__(self, functions: Mapping[str, Any]) -> None:
         self.scope: list[dict[str, Any]] = [dict(functions)]

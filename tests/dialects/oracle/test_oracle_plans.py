@@ -29,7 +29,7 @@ TRIGGERS = OracleTriggers()
 
 
 def compared(compiled: Sequence[Compiled], there: Installed) -> Action:
-    """What is to be done for the one table of what is compiled."""
+    """The actions for the one table of what is compiled."""
     (action,) = TRIGGERS.actions(compiled, there)
     return action
 
@@ -44,7 +44,7 @@ def installed(*triggers_: StoredTrigger) -> Installed:
 
 
 def there(statement: str, name: str, **more: Any) -> StoredTrigger:
-    """A trigger as the database tells of it: the beginning in its own spelling."""
+    """A trigger as the database reports it: the beginning in its own spelling."""
     source = statement.replace('CREATE OR REPLACE TRIGGER "APP"."', 'TRIGGER "').rstrip() + "\n"
     return StoredTrigger(
         "APP", name, ("APP", "LINK"), source, type="AFTER EACH ROW", event="INSERT", **more

@@ -119,7 +119,7 @@ def test_a_reference_without_a_unique_key_is_read_back(direct: Watched) -> None:
     direct.watch(view())
     row = (8, "pk_empno=1", "fk_mv__idg__mbr_of", None, None)
     assert direct.logged("INSERT INTO member VALUES (1, 7)", "DELETE FROM member") == [row, row]
-    # The owner need not be there: no foreign key says so.
+    # The owner need not be there: no foreign key requires it.
     assert direct.logged("INSERT INTO member VALUES (9, 7)") == [(8, "pk_empno=9", *row[2:])]
     assert direct.logged("DELETE FROM member") == []
 
@@ -268,7 +268,7 @@ def names_on(direct: Watched, table: str) -> list[tuple[str, str]]:
 def test_one_table_serves_several_views_and_is_watched_itself(direct: Watched) -> None:
     watches = (WatchedTable("emp"), view("field_query_back"), active("row_query_back"))
     plan = direct.watch(*watches)
-    # A child table of emp, with one column beside its reference, and what decides of view_active.
+    # A child table of emp, with one column next to its reference, and what decides of view_active.
     assert sorted(action.table for action in plan.actions) == [
         f"public.{table}" for table in ("active", "emp", "member", "phone")
     ]

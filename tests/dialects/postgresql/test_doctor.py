@@ -218,7 +218,7 @@ def test_what_holds_back_dead_rows_is_reported_oldest_first_with_what_ends_it(
         examined.connect() as asking,
     ):
         old.exec_driver_sql("SET application_name = 'report'; SELECT 1 FROM hr.usr")
-        moving.exec_driver_sql("SELECT 1 FROM hr.usr")  # each statement has a snapshot of its own
+        moving.exec_driver_sql("SELECT 1 FROM hr.usr")  # each statement has its own snapshot
         execute(examined, "INSERT INTO hr.usr VALUES (1, 'Ada', NULL)", "UPDATE hr.usr SET idu = 2")
         pid = old.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
         (one,) = ask(DIALECT.open(asking), "snapshots", HeldSnapshot, LOG, limit=5)

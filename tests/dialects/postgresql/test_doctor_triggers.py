@@ -116,7 +116,7 @@ def test_rights_that_are_missing_come_with_their_grants(
 ) -> None:
     code, found = doctor()
     assert code == 1
-    # Without USAGE nobody knows whether there is a log.
+    # Without USAGE it is unknown whether there is a log.
     assert "log_table" not in found
     *grants, command = found["rights_publish"][0]["fix"]
     assert grants[0] == f'GRANT USAGE ON SCHEMA "hr" TO "{nobody}"'

@@ -215,7 +215,7 @@ def test_groups_are_cut_at_the_end_of_a_window(
 
 @pytest.mark.parametrize("query_limit", [1, 2, 3])
 def test_an_insert_is_not_cut_at_the_end_of_a_window(log: sa.Engine, query_limit: int) -> None:
-    """A part of it would be an add of its own, which replaces the object."""
+    """A part of it would be a separate add, which replaces the object."""
     with log.begin() as conn:
         conn.execute(sa.text("ALTER TABLE usr ADD lname text, ADD phone text"))
     write(log, (1, PAST[1], 1), (2, PAST[2], 2), (7, PAST[2], 3), (8, PAST[3], 1))

@@ -270,7 +270,7 @@ def test_triggers_that_only_missed_what_is_replicated_are_replaced(
         "SELECT tgname FROM pg_trigger WHERE tgenabled IN ('R', 'A')"
     ).all()
     assert left == []
-    # One that fires for what is replicated alone is right beside another that logs all else, and
+    # One that fires for what is replicated alone is right next to another that logs all else, and
     # nowhere else.
     run(target.conn, "ALTER TABLE t ENABLE REPLICA TRIGGER _tgr_t_i_1")
     disabled = [one.trigger for one in installed_triggers(target) if not one.enabled]

@@ -40,7 +40,7 @@ def catalogue(conn: Connection) -> set[tuple[str, str]]:
 
 
 def names(catalogue: set[tuple[str, str]]) -> set[tuple[str, str]]:
-    """A catalogue without the descriptions, which are told by OIDs."""
+    """A catalogue without the descriptions, which are found by OIDs."""
     return {what for what in catalogue if what[0] != "description"}
 
 

@@ -1,4 +1,4 @@
-"""``eventlog requeue`` of rows that were applied, beside transactions that are open
+"""``eventlog requeue`` of rows that were applied, during transactions that are open
 (spec/event-log.md 11).
 """
 

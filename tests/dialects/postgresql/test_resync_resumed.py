@@ -38,7 +38,7 @@ class TestResume:
                     assert process.poll() is None, process.stderr.read() if process.stderr else ""
             finally:
                 process.kill()
-        while others(hr):  # the server may still be at the last thing that it was told
+        while others(hr):  # the server may still be at the last thing that it was sent
             sleep(0.01)
         written = len(keys(hr))
         assert wait_for <= written < 3000

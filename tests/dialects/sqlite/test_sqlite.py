@@ -392,7 +392,7 @@ def test_a_renamed_column_and_a_changed_trigger_show(file: Platform) -> None:
 
 @pytest.fixture
 def home(empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with a configuration of a file beside it and a row that waits; commands run in
+    """A directory with a configuration of a file next to it and a row that waits; commands run in
     another one.
     """
     made, elsewhere = empty_home / "app", empty_home / "elsewhere"
@@ -453,7 +453,7 @@ def unicase(left: str, right: str) -> int:
 
 @pytest.fixture
 def collated(tmp_path: Path) -> Platform:
-    """An application that registers a collation of its own, and a key that has it."""
+    """An application that registers its own collation, and a key that has it."""
     engine = sa.create_engine(f"sqlite:///{tmp_path}/app.db", poolclass=sa.NullPool)
     sa.event.listen(
         engine, "connect", lambda driver, _: driver.create_collation("unicase", unicase)
