@@ -95,10 +95,10 @@ def test_a_patch_runs_in_a_copy_of_the_product(tmp_path: Path) -> None:
     patch = tmp_path / "nothing_is_marked.patch"
     path = "eventlog/publisher/marks.py"
     text = (HERE.parents[1] / path).read_text()
-    place = "self.counters.count_rows(verdict"
+    place = "self.counters.count_rows(result"
     lines = unified_diff(
         text.splitlines(keepends=True),
-        text.replace(place, "raise KeyError(verdict").splitlines(keepends=True),
+        text.replace(place, "raise KeyError(result").splitlines(keepends=True),
         f"a/{path}",
         f"b/{path}",
     )
