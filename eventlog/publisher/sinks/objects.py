@@ -358,6 +358,8 @@ class ObjectStore:
         """
         with self._refused("cannot be written"):
             self._write(name, b"trial\n")
+        # On S3 Arrow leaves an empty marker of the folder, "PREFIX/". It stays, since Arrow can
+        # only delete it together with all objects that are in the folder by then.
         try:
             self._fs.delete_file(f"{self._path}/{name}")
         except (OSError, ValueError) as error:
