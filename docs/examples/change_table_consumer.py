@@ -3,7 +3,7 @@
     python change_table_consumer.py changes/hr.usr__ct
 
 Prints a line for every column that a change set: its sequence, its operation, the column, the value
-before and after. Of a deleted row these are the key columns.
+before and after. For a deleted row these are the key columns.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def quoted(name: str) -> str:
 def has_bit(place: int) -> str:
     """Return SQL: whether the column at this place, from 0, is set in the mask of ``u``.
 
-    Byte 0 has bits 0 to 7, byte 1 bits 8 to 15, ...; what is behind the last byte is 0. A mask of
-    many columns fits no integer, so it is looked at byte by byte.
+    Byte 0 has bits 0 to 7, byte 1 bits 8 to 15, and so on; bits after the last byte are 0. A mask of
+    many columns does not fit into an integer, so it is read byte by byte.
     """
     byte = f"hex(substring(u.header__change_mask, {place // 8 + 1}, 1))"
     return f"coalesce(CAST(conv({byte}, 16, 10) AS int) & {1 << place % 8}, 0) <> 0"
@@ -49,8 +49,7 @@ def main(directory: str) -> None:
         for place, name in data
         if name != "partition_name"  # the folders' own
     )
-    # An update stands behind its before image, which bears the same sequence. A deleted row is what
-    # was there before.
+    # An update follows its before image, which has the same sequence. A delete has the deleted row.
     query = f"""
         SELECT u.header__change_seq AS seq, u.header__operation AS operation, c.column,
                CASE u.header__change_oper WHEN 'D' THEN c.new ELSE c.old END AS old,

@@ -1,4 +1,4 @@
-"""The application's tables. What is to be logged of a table stands in its ``info``."""
+"""The application's tables. The ``info`` of a table configures its capture."""
 
 from __future__ import annotations
 
