@@ -20,8 +20,8 @@ def quoted(name: str) -> str:
 def has_bit(place: int) -> str:
     """Return SQL: whether the column at this place, from 0, is set in the mask of ``u``.
 
-    Byte 0 has bits 0 to 7, byte 1 bits 8 to 15, and so on; bits after the last byte are 0. A mask of
-    many columns does not fit into an integer, so it is read byte by byte.
+    Byte 0 has bits 0 to 7, byte 1 bits 8 to 15, and so on; bits after the last byte are 0. A mask
+    of many columns does not fit into an integer, so it is read byte by byte.
     """
     byte = f"hex(substring(u.header__change_mask, {place // 8 + 1}, 1))"
     return f"coalesce(CAST(conv({byte}, 16, 10) AS int) & {1 << place % 8}, 0) <> 0"
