@@ -2,8 +2,8 @@
 
     python qlik_consumer.py localhost:9092 hr.usr [hr.grp ...]
 
-Prints one line per change: sequence, operation, table, the present row, the changed columns. Reads JSON
-and Avro. Ends when the topics have been read to their ends; ``--follow`` goes on.
+Prints one line per change: sequence, operation, table, the present row, the changed columns. Reads
+JSON and Avro. Ends when the topics have been read to their ends; ``--follow`` goes on.
 """
 
 from __future__ import annotations
