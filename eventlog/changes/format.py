@@ -213,8 +213,8 @@ class Format:
         return replace(shared, time_syntax="full", characters="unicode")
 
     def insert_query_back(self, options: Any) -> str:
-        """Return how an insert is sent whose values are all read back: ``add`` or ``modify``. This
-        default returns the operation for an insert (spec/change-model.md 3.1).
+        """Return the operation for an insert whose values are all read back: ``add`` or ``modify``.
+        The default is ``add`` (spec/change-model.md 3.1).
         """
         return "add"
 

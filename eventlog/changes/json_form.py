@@ -186,7 +186,7 @@ def value_from_json(value: Any) -> Value:
     if isinstance(value, dict):
         if value.keys() != {"hex"}:
             raise ValueError(
-                f"an object of {', '.join(value) or 'nothing'} is not a value; "
+                f"a JSON object with the members {', '.join(value) or 'none'} is not a value; "
                 'write bytes as {"hex": "..."}'
             )
         return bytes.fromhex(value["hex"])

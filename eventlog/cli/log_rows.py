@@ -612,7 +612,7 @@ def purge(
 
 
 def _limit(config: Config, age: str | None) -> tuple[timedelta, str]:
-    """Return the age from which on rows are removed, and the rows in words. Raises ConfigError if
+    """Return the least age of the rows to remove, and these rows in words. Raises ConfigError if
     neither an option nor a setting limits the log.
     """
     keep_days, keep_bytes = config.database.keep_days, config.database.keep_bytes

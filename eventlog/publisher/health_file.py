@@ -55,7 +55,7 @@ class HealthFile:
         except OSError as error:
             if not self._has_failed:
                 _log.error(
-                    "publisher.health_file %s cannot be touched: %s", self._path, error.strerror
+                    "publisher.health_file %s cannot be updated: %s", self._path, error.strerror
                 )
             self._has_failed = True
         else:

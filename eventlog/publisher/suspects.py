@@ -39,7 +39,7 @@ class Sent(Protocol):
 
 
 class Doubt(Enum):
-    """The meaning of a suspicious failure of a document."""
+    """What follows from a suspicious failure of a document."""
 
     WAITS = "its objects wait, and sending continues without them"
     ISOLATED = "its objects are parked, and its halves are tried separately"

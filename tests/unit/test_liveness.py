@@ -205,7 +205,7 @@ def test_a_file_that_cannot_be_touched_any_more_does_not_stop_the_publisher(
         directory.rmdir()
         file.touch()
     assert [record.message for record in caplog.records] == [
-        f"publisher.health_file {directory / 'health'} cannot be touched: No such file or directory"
+        f"publisher.health_file {directory / 'health'} cannot be updated: No such file or directory"
     ]
 
 

@@ -402,7 +402,7 @@ def judge_rights(
 def judge_rights_to_resyncs(
     missing: Sequence[str], user: str, grants: Sequence[str], command: str
 ) -> Iterator[Finding]:
-    """Judge the right to read which resyncs are due, which the publisher itself does not need."""
+    """Judge the right to read the due resyncs. Only the health needs it, the publisher does not."""
     if missing:
         text = (
             f"user {user} lacks {'; '.join(missing)}: its status page, `status` and the metrics do "
