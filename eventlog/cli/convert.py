@@ -73,8 +73,8 @@ _map_option = click.option(
 )
 @json_option
 @click.option("--spark", "on_spark", is_flag=True,
-              help="Convert many captures with Spark: IN and OUT are directories, and each capture in "
-              "IN is one task.")  # fmt: skip
+              help="Convert many captures with Spark: IN and OUT are directories, and each capture "
+              "in IN is one task.")  # fmt: skip
 @master_option
 @click.argument("source", metavar="IN")
 @click.argument("target", metavar="OUT")
