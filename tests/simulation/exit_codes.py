@@ -150,6 +150,7 @@ REASONS = (
     Reason("requeue", 1, r"restore old values", _always),
     Reason("requeue", 1, r"below that is refused, because the log does not show", _has_removed),
     Reason("requeue", 1, r"has been open for more than", _has_late),
+    Reason("resync", 1, r"has been open for more than", _has_late),
     Reason("requeue", 1, r"A row of status E or F up to that record_id is refused", _has_backlog),
     Reason("doctor", 1, r"", _has_findings),
     Reason("requeue", 2, r"has no consumer", _has_no_such_consumer),
