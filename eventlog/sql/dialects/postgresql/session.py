@@ -129,6 +129,8 @@ def database_number(conn: Connection) -> str:
 # --- waking the publisher -------------------------------------------------------------------------
 
 _WAKE_SQL: Final = statements(__package__, "wake.sql")
+"""A publisher that is awake is not notified: all commits that notify pass through one lock of the
+server."""
 _WAKE_CLASS: Final = int.from_bytes(b"Ewak")
 """The first half of the lock's key; the second is the log's OID.
 

@@ -4,7 +4,8 @@
 The texts are in the .sql.j2 files next to this module. A trigger of SQLite has no function and no
 comment, so its text contains the hash of the compiled text. SQLite stores the text as it was
 written, but rewrites it when a table or column is renamed: so whole texts are compared. A
-transaction has exclusive access to the file.
+transaction has exclusive access to the file. One trigger per operation and class writes all rows,
+because SQLite does not define the order of several triggers.
 """
 
 from __future__ import annotations
