@@ -196,6 +196,8 @@ def is_of(perpetrator: str | None, user: str | None) -> bool:
 def _refuse_unless_replaced(attribute: Attribute, new: str | None, unreadable: BadValue) -> None:
     """Raise the error of an old value, unless a valid new value replaces all values (spec/xds.md
     4.3).
+
+    If the attribute is multi-valued, this would remove its other values.
     """
     if attribute.multi_valued:
         raise unreadable
