@@ -613,8 +613,9 @@ def _is_large(triggers: ClassTriggers) -> Callable[..., str]:
     (spec/triggers.md 6.2). The SQL is "" if no value can be too large.
 
     A row of the server holds at most 1 GiB, and an update logs both values in base64, so a value
-    near that size would fail the statement. No value can be too large if no value is logged. The function's arguments are SQL of the columns
-    before and after, or only of the columns of a new row.
+    near that size would fail the statement. No value can be too large if no value is logged. The
+    function's arguments are SQL of the columns before and after, or only of the columns of a new
+    row.
     """
 
     def large(ref: str) -> str:
