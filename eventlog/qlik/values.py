@@ -282,7 +282,7 @@ def writer(column: QlikColumn, write: Convert) -> Convert:
             return read(value)
         except _UNREADABLE:
             raise NotExpressible(
-                f"{shown(str(value))} in column {column.name!r} is not a {column.type}",
+                f"{shown(str(value))} in column {column.name!r} is not of type {column.type}",
                 code="value_range",
             ) from None
 

@@ -165,6 +165,7 @@ def open_session(
     worker, is retried as on a cluster. Raises ConfigError without a suitable Java, for a wrong or
     unreachable master, and for ``conf`` if Spark runs already; SparkFailed if Spark does not start.
     """
+    check_master(master)
     running = running or running_session()
     if running is not None:
         if conf:
@@ -176,7 +177,6 @@ def open_session(
         for name, value in _OWN_SETTINGS.items():
             own.conf.set(name, value)
         return own
-    check_master(master)
     # The warning is about pandas' own types; eventlog gives Spark only Arrow batches.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     builder = SparkSession.builder.appName(app_name)

@@ -107,7 +107,7 @@ def test_headers_come_by_the_environment_a_line_each() -> None:
         ({"Webhook-Id": "7"}, "the publisher sets the header Webhook-Id itself; remove it"),
         ({"X Tenant": "hr"}, "'X Tenant' is not a valid header name"),
         ({"X-Tenant": ""}, "the value of X-Tenant is empty"),
-        ({"X-Tenant": "hr\r\nX: y"}, "holds line ends"),
+        ({"X-Tenant": "hr\r\nX: y"}, "or has line breaks"),
         ({"X-Tenant": 7}, "is not allowed"),
     ],
 )

@@ -110,7 +110,7 @@ def test_a_parked_object_is_shown_with_its_next_try(log: sa.Engine, tmp_path: Pa
             tmp_path,
             sink__type="http",
             sink__url=receiver.url,
-            retry_initial=30,
+            retry_initial=60,
             monitor__show_values=True,
         ) as (
             _,
@@ -124,7 +124,7 @@ def test_a_parked_object_is_shown_with_its_next_try(log: sa.Engine, tmp_path: Pa
         assert (parked["class"], parked["key"], parked["attempts"], parked["reason"]) == (
             "usr", "idu=1", 1, "the mailbox is locked",
         )  # fmt: skip
-        assert 0 < parked["next_try_seconds"] <= 30
+        assert 0 < parked["next_try_seconds"] <= 60
         (told,) = ask("/rows/1.json")["answers"]
         assert (told["level"], told["message"], told["delivery"]) == (
             "retry",

@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from source_trees import PACKAGE, READS_TREES, package_trees
 
-import eventlog
 from eventlog import registry
 from eventlog.config.settings import (
     DatabaseSettings,
@@ -27,7 +27,7 @@ from eventlog.config.settings import (
 )
 from eventlog.publisher.context import PublisherOptions
 
-PACKAGE = Path(eventlog.__file__).parent
+pytestmark = READS_TREES
 DOCS = PACKAGE.parent / "docs"
 
 SECTIONS = (
@@ -47,8 +47,8 @@ def reads() -> frozenset[tuple[str, str]]:
     """Each attribute that the package reads, with the last name of the object that has it."""
 
     def found() -> Iterator[tuple[str, str]]:
-        for path in PACKAGE.rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for tree in package_trees().values():
+            for node in ast.walk(tree):
                 if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                     owner = node.value
                     yield getattr(owner, "attr", getattr(owner, "id", "")), node.attr

@@ -9,9 +9,12 @@ from collections.abc import Iterator, Set
 from pathlib import Path
 from typing import Final
 
+from source_trees import READS_TREES, package_trees
+
 from eventlog.registry import FORMATS, SINKS, SOURCES, own_names
 from eventlog.sql.connection import SUPPORTED
 
+pytestmark = READS_TREES
 ROOT: Final = Path(__file__).resolve().parents[2]
 OWN: Final = {
     "eventlog": "eventlog/log/",
@@ -77,10 +80,7 @@ SQLAlchemy knows; what the types of a catalogue mean, which may be a file that n
 
 def comparisons(names: Set[str]) -> set[tuple[str, str]]:
     """The places of code that compare one of the names, and the name."""
-    files = {
-        file.relative_to(ROOT).as_posix(): ast.parse(file.read_text(encoding="utf-8"))
-        for file in sorted((ROOT / "eventlog").rglob("*.py"))
-    }
+    files = {path.relative_to(ROOT).as_posix(): tree for path, tree in package_trees().items()}
     shared: dict[str, str] = {}
     for tree in files.values():
         shared |= {

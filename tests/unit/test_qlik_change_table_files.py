@@ -75,7 +75,7 @@ def test_nothing_is_there_if_writing_fails(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         FORMAT.write(failing(), str(tmp_path), {"tables": TABLES}, Report())
-    with refused("value_range", match="not INT4"):
+    with refused("value_range", match="not of type INT4"):
         put(tmp_path, [tag(1), item(ChangeOp.INSERT, after={"id": "seven"})])
     assert files(tmp_path) == before
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []

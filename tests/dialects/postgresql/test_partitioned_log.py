@@ -790,7 +790,7 @@ def test_a_row_that_came_and_was_published_at_that_moment_stays(
         now = utc_now(log.connection, log.dialect)
         with at(log.connection, "locks", lambda: execute(partitioned, row)):
             (found,) = publisher_leaves.purge_leaves(log, MEANS, now, dry=False)
-    assert found.why_kept.startswith(f"row {number} has come")
+    assert found.why_kept.startswith(f"row {number} was added")
     assert fetch(partitioned, "SELECT count(*) FROM hr.eventlog") == [(350,)]
 
 
@@ -806,7 +806,7 @@ def test_what_was_removed_is_recorded_though_a_row_came_at_that_moment(
         now = utc_now(log.connection, log.dialect)
         with at(log.connection, "locks", lambda: execute(partitioned, row)):
             (found,) = publisher_leaves.purge_leaves(log, MEANS, now, dry=False)
-    assert found.why_kept == "row 200 has come since the leaf was read"
+    assert found.why_kept == "row 200 was added after the leaf was read"
     assert fetch(partitioned, "SELECT removed FROM hr.eventlog_epoch") == [(None,)]
 
 

@@ -52,21 +52,21 @@ def test_a_log_of_any_name_wakes(database: Engine, name: str) -> None:
         conn.commit()
         insert(writer, log)
         conn.commit()
-        assert not WAKE.heard(conn)  # awake
+        assert not WAKE.was_notified(conn)  # awake
         assert WAKE.fall_asleep(conn, log)
         conn.commit()
         insert(writer, log)
         insert(writer, log)
         conn.exec_driver_sql("SELECT")
         conn.commit()
-        assert WAKE.heard(conn)
-        assert not WAKE.heard(conn)
+        assert WAKE.was_notified(conn)
+        assert not WAKE.was_notified(conn)
         WAKE.wake_up(conn, log)
         conn.commit()
         insert(writer, log)
         conn.exec_driver_sql("SELECT")
         conn.commit()
-        assert not WAKE.heard(conn)
+        assert not WAKE.was_notified(conn)
 
 
 def insert(writer: Connection, log: LogTable) -> None:
@@ -110,7 +110,7 @@ def test_two_logs_of_one_name_wake_their_own_publishers(database: Engine) -> Non
         insert(writer, locate_log(DIALECT.open(writer), name="eventlog"))
         conn.exec_driver_sql("SELECT")
         conn.commit()
-        assert not WAKE.heard(conn)
+        assert not WAKE.was_notified(conn)
 
 
 def test_the_function_runs_with_its_owners_rights(database: Engine) -> None:
@@ -171,7 +171,7 @@ def test_no_function_operator_or_type_of_a_writer_is_used_with_its_owners_rights
                 writer.commit()
                 conn.exec_driver_sql("SELECT")
                 conn.commit()
-                assert WAKE.heard(conn) is asleep
+                assert WAKE.was_notified(conn) is asleep
             writer.invalidate()
     finally:
         with database.begin() as conn:
