@@ -97,7 +97,10 @@ def test_missing_members_are_none_and_unknown_ones_ignored() -> None:
         ('{"table":"t","op":"DELETE","key":"id"}', "key is 'id', which is not of type list"),
         ('{"table":"t","op":"DELETE","key":["id"]}', "not a [column, value]"),
         ('{"table":"t","op":"INSERT","after":[]}', "after is [], which is not of type dict"),
-        ('{"table":"t","op":"INSERT","after":{"a":{"b":1}}}', "an object of b is not a value"),
+        (
+            '{"table":"t","op":"INSERT","after":{"a":{"b":1}}}',
+            "a JSON object with the members b is not a value",
+        ),
         ('{"table":"t","op":"INSERT","after":{"a":{"hex":"0"}}}', "cannot be read"),
         ('{"table":"t","op":"UPDATE","after":{"a":1},"changed":"a"}', "changed is 'a'"),
         ('{"table":"t","op":"TRUNCATE","position":7}', "position is 7"),
