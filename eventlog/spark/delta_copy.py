@@ -229,7 +229,11 @@ class DeltaCopy:
         of the table has no commit that names them.
         """
         table = self._table()
-        recorded = next((commit[DONE] for commit in table.history() if commit.get(DONE)), None)
+        history = table.history()
+        # The history also has commits that are newer than ``table``, without their versions.
+        while (newest := self._table()).version() != table.version():
+            table, history = newest, newest.history()
+        recorded = next((commit[DONE] for commit in history if commit.get(DONE)), None)
         done = None if recorded is None else claimed_rows(recorded, _note_text(table))
         return done, table.version()
 

@@ -176,6 +176,24 @@ def test_a_copy_that_a_query_writes_is_never_called_different(
     assert [(found(report), report.unconfirmed) for report in reports] == [([], 0)] * len(reports)
 
 
+def test_a_batch_that_is_committed_while_the_history_is_read_belongs_to_the_version_compared(
+    accounts: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = Query(accounts, tmp_path)
+    run(accounts, "UPDATE acct SET owner = 'later' WHERE no = 7")
+    history = DeltaTable.history
+
+    def read_late(table: DeltaTable, *args: Any) -> Any:
+        monkeypatch.undo()
+        while query.engine.step(query.put):
+            pass
+        return history(table, *args)
+
+    monkeypatch.setattr(DeltaTable, "history", read_late)
+    report = query.verify()
+    assert (report.result, report.unconfirmed) == ("equal", 0)
+
+
 def test_a_copy_without_the_rows_that_it_holds_is_refused(
     accounts: sa.Engine, tmp_path: Path
 ) -> None:
