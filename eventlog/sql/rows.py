@@ -590,9 +590,12 @@ def _rows_of_same_objects(log: OpenLog, ids: Sequence[int]) -> tuple[set[int], i
     """
     others = rows_of(log.table).alias("others")
     of_other = {field: others.c[quoted(log.table.column(field))] for field in LogRow._fields[:7]}
-    names = [column_of(log.table, field) for field in ("table_name", "table_key")]
+    table_name, table_key = names = [
+        column_of(log.table, field) for field in ("table_name", "table_key")
+    ]
     is_same_object = [
-        of_other[field] == column_of(log.table, field) for field in ("table_name", "table_key")
+        _present_name(log.table, of_other["table_name"]) == _present_name(log.table, table_name),
+        of_other["table_key"] == table_key,
     ]
     others_found: set[int] = set()
     named = 0

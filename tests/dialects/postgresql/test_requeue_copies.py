@@ -48,6 +48,26 @@ def test_a_copy_does_not_come_after_a_change_that_had_not_committed(
     assert publish().objects["idu=1"] == {"fname": {"c"}}
 
 
+def test_a_copy_does_not_come_after_a_change_under_the_new_name_of_a_renamed_table(
+    run: Run, hr: sa.Engine, publish: Callable[[], Receiver], logged: list[tuple[object, ...]]
+) -> None:
+    execute(hr, "ALTER TABLE hr.usr RENAME TO member")
+    Path("eventlog.toml").write_text(
+        "[publisher]\nallow_loopback = true\n"
+        "[[watch]]\ntable = 'member'\nrenamed_from = ['usr']\n"
+    )
+    assert run("triggers", "apply")[0] == 0
+    with hr.connect() as application, ThreadPoolExecutor(1) as pool:
+        application.exec_driver_sql("UPDATE hr.member SET fname = 'c' WHERE idu = 1")
+        requeue = pool.submit(run, "requeue", "--status", "S", "--ids", "3-4")
+        sleep(0.5)
+        assert not requeue.done()
+        application.commit()
+        code, out, _ = requeue.result()
+    assert (code, "1 logged again" in out) == (1, True)
+    assert publish().objects["idu=1"] == {"fname": {"c"}}
+
+
 def test_a_change_of_another_object_is_awaited_and_outdates_nothing(
     run: Run, hr: sa.Engine, logged: list[tuple[object, ...]]
 ) -> None:
