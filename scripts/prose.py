@@ -117,7 +117,7 @@ def findings(path: str, source: str) -> Iterator[Finding]:
 
 def _plain(text: str) -> str:
     """Return prose without its code, so that a name in it breaks no rule."""
-    return _CODE.sub("X", text)
+    return _CODE.sub(" X ", text)
 
 
 def _texts(path: str, source: str) -> Iterator[Text]:

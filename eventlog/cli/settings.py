@@ -82,7 +82,7 @@ def init(
     except FileExistsError:
         raise ConfigError(f"{path} exists already; --force overwrites it") from None
     if as_json:
-        print_json({"file": path, "not_taken_over": left_out})
+        print_json({"file": path, "not_imported": left_out})
         return
     for sentence in left_out:
         note(f"not imported: {sentence}")

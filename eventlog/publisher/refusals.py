@@ -103,7 +103,7 @@ class _Plan(NamedTuple):
     removed: int
 
     def of(self, objects: Sequence[Sequence[ObjectRow]], ids: Collection[int]) -> ResendPlan:
-        """Return, in words, the effect of ``requeue`` on these rows."""
+        """Return what ``requeue`` would do with these rows."""
         if not self.consumer:
             judged = judged_by_status(self.in_flight)
             return plan_of(objects, self.removed, judged, claimed_to=self.claimed_to)
@@ -308,7 +308,7 @@ def _refused_objects(
 
 
 def _judge(log: OpenLog, refused: Refused, consumer: str, own_user: str) -> _Judged | None:
-    """Return the data that the explanation of refused rows needs, None if it cannot be read in
+    """Return what decides whether refused rows may go again, None if it cannot be read, or not in
     time.
     """
     conn = log.connection

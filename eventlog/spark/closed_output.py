@@ -31,8 +31,8 @@ class _WithoutReport:
 
 
 def expect_closed_output() -> None:
-    """Make this process say nothing if Spark closes its output early, which is no failure: a query
-    with a ``LIMIT`` has all its rows. Only workers call it.
+    """Let this worker end without a report if Spark closes its output early, as it does when a
+    query with a ``LIMIT`` has all its rows.
     """
     if not isinstance(sys.stderr, _WithoutReport):
         sys.stderr = _WithoutReport(sys.stderr)

@@ -287,8 +287,8 @@ def _hint(section: str, option: str) -> str:
 # --- settings -------------------------------------------------------------------------------------
 
 
-def _without_secrets(url: str) -> str:
-    """Return what is meant as a URL without its query and what stands before an @."""
+def _without_credentials(url: str) -> str:
+    """Return a malformed URL with ``***`` for its user and password, and without its query."""
     _, at, rest = url.partition("?")[0].rpartition("@")
     return f"***@{rest}" if at else rest
 
@@ -303,11 +303,11 @@ def _target(url: str, place: str) -> tuple[str, int, str, bool]:
         port = parts.port
     except ValueError:
         raise ConfigError(
-            f"{place} = {_without_secrets(url)!r} is not a URL; write it like https://HOST/PATH"
+            f"{place} = {_without_credentials(url)!r} is not a URL; write it like https://HOST/PATH"
         ) from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(
-            f"{place} = {_without_secrets(url)!r}: write a URL like https://HOST/PATH"
+            f"{place} = {_without_credentials(url)!r}: write a URL like https://HOST/PATH"
         )
     if parts.username is not None or parts.password is not None:
         raise ConfigError(f"{place} contains a user or a password; set them in the environment")

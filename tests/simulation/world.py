@@ -312,7 +312,7 @@ class World:
     @property
     def told_from(self) -> int | None:
         """The newest delivery at the start of the newest publisher, if it takes rows by their time:
-        what commands tell it later stays until another one connects. None = it takes rows by
+        what commands record for it stays until another one connects. None = it takes rows by
         number.
         """
         return next(reversed(self._told_from.values()), None)

@@ -323,5 +323,5 @@ def test_init_reports_for_programs_what_it_left_out(shop: Path, run: Run) -> Non
     }
     assert json.loads(run("-c", "empty.toml", "init", "--json")[1]) == {
         "file": "empty.toml",
-        "not_taken_over": [],
+        "not_imported": [],
     }

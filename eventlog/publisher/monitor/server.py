@@ -62,7 +62,7 @@ _COOKIE: Final = "eventlog_monitor"
 _LARGEST_FORM: Final = 4096
 _HEALTH: Final = ("/livez", "/readyz")
 """The paths that are answered without a token and under any load."""
-_MAY_READ: Final = "eventlog.may_look"
+_MAY_READ: Final = "eventlog.may_read"
 """The name in a request's scope: True if the client has shown the token."""
 _MAX_REQUESTS: Final = 64
 """The most other requests that are answered at the same time."""
