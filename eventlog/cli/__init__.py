@@ -66,10 +66,10 @@ _BY_PURPOSE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     "Repair": {
         "verify": ("verify", "Compare a target with the source while both change."),
         "consumers": ("consumers", "List, reset or drop the consumers of the log."),
-        "requeue": ("log_rows", "Put rows with status E or F back into the queue."),
-        "skip": ("log_rows", "Give up events that the receiver fails for."),
+        "requeue": ("requeue", "Put rows with status E or F back into the queue."),
+        "skip": ("skip", "Give up events that the receiver fails for."),
         "resync": ("resync", "Write objects to the log again: repair and first load."),
-        "purge": ("log_rows", "Remove processed rows that are older than an age."),
+        "purge": ("purge", "Remove processed rows that are older than an age."),
     },
     "Convert": {
         "convert": ("convert", "Convert changes from any format to any other."),

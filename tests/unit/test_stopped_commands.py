@@ -104,7 +104,7 @@ def test_a_signal_after_the_commit_is_reported_as_work_that_was_done(
 ) -> None:
     change("UPDATE eventlog SET status = 'E'")
     shown = after(lambda *_arguments, **_named: None, signal.SIGINT)
-    monkeypatch.setattr("eventlog.cli.log_rows.result", shown)
+    monkeypatch.setattr("eventlog.cli.requeue.result", shown)
     code, _, err = run("requeue")
     assert code == 130
     assert "eventlog: stopped: the work was done; only its report is missing" in err
@@ -115,7 +115,7 @@ def test_a_purge_that_is_stopped_reports_what_it_has_removed(
     shop: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change("UPDATE eventlog SET status = 'S', event_time = '2020-01-01 00:00:00'")
-    monkeypatch.setattr("eventlog.cli.log_rows.sleep", after(lambda _seconds: None, signal.SIGINT))
+    monkeypatch.setattr("eventlog.cli.purge.sleep", after(lambda _seconds: None, signal.SIGINT))
     code, _, err = run("purge", "--older-than", "30d", "--batch", "10", "--pause", "1")
     assert code == 130
     left = len(statuses())

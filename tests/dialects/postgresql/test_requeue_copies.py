@@ -53,8 +53,7 @@ def test_a_copy_does_not_come_after_a_change_under_the_new_name_of_a_renamed_tab
 ) -> None:
     execute(hr, "ALTER TABLE hr.usr RENAME TO member")
     Path("eventlog.toml").write_text(
-        "[publisher]\nallow_loopback = true\n"
-        "[[watch]]\ntable = 'member'\nrenamed_from = ['usr']\n"
+        "[publisher]\nallow_loopback = true\n[[watch]]\ntable = 'member'\nrenamed_from = ['usr']\n"
     )
     assert run("triggers", "apply")[0] == 0
     with hr.connect() as application, ThreadPoolExecutor(1) as pool:
