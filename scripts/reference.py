@@ -700,6 +700,25 @@ def _pages() -> Iterator[str]:
             yield f"- [{text.splitlines()[0].lstrip('# ')}]({path.as_posix()})"
 
 
+def _key_errors() -> Iterator[str]:
+    """Yield the errors of a table_key, each with vectors whose offsets differ."""
+    file = ROOT / "tests" / "conformance" / "vectors" / "table_key.json"
+    examples: dict[str, dict[int, str]] = {}
+    for vector in json.loads(file.read_text(encoding="utf-8"))["invalid"]:
+        text = re.sub(r"[\0-\x1f]", lambda found: chr(0x2400 + ord(found[0])), vector["text"])
+        names = ", ".join(name for name, _ in vector.get("key_columns", ()))
+        shown = f"`{text.replace(chr(127), chr(0x2421))}`" if text.strip() else "blanks"
+        of = examples.setdefault(vector["error"], {})
+        of.setdefault(vector["offset"], f"{shown} (key {names})" if names else shown)
+    yield from ("| error | examples: offset |", "|---|---|")
+    for error, texts in examples.items():
+        found = [f"{text}: {offset}" for offset, text in texts.items()]
+        yield f"| {error} | {'; '.join(found[:_MAX_EXAMPLES])} |"
+
+
+_MAX_EXAMPLES: Final = 3
+
+
 PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "settings": _settings,
     "formats": _formats,
@@ -717,6 +736,7 @@ PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "rights": _rights,
     "grants": _grants,
     "pages": _pages,
+    "key_errors": _key_errors,
     "payload_insert": partial(formats_reference.payload, "insert"),
     "payload_update": partial(formats_reference.payload, "update"),
     "payload_new_key": partial(formats_reference.payload, "new_key"),
