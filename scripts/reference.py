@@ -61,6 +61,7 @@ from eventlog.publisher.monitor.openmetrics import SOURCE_LAG, JobMetrics, Publi
 from eventlog.publisher.observer import NO_DIFFERENCES, QUEUE_CAP, Measured  # noqa: E402
 from eventlog.publisher.stream.open_source import refusal_of  # noqa: E402
 from eventlog.registry import FORMATS, SINKS, SOURCES, format_named, names, source_named  # noqa: E402
+from eventlog.sql import migrations  # noqa: E402
 from eventlog.sql.connection import dialect_of  # noqa: E402
 from eventlog.sql.doctor import TableStorage  # noqa: E402
 from eventlog.sql.doctor.codes import FINDINGS  # noqa: E402
@@ -683,6 +684,29 @@ def _grants() -> Iterator[str]:
     yield "```"
 
 
+_COMMENT: Final = re.compile(
+    r"""COMMENT ON (TABLE|COLUMN) "shop_log(\w*)"(?:\."?(\w+)"?)? IS '((?:[^']|'')*)';"""
+)
+"""A comment in the SQL that makes a log ``shop_log``, with its kind, the table, the column and the
+text.
+"""
+
+
+def _tables(*, internal: bool) -> Iterator[str]:
+    """Yield the columns of the log, or of its internal tables, as their comments describe them."""
+    script = StringIO()
+    migrations.upgrade(None, log_table="shop_log", dialect_name="postgresql", sql=script)
+    for kind, table, column, text in _COMMENT.findall(script.getvalue()):
+        if bool(table) is not internal:
+            continue
+        words = text.replace("''", "'").replace("shop_log", "the log")
+        if kind == "TABLE":
+            yield from ("", f"### `<log>{table}`", "") if internal else ()
+            yield from (f"{words}.", "", "| column | holds |", "|---|---|")
+        else:
+            yield f"| `{column}` | {_cell(words)} |"
+
+
 _SECTION: Final = re.compile(r"^  - (\w+):$|^      - (\S+\.md)$", re.MULTILINE)
 
 
@@ -735,6 +759,8 @@ PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "triggers": _triggers,
     "rights": _rights,
     "grants": _grants,
+    "log": partial(_tables, internal=False),
+    "internal_tables": partial(_tables, internal=True),
     "pages": _pages,
     "key_errors": _key_errors,
     "payload_insert": partial(formats_reference.payload, "insert"),
