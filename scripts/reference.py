@@ -573,7 +573,7 @@ def _triggers() -> Iterator[str]:
     table, by statement for the table.
     """
     for capture in ("row", "statement"):
-        yield from ("", f"## By {capture}")
+        yield from ("", f"### By {capture}")
         functions = dict(zip(("class", "child"), _trigger_functions(capture), strict=True))
         for kind, function in functions.items():
             for operation, (before, behind) in _TRIGGER_PARTS.get((kind, capture), {}).items():
