@@ -58,6 +58,7 @@ from eventlog.publisher.health import KINDS  # noqa: E402
 from eventlog.publisher.liveness import LivenessClock  # noqa: E402
 from eventlog.publisher.monitor.activity import Activity, JobActivity  # noqa: E402
 from eventlog.publisher.monitor.openmetrics import SOURCE_LAG, JobMetrics, PublisherMetrics  # noqa: E402
+from eventlog.publisher.monitor.status import MEMBERS  # noqa: E402
 from eventlog.publisher.observer import NO_DIFFERENCES, QUEUE_CAP, Measured  # noqa: E402
 from eventlog.publisher.stream.open_source import refusal_of  # noqa: E402
 from eventlog.registry import FORMATS, SINKS, SOURCES, format_named, names, source_named  # noqa: E402
@@ -261,6 +262,13 @@ def _conditions() -> Iterator[str]:
         action = " ".join([kind.action, *(f"`{command}`" for command in kind.commands)])
         cells = (kind.severity.value, kind.when, words, action, kind.known_to)
         yield f'| <a id="condition-{name}"></a>`{name}` | {" | ".join(map(_cell, cells))} |'
+
+
+def _status_members() -> Iterator[str]:
+    yield from ("| member | from | what it is |", "|---|---|---|")
+    for members in MEMBERS:
+        names = ", ".join(f"`{name}`" for name in members.names)
+        yield f"| {names} | {members.known_to} | {_cell(members.text)} |"
 
 
 def _job_metrics() -> Iterator[str]:
@@ -707,6 +715,7 @@ PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "metrics": _metrics,
     "conditions": _conditions,
     "job_metrics": _job_metrics,
+    "status_members": _status_members,
     "errors": _errors,
     "findings": _findings,
     "interface": partial(_interface, eventlog),
