@@ -419,6 +419,17 @@ _UNBUILT: Final = {
 """Sections that no function holds, and where they are instead."""
 
 
+def _modules() -> Iterator[str]:
+    """Yield a table of the publisher's modules, with the first sentence of each docstring."""
+    yield from ("| module | content |", "|---|---|")
+    for path in sorted((ROOT / "eventlog" / "publisher").glob("[a-z]*.py")):
+        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        text = re.sub(r"\s+\([a-z]+/[^)]*\)", "", text)  # the section of the specification
+        first = re.split(r"(?<=\.)\s", text, maxsplit=1)[0]
+        content = " ".join(first.replace("``", "`").split()).rstrip(".")
+        yield f"| `publisher/{path.name}` | {_cell(content)} |"
+
+
 def _rules() -> Iterator[str]:
     """Yield the sections of the specification, each with the code whose docstring refers to it."""
     holders = _holders()
@@ -720,6 +731,7 @@ PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "findings": _findings,
     "interface": partial(_interface, eventlog),
     "spark": partial(_interface, eventlog.spark),
+    "modules": _modules,
     "rules": _rules,
     "cells": _cells,
     "triggers": _triggers,
