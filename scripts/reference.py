@@ -58,6 +58,7 @@ from eventlog.publisher.health import KINDS  # noqa: E402
 from eventlog.publisher.liveness import LivenessClock  # noqa: E402
 from eventlog.publisher.monitor.activity import Activity, JobActivity  # noqa: E402
 from eventlog.publisher.monitor.openmetrics import SOURCE_LAG, JobMetrics, PublisherMetrics  # noqa: E402
+from eventlog.publisher.monitor.status import MEMBERS  # noqa: E402
 from eventlog.publisher.observer import NO_DIFFERENCES, QUEUE_CAP, Measured  # noqa: E402
 from eventlog.publisher.stream.open_source import refusal_of  # noqa: E402
 from eventlog.registry import FORMATS, SINKS, SOURCES, format_named, names, source_named  # noqa: E402
@@ -264,6 +265,13 @@ def _conditions() -> Iterator[str]:
         yield f'| <a id="condition-{name}"></a>`{name}` | {" | ".join(map(_cell, cells))} |'
 
 
+def _status_members() -> Iterator[str]:
+    yield from ("| member | from | what it is |", "|---|---|---|")
+    for members in MEMBERS:
+        names = ", ".join(f"`{name}`" for name in members.names)
+        yield f"| {names} | {members.known_to} | {_cell(members.text)} |"
+
+
 def _job_metrics() -> Iterator[str]:
     labels = {"log": "", "format": ""}
     yield from _metric_table(
@@ -410,6 +418,17 @@ _UNBUILT: Final = {
     ("formats/qlik.md", "2.3"): "tests/conformance/vectors/qlik.json",
 }
 """Sections that no function holds, and where they are instead."""
+
+
+def _modules() -> Iterator[str]:
+    """Yield a table of the publisher's modules, with the first sentence of each docstring."""
+    yield from ("| module | content |", "|---|---|")
+    for path in sorted((ROOT / "eventlog" / "publisher").glob("[a-z]*.py")):
+        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        text = re.sub(r"\s+\([a-z]+/[^)]*\)", "", text)  # the section of the specification
+        first = re.split(r"(?<=\.)\s", text, maxsplit=1)[0]
+        content = " ".join(first.replace("``", "`").split()).rstrip(".")
+        yield f"| `publisher/{path.name}` | {_cell(content)} |"
 
 
 def _rules() -> Iterator[str]:
@@ -750,10 +769,12 @@ PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "metrics": _metrics,
     "conditions": _conditions,
     "job_metrics": _job_metrics,
+    "status_members": _status_members,
     "errors": _errors,
     "findings": _findings,
     "interface": partial(_interface, eventlog),
     "spark": partial(_interface, eventlog.spark),
+    "modules": _modules,
     "rules": _rules,
     "cells": _cells,
     "triggers": _triggers,
