@@ -416,7 +416,7 @@ def losses() -> Iterator[str]:
     """Yield the loss matrix of the tests, and what its codes mean."""
     sys.path.append(str(ROOT / "tests"))
     from loss_formats import LETTERS
-    from loss_matrix import CODES, MATRIX
+    from loss_matrix import CODES, CODES_OF, MATRIX
 
     yield from (
         f"| from \\ to | {' | '.join(LETTERS.values())} |",
@@ -431,6 +431,7 @@ def losses() -> Iterator[str]:
             for target in LETTERS
         ]
         yield f"| **{LETTERS[source]}** | {' | '.join(texts)} |"
-    yield from ("", "| code | lost |", "|---|---|")
+    reported = {code: f"`{loss}`" for loss, code in CODES_OF.items()}
+    yield from ("", "| code | lost | in the report |", "|---|---|---|")
     for code, what in CODES.items():
-        yield f"| {code} | {what} |"
+        yield f"| {code} | {what} | {reported.get(code, '')} |"

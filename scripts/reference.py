@@ -37,7 +37,8 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import eventlog  # noqa: E402
-import eventlog.spark  # noqa: E402  # noqa: E402
+import eventlog.spark  # noqa: E402
+import eventlog.verify  # noqa: E402
 from eventlog import cli  # noqa: E402
 from eventlog.changes.format import Format  # noqa: E402
 from eventlog.cli import examples_of, grouped_options  # noqa: E402
@@ -62,6 +63,7 @@ from eventlog.publisher.monitor.status import MEMBERS  # noqa: E402
 from eventlog.publisher.observer import NO_DIFFERENCES, QUEUE_CAP, Measured  # noqa: E402
 from eventlog.publisher.stream.open_source import refusal_of  # noqa: E402
 from eventlog.registry import FORMATS, SINKS, SOURCES, format_named, names, source_named  # noqa: E402
+from eventlog.spark.changes import OPTIONS as CHANGE_OPTIONS  # noqa: E402
 from eventlog.sql import migrations  # noqa: E402
 from eventlog.sql.connection import dialect_of  # noqa: E402
 from eventlog.sql.doctor import TableStorage  # noqa: E402
@@ -130,6 +132,11 @@ def _format_row(format: str, key: str, of: str, cells: tuple[str, str, str]) -> 
     sides = ("reader", "writer") if of == "both" else (of,)
     places = "".join(f'<a id="{format}.{side}.{key}"></a>' for side in sides)
     return f"| {places}`{key}` | {of} | {' | '.join(cells)} |"
+
+
+def _plain(options: Mapping[str, Option]) -> dict[str, Declared]:
+    """Return options that all types have."""
+    return {key: Declared(option) for key, option in options.items()}
 
 
 def _declared(kinds: Iterable[type]) -> dict[str, Declared]:
@@ -326,13 +333,19 @@ _COUNTED: Final = ("Counters", "Report")
 """What a program reads the fields of; eventlog itself calls the methods."""
 
 
-def _interface(package: ModuleType) -> Iterator[str]:
-    """Yield the public names of a package, each with its signature and its docstring."""
+_METHODS_OF_OURS: Final = ("class_report",)
+"""Public methods that only eventlog calls."""
+
+
+def _interface(package: ModuleType, before: str = "") -> Iterator[str]:
+    """Yield the public names of a package, each with its signature and its docstring. ``before``
+    begins the headings.
+    """
     for name in package.__all__:
         public = getattr(package, name)
         if issubclass(type(public), type) and issubclass(public, Exception):
             yield from (
-                f"### {name}",
+                f"### {before}{name}",
                 "",
                 f"An error, [`{public.code}`]({CODES}#error-{public.code}). {_prose(public)}",
                 "",
@@ -340,7 +353,7 @@ def _interface(package: ModuleType) -> Iterator[str]:
             continue
         if not inspect.isclass(public):
             yield from (
-                f"### {name}",
+                f"### {before}{name}",
                 "",
                 f"```text\n{name}{_signature(public)}\n```",
                 "",
@@ -348,10 +361,14 @@ def _interface(package: ModuleType) -> Iterator[str]:
                 "",
             )
             continue
-        yield from (f"### {name}", "", _prose(public), "")
+        yield from (f"### {before}{name}", "", _prose(public), "")
         for member, value in () if name in _COUNTED else vars(public).items():
             function = getattr(value, "__func__", getattr(value, "fget", value))
-            if member.startswith("_") or not inspect.isfunction(function):
+            if (
+                member.startswith("_")
+                or member in _METHODS_OF_OURS
+                or not inspect.isfunction(function)
+            ):
                 continue
             shown = (
                 f".{member}"
@@ -367,8 +384,13 @@ def _interface(package: ModuleType) -> Iterator[str]:
         elif fields := list(
             getattr(public, "_fields", getattr(public, "__dataclass_fields__", ()))
         ):
-            (node,) = ast.parse(dedent(inspect.getsource(public))).body
-            texts = _field_texts(node)
+            texts = {
+                field: text
+                for kind in reversed(public.__mro__)
+                if kind.__module__.startswith("eventlog")
+                for node in ast.parse(dedent(inspect.getsource(kind))).body
+                for field, text in _field_texts(node).items()
+            }
             if not texts:
                 yield from (f"Fields: {', '.join(f'`{field}`' for field in fields)}.", "")
                 continue
@@ -773,8 +795,10 @@ PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "errors": _errors,
     "findings": _findings,
     "interface": partial(_interface, eventlog),
+    "verification": partial(_interface, eventlog.verify, "eventlog.verify."),
     "spark": partial(_interface, eventlog.spark),
     "modules": _modules,
+    "change_options": partial(_options, _plain(CHANGE_OPTIONS), "eventlog-changes"),
     "rules": _rules,
     "cells": _cells,
     "triggers": _triggers,
