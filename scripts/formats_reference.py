@@ -447,7 +447,7 @@ _GBASE_VALUES: Final[tuple[tuple[str, Value], ...]] = (
     ("FLOAT", 1.5),
     ("SMALLFLOAT", 1.5),
     ("DATE", date(2024, 5, 10)),
-    ("BOOLEAN", True),
+    ("BOOLEAN", "true"),
     ("CHAR(4)", "ab"),
     ("VARCHAR(20)", "ab"),
     ("LVARCHAR(20)", "ab"),
@@ -472,7 +472,7 @@ def gbase_values() -> Iterator[str]:
             null, write, _ = codec(gbase_type(spelled, "c"), varchar_prefix=prefix)
             of_prefix = f", {prefix}-byte length" if spelled.startswith("VARCHAR") else ""
             yield (
-                f"| {spelled}{of_prefix} | {value} | `{write(value).hex().upper()}` "
+                f"| {spelled}{of_prefix} | `{value}` | `{write(value).hex().upper()}` "
                 f"| `{null.hex().upper()}` |"
             )
 
@@ -518,10 +518,13 @@ def _avro_name(schema: Mapping[str, Any]) -> str:
 
 
 def position_tables() -> Iterator[str]:
-    """Yield the statements that create the tables of a followed source's position."""
+    """Yield the statements that create the tables of a followed source's position, with type names
+    that most databases have.
+    """
     yield "```sql"
     for statement in position_ddl("eventlog_position", "postgresql").split(";\n"):
         text = " ".join(statement.split()).replace("( ", "(").replace(" )", ")")
+        text = text.replace(" WITHOUT TIME ZONE", "")
         yield from wrap(f"{text};" if text else "", 110, subsequent_indent="    ")
     yield "```"
 
