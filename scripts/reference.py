@@ -816,6 +816,10 @@ PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "column_types": formats_reference.column_types,
     "type_names": formats_reference.type_names,
     "losses": formats_reference.losses,
+    "gbase_records": formats_reference.gbase_records,
+    "gbase_values": formats_reference.gbase_values,
+    "qlik_values": formats_reference.qlik_values,
+    "position_tables": formats_reference.position_tables,
 }
 
 
