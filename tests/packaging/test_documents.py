@@ -316,8 +316,8 @@ def directory() -> Iterator[Path]:
         yield Path(made)
 
 
-_LONG = ("changes-of-an-application.md", "clear-a-backlog.md", "one-log-many-readers.md")
-"""Tutorials whose blocks start Spark, or many processes: their runs are of the soak."""
+_LONG = ("changes-of-an-application.md", "convert-a-backlog.md", "consumers.md")
+"""Pages whose blocks start Spark, or many processes: their runs are of the soak."""
 
 
 @pytest.mark.parametrize(
