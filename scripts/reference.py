@@ -683,23 +683,6 @@ def _grants() -> Iterator[str]:
     yield "```"
 
 
-_SECTION: Final = re.compile(r"^  - (\w+):$|^      - (\S+\.md)$", re.MULTILINE)
-
-
-def _pages() -> Iterator[str]:
-    """Yield the sections of the site (mkdocs.yml) with the titles of their pages."""
-    outside = runpy.run_path(str(ROOT / "scripts" / "site.py"))["OUTSIDE"]
-    trees = {page: Path("..", tree) for tree, page in outside.items()}
-    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
-    for section, page in _SECTION.findall(nav):
-        if section:
-            yield from ("", f"## {section}", "")
-        elif page != "pages.md":
-            path = trees.get(page, Path(page))
-            text = (ROOT / "docs" / path).read_text(encoding="utf-8")
-            yield f"- [{text.splitlines()[0].lstrip('# ')}]({path.as_posix()})"
-
-
 PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "settings": _settings,
     "formats": _formats,
@@ -716,7 +699,6 @@ PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "triggers": _triggers,
     "rights": _rights,
     "grants": _grants,
-    "pages": _pages,
     "payload_insert": partial(formats_reference.payload, "insert"),
     "payload_update": partial(formats_reference.payload, "update"),
     "payload_new_key": partial(formats_reference.payload, "new_key"),
