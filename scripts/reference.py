@@ -13,7 +13,6 @@ import ast
 import inspect
 import json
 import re
-import runpy
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import redirect_stderr, redirect_stdout
