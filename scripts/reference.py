@@ -13,7 +13,6 @@ import ast
 import inspect
 import json
 import re
-import runpy
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import redirect_stderr, redirect_stdout
@@ -748,23 +747,6 @@ def _tables(*, internal: bool) -> Iterator[str]:
             yield f"| `{column}` | {_cell(words)} |"
 
 
-_SECTION: Final = re.compile(r"^  - (\w+):$|^      - (\S+\.md)$", re.MULTILINE)
-
-
-def _pages() -> Iterator[str]:
-    """Yield the sections of the site (mkdocs.yml) with the titles of their pages."""
-    outside = runpy.run_path(str(ROOT / "scripts" / "site.py"))["OUTSIDE"]
-    trees = {page: Path("..", tree) for tree, page in outside.items()}
-    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
-    for section, page in _SECTION.findall(nav):
-        if section:
-            yield from ("", f"## {section}", "")
-        elif page != "pages.md":
-            path = trees.get(page, Path(page))
-            text = (ROOT / "docs" / path).read_text(encoding="utf-8")
-            yield f"- [{text.splitlines()[0].lstrip('# ')}]({path.as_posix()})"
-
-
 def _key_errors() -> Iterator[str]:
     """Yield the errors of a table_key, each with vectors whose offsets differ."""
     file = ROOT / "tests" / "conformance" / "vectors" / "table_key.json"
@@ -806,7 +788,6 @@ PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "grants": _grants,
     "log": partial(_tables, internal=False),
     "internal_tables": partial(_tables, internal=True),
-    "pages": _pages,
     "key_errors": _key_errors,
     "payload_insert": partial(formats_reference.payload, "insert"),
     "payload_update": partial(formats_reference.payload, "update"),
