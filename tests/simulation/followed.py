@@ -268,7 +268,7 @@ class Followed:
             if not known & {event_id, f"{event_id}.2"}
         ]
         if lost:
-            self.fail(f"the source is read from {token}, and nothing knows {lost[:10]}")
+            self.fail(f"the source is read from {token}, and no table has {lost[:10]}")
 
     def _event_ids(self, until: int) -> list[str]:
         return [
@@ -293,7 +293,9 @@ class Followed:
         mood = chance.choice(self._world.plan.get("moods", sorted(MOODS)))
         self.receiver.mood, self.receiver.seed = dict(MOODS[mood]), chance.randrange(2**31)
         self.feed.away = chance.choice([0.0, 0.0, 0.0, 0.3])
-        self.tell(f"{NAME}'s receiver is {mood}, the source is away with {self.feed.away}")
+        self.tell(
+            f"{NAME}'s receiver is {mood}, the source is unavailable with probability {self.feed.away}"
+        )
 
     def kill(self, chance: Random) -> None:
         """The publisher is killed where it is, and started again."""
@@ -355,7 +357,7 @@ class Followed:
         for event in events:
             before = self._meanings.setdefault(event.event_id, event)
             if before != event:
-                self.fail(f"event-id {event.event_id} said {before}, and says {event}")
+                self.fail(f"event-id {event.event_id} had the content {before}, and has {event}")
             verdict = verdicts.get(event.event_id)
             level = others if verdict is None else verdict.level
             if level is Level.FATAL:
