@@ -14,7 +14,8 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import redirect_stderr, redirect_stdout
 from datetime import UTC, datetime
 from enum import Enum
@@ -81,6 +82,9 @@ from scripts import formats_reference  # noqa: E402
 
 _LONG: Final = 80
 """Characters from which on an example is left out."""
+
+TRIGGER_SQL: Final = ROOT / "tests" / "dialects" / "postgresql" / "trigger_sql.md"
+"""What the templates of PostgreSQL's triggers render, so that a change of a template shows."""
 
 BLOCK: Final = re.compile(r"(<!-- reference: (\w+) -->\n).*?(<!-- end of reference -->)", re.DOTALL)
 CODES: Final = "codes.md"
@@ -177,24 +181,47 @@ def _values(option: Option) -> str:
 
 
 def _commands() -> Iterator[str]:
-    yield from ("### All commands", "", *_parameters("eventlog", cli.cli))
+    commands = dict(_all_commands())
+    rows = Counter(row for command in commands.values() for row in _option_rows(command).values())
+    shared = {row for row, number in rows.items() if number >= _SHARED}
+    yield from ("### All commands", "", *_parameters("eventlog", _option_rows(cli.cli)))
+    of_several = {
+        name: row
+        for command in commands.values()
+        for name, row in _option_rows(command).items()
+        if row in shared
+    }
+    yield from ("", "### Options of several commands", "", *_parameters("several", of_several))
+    for name, command in commands.items():
+        yield from _command(name, command, shared)
+
+
+_SHARED: Final = 3
+"""The number of commands from which on an option with the same text is described once."""
+
+
+def _all_commands() -> Iterator[tuple[str, click.Command]]:
+    """Yield each command with its name, such as ``db upgrade``."""
     for name in cli.COMMANDS:
         command = cli.cli.get_command(click.Context(cli.cli), name)
         if isinstance(command, click.Group):
             for part, sub in command.commands.items():
-                yield from _command(f"{name} {part}", sub)
+                yield f"{name} {part}", sub
         elif command is not None:
-            yield from _command(name, command)
+            yield name, command
 
 
-def _command(name: str, command: click.Command) -> Iterator[str]:
+def _command(name: str, command: click.Command, shared: Set[str]) -> Iterator[str]:
     usage = " ".join(("eventlog", name, *command.collect_usage_pieces(click.Context(command))))
     yield from ("", f"### {name}", "", f"`{usage}`", "")
     yield from (
         paragraph.replace("\n", " ") + "\n"
         for paragraph in cleandoc(command.help or "").split("\n\n")
     )
-    yield from _parameters(name, command)
+    rows = _option_rows(command)
+    yield from _parameters(name, {one: row for one, row in rows.items() if row not in shared})
+    if also := [f"[`{one}`](#several{one})" for one, row in rows.items() if row in shared]:
+        yield from ("", f"Also {', '.join(also)}.")
     examples = examples_of(name)
     width = max(map(len, examples))
     yield from (
@@ -205,21 +232,28 @@ def _command(name: str, command: click.Command) -> Iterator[str]:
     )
 
 
-def _parameters(name: str, command: click.Command) -> Iterator[str]:
-    """Yield a table of the options of a command, in the order of the groups of --help."""
+def _option_rows(command: click.Command) -> dict[str, str]:
+    """Return the cells of each option of a command by its longest name, in the order of the groups
+    of --help.
+    """
     context = click.Context(command, show_default=True)
-    options = [
-        one
-        for group in grouped_options(command, context).values()
-        for one in group
-        if "--help" not in one.opts
-    ]
-    if options:
+    rows = {}
+    for group in grouped_options(command, context).values():
+        for option in group:
+            if "--help" not in option.opts:
+                flags, text = option.get_help_record(context) or ("", "")
+                cells = _cell(f"`{flags}`"), _cell(" ".join(text.split()))
+                rows[max(option.opts, key=len)] = " | ".join(cells)
+    return rows
+
+
+def _parameters(name: str, rows: Mapping[str, str]) -> Iterator[str]:
+    """Yield a table of options with the cells of each."""
+    if rows:
         yield from ("| option | what it does |", "|---|---|")
-    for option in options:
-        flags, text = option.get_help_record(context) or ("", "")
-        place = f"{name}{max(option.opts, key=len)}".replace(" ", "-")
-        yield f'| <a id="{place}"></a>{_cell(f"`{flags}`")} | {_cell(" ".join(text.split()))} |'
+    for option, cells in rows.items():
+        place = f"{name}{option}".replace(" ", "-")
+        yield f'| <a id="{place}"></a>{cells} |'
 
 
 def _metrics() -> Iterator[str]:
@@ -763,7 +797,7 @@ def _key_errors() -> Iterator[str]:
         yield f"| {error} | {'; '.join(found[:_MAX_EXAMPLES])} |"
 
 
-_MAX_EXAMPLES: Final = 3
+_MAX_EXAMPLES: Final = 2
 
 
 PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
@@ -804,8 +838,13 @@ PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
 }
 
 
+def pages() -> list[Path]:
+    """Return the files that may have generated parts."""
+    return [*sorted((ROOT / "docs").rglob("*.md")), TRIGGER_SQL]
+
+
 def main() -> None:
-    for page in sorted((ROOT / "docs").rglob("*.md")):
+    for page in pages():
         before = page.read_text(encoding="utf-8")
         if (after := written(before)) != before:
             page.write_text(after, encoding="utf-8")
