@@ -462,6 +462,8 @@ class Auditor:
                 return bool(process.answers["fatal"])
             case PublisherAlreadyRunning():
                 return process.name == "second" or self._world.has_second()
+            case ConfigError() if "were removed from the log" in str(error):
+                return process.name.startswith("cons") and self._world.has_removed
             case ConfigError():  # a registration that a restore has lost
                 return self._is_restored and "the next record_id" in str(error)
             case DatabaseError():

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from lines import rows_in_flight
+from lines import may_mean, rows_in_flight
 
 if TYPE_CHECKING:
     from scheduler import Process
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Ended(NamedTuple):
-    """A command that has ended, and the end of what it printed."""
+    """A command that has ended, and what it printed."""
 
     world: World
     process: Process
@@ -73,9 +73,10 @@ def _has_no_such_consumer(ended: Ended) -> bool:
 
 
 def _is_not_in_flight(ended: Ended) -> bool:
-    """Return True if no line in flight has the first row of the event, but for those that a backlog
-    job has claimed."""
-    row = int(ended.words[1].partition(".")[0])
+    """Return True if no line in flight has the first row of the event under its epoch, but for
+    those that a backlog job has claimed."""
+    event_id = ended.words[1]
+    row = int(event_id.partition(".")[0])
     directory = ended.world.backlog
     claimed = [0] if directory is None else [0, *directory.deliveries]
     ask = ended.world.application.session.execute
@@ -85,7 +86,9 @@ def _is_not_in_flight(ended: Ended) -> bool:
     ).fetchall()
     whose = ended.words[ended.words.index("--consumer") + 1] if "--consumer" in ended.words else ""
     own = [content for owner, content in lines if (owner or "") == whose]
-    return not any(row in rows_in_flight(content) for content in own)
+    return not any(
+        row in rows_in_flight(content) and may_mean(content, event_id) for content in own
+    )
 
 
 def _has_no_such_row(ended: Ended) -> bool:
@@ -187,4 +190,4 @@ def wrong(ended: Ended, refused: str) -> str:
         and reason.holds(ended)
         for reason in REASONS
     )
-    return "" if has_reason else f"{told} ended with {code} without a reason: {ended.said}"
+    return "" if has_reason else f"{told} ended with {code} without a reason: {ended.said[-400:]}"

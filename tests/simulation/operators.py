@@ -647,8 +647,8 @@ def _consumer_at(world: World, chance: Random) -> None:
         world.start(
             free[0], chance, start_from=str(chance.randint(removed + 1, max(removed + 1, top)))
         )
-        world.scheduler.run(200, lambda: world.is_registered(free[0]))
         world.begins[free[0]] = "snapshot"  # for a start that a purge or a restore comes before
+        world.scheduler.run(200, lambda: world.is_registered(free[0]))
     elif removed and (running := _running(world, "cons")):
         process = chance.choice(running)
         world.stop(process)

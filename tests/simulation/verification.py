@@ -34,6 +34,9 @@ Values = Mapping[str, Sequence[str]]
 _MAX_POINTS = 20_000
 _WAITS = (0.0, 0.0, 5.0, 30.0)
 """The seconds that a verification waits for objects in motion."""
+_BATCHES = (1, 2, 5, 100)
+_WAIT_OF_SMALL_CHUNKS = 5.0
+"""The seconds that one waits at most that reads few objects at a time: each round has many points."""
 _UNSTEADY = {"schema", "restores", "backlog", "clock", "loopback"}
 """The features with which objects may differ until the end of a schedule."""
 
@@ -112,7 +115,8 @@ def verify(world: World, chance: Random) -> None:
         options |= {"driver_user": OWN_USER, "allow_loopback": False}
     config = load(world.config_of(options, world.plan["sink"], consumer), {})
     is_alone = chance.random() < 0.5
-    how = VerifyOptions(0.0 if is_alone else chance.choice(_WAITS), chance.choice([1, 2, 5, 100]))
+    wait, batch = 0.0 if is_alone else chance.choice(_WAITS), chance.choice(_BATCHES)
+    how = VerifyOptions(wait if batch == max(_BATCHES) else min(wait, _WAIT_OF_SMALL_CHUNKS), batch)
     process = Process(f"command that verifies at {world.scheduler.points}", {"words": ("verify",)})
     reports: list[VerifyReport] = []
 
@@ -127,7 +131,7 @@ def verify(world: World, chance: Random) -> None:
     if is_alone:
         world.scheduler.run_alone(process, _MAX_POINTS)
         is_alone = not process.is_running
-    world.scheduler.run(_MAX_POINTS, lambda: not process.is_running)
+    world.scheduler.run(_MAX_POINTS * (1 + int(how.wait)), lambda: not process.is_running)
     if process.is_running:
         world.fail(f"verify of {name} does not end: it is at {', '.join(process.places)}")
     if not reports:

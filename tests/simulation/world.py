@@ -304,9 +304,10 @@ class World:
         def run() -> None:
             process.exit_code = cli.run(["--config", str(path), *words])
             printed = "".join([*process.stdout, *process.stderr])
-            said = " ".join(printed[-400:].split()) if process.exit_code else ""
-            self.tell(f"eventlog {words[0]}: exit {process.exit_code}{said and ': '}{said}")
-            if what := exit_codes.wrong(exit_codes.Ended(self, process, words, said), refused):
+            end = " ".join(printed[-400:].split()) if process.exit_code else ""
+            self.tell(f"eventlog {words[0]}: exit {process.exit_code}{end and ': '}{end}")
+            ended = exit_codes.Ended(self, process, words, " ".join(printed.split()))
+            if what := exit_codes.wrong(ended, refused):
                 self.fail(what)
 
         self.scheduler.spawn(process, run)
