@@ -66,6 +66,7 @@ from eventlog.model import (
     answer_of,
     max_statuses,
 )
+from eventlog.xds.plain import event_of, read_plain
 from eventlog.xds.publish import XdsWriter
 from eventlog.xds.writer import Header, file_form, line_form, write_event
 
@@ -101,6 +102,15 @@ def read_events(document: bytes | str, limit: int = DEFAULT_LIMIT) -> ParsedDocu
     Raises XdsError, with the line, for a document that is not well-formed, has a DOCTYPE, is larger
     than ``limit`` or has an unknown element inside an event.
     """
+    if isinstance(document, bytes) and len(document) <= limit:
+        plain = read_plain(document, event_of)
+        if plain is not None:
+            return ParsedDocument(plain.events, False, plain.product_name, plain.product_version)
+    return parse_events(document, limit)
+
+
+def parse_events(document: bytes | str, limit: int = DEFAULT_LIMIT) -> ParsedDocument:
+    """Do the work of ``read_events`` for a document of any form."""
     root = parse_document(document, limit)
     if root.tag != "nds":
         raise XdsError(f"line {root.sourceline}: the root element is {root.tag}; expected nds")
