@@ -5,12 +5,16 @@ that the parser has (``eventlog.xds.plain``).
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
+from eventlog.changes.format import Report, RowTexts
+from eventlog.conversion import read_changes, read_texts
+from eventlog.core.typed import to_text
 from eventlog.errors import XdsError
-from eventlog.model import AttributeSteps, Event, Op, Operation, Step
-from eventlog.xds.format import ParsedDocument, parse_events, read_events
+from eventlog.model import AttributeSteps, Change, ChangeOp, Event, Op, Operation, Step
+from eventlog.xds.format import FORMAT, ParsedDocument, parse_events, read_events
 from eventlog.xds.plain import event_of, read_plain
 from eventlog.xds.writer import Header, file_form, line_form, write_event
 
@@ -147,3 +151,75 @@ def test_parts_in_any_order_are_read_as_the_parser_reads_them_or_not_at_all() ->
 )
 def test_documents_of_other_forms_are_left_to_the_parser(document: bytes) -> None:
     assert read_plain(document, event_of) is None
+
+
+# --- the texts of new values ----------------------------------------------------------------------
+
+CATALOG = {
+    "dialect": "postgresql",
+    "tables": [
+        {
+            "name": "usr",
+            "columns": [
+                {"name": "idu", "type": "integer"},
+                {"name": "fname", "type": "text"},
+                {"name": "pay", "type": "numeric(9,2)"},
+                {"name": "made", "type": "timestamp"},
+            ],
+            "kind": "table",
+            "primary_key": ["idu"],
+        }
+    ],
+}
+VALUES = {
+    "fname": ["a & b", "", "é"],
+    "pay": ["1.50", "NaN", "x"],
+    "made": ["1767225600", "infinity"],
+}
+TYPES = {"fname": "string", "pay": "string", "made": "time"}
+
+
+def test_the_texts_of_a_change_are_those_of_its_values(tmp_path: Path) -> None:
+    chance = random.Random(9)
+    seen = set()
+    for number in range(1500):
+        operation = chance.choice(list(Operation))
+        names = chance.sample([*TYPES, *(["other"] * (number % 20 == 0))], k=chance.randrange(1, 4))
+        attributes = []
+        for name in names:
+            text = chance.choice(VALUES.get(name, ["1"]))
+            kind = "string" if text == "infinity" else TYPES.get(name, "string")
+            steps: list[tuple[Op, tuple[str, ...]]] = [(ADD, (text,))]
+            if operation is Operation.MODIFY:
+                steps = chance.choice(
+                    ([(ALL, ()), *steps], [(REMOVE, (text,)), *steps], steps, [(ALL, ())])
+                )
+            attributes.append(attribute(name, kind, *steps))
+        key = chance.choice(("idu=1", "idu=1", "idu=007", "idu=x", '"idu"="1"'))
+        given = () if operation is Operation.DELETE else tuple(attributes)
+        event = Event(operation, "usr", f"{key},table=usr", "1", given)
+        path = tmp_path / "one.xmll"
+        path.write_bytes(line_form([write_event(event)], HEADER).encode())
+        reports = Report(), Report()
+        changes = list(read_changes("xds", path, report=reports[0], catalog=CATALOG))
+        found = list(read_texts(FORMAT, path, reports[1], {"catalog": CATALOG}))
+        assert reports[0] == reports[1]
+        for change, one in zip(changes, found, strict=True):
+            seen.add(type(one))
+            if not isinstance(one, RowTexts):
+                assert repr(one) == repr(change)  # NaN is never equal
+                continue
+            assert change.after is not None
+            assert change.key is not None
+            texts = {
+                name: None if value is None else to_text(value)
+                for name, value in change.after.items()
+                if name != "idu"
+            }
+            assert (one.table, one.key, dict(one.texts)) == (
+                "usr",
+                f"idu={change.key[0][1]}",
+                texts,
+            )
+            assert one.is_insert is (change.op is ChangeOp.INSERT)
+    assert seen == {RowTexts, Change}

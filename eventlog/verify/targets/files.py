@@ -9,10 +9,10 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from eventlog.changes.format import Format, Report
+from eventlog.changes.format import Format, Report, RowTexts
 from eventlog.changes.keys import key_text, with_key
 from eventlog.changes.publishing import row_attributes
-from eventlog.conversion import read_changes
+from eventlog.conversion import read_texts
 from eventlog.core.catalog import Attribute, Database, ObjectClass
 from eventlog.core.typed import to_text, values_of, xds_value_reader
 from eventlog.core.values import ValueOptions
@@ -142,47 +142,86 @@ class FilesTarget(Target):
             # An unreadable input ends the verification, since the state of its objects would be
             # wrong.
             report = Report(strict=True)
-            changes = read_changes(self._format.name, path, report=report, **options)
+            changes = read_texts(self._format, path, report, options)
             known = (
-                (of, change if change.op is ChangeOp.TRUNCATE else with_key(change, of.cls))
+                (of, change)
                 for change in changes
                 if (of := self._classes.get(change.table)) is not None
             )
             while part := list(islice(known, _AT_ONCE)):
                 self._apply_all(part)
 
-    def _apply_all(self, changes: Sequence[tuple[_Class, Change]]) -> None:
+    def _apply_all(self, changes: Sequence[tuple[_Class, Change | RowTexts]]) -> None:
         """Apply changes one after the other. The states that they need are read first."""
-        named = [(of, change, _keys(of.cls, change)) for of, change in changes]
-        self._target_states.read(
-            (of.cls.name, before)
-            for of, change, (before, _) in named
-            if before and not _is_whole(of, change)
-        )
-        for of, change, (before, key) in named:
-            self._apply(of, change, before, key)
+        named = [_named(of, change) for of, change in changes]
+        self._target_states.read((one.of.cls.name, one.before) for one in named if one.needs_state)
+        for one in named:
+            self._apply(one)
 
-    def _apply(self, of: _Class, change: Change, before: str, key: str) -> None:
-        states, class_name = self._target_states, of.cls.name
-        if change.op is ChangeOp.TRUNCATE:
+    def _apply(self, one: _Named) -> None:
+        states, of, change = self._target_states, one.of, one.change
+        class_name = of.cls.name
+        if isinstance(change, RowTexts):
+            is_insert = change.is_insert
+            if not one.needs_state:
+                texts = change.texts
+                states.put(class_name, one.key, [texts[name] for name in of.attributes])
+                return
+        elif change.op is ChangeOp.TRUNCATE:
             states.clear(class_name)
             return
-        if change.op is ChangeOp.DELETE:
-            states.put(class_name, key, None)
+        elif change.op is ChangeOp.DELETE:
+            states.put(class_name, one.key, None)
             return
-        state = None if _is_whole(of, change) else states.get(class_name, before)
-        if before != key:
-            states.put(class_name, before, None)
+        else:
+            is_insert = change.op is not ChangeOp.UPDATE
+        state = states.get(class_name, one.before) if one.needs_state else None
+        if one.before != one.key:
+            states.put(class_name, one.before, None)
         if state is None:
             # An insert leaves NULLs out. If there is only an update, the values of all other
             # columns are unknown.
-            is_known = change.op is not ChangeOp.UPDATE
-            state = list(of.nothing) if is_known else [UNKNOWN] * len(of.nothing)
-        for name, value in (change.after or {}).items():
-            if name in of.attributes:
-                place, attribute = of.attributes[name]
-                state[place] = _entry(state[place], attribute, value, change.before)
-        states.put(class_name, key, state)
+            state = list(of.nothing) if is_insert else [UNKNOWN] * len(of.nothing)
+        if isinstance(change, RowTexts):
+            for name, text in change.texts.items():
+                if name in of.attributes:
+                    state[of.attributes[name][0]] = text
+        else:
+            for name, value in (change.after or {}).items():
+                if name in of.attributes:
+                    place, attribute = of.attributes[name]
+                    state[place] = _entry(state[place], attribute, value, change.before)
+        states.put(class_name, one.key, state)
+
+
+class _Named(NamedTuple):
+    """A change with the canonical keys of its object before and after it, which are empty for
+    TRUNCATE.
+    """
+
+    of: _Class
+    change: Change | RowTexts
+    before: str
+    key: str
+    needs_state: bool
+    """True if the object's earlier state has values that the change does not have."""
+
+
+def _named(of: _Class, change: Change | RowTexts) -> _Named:
+    if isinstance(change, RowTexts):
+        is_whole = change.texts.keys() >= of.attributes.keys()
+        return _Named(of, change, change.key, change.key, not is_whole)
+    if change.op is ChangeOp.TRUNCATE:
+        return _Named(of, change, "", "", needs_state=False)
+    change = with_key(change, of.cls)
+    assert change.key is not None
+    before = key = key_text(change, change.key, of.cls)
+    former = change.key if change.before is None else old_key(change)
+    if change.op is ChangeOp.DELETE:
+        return _Named(of, change, key, key, needs_state=False)
+    if former is not None and former != change.key:
+        before = key_text(change, former, of.cls)
+    return _Named(of, change, before, key, not _is_whole(of, change))
 
 
 def _class(cls: ObjectClass, attributes: Sequence[Attribute]) -> _Class:
@@ -191,19 +230,6 @@ def _class(cls: ObjectClass, attributes: Sequence[Attribute]) -> _Class:
         {one.name: (place, one) for place, one in enumerate(attributes)},
         [[] if one.multi_valued else None for one in attributes],
     )
-
-
-def _keys(cls: ObjectClass, change: Change) -> tuple[str, str]:
-    """Return the canonical keys of an object before and after a change with a key; both are empty
-    for TRUNCATE.
-    """
-    if change.key is None:
-        return "", ""
-    key = key_text(change, change.key, cls)
-    former = change.key if change.before is None else old_key(change)
-    if former is None or former == change.key or change.op is ChangeOp.DELETE:
-        return key, key
-    return key_text(change, former, cls), key
 
 
 def _is_whole(of: _Class, change: Change) -> bool:
