@@ -1,4 +1,4 @@
-"""What a backlog of each size takes, by Spark and by ``publish``: the table of docs/operate/sizing.md.
+"""What a backlog of each size takes, by Spark and by ``publish``: the table of docs/operate/deploy.md.
 
 Each run is the real command on a log that was filled again: time, greatest memory (PSS of all its
 processes), greatest disk under ``--out``, CPU of the database. ``--cluster ROWS`` compares a

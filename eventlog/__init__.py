@@ -1,8 +1,9 @@
 """eventlog: a database-trigger publisher emulator and event-log processor.
 
-Public, and under semantic versioning, are the names of ``__all__`` (docs/reference/python.md);
-everything else is private. They are resolved when they are first used: ``import eventlog`` loads no
-database driver and no parser.
+Public, and under semantic versioning, are the names of ``__all__`` here, in ``eventlog.verify`` and
+in ``eventlog.spark`` (docs/reference/api.md), and ``eventlog.alembic``; everything else is private.
+The names here are resolved when they are first used: ``import eventlog`` loads no database driver
+and no parser.
 """
 
 from __future__ import annotations

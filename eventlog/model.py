@@ -224,8 +224,8 @@ Value: TypeAlias = (
     | tuple[Any, ...]
     | None
 )
-"""A value of a column: None is NULL, a tuple holds the values of a multi-valued attribute (formats
-E and X only).
+"""A value of a column: None is NULL, a tuple holds the values of a multi-valued attribute (rows
+of a log, XDS and CloudEvents only).
 """
 
 Row: TypeAlias = Mapping[str, Value]
@@ -234,19 +234,35 @@ Row: TypeAlias = Mapping[str, Value]
 
 class _ChangeFields(NamedTuple):
     schema: str | None
+    """The schema or owner at the source."""
     table: str
+    """The table or view, in the database's own case."""
     op: ChangeOp
     key: tuple[tuple[str, Value], ...] | None
+    """The primary key in key order, of the new row, for DELETE of the old row; None also = no key.
+    A value of None is NULL.
+    """
     before: Row | None
+    """The known columns of the row before the change. A value of None is NULL."""
     after: Row | None
+    """The known columns of the row after it."""
     changed: frozenset[str] | None
+    """For UPDATE, the columns whose value changed; empty = a known no-op."""
     position: str | None
+    """The place of the change in its source."""
     transaction_id: str | None
+    """32 upper-case hex digits, or opaque text of the source."""
     event_number: int | None
+    """1, 2, .. within the transaction, over all tables."""
     last_in_transaction: bool | None
     commit_time: datetime | None
+    """The commit time, or the nearest time that the source has, aware, in UTC."""
     user: str | None
+    """The user who made the change."""
     extras: Mapping[str, Any]
+    """Facts that only its format has. Equality ignores them. Writers of other formats ignore them
+    except ``query_back``, ``changed_unknown`` and ``stream_position``.
+    """
 
 
 _NO_EXTRAS: Final[Mapping[str, Any]] = {}
@@ -269,14 +285,12 @@ def _check_truncate(table: str, key: object, before: Row | None, after: Row | No
 
 class Change(_ChangeFields):
     """One change of one row: every format is read into it and written from it
-    (spec/change-model.md 1).
+    (spec/change-model.md 1). None = unknown.
 
-    ``schema`` None = unknown. ``key`` is the primary key in key order, of the new row or, for
-    DELETE, of the old row; None = unknown or no key. ``before`` and ``after`` hold the known
-    columns; None = no column is known. ``changed`` are, for UPDATE, the columns whose value
-    changed; None = unknown. ``position`` is the place of the change in its source.
-    ``event_number`` counts 1, 2, .. within the transaction. ``commit_time`` is in UTC, aware.
-    ``extras`` hold facts that only its format has; equality ignores them.
+    INSERT and REFRESH have no ``before``. They and UPDATE have ``after``, or ``extras`` with
+    ``query_back`` or ``part1``. ``changed`` is for UPDATE only, a subset of ``after``. DELETE has
+    no ``after``, but ``before``, ``key``, or ``extras`` with ``part1``. TRUNCATE has neither images
+    nor a key.
 
     It is a tuple, since millions of changes are processed; ``_replace`` returns a changed copy,
     checked like a new change. Raises InvalidChange naming the field.

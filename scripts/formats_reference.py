@@ -1,5 +1,6 @@
 """The generated parts of the pages on formats (scripts/reference.py): one change in every format,
-types, the names of types in a catalog, and what each conversion loses.
+types and their encodings, the names of types in a catalog, what each conversion loses, and the
+tables of a followed source.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
+from datetime import date, datetime, time
+from decimal import Decimal
 from io import StringIO
 from itertools import groupby
 from pathlib import Path
@@ -25,9 +28,14 @@ from eventlog.core.typed import value_reader
 from eventlog.core.values import TYPE_NAMES, Kind, ValueOptions, converter, parse_type, xds_type
 from eventlog.debezium.fields import field_of
 from eventlog.errors import EventlogError
+from eventlog.gbase import records
+from eventlog.gbase.layout import parse_type as gbase_type
+from eventlog.gbase.values import codec
 from eventlog.linter.codec import Typ
-from eventlog.model import Row
-from eventlog.qlik.columns import columns_of
+from eventlog.model import Row, Value
+from eventlog.publisher.stream.position import position_ddl
+from eventlog.qlik.columns import CLASSES, QlikColumn, columns_of
+from eventlog.qlik.message_tables import MessageTable, WriteOptions, data_schema
 from eventlog.qlik.values import json_writer
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -409,6 +417,118 @@ def type_names() -> Iterator[str]:
         yield f"| {_KINDS[kind]} | {', '.join(f'`{name}`' for name in names.split(', '))} |"
 
 
+# --- encodings of single formats ------------------------------------------------------------------
+
+_STRUCT_CODES: Final = {"Q": "u64", "q": "i64", "I": "u32", "i": "i32"}
+
+
+def gbase_records() -> Iterator[str]:
+    """Yield the records of a GBase 8s stream: those with the same header in one row."""
+    yield from ("| no. | record | header_size | fields from offset 16 |", "|---|---|---|---|")
+    for fields, numbers in groupby(records.RECORD_NAMES, records.FIELD_NAMES.__getitem__):
+        group = list(numbers)
+        codes = records.FIELDS[group[0]].format.lstrip(">")
+        cells = (
+            ", ".join(map(str, group)),
+            ", ".join(records.RECORD_NAMES[number] for number in group),
+            f"{records.HEADER_SIZES[group[0]]}{' + 4 nvar' if group[0] in records.ROWS else ''}",
+            ", ".join(
+                f"`{name}` {_STRUCT_CODES[code]}" for name, code in zip(fields, codes, strict=True)
+            ),
+        )
+        yield f"| {' | '.join(cells)} |"
+
+
+_GBASE_VALUES: Final[tuple[tuple[str, Value], ...]] = (
+    ("SMALLINT", -2),
+    ("INTEGER", 7),
+    ("BIGINT", 7),
+    ("INT8", -7),
+    ("FLOAT", 1.5),
+    ("SMALLFLOAT", 1.5),
+    ("DATE", date(2024, 5, 10)),
+    ("BOOLEAN", "true"),
+    ("CHAR(4)", "ab"),
+    ("VARCHAR(20)", "ab"),
+    ("LVARCHAR(20)", "ab"),
+    ("DECIMAL(4,2)", Decimal("56.78")),
+    ("DECIMAL(4,2)", Decimal("-56.78")),
+    ("DECIMAL(5,1)", Decimal("1234.5")),
+    ("DECIMAL(4,2)", Decimal("0.05")),
+    ("DECIMAL(16)", Decimal("77.323")),
+    ("DATETIME YEAR TO FRACTION(5)", datetime(2023, 12, 20, 15, 20, 10, 987650)),
+    ("DATETIME HOUR TO FRACTION(5)", time(0, 5, 9, 420)),
+    ("INTERVAL DAY(3) TO SECOND", "123 04:05:06"),
+    ("INTERVAL YEAR TO MONTH", "5-03"),
+)
+"""A type of GBase 8s and a value: each kind of column, and what its rules make of digits."""
+
+
+def gbase_values() -> Iterator[str]:
+    """Yield the bytes of a value of each type, and of its NULL."""
+    yield from ("| type | value | bytes | NULL |", "|---|---|---|---|")
+    for spelled, value in _GBASE_VALUES:
+        for prefix in (1, 2) if spelled.startswith("VARCHAR") else (2,):
+            null, write, _ = codec(gbase_type(spelled, "c"), varchar_prefix=prefix)
+            of_prefix = f", {prefix}-byte length" if spelled.startswith("VARCHAR") else ""
+            yield (
+                f"| {spelled}{of_prefix} | `{value}` | `{write(value).hex().upper()}` "
+                f"| `{null.hex().upper()}` |"
+            )
+
+
+_QLIK_VALUES: Final[Mapping[type, Value]] = {
+    date: date(2024, 5, 10),
+    time: time(12, 30),
+    datetime: datetime(2024, 5, 10, 12, 30, 0, 500000),
+    Decimal: Decimal("1.50"),
+    bool: True,
+    str: "nut",
+    bytes: b"\x00\xff",
+    float: 1.5,
+    int: 7,
+}
+
+
+def qlik_values() -> Iterator[str]:
+    """Yield what a value of each of Qlik's types is in JSON and in Avro, equal types in one row."""
+    yield from ("| type | JSON | Avro | without logical types |", "|---|---|---|---|")
+    rows: dict[tuple[str, str, str], list[str]] = {}
+    for name, kind in CLASSES.items():
+        column = QlikColumn("c", name, precision=9, scale=2)
+        value = json.dumps(json_writer(column)(_QLIK_VALUES[kind]))
+        table = MessageTable(None, "t", (column,))
+        avro, plain = (
+            _avro_name(json.loads(data_schema(table, WriteOptions(logical_types=logical))))
+            for logical in (True, False)
+        )
+        rows.setdefault((value, avro, plain), []).append(name)
+    for (value, avro, plain), names in rows.items():
+        yield f"| {' '.join(names)} | `{value}` | {avro} | {plain if plain != avro else ''} |"
+
+
+def _avro_name(schema: Mapping[str, Any]) -> str:
+    """Return the type of the single column of a DataRecord, with its logical type."""
+    (data,) = (field["type"] for field in schema["fields"] if field["name"] == "data")
+    kind = data["fields"][0]["type"][1]
+    if isinstance(kind, str):
+        return kind
+    digits = f"({kind['precision']},{kind['scale']})" if "precision" in kind else ""
+    return f"{kind['type']} / {kind['logicalType']}{digits}"
+
+
+def position_tables() -> Iterator[str]:
+    """Yield the statements that create the tables of a followed source's position, with type names
+    that most databases have.
+    """
+    yield "```sql"
+    for statement in position_ddl("eventlog_position", "postgresql").split(";\n"):
+        text = " ".join(statement.split()).replace("( ", "(").replace(" )", ")")
+        text = text.replace(" WITHOUT TIME ZONE", "")
+        yield from wrap(f"{text};" if text else "", 110, subsequent_indent="    ")
+    yield "```"
+
+
 # --- what each conversion loses -------------------------------------------------------------------
 
 
@@ -416,7 +536,7 @@ def losses() -> Iterator[str]:
     """Yield the loss matrix of the tests, and what its codes mean."""
     sys.path.append(str(ROOT / "tests"))
     from loss_formats import LETTERS
-    from loss_matrix import CODES, MATRIX
+    from loss_matrix import CODES, CODES_OF, MATRIX
 
     yield from (
         f"| from \\ to | {' | '.join(LETTERS.values())} |",
@@ -431,6 +551,7 @@ def losses() -> Iterator[str]:
             for target in LETTERS
         ]
         yield f"| **{LETTERS[source]}** | {' | '.join(texts)} |"
-    yield from ("", "| code | lost |", "|---|---|")
+    reported = {code: f"`{loss}`" for loss, code in CODES_OF.items()}
+    yield from ("", "| code | lost | in the report |", "|---|---|---|")
     for code, what in CODES.items():
-        yield f"| {code} | {what} |"
+        yield f"| {code} | {what} | {reported.get(code, '')} |"

@@ -13,9 +13,9 @@ import ast
 import inspect
 import json
 import re
-import runpy
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import redirect_stderr, redirect_stdout
 from datetime import UTC, datetime
 from enum import Enum
@@ -37,7 +37,8 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import eventlog  # noqa: E402
-import eventlog.spark  # noqa: E402  # noqa: E402
+import eventlog.spark  # noqa: E402
+import eventlog.verify  # noqa: E402
 from eventlog import cli  # noqa: E402
 from eventlog.changes.format import Format  # noqa: E402
 from eventlog.cli import examples_of, grouped_options  # noqa: E402
@@ -58,9 +59,12 @@ from eventlog.publisher.health import KINDS  # noqa: E402
 from eventlog.publisher.liveness import LivenessClock  # noqa: E402
 from eventlog.publisher.monitor.activity import Activity, JobActivity  # noqa: E402
 from eventlog.publisher.monitor.openmetrics import SOURCE_LAG, JobMetrics, PublisherMetrics  # noqa: E402
+from eventlog.publisher.monitor.status import MEMBERS  # noqa: E402
 from eventlog.publisher.observer import NO_DIFFERENCES, QUEUE_CAP, Measured  # noqa: E402
 from eventlog.publisher.stream.open_source import refusal_of  # noqa: E402
 from eventlog.registry import FORMATS, SINKS, SOURCES, format_named, names, source_named  # noqa: E402
+from eventlog.spark.changes import OPTIONS as CHANGE_OPTIONS  # noqa: E402
+from eventlog.sql import migrations  # noqa: E402
 from eventlog.sql.connection import dialect_of  # noqa: E402
 from eventlog.sql.doctor import TableStorage  # noqa: E402
 from eventlog.sql.doctor.codes import FINDINGS  # noqa: E402
@@ -78,6 +82,9 @@ from scripts import formats_reference  # noqa: E402
 
 _LONG: Final = 80
 """Characters from which on an example is left out."""
+
+TRIGGER_SQL: Final = ROOT / "tests" / "dialects" / "postgresql" / "trigger_sql.md"
+"""What the templates of PostgreSQL's triggers render, so that a change of a template shows."""
 
 BLOCK: Final = re.compile(r"(<!-- reference: (\w+) -->\n).*?(<!-- end of reference -->)", re.DOTALL)
 CODES: Final = "codes.md"
@@ -130,6 +137,11 @@ def _format_row(format: str, key: str, of: str, cells: tuple[str, str, str]) -> 
     return f"| {places}`{key}` | {of} | {' | '.join(cells)} |"
 
 
+def _plain(options: Mapping[str, Option]) -> dict[str, Declared]:
+    """Return options that all types have."""
+    return {key: Declared(option) for key, option in options.items()}
+
+
 def _declared(kinds: Iterable[type]) -> dict[str, Declared]:
     """Return the options that classes declare."""
     return {key: Declared(option) for kind in kinds for key, option in options_of(kind).items()}
@@ -169,24 +181,47 @@ def _values(option: Option) -> str:
 
 
 def _commands() -> Iterator[str]:
-    yield from ("### All commands", "", *_parameters("eventlog", cli.cli))
+    commands = dict(_all_commands())
+    rows = Counter(row for command in commands.values() for row in _option_rows(command).values())
+    shared = {row for row, number in rows.items() if number >= _SHARED}
+    yield from ("### All commands", "", *_parameters("eventlog", _option_rows(cli.cli)))
+    of_several = {
+        name: row
+        for command in commands.values()
+        for name, row in _option_rows(command).items()
+        if row in shared
+    }
+    yield from ("", "### Options of several commands", "", *_parameters("several", of_several))
+    for name, command in commands.items():
+        yield from _command(name, command, shared)
+
+
+_SHARED: Final = 3
+"""The number of commands from which on an option with the same text is described once."""
+
+
+def _all_commands() -> Iterator[tuple[str, click.Command]]:
+    """Yield each command with its name, such as ``db upgrade``."""
     for name in cli.COMMANDS:
         command = cli.cli.get_command(click.Context(cli.cli), name)
         if isinstance(command, click.Group):
             for part, sub in command.commands.items():
-                yield from _command(f"{name} {part}", sub)
+                yield f"{name} {part}", sub
         elif command is not None:
-            yield from _command(name, command)
+            yield name, command
 
 
-def _command(name: str, command: click.Command) -> Iterator[str]:
+def _command(name: str, command: click.Command, shared: Set[str]) -> Iterator[str]:
     usage = " ".join(("eventlog", name, *command.collect_usage_pieces(click.Context(command))))
     yield from ("", f"### {name}", "", f"`{usage}`", "")
     yield from (
         paragraph.replace("\n", " ") + "\n"
         for paragraph in cleandoc(command.help or "").split("\n\n")
     )
-    yield from _parameters(name, command)
+    rows = _option_rows(command)
+    yield from _parameters(name, {one: row for one, row in rows.items() if row not in shared})
+    if also := [f"[`{one}`](#several{one})" for one, row in rows.items() if row in shared]:
+        yield from ("", f"Also {', '.join(also)}.")
     examples = examples_of(name)
     width = max(map(len, examples))
     yield from (
@@ -197,21 +232,28 @@ def _command(name: str, command: click.Command) -> Iterator[str]:
     )
 
 
-def _parameters(name: str, command: click.Command) -> Iterator[str]:
-    """Yield a table of the options of a command, in the order of the groups of --help."""
+def _option_rows(command: click.Command) -> dict[str, str]:
+    """Return the cells of each option of a command by its longest name, in the order of the groups
+    of --help.
+    """
     context = click.Context(command, show_default=True)
-    options = [
-        one
-        for group in grouped_options(command, context).values()
-        for one in group
-        if "--help" not in one.opts
-    ]
-    if options:
+    rows = {}
+    for group in grouped_options(command, context).values():
+        for option in group:
+            if "--help" not in option.opts:
+                flags, text = option.get_help_record(context) or ("", "")
+                cells = _cell(f"`{flags}`"), _cell(" ".join(text.split()))
+                rows[max(option.opts, key=len)] = " | ".join(cells)
+    return rows
+
+
+def _parameters(name: str, rows: Mapping[str, str]) -> Iterator[str]:
+    """Yield a table of options with the cells of each."""
+    if rows:
         yield from ("| option | what it does |", "|---|---|")
-    for option in options:
-        flags, text = option.get_help_record(context) or ("", "")
-        place = f"{name}{max(option.opts, key=len)}".replace(" ", "-")
-        yield f'| <a id="{place}"></a>{_cell(f"`{flags}`")} | {_cell(" ".join(text.split()))} |'
+    for option, cells in rows.items():
+        place = f"{name}{option}".replace(" ", "-")
+        yield f'| <a id="{place}"></a>{cells} |'
 
 
 def _metrics() -> Iterator[str]:
@@ -261,6 +303,13 @@ def _conditions() -> Iterator[str]:
         action = " ".join([kind.action, *(f"`{command}`" for command in kind.commands)])
         cells = (kind.severity.value, kind.when, words, action, kind.known_to)
         yield f'| <a id="condition-{name}"></a>`{name}` | {" | ".join(map(_cell, cells))} |'
+
+
+def _status_members() -> Iterator[str]:
+    yield from ("| member | from | what it is |", "|---|---|---|")
+    for members in MEMBERS:
+        names = ", ".join(f"`{name}`" for name in members.names)
+        yield f"| {names} | {members.known_to} | {_cell(members.text)} |"
 
 
 def _job_metrics() -> Iterator[str]:
@@ -317,13 +366,19 @@ _COUNTED: Final = ("Counters", "Report")
 """What a program reads the fields of; eventlog itself calls the methods."""
 
 
-def _interface(package: ModuleType) -> Iterator[str]:
-    """Yield the public names of a package, each with its signature and its docstring."""
+_METHODS_OF_OURS: Final = ("class_report",)
+"""Public methods that only eventlog calls."""
+
+
+def _interface(package: ModuleType, before: str = "") -> Iterator[str]:
+    """Yield the public names of a package, each with its signature and its docstring. ``before``
+    begins the headings.
+    """
     for name in package.__all__:
         public = getattr(package, name)
         if issubclass(type(public), type) and issubclass(public, Exception):
             yield from (
-                f"### {name}",
+                f"### {before}{name}",
                 "",
                 f"An error, [`{public.code}`]({CODES}#error-{public.code}). {_prose(public)}",
                 "",
@@ -331,7 +386,7 @@ def _interface(package: ModuleType) -> Iterator[str]:
             continue
         if not inspect.isclass(public):
             yield from (
-                f"### {name}",
+                f"### {before}{name}",
                 "",
                 f"```text\n{name}{_signature(public)}\n```",
                 "",
@@ -339,10 +394,14 @@ def _interface(package: ModuleType) -> Iterator[str]:
                 "",
             )
             continue
-        yield from (f"### {name}", "", _prose(public), "")
+        yield from (f"### {before}{name}", "", _prose(public), "")
         for member, value in () if name in _COUNTED else vars(public).items():
             function = getattr(value, "__func__", getattr(value, "fget", value))
-            if member.startswith("_") or not inspect.isfunction(function):
+            if (
+                member.startswith("_")
+                or member in _METHODS_OF_OURS
+                or not inspect.isfunction(function)
+            ):
                 continue
             shown = (
                 f".{member}"
@@ -358,8 +417,13 @@ def _interface(package: ModuleType) -> Iterator[str]:
         elif fields := list(
             getattr(public, "_fields", getattr(public, "__dataclass_fields__", ()))
         ):
-            (node,) = ast.parse(dedent(inspect.getsource(public))).body
-            texts = _field_texts(node)
+            texts = {
+                field: text
+                for kind in reversed(public.__mro__)
+                if kind.__module__.startswith("eventlog")
+                for node in ast.parse(dedent(inspect.getsource(kind))).body
+                for field, text in _field_texts(node).items()
+            }
             if not texts:
                 yield from (f"Fields: {', '.join(f'`{field}`' for field in fields)}.", "")
                 continue
@@ -409,6 +473,17 @@ _UNBUILT: Final = {
     ("formats/qlik.md", "2.3"): "tests/conformance/vectors/qlik.json",
 }
 """Sections that no function holds, and where they are instead."""
+
+
+def _modules() -> Iterator[str]:
+    """Yield a table of the publisher's modules, with the first sentence of each docstring."""
+    yield from ("| module | content |", "|---|---|")
+    for path in sorted((ROOT / "eventlog" / "publisher").glob("[a-z]*.py")):
+        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        text = re.sub(r"\s+\([a-z]+/[^)]*\)", "", text)  # the section of the specification
+        first = re.split(r"(?<=\.)\s", text, maxsplit=1)[0]
+        content = " ".join(first.replace("``", "`").split()).rstrip(".")
+        yield f"| `publisher/{path.name}` | {_cell(content)} |"
 
 
 def _rules() -> Iterator[str]:
@@ -572,7 +647,7 @@ def _triggers() -> Iterator[str]:
     table, by statement for the table.
     """
     for capture in ("row", "statement"):
-        yield from ("", f"## By {capture}")
+        yield from ("", f"### By {capture}")
         functions = dict(zip(("class", "child"), _trigger_functions(capture), strict=True))
         for kind, function in functions.items():
             for operation, (before, behind) in _TRIGGER_PARTS.get((kind, capture), {}).items():
@@ -683,21 +758,46 @@ def _grants() -> Iterator[str]:
     yield "```"
 
 
-_SECTION: Final = re.compile(r"^  - (\w+):$|^      - (\S+\.md)$", re.MULTILINE)
+_COMMENT: Final = re.compile(
+    r"""COMMENT ON (TABLE|COLUMN) "shop_log(\w*)"(?:\."?(\w+)"?)? IS '((?:[^']|'')*)';"""
+)
+"""A comment in the SQL that makes a log ``shop_log``, with its kind, the table, the column and the
+text.
+"""
 
 
-def _pages() -> Iterator[str]:
-    """Yield the sections of the site (mkdocs.yml) with the titles of their pages."""
-    outside = runpy.run_path(str(ROOT / "scripts" / "site.py"))["OUTSIDE"]
-    trees = {page: Path("..", tree) for tree, page in outside.items()}
-    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
-    for section, page in _SECTION.findall(nav):
-        if section:
-            yield from ("", f"## {section}", "")
-        elif page != "pages.md":
-            path = trees.get(page, Path(page))
-            text = (ROOT / "docs" / path).read_text(encoding="utf-8")
-            yield f"- [{text.splitlines()[0].lstrip('# ')}]({path.as_posix()})"
+def _tables(*, internal: bool) -> Iterator[str]:
+    """Yield the columns of the log, or of its internal tables, as their comments describe them."""
+    script = StringIO()
+    migrations.upgrade(None, log_table="shop_log", dialect_name="postgresql", sql=script)
+    for kind, table, column, text in _COMMENT.findall(script.getvalue()):
+        if bool(table) is not internal:
+            continue
+        words = text.replace("''", "'").replace("shop_log", "the log")
+        if kind == "TABLE":
+            yield from ("", f"### `<log>{table}`", "") if internal else ()
+            yield from (f"{words}.", "", "| column | holds |", "|---|---|")
+        else:
+            yield f"| `{column}` | {_cell(words)} |"
+
+
+def _key_errors() -> Iterator[str]:
+    """Yield the errors of a table_key, each with vectors whose offsets differ."""
+    file = ROOT / "tests" / "conformance" / "vectors" / "table_key.json"
+    examples: dict[str, dict[int, str]] = {}
+    for vector in json.loads(file.read_text(encoding="utf-8"))["invalid"]:
+        text = re.sub(r"[\0-\x1f]", lambda found: chr(0x2400 + ord(found[0])), vector["text"])
+        names = ", ".join(name for name, _ in vector.get("key_columns", ()))
+        shown = f"`{text.replace(chr(127), chr(0x2421))}`" if text.strip() else "blanks"
+        of = examples.setdefault(vector["error"], {})
+        of.setdefault(vector["offset"], f"{shown} (key {names})" if names else shown)
+    yield from ("| error | examples: offset |", "|---|---|")
+    for error, texts in examples.items():
+        found = [f"{text}: {offset}" for offset, text in texts.items()]
+        yield f"| {error} | {'; '.join(found[:_MAX_EXAMPLES])} |"
+
+
+_MAX_EXAMPLES: Final = 2
 
 
 PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
@@ -707,16 +807,22 @@ PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "metrics": _metrics,
     "conditions": _conditions,
     "job_metrics": _job_metrics,
+    "status_members": _status_members,
     "errors": _errors,
     "findings": _findings,
     "interface": partial(_interface, eventlog),
+    "verification": partial(_interface, eventlog.verify, "eventlog.verify."),
     "spark": partial(_interface, eventlog.spark),
+    "modules": _modules,
+    "change_options": partial(_options, _plain(CHANGE_OPTIONS), "eventlog-changes"),
     "rules": _rules,
     "cells": _cells,
     "triggers": _triggers,
     "rights": _rights,
     "grants": _grants,
-    "pages": _pages,
+    "log": partial(_tables, internal=False),
+    "internal_tables": partial(_tables, internal=True),
+    "key_errors": _key_errors,
     "payload_insert": partial(formats_reference.payload, "insert"),
     "payload_update": partial(formats_reference.payload, "update"),
     "payload_new_key": partial(formats_reference.payload, "new_key"),
@@ -725,11 +831,20 @@ PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "column_types": formats_reference.column_types,
     "type_names": formats_reference.type_names,
     "losses": formats_reference.losses,
+    "gbase_records": formats_reference.gbase_records,
+    "gbase_values": formats_reference.gbase_values,
+    "qlik_values": formats_reference.qlik_values,
+    "position_tables": formats_reference.position_tables,
 }
 
 
+def pages() -> list[Path]:
+    """Return the files that may have generated parts."""
+    return [*sorted((ROOT / "docs").rglob("*.md")), TRIGGER_SQL]
+
+
 def main() -> None:
-    for page in sorted((ROOT / "docs").rglob("*.md")):
+    for page in pages():
         before = page.read_text(encoding="utf-8")
         if (after := written(before)) != before:
             page.write_text(after, encoding="utf-8")

@@ -11,6 +11,7 @@ from typing import Final
 from loss_formats import COLUMNS, KEY, complete
 
 from eventlog.changes.images import written_columns
+from eventlog.changes.losses import Loss
 from eventlog.model import Change, ChangeOp, Row, changes_nothing, differing, old_key
 
 CODES: Final[Mapping[str, str]] = {
@@ -44,6 +45,28 @@ CODES: Final[Mapping[str, str]] = {
     "TIM-s": "the part of the commit time below a second",
     "USR": "user; gbase keeps a numeric id",
 }
+
+CODES_OF: Final[Mapping[Loss, str]] = {
+    Loss.COMMIT_TIME: "TIM",
+    Loss.MICROSECONDS: "TIM-ms",
+    Loss.FRACTIONS: "TIM-s",
+    Loss.USER: "USR",
+    Loss.TRANSACTION: "TXN",
+    Loss.TRANSACTION_ID: "TXI",
+    Loss.POSITION: "POS",
+    Loss.KEY: "KEY",
+    Loss.CHANGED: "CHG",
+    Loss.BEFORE: "BEU",
+    Loss.NULLS: "NIN",
+    Loss.UNCHANGED: "UNC",
+    Loss.UNCHANGED_BEFORE: "BEF",
+    Loss.DELETED: "DEL",
+    Loss.REFRESH: "REF",
+    Loss.KEY_CHANGE: "KCH",
+}
+"""The code of each loss that a conversion reports. What is skipped or refused is counted by its
+writer; numbers within transactions (CNT) are computed again by the reader.
+"""
 
 _TABLE: Final = """
 from | E | X | T | K | G | L | C | D

@@ -103,7 +103,7 @@ def with_tables(config: Config, database: Database, log: LogTable) -> Config:
 
 def declared_tables(config: Config, database: Database, log: LogTable) -> DeclaredTables:
     """Return the configuration with a watch for each table that patterns of its watches match
-    (spec/triggers.md 1).
+    (docs/guides/choose-tables.md).
 
     Its warnings list tables that match but cannot be classes.
     """

@@ -117,11 +117,14 @@ class Counters:
     """The counts since the start of the process, which are never reset."""
 
     rows_read: int = 0
+    """Rows taken from the queue, each once; not those that an earlier process has recorded."""
     rows_success: int = 0
+    """Rows of answered events, by the final answer; also the next three."""
     rows_warning: int = 0
     rows_error: int = 0
     rows_fatal: int = 0
     rows_requeued: int = 0
+    """Rows that became E or F in this process and are done again."""
     rows_dropped: int = 0
     rows_gone: int = 0
     rows_noop: int = 0
@@ -129,7 +132,9 @@ class Counters:
     rows_invalid: int = 0
     rows_missing: int = 0
     events_sent: int = 0
+    """Answers of events: an event that is sent again counts again."""
     documents_sent: int = 0
+    """Answered documents and halves of documents, without heartbeats."""
     answers_success: int = 0
     answers_warning: int = 0
     answers_error: int = 0

@@ -1,5 +1,4 @@
-"""The health file: a publisher's sign of life for a probe in its container, and the function with
-which the probe reads it.
+"""The health file: a publisher's sign of life for a probe in its container.
 
 The file is touched while the publisher is alive (``liveness.py``), from its first connection on. It
 contains the seconds within which the next touch is due, so that a reader needs no configuration. It

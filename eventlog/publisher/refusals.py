@@ -1,7 +1,7 @@
-"""The refused rows in groups of one cause, each with the commands that will be accepted for them:
-``eventlog errors``, and the rows that ``eventlog skip --refused`` means (spec/event-log.md 11).
+"""The refused rows in groups of one cause, each with the commands for it (spec/event-log.md 11).
 
-Whether ``requeue`` accepts a row is decided by the functions that ``requeue`` itself calls.
+``eventlog errors`` shows them, and ``eventlog skip --refused`` means their rows. Whether
+``requeue`` accepts a row is decided by the functions that ``requeue`` itself calls.
 """
 
 from __future__ import annotations

@@ -9,6 +9,9 @@ unavailable. After ``isolate_after`` such cycles in a row (the failure streak) t
 document is cut in halves, each of which is the probe for the other. A suspected document of a
 single event cannot be cut: then the probe is, and parts may be tried.
 
+An object in no failing document waits at most two time-outs per failing document before it, and one
+more with a pause where the probe fails too.
+
 The in-flight entry records what is needed after a restart: the parts of isolated documents with
 their attempts, and the cycles without an answer from the second one on. The owner of the entry
 writes it together with the marks; nothing is recorded while the receiver cannot be reached.

@@ -1,6 +1,6 @@
 """eventlog on Spark: backlogs, captures, changes and change tables as DataFrames.
 
-The names in ``__all__`` are public (docs/reference/spark.md). They are imported at their first use,
+The names in ``__all__`` are public (docs/reference/api.md). They are imported at their first use,
 so that ``import eventlog.spark`` does not need PySpark. No public name may equal the name of a
 module of this package, since Python would replace it by the module.
 """

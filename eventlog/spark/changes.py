@@ -104,10 +104,11 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "config": Option(
         None,
         STRING,
-        "the configuration file, on every node; optional if the environment has all settings",
+        "the configuration file, at the same path on every node. Settings that it lacks, and all "
+        "settings on a node without it, come from the environment (EVENTLOG_DATABASE_URL_FILE)",
     ),
     "class": Option(None, STRING, "the only class to read; before and after are then structs"),
-    "xds": Option(False, _FLAG, "the name of a column for the XDS document of the event"),
+    "xds": Option(False, _FLAG, "adds a column with the XDS document of the event"),
     "start_from": Option(
         EARLIEST,
         OptionKind(
@@ -122,7 +123,8 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "fold": Option(
         BATCH,
         choice(BATCH, STATEMENT),
-        "an event has all changes that a batch makes to an object, or only those of one statement",
+        "batch: an event has all changes that a batch makes to an object; statement: only those "
+        "with one time in the log",
     ),
 }
 """The options by name."""

@@ -42,7 +42,7 @@ START_SECONDS = 8.0
 CORE_SECONDS_PER_ROW = 10.9e-6
 MARK_SECONDS_PER_ROW = 4.2e-6
 DELETE_SECONDS_PER_ROW = 0.56e-6
-"""Measured, as are the numbers above, on the machine of docs/operate/sizing.md: the seconds of a
+"""Measured, as are the numbers above, on the machine of docs/operate/deploy.md: the seconds of a
 core per row or, for marking and deleting, of the server.
 """
 

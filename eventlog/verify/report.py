@@ -150,11 +150,20 @@ class VerifyReport:
     begun: datetime
     """The time of the first snapshot by the database's clock."""
     classes: dict[str, ClassReport] = field(default_factory=dict)
+    """The numbers of objects of each class: ``equal``, ``different``, ``missing``, ``surplus``,
+    ``known_different``, ``in_motion``.
+    """
     differences: list[Difference] = field(default_factory=list)
-    """The objects that differ, ``MAX_LISTED`` at most."""
+    """The objects that differ, 10,000 at most: class, key, kind (``value``, ``missing``,
+    ``surplus``, ``versions``), columns with both values, the last five ``record_ids`` that name the
+    object, and a ``fault`` of its versions.
+    """
     known: list[Difference] = field(default_factory=list)
-    """The objects that are expected to differ, for a reason that the log shows."""
+    """The objects that are expected to differ, with the ``reason`` that the log shows."""
     in_motion: list[InMotion] = field(default_factory=list)
+    """The objects that could not be compared in time: class, key, the rows that are not done, and
+    ``age``, the seconds since the event_time of the first of them.
+    """
     losses: dict[str, str] = field(default_factory=dict)
     """The number of values that the target leaves out or changes by design, by ``class.column``."""
     unlisted: int = 0
@@ -165,6 +174,7 @@ class VerifyReport:
     """The number of rows that were written to the log to repair the target."""
     seconds: float = 0.0
     shows_values: bool = True
+    """False if values are the beginnings of their SHA-256 in JSON."""
 
     def class_report(self, name: str) -> ClassReport:
         """Return the numbers of a class."""

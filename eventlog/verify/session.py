@@ -105,10 +105,11 @@ def verify(
 ) -> VerifyReport:
     """Compare a target with the source while both change, and return the report.
 
-    ``config`` is the path of an ``eventlog.toml``, or its content as nested dicts. ``target``,
-    ``map`` and ``format`` are as for ``open_target``. ``classes`` are the classes to compare; empty
-    = all that the reader sends. ``consumer`` is the reader that writes the target; None = the
-    configured reader. Raises ConfigError and DatabaseError.
+    ``config`` is the path of an ``eventlog.toml``, or its content as nested dicts. ``target`` and
+    ``format`` are those of ``eventlog verify``; None = what the configured sink writes, in the
+    configured format. ``map`` is the content of a file of ``--options``. ``classes`` are the
+    classes to compare; empty = all that the reader sends. ``consumer`` is the reader that writes
+    the target; None = the configured reader. Raises ConfigError and DatabaseError.
     """
     document = config if isinstance(config, Mapping) else Path(config)
     flags = {} if consumer is None else {"source.consumer": consumer}

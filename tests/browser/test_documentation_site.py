@@ -96,6 +96,26 @@ def test_the_search_finds_an_option(address: str, browser: Any) -> None:
     wait_until(found, "the search finds the option")
 
 
+@pytest.mark.parametrize(
+    ("word", "page"),
+    [
+        ("backfill", "guides/backfill-and-repair.html"),
+        ("uninstall", "guides/install.html"),
+        ("cost", "concepts/comparison.html"),
+    ],
+)
+def test_the_search_finds_the_page_of_a_task_among_the_first_three(
+    address: str, browser: Any, word: str, page: str
+) -> None:
+    browser.get(f"{address}index.html?q={word}")
+    script = (
+        "return [...document.querySelectorAll('.md-search-result__link')].map(link => link.href)"
+    )
+    wait_until(lambda: browser.execute_script(script), "the search finds something")
+    pages = dict.fromkeys(urlsplit(link).path[1:] for link in browser.execute_script(script))
+    assert page in list(pages)[:3]
+
+
 def test_a_page_fits_a_phone_and_its_diagram_is_drawn(address: str, browser: Any) -> None:
     browser.set_window_size(390, 844)
     browser.get(address + "guarantees.html")

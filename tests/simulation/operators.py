@@ -15,6 +15,7 @@ import read_commands
 import verification
 from application import KEYS, VIEW
 from backlog import Directory
+from followed import NAME as FOLLOWER
 from plans import CONSUMERS
 from replicas import MOODS, Replica, class_of
 from scheduler import Failing
@@ -110,7 +111,7 @@ def _lose_power(world: World, chance: Random) -> None:
     for change in world.disk.lose_power(chance):
         world.tell(f"  {change}")
     for process in running:
-        if process.name == "publisher" or process.name in world.receivers:
+        if process.name in ("publisher", FOLLOWER) or process.name in world.receivers:
             world.start(process.name, chance)
 
 
@@ -824,7 +825,7 @@ def _restore(world: World, chance: Random) -> None:
     world.unsettled_epoch = application.epoch()
     world.auditor.time_goes_back(top, epoch or "")
     for name in names if is_crash else ():
-        if name == "publisher" or name in world.receivers:
+        if name in ("publisher", FOLLOWER) or name in world.receivers:
             world.start(name, chance)
 
 
@@ -900,6 +901,12 @@ STEPS: Mapping[str, Callable[..., None]] = {
     "show": read_commands.show,
     "doctor": read_commands.doctor,
     "verify": verification.verify,
+    "source_commit": lambda world, chance: world.followed.commit(chance),
+    "source_mood": lambda world, chance: world.followed.change_mood(chance),
+    "kill_follower": lambda world, chance: world.followed.kill(chance),
+    "restart_follower": lambda world, chance: world.followed.restart(chance),
+    "skip_in_source": lambda world, chance: world.followed.skip(chance),
+    "look_at_source": lambda world, chance: world.followed.look(chance),
 }
 
 

@@ -91,14 +91,35 @@ FEATURES: Mapping[str, Mapping[str, float]] = {
     "slow": {"slow_beside_failing": 0.8},
     "bursts": {"burst": 0.7, "parked_burst": 0.3},
     "loopback": {"own_commit": 1.5, "requeue_loopback": 0.5},
+    "follows": {
+        "source_commit": 4.0,
+        "source_mood": 1.5,
+        "kill_follower": 1.5,
+        "restart_follower": 0.7,
+        "skip_in_source": 0.5,
+        "look_at_source": 0.2,
+    },
 }
 """The kinds of steps that each feature adds, with their weights."""
 _SHARE = 0.4
-_SHARES = {"clock": 0.25, "looks": 0.25, "verifies": 0.2, "restores": 0.2, "loopback": 0.15}
+_SHARES = {
+    "clock": 0.25,
+    "looks": 0.25,
+    "verifies": 0.2,
+    "restores": 0.2,
+    "loopback": 0.15,
+    "follows": 0.2,
+}
 """The share of the plans that have a feature; those of features that are not named have
 ``_SHARE``.
 """
-_OPENERS = {"consumers": "consumer", "late": "begin_late", "restores": "copy", "backlog": "commit"}
+_OPENERS = {
+    "consumers": "consumer",
+    "late": "begin_late",
+    "restores": "copy",
+    "backlog": "commit",
+    "follows": "source_commit",
+}
 """The step that a plan with a feature begins with, since others of the feature need it."""
 _WEIGHT = 33.0
 """The weight of a plan whose steps are as many as its length."""

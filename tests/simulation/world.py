@@ -32,6 +32,8 @@ from auditor import Auditor
 from backlog import Directory
 from core import live_with_a_core
 from disk import Disk
+from followed import NAME as FOLLOWER
+from followed import Followed
 from lines import Rows, sets_of
 from machine import Stop, Watching, installed
 from operators import STEPS, take
@@ -110,6 +112,7 @@ class World:
         self.readers = Readers(self, self.directory / "out", plan["layout"])
         self.objects: dict[str, bytes] = {}
         self.disk = Disk(self.directory / "out")
+        self.followed = Followed(self)
         self.away = 0.0
         self.copied: Any = None
         """The newest copy of the database: its last record_id, and what is not in the database."""
@@ -195,6 +198,9 @@ class World:
     ) -> None:
         """Start the publisher, or the consumer of this name. Without chances its options are plain,
         but for those that are ``given``."""
+        if name == FOLLOWER:
+            self.followed.start(chance)
+            return
         is_consumer = name not in _PUBLISHERS
         if start_from:
             self.begins[name] = start_from
@@ -232,7 +238,7 @@ class World:
         if name not in self.receivers and is_consumer:
             self.receivers[name] = Receiver(self, name, is_strict=self.plan["is_strict"])
         receive = (
-            self._received(
+            self.received(
                 process, self.receivers[name if is_consumer else "receiver"], options["concurrency"]
             )
             if sink == "python"
@@ -250,11 +256,15 @@ class World:
         def run() -> None:
             publisher = Publisher.from_config(config, sink=receive, environ={})
             process.counters = None if receive is None else lambda: publisher.counters
-            publisher.run(Stop(self, process))
+            publisher.run(self.stop_of(process))
 
         self.scheduler.spawn(process, run)
 
-    def _received(self, process: Process, receiver: Receiver, most: int) -> Receive:
+    def stop_of(self, process: Process) -> Stop:
+        """Return the request to stop that a process waits for."""
+        return Stop(self, process)
+
+    def received(self, process: Process, receiver: Receiver, most: int) -> Receive:
         """Return the function of a process that hands documents to a receiver, so many at a time at
         most.
         """
@@ -270,19 +280,21 @@ class World:
 
         return receive
 
-    def command(self, *words: str, of: str | None = None, refused: str = "") -> Process:
-        """Run a command of an operator, as a process; ``of`` is the consumer of its configuration.
-        ``refused`` is the text with which it must be refused, as a regular expression."""
+    def command(
+        self,
+        *words: str,
+        of: str | None = None,
+        refused: str = "",
+        config: dict[str, Any] | None = None,
+    ) -> Process:
+        """Run a command of an operator, as a process; ``of`` is the consumer of its configuration,
+        ``config`` another configuration. ``refused`` is the text with which it must be refused, as
+        a regular expression."""
         self._commands += 1
         start = {"words": words, "top": self.application.top(), "told": len(self.story)}
         process = Process(f"command{self._commands}", start)
         path = self.directory / f"{process.name}.toml"
-        options = dict(_PLAIN)
-        if "loopback" in self.plan["features"]:
-            options |= {"driver_user": OWN_USER, "allow_loopback": False}
-        config = self.config_of(options, self.plan["sink"], of)
-        if self.plan["sink"] == "python" and "sink" not in config:
-            config["sink"] = {"type": "stdout"}
+        config = config or self._config_of_commands(of)
         path.write_text(_toml(config))
         self.tell(f"eventlog {' '.join(words)}")
         self.stats[f"eventlog {words[0]}"] += 1
@@ -299,6 +311,15 @@ class World:
 
         self.scheduler.spawn(process, run)
         return process
+
+    def _config_of_commands(self, consumer: str | None) -> dict[str, Any]:
+        options = dict(_PLAIN)
+        if "loopback" in self.plan["features"]:
+            options |= {"driver_user": OWN_USER, "allow_loopback": False}
+        config = self.config_of(options, self.plan["sink"], consumer)
+        if self.plan["sink"] == "python" and "sink" not in config:
+            config["sink"] = {"type": "stdout"}
+        return config
 
     def has_settled_epoch(self) -> bool:
         """Return True if no copy was put back since a publisher began its epoch."""
@@ -327,7 +348,7 @@ class World:
 
         def run() -> None:
             receive = self.receivers[name].receive
-            Publisher.from_config(config, sink=receive, environ={}).run(Stop(self, process))
+            Publisher.from_config(config, sink=receive, environ={}).run(self.stop_of(process))
 
         self.scheduler.spawn(process, run)
         self.scheduler.run(chance.choice([10, 50, 200]))
@@ -404,7 +425,7 @@ class World:
             if name == "second":
                 continue
             if isinstance(process.error, FatalAnswer):
-                for receiver in self.receivers.values():
+                for receiver in (*self.receivers.values(), self.followed.receiver):
                     receiver.mood.pop("fatal", None)
             self.scheduler.now += 5
             self.start(name, Random(f"{self.plan['first']} {self.scheduler.points}"))
@@ -441,7 +462,7 @@ class World:
         """Return how many points a process may take within a simulated second: three times what was
         ever measured. An object of a snapshot, or a row, that goes in a document and a delivery of
         its own takes seven."""
-        return 500 + 20 * self.application.top()
+        return 500 + 20 * (self.application.top() + self.followed.feed.last)
 
     # --- a schedule ---
 
@@ -452,6 +473,7 @@ class World:
         try:
             with (
                 installed(self, self.plan["seed"], self.plan.get("bounds", {})),
+                self.followed.installed(),
                 contextlib.redirect_stdout(Output(self, "stdout")),
                 contextlib.redirect_stderr(Output(self, "stderr")),
             ):
@@ -487,6 +509,7 @@ class World:
         self._give_up_if_failed()
         self._end()
         self.auditor.audit()
+        self.followed.audit()
         self._give_up_if_failed()
         self._look_at_what_is_left()
 
@@ -510,6 +533,7 @@ class World:
             self.kill(second)
         if "publisher" not in self.scheduler.processes:
             self.start("publisher", None)
+        self.followed.heal()
         self.wait_for_commands()
         self.hand_over_backlog()
         if "loopback" in self.plan["features"]:  # rows of its own may be left N
@@ -688,7 +712,7 @@ class World:
         for name, known in done.items():
             if left := [row for row in rows if row not in known]:
                 return f"rows {left[:10]} of consumer {name}"
-        return ""
+        return self.followed.undone()
 
     def _done_by_consumers(self) -> dict[str, Rows]:
         ask = self.application.session.execute
@@ -721,7 +745,7 @@ def _toml(config: dict[str, Any]) -> str:
     ]
     sections += [
         "[[watch]]\n" + "".join(f"{key} = {toml(value)}\n" for key, value in watch.items())
-        for watch in config["watch"]
+        for watch in config.get("watch", ())
     ]
     return "\n".join(sections)
 

@@ -1,5 +1,5 @@
-"""docs/guides/convert-a-backlog.md and docs/operate/sizing.md as tests run them: verbatim, but for names of hosts
-and places.
+"""docs/guides/convert-a-backlog.md, and "Size a backlog" of docs/operate/deploy.md, as tests run
+them: verbatim, but for names of hosts and places.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import pytest
 from documents import ROOT, blocks
 
 BACKLOG = ROOT / "docs" / "guides" / "convert-a-backlog.md"
-SIZING = ROOT / "docs" / "operate" / "sizing.md"
+SIZING = ROOT / "docs" / "operate" / "deploy.md"
+SIZE = "Size a backlog"
+"""The heading of SIZING whose block runs."""
 SOURCES = "pyproject.toml", "README.md", "LICENSE", "eventlog"
 
 

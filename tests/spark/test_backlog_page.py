@@ -1,5 +1,5 @@
-"""Every block of docs/guides/convert-a-backlog.md and docs/operate/sizing.md runs in a test; those run here that
-need no cluster.
+"""Every block of docs/guides/convert-a-backlog.md, and of "Size a backlog" in docs/operate/deploy.md,
+runs in a test; those run here that need no cluster.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from backlog_job import (
     random_rows,
     statuses,
 )
-from backlog_page import BACKLOG, SIZING, block, copy_clone, skip_without_index
-from documents import ROOT, blocks
+from backlog_page import BACKLOG, SIZE, SIZING, block, copy_clone, skip_without_index
+from documents import ROOT, blocks, runnable
 from pyspark.sql import SparkSession
 from shared import url_of, wait_until
 
@@ -63,12 +63,17 @@ RUN_BY = {
         "test_class_archive",
         "test_java_uses_the_archive_that_the_command_makes_but_not_a_truncated_one",
     ),
-    (SIZING, "Ask for your log", 0): (_HERE, "test_an_estimate_is_printed"),
+    (SIZING, SIZE, 0): (_HERE, "test_an_estimate_is_printed"),
 }
 
 
 def test_every_block_of_the_pages_is_run_by_a_test() -> None:
-    assert {(page, *place) for page in (BACKLOG, SIZING) for place in blocks(page)} == RUN_BY.keys()
+    shown = {(page, *place) for page in (BACKLOG, SIZING) for place in blocks(page)}
+    # Its blocks run by themselves (tests/packaging/test_documents.py).
+    tutorial = {place for place in shown if place[1] == "Tutorial: clear a backlog"}
+    assert len(tutorial) == len(runnable(BACKLOG))
+    elsewhere = {place for place in shown if place[0] == SIZING and place[1] != SIZE}
+    assert shown - tutorial - elsewhere == RUN_BY.keys()
     for module, name in RUN_BY.values():
         assert f"def {name}(" in (ROOT / "tests" / "spark" / f"{module}.py").read_text()
 
@@ -161,7 +166,7 @@ def test_an_estimate_is_printed(
     log: sa.Engine, site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log_rows(log, random_rows(300, seed=113))
-    assert run(block("Ask for your log", page=SIZING)) == 0
+    assert run(block(SIZE, page=SIZING)) == 0
     assert "300 rows in" in capsys.readouterr().out
     assert not (site / "documents").exists()
 

@@ -1,5 +1,5 @@
 """Wrong arguments of the Python API and of ``eventlog.spark`` are refused when a function is called,
-by name (docs/reference/python.md, docs/reference/spark.md).
+by name (docs/reference/api.md).
 """
 
 from __future__ import annotations

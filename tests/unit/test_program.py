@@ -1,4 +1,4 @@
-"""The publisher for Python programs (docs/guides/python.md), on a SQLite file."""
+"""The publisher for Python programs (docs/reference/api.md), on a SQLite file."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from documents import ROOT
 
 import eventlog.spark
 
-PAGE = ROOT / "docs" / "reference" / "spark.md"
+PAGE = ROOT / "docs" / "reference" / "api.md"
 
 
 def run(code: str, cwd: Path | None = None) -> str:

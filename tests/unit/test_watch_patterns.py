@@ -1,4 +1,6 @@
-"""Tables that patterns of a [[watch]] mean, and what no pattern takes (spec/triggers.md 1)."""
+"""Tables that patterns of a [[watch]] mean, and what no pattern takes
+(docs/guides/choose-tables.md).
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from http.client import responses
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple
 
 from eventlog import __version__
 from eventlog.core.clock import utc_now
@@ -39,21 +39,132 @@ _COUNTERS: Final = [
     *(one.name for one in fields(Counters) if one.compare),  # the others are not numbers
 ]
 
+
+class Members(NamedTuple):
+    """Members of the shape that are described together."""
+
+    names: tuple[str, ...]
+    known_to: Literal["both", "process", "command"]
+    """By which they can be determined: a process, the command ``eventlog status``, or both."""
+    text: str
+    """What they are, as the reference shows it."""
+
+
+_ALWAYS: Final = ("version", "eventlog", "at")
+"""The members that no status lacks."""
+MEMBERS: Final = (
+    Members(_ALWAYS, "both", "versions of the shape and of the program; the time in UTC"),
+    Members(
+        ("log", "publisher_runs"),
+        "both",
+        "what is published; whether its lock is held (null for a backlog job)",
+    ),
+    Members(
+        ("health",),
+        "both",
+        "`severity`, `sentence`, `action`, and `conditions`: `name`, `severity`, `text`, `action`, "
+        "`commands`",
+    ),
+    Members(
+        ("queue_rows", "queue_cap", "oldest_seconds"),
+        "both",
+        "rows that wait; the most rows that are counted, null = all; the age of the oldest by "
+        "`event_time`",
+    ),
+    Members(
+        ("refused_rows", "invalid_rows"),
+        "both",
+        "rows that are refused or invalid, as `eventlog errors` lists them",
+    ),
+    Members(
+        ("consumers", "verified", "drift"),
+        "both",
+        "the consumers, as `eventlog consumers list --json` shows them; the last verification of "
+        "each target; tables whose triggers differ",
+    ),
+    Members(
+        ("oldest_open_transaction", "oldest_open_transaction_age_seconds"),
+        "both",
+        "the oldest open transaction that has written the log",
+    ),
+    Members(
+        ("oldest_snapshot", "oldest_snapshot_age_seconds"),
+        "both",
+        "the oldest snapshot that keeps dead rows",
+    ),
+    Members(
+        ("dead_rows", "table_bytes", "keep_bytes"),
+        "both",
+        "dead rows and bytes per table of the log; the limit",
+    ),
+    Members(
+        ("ranges", "snapshot"),
+        "both",
+        "of a consumer: the ranges of its set; the progress of its first load",
+    ),
+    Members(
+        ("source_lag", "source_lag_unit"),
+        "process",
+        "what a followed source has after its position, in bytes, rows or messages",
+    ),
+    Members(
+        ("rows", "in_flight", "backlog"),
+        "command",
+        "rows by status; events in flight or parked: `delivery`, `document`, `event_id`, `rows`, "
+        "`event_id_number` (2 if sent under its id a second time), `table_name`, `table_key`, "
+        "`attempts`, `answer`; the backlog job that claims rows",
+    ),
+    Members(
+        ("sink", "format", "started_at"),
+        "process",
+        "where to, as what, and since when it is published",
+    ),
+    Members(
+        ("state",),
+        "process",
+        "`name` (connecting, publishing, resting, waiting, stopped), `words`, `seconds`, `reason`, "
+        "`next_try_seconds`",
+    ),
+    Members(
+        ("is_ready", "is_alive", "liveness_timeout_seconds", "progress_seconds"),
+        "process",
+        "what `/readyz` and `/livez` answer; seconds since the last progress",
+    ),
+    Members(
+        ("checked_seconds_ago", "limits"),
+        "process",
+        "age of the measured figures; limits of `oldest_seconds` and `send_duration_seconds`",
+    ),
+    Members(
+        ("counters", "backoffs", "reconnects"), "process", "counts since the start of the process"
+    ),
+    Members(
+        ("parked_objects", "parked", "parked_groups"),
+        "process",
+        "their number; the first 100; all by `class` and `answer`, with the `command` that gives "
+        "up the first 20",
+    ),
+    Members(
+        ("deliveries", "sent"),
+        "process",
+        "what is in flight; the newest documents with their answers",
+    ),
+    Members(
+        ("bytes_in_a_day", "keep_bytes_reached_seconds"),
+        "process",
+        "growth of the log, and the time until it has `keep_bytes`",
+    ),
+    Members(
+        ("job",),
+        "process",
+        "of a backlog job: `stage`, `share` (0 to 1), `rows` of `total`, `events`, `parts`, "
+        "`seconds_left`",
+    ),
+)
+"""All members of the shape. docs/operate/monitor.md shows them."""
 EMPTY: Final[Mapping[str, Any]] = dict.fromkeys(
-    (
-        "log", "sink", "format", "started_at", "publisher_runs", "health", "state",
-        "is_ready", "is_alive",
-        "progress_seconds", "liveness_timeout_seconds", "rows", "queue_rows", "queue_cap",
-        "limits", "refused_rows", "invalid_rows", "parked_groups",
-        "oldest_seconds", "oldest_open_transaction_age_seconds", "oldest_open_transaction",
-        "oldest_snapshot_age_seconds", "oldest_snapshot", "dead_rows", "table_bytes",
-        "bytes_in_a_day", "keep_bytes", "keep_bytes_reached_seconds",
-        "checked_seconds_ago", "counters", "backoffs",
-        "reconnects", "parked_objects", "parked", "deliveries", "sent", "in_flight", "drift", "job",
-        "backlog", "consumers", "ranges", "snapshot", "source_lag", "source_lag_unit",
-        "verified",
-    )
-)  # fmt: skip
+    name for members in MEMBERS for name in members.names if name not in _ALWAYS
+)
 """The names of the shape, except those that every status has."""
 
 

@@ -68,6 +68,7 @@ from eventlog.publisher.stream import (
     Stream,
 )
 from eventlog.publisher.stream.pending import (
+    BEFORE_ALL,
     FailedDocument,
     ObjectId,
     Passes,
@@ -86,6 +87,11 @@ _log = logging.getLogger("eventlog.publisher")
 _UNLIMITED: Final = 10_000
 """The most events without an answer with ``query_limit = 0``, so that memory stays bounded."""
 
+
+_MAX_FAILURES: Final = 10_000
+"""The most failures that wait for the position, as in a very long transaction. More are saved
+before it; a crash may then record them a second time.
+"""
 
 _DEFAULTS: Final = ValueOptions("full", characters="unicode")
 
@@ -203,10 +209,11 @@ class Run:
         self.heartbeat = HeartbeatTimer(options.heartbeat_interval, monotonic())
         self.last_document_no = 0
         self._position, self._sink, self._threads = position, sink, threads
-        # To be saved: failures of changes that were never sent,
-        # of events that were given up, and of events that were answered fatal.
-        self._unread: list[Failure] = []
-        self._given_up: list[Failure] = []
+        # Failures by the numbers of their events, to be saved with the position that passes them:
+        # what it has not passed is read again after a crash, and may be sent then.
+        self._failures: list[tuple[int, Failure]] = []
+        self._is_at_end = False
+        # Failures of events that were answered fatal, which are saved at once.
         self._fatal: list[Failure] = []
         self._back_off = BackOff(options.retry_initial, options.retry_max, observer)
         # True after the receiver was unavailable: each answer is then saved immediately, so that a
@@ -238,7 +245,8 @@ class Run:
                 if recorded.described is not None:
                     self.describe(recorded.described)
                 self.writer.resume(recorded.numbered)
-                written = self._written(Read(recorded.change, recorded.sent_id)) or ()
+                read = Read(recorded.change, recorded.sent_id)
+                written = self._written(read, BEFORE_ALL) or ()
                 events += [
                     PendingEvent(number, *event)
                     for number, event in enumerate(written, recorded.number)
@@ -442,12 +450,12 @@ class Run:
             self._note_failure(events, judged.failed)
         for result, answered in judged.answered:
             if result.level is Level.FATAL:
-                self._fatal += self._failures(result, answered)
+                self._fatal += [one for _, one in self._failures_of(result, answered)]
             else:
                 self.pending.answer(result, answered)
         for result, event in judged.given_up:
             self.counters.count_rows(result.level, 1)
-            self._given_up += self._failures(result, [event])
+            self._failures += self._failures_of(result, [event])
             self.pending.give_up(event)
         for event in judged.retried:
             if self.parking.is_waiting(event.object_id):
@@ -487,10 +495,12 @@ class Run:
                     raise
                 self._wait(failure)
 
-    def not_sent(self, failure: Failure) -> None:
-        """Record a change that makes no event; it is saved with the position after it."""
+    def not_sent(self, failure: Failure, number: int) -> None:
+        """Record a change that makes no event, under a number of ``Pending``; it is saved with the
+        position after it.
+        """
         self.counters.rows_invalid += 1
-        self._unread.append(failure)
+        self._failures.append((number, failure))
         where = {"event_id": failure.event_id, "code": failure.code}
         _log.warning("%s is not sent: %s", failure.event_id, failure.message, extra=where)
 
@@ -523,10 +533,10 @@ class Run:
                 number_of(self.pending.parked, "object"),
             )
         place = self.pending.flushed(self._passes())
-        refused = [
-            failure for result, events in answered for failure in self._failures(result, events)
-        ]
-        failures = [*self._unread, *refused, *self._given_up, *self._fatal]
+        for result, events in answered:
+            self._failures += self._failures_of(result, events)
+        passed, left = self._passed_failures()
+        failures = [*passed, *self._fatal]
         entries = self._recorded()
         if (
             place is None
@@ -542,7 +552,19 @@ class Run:
         self._position.save(saved, failures, contents)
         self.observer.marked(monotonic() - begun)
         self.saved, self.last_document_no, self._entries = saved, 0, entries
-        self._unread, self._given_up, self._fatal = [], [], []
+        self._failures, self._fatal = left, []
+
+    def _passed_failures(self) -> tuple[list[Failure], list[tuple[int, Failure]]]:
+        """Return the failures that the position has passed, and the others. A source that has ended
+        is not read again.
+        """
+        if self._is_at_end or len(self._failures) > _MAX_FAILURES:
+            return [failure for _, failure in self._failures], []
+        passed = self.pending.passed
+        return (
+            [failure for number, failure in self._failures if number < passed],
+            [one for one in self._failures if one[0] >= passed],
+        )
 
     def _passes(self) -> Passes:
         """Return the events that the position may pass because they are recorded."""
@@ -601,13 +623,16 @@ class Run:
         self.writer.forget()
         self._fatal = []
 
-    def _failures(self, result: EventResult, events: Sequence[PendingEvent]) -> list[Failure]:
-        """Return the failures for events that the receiver refused for good."""
+    def _failures_of(
+        self, result: EventResult, events: Sequence[PendingEvent]
+    ) -> list[tuple[int, Failure]]:
+        """Return the failures for events that the receiver refused for good, by their numbers."""
         message = why_refused(result)
         if not message:
             return []
+        shown = self.writer.shown
         return [
-            Failure(each.sent_id, "receiver", message, self.writer.shown(each.fragment))
+            (each.number, Failure(each.sent_id, "receiver", message, shown(each.fragment)))
             for each in events
         ]
 
@@ -665,7 +690,7 @@ class Run:
             return
         self.counters.rows_read += 1
         if isinstance(step, Failure):
-            self.not_sent(step)
+            self.not_sent(step, self.pending.take_number())
         else:
             self._add_events(step)
         if self.is_enough:
@@ -675,16 +700,18 @@ class Run:
 
     def _add_events(self, read: Read) -> None:
         """Add the events of a change. Raises the errors of ``_written``."""
-        written = self._written(read)
-        if written is not None and not written:
+        written = self._written(read, self.pending.next_number)
+        if written is None:
+            self.pending.take_number()
+        elif not written:
             self.counters.rows_noop += 1
         for event in written or ():
             self.pending.add(*event)
 
-    def _written(self, read: Read) -> list[_Written] | None:
+    def _written(self, read: Read, number: int) -> list[_Written] | None:
         """Return the events of a change as the fields of ``PendingEvent`` after the number. A
-        change that the format cannot hold is recorded as a failure: the result is None, and the
-        stream continues.
+        change that the format cannot hold is recorded as a failure under ``number``: the result is
+        None, and the stream continues.
 
         Raises ConfigError for a table without a key, ReceiverUnavailable with ``once`` for a
         registry that does not answer.
@@ -711,7 +738,8 @@ class Run:
                 if fragment is not None:
                     written.append((event_id, objects, part, fragment, numbered, described))
         except (FormatError, RowError) as error:
-            self.not_sent(Failure(read.event_id, error.code, str(error), change_json.dumps(change)))
+            content = change_json.dumps(change)
+            self.not_sent(Failure(read.event_id, error.code, str(error), content), number)
             return None
         except (EventlogError, MemoryError):
             raise
@@ -721,7 +749,7 @@ class Run:
             code, why = FormatError.code, f"{type(error).__name__}: {error}"
             if reported is not None:
                 code, why = reported.code, str(reported)
-            self.not_sent(Failure(read.event_id, code, why))
+            self.not_sent(Failure(read.event_id, code, why), number)
             return None
         return written
 
@@ -799,6 +827,7 @@ class Run:
             self.send_all()
         while self.pending.parked and not self.stop.is_set():
             self._wait_for_parked()
+        self._is_at_end = not self.stop.is_set()
         self.save_now()
 
     def _left(self) -> ReceiverUnavailable:

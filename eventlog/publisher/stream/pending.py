@@ -27,6 +27,9 @@ ObjectId: TypeAlias = tuple[Any, ...]
 _EVERY: Final[ObjectId] = ()
 """The object_id that stands for all objects."""
 
+BEFORE_ALL: Final = -1
+"""A number that every position has passed."""
+
 _STEP: Final = 2
 """The distance between the numbers of two events: a recorded event may become two events in another
 format.
@@ -128,6 +131,17 @@ class Pending:
             return 0.0
         return self._parking.next_due()
 
+    @property
+    def next_number(self) -> int:
+        """The number of the next event that is read."""
+        return self._next
+
+    def take_number(self) -> int:
+        """Return the number of a change that makes no event."""
+        number = self._next
+        self._next += _STEP
+        return number
+
     def add(
         self,
         event_id: str,
@@ -138,11 +152,10 @@ class Pending:
         described: Described | None = None,
     ) -> None:
         """Add an event that was read."""
-        number = self._next
+        number = self.take_number()
         self._ready.append(
             PendingEvent(number, event_id, objects, change, fragment, numbered, described)
         )
-        self._next += _STEP
         self.size += 1
 
     def mark(self, place: ReadPosition) -> None:

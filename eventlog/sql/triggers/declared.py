@@ -506,14 +506,12 @@ _SECRET: Final = re.compile(
 
 
 def looks_secret(name: str) -> bool:
-    """Return True if a column's name looks like that of a secret (spec/triggers.md 1)."""
+    """Return True if a column's name looks like that of a secret."""
     return _SECRET.search(name) is not None
 
 
 def secret_names(triggers: TableTriggers) -> tuple[str, ...]:
-    """Return the names of logged columns that look like secrets, by their own name or the view's
-    (spec/triggers.md 1).
-    """
+    """Return the names of logged columns that look like secrets, by their name or the view's."""
     if isinstance(triggers, ChildTriggers):
         return (
             (triggers.column.name,)

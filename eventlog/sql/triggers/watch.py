@@ -204,7 +204,7 @@ def choose_tables(
     ignore: Collection[str] = (),
 ) -> TableChoice:
     """Return the tables of a schema that patterns select, except those that ``without`` selects
-    (spec/triggers.md 1).
+    (docs/guides/choose-tables.md).
 
     A name of a table selects that table. Any other text is a pattern (``*``, ``?``, ``[...]``),
     which matches only tables: no views, no names in ``ignore``, no child tables of a class.

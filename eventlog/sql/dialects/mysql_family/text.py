@@ -137,7 +137,7 @@ def _as_text(value: str) -> str:
 
 def fits(*refs: str) -> str:
     """Return an SQL condition that is true if the values together fit into a row of the log
-    (spec/triggers.md 7.4).
+    (spec/triggers.md 6.1).
 
     Beyond max_allowed_packet the result of a function is NULL, and a row could not be sent to the
     publisher. In base64, and in a text of another character set, each byte of a value takes up to

@@ -47,18 +47,18 @@ def upgrade() -> None:
             "code",
             types["code"],
             nullable=False,
-            comment="Why: a code of the row checks, or receiver",
+            comment="Why: a code of the row checks, receiver, skipped or requeued",
         ),
         sa.Column("message", types["text"], nullable=False, comment="Why, for people"),
         sa.Column("consumer", types["code"], comment="Whose failure it is; NULL: the publisher's"),
         sa.Column(
             "event_id",
             types["text"],
-            comment="What failed, if it is an object of a consumer's snapshot; of a row what it "
-            "goes once more under, if not its record_id",
+            comment="Event-id of an object of a consumer's snapshot; of a row, the id under which "
+            "it is sent again, if it is not the first one",
         ),
         schema=schema_of(log),
-        comment=f"Rows of {log.name} that failed: one line a failure, never changed afterwards",
+        comment=f"Rows of {log.name} that failed: one row per failure, never changed afterwards",
     )
     index = quoted(log.own_name("idx_{}_2"))
     op.create_index(index, quoted(log.error_table), ["record_id"], schema=schema_of(log))
@@ -112,7 +112,7 @@ def _entry_columns(dialect: Dialect, *, is_key: bool) -> list[sa.Column[Any]]:
             types["time"],
             nullable=False,
             server_default=now,
-            comment="When it was written as it is, in UTC",
+            comment="When it was last written, in UTC",
         ),
         sa.Column("content", types["text"], nullable=False, comment="JSON"),
     ]
@@ -126,7 +126,8 @@ def _create_state(log: LogTable, dialect: Dialect) -> None:
         quoted(log.state_table),
         *_entry_columns(dialect, is_key=False),
         schema=schema_of(log),
-        comment=f"What commands leave for others of {log.name}: claims, removed rows, requests",
+        comment=f"What commands record for other processes of {log.name}: claims, removed rows, "
+        "requests, verifications",
     )
     op.create_index(
         quoted(index),
@@ -169,8 +170,8 @@ def _create_resync(log: LogTable, dialect: Dialect) -> None:
         sa.Column("rows_written", types["integer"], nullable=False, comment="Rows written so far"),
         schema=schema_of(log),
         comment=(
-            f"Resyncs into {log.name} that are not finished: one line each, "
-            "gone with its last batch"
+            f"Resyncs into {log.name} that are not finished, or are due: one row each, "
+            "deleted with its last batch"
         ),
     )
     op.create_index(
@@ -187,20 +188,20 @@ def _create_epoch(log: LogTable, dialect: Dialect) -> None:
         sa.Column(
             "epoch",
             types["code"],
-            comment="What new event-ids carry behind the record_id; NULL: nothing",
+            comment="Part of new event-ids after the record_id; NULL: none",
         ),
         sa.Column(
             "server",
             types["text"],
-            comment="JSON: what the server last said of itself, such as its timeline",
+            comment="JSON: identity of the server, such as its timeline",
         ),
-        sa.Column("raised", types["time"], comment="When the epoch was drawn, in UTC; NULL: never"),
+        sa.Column("raised", types["time"], comment="When the epoch began, in UTC; NULL: never"),
         sa.Column(
             "removed", types["integer"], comment="Highest record_id that was removed; NULL: none"
         ),
         schema=schema_of(log),
         comment=(
-            f"The epoch of {log.name}: one line, changed when the database has lost its "
+            f"The epoch of {log.name}: one row, changed when the database has lost its "
             "newest transactions"
         ),
     )
@@ -251,7 +252,7 @@ def _create_consumers(log: LogTable, dialect: Dialect) -> None:
             "begins",
             types["code"],
             nullable=False,
-            comment="Where it began: now, first, snapshot, a record_id",
+            comment="Where it began: latest, earliest, snapshot, a record_id or a time",
         ),
         sa.Column(
             "done",
@@ -260,18 +261,16 @@ def _create_consumers(log: LogTable, dialect: Dialect) -> None:
             comment="JSON: the record_ids that it had done when it was registered",
         ),
         sa.Column(
-            "moved", types["time"], comment="When rows last joined the set, in UTC; NULL: never"
+            "moved", types["time"], comment="When its snapshot last advanced, in UTC; NULL: never"
         ),
-        sa.Column(
-            "requeued", types["text"], comment="JSON: what is to be sent once more; NULL: nothing"
-        ),
+        sa.Column("requeued", types["text"], comment="JSON: what is sent again; NULL: nothing"),
         sa.Column(
             "loaded",
             types["text"],
-            comment="JSON: how far its snapshot is; NULL: it has none any more",
+            comment="JSON: position of its snapshot; NULL: there is none, or it has ended",
         ),
         schema=schema_of(log),
-        comment=f"The consumers of {log.name}: one line each, written anew as they go on",
+        comment=f"The consumers of {log.name}: one row each",
     )
     op.create_index(
         quoted(index), quoted(log.consumer_table), ["name"], unique=True, schema=schema_of(log)
@@ -300,6 +299,6 @@ def _create_captured(log: LogTable, dialect: Dialect) -> None:
             comment="JSON: the table as it was when its triggers were applied",
         ),
         schema=schema_of(log),
-        comment=f"Tables that {log.name} captures: one line each, written by triggers apply",
+        comment=f"Tables that {log.name} captures: one row each, written by triggers apply",
     )
     execute(dialect.after_captured(log))

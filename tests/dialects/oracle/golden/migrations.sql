@@ -181,19 +181,19 @@ EXCEPTION
 END;
 /
 
-COMMENT ON TABLE "LOGS"."EVENTLOG_ERROR" IS 'Rows of EVENTLOG that failed: one line a failure, never changed afterwards';
+COMMENT ON TABLE "LOGS"."EVENTLOG_ERROR" IS 'Rows of EVENTLOG that failed: one row per failure, never changed afterwards';
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".record_id IS 'The row of the log that failed';
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".error_time IS 'When it failed, in UTC';
 
-COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".code IS 'Why: a code of the row checks, or receiver';
+COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".code IS 'Why: a code of the row checks, receiver, skipped or requeued';
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".message IS 'Why, for people';
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".consumer IS 'Whose failure it is; NULL: the publisher''s';
 
-COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".event_id IS 'What failed, if it is an object of a consumer''s snapshot; of a row what it goes once more under, if not its record_id';
+COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".event_id IS 'Event-id of an object of a consumer''s snapshot; of a row, the id under which it is sent again, if it is not the first one';
 
 BEGIN
     EXECUTE IMMEDIATE 'CREATE INDEX "LOGS"."IDX_EVENTLOG_2" ON "LOGS"."EVENTLOG_ERROR" (record_id)';
@@ -230,7 +230,7 @@ COMMENT ON COLUMN "LOGS"."EVENTLOG_INFLIGHT".owner IS 'Consumer; NULL: the publi
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_INFLIGHT".kind IS 'Purpose of the entry';
 
-COMMENT ON COLUMN "LOGS"."EVENTLOG_INFLIGHT".started IS 'When it was written as it is, in UTC';
+COMMENT ON COLUMN "LOGS"."EVENTLOG_INFLIGHT".started IS 'When it was last written, in UTC';
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_INFLIGHT".content IS 'JSON';
 
@@ -260,7 +260,7 @@ EXCEPTION
 END;
 /
 
-COMMENT ON TABLE "LOGS"."EVENTLOG_STATE" IS 'What commands leave for others of EVENTLOG: claims, removed rows, requests';
+COMMENT ON TABLE "LOGS"."EVENTLOG_STATE" IS 'What commands record for other processes of EVENTLOG: claims, removed rows, requests, verifications';
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_STATE".entry_no IS 'Number of the entry, never reused';
 
@@ -268,7 +268,7 @@ COMMENT ON COLUMN "LOGS"."EVENTLOG_STATE".owner IS 'Consumer; NULL: the publishe
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_STATE".kind IS 'Purpose of the entry';
 
-COMMENT ON COLUMN "LOGS"."EVENTLOG_STATE".started IS 'When it was written as it is, in UTC';
+COMMENT ON COLUMN "LOGS"."EVENTLOG_STATE".started IS 'When it was last written, in UTC';
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_STATE".content IS 'JSON';
 
@@ -299,7 +299,7 @@ EXCEPTION
 END;
 /
 
-COMMENT ON TABLE "LOGS"."EVENTLOG_RESYNC" IS 'Resyncs into EVENTLOG that are not finished: one line each, gone with its last batch';
+COMMENT ON TABLE "LOGS"."EVENTLOG_RESYNC" IS 'Resyncs into EVENTLOG that are not finished, or are due: one row each, deleted with its last batch';
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_RESYNC".digest IS 'SHA-256 of what is written again';
 
@@ -338,13 +338,13 @@ EXCEPTION
 END;
 /
 
-COMMENT ON TABLE "LOGS"."EVENTLOG_EPOCH" IS 'The epoch of EVENTLOG: one line, changed when the database has lost its newest transactions';
+COMMENT ON TABLE "LOGS"."EVENTLOG_EPOCH" IS 'The epoch of EVENTLOG: one row, changed when the database has lost its newest transactions';
 
-COMMENT ON COLUMN "LOGS"."EVENTLOG_EPOCH".epoch IS 'What new event-ids carry behind the record_id; NULL: nothing';
+COMMENT ON COLUMN "LOGS"."EVENTLOG_EPOCH".epoch IS 'Part of new event-ids after the record_id; NULL: none';
 
-COMMENT ON COLUMN "LOGS"."EVENTLOG_EPOCH".server IS 'JSON: what the server last said of itself, such as its timeline';
+COMMENT ON COLUMN "LOGS"."EVENTLOG_EPOCH".server IS 'JSON: identity of the server, such as its timeline';
 
-COMMENT ON COLUMN "LOGS"."EVENTLOG_EPOCH".raised IS 'When the epoch was drawn, in UTC; NULL: never';
+COMMENT ON COLUMN "LOGS"."EVENTLOG_EPOCH".raised IS 'When the epoch began, in UTC; NULL: never';
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_EPOCH".removed IS 'Highest record_id that was removed; NULL: none';
 
@@ -370,21 +370,21 @@ EXCEPTION
 END;
 /
 
-COMMENT ON TABLE "LOGS"."EVENTLOG_CONSUMER" IS 'The consumers of EVENTLOG: one line each, written anew as they go on';
+COMMENT ON TABLE "LOGS"."EVENTLOG_CONSUMER" IS 'The consumers of EVENTLOG: one row each';
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".name IS 'Name of the consumer';
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".begun IS 'When it was registered, in UTC';
 
-COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".begins IS 'Where it began: now, first, snapshot, a record_id';
+COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".begins IS 'Where it began: latest, earliest, snapshot, a record_id or a time';
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".done IS 'JSON: the record_ids that it had done when it was registered';
 
-COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".moved IS 'When rows last joined the set, in UTC; NULL: never';
+COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".moved IS 'When its snapshot last advanced, in UTC; NULL: never';
 
-COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".requeued IS 'JSON: what is to be sent once more; NULL: nothing';
+COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".requeued IS 'JSON: what is sent again; NULL: nothing';
 
-COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".loaded IS 'JSON: how far its snapshot is; NULL: it has none any more';
+COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".loaded IS 'JSON: position of its snapshot; NULL: there is none, or it has ended';
 
 BEGIN
     EXECUTE IMMEDIATE 'CREATE UNIQUE INDEX "LOGS"."IDX_EVENTLOG_6" ON "LOGS"."EVENTLOG_CONSUMER" (name)';
@@ -411,7 +411,7 @@ EXCEPTION
 END;
 /
 
-COMMENT ON TABLE "LOGS"."EVENTLOG_CAPTURED" IS 'Tables that EVENTLOG captures: one line each, written by triggers apply';
+COMMENT ON TABLE "LOGS"."EVENTLOG_CAPTURED" IS 'Tables that EVENTLOG captures: one row each, written by triggers apply';
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_CAPTURED".schema_name IS 'Schema of the table; NULL: there is none';
 
