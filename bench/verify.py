@@ -2,8 +2,9 @@
 
     python bench/verify.py [OBJECTS]        1,000,000 by default; 10,000,000 is the long form
 
-The target is the table in another database of the same server. The first load is `eventlog resync`
-and a publisher that sends each object once, to files.
+The targets are tables in another database of the same server, and the files of the first load. A
+table is compared by ranges of its integer key, as a view, and by its keys, which are texts. The first
+load is `eventlog resync` and a publisher that sends each object once, to files.
 """
 
 from __future__ import annotations
@@ -27,9 +28,29 @@ from eventlog.verify import VerifyOptions
 from eventlog.verify.session import open_target, run_verification
 
 OBJECTS = 1_000_000
-_ROWS = f"""INSERT INTO {SCHEMA}.usr
-SELECT n, 'first ' || n, 'last ' || n, 'user.' || n || '@example.org', n * 0.25, date '2020-01-01' + CAST(n % 2000 AS integer)
-FROM generate_series(1, CAST(:objects AS bigint)) AS n"""
+_COLUMNS = (
+    "fname varchar(40), lname varchar(40), mail varchar(80), salary numeric(10, 2), hired date"
+)
+_VALUES = (
+    "'first ' || n, 'last ' || n, 'user.' || n || '@example.org', n * 0.25, "
+    "date '2020-01-01' + CAST(n % 2000 AS integer) "
+    "FROM generate_series(1, CAST(:objects AS bigint)) AS n"
+)
+_CODED = (
+    f"CREATE TABLE {{}}coded (code varchar(40) PRIMARY KEY, {_COLUMNS})",
+    f"INSERT INTO {{}}coded SELECT 'user ' || n, {_VALUES}",
+    "VACUUM (ANALYZE) {}coded",
+)
+_USERS = (f"INSERT INTO {{}}usr SELECT n, {_VALUES}", "VACUUM (ANALYZE) {}usr")
+_VIEW = (
+    f"CREATE VIEW {SCHEMA}.usr_view AS SELECT idu AS pk_idu, fname AS sv_fname, lname AS sv_lname, "
+    f"mail AS sv_mail, salary AS sv_salary, hired AS sv_hired FROM {SCHEMA}.usr"
+)
+_OF_VIEW = (
+    "CREATE TABLE usr_view AS SELECT idu AS pk_idu, fname, lname, mail, salary, hired FROM usr",
+    "ALTER TABLE usr_view ADD PRIMARY KEY (pk_idu)",
+    "VACUUM (ANALYZE) usr_view",
+)
 
 
 @contextmanager
@@ -58,11 +79,11 @@ def first_load(bench: Server, file: Path) -> Cost:
     return costs[0]
 
 
-def compare(bench: Server, file: Path, target: str) -> Cost:
-    """Compare the whole class with a target, which is equal."""
+def compare(bench: Server, file: Path, target: str, name: str = "usr") -> Cost:
+    """Compare a whole class with a target, which is equal."""
     config = load(file, {"EVENTLOG_DATABASE_URL": bench.url})
     with measured(bench) as costs, closing(open_target(config, target)) as opened:
-        report = run_verification(config, opened, (), VerifyOptions(wait=0))
+        report = run_verification(config, opened, [name], VerifyOptions(wait=0))
     assert report.result == "equal", report.differences[:5]
     return costs[0]
 
@@ -78,26 +99,32 @@ def tell(what: str, objects: int, cost: Cost, whole: Cost | None = None) -> None
     )
 
 
+def fill(server: Server, prefix: str, objects: int) -> None:
+    """Make the rows of the tables; ``prefix`` is the schema."""
+    for statement in (*_USERS, *_CODED):
+        server.run(statement.replace("{}", prefix), objects=objects)
+
+
 def main() -> None:
     objects = int(sys.argv[1]) if len(sys.argv) > 1 else OBJECTS
     with server() as bench, tempfile.TemporaryDirectory() as name:
         file = configuration(Path(name))
+        with file.open("a") as config:
+            config.writelines(f'[[watch]]\ntable = "{one}"\n' for one in ("usr_view", "coded"))
         install(bench)
-        bench.run(_ROWS, objects=objects)
-        bench.run(f"VACUUM (ANALYZE) {SCHEMA}.usr")
+        fill(bench, f"{SCHEMA}.", objects)
+        bench.run(_VIEW)
         bench.run("CREATE DATABASE verify_copy")
         url = sa.make_url(bench.url).set(database="verify_copy")
         copy = sa.create_engine(url, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
         table = Server(url.render_as_string(hide_password=False), copy, bench.place)
-        table.run(
-            "CREATE TABLE usr (idu integer PRIMARY KEY, fname varchar(40), lname varchar(40), "
-            "mail varchar(80), salary numeric(10, 2), hired date)",
-        )
-        table.run(_ROWS.replace(f"{SCHEMA}.usr", "usr"), objects=objects)
-        table.run("VACUUM (ANALYZE) usr")
+        table.run(f"CREATE TABLE usr (idu integer PRIMARY KEY, {_COLUMNS})")
+        fill(table, "", objects)
+        table.run(*_OF_VIEW)
         whole = first_load(bench, file)
         tell("first load", objects, whole)
-        tell("verify of a table", objects, compare(bench, file, table.url), whole)
+        for what, one in (("table", "usr"), ("view", "usr_view"), ("table by its keys", "coded")):
+            tell(f"verify of a {what}", objects, compare(bench, file, table.url, one), whole)
         documents = str(Path(name) / "documents")
         tell("verify of files", objects, compare(bench, file, documents), whole)
         copy.dispose()

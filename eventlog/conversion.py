@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from eventlog.changes.format import Format, Report, written
+from eventlog.changes.format import Format, Report, RowTexts, written
 from eventlog.changes.images import with_zones
 from eventlog.changes.json_form import (
     CATALOG,
@@ -168,6 +168,19 @@ def _read(
     catalog = catalog_of(options.get("catalog"))
     changes = format.read(source, in_own_options(format.name, "reader", options), report)
     return zoned(changes, catalog)
+
+
+def read_texts(
+    format: Format, source: Path, report: Report, options: Mapping[str, Any]
+) -> Iterator[Change | RowTexts]:
+    """Return the changes of a file, as ``read_changes`` does; some of them may be texts only."""
+    catalog = catalog_of(options.get("catalog"))
+    own = in_own_options(format.name, "reader", options)
+    for change in format.texts(str(source), own, report):
+        if isinstance(change, RowTexts) or catalog is None:
+            yield change
+        else:
+            yield with_zones(change, class_of_change(catalog, change))
 
 
 def zoned(changes: Iterator[Change], catalog: Catalog | None) -> Iterator[Change]:

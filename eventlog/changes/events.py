@@ -72,8 +72,8 @@ def _event_reader(catalog: Catalog | None, values: ValueOptions) -> Callable[[Ev
         operation, class_name, association, event_id, attributes = event
         reader = reader_of(class_name)
         try:
-            key_parts, _, schema = parse_association(association)
-            key = typed_key(key_parts, reader.object_class)
+            key_text, names = _split_association(association)
+            key = typed_key(key_text, reader.object_class)
             before, after, changed = reader.images(operation, key, attributes)
         except (BadValue, BadTableKey) as error:
             raise FormatError(
@@ -83,7 +83,7 @@ def _event_reader(catalog: Catalog | None, values: ValueOptions) -> Callable[[Ev
         # The code above makes only valid changes, so they are not checked again.
         return _new(
             Change,
-            (schema, class_name, OPERATIONS[operation], key, before, after, changed,
+            (names.get("schema"), class_name, OPERATIONS[operation], key, before, after, changed,
              event_id or None, None, None, None, None, None,
              {"event_id": event_id} if event_id else _NO_EXTRAS),
         )  # fmt: skip
@@ -138,7 +138,7 @@ def operation_of(event: Outgoing) -> ChangeOp:
     return ChangeOp.REFRESH if is_of_snapshot(event.event_id) else OPERATIONS[event.operation]
 
 
-_OUTSIDE_QUOTES = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*")*', re.DOTALL)
+_OUTSIDE_QUOTES = re.compile(r'(?:[^,"]++|"(?:[^"\\]|\\.)*")*', re.DOTALL)
 
 
 def parse_association(text: str) -> tuple[tuple[table_key.Part, ...], str | None, str | None]:
@@ -146,12 +146,18 @@ def parse_association(text: str) -> tuple[tuple[table_key.Part, ...], str | None
 
     Returns the parts of the key, the table and the schema. Raises BadTableKey.
     """
+    key, names = _split_association(text)
+    return table_key.parse(key), names.get("table"), names.get("schema")
+
+
+def _split_association(text: str) -> tuple[str, dict[str, str]]:
+    """Return the table_key of an association, and the values of what follows it by name."""
     key = _OUTSIDE_QUOTES.match(text)
     assert key is not None
     names = _named_parts(text[key.end() :])
     if isinstance(names, int):
         raise BadTableKey("unterminated_quote", key.end() + names, text)
-    return table_key.parse(key[0]), names.get("table"), names.get("schema")
+    return key[0], names
 
 
 @lru_cache(maxsize=1024)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 
 from eventlog.changes.answers import AnswerForm
 from eventlog.changes.losses import Loss, loss_counter
@@ -109,6 +109,20 @@ PARTICIPLES: Final = {
     "tables": "written as tables",
 }
 """The participle for each method of a format, in messages."""
+
+
+class RowTexts(NamedTuple):
+    """An insert or update as the texts that a log has for its values. It has less than a ``Change``
+    and is made in a third of the time.
+    """
+
+    table: str
+    key: str
+    """The canonical table_key of the row, which the change leaves as it is."""
+    is_insert: bool
+    texts: Mapping[str, str | None]
+    """The new values of single-valued attributes; None for NULL."""
+
 
 Block: TypeAlias = Callable[[Change], Iterable[str]]
 """A function that returns the lines that show a change to people."""
@@ -247,6 +261,14 @@ class Format:
         for change in self.read(source, options, report):
             yield from block(change)
             yield ""
+
+    def texts(
+        self, source: str, options: Mapping[str, Any], report: Report
+    ) -> Iterator[Change | RowTexts]:
+        """Return the changes of a source as ``read`` does. A change may be RowTexts, if its format
+        has texts anyway.
+        """
+        return self.read(source, options, report)
 
     def is_one_source(self, place: Path, options: Mapping[str, Any]) -> bool | None:
         """Return True if a directory is one source with all files and directories in it, False if

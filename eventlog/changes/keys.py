@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
@@ -43,15 +43,14 @@ Key: TypeAlias = tuple[tuple[str, Value], ...]
 """Key columns with their values, in key order."""
 
 
-def typed_key(parts: Sequence[table_key.Part], object_class: ObjectClass | None) -> Key:
-    """Return the key of a table_key's parts: as text without a class, otherwise typed and in key
-    order.
+def typed_key(text: str, object_class: ObjectClass | None) -> Key:
+    """Return the key of a table_key: as text without a class, otherwise typed and in key order.
 
-    Raises BadTableKey if the parts do not fit the class's key columns.
+    Raises BadTableKey if it is not a key of the class.
     """
     if object_class is None:
-        return tuple((part.name, part.value) for part in parts)
-    return key_reader(object_class)(object_class.canonical_key(table_key.parts_text(parts)))
+        return tuple((part.name, part.value) for part in table_key.parse(text))
+    return key_reader(object_class)(object_class.canonical_key(text))
 
 
 @lru_cache(maxsize=1024)
@@ -135,6 +134,8 @@ def _normal_text(change: Change, name: str, value: Value) -> str:
         raise NotExpressible(
             f"key column {name!r} of {change.op} of {change.table!r} at {change.position} is NULL"
         )
+    if type(value) is int or type(value) is str:  # most keys, which are in normal form
+        return str(value)
     return key_normalizer(type_of(value))(to_text(value))
 
 

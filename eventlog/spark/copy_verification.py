@@ -37,7 +37,9 @@ from eventlog.spark.copy_types import Columns, columns_of_class
 from eventlog.spark.delta_copy import DeltaCopy
 from eventlog.spark.history_rows import HistoryRow, HistoryRows
 from eventlog.spark.iceberg_copy import IcebergCopy
-from eventlog.verify.comparison import StoredAs, TargetRow
+from eventlog.sql.windows import KeyValues, RangeReader
+from eventlog.verify.comparison import UNKNOWN, StoredAs, TargetRow
+from eventlog.verify.ordered_keys import ordered_keys
 from eventlog.verify.report import VerifyReport
 from eventlog.verify.session import repair, run_verification
 from eventlog.verify.targets import Target
@@ -80,9 +82,9 @@ class CopyTarget(Target):
         if self._pinned is not None and self._pinned == self._version:
             return
         self.close()
-        states = self._states = States()
         self._pinned = self._version
         (cls,) = classes
+        states = self._states = States({cls: [one.name for one in self.attributes(cls)]})
         for key, state in self._states_of(cls, self._copy.rows_of(self._version)):
             states.put(cls.name, key, state)
         states.write()
@@ -104,6 +106,18 @@ class CopyTarget(Target):
         assert self._states is not None
         return self._states.other_keys(cls.name, size)
 
+    def range_reader(self, cls: ObjectClass) -> RangeReader | None:
+        if ordered_keys(cls) is None:
+            return None
+
+        def read(
+            behind: KeyValues | None, last: KeyValues | None, limit: int
+        ) -> list[tuple[Any, ...]]:
+            assert self._states is not None
+            return self._states.range(cls.name, behind, last, limit)
+
+        return read
+
     def close(self) -> None:
         if self._states is not None:
             self._states.close()
@@ -114,7 +128,7 @@ class CopyTarget(Target):
 
 
 def _state(names: Iterable[str], row: Mapping[str, Any]) -> State:
-    return {name: [_text(row[name])] for name in names if name in row}
+    return [_text(row[name]) if name in row else UNKNOWN for name in names]
 
 
 def _text(value: Any) -> str | None:

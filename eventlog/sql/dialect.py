@@ -205,13 +205,18 @@ class Dialect(SqlDatabase):
         row can have are left out.
         """
         readers = [self.key_column_reader(column) for column in cls.key]
+        is_single, start = len(readers) == 1, len(cls.key[0].name) + 1
         for key in keys:
             if '"' in key:
                 parts = {part.name: part.value for part in table_key.parse(key)}
                 texts = [parts[column.name] for column in cls.key]
             else:
                 # Nearly all canonical keys have no quotes and need no parsing.
-                texts = [part.partition("=")[2] for part in key.split("+")]
+                texts = (
+                    [key[start:]]
+                    if is_single
+                    else [part.partition("=")[2] for part in key.split("+")]
+                )
             try:
                 yield (
                     key,

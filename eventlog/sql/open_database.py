@@ -182,8 +182,8 @@ class OpenDatabase(ABC):
         self, schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]
     ) -> RangeReader | None:
         """Return the function that reads the objects of a class by ranges of keys, with
-        ``attributes``, which are columns of its table. None if this database cannot return them in
-        an order that is the same in all databases.
+        ``attributes``, which are columns of its table or view. None if this database cannot return
+        them in an order that is the same in all databases.
         """
         return None
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from eventlog.core.catalog import ObjectClass
+from eventlog.core.catalog import Column, ObjectClass
 from eventlog.core.checks import is_of
 from eventlog.core.ranges import Ranges, RecordSet, joined
+from eventlog.core.values import Kind
 from eventlog.model import EventType
 from eventlog.sql.log_table import LogTable
 
@@ -200,9 +201,17 @@ RangeReader: TypeAlias = Callable[[KeyValues | None, KeyValues | None, int], lis
 bound), in the order of their keys. Its last argument is the maximum number of objects.
 
 Each object is a tuple: the values of the key, then the texts of the attributes as ``query_back``
-returns them. A row with a NULL in its key is left out. The keys are in the order that they have in
+returns them; an attribute of a view with several rows for the object has a list of texts. A row
+with a NULL in its key is left out. The keys are in the order that they have in
 Python, in every database.
 """
+
+
+def is_ordered(column: Column) -> bool:
+    """Return True if a key column can bound a range: integers of a limited size, and UUIDs."""
+    return column.type.kind is Kind.UUID or (
+        column.type.kind is Kind.INTEGER and column.type.bits > 0
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ normalized, so that equal values have equal texts.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from eventlog.core.catalog import Attribute
 from eventlog.core.typed import to_text, value_reader
@@ -25,6 +25,23 @@ NULL.
 
 TargetRow: TypeAlias = Mapping[str, Texts]
 """The values of an object in a target by attribute; the value of a missing attribute is unknown."""
+
+UNKNOWN: Final = False
+"""The entry of an attribute whose value is unknown."""
+
+Entry: TypeAlias = str | list[str | None] | Literal[False] | None
+"""The value of an attribute in a row that is a tuple: its text, None for NULL, a list of several
+values, or ``UNKNOWN``.
+"""
+
+
+def row_of_entries(names: Iterable[str], entries: Iterable[Entry]) -> dict[str, Texts]:
+    """Return the values of an object by attribute, from its entries in the same order."""
+    return {
+        name: entry if isinstance(entry, list) else [entry]
+        for name, entry in zip(names, entries, strict=True)
+        if entry is not UNKNOWN
+    }
 
 
 class ColumnDifference(NamedTuple):
@@ -46,12 +63,12 @@ class Comparison:
     """The comparison of the objects of a class with the rows of a target.
 
     ``stored_as`` has a function for each attribute whose values the target may store in another
-    form. ``losses`` counts, by column, the values that a target changes by design.
+    form. ``losses`` are the columns with values that a target changes by design.
     """
 
     attributes: Sequence[Attribute]
     stored_as: Mapping[str, StoredAs] = field(default_factory=dict)
-    losses: dict[str, int] = field(default_factory=dict)
+    losses: dict[str, None] = field(default_factory=dict)
 
     def differences(self, source: Mapping[str, Texts], target: TargetRow) -> list[ColumnDifference]:
         """Return the columns of an object that have different values."""
@@ -67,6 +84,13 @@ class Comparison:
         return found
 
     def _are_equal(self, attribute: Attribute, here: Texts, there: Texts) -> bool:
+        name = attribute.name
+        as_stored = self.stored_as.get(name)
+        if as_stored is not None and name in self.losses and len(here) == len(there) == 1:
+            # Nearly all values of the column are stored in another form, and it is listed already.
+            (text,) = here
+            if text is not None and [as_stored(text)] == list(there):
+                return True
         normal = normalizer(attribute.column.type)
         wanted, there_normal = _normalized(here, normal), _normalized(there, normal)
         if not attribute.multi_valued and len(wanted) > 1:
@@ -75,13 +99,12 @@ class Comparison:
             wanted = wanted[:1]
         if wanted == there_normal:
             return True
-        as_stored = self.stored_as.get(attribute.name)
         if as_stored is None:
             return False
         can_be = [text for one in here if one is not None if (text := as_stored(one)) is not None]
         if _normalized(can_be, normal) != there_normal:
             return False
-        self.losses[attribute.name] = self.losses.get(attribute.name, 0) + 1
+        self.losses[name] = None
         return True
 
 

@@ -19,14 +19,13 @@ from typing import Any, Final, NamedTuple
 from eventlog.core.catalog import ObjectClass
 from eventlog.core.checks import is_of
 from eventlog.core.clock import monotonic, sleep
-from eventlog.core.table_key import parse, quote
-from eventlog.core.values import Kind as ValueKind
 from eventlog.model import EventType, Status, unpadded
 from eventlog.publisher.context import Context
 from eventlog.publisher.refusals import refused
 from eventlog.sql.rows import SKIPPED
-from eventlog.sql.windows import ANY_STATUS, KeyValues, RangeReader, Selection, Walk
-from eventlog.verify.comparison import Comparison, TargetRow, Texts
+from eventlog.sql.windows import ANY_STATUS, RangeReader, Selection, Walk
+from eventlog.verify.comparison import Comparison, TargetRow, Texts, row_of_entries
+from eventlog.verify.ordered_keys import OrderedKeys, ordered_keys
 from eventlog.verify.report import (
     MAX_LISTED,
     ClassReport,
@@ -72,6 +71,7 @@ class _Ranges(NamedTuple):
     of keys.
     """
 
+    keys: OrderedKeys
     read_source: RangeReader
     read_target: RangeReader
     names: Sequence[str]
@@ -87,27 +87,6 @@ class _ClassSource:
     comparison: Comparison
     report: ClassReport
     ranges: _Ranges | None
-
-    @property
-    def width(self) -> int:
-        """The number of key columns."""
-        return len(self.cls.key)
-
-    def name_of(self, values: KeyValues) -> ObjectName:
-        """Return the name of the object whose key is at the beginning of a row from ``ranges``."""
-        # These are integers, and texts that need no quotes.
-        names = (column.name for column in self.cls.key)
-        return self.cls.name, "+".join(
-            [f"{quote(name)}={value}" for name, value in zip(names, values, strict=False)]
-        )
-
-    def values_of(self, key: str) -> KeyValues:
-        """Return the values of a canonical key, in the form that ``ranges`` uses."""
-        texts = {part.name: part.value for part in parse(key)}
-        return tuple(
-            int(texts[column.name]) if column.type.kind is ValueKind.INTEGER else texts[column.name]
-            for column in self.cls.key
-        )
 
 
 @dataclass(slots=True)
@@ -168,13 +147,13 @@ class Verification:
         names = [one.name for one in comparison.attributes]
         if any(child.attribute.name in names for child in cls.children):
             return None
-        read_target = self.target.range_reader(cls)
-        if read_target is None:
+        keys, read_target = ordered_keys(cls), self.target.range_reader(cls)
+        if keys is None or read_target is None:
             return None
         read_source = self.context.log.db.range_reader(
             self.context.catalog.schema, cls, comparison.attributes
         )
-        return None if read_source is None else _Ranges(read_source, read_target, names)
+        return None if read_source is None else _Ranges(keys, read_source, read_target, names)
 
     # --- the first round ---
 
@@ -182,8 +161,8 @@ class Verification:
         """Compare all objects of a class that the source or the target has, after a key. Both are
         read once.
         """
-        log, size, width = self.context.log, self.options.batch, source.width
-        behind = None if position is None else source.values_of(position)
+        log, size, width = self.context.log, self.options.batch, ranges.keys.width
+        behind = None if position is None else ranges.keys.values_of(position)
         is_last = False
         while not is_last:
             there = ranges.read_target(behind, None, size)
@@ -200,7 +179,7 @@ class Verification:
             is_last = last is None
             if last is not None:
                 behind = last
-                _, position = source.name_of(last)
+                position = ranges.keys.text_of(last)
                 self.save(Progress(source.cls.name, position, self.report, self.waiting))
             self._pace(len(here))
 
@@ -217,26 +196,23 @@ class Verification:
         if here == there and not self.undone.objects and not self.waiting:
             source.report.equal += len(here)
             return
-        width, names = source.width, ranges.names
+        width, names, class_name = ranges.keys.width, ranges.names, source.cls.name
         others = {row[:width]: row for row in there}
         is_quiet = not self.undone.objects and not self.waiting
-
-        def texts(row: tuple[Any, ...]) -> dict[str, Texts]:
-            return {name: [text] for name, text in zip(names, row[width:], strict=True)}
-
         for row in here:
             other = others.pop(row[:width], None)
             if is_quiet and row == other:
                 source.report.equal += 1
                 continue
-            name = source.name_of(row)
+            name = class_name, ranges.keys.text_of(row)
             if row == other and name not in self.undone.objects and name not in self.waiting:
                 source.report.equal += 1
             else:
-                found = None if other is None else texts(other)
-                self._judge_one(source, name, texts(row), found)
+                found = None if other is None else row_of_entries(names, other[width:])
+                self._judge_one(source, name, row_of_entries(names, row[width:]), found)
         for key, row in others.items():
-            self._judge_one(source, source.name_of(key), None, texts(row))
+            name = class_name, ranges.keys.text_of(key)
+            self._judge_one(source, name, None, row_of_entries(names, row[width:]))
 
     def _walk(self, source: _ClassSource, position: str | None) -> None:
         """Compare all objects of a class that the source has, after a key."""
@@ -264,8 +240,10 @@ class Verification:
                     self.undone.read_new()
                     present = self.context.query_back(source.cls, valid, ())
                     for key in keys:
+                        if key in present:
+                            continue
                         name = source.cls.name, key
-                        if key not in present and name not in self.waiting:
+                        if name not in self.waiting:
                             self._judge_one(source, name, None, {})
                     self._move_on()
                 self._pace(0)

@@ -9,19 +9,19 @@ and their size is bounded.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from lxml import etree
 
 from eventlog.changes.answers import AnswerForm
 from eventlog.changes.events import event_to_change
-from eventlog.changes.format import Format, Report, written
+from eventlog.changes.format import Format, Report, RowTexts, written
 from eventlog.changes.json_form import CATALOG, CatalogOption, catalog_of
 from eventlog.changes.keys import EXISTING_KEYS, keys_of
 from eventlog.changes.losses import Loss
@@ -46,6 +46,7 @@ from eventlog.core.options import (
     choice,
     integer,
     option,
+    parse_options,
     shared,
 )
 from eventlog.core.values import EXACT_WORDS, ValueOptions
@@ -66,8 +67,12 @@ from eventlog.model import (
     answer_of,
     max_statuses,
 )
+from eventlog.xds.plain import event_of, read_plain
 from eventlog.xds.publish import XdsWriter
+from eventlog.xds.texts import TextsReader
 from eventlog.xds.writer import Header, file_form, line_form, write_event
+
+E = TypeVar("E")
 
 DEFAULT_LIMIT: Final = 256 * 1024 * 1024
 """The default limit on the bytes of a document that is read."""
@@ -101,6 +106,15 @@ def read_events(document: bytes | str, limit: int = DEFAULT_LIMIT) -> ParsedDocu
     Raises XdsError, with the line, for a document that is not well-formed, has a DOCTYPE, is larger
     than ``limit`` or has an unknown element inside an event.
     """
+    if isinstance(document, bytes) and len(document) <= limit:
+        plain = read_plain(document, event_of)
+        if plain is not None:
+            return ParsedDocument(plain.events, False, plain.product_name, plain.product_version)
+    return parse_events(document, limit)
+
+
+def parse_events(document: bytes | str, limit: int = DEFAULT_LIMIT) -> ParsedDocument:
+    """Do the work of ``read_events`` for a document of any form."""
     root = parse_document(document, limit)
     if root.tag != "nds":
         raise XdsError(f"line {root.sourceline}: the root element is {root.tag}; expected nds")
@@ -410,7 +424,32 @@ class DocumentWriterOptions(DocumentOptions):
     existing_keys: Any = shared(EXISTING_KEYS)
 
 
-def _documents(path: Path, limit: int) -> Iterator[tuple[str, ParsedDocument | XdsError]]:
+class _Events(NamedTuple, Generic[E]):
+    """The events of a document, and the names of the other elements of its input."""
+
+    events: Sequence[E]
+    others: Sequence[str] = ()
+
+
+_Read: TypeAlias = Callable[[bytes, int], _Events[E]]
+"""A function that reads a document of at most so many bytes. It raises XdsError."""
+
+
+def _events_of(data: bytes, limit: int) -> _Events[Event]:
+    document = read_events(data, limit)
+    return _Events(document.events, document.others)
+
+
+def _texts_of(read: TextsReader, data: bytes, limit: int) -> _Events[RowTexts | Event]:
+    if len(data) <= limit and (plain := read_plain(data, read)) is not None:
+        return _Events(plain.events)
+    document = parse_events(data, limit)
+    return _Events(document.events, document.others)
+
+
+def _documents(
+    path: Path, limit: int, read: _Read[E]
+) -> Iterator[tuple[str, _Events[E] | XdsError]]:
     """Yield the documents of a file with their places: one per line if the first line is a whole
     document.
 
@@ -424,10 +463,8 @@ def _documents(path: Path, limit: int) -> Iterator[tuple[str, ParsedDocument | X
             line, number = file.readline(limit + 1), number + 1
         if b"</nds>" not in line:
             if line:
-                yield (
-                    str(path),
-                    _document(bytes(blank) + line + file.read(limit + 1), limit, path, None),
-                )
+                data = bytes(blank) + line + file.read(limit + 1)
+                yield str(path), _document(data, limit, path, None, read)
             return
         while line:
             if len(line) > limit:
@@ -435,7 +472,7 @@ def _documents(path: Path, limit: int) -> Iterator[tuple[str, ParsedDocument | X
                     f"{path}, line {number}: longer than {limit} bytes: raise the option limit"
                 )
             if not line.isspace():
-                yield f"{path}, line {number}", _document(line, limit, path, number)
+                yield f"{path}, line {number}", _document(line, limit, path, number, read)
             line, number = file.readline(limit + 1), number + 1
 
 
@@ -443,17 +480,45 @@ _WITHIN: Final = re.compile("line ([0-9]+): ")
 _PARSER_PLACE: Final = re.compile(", line [0-9]+, column ([0-9]+)$")
 
 
-def _document(data: bytes, limit: int, path: Path, number: int | None) -> ParsedDocument | XdsError:
+def _document(
+    data: bytes, limit: int, path: Path, number: int | None, read: _Read[E]
+) -> _Events[E] | XdsError:
     """Read a document, or return its error with file and line; ``number`` is the line if the
     document is one line.
     """
     try:
-        return read_events(data, limit)
+        return read(data, limit)
     except XdsError as error:
         within = _WITHIN.match(str(error))
         line = number or (within and within[1])
         message = _PARSER_PLACE.sub(r", column \1", str(error)[within.end() if within else 0 :])
         return XdsError(f"{path}, line {line}: {message}" if line else f"{path}: {message}")
+
+
+def _all_events(source: str, limit: int, report: Report, read: _Read[E]) -> Iterator[tuple[str, E]]:
+    """Yield the events of a file, or of the files of a directory in the order of their names, with
+    the places of their documents.
+    """
+    for path in source_files(Path(source), ".xml or .xmll file", (".xml", ".xmll")):
+        for place, document in _documents(path, limit, read):
+            if isinstance(document, XdsError):
+                report.skip(document)
+                continue
+            if document.others:
+                report.pass_over("other_elements", len(document.others))
+            for event in document.events:
+                yield place, event
+
+
+def _change(
+    place: str, event: Event, catalog: Catalog | None, values: ValueOptions, report: Report
+) -> Change | None:
+    """Return the change that an event describes, None if it cannot be read; that is reported."""
+    try:
+        return event_to_change(event, catalog, values)
+    except FormatError as error:
+        report.skip(FormatError(f"{place}: {error}"))
+        return None
 
 
 class XdsFormat(Format):
@@ -498,20 +563,27 @@ class XdsFormat(Format):
         """
         values = options.values()
         catalog = options.classes(values)
-        for path in source_files(Path(source), ".xml or .xmll file", (".xml", ".xmll")):
-            for place, document in _documents(path, options.limit):
-                if isinstance(document, XdsError):
-                    report.skip(document)
-                    continue
-                if document.others:
-                    report.pass_over("other_elements", len(document.others))
-                for event in document.events:
-                    try:
-                        change = event_to_change(event, catalog, values)
-                    except FormatError as error:
-                        report.skip(FormatError(f"{place}: {error}"))
-                        continue
-                    yield change
+        for place, event in _all_events(source, options.limit, report, _events_of):
+            change = _change(place, event, catalog, values, report)
+            if change is not None:
+                yield change
+
+    def texts(
+        self, source: str, options: Mapping[str, Any], report: Report
+    ) -> Iterator[Change | RowTexts]:
+        chosen = parse_options(DocumentReaderOptions, options, "the xds reader")
+        values = chosen.values()
+        catalog = chosen.classes(values)
+        read = partial(_texts_of, TextsReader(catalog, values))
+        for place, event in _all_events(source, chosen.limit, report, read):
+            change = (
+                event
+                if isinstance(event, RowTexts)
+                else _change(place, event, catalog, values, report)
+            )
+            if change is not None:
+                report.read += 1
+                yield change
 
     def write_changes(
         self, changes: Iterable[Change], target: str, options: DocumentWriterOptions, report: Report

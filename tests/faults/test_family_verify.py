@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,8 @@ from eventlog import cli
 from eventlog.config.load import load
 from eventlog.core.catalog import ObjectClass
 from eventlog.errors import ConfigError, DatabaseError
+from eventlog.sql.windows import KeyValues, RangeReader
 from eventlog.verify import VerifyOptions, VerifyReport, verify
-from eventlog.verify.comparison import TargetRow
 from eventlog.verify.session import repair
 from eventlog.verify.targets.table import TableTarget
 
@@ -194,11 +194,16 @@ TYPES = {
 """By column the type, a value, and another one."""
 
 
+@pytest.mark.parametrize(
+    ("key_type", "parts"),
+    [("varchar(20)", ("'a'", "'b, c'", "'n'")), ("bigint", ("-1", "7", "8"))],
+    ids=["by keys", "by ranges of keys"],
+)
 def test_a_value_of_each_type_is_equal_or_different_by_its_column(
-    family_server: mysql_servers.Server, tmp_path: Path
+    family_server: mysql_servers.Server, key_type: str, parts: Sequence[str]
 ) -> None:
     columns = ", ".join(f"{name} {declared}" for name, (declared, _, _) in TYPES.items())
-    table = f"CREATE TABLE typed (b varchar(20), a int, {columns}, PRIMARY KEY (b, a))"
+    table = f"CREATE TABLE typed (b {key_type}, a int, {columns}, PRIMARY KEY (b, a))"
     values = ", ".join(value for _, value, _ in TYPES.values())
     with family_server.database() as url:
         source = sa.create_engine(
@@ -207,7 +212,7 @@ def test_a_value_of_each_type_is_equal_or_different_by_its_column(
         execute(source, table)
         config = {**verified.document(source), "watch": [{"table": "typed"}]}
         install(load(config, {}))
-        keys = ["'a', 1", "'b, c', 2", "'n', 3"]
+        keys = [f"{part}, {number}" for number, part in enumerate(parts, 1)]
         for key in keys[:2]:
             execute(source, f"INSERT INTO typed VALUES ({key}, {values})")
         execute(source, f"INSERT INTO typed VALUES ({keys[2]}{', NULL' * len(TYPES)})")
@@ -220,6 +225,53 @@ def test_a_value_of_each_type_is_equal_or_different_by_its_column(
                 execute(copy, f"UPDATE typed SET {name} = {other} WHERE a = 2")
             (one,) = verify(config, url_of(copy), environ={}, options=AT_ONCE).differences
             assert [column.column for column in one.columns] == [*TYPES]
+
+
+PARTS = "CREATE TABLE part (area int, code int unsigned, name varchar(9), PRIMARY KEY (area, code))"
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_reading_by_ranges_finds_what_reading_by_keys_finds(
+    family_server: mysql_servers.Server, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    with family_server.database() as url:
+        source = sa.create_engine(
+            family_server.url.set(database=url.database), poolclass=sa.NullPool
+        )
+        execute(source, PARTS)
+        config = {**verified.document(source), "watch": [{"table": "part"}]}
+        install(load(config, {}))
+        objects = [f"({n % 4 - 1}, {n + 4_294_967_000}, 'p{n}')" for n in range(120)]
+        execute(source, f"INSERT INTO part VALUES {', '.join(objects)}")
+        execute(source, "UPDATE eventlog SET status = 'S'")
+        execute(source, "UPDATE part SET name = 'waits' WHERE code = 4294967010")
+        with copied(source, "copy") as copy:
+            execute(
+                copy,
+                PARTS,
+                "INSERT INTO part SELECT * FROM app.part WHERE area <> 1 AND code > 4294967007",
+                "INSERT INTO part VALUES (-9, 1, NULL), (1, 2, NULL), (9, 3, NULL)",
+                "UPDATE part SET name = NULL WHERE area = 2 AND code > 4294967100",
+                "UPDATE part SET name = CONCAT(name, ' ') WHERE area = 0",
+            )
+            told = []
+            for is_ordered in (True, False):
+                if not is_ordered:
+                    monkeypatch.setattr(TableTarget, "range_reader", lambda self, cls: None)
+                options = VerifyOptions(wait=0, batch=size)
+                report = verify(config, url_of(copy), environ={}, options=options)
+                told.append(
+                    (
+                        found(report),
+                        sorted((*one.name, str(one.columns)) for one in report.differences),
+                        [(one.key, one.record_ids) for one in report.in_motion],
+                        report.classes["part"].as_data(),
+                    )
+                )
+    assert told[0] == told[1]
+    assert {kind for kind, _ in told[0][0]} == {"value", "missing", "surplus"}
+    assert len(told[0][2]) == 1
+    assert told[0][3]["equal"] > 20
 
 
 # --- a server that hides its writers --------------------------------------------------------------
@@ -257,18 +309,26 @@ def test_a_purge_ends_the_verification_if_no_consumer_can_keep_the_rows(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    config, real = document(source), TableTarget.rows
+    config, real = document(source), TableTarget.range_reader
     command = ("--quiet", "--config", str(tmp_path / "eventlog.toml"), "purge")
     follow(config, copy)
 
-    def rows(target: TableTarget, cls: ObjectClass, keys: Sequence[str]) -> Mapping[str, TargetRow]:
-        execute(source, "INSERT INTO usr (name) VALUES ('new')")
-        follow(config, copy)
-        time.sleep(1.1)
-        assert cli.run([*command, "--older-than", "1s", "--yes"]) == 0
-        return real(target, cls, keys)
+    def range_reader(target: TableTarget, cls: ObjectClass) -> RangeReader:
+        read = real(target, cls)
+        assert read is not None
 
-    monkeypatch.setattr(TableTarget, "rows", rows)
+        def read_late(
+            behind: KeyValues | None, last: KeyValues | None, limit: int
+        ) -> list[tuple[Any, ...]]:
+            execute(source, "INSERT INTO usr (name) VALUES ('new')")
+            follow(config, copy)
+            time.sleep(1.1)
+            assert cli.run([*command, "--older-than", "1s", "--yes"]) == 0
+            return read(behind, last, limit)
+
+        return read_late
+
+    monkeypatch.setattr(TableTarget, "range_reader", range_reader)
     with pytest.raises(DatabaseError, match="Verify again while no purge runs"):
         verify(config, url_of(copy), environ={}, options=AT_ONCE)
 

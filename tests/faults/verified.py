@@ -21,6 +21,7 @@ from eventlog import Answer, Event, Op, Operation, Publisher
 from eventlog.cli.context import transaction
 from eventlog.config.load import load
 from eventlog.core import table_key
+from eventlog.verify import VerifyReport
 
 TABLE = (
     "CREATE TABLE item (id integer PRIMARY KEY, name text, price numeric(12, 2), made timestamp)"
@@ -99,6 +100,15 @@ class Table:
             f"ON CONFLICT (id) DO {f'UPDATE SET {updates}' if updates else 'NOTHING'}",
             (number, *values.values()),
         )
+
+
+def told(report: VerifyReport, class_name: str) -> tuple[Any, ...]:
+    """Return the results for the objects of a class, sorted."""
+    return (
+        sorted((*one.name, one.kind, str(one.columns)) for one in report.differences),
+        sorted((one.key, one.record_ids) for one in report.in_motion),
+        report.classes[class_name].as_data(),
+    )
 
 
 def to_files(engine: sa.Engine, directory: Path, format: str = "xds") -> dict[str, Any]:

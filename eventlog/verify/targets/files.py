@@ -6,21 +6,41 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import islice
+from typing import Any, Final, NamedTuple
 
-from eventlog.changes.format import Format, Report
+from eventlog.changes.format import Format, Report, RowTexts
 from eventlog.changes.keys import key_text, with_key
 from eventlog.changes.publishing import row_attributes
-from eventlog.conversion import read_changes
+from eventlog.conversion import read_texts
 from eventlog.core.catalog import Attribute, Database, ObjectClass
 from eventlog.core.typed import to_text, values_of, xds_value_reader
 from eventlog.core.values import ValueOptions
 from eventlog.errors import ConfigError
 from eventlog.model import Change, ChangeOp, Row, Value, old_key
-from eventlog.verify.comparison import StoredAs, TargetRow
+from eventlog.sql.windows import KeyValues, RangeReader
+from eventlog.verify.comparison import UNKNOWN, Entry, StoredAs, TargetRow
+from eventlog.verify.ordered_keys import ordered_keys
 from eventlog.verify.targets import Target
 from eventlog.verify.targets.places import Place, PlacedFile
 from eventlog.verify.targets.states import State, States
+
+_AT_ONCE: Final = 1_000
+"""The most changes whose earlier states are read with one statement."""
+
+
+class _Class(NamedTuple):
+    """A class, and its attributes that documents hold, with their places in a state."""
+
+    cls: ObjectClass
+    attributes: Mapping[str, tuple[int, Attribute]]
+    nothing: State
+    """The state of an object whose values are all NULL."""
+
+    @property
+    def is_multi_valued(self) -> bool:
+        """True if an attribute can have several values."""
+        return [] in self.nothing
 
 
 class FilesTarget(Target):
@@ -47,6 +67,7 @@ class FilesTarget(Target):
         self._options, self._values = options, values
         self._applied: dict[str, PlacedFile] = {}
         self._states: States | None = None
+        self._classes: dict[str, _Class] = {}
 
     def __str__(self) -> str:
         return f"{self._format.name} in {self._place}"
@@ -79,10 +100,13 @@ class FilesTarget(Target):
             or (new and last is not None and new[0].order < last)
         ):
             self.close()
-            self._states, self._applied = States(), {}
+            self._classes = {cls.name: _class(cls, self.attributes(cls)) for cls in classes}
+            self._states = States({one.cls: list(one.attributes) for one in self._classes.values()})
+            self._applied = {}
             new = files
+        described = _described(self._dialect, classes)
         for file in new:
-            self._apply_file(file, classes)
+            self._apply_file(file, described)
             self._applied[file.name] = file
         self._target_states.write()
 
@@ -91,6 +115,17 @@ class FilesTarget(Target):
 
     def other_keys(self, cls: ObjectClass, size: int) -> Generator[list[str], None, None]:
         return self._target_states.other_keys(cls.name, size)
+
+    def range_reader(self, cls: ObjectClass) -> RangeReader | None:
+        if ordered_keys(cls) is None:
+            return None
+
+        def read(
+            behind: KeyValues | None, last: KeyValues | None, limit: int
+        ) -> list[tuple[Any, ...]]:
+            return self._target_states.range(cls.name, behind, last, limit)
+
+        return read
 
     def close(self) -> None:
         if self._states is not None:
@@ -101,56 +136,127 @@ class FilesTarget(Target):
         assert self._states is not None
         return self._states
 
-    def _apply_file(self, file: PlacedFile, classes: Collection[ObjectClass]) -> None:
-        by_name = {cls.name: cls for cls in classes}
-        options = {"catalog": _described(self._dialect, classes), **self._options}
+    def _apply_file(self, file: PlacedFile, described: Database) -> None:
+        options = {"catalog": described, **self._options}
         with self._place.opened(file.name) as path:
             # An unreadable input ends the verification, since the state of its objects would be
             # wrong.
             report = Report(strict=True)
-            for change in read_changes(self._format.name, path, report=report, **options):
-                cls = by_name.get(change.table)
-                if cls is not None:
-                    self._apply(cls, change)
+            changes = read_texts(self._format, path, report, options)
+            known = (
+                (of, change)
+                for change in changes
+                if (of := self._classes.get(change.table)) is not None
+            )
+            while part := list(islice(known, _AT_ONCE)):
+                self._apply_all(part)
 
-    def _apply(self, cls: ObjectClass, change: Change) -> None:
-        states = self._target_states
-        if change.op is ChangeOp.TRUNCATE:
-            states.clear(cls.name)
+    def _apply_all(self, changes: Sequence[tuple[_Class, Change | RowTexts]]) -> None:
+        """Apply changes one after the other. The states that they need are read first."""
+        named = [_named(of, change) for of, change in changes]
+        self._target_states.read((one.of.cls.name, one.before) for one in named if one.needs_state)
+        for one in named:
+            self._apply(one)
+
+    def _apply(self, one: _Named) -> None:
+        states, of, change = self._target_states, one.of, one.change
+        class_name = of.cls.name
+        if isinstance(change, RowTexts):
+            is_insert = change.is_insert
+            if not one.needs_state:
+                texts = change.texts
+                states.put(class_name, one.key, [texts[name] for name in of.attributes])
+                return
+        elif change.op is ChangeOp.TRUNCATE:
+            states.clear(class_name)
             return
-        change = with_key(change, cls)
-        assert change.key is not None
-        key = key_text(change, change.key, cls)
-        if change.op is ChangeOp.DELETE:
-            states.put(cls.name, key, None)
+        elif change.op is ChangeOp.DELETE:
+            states.put(class_name, one.key, None)
             return
-        former = old_key(change)
-        before = key if former in (None, change.key) else key_text(change, former, cls)
-        state = states.get(cls.name, before)
-        if before != key:
-            states.put(cls.name, before, None)
+        else:
+            is_insert = change.op is not ChangeOp.UPDATE
+        state = states.get(class_name, one.before) if one.needs_state else None
+        if one.before != one.key:
+            states.put(class_name, one.before, None)
         if state is None:
             # An insert leaves NULLs out. If there is only an update, the values of all other
             # columns are unknown.
-            is_new = change.op is not ChangeOp.UPDATE
-            state = {one.name: [] for one in self.attributes(cls)} if is_new else {}
-        names = {one.name: one for one in self.attributes(cls)}
-        for name, value in (change.after or {}).items():
-            if name in names:
-                _set(state, names[name], value, change.before)
-        states.put(cls.name, key, state)
+            state = list(of.nothing) if is_insert else [UNKNOWN] * len(of.nothing)
+        if isinstance(change, RowTexts):
+            for name, text in change.texts.items():
+                if name in of.attributes:
+                    state[of.attributes[name][0]] = text
+        else:
+            for name, value in (change.after or {}).items():
+                if name in of.attributes:
+                    place, attribute = of.attributes[name]
+                    state[place] = _entry(state[place], attribute, value, change.before)
+        states.put(class_name, one.key, state)
 
 
-def _set(state: State, attribute: Attribute, value: Value, before: Row | None) -> None:
-    """Give an attribute its new value; a multi-valued attribute gets the added values and loses the
-    removed ones (spec/change-model.md 3.1).
+class _Named(NamedTuple):
+    """A change with the canonical keys of its object before and after it, which are empty for
+    TRUNCATE.
     """
-    texts: list[str | None] = [to_text(one) for one in values_of(value)]
-    name = attribute.name
-    if attribute.multi_valued and before is not None and name in before:
-        removed = {to_text(one) for one in values_of(before[name])}
-        texts = [one for one in state.get(name, ()) if one not in removed] + texts
-    state[name] = list(dict.fromkeys(texts))
+
+    of: _Class
+    change: Change | RowTexts
+    before: str
+    key: str
+    needs_state: bool
+    """True if the object's earlier state has values that the change does not have."""
+
+
+def _named(of: _Class, change: Change | RowTexts) -> _Named:
+    if isinstance(change, RowTexts):
+        is_whole = change.texts.keys() >= of.attributes.keys()
+        return _Named(of, change, change.key, change.key, not is_whole)
+    if change.op is ChangeOp.TRUNCATE:
+        return _Named(of, change, "", "", needs_state=False)
+    change = with_key(change, of.cls)
+    assert change.key is not None
+    before = key = key_text(change, change.key, of.cls)
+    former = change.key if change.before is None else old_key(change)
+    if change.op is ChangeOp.DELETE:
+        return _Named(of, change, key, key, needs_state=False)
+    if former is not None and former != change.key:
+        before = key_text(change, former, of.cls)
+    return _Named(of, change, before, key, not _is_whole(of, change))
+
+
+def _class(cls: ObjectClass, attributes: Sequence[Attribute]) -> _Class:
+    return _Class(
+        cls,
+        {one.name: (place, one) for place, one in enumerate(attributes)},
+        [[] if one.multi_valued else None for one in attributes],
+    )
+
+
+def _is_whole(of: _Class, change: Change) -> bool:
+    """Return True if a change has all values, so that the earlier state does not matter."""
+    after, before = change.after, change.before
+    return (
+        after is not None
+        and after.keys() >= of.attributes.keys()
+        and (before is None or not of.is_multi_valued)
+    )
+
+
+def _entry(entry: Entry, attribute: Attribute, value: Value, before: Row | None) -> Entry:
+    """Return the new entry of an attribute; a multi-valued attribute gets the added values and
+    loses the removed ones (spec/change-model.md 3.1).
+    """
+    if not attribute.multi_valued:
+        if value is None or isinstance(value, str):
+            return value
+        texts = list(dict.fromkeys(map(to_text, values_of(value))))
+        return texts[0] if len(texts) == 1 else [*texts] or None
+    added = map(to_text, values_of(value))
+    if before is None or attribute.name not in before:
+        return list(dict.fromkeys(added))
+    former = entry if isinstance(entry, list) else []
+    removed = {to_text(one) for one in values_of(before[attribute.name])}
+    return list(dict.fromkeys([*(one for one in former if one not in removed), *added]))
 
 
 def _described(dialect: str, classes: Iterable[ObjectClass]) -> Database:

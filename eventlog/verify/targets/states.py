@@ -1,39 +1,71 @@
 """Keep the states of objects in a temporary SQLite database, so that memory does not grow with
 their number (spec/verify.md 4.2).
+
+Every object of a target passes through this database, so a state is a tuple in Python's own binary
+form (``marshal``): JSON would take three times as long. The objects of a class whose keys are
+ordered are read by ranges of keys, which needs no search for each object.
 """
 
 from __future__ import annotations
 
-import json
+import marshal
 import sqlite3
 import tempfile
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from eventlog.verify.comparison import TargetRow
+from eventlog.core.catalog import ObjectClass
+from eventlog.sql.windows import KeyValues
+from eventlog.verify.comparison import Entry, TargetRow, row_of_entries
+from eventlog.verify.ordered_keys import OrderedKeys, ordered_keys
 
 _KEPT: Final = 20_000
 """The most states that are kept in memory before they are written."""
 _ASKED: Final = 500
 """The most keys in one statement."""
 _TABLE: Final = (
-    "CREATE TABLE state (class TEXT, key TEXT, content TEXT, seen INTEGER DEFAULT 0, "
+    "CREATE TABLE state (class INTEGER, key, content BLOB, seen INTEGER DEFAULT 0, "
     "PRIMARY KEY (class, key)) WITHOUT ROWID"
 )
+# The database is a private file of this process, so its content can be trusted.
+_loads: Final[Callable[[bytes], Any]] = marshal.loads
 
-State: TypeAlias = dict[str, list[str | None]]
-"""The values of an object by attribute, as in ``TargetRow``."""
+State: TypeAlias = list[Entry]
+"""The values of an object, in the order of the attributes of its class."""
+
+
+class _Form(NamedTuple):
+    """How the states of a class are stored. ``ordered`` is None if its keys have no order."""
+
+    number: int
+    names: Sequence[str]
+    ordered: OrderedKeys | None
+
+    @property
+    def width(self) -> int:
+        """The number of key values at the beginning of a stored state."""
+        return 0 if self.ordered is None else self.ordered.width
+
+    def place_of(self, key: str) -> Any:
+        """Return what the database sorts the objects by."""
+        return key if self.ordered is None else self.ordered.place_of(self.ordered.values_of(key))
 
 
 class States:
-    """The states of objects by class and key. ``seen`` marks the objects that ``rows`` was called
-    with.
+    """The states of objects by class and canonical key. ``attributes`` are the names of the
+    attributes of each class. ``seen`` marks the objects that ``rows`` was called with.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, attributes: Mapping[ObjectClass, Sequence[str]]) -> None:
+        self._forms = {
+            cls.name: _Form(number, names, ordered_keys(cls))
+            for number, (cls, names) in enumerate(attributes.items())
+        }
         self._directory = tempfile.TemporaryDirectory(prefix="eventlog-verify-")
         self._changed: dict[tuple[str, str], State | None] = {}
+        self._read: dict[tuple[str, str], State | None] = {}
+        """States that ``read`` found in the database."""
         self._database = sqlite3.connect(
             Path(self._directory.name) / "states.db", isolation_level=None
         )
@@ -41,14 +73,28 @@ class States:
             self._database.execute(f"PRAGMA {setting}")
         self._database.execute(_TABLE)
 
+    def read(self, names: Iterable[tuple[str, str]]) -> None:
+        """Read the states of objects, each a class and a key, that ``get`` will be called for, with
+        one statement for many.
+        """
+        wanted: dict[str, list[str]] = {}
+        for name in names:
+            if name not in self._changed:
+                wanted.setdefault(name[0], []).append(name[1])
+        self._read = {}
+        for class_name, keys in wanted.items():
+            found = self._stored(class_name, keys)
+            self._read |= {(class_name, key): found.get(key) for key in keys}
+
     def get(self, class_name: str, key: str) -> State | None:
         """Return the state of an object, None if it has none."""
-        if (class_name, key) in self._changed:
-            return self._changed[class_name, key]
-        row = self._database.execute(
-            "SELECT content FROM state WHERE class = ? AND key = ?", (class_name, key)
-        ).fetchone()
-        return None if row is None else json.loads(row[0])
+        name = class_name, key
+        if name in self._changed:
+            return self._changed[name]
+        if name not in self._read:
+            self._read[name] = self._stored(class_name, [key]).get(key)
+        state = self._read[name]
+        return None if state is None else list(state)
 
     def put(self, class_name: str, key: str, state: State | None) -> None:
         """Set the state of an object; None = the object does not exist."""
@@ -59,16 +105,25 @@ class States:
     def clear(self, class_name: str) -> None:
         """Remove all objects of a class."""
         self.write()
-        self._database.execute("DELETE FROM state WHERE class = ?", (class_name,))
+        number = self._forms[class_name].number
+        self._database.execute("DELETE FROM state WHERE class = ?", (number,))
 
     def write(self) -> None:
-        """Write the changed states to the database; ``rows`` and ``other_keys`` need this."""
-        gone = [name for name, state in self._changed.items() if state is None]
-        there = [
-            (*name, json.dumps(state, ensure_ascii=False))
-            for name, state in self._changed.items()
-            if state is not None
-        ]
+        """Write the changed states to the database; ``rows``, ``other_keys`` and ``range`` need
+        this.
+        """
+        gone: list[tuple[int, Any]] = []
+        there: list[tuple[int, Any, bytes]] = []
+        for (class_name, key), state in self._changed.items():
+            number, _, ordered = self._forms[class_name]
+            place, values = key, ()
+            if ordered is not None:
+                values = ordered.values_of(key)
+                place = ordered.place_of(values)
+            if state is None:
+                gone.append((number, place))
+            else:
+                there.append((number, place, marshal.dumps((*values, *state))))
         self._database.execute("BEGIN")
         self._database.executemany("DELETE FROM state WHERE class = ? AND key = ?", gone)
         self._database.executemany(
@@ -77,42 +132,80 @@ class States:
             there,
         )
         self._database.execute("COMMIT")
-        self._changed = {}
+        self._changed, self._read = {}, {}
 
     def rows(self, class_name: str, keys: Sequence[str]) -> Mapping[str, TargetRow]:
         """Return the states of objects by key; those without one are left out."""
-        found: dict[str, TargetRow] = {}
+        form = self._forms[class_name]
         for start in range(0, len(keys), _ASKED):
-            part = keys[start : start + _ASKED]
-            condition = f"class = ? AND key IN ({', '.join('?' * len(part))})"
-            found |= {
-                key: json.loads(content)
-                for key, content in self._database.execute(
-                    f"SELECT key, content FROM state WHERE {condition}",  # noqa: S608 - marks alone
-                    (class_name, *part),
-                )
-            }
+            places = [form.place_of(key) for key in keys[start : start + _ASKED]]
             self._database.execute(
-                f"UPDATE state SET seen = 1 WHERE {condition}",  # noqa: S608 - marks alone
-                (class_name, *part),
+                f"UPDATE state SET seen = 1 WHERE {_among(places)}",  # noqa: S608 - marks alone
+                (form.number, *places),
             )
-        return found
+        return {
+            key: row_of_entries(form.names, state)
+            for key, state in self._stored(class_name, keys).items()
+        }
 
     def other_keys(self, class_name: str, size: int) -> Generator[list[str], None, None]:
         """Yield the keys of objects that ``rows`` was never called with, in lists of ``size``."""
-        position = ""
+        form = self._forms[class_name]
+        position = None
         while True:
+            behind = "" if position is None else "AND key > ?"
             rows = self._database.execute(
-                "SELECT key FROM state WHERE class = ? AND key > ? AND seen = 0 ORDER BY key "
-                "LIMIT ?",
-                (class_name, position, size),
+                f"SELECT key, content FROM state WHERE class = ? {behind} AND seen = 0 "  # noqa: S608
+                "ORDER BY key LIMIT ?",
+                (form.number, *(() if position is None else (position,)), size),
             ).fetchall()
             if not rows:
                 return
             position = rows[-1][0]
-            yield [key for (key,) in rows]
+            yield [
+                place if form.ordered is None else form.ordered.text_of(_loads(content))
+                for place, content in rows
+            ]
+
+    def range(
+        self, class_name: str, behind: KeyValues | None, last: KeyValues | None, limit: int
+    ) -> list[tuple[Any, ...]]:
+        """Return the first objects of a class after a key and up to another one, as a
+        ``RangeReader`` does; each text is an ``Entry``.
+        """
+        number, _, ordered = self._forms[class_name]
+        assert ordered is not None
+        conditions, binds = ["class = ?"], [number]
+        for bound, operator in ((behind, ">"), (last, "<=")):
+            if bound is not None:
+                conditions.append(f"key {operator} ?")
+                binds.append(ordered.place_of(bound))
+        rows = self._database.execute(
+            f"SELECT content FROM state WHERE {' AND '.join(conditions)} "  # noqa: S608
+            "ORDER BY key LIMIT ?",
+            (*binds, limit),
+        )
+        return [_loads(content) for (content,) in rows]
 
     def close(self) -> None:
         """Remove the database."""
         self._database.close()
         self._directory.cleanup()
+
+    def _stored(self, class_name: str, keys: Sequence[str]) -> dict[str, State]:
+        """Return the states in the database of those of the objects that have one."""
+        form = self._forms[class_name]
+        found: dict[str, State] = {}
+        for start in range(0, len(keys), _ASKED):
+            names = {form.place_of(key): key for key in keys[start : start + _ASKED]}
+            rows = self._database.execute(
+                f"SELECT key, content FROM state WHERE {_among(names)}",  # noqa: S608
+                (form.number, *names),
+            )
+            found |= {names[place]: list(_loads(content)[form.width :]) for place, content in rows}
+        return found
+
+
+def _among(places: Sequence[Any] | Mapping[Any, str]) -> str:
+    """Return the condition that selects objects of a class, with marks for its binds."""
+    return f"class = ? AND key IN ({', '.join('?' * len(places))})"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.catalog import (
+    Attribute,
     Catalog,
     ChildTable,
     Column,
@@ -17,9 +18,14 @@ from eventlog.core.catalog import (
     ObjectClass,
 )
 from eventlog.core.clock import monotonic, sleep
+from eventlog.core.values import Kind
 from eventlog.errors import DatabaseError
 from eventlog.sql.dialects.mysql_family import writers as open_writers
-from eventlog.sql.dialects.mysql_family.objects import table_of, values_statement
+from eventlog.sql.dialects.mysql_family.objects import (
+    range_statement,
+    table_of,
+    values_statement,
+)
 from eventlog.sql.dialects.mysql_family.session import (
     NO_RIGHT_ON_TABLE,
     begin_snapshot,
@@ -30,8 +36,9 @@ from eventlog.sql.dialects.mysql_family.text import (
     USER,
     bindable,
 )
-from eventlog.sql.dialects.stepwise import KeyedDatabase
-from eventlog.sql.statements import by_relation, fetch, statements
+from eventlog.sql.dialects.stepwise import KeyedDatabase, log_text
+from eventlog.sql.statements import by_relation, fetch, statements, without_collector
+from eventlog.sql.windows import KeyValues, RangeReader, is_ordered
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.mysql_family import Family
@@ -130,6 +137,33 @@ class MySQLFamilyDatabase(KeyedDatabase):
         binds: Mapping[str, Any],
     ) -> Iterable[Sequence[Any]]:
         return fetch(self.connection, values_statement(cls, child, columns, size), binds)
+
+    def range_reader(
+        self, schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]
+    ) -> RangeReader | None:
+        # UUIDs are not sorted by their text.
+        if cls.is_view or not all(
+            is_ordered(column) and column.type.kind is Kind.INTEGER for column in cls.key
+        ):
+            return None
+        columns, width = tuple(one.column for one in attributes), len(cls.key)
+
+        def read(
+            behind: KeyValues | None, last: KeyValues | None, limit: int
+        ) -> list[tuple[Any, ...]]:
+            statement = range_statement(
+                cls, columns, continues=behind is not None, ends=last is not None
+            )
+            bounds = {
+                f"{name}{i}": value
+                for name, key in (("behind", behind), ("last", last))
+                for i, value in enumerate(key or ())
+            }
+            with without_collector():
+                rows = fetch(self.connection, statement, {"limit": limit, **bounds})
+                return [(*row[:width], *map(log_text, row[width:])) for row in rows]
+
+        return read
 
     # The server commits every DDL statement by itself: an interrupted migration is run again from
     # its beginning.

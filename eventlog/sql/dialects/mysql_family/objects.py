@@ -101,15 +101,7 @@ class FamilyObjects(KeyedDialect):
         if walk.cls.is_view:
             position = f"CONVERT({self.bind('position')} USING utf8mb4)"
             return f"{self.walked(walk, refs)} > {position} COLLATE {self.byte_collation}"
-        # Column by column, since a comparison of row values uses no index.
-        pairs = [(ref, self.bind(f"k{i}")) for i, ref in enumerate(refs)]
-        steps = [
-            " AND ".join(
-                [*(f"{ref} = {bind}" for ref, bind in pairs[:i]), f"{pairs[i][0]} > {pairs[i][1]}"]
-            )
-            for i in range(len(pairs))
-        ]
-        return "(" + " OR ".join(f"({step})" for step in steps) + ")"
+        return _beyond(refs, [self.bind(f"k{i}") for i in range(len(refs))], ">")
 
     def position_binds(self, cls: ObjectClass, position: str | None) -> Mapping[str, object]:
         return (
@@ -250,6 +242,49 @@ def values_statement(
     statement = bindable(f"SELECT {', '.join(texts)}\nFROM {source}\nWHERE {_row(keys)} IN ")
     wanted = ", ".join(_row([f"%(k{n}_{i})s" for i in range(len(keys))]) for n in range(size))
     return f"{statement}({wanted})"
+
+
+@lru_cache(maxsize=512)
+def range_statement(
+    cls: ObjectClass, values: tuple[Column, ...], *, continues: bool, ends: bool
+) -> str:
+    """Return the statement of ``range_reader``; ``continues`` and ``ends`` mean that the first and
+    the last key are bound, as ``behind0``, ``last0`` and so on.
+
+    Names are quoted, and keys are bound.
+    """
+    refs = [bindable(field("p", column)) for column in cls.key]
+    texts = [bindable(_selected(column, field("p", column), is_key=False)) for column in values]
+    conditions = []
+    if continues:
+        conditions.append(_beyond(refs, [f"%(behind{i})s" for i in range(len(refs))], ">"))
+    if ends:
+        lasts = [f"%(last{i})s" for i in range(len(refs))]
+        equal = " AND ".join(f"{ref} = {last}" for ref, last in zip(refs, lasts, strict=True))
+        conditions.append(f"({_beyond(refs, lasts, '<')} OR ({equal}))")
+    return (
+        f"SELECT {', '.join([*refs, *texts])}\n"
+        f"FROM {bindable(quote_identifier(cls.table.name))} AS p\n"
+        f"WHERE {' AND '.join(conditions) or '1 = 1'}\nORDER BY {', '.join(refs)}\n"
+        "LIMIT %(limit)s"
+    )
+
+
+def _beyond(refs: Sequence[str], bounds: Sequence[str], operator: str) -> str:
+    """Return SQL that compares keys column by column, since a comparison of row values uses no
+    index.
+    """
+    pairs = list(zip(refs, bounds, strict=True))
+    steps = [
+        " AND ".join(
+            [
+                *(f"{ref} = {bound}" for ref, bound in pairs[:i]),
+                f"{pairs[i][0]} {operator} {pairs[i][1]}",
+            ]
+        )
+        for i in range(len(pairs))
+    ]
+    return "(" + " OR ".join(f"({step})" for step in steps) + ")"
 
 
 def _row(parts: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from eventlog.core import table_key
 from eventlog.core.catalog import (
     Attribute,
     Catalog,
@@ -29,7 +30,6 @@ from eventlog.sql.dialects.postgresql.log_session import (
     is_log_session,
 )
 from eventlog.sql.dialects.postgresql.objects import (
-    is_ordered,
     objects_statement,
     range_statement,
     table_of,
@@ -50,7 +50,7 @@ from eventlog.sql.statements import (
     statements,
     without_collector,
 )
-from eventlog.sql.windows import KeyValues, RangeReader
+from eventlog.sql.windows import KeyValues, RangeReader, is_ordered
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.postgresql import PostgreSQL
@@ -209,9 +209,10 @@ class PostgresDatabase(OpenDatabase):
         names = [attribute.name for attribute in attributes]
         lists = [cls.is_view or child_of(cls, attribute) is not None for attribute in attributes]
         rows: dict[str, CurrentRow] = {}
-        for n, *values in fetch(
-            self.connection, objects_statement(schema, cls, tuple(attributes)), parameters
-        ):
+        statement = objects_statement(schema, cls, tuple(attributes))
+        with without_collector():
+            found = fetch(self.connection, statement, parameters)
+        for n, *values in found:
             rows[keys_and_texts[n - 1][0]] = {
                 name: (value or []) if is_list else [value]
                 for name, value, is_list in zip(names, values, lists, strict=True)
@@ -221,7 +222,7 @@ class PostgresDatabase(OpenDatabase):
     def range_reader(
         self, schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]
     ) -> RangeReader | None:
-        if cls.is_view or not all(is_ordered(column) for column in cls.key):
+        if not all(map(is_ordered, cls.key)):
             return None
 
         def read(
@@ -237,9 +238,38 @@ class PostgresDatabase(OpenDatabase):
                 for i, value in enumerate(key or ())
             }
             with without_collector():
-                return fetch(self.connection, statement, {"limit": limit, **bounds})
+                rows = fetch(self.connection, statement, {"limit": limit, **bounds})
+            return self._objects_of_view(schema, cls, attributes, rows) if cls.is_view else rows
 
         return read
+
+    def _objects_of_view(
+        self,
+        schema: str | None,
+        cls: ObjectClass,
+        attributes: Sequence[Attribute],
+        rows: Sequence[tuple[Any, ...]],
+    ) -> list[tuple[Any, ...]]:
+        """Return the objects of a view without the numbers of their rows; those with several rows
+        get all of their values.
+        """
+        width = len(cls.key)
+        keys = {
+            row[:width]: table_key.key_text(
+                (column.name, str(value)) for column, value in zip(cls.key, row, strict=False)
+            )
+            for row in rows
+            if row[-1] != 1
+        }
+        if not keys:
+            return [row[:-1] for row in rows]
+        found = self.query_back(schema, cls, list(keys.values()), attributes)
+        return [
+            row[:-1]
+            if row[-1] == 1
+            else (*row[:width], *map(list, found[keys[row[:width]]].values()))
+            for row in rows
+        ]
 
     def fetch_chunks(
         self, statement: str, parameters: Mapping[str, object], size: int

@@ -138,15 +138,7 @@ class PostgresObjects(Dialect):
 # --- the statement that reads a range of keys -----------------------------------------------------
 
 _ORDERED: Final = {Kind.INTEGER: "int8", Kind.UUID: "uuid"}
-"""The kinds of keys that the server sorts like Python's values, each with the SQL type of a bound
-of a range.
-"""
-
-
-def is_ordered(column: Column) -> bool:
-    """Return True if a column of a key can bound a range."""
-    is_number = column.type.kind is Kind.INTEGER
-    return column.type.kind in _ORDERED and (not is_number or column.type.bits > 0)
+"""The SQL type of a bound of a range, by the kind of its column."""
 
 
 @lru_cache(maxsize=512)
@@ -158,8 +150,11 @@ def range_statement(
     continues: bool,
     ends: bool,
 ) -> str:
-    """Return the statement of ``read_range``; ``continues`` and ``ends`` mean that the first and
+    """Return the statement of ``range_reader``; ``continues`` and ``ends`` mean that the first and
     the last key are bound, as ``behind0``, ``last0`` and so on.
+
+    A view may have several rows for one object, so the last column is their number; the texts are
+    those of the object only if it is 1.
     """
     refs = [bindable(field("p", column)) for column in cls.key]
     keys = [
@@ -177,11 +172,16 @@ def range_statement(
             conditions.append(
                 f"ROW({', '.join(refs)}) OPERATOR(pg_catalog.{operator}) ROW({bound})"
             )
+    order, group = ", ".join(refs), ""
+    if cls.is_view:
+        texts = [f'pg_catalog.min(({text}) COLLATE pg_catalog."C")' for text in texts]
+        texts.append("pg_catalog.count(*)")
+        group = f"GROUP BY {order}\n"
     # It consists of quoted identifiers; the keys are bound.
     return (
         f"SELECT {', '.join([*keys, *texts])}\n"
         f"FROM {bindable(relation(schema, cls.table))} AS p\n"
-        f"WHERE {' AND '.join(conditions)}\nORDER BY {', '.join(refs)}\nLIMIT %(limit)s::bigint"
+        f"WHERE {' AND '.join(conditions)}\n{group}ORDER BY {order}\nLIMIT %(limit)s::bigint"
     )
 
 

@@ -1,0 +1,204 @@
+"""Read the events of documents in the form that ``writer`` gives them on one line, by regular
+expressions.
+
+Nearly all documents that are read have this form, and a parser that makes an object for each
+element takes three times as long. The price: the form is described twice, here and in ``writer``,
+and a document is understood in two ways; test_a_plain_document_is_read_as_any_other checks that
+they agree. A document of any other form, valid or not, is left to the parser.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from eventlog.model import AttributeSteps, Event, Op, Operation, Step
+
+# Characters of XML 1.0 other than those that are written as references, and without the carriage
+# return, which a parser changes.
+_CONTROL = "\x00-\x08\x0b-\x1f\ufffe\uffff"
+_REFERENCE = "&(?:amp|lt|gt|quot|#13|#10|#9);"
+_TEXT = f"[^<>&{_CONTROL}]*+(?:{_REFERENCE}[^<>&{_CONTROL}]*+)*+"
+_NAME = f'(?!")[^<>&"\t\n{_CONTROL}]*+(?:{_REFERENCE}[^<>&"\t\n{_CONTROL}]*+)*+'
+_MAY_BE_EMPTY = _NAME.removeprefix('(?!")')
+# A reference to an object ("dn") has its value in an attribute.
+_VALUE = f'<value type="(string|int|state|octet|time)">({_TEXT})</value>'
+_FURTHER = f'((?:<value type="[a-z]+">{_TEXT}</value>)*+)'
+
+_START: Final = re.compile(
+    r'(?:<\?xml version="1\.0" encoding="UTF-8"\?>\n?)?<nds dtdversion="2\.0"><source>'
+    f'<product version="({_MAY_BE_EMPTY})">({_TEXT})</product></source><input>'
+)
+_END: Final = re.compile(r"</input></nds>\n?")
+_EVENT: Final = re.compile(
+    f'<(add|modify|delete) class-name="({_NAME})" event-id="({_MAY_BE_EMPTY})">'
+    f"<association>(?!<)({_TEXT})</association>"
+)
+_ADD_ATTR: Final = re.compile(
+    # with the groups of _MODIFY_ATTR, of which the first four are empty here
+    f'(<add-attr attr-name="({_NAME})">()()()(){_VALUE}{_FURTHER}</add-attr>)'
+)
+_MODIFY_ATTR: Final = re.compile(
+    f'(<modify-attr attr-name="({_NAME})">(<remove-all-values/>)?'
+    f"(?:<remove-value>{_VALUE}{_FURTHER}</remove-value>)?"
+    f"(?:<add-value>{_VALUE}{_FURTHER}</add-value>)?</modify-attr>)"
+)
+_FURTHER_VALUE: Final = re.compile(f'<value type="([a-z]+)">({_TEXT})</value>')
+
+_REFERENCES: Final = {
+    "&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&#13;": "\r", "&#10;": "\n",
+    "&#9;": "\t",
+}  # fmt: skip
+_OPERATIONS: Final = {str(operation): operation for operation in Operation}
+_ADD, _MODIFY, _DELETE = Operation.ADD, Operation.MODIFY, Operation.DELETE
+_REMOVE, _REMOVE_ALL, _ADD_VALUES = Op.REMOVE, Op.REMOVE_ALL, Op.ADD
+_NOTHING: Final = Step(_REMOVE_ALL, ())
+_new: Final = tuple.__new__  # makes a NamedTuple from its fields in less than half the time
+
+
+T = TypeVar("T")
+
+
+class PlainDocument(NamedTuple, Generic[T]):
+    """The content of a document of the plain form."""
+
+    events: tuple[T, ...]
+    product_name: str
+    product_version: str
+
+
+class PlainEvent(NamedTuple):
+    """An event of a plain document. ``body`` is the text of its attributes, with references."""
+
+    operation: str
+    class_name: str
+    association: str
+    event_id: str
+    body: str
+
+
+class NotPlainError(Exception):
+    """A part of the document has another form."""
+
+
+def read_plain(data: bytes, read: Callable[[PlainEvent], T]) -> PlainDocument[T] | None:
+    """Return the content of a document, None if it does not have the plain form. ``read`` makes an
+    event; it raises NotPlainError if the body has another form.
+    """
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    start = _START.match(text)
+    if start is None:
+        return None
+    has_references = "&" in text
+    events: list[T] = []
+    at = start.end()
+    try:
+        while head := _EVENT.match(text, at):
+            operation, class_name, event_id, association = head.groups()
+            if has_references:
+                class_name, event_id = _plain(class_name), _plain(event_id)
+                association = _plain(association)
+            end = text.find(f"</{operation}>", head.end())
+            if end < 0:
+                return None
+            body = text[head.end() : end]
+            fields = (operation, class_name, association, event_id, body)
+            events.append(read(_new(PlainEvent, fields)))
+            at = end + len(operation) + 3
+    except NotPlainError:
+        return None
+    if not events or _END.fullmatch(text, at) is None:
+        return None
+    version, name = start.groups()
+    return PlainDocument(tuple(events), _plain(name), _plain(version))
+
+
+def event_of(plain: PlainEvent) -> Event:
+    """Return the event with its steps. Raises NotPlainError."""
+    operation, class_name, association, event_id, body = plain
+    attributes = _attributes(operation, body)
+    if operation == _MODIFY and not attributes:
+        raise NotPlainError
+    if "&" in body:
+        attributes = tuple(map(_without_references, attributes))
+    fields = (_OPERATIONS[operation], class_name, association, event_id, attributes)
+    return _new(Event, fields)
+
+
+def new_texts(
+    operation: str, body: str, readers: Mapping[tuple[str, str], Callable[[str], str]]
+) -> dict[str, str | None] | None:
+    """Return the new values of the attributes of an add or modify with one value each, None for any
+    other event. ``readers`` turn the text of a value into the text that is returned, by attribute
+    and type. Raises NotPlainError and the errors of ``readers``.
+    """
+    size = 0
+    texts: dict[str, str | None] = {}
+    parts = _ADD_ATTR.findall(body) if operation == _ADD else _MODIFY_ATTR.findall(body)
+    for part, name, all_go, old_kind, _, old_more, kind, text, more in parts:
+        read = readers.get((name, kind or old_kind or "string"))
+        if read is None or more or old_more or (old_kind and kind and old_kind != kind):
+            return None
+        if not (kind or old_kind or all_go):
+            raise NotPlainError
+        size += len(part)
+        texts[name] = read(_plain(text) if "&" in text else text) if kind else None
+    if size != len(body) or not (texts or operation == _ADD):
+        raise NotPlainError
+    return texts
+
+
+def _attributes(operation: str, body: str) -> tuple[AttributeSteps, ...]:
+    """Return the attributes of an event. Raises NotPlainError."""
+    size = 0
+    attributes: list[AttributeSteps] = []
+    if operation == _DELETE:
+        parts = []
+    else:
+        parts = _ADD_ATTR.findall(body) if operation == _ADD else _MODIFY_ATTR.findall(body)
+    for part, name, all_go, old_kind, old, old_more, kind, text, more in parts:
+        size += len(part)
+        steps = [_NOTHING] if all_go else []
+        if old_kind:
+            values = (old,) if not old_more else (old, *_further(old_kind, old_more))
+            steps.append(_new(Step, (_REMOVE, values)))
+        if kind:
+            values = (text,) if not more else (text, *_further(kind, more))
+            steps.append(_new(Step, (_ADD_VALUES, values)))
+        if not steps or (old_kind and kind and old_kind != kind):
+            raise NotPlainError
+        fields = (name, kind or old_kind or "string", tuple(steps))
+        attributes.append(_new(AttributeSteps, fields))
+    # A search leaves out what does not match, so all parts together must be the whole.
+    if size != len(body):
+        raise NotPlainError
+    return tuple(attributes)
+
+
+def _further(kind: str, text: str) -> list[str]:
+    """Return the values after the first one, all of which have the type ``kind``."""
+    values = _FURTHER_VALUE.findall(text)
+    if any(one != kind for one, _ in values):
+        raise NotPlainError
+    return [value for _, value in values]
+
+
+def _without_references(attribute: AttributeSteps) -> AttributeSteps:
+    name, kind, steps = attribute
+    return AttributeSteps(
+        _plain(name), kind, tuple([Step(op, tuple(map(_plain, texts))) for op, texts in steps])
+    )
+
+
+_reference: Final = re.compile(_REFERENCE)
+
+
+def _plain(text: str) -> str:
+    """Return a text without its references."""
+    if "&" not in text:
+        return text
+    return _reference.sub(lambda match: _REFERENCES[match[0]], text)
