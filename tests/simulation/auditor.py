@@ -91,6 +91,7 @@ class Auditor:
         self.unsure: set[Key] = set()
         """The objects of which the database lost changes that a receiver has."""
         self.given_up: set[tuple[str, Key]] = set()
+        self._given_up_of_snapshots: set[tuple[str, str]] = set()
         """The objects of which an event was given up, by max_attempts or by hand, each with the
         receiver.
         """
@@ -383,6 +384,7 @@ class Auditor:
             else:  # an object of a snapshot
                 object_class, key = event.object_id
                 self.given_up.add((consumer or self.reader, (object_class.name, key)))
+                self._given_up_of_snapshots.add((consumer, event.sent_id))
 
     def skips(self, consumer: str, rows: Sequence[int]) -> None:
         """Note rows that are given up. A receiver may have applied them without an answer that
@@ -515,23 +517,30 @@ class Auditor:
         self.looked_at["refused rows asked for again"] += len(refused)
 
     def _forgotten_objects(self, consumer: str) -> set[Key]:
-        """Return the objects of the snapshot of a consumer that it has refused, and whose error
-        lines a purge has removed by their age: ``requeue`` does not know of them any more."""
+        """Return the objects of the snapshot of a consumer that it has refused or were given up,
+        and whose error lines a purge has removed by their age: ``requeue`` does not know of them
+        any more.
+        """
         recorded = {
             event_id
             for (event_id,) in self._ask(
                 f"SELECT event_id FROM eventlog_error WHERE record_id = 0 AND consumer = '{consumer}'"
             )
         }
-        refused = [
+        refused = {
+            which for which, level in self._answered.items() if level in (Level.ERROR, Level.FATAL)
+        }
+        given_up = {
+            which
+            for which in self._given_up_of_snapshots
+            if self._answered.get(which, Level.RETRY) is Level.RETRY
+        }
+        forgotten = [
             event_id.split(".", 3)
-            for (whose, event_id), level in self._answered.items()
-            if whose == consumer
-            and event_id.startswith("snapshot.")
-            and level in (Level.ERROR, Level.FATAL)
-            and event_id not in recorded
+            for whose, event_id in refused | given_up
+            if whose == consumer and event_id.startswith("snapshot.") and event_id not in recorded
         ]
-        return {(class_of(name), key) for _, _, name, key in refused}
+        return {(class_of(name), key) for _, _, name, key in forgotten}
 
     def _refused_before_registration(self, consumer: str) -> set[Key]:
         """Return the objects whose error lines for a consumer have a time before it was registered,

@@ -536,6 +536,7 @@ class World:
             self.start("publisher", None)
         self.followed.heal()
         self.wait_for_commands()
+        self._drop_forgotten_consumers()
         self.hand_over_backlog()
         if "loopback" in self.plan["features"]:  # rows of its own may be left N
             if "publisher" in self.scheduler.processes:
@@ -559,6 +560,14 @@ class World:
         for process in list(self.scheduler.processes.values()):
             self.stop(process)
         self._give_up_if_failed()
+
+    def _drop_forgotten_consumers(self) -> None:
+        """Drop the consumers that nobody runs: a copy that was put back has brought them again."""
+        for (name,) in self.application.session.execute(
+            "SELECT name FROM eventlog_consumer"
+        ).fetchall():
+            if name.startswith("cons") and name not in self.receivers:
+                self._do("consumers", "drop", name)
 
     def _ends_with(self, what: str) -> bool:
         """Return True for a third of the plans, and for a plan that says so."""
