@@ -1112,8 +1112,8 @@ def _consumer(receiver: str) -> str:
 
 def _meaning(event_id: str) -> str:
     """Return an event-id without the number of its sending."""
-    parts = event_id.split(".")
-    return ".".join(part for part in parts if not (part.isdigit() and part != parts[0]))
+    first, *parts = event_id.split(".")
+    return ".".join([first, *(part for part in parts if not part.isdigit())])
 
 
 def _sending(event_id: str) -> int:

@@ -409,13 +409,16 @@ def _receiving_records(world: World, send: Callable[..., Any]) -> Callable[..., 
                 told = [json.loads(record.value)["message"] for record in records]
                 numbers = [one["headers"]["changeSequence"] for one in told if "headers" in one]
                 world.auditor.numbers(world.scheduler.current.process.name, event_id, numbers)
-        kept = tuple(one for one in document.events if one.event_id not in refused)
+        ids = [event_id for event_id in document.event_ids if event_id not in refused]
+        kept = tuple(
+            one
+            for one in document.events
+            # a new key is two events for the function
+            if one.event_id in ids or one.event_id.removesuffix(".2") in ids
+        )
         if not kept:
             return Answer(results=refused)
-        answer = send(
-            sink,
-            document._replace(event_ids=[one.event_id for one in kept], make_events=lambda: kept),
-        )
+        answer = send(sink, document._replace(event_ids=ids, make_events=lambda: kept))
         return dataclasses.replace(answer, results={**answer.results, **refused})
 
     return send_records

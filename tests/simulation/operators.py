@@ -370,7 +370,7 @@ def _second(world: World, chance: Random) -> None:
     """Somebody starts a second publisher: it is refused, unless the first one is killed
     meanwhile.
     """
-    if _running(world, "publisher") and not _running(world, "second"):
+    if _running(world, "publisher") and "second" not in world.scheduler.processes:
         world.start("second", chance)
 
 

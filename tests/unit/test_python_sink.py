@@ -53,6 +53,35 @@ def test_event_ids_that_were_not_sent_are_named(returned: object) -> None:
     assert (answer.unknown_ids, answer.result("2").level) == (("9",), Level.SUCCESS)
 
 
+def of_halves(*results: tuple[str, str]) -> str:
+    told = "".join(f'<status level="{level}" event-id="{name}"/>' for name, level in results)
+    return f'<nds dtdversion="2.0"><output>{told}</output></nds>'
+
+
+@pytest.mark.parametrize(
+    ("returned", "level", "unknown"),
+    [
+        (Answer({"2.2": EventResult(Level.RETRY)}), Level.RETRY, ()),
+        (
+            Answer({"2": EventResult(Level.RETRY), "2.2": EventResult(Level.ERROR)}),
+            Level.RETRY,
+            (),
+        ),
+        (Answer({"2": EventResult(Level.SUCCESS)}), Level.SUCCESS, ()),
+        (Answer({"1.2": EventResult(Level.ERROR)}), Level.SUCCESS, ("1.2",)),
+        (of_halves(("2", "success"), ("2.2", "warning")), Level.WARNING, ()),
+        (of_halves(("1.2", "error")), Level.SUCCESS, ("1.2",)),
+    ],
+)
+def test_the_worse_result_of_two_events_counts_if_the_format_has_them_as_one(
+    returned: object, level: Level, unknown: tuple[str, ...]
+) -> None:
+    add = Event(Operation.ADD, "usr", "idu=3,table=usr", "2.2")
+    document = DOCUMENT._replace(make_events=lambda: (*EVENTS, add))
+    answer = sink(lambda *_: returned).send(document)
+    assert (answer.result("2").level, answer.unknown_ids) == (level, unknown)
+
+
 @pytest.mark.parametrize(
     ("returned", "message"),
     [

@@ -6,14 +6,14 @@ import importlib
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from eventlog.core.options import TEXT, option, shared
 from eventlog.errors import ConfigError, ReceiverUnavailable, WrongResult, kind_of
-from eventlog.model import Answer, Document, Event
+from eventlog.model import Answer, Document, Event, answer_of
 from eventlog.publisher.sinks import FILE_LAYOUT, Opening, Sink
 from eventlog.publisher.sinks.checked import check_answer
 
@@ -65,8 +65,9 @@ class CallableSink(Sink):
         Raises ReceiverUnavailable if the function raises or returns another type. The document may
         be the cause, unless the function raises ReceiverUnavailable itself.
         """
+        events = document.events
         try:
-            answer = self.receive(document.body, document.events)
+            answer = self.receive(document.body, events)
         except ReceiverUnavailable:
             raise
         except Exception as error:
@@ -76,30 +77,49 @@ class CallableSink(Sink):
                 f"{what} {type(error).__name__}",
                 is_suspicious=True,
             ) from error
-        event_ids = set(document.event_ids)
         if answer is None:
             return Answer()
+        event_ids = set(document.event_ids)
+        halves = {event.event_id for event in events} - event_ids
         if isinstance(answer, Answer):
             try:
                 check_answer(self.receive, answer)
             except WrongResult as wrong:
                 raise ReceiverUnavailable(str(wrong), str(wrong), is_suspicious=True) from None
-            return replace(
-                answer, unknown_ids=tuple(name for name in answer.results if name not in event_ids)
-            )
+            return _for_whole_events(answer, event_ids, halves)
         if isinstance(answer, str | bytes):
             from eventlog.xds.format import read_answer  # a late import, since it imports lxml
 
             try:
-                return read_answer(answer, event_ids)
+                read = read_answer(answer, event_ids | halves)
             except ReceiverUnavailable as unavailable:
                 raise ReceiverUnavailable(
                     f"{self.target}: {unavailable}",
                     f"{self.target}: {unavailable.in_short}",
                     is_suspicious=True,
                 ) from None
+            return _for_whole_events(read, event_ids, halves)
         why = f"{self.target} returned {type(answer).__name__}; return None, str, bytes or Answer"
         raise ReceiverUnavailable(why, why, is_suspicious=True)
+
+
+def _for_whole_events(answer: Answer, event_ids: Set[str], halves: Set[str]) -> Answer:
+    """Return an answer with the results of the document's events, and the event-ids that it has
+    not.
+
+    In a format that has a new key in one event, the function gets two events, a delete and an add;
+    ``halves`` are the event-ids of the adds. The worse of two results counts
+    (spec/change-model.md 6.2).
+    """
+    whole = answer_of(
+        (
+            (event_id.removesuffix(".2") if event_id in halves else event_id, result)
+            for event_id, result in answer.results.items()
+        ),
+        event_ids,
+    )
+    unknown_ids = (*answer.unknown_ids, *whole.unknown_ids)
+    return replace(answer, results=whole.results, unknown_ids=unknown_ids)
 
 
 def load_callable(target: str, directory: Path | None = None) -> CallableSink:
