@@ -158,6 +158,7 @@ REASONS = (
     Reason("doctor", 1, r"", _has_findings),
     Reason("requeue", 2, r"has no consumer", _has_no_such_consumer),
     Reason("consumers", 2, r"has no consumer", _has_no_such_consumer),
+    Reason("skip", 2, r"has no consumer", _has_no_such_consumer),
     Reason("consumers", 2, r"were removed from the log", _begins_below_removed),
     Reason("skip", 2, r"its rows are already done or deleted", _has_no_new_row),
     Reason("skip", 2, r"no event \S+ is in flight", _is_not_in_flight),
