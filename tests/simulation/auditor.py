@@ -91,10 +91,11 @@ class Auditor:
         self.unsure: set[Key] = set()
         """The objects of which the database lost changes that a receiver has."""
         self.given_up: set[tuple[str, Key]] = set()
-        self._given_up_of_snapshots: set[tuple[str, str]] = set()
         """The objects of which an event was given up, by max_attempts or by hand, each with the
         receiver.
         """
+        self._given_up_of_snapshots: set[tuple[str, str]] = set()
+        """The events of objects of a snapshot that were given up, each with the consumer."""
         self._outdated: set[tuple[str, Key]] = set()
         """The objects of which a receiver has applied an event after later ones, since nobody had
         recorded its answer, which was a refusal or a retry. Each has the receiver."""
@@ -195,7 +196,7 @@ class Auditor:
         )
         is_other = before != tuple(numbers) and not (is_asked_for and min(numbers) > max(before))
         # A request that the clock sets before the registration of its consumer does not count.
-        is_excused = bool(consumer) and self._world.has_gone_back
+        is_excused = consumer in self.asked_again and self._world.has_gone_back
         if is_other and not is_excused and self._answered.get(which) not in _NOT_FOR_GOOD:
             self._world.fail(f"{event_id} had the numbers {before}, and has {tuple(numbers)}")
         self._numbered[which] = tuple(numbers)
@@ -312,10 +313,11 @@ class Auditor:
         """Check that no row brings back what a newer one has changed, also of objects of which an
         event was refused: ``requeue`` sends no stale row (docs/spec/event-log.md 11).
 
-        What comes under an epoch of before a restore may come from a process that still has the old
-        file open: the copy does not know of it.
+        What comes under an epoch of before a restore, and stands in no line, comes from a process
+        that still has the old file open: the copy does not know of it.
         """
-        if any(_epoch(event_id) in epochs for epochs, _ in self._left):
+        is_of_before = any(_epoch(event_id) in epochs for epochs, _ in self._left)
+        if is_of_before and not self._is_recorded(receiver, rows):
             return
         brought = [(self._values[row], row) for row in rows if row in self._values]
         columns = {name for who, whose, name in self._brought if (who, whose) == (receiver, key)}

@@ -67,7 +67,7 @@ def sets_of(
 def may_mean(content: str, event_id: str) -> bool:
     """Return True if an entry in flight was written under the epoch of an event-id, or names it."""
     epoch = next((part[1:] for part in event_id.split(".") if part[0] == "e"), "")
-    return json.loads(content).get("epoch", "") == epoch or event_id in content
+    return json.loads(content).get("epoch", "") == epoch or f'"{event_id}"' in content
 
 
 def rows_in_flight(content: str) -> Rows:
