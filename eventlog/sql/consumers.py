@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Container, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -38,10 +38,12 @@ from eventlog.sql.internal_tables import (
 )
 from eventlog.sql.log_table import LogTable, quoted, schema_of
 from eventlog.sql.open_log import OpenLog
+from eventlog.sql.purge import utc_now
 from eventlog.sql.record_ids import next_unused
 from eventlog.sql.rows import (
     MAX_RANGES,
     PUT_BACK,
+    TICK,
     ObjectRow,
     RefusedRow,
     Requeued,
@@ -50,6 +52,7 @@ from eventlog.sql.rows import (
     column_of,
     is_in,
     judge_all,
+    newest_error_time,
     read_attempts,
     readable_id,
     runs_of_ranges,
@@ -349,15 +352,42 @@ def register(log: OpenLog, name: str, begins: str, event_time_zone: str = "utc")
 
     ``begins`` and ``event_time_zone`` are as in ``set_of_start``. Raises ConfigError as it does.
     """
+    _register(log, name, begins, event_time_zone, former=None)
+
+
+def _register(
+    log: OpenLog, name: str, begins: str, event_time_zone: str, former: datetime | None
+) -> None:
+    """Register a consumer (``register``). ``former`` is the time of the registration that this one
+    replaces, None = it is new.
+    """
     log.lock_registering()
-    for former in read_entries(log, EntryKind.DONE, name):  # its row was deleted by hand
-        delete_entry(log, EntryKind.DONE, former.number)
+    for entry in read_entries(log, EntryKind.DONE, name):  # its row was deleted by hand
+        delete_entry(log, EntryKind.DONE, entry.number)
     table = _consumers(log.table)
     done = set_of_start(log, begins, event_time_zone)
-    line = {"name": name, "begins": begins, "done": done.encode()}
+    line: dict[str, Any] = {"name": name, "begins": begins, "done": done.encode()}
     if begins == SNAPSHOT:
         line["loaded"] = json.dumps({})
+    if (first := _first_moment(log, name, former)) is not None:
+        now = utc_now(log.connection, log.dialect).replace(tzinfo=None)
+        line["begun"] = max(now, first)
     log.connection.execute(sa.insert(table).values(line))
+
+
+def _first_moment(log: OpenLog, name: str, former: datetime | None) -> datetime | None:
+    """Return the first moment at which a consumer may be registered, None = any.
+
+    It is after the error rows of an earlier consumer of this name, which do not count for the new
+    one, though the clock was set back. After a reset, the event-ids of a snapshot name another
+    second.
+    """
+    newest = newest_error_time(log, name)
+    moments = [
+        *([] if newest is None else [newest + TICK]),
+        *([] if former is None else [former + timedelta(seconds=1)]),
+    ]
+    return max(moments, default=None)
 
 
 def reset(log: OpenLog, name: str, begins: str, event_time_zone: str = "utc") -> None:
@@ -365,8 +395,9 @@ def reset(log: OpenLog, name: str, begins: str, event_time_zone: str = "utc") ->
 
     The caller handles its entries of ``<log>_inflight``.
     """
+    former = begun_of(log, name)
     forget(log, name)
-    register(log, name, begins, event_time_zone)
+    _register(log, name, begins, event_time_zone, former)
 
 
 def forget(log: OpenLog, name: str) -> bool:

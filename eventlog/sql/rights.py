@@ -200,8 +200,8 @@ RIGHTS: Final[Mapping[Purpose, Rights]] = MappingProxyType(
             state="SELECT INSERT DELETE", epoch="SELECT UPDATE", consumer="SELECT", numbers="DRAW",
         ),
         Purpose.RESET: _rights(
-            log="SELECT", inflight="SELECT DELETE", consumer="SELECT INSERT DELETE",
-            epoch="SELECT", record_ids="SELECT",
+            log="SELECT", error="SELECT", inflight="SELECT DELETE",
+            consumer="SELECT INSERT DELETE", epoch="SELECT", record_ids="SELECT",
             writers="SELECT",
         ),
         Purpose.EPOCH: _rights(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
@@ -54,6 +54,8 @@ SKIPPED: Final = "skipped"
 """The code of an error line of an event that was given up by hand, or of a refused row that needs
 nothing more.
 """
+TICK: Final = timedelta(milliseconds=1)
+"""The lowest precision of a database's times, that of SQLite."""
 RECEIVER: Final = "receiver"
 """The code of an error row for an event that the receiver has refused."""
 
@@ -691,9 +693,11 @@ def add_errors(
     record_id, the event-ids for sending rows again, where they differ from the first ones.
     """
     if lines:
+        time = _error_time(log, consumer, sorted({record_id for record_id, _, _ in lines}))
         whose = {"consumer": consumer} if consumer else {}
         rows = [
             {
+                "error_time": time,
                 "record_id": record_id,
                 "code": code,
                 "message": storable(message),
@@ -710,8 +714,10 @@ def add_object_errors(log: OpenLog, lines: Sequence[tuple[str, str, str]], consu
     record_id 0.
     """
     if lines:
+        time = _error_time(log, consumer, [0])
         rows = [
             {
+                "error_time": time,
                 "record_id": 0,
                 "code": code,
                 "message": storable(message),
@@ -721,6 +727,30 @@ def add_object_errors(log: OpenLog, lines: Sequence[tuple[str, str, str]], consu
             for event_id, code, message in lines
         ]
         log.connection.execute(sa.insert(errors_of(log.table)), rows)
+
+
+def _error_time(log: OpenLog, consumer: str, ids: Sequence[int]) -> datetime:
+    """Return the time for new error rows of these ascending record_ids, UTC.
+
+    It is the database's time. Where the clock was set back, it is later than the earlier error rows
+    of the same record_ids, and not earlier than the registration of the consumer, since older ones
+    do not count (spec/event-log.md 13.4).
+    """
+    errors = errors_of(log.table)
+    now = sa.literal_column(log.dialect.utc_now, sa.TIMESTAMP())
+    begun = [_begun(log.table, consumer)] if consumer else []
+    moments: list[datetime] = []
+    for ranges in runs_of_ranges(ids):
+        of_rows = sa.or_(*(errors.c.record_id.between(*pair) for pair in ranges))
+        newest = sa.select(sa.func.max(errors.c.error_time)).where(
+            of_rows, _is_consumer(log.table, consumer)
+        )
+        last, *others = log.connection.execute(
+            sa.select(newest.scalar_subquery(), now, *begun)
+        ).one()
+        moments += [] if last is None else [last + TICK]
+        moments += [one.replace(tzinfo=None) for one in others if one is not None]
+    return max(moments)
 
 
 def read_attempts(
@@ -802,14 +832,38 @@ def _is_of(log: LogTable, consumer: str) -> sa.ColumnElement[bool]:
     """Return the condition that selects the error rows of a consumer since its registration; for an
     empty name, those of the publisher.
     """
-    errors = errors_of(log)
+    is_consumer = _is_consumer(log, consumer)
     if not consumer:
-        return errors.c.consumer.is_(None)
+        return is_consumer
+    return sa.and_(is_consumer, errors_of(log).c.error_time >= _begun(log, consumer))
+
+
+def _is_consumer(log: LogTable, name: str) -> sa.ColumnElement[bool]:
+    """Return the condition that selects all error rows of consumers of this name; for an empty
+    name, those of the publisher.
+    """
+    consumer = errors_of(log).c.consumer
+    return consumer == name if name else consumer.is_(None)
+
+
+def _begun(log: LogTable, consumer: str) -> sa.ScalarSelect[datetime]:
+    """Return the query for the time of a consumer's registration."""
     consumers = sa.table(
-        quoted(log.consumer_table), sa.column("name"), sa.column("begun"), schema=schema_of(log)
+        quoted(log.consumer_table),
+        sa.column("name"),
+        sa.column("begun", sa.TIMESTAMP()),
+        schema=schema_of(log),
     )
-    begun = sa.select(consumers.c.begun).where(consumers.c.name == consumer).scalar_subquery()
-    return sa.and_(errors.c.consumer == consumer, errors.c.error_time >= begun)
+    return sa.select(consumers.c.begun).where(consumers.c.name == consumer).scalar_subquery()
+
+
+def newest_error_time(log: OpenLog, consumer: str) -> datetime | None:
+    """Return the time of the newest error row of a consumer of this name, registered or not, None
+    if there is none.
+    """
+    errors = errors_of(log.table)
+    newest = sa.select(sa.func.max(errors.c.error_time)).where(_is_consumer(log.table, consumer))
+    return log.connection.execute(newest).scalar()
 
 
 def _order_of_writing(log: OpenLog) -> sa.ColumnElement[Any]:

@@ -15,11 +15,10 @@ from eventlog.errors import ConfigError
 from eventlog.sql.epoch import read_removed
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.purge import utc_now
-from eventlog.sql.rows import extent
+from eventlog.sql.rows import TICK, extent
 
 LONGEST_STATEMENT: Final = timedelta(days=1)
 """The longest time between the event_time of a row and the moment when it gets its record_id."""
-_TICK: Final = timedelta(milliseconds=1)  # the precision of a log on SQLite
 _SUMMER_TIME: Final = timedelta(hours=1)
 
 
@@ -77,7 +76,7 @@ def _offset(log: OpenLog, now: datetime, event_time_zone: str) -> timedelta:
     return timedelta(minutes=minutes) - _SUMMER_TIME
 
 
-def _text(time: datetime, offset: timedelta, before: timedelta = _TICK) -> str:
+def _text(time: datetime, offset: timedelta, before: timedelta = TICK) -> str:
     """Return a time of the log's clock as text: rows up to it are before ``time``."""
     try:
         return (time + offset - before).isoformat(" ", "milliseconds")

@@ -741,11 +741,38 @@ def test_what_was_refused_before_a_consumer_was_reset_is_refused_no_longer(
 ) -> None:
     write(log, 1)
     consume(consumer(log), lambda document: Answer(results={"1": EventResult(Level.ERROR, "no")}))
-    execute(log, "UPDATE eventlog_error SET error_time = '2020-01-01 00:00:00'")
+    # The clock has been set back by years since then.
+    execute(log, "UPDATE eventlog_error SET error_time = '2090-01-01 00:00:00'")
     command("consumers", "reset", "search", "--start-from", "earliest", "--yes")
     assert consume(consumer(log)) == ["1"]
     assert "nothing that was refused" in command("errors", "--consumer", "search")[1]
     assert "done" in command("explain", "1", "--consumer", "search")[1].splitlines()[0]
+
+
+def test_what_is_refused_for_a_consumer_is_known_though_the_clock_is_set_back(
+    log: sa.Engine, command: Run
+) -> None:
+    consume(consumer(log))
+    execute(log, "UPDATE eventlog_consumer SET begun = '2090-01-01 00:00:00'")
+    write(log, 1)
+    consume(consumer(log), lambda document: Answer(results={"1": EventResult(Level.ERROR, "no")}))
+    assert "receiver" in command("errors", "--consumer", "search")[1]
+    command("requeue", "--consumer", "search")
+    assert consume(consumer(log)) == ["1"]
+    # The request is an error row, too: the row that the receiver has applied gets its next number.
+    command("requeue", "--consumer", "search", "--ids", "1")
+    assert consume(consumer(log)) == ["1.2"]
+
+
+def test_objects_of_a_snapshot_after_a_reset_have_other_event_ids(
+    log: sa.Engine, command: Run
+) -> None:
+    execute(log, "INSERT INTO usr VALUES (1, 'Ada')")
+    first = consume(consumer(log, start_from="snapshot"))
+    command("consumers", "reset", "search", "--start-from", "snapshot", "--yes")  # within a second
+    second = consume(consumer(log))
+    assert [one.split(".")[2:] for one in first + second] == 2 * [["usr", "idu=1"]]
+    assert first != second
 
 
 def test_the_commands_are_of_the_consumer_that_the_configuration_names(

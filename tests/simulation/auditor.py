@@ -195,9 +195,7 @@ class Auditor:
             consumer in self.asked_again or self._is_restored
         )
         is_other = before != tuple(numbers) and not (is_asked_for and min(numbers) > max(before))
-        # A request that the clock sets before the registration of its consumer does not count.
-        is_excused = consumer in self.asked_again and self._world.has_gone_back
-        if is_other and not is_excused and self._answered.get(which) not in _NOT_FOR_GOOD:
+        if is_other and self._answered.get(which) not in _NOT_FOR_GOOD:
             self._world.fail(f"{event_id} had the numbers {before}, and has {tuple(numbers)}")
         self._numbered[which] = tuple(numbers)
 
@@ -520,7 +518,6 @@ class Auditor:
         replica.refused = {
             *named,
             *forgotten,
-            *self._refused_before_registration(consumer),
             *((class_of(table), key) for table, key in gone),
         }
         self.given_up = {(whose, key) for whose, key in self.given_up if whose != receiver}
@@ -551,24 +548,6 @@ class Auditor:
             if whose == consumer and event_id.startswith("snapshot.") and event_id not in recorded
         ]
         return {(class_of(name), key) for _, _, name, key in forgotten}
-
-    def _refused_before_registration(self, consumer: str) -> set[Key]:
-        """Return the objects whose error lines for a consumer have a time before it was registered,
-        since the clock on the wall has gone back: the lines do not count
-        (docs/spec/event-log.md 13.4)."""
-        if not consumer or not self._world.has_gone_back:
-            return set()
-        of_lines = (
-            "FROM eventlog_error JOIN eventlog_consumer ON name = consumer "
-            f"WHERE name = '{consumer}' AND error_time < begun"
-        )
-        rows = self._ask(
-            "SELECT table_name, table_key FROM eventlog "
-            f"WHERE record_id IN (SELECT record_id {of_lines})"
-        )
-        objects = self._ask(f"SELECT event_id {of_lines} AND record_id = 0")
-        named = [(*event_id.split(".", 3)[2:],) for (event_id,) in objects]
-        return {(class_of(name), key) for name, key in [*rows, *named]}
 
     def _is_stale(self, row: Mapping[str, Any], done: str) -> bool:
         """Return True if a row that ``requeue`` refuses has a later one of its object with a status

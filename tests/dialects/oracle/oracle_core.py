@@ -107,6 +107,7 @@ def _rows() -> Mapping[str, Run]:
         "add_object_errors": lambda conn: rows.add_object_errors(
             _log(conn), [("snapshot.1", "receiver", "no")], "search"
         ),
+        "newest_error_time": lambda conn: rows.newest_error_time(_log(conn), "search"),
         "read_attempts": lambda conn: rows.read_attempts(_log(conn), "search"),
         "record_requeue_request": lambda conn: rows.record_requeue_request(_log(conn), [1, 2, 4]),
         "take_requests": lambda conn: rows.take_requests(_log(conn)),

@@ -86,8 +86,19 @@ FROM (SELECT "LOGS"."EVENTLOG"."RECORD_ID" AS "RECORD_ID"
 FROM "LOGS"."EVENTLOG" 
 WHERE "LOGS"."EVENTLOG"."STATUS" IN (:STATUS_1_1, :STATUS_1_2) AND "LOGS"."EVENTLOG"."RECORD_ID" > :RECORD_ID_1 ORDER BY "LOGS"."EVENTLOG"."RECORD_ID" DESC) anon_1 
 WHERE ROWNUM <= 1000;
-INSERT INTO "LOGS"."EVENTLOG_ERROR" (record_id, code, message) VALUES (:record_id, :code, :message);
-INSERT INTO "LOGS"."EVENTLOG_ERROR" (record_id, code, message, consumer, event_id) VALUES (:record_id, :code, :message, :consumer, :event_id);
+SELECT (SELECT max("LOGS"."EVENTLOG_ERROR".error_time) AS max_1 
+FROM "LOGS"."EVENTLOG_ERROR" 
+WHERE "LOGS"."EVENTLOG_ERROR".record_id BETWEEN :record_id_1 AND :record_id_2 AND "LOGS"."EVENTLOG_ERROR".consumer IS NULL) AS anon_1, SYS_EXTRACT_UTC(SYSTIMESTAMP) FROM DUAL;
+INSERT INTO "LOGS"."EVENTLOG_ERROR" (error_time, record_id, code, message) VALUES (:error_time, :record_id, :code, :message);
+SELECT (SELECT max("LOGS"."EVENTLOG_ERROR".error_time) AS max_1 
+FROM "LOGS"."EVENTLOG_ERROR" 
+WHERE "LOGS"."EVENTLOG_ERROR".record_id BETWEEN :record_id_1 AND :record_id_2 AND "LOGS"."EVENTLOG_ERROR".consumer = :consumer_1) AS anon_1, SYS_EXTRACT_UTC(SYSTIMESTAMP), (SELECT "LOGS"."EVENTLOG_CONSUMER".begun 
+FROM "LOGS"."EVENTLOG_CONSUMER" 
+WHERE "LOGS"."EVENTLOG_CONSUMER".name = :name_1) AS anon_2 FROM DUAL;
+INSERT INTO "LOGS"."EVENTLOG_ERROR" (error_time, record_id, code, message, consumer, event_id) VALUES (:error_time, :record_id, :code, :message, :consumer, :event_id);
+SELECT max("LOGS"."EVENTLOG_ERROR".error_time) AS max_1 
+FROM "LOGS"."EVENTLOG_ERROR" 
+WHERE "LOGS"."EVENTLOG_ERROR".consumer = :consumer_1;
 SELECT "LOGS"."EVENTLOG_ERROR".record_id, "LOGS"."EVENTLOG_ERROR".event_id 
 FROM "LOGS"."EVENTLOG_ERROR" 
 WHERE "LOGS"."EVENTLOG_ERROR".record_id > :record_id_1 AND "LOGS"."EVENTLOG_ERROR".event_id IS NOT NULL AND "LOGS"."EVENTLOG_ERROR".consumer = :consumer_1 AND "LOGS"."EVENTLOG_ERROR".error_time >= (SELECT "LOGS"."EVENTLOG_CONSUMER".begun 
