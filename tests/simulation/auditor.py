@@ -590,6 +590,7 @@ class Auditor:
         self._is_restored = True
         self._lost |= self._applied.keys() - self._copied["_applied"]
         self._contents.clear()
+        self._values = {row: name for row, name in self._values.items() if row <= top}
         for by_row in (self._applied, self._idle, self._sent_at):
             for receiver, row in [which for which in by_row if which[1] > top]:
                 del by_row[receiver, row]

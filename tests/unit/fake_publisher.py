@@ -77,8 +77,8 @@ class FakePublisher:
         )
         self.connection.exec_driver_sql(f"CREATE TABLE eventlog ({fields})")
         self.connection.exec_driver_sql(
-            "CREATE TABLE eventlog_error "
-            "(record_id INTEGER, code TEXT, message TEXT, consumer TEXT, event_id TEXT)"
+            "CREATE TABLE eventlog_error (error_time TEXT, "
+            "record_id INTEGER, code TEXT, message TEXT, consumer TEXT, event_id TEXT)"
         )
         self.connection.exec_driver_sql(
             "CREATE TABLE eventlog_inflight "
