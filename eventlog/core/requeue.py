@@ -56,8 +56,8 @@ class Judgement(NamedTuple):
     """The reasons against queueing rows of an object again, as record_ids.
 
     ``stale`` rows would bring an old value back, or delete an object that exists again.
-    ``in_parts`` are rows of inserts that are not queued again as a whole: as an add, each part
-    would replace the object.
+    ``in_parts`` are rows of inserts that are not queued again as a whole, or that lack columns of
+    later rows: as an add, they would replace the object.
     """
 
     stale: list[int]
@@ -77,14 +77,18 @@ def judge(rows: Sequence[LoggedRow]) -> Judgement:
     in_parts: list[int] = []
     later = dict.fromkeys(Way, 0)  # the later rows that outdate a row that returns on this way
     deletes = dict.fromkeys(Way, 0)  # the later rows of type 4 among them
+    columns: dict[Way, set[str | None]] = {way: set() for way in Way}  # of the others; None = all
     for life in reversed(list(_lives(rows))):
         inserts = list(_inserts(life))
         of_insert = dict.fromkeys(Way, 0)  # the later rows of the same insert among them
+        lacks = dict.fromkeys(Way, False)  # an add would lack columns of the rows after the insert
         for row in reversed(life):
             is_of_insert = row.event_type in _OF_INSERTS
             if is_of_insert and row.record_id < inserts[-1].first:
                 del inserts[-1]
                 of_insert = dict.fromkeys(Way, 0)
+            if is_of_insert and row.record_id == inserts[-1].last:
+                lacks = {way: not columns[way] <= inserts[-1].columns for way in Way}
             if row.way is not None:
                 others = later[row.way]
                 if is_of_insert:
@@ -93,13 +97,18 @@ def judge(rows: Sequence[LoggedRow]) -> Judgement:
                     others -= deletes[row.way]
                 if row.event_type <= DELETE_ROW and others:
                     stale.append(row.record_id)
-                if is_of_insert and not inserts[-1].goes_together:
+                is_read_back = row.event_type == INSERT_FIELD_QUERY_BACK
+                if is_of_insert and (
+                    not inserts[-1].goes_together or (is_read_back and lacks[row.way])
+                ):
                     in_parts.append(row.record_id)
             for way in _OUTDATES[row.state]:
                 later[way] += 1
                 if row.event_type == DELETE_ROW:
                     deletes[way] += 1
-                elif is_of_insert:
+                    continue
+                columns[way].add(row.column_name)
+                if is_of_insert:
                     of_insert[way] += 1
     return Judgement(stale[::-1], in_parts[::-1])
 
@@ -119,9 +128,13 @@ def _lives(rows: Sequence[LoggedRow]) -> Iterator[Sequence[LoggedRow]]:
 
 
 class _Insert(NamedTuple):
-    """The rows of one insert. ``goes_together`` is True if they may be queued again as they are."""
+    """The rows of one insert. ``goes_together`` is True if they are the whole object and all return
+    on the same way.
+    """
 
     first: int
+    last: int
+    columns: frozenset[str | None]
     goes_together: bool
 
 
@@ -149,6 +162,11 @@ def _inserts(life: Sequence[LoggedRow]) -> Iterator[_Insert]:
             ways.add(Way.BACK if waits else row.way)
             end += 1
         is_first = not others or rows[end - 1].record_id < others[0]
-        yield _Insert(rows[start].record_id, len(ways) == 1 and is_first and columns >= seen)
+        yield _Insert(
+            rows[start].record_id,
+            rows[end - 1].record_id,
+            frozenset(columns),
+            len(ways) == 1 and is_first and columns >= seen,
+        )
         seen |= columns
         start = end

@@ -82,6 +82,16 @@ def test_a_delete_and_what_is_read_back(rows: str, stale: str, in_parts: str) ->
         ("1Sa* 1Sb* 2Nb", "1 2", ""),
         ("1Ea* 1Eb* 2Nb", "", ""),
         ("1Ea* 1Xb", "", "1"),
+        ("7Sa* 8Sb", "", "1"),  # as an add it would replace the object, without b
+        ("7Ea* 8Sb", "", "1"),
+        ("7Ea* 8Nb", "", ""),
+        ("7Ea* 8Eb*", "", ""),
+        ("7Sa* 8Nb", "", "1"),
+        ("7Sa* 7Sb* 8Sa", "", ""),  # what is read back is all that the object has
+        ("7Sa* 7Sb* 8Sc", "", "1 2"),
+        ("7Sa* 6S", "", "1"),  # it may have any column
+        ("7Sa* 4S 7Sa 7Sb", "", "1"),
+        ("7Sa* 4S", "", ""),
     ],
 )
 def test_the_rows_of_an_insert_go_together_or_as_a_modify(
