@@ -120,18 +120,20 @@ def record_chunk(session: PublisherSession, loading: UnfinishedSnapshot) -> Chun
         return _wait(context, loading, other_keys[loading.class_name])
     if object_class is None:
         return _without_class(context, loading)
-    keys = _keys(context, loading, object_class)
+    asked = _asked(context, loading, object_class)
+    keys = _keys(context, loading, object_class) if asked is None else list(asked)[:_MAX_KEYS]
     if not keys:
         loading.done.append(object_class.name)
         loading.class_name = loading.position = None
         _save(context, loading)
         return Chunk(None, _MORE)
     marks = Marks(context.counters)
-    keys, delivery = _build(session, loading, object_class, keys, marks)
+    event_ids = asked or {key: snapshot_id(loading.begun, object_class.name, key) for key in keys}
+    keys, delivery = _build(session, object_class, {key: event_ids[key] for key in keys}, marks)
     loading.position, loading.objects = keys[-1], loading.objects + len(keys)
     if loading.again is not None:
-        sent = {f"{loading.class_name}.{key}" for key in keys}
-        loading.again = [one for one in loading.again if object_text(one) not in sent]
+        sent = {event_ids[key] for key in keys}
+        loading.again = [one for one in loading.again if one not in sent]
     if delivery is not None:
         consumer, content = context.ledger.consumer, encode(delivery)
         add_entry(context.log, EntryKind.DELIVERY, delivery.number, content, consumer)
@@ -194,7 +196,7 @@ def _class_to_read(
         wanted = [name for name in names if context.wants(name) and name not in loading.done]
     else:
         _refuse_unknown(context, loading.again)
-        wanted = [_class_of(one, names) for one in loading.again[:1]]
+        wanted = [_class_and_key(context, one)[0] for one in loading.again[:1]]
     if loading.class_name not in wanted:
         loading.class_name = next(iter(wanted), None)
         loading.position, loading.objects, loading.expected = None, 0, 0
@@ -225,12 +227,11 @@ def _refuse_unknown(context: Context, again: list[str]) -> None:
     other object waits for it.
     """
     unavailable: Mapping[str, object] = context.catalog.unavailable
-    names = [*(cls.name for cls in context.catalog.classes), *unavailable]
     refused: dict[str, tuple[str, str]] = {}
     for event_id in again:
         if reason := _why_unreadable(context, event_id):
             refused[event_id] = reason
-        elif (name := _class_of(event_id, names)) in unavailable:
+        elif (name := _class_and_key(context, event_id)[0]) in unavailable:
             refused[event_id] = "unknown_table", str(unavailable[name])
     if refused:
         again[:] = [one for one in again if one not in refused]
@@ -239,14 +240,38 @@ def _refuse_unknown(context: Context, again: list[str]) -> None:
         add_object_errors(context.log, lines, context.ledger.consumer)
 
 
-def _class_of(event_id: str, names: Iterable[str]) -> str:
-    """Return the name of the class in a snapshot's event-id, empty if it is none of these."""
-    text = object_text(event_id)
-    return max((name for name in names if text.startswith(f"{name}.")), key=len, default="")
+def _class_and_key(context: Context, event_id: str) -> tuple[str, str]:
+    """Return the name that the class in a snapshot's event-id has now, also if its table was
+    renamed since (spec/event-log.md 5.2), and the key. The name is empty if there is no such class.
+    """
+    catalog, text = context.catalog, object_text(event_id)
+    names = {
+        **{
+            name: meant.object_class.name
+            for name, meant in catalog.log_names.items()
+            if meant.child is None
+        },
+        **catalog.former,
+        **{name: name for name in catalog.unavailable},
+    }
+    name = max((name for name in names if text.startswith(f"{name}.")), key=len, default="")
+    return (names[name], text[len(name) + 1 :]) if name else ("", text)
 
 
-def _key_of(event_id: str, class_name: str) -> str:
-    return object_text(event_id).removeprefix(f"{class_name}.")
+def _asked(
+    context: Context, loading: UnfinishedSnapshot, object_class: ObjectClass
+) -> dict[str, str] | None:
+    """Return the event-ids of objects of this class to send again, by their keys; None if a
+    snapshot is read.
+    """
+    if loading.again is None:
+        return None
+    asked: dict[str, str] = {}
+    for event_id in loading.again:
+        name, key = _class_and_key(context, event_id)
+        if name == object_class.name:
+            asked.setdefault(key, event_id)
+    return asked
 
 
 def _keys(
@@ -254,11 +279,6 @@ def _keys(
 ) -> Sequence[str]:
     """Return the keys of the next chunk."""
     conn, dialect = context.log.connection, context.log.dialect
-    if loading.again is not None:
-        name, names = object_class.name, [cls.name for cls in context.catalog.classes]
-        return [_key_of(one, name) for one in loading.again if _class_of(one, names) == name][
-            :_MAX_KEYS
-        ]
     selection = Selection(object_class.name, EventType.INSERT_ROW_QUERY_BACK)
     walk = (
         dialect.open(conn)
@@ -274,21 +294,20 @@ def _keys(
 
 def _build(
     session: PublisherSession,
-    loading: UnfinishedSnapshot,
     object_class: ObjectClass,
-    keys: Sequence[str],
+    event_ids: Mapping[str, str],
     marks: Marks,
 ) -> tuple[Sequence[str], Delivery | None]:
-    """Build the events of a chunk, for as many keys as a delivery has room for. Return these keys,
-    and the delivery, None if none of the objects exists.
+    """Build the events of a chunk, for as many keys as a delivery has room for. ``event_ids`` has
+    their event-ids. Return these keys, and the delivery, None if none of the objects exists.
     """
-    context, state = session.context, session.state
+    context, state, keys = session.context, session.state, list(event_ids)
     built = _build_now(context, object_class, keys, state.row_sizes, session.check)
     if any(event.outcomes is not None and event.outcomes.invalid for event in built.events):
         session.check.before_invalid()
     events = []
     for event, key in zip(built.events, keys, strict=False):
-        event_id = snapshot_id(loading.begun, object_class.name, key)
+        event_id = event_ids[key]
         of_object = _as_built(event, event._replace(event_id=event_id, ids=()))
         if of_object.operation is not None:
             events.append(of_object)
@@ -360,10 +379,9 @@ def object_of(context: Context, event_id: str) -> ObjectId | None:
     is not a key of the class.
     """
     classes = {cls.name: cls for cls in context.catalog.classes}
-    name = _class_of(event_id, (*classes, *context.catalog.unavailable))
+    name, key = _class_and_key(context, event_id)
     if name not in classes:
         return None
-    key = _key_of(event_id, name)
     try:
         classes[name].canonical_key(key)
     except BadTableKey:
@@ -404,7 +422,7 @@ def _why_unreadable(context: Context, event_id: str) -> tuple[str, str] | None:
     class can be read or is only unavailable.
     """
     classes = {cls.name: cls for cls in context.catalog.classes}
-    name = _class_of(event_id, (*classes, *context.catalog.unavailable))
+    name, key = _class_and_key(context, event_id)
     if not name:
         return (
             "unknown_table",
@@ -412,7 +430,7 @@ def _why_unreadable(context: Context, event_id: str) -> tuple[str, str] | None:
         )
     if name in classes:
         try:
-            classes[name].canonical_key(_key_of(event_id, name))
+            classes[name].canonical_key(key)
         except BadTableKey as error:
             return error.code, str(error)
     return None
@@ -452,10 +470,9 @@ def read_object(context: Context, event_id: str) -> Present | None:
     recorded.
     """
     classes = {cls.name: cls for cls in context.catalog.classes}
-    name = _class_of(event_id, classes)
-    if not name:
+    name, key = _class_and_key(context, event_id)
+    if name not in classes:
         return None
-    key = _key_of(event_id, name)
     built = _build_now(context, classes[name], [key], {})
     event = built.events[0]._replace(event_id=event_id, ids=())
     first = context.output.first(0, "", raised_at(context.epoch))

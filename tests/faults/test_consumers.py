@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,6 +28,7 @@ from publishers import (
     publishing,
     session,
     write,
+    write_config,
 )
 from shared import PATIENCE, Run, execute, fetch, opened_log, statuses, url_of, wait_until
 
@@ -1452,6 +1454,18 @@ def test_an_object_that_is_sent_again_survives_a_crash(
     with pytest.raises(Killed):
         consume(consumer(log), die)
     assert consume(consumer(log)) == [refused, "1"]
+
+
+def test_objects_of_a_table_that_is_renamed_are_sent_under_its_new_name(
+    log: sa.Engine, refused: str, command: Run, tmp_path: Path
+) -> None:
+    command("requeue", "--consumer", "search")
+    execute(log, "ALTER TABLE page RENAME TO sheet")
+    file = write_config(tmp_path, url_of(log), [{"table": "sheet", "renamed_from": "page"}])
+    config = replace(consumer(log), watches=load(file, {}).watches)
+    sent: list[Document] = []
+    assert consume(config, lambda document: sent.append(document)) == [refused]
+    assert "table=sheet" in str(sent[0].body)
 
 
 def test_an_object_whose_class_is_gone_gets_another_line_and_holds_nobody_up(

@@ -192,8 +192,6 @@ class Followed:
         self._answered: set[str] = set()
         """The event-ids that were answered for good, at least once."""
         self._fatal: set[str] = set()
-        self._refused: set[str] = set()
-        """The event-ids that the receiver has refused, also if the answer was lost."""
         self._skipped: set[str] = set()
 
     # --- the world of its receiver ---
@@ -336,15 +334,13 @@ class Followed:
     # --- the auditor of the receiver ---
 
     def is_applied(self, receiver: str, event: Event, is_in_order: bool) -> None:
-        """Check an event that is applied for the first time: those of an object come in order. One
-        that was refused may come again, and this receiver does not refuse it again.
-        """
+        """Check an event that is applied for the first time: those of an object come in order."""
         key, number = object_of(event), int(event.event_id.split(".")[1])
         self._world.auditor.checks += 1
         if event.event_id in self._skipped:
             self.fail(f"{event.event_id} was skipped, and is sent")
         newest = self._newest.get(key, 0)
-        if number < newest and event.event_id not in self._refused:
+        if number < newest:
             self.fail(f"{event.event_id} of {key} comes after {newest} of the object")
         self._newest[key] = max(number, newest)
 
@@ -371,8 +367,7 @@ class Followed:
                 self._answered.add(event.event_id)
 
     def refuses(self, receiver: str, event_ids: Sequence[str]) -> None:
-        """Note what the receiver refuses."""
-        self._refused.update(event_ids)
+        """Nothing: a refused event is not sent again, or before all later ones of its object."""
 
     def goes_back(self, receiver: str, key: Key) -> None:
         """Nothing: a strict receiver applies nothing that comes after a retry."""
@@ -478,4 +473,4 @@ class Followed:
 
 def _ids_in(entry: Any) -> list[str]:
     """Return the event-ids of an entry of the position."""
-    return [event["id"] for event in entry["events"]]
+    return [event["id"] for event in entry.get("events", ())]

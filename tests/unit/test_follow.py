@@ -7,6 +7,8 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -25,13 +27,14 @@ from followed_stream import (
     following,
     once,
     position_at,
+    said,
     saved_at,
 )
 from shared import refused
 
 from eventlog.errors import FatalAnswer, ReceiverUnavailable
 from eventlog.gbase.options import ReadOptions
-from eventlog.model import Answer, Document, EventResult, Level
+from eventlog.model import Answer, Document, Event, EventResult, Level
 from eventlog.publisher.stream import Mark, Read
 from eventlog.publisher.stream.capture_files import CaptureFiles
 from eventlog.publisher.stream.follow import follow
@@ -87,6 +90,52 @@ def test_an_error_is_recorded_with_its_event_and_the_stream_goes_on(
     again = Receiver()
     once(stream, place, again)
     assert again.heard == []
+
+
+class Killed(BaseException):
+    """Ends a run as a kill does: nothing is saved afterwards."""
+
+
+def killed_at(text: str, stream: Stream, place: Path, receiver: Receiver, **options: Any) -> None:
+    """Run a publisher that is killed when an event arrives."""
+    receive = receiver.receive
+
+    def until_then(body: bytes, events: Sequence[Event]) -> Answer:
+        if text in [said(event) for event in events]:
+            raise Killed
+        return receive(body, events)
+
+    receiver.receive = until_then  # type: ignore[method-assign]
+    with suppress(Killed):
+        once(stream, place, receiver, batch_size=1, mark_interval=1000, **options)
+
+
+@pytest.mark.parametrize(
+    ("answers", "options"),
+    [([ERROR], {}), (3 * [RuntimeError("no")], {"max_attempts": 1, "isolate_after": 1})],
+    ids=["refused", "given up"],
+)
+def test_what_is_not_sent_again_is_known_after_a_kill_within_its_transaction(
+    stream: Stream, place: Path, answers: list[Level | Exception], options: dict[str, Any]
+) -> None:
+    work = stream.begin()
+    for key in (1, 2):
+        work.insert(ITEM, {"id": key, "name": "new"})
+    work.update(ITEM, {"id": 1, "name": "new"}, {"id": 1, "name": "b"})
+    work.update(ITEM, {"id": 1, "name": "b"}, {"id": 1, "name": "c"})
+    work.commit()
+    stream.write()
+    first = Receiver(k1=answers)
+    killed_at("modify 1 c", stream, place, first, **options)
+    assert "modify 1 b" in first.heard
+    again = Receiver()
+    once(stream, place, again, batch_size=1)
+    # The receiver may have applied the update of 1: its insert would undo that.
+    assert "add 1 new" not in again.heard
+    assert again.heard[-1] == "modify 1 c"
+    assert len(failures(place)) == 1
+    with position_at(place)() as position:
+        assert position.entries() == {}
 
 
 def test_fatal_stops_is_recorded_and_leaves_the_position_before_the_event(

@@ -67,6 +67,7 @@ from eventlog.publisher.stream import (
     SourceUnavailable,
     Stream,
 )
+from eventlog.publisher.stream.failures import Failures
 from eventlog.publisher.stream.pending import (
     BEFORE_ALL,
     FailedDocument,
@@ -86,12 +87,6 @@ _log = logging.getLogger("eventlog.publisher")
 
 _UNLIMITED: Final = 10_000
 """The most events without an answer with ``query_limit = 0``, so that memory stays bounded."""
-
-
-_MAX_FAILURES: Final = 10_000
-"""The most failures that wait for the position, as in a very long transaction. More are saved
-before it; a crash may then record them a second time.
-"""
 
 _DEFAULTS: Final = ValueOptions("full", characters="unicode")
 
@@ -209,9 +204,7 @@ class Run:
         self.heartbeat = HeartbeatTimer(options.heartbeat_interval, monotonic())
         self.last_document_no = 0
         self._position, self._sink, self._threads = position, sink, threads
-        # Failures by the numbers of their events, to be saved with the position that passes them:
-        # what it has not passed is read again after a crash, and may be sent then.
-        self._failures: list[tuple[int, Failure]] = []
+        self.failures = Failures()
         self._is_at_end = False
         # Failures of events that were answered fatal, which are saved at once.
         self._fatal: list[Failure] = []
@@ -240,6 +233,9 @@ class Run:
         for entry_no, content in self._position.entries().items():
             document = decode(entry_no, content)
             self._entries[entry_no] = _key_of(document), content
+            if document.settled:
+                self.failures.restore(entry_no, content, document.settled)
+                self.pending.pass_over(entry_no)
             events: list[PendingEvent] = []
             for recorded in document.events:
                 if recorded.described is not None:
@@ -328,7 +324,8 @@ class Run:
                 self._forget_answers()
                 self._is_careful = True
             stops = result in (DeliveryResult.UNAVAILABLE, DeliveryResult.RETRY)
-            if stops or self._is_careful or self._is_due():
+            # A refused event is saved before a later one of its object is sent.
+            if stops or self._is_careful or self._has_refused() or self._is_due():
                 try:
                     self.save()
                 except ReceiverUnavailable as lost:
@@ -450,12 +447,12 @@ class Run:
             self._note_failure(events, judged.failed)
         for result, answered in judged.answered:
             if result.level is Level.FATAL:
-                self._fatal += [one for _, one in self._failures_of(result, answered)]
+                self._fatal += [self._failure(result, event) for event in answered]
             else:
                 self.pending.answer(result, answered)
         for result, event in judged.given_up:
             self.counters.count_rows(result.level, 1)
-            self._failures += self._failures_of(result, [event])
+            self._refuse(result, [event])
             self.pending.give_up(event)
         for event in judged.retried:
             if self.parking.is_waiting(event.object_id):
@@ -500,7 +497,7 @@ class Run:
         position after it.
         """
         self.counters.rows_invalid += 1
-        self._failures.append((number, failure))
+        self.failures.make_no_event(number, failure)
         where = {"event_id": failure.event_id, "code": failure.code}
         _log.warning("%s is not sent: %s", failure.event_id, failure.message, extra=where)
 
@@ -534,10 +531,12 @@ class Run:
             )
         place = self.pending.flushed(self._passes())
         for result, events in answered:
-            self._failures += self._failures_of(result, events)
-        passed, left = self._passed_failures()
-        failures = [*passed, *self._fatal]
-        entries = self._recorded()
+            self._refuse(result, events)
+        failures, settled = self.failures.take(self.pending.passed, is_at_end=self._is_at_end)
+        failures += self._fatal
+        entries = self._recorded() | {
+            entry_no: (((), None), content) for entry_no, content in settled.items()
+        }
         if (
             place is None
             and not failures
@@ -552,19 +551,7 @@ class Run:
         self._position.save(saved, failures, contents)
         self.observer.marked(monotonic() - begun)
         self.saved, self.last_document_no, self._entries = saved, 0, entries
-        self._failures, self._fatal = left, []
-
-    def _passed_failures(self) -> tuple[list[Failure], list[tuple[int, Failure]]]:
-        """Return the failures that the position has passed, and the others. A source that has ended
-        is not read again.
-        """
-        if self._is_at_end or len(self._failures) > _MAX_FAILURES:
-            return [failure for _, failure in self._failures], []
-        passed = self.pending.passed
-        return (
-            [failure for number, failure in self._failures if number < passed],
-            [one for one in self._failures if one[0] >= passed],
-        )
+        self._fatal = []
 
     def _passes(self) -> Passes:
         """Return the events that the position may pass because they are recorded."""
@@ -608,6 +595,11 @@ class Run:
             except ReceiverUnavailable as lost:
                 self._wait(lost)
 
+    def _has_refused(self) -> bool:
+        return self.failures.has_refused or any(
+            why_refused(result) for result, _ in self.pending.answered
+        )
+
     def _is_due(self) -> bool:
         """Return True if ``mark_interval`` has passed, or ``delivery_rows`` events were answered,
         since the last save.
@@ -623,18 +615,15 @@ class Run:
         self.writer.forget()
         self._fatal = []
 
-    def _failures_of(
-        self, result: EventResult, events: Sequence[PendingEvent]
-    ) -> list[tuple[int, Failure]]:
-        """Return the failures for events that the receiver refused for good, by their numbers."""
-        message = why_refused(result)
-        if not message:
-            return []
-        shown = self.writer.shown
-        return [
-            (each.number, Failure(each.sent_id, "receiver", message, shown(each.fragment)))
-            for each in events
-        ]
+    def _refuse(self, result: EventResult, events: Sequence[PendingEvent]) -> None:
+        """Record events with a result that is an error."""
+        if why_refused(result):
+            for event in events:
+                self.failures.refuse(event, self._failure(result, event))
+
+    def _failure(self, result: EventResult, event: PendingEvent) -> Failure:
+        content = self.writer.shown(event.fragment)
+        return Failure(event.sent_id, "receiver", why_refused(result), content)
 
     def send_heartbeat(self) -> None:
         """Send the heartbeat. Raises FatalAnswer."""
@@ -706,7 +695,11 @@ class Run:
         elif not written:
             self.counters.rows_noop += 1
         for event in written or ():
-            self.pending.add(*event)
+            sent_id, _, part, *_ = event
+            if self.failures.is_settled(self.pending.next_number, sent_id, part):
+                self.pending.take_number()
+            else:
+                self.pending.add(*event)
 
     def _written(self, read: Read, number: int) -> list[_Written] | None:
         """Return the events of a change as the fields of ``PendingEvent`` after the number. A

@@ -370,13 +370,17 @@ class Pending:
         """Add a document that was recorded, before events are read. Its events are in the order of
         the source.
         """
-        self._next = self.passed = max(self._next, document.events[-1].number + _STEP)
+        self.pass_over(document.events[-1].number)
         self.size += len(document.events)
         if document.suspect is None and document.failures is None:
             self._ready.extend(document.events)
             return
         self._in_progress = {each.number: each for each in document.events}
         self.fail(document.events, document.suspect, document.failures)
+
+    def pass_over(self, number: int) -> None:
+        """Give greater numbers than this one to the events that are read from now on."""
+        self._next = self.passed = max(self._next, number + _STEP)
 
     def _first_not_passed(self, passes: Passes) -> int:
         """Return the number of the oldest unanswered event that the position cannot pass, or of the

@@ -40,8 +40,19 @@ class RecordedEvent(NamedTuple):
     """The description of the change's table, None if the source gave none."""
 
 
+class SettledEvent(NamedTuple):
+    """An event that was refused or given up before the position has passed it.
+
+    ``digest`` distinguishes its change from another one under the same event-id, as in a source
+    that was made anew.
+    """
+
+    sent_id: str
+    digest: str
+
+
 class RecordedDocument(NamedTuple):
-    """Events that are sent as one document.
+    """Events that are sent as one document, or with ``settled`` events that are not sent again.
 
     ``suspect`` are the attempts at a part of a document that the receiver failed for, ``failures``
     the cycles in which it failed for the document and answered no other one, ``parked`` the
@@ -52,6 +63,7 @@ class RecordedDocument(NamedTuple):
     suspect: Tried | None = None
     failures: Tried | None = None
     parked: Tried | None = None
+    settled: Sequence[SettledEvent] = ()
 
     @property
     def tried(self) -> Tried | None:
@@ -64,9 +76,11 @@ def encode(document: RecordedDocument) -> str:
 
     ``{"line_format": 1, "events": [...]}`` with ``tables``, the descriptions of the tables, and
     with ``suspect``, ``failures`` or ``parked``, which have the same form as in the in-flight entry
-    of a log.
+    of a log; or ``{"line_format": 1, "settled": [[event_id, digest], ...]}``.
     """
     line: dict[str, Any] = {"line_format": LINE_FORMAT}
+    if document.settled:
+        return json.dumps({**line, "settled": document.settled}, separators=(",", ":"))
     tables = dict.fromkeys(event.described for event in document.events if event.described)
     if tables:
         line["tables"] = [
@@ -96,6 +110,9 @@ def decode(entry_no: int, content: str) -> RecordedDocument:
     try:
         line = json.loads(content)
         refuse_newer(entry_no, line)
+        if "settled" in line:
+            settled = [SettledEvent(str(one), str(digest)) for one, digest in line["settled"]]
+            return RecordedDocument([], settled=settled)
         tables = {}
         for each in line.get("tables", ()):
             database = database_from_json(each)
@@ -115,7 +132,7 @@ def decode(entry_no: int, content: str) -> RecordedDocument:
                     tables.get((change.schema, change.table)),
                 )
             )
-        attempts = {name: Tried(**line[name]) for name in _ATTEMPTS if name in line}
+        attempts: dict[str, Any] = {name: Tried(**line[name]) for name in _ATTEMPTS if name in line}
         return RecordedDocument(events, **attempts)
     except (TypeError, ValueError, KeyError, AttributeError, ConfigError, FormatError) as error:
         raise DatabaseError(

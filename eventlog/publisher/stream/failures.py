@@ -1,0 +1,103 @@
+"""The changes and events of a followed source that are not sent again: what is to be written to the
+table of failures, and what may not be sent when the source is read again (spec/change-model.md
+6.4).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Final
+
+from eventlog.changes import json_form as change_json
+from eventlog.model import Change
+from eventlog.publisher.stream import Failure
+from eventlog.publisher.stream.pending import PendingEvent
+from eventlog.publisher.stream.recorded import RecordedDocument, SettledEvent, encode
+
+_MAX_UNREAD: Final = 10_000
+"""The most failures that wait for the position, as in a very long transaction. More are saved
+before it; a crash may then record them a second time.
+"""
+
+
+class _Entry:
+    """Events of an entry, and the numbers under which they were read, None = not again yet."""
+
+    __slots__ = ("content", "numbers")
+
+    def __init__(self, content: str, numbers: dict[SettledEvent, int | None]) -> None:
+        self.content, self.numbers = content, numbers
+
+    def is_passed(self, passed: int) -> bool:
+        return all(number is not None and number < passed for number in self.numbers.values())
+
+
+class Failures:
+    """The failures of one session of the connections.
+
+    A change that makes no event fails each time it is read, so it is written with the position that
+    passes it. An event that was refused or given up is written at once, and as long as the position
+    is before it, an entry has its event-id: after a crash it is not sent again, since later events
+    of its object may have been sent.
+    """
+
+    def __init__(self) -> None:
+        self._unread: list[tuple[int, Failure]] = []
+        self._refused: list[tuple[PendingEvent, Failure]] = []
+        self._entries: dict[int, _Entry] = {}
+
+    @property
+    def has_refused(self) -> bool:
+        """True if an event was refused or given up, and that is not saved yet."""
+        return bool(self._refused)
+
+    def restore(self, entry_no: int, content: str, events: Iterable[SettledEvent]) -> None:
+        """Add the events of an entry that was read."""
+        self._entries[entry_no] = _Entry(content, dict.fromkeys(events))
+
+    def make_no_event(self, number: int, failure: Failure) -> None:
+        """Add a change that makes no event."""
+        self._unread.append((number, failure))
+
+    def refuse(self, event: PendingEvent, failure: Failure) -> None:
+        """Add an event that the receiver has refused, or that was given up."""
+        self._refused.append((event, failure))
+
+    def is_settled(self, number: int, sent_id: str, change: Change) -> bool:
+        """Return True if an event, read again under this number, is not sent again."""
+        for entry in self._entries.values():
+            for event in entry.numbers:
+                if event.sent_id == sent_id and event.digest == _digest(change):
+                    entry.numbers[event] = number
+                    return True
+        return False
+
+    def take(self, passed: int, *, is_at_end: bool) -> tuple[list[Failure], dict[int, str]]:
+        """Return the failures to write with a position that has passed the events with numbers
+        below ``passed``, and the contents of the entries to keep, by their numbers. A source that
+        has ended is not read again.
+        """
+        everything = is_at_end or len(self._unread) > _MAX_UNREAD
+        failures = [one for number, one in self._unread if everything or number < passed]
+        failures += [failure for _, failure in self._refused]
+        ahead = {
+            SettledEvent(event.sent_id, _digest(event.change)): event.number
+            for event, _ in self._refused
+            if event.number >= passed
+        }
+        self._unread = [one for one in self._unread if not everything and one[0] >= passed]
+        self._refused = []
+        if ahead:
+            content = encode(RecordedDocument([], settled=list(ahead)))
+            self._entries[min(ahead.values())] = _Entry(content, dict(ahead))
+        self._entries = {
+            entry_no: entry
+            for entry_no, entry in self._entries.items()
+            if not (is_at_end or entry.is_passed(passed))
+        }
+        return failures, {entry_no: entry.content for entry_no, entry in self._entries.items()}
+
+
+def _digest(change: Change) -> str:
+    return hashlib.sha256(change_json.dumps(change).encode()).hexdigest()[:16]
