@@ -1,6 +1,5 @@
-"""The changes and events of a followed source that are not sent again: what is to be written to the
-table of failures, and what may not be sent when the source is read again (spec/change-model.md
-6.4).
+"""The changes and events of a followed source that are not sent again: the rows for the table of
+failures, and the events to leave out when the source is read again (spec/change-model.md 6.4).
 """
 
 from __future__ import annotations

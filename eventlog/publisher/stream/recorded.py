@@ -44,7 +44,7 @@ class SettledEvent(NamedTuple):
     """An event that was refused or given up before the position has passed it.
 
     ``digest`` distinguishes its change from another one under the same event-id, as in a source
-    that was made anew.
+    that was replaced.
     """
 
     sent_id: str
