@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
 
 import sqlalchemy as sa
 from common import LOG, SCHEMA, Cost, Meter, Server, configuration, install, server
@@ -123,10 +124,15 @@ def main() -> None:
         table.run(*_OF_VIEW)
         whole = first_load(bench, file)
         tell("first load", objects, whole)
-        for what, one in (("table", "usr"), ("view", "usr_view"), ("table by its keys", "coded")):
-            tell(f"verify of a {what}", objects, compare(bench, file, table.url, one), whole)
         documents = str(Path(name) / "documents")
-        tell("verify of files", objects, compare(bench, file, documents), whole)
+        for what, one, target in (
+            ("a table", "usr", table.url),
+            ("a view", "usr_view", table.url),
+            ("files", "usr", documents),
+            ("a table by its keys", "coded", table.url),
+        ):
+            tell(f"verify of {what}", objects, compare(bench, file, target, one), whole)
+            print(f"  memory at most {getrusage(RUSAGE_SELF).ru_maxrss >> 10} MB", flush=True)
         copy.dispose()
         bench.run("DROP DATABASE verify_copy WITH (FORCE)")
 

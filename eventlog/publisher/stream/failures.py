@@ -14,9 +14,10 @@ from eventlog.publisher.stream import Failure
 from eventlog.publisher.stream.pending import PendingEvent
 from eventlog.publisher.stream.recorded import RecordedDocument, SettledEvent, encode
 
-_MAX_UNREAD: Final = 10_000
-"""The most failures that wait for the position, as in a very long transaction. More are saved
-before it; a crash may then record them a second time.
+_MOST: Final = 10_000
+"""The most failures that wait for the position, and the most event-ids in entries, as in a very
+long transaction. More failures are written before the position; after a crash, more events are
+sent again, and their failures are written a second time.
 """
 
 
@@ -45,6 +46,7 @@ class Failures:
         self._unread: list[tuple[int, Failure]] = []
         self._refused: list[tuple[PendingEvent, Failure]] = []
         self._entries: dict[int, _Entry] = {}
+        self._by_id: dict[str, tuple[_Entry, SettledEvent]] = {}  # those that may be read again
 
     @property
     def has_refused(self) -> bool:
@@ -53,7 +55,8 @@ class Failures:
 
     def restore(self, entry_no: int, content: str, events: Iterable[SettledEvent]) -> None:
         """Add the events of an entry that was read."""
-        self._entries[entry_no] = _Entry(content, dict.fromkeys(events))
+        entry = self._entries[entry_no] = _Entry(content, dict.fromkeys(events))
+        self._by_id.update({event.sent_id: (entry, event) for event in entry.numbers})
 
     def make_no_event(self, number: int, failure: Failure) -> None:
         """Add a change that makes no event."""
@@ -65,19 +68,18 @@ class Failures:
 
     def is_settled(self, number: int, sent_id: str, change: Change) -> bool:
         """Return True if an event, read again under this number, is not sent again."""
-        for entry in self._entries.values():
-            for event in entry.numbers:
-                if event.sent_id == sent_id and event.digest == _digest(change):
-                    entry.numbers[event] = number
-                    return True
-        return False
+        entry, event = self._by_id.get(sent_id, (None, None))
+        if entry is None or event is None or event.digest != _digest(change):
+            return False
+        entry.numbers[event] = number
+        return True
 
     def take(self, passed: int, *, is_at_end: bool) -> tuple[list[Failure], dict[int, str]]:
         """Return the failures to write with a position that has passed the events with numbers
         below ``passed``, and the contents of the entries to keep, by their numbers. A source that
         has ended is not read again.
         """
-        everything = is_at_end or len(self._unread) > _MAX_UNREAD
+        everything = is_at_end or len(self._unread) > _MOST
         failures = [one for number, one in self._unread if everything or number < passed]
         failures += [failure for _, failure in self._refused]
         ahead = {
@@ -87,14 +89,15 @@ class Failures:
         }
         self._unread = [one for one in self._unread if not everything and one[0] >= passed]
         self._refused = []
-        if ahead:
+        known = sum(len(entry.numbers) for entry in self._entries.values())
+        if ahead and known + len(ahead) <= _MOST:
             content = encode(RecordedDocument([], settled=list(ahead)))
             self._entries[min(ahead.values())] = _Entry(content, dict(ahead))
-        self._entries = {
-            entry_no: entry
-            for entry_no, entry in self._entries.items()
-            if not (is_at_end or entry.is_passed(passed))
-        }
+        for entry_no, entry in list(self._entries.items()):
+            if is_at_end or entry.is_passed(passed):
+                del self._entries[entry_no]
+                for event in entry.numbers:
+                    self._by_id.pop(event.sent_id, None)
         return failures, {entry_no: entry.content for entry_no, entry in self._entries.items()}
 
 

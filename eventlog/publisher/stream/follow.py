@@ -15,32 +15,25 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Executor
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, TypeAlias
 
 from eventlog.changes import json_form as change_json
-from eventlog.changes.images import with_zones
-from eventlog.changes.keys import class_of_change, old_and_new_key, with_key
 from eventlog.changes.publishing import EventWriter
-from eventlog.changes.to_events import association_text, change_to_events
-from eventlog.core.catalog import Catalog, Database, ObjectClass
-from eventlog.core.catalog_builder import build_catalog
+from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.clock import executor, monotonic
 from eventlog.core.values import ValueOptions
 from eventlog.errors import (
-    ConfigError,
     ConsumerRuns,
     DatabaseUnavailable,
     EventlogError,
     FatalAnswer,
     FormatError,
-    NotExpressible,
     PublisherAlreadyRunning,
     ReceiverUnavailable,
     RowError,
     number_of,
 )
-from eventlog.model import Answer, Change, ChangeOp, Document, Event, EventResult, Level, differing
+from eventlog.model import Answer, Change, Document, EventResult, Level
 from eventlog.publisher.context import Counters, PublisherOptions, Reports, stream_summary
 from eventlog.publisher.database_clock import park_again
 from eventlog.publisher.delivery import Tried, halves
@@ -68,6 +61,7 @@ from eventlog.publisher.stream import (
     Stream,
 )
 from eventlog.publisher.stream.failures import Failures
+from eventlog.publisher.stream.output import StreamOutput, Written
 from eventlog.publisher.stream.pending import (
     BEFORE_ALL,
     FailedDocument,
@@ -89,10 +83,6 @@ _UNLIMITED: Final = 10_000
 """The most events without an answer with ``query_limit = 0``, so that memory stays bounded."""
 
 _DEFAULTS: Final = ValueOptions("full", characters="unicode")
-
-_Written: TypeAlias = tuple[
-    str, tuple[ObjectId, ...], Change, Any, str, Described | None
-]  # the fields of PendingEvent after the number
 
 _EntryKey: TypeAlias = tuple[tuple[int, ...], Tried | None]
 """The values on which an entry depends: the numbers of its events, which do not change, and the
@@ -194,10 +184,8 @@ class Run:
         saved = position.load()
         self.saved = saved._replace(delivery_no=saved.delivery_no + 1)
         position.save(self.saved)
-        self.writer = following.open_writer()
-        self.writer.resume(saved.numbered)
-        self._described: dict[tuple[str | None, str], ObjectClass] = {}
-        self._descriptions: dict[tuple[str | None, str], Described] = {}
+        self.output = StreamOutput(following.open_writer(), following.catalog, following.values)
+        self.output.writer.resume(saved.numbered)
         self.parking: Parking[ObjectId] = Parking(options.retry_initial, options.retry_max)
         self.suspects = Suspects(self.parking)
         self.pending = Pending(self.parking)
@@ -239,8 +227,8 @@ class Run:
             events: list[PendingEvent] = []
             for recorded in document.events:
                 if recorded.described is not None:
-                    self.describe(recorded.described)
-                self.writer.resume(recorded.numbered)
+                    self.output.describe(recorded.described)
+                self.output.writer.resume(recorded.numbered)
                 read = Read(recorded.change, recorded.sent_id)
                 written = self._written(read, BEFORE_ALL) or ()
                 events += [
@@ -254,7 +242,7 @@ class Run:
                     self.suspects.failure_streak = max(
                         self.suspects.failure_streak, document.failures.tries
                     )
-        self.writer.resume(self.saved.numbered)
+        self.output.writer.resume(self.saved.numbered)
 
     def _park_again(self, document: RecordedDocument, events: Sequence[PendingEvent]) -> None:
         """Park the objects of recorded events as they were before a restart. With ``once`` each
@@ -386,54 +374,12 @@ class Run:
 
     def send(self, document_no: int, events: Sequence[PendingEvent]) -> Answer:
         try:
-            return self._sink.send(self.document(document_no, events))
+            document = self.output.document(self.delivery_no, document_no, events)
+            return self._sink.send(document)
         except ReceiverUnavailable as failure:
             if failure.is_suspicious:
                 self._failed.add(document_no)
             raise
-
-    def document(self, document_no: int, events: Sequence[PendingEvent]) -> Document:
-        """Return the document of events."""
-        writer, ids = self.writer, [each.sent_id for each in events]
-        make_events = partial(_public_events, self.following.catalog, events)
-        if writer.in_records:
-            catalog = self.following.catalog
-            records = writer.records_of(
-                [each.fragment for each in events],
-                lambda: [
-                    _record_key(each, class_of_change(catalog, each.change)) for each in events
-                ],
-            )
-            return Document(self.delivery_no, document_no, ids, b"", records, make_events)
-        fragments = [each.fragment for each in events]
-        media_type, headers = writer.media_type_of(fragments), writer.headers_of(fragments)
-        return Document(
-            self.delivery_no,
-            document_no,
-            ids,
-            writer.body_of(fragments),
-            (),
-            make_events,
-            media_type,
-            headers,
-        )
-
-    def class_of(self, change: Change) -> ObjectClass | None:
-        """Return the class of a change's table, from the catalogue or else from the source's
-        description; None = unknown.
-        """
-        if self.following.catalog is not None:
-            return class_of_change(self.following.catalog, change)
-        return self._described.get((change.schema, change.table))
-
-    def describe(self, described: Described) -> None:
-        """Store the source's description of a table. A table without a key is not a class."""
-        schema, table = described
-        database = Database("", schema, (table,))
-        classes = build_catalog(database, values=self.following.values).classes
-        self._described.pop((schema, table.name), None)
-        self._described.update({(schema, one.name): one for one in classes})
-        self._descriptions[schema, table.name] = described
 
     def settle(
         self, document_no: int, events: Sequence[PendingEvent], judged: Judged[PendingEvent]
@@ -477,7 +423,7 @@ class Run:
         elif self.parking.is_recorded(tried.tries):
             self.pending.fail(events, suspect=tried)
 
-    def fragment(self, change: Change, event_id: str, object_class: ObjectClass | None) -> Any:
+    def _fragment(self, change: Change, event_id: str, object_class: ObjectClass | None) -> Any:
         """Return the format's fragment of a change, None if the format writes nothing for it; wait
         while a registry is unavailable.
 
@@ -486,7 +432,7 @@ class Run:
         """
         while True:
             try:
-                return self.writer.fragment_of(change, event_id, object_class)
+                return self.output.writer.fragment_of(change, event_id, object_class)
             except ReceiverUnavailable as failure:
                 if self.stop.is_set():
                     raise
@@ -612,7 +558,7 @@ class Run:
 
     def _forget_answers(self) -> None:
         self.pending.forget_answers()
-        self.writer.forget()
+        self.output.writer.forget()
         self._fatal = []
 
     def _refuse(self, result: EventResult, events: Sequence[PendingEvent]) -> None:
@@ -622,14 +568,14 @@ class Run:
                 self.failures.refuse(event, self._failure(result, event))
 
     def _failure(self, result: EventResult, event: PendingEvent) -> Failure:
-        content = self.writer.shown(event.fragment)
+        content = self.output.writer.shown(event.fragment)
         return Failure(event.sent_id, "receiver", why_refused(result), content)
 
     def send_heartbeat(self) -> None:
         """Send the heartbeat. Raises FatalAnswer."""
         self.heartbeat.last = monotonic()
         document = Document(
-            self.saved.delivery_no, self.last_document_no + 1, (), self.writer.heartbeat
+            self.saved.delivery_no, self.last_document_no + 1, (), self.output.writer.heartbeat
         )
         if send_heartbeat(self._sink, document, self.counters):
             self.last_document_no += 1
@@ -664,7 +610,7 @@ class Run:
         """Apply one step, and send if it fills documents, or if no more changes come for now."""
         if isinstance(step, Mark):
             if step.token is not None and step.token != self.saved.token:
-                self.pending.mark(ReadPosition(step.token, self.writer.numbered))
+                self.pending.mark(ReadPosition(step.token, self.output.writer.numbered))
                 if self.saved.token is None:
                     self.save_now()  # the beginning of a stream, which cannot be determined later
             if step.is_idle:
@@ -675,7 +621,7 @@ class Run:
                 self.save_if_due()
             return
         if isinstance(step, Described):
-            self.describe(step)
+            self.output.describe(step)
             return
         self.counters.rows_read += 1
         if isinstance(step, Failure):
@@ -701,7 +647,7 @@ class Run:
             else:
                 self.pending.add(*event)
 
-    def _written(self, read: Read, number: int) -> list[_Written] | None:
+    def _written(self, read: Read, number: int) -> list[Written] | None:
         """Return the events of a change as the fields of ``PendingEvent`` after the number. A
         change that the format cannot hold is recorded as a failure under ``number``: the result is
         None, and the stream continues.
@@ -709,27 +655,9 @@ class Run:
         Raises ConfigError for a table without a key, ReceiverUnavailable with ``once`` for a
         registry that does not answer.
         """
-        change, catalog = read.change, self.following.catalog
-        object_class = self.class_of(change)
-        if change.key is None and change.op is not ChangeOp.TRUNCATE and object_class is None:
-            # This is not only a failure of one change: the whole table would be skipped.
-            raise ConfigError(
-                f"{change.table!r} has no key that identifies its rows; name its key columns in "
-                "source.catalog, or for a CDC stream in source.reader.keys"
-            )
-        if change.schema is None and object_class is not None and catalog is not None:
-            change = change._replace(schema=catalog.schema)
-        change = with_zones(change, object_class)
-        described = None
-        if catalog is None:
-            described = self._descriptions.get((change.schema, change.table))
+        change, object_class = self.output.complete(read.change)
         try:
-            written: list[_Written] = []
-            for event_id, objects, part in _parts(self.writer, change, read.event_id, object_class):
-                numbered = self.writer.numbered
-                fragment = self.fragment(part, event_id, object_class)
-                if fragment is not None:
-                    written.append((event_id, objects, part, fragment, numbered, described))
+            return self.output.events_of(change, object_class, read.event_id, self._fragment)
         except (FormatError, RowError) as error:
             content = change_json.dumps(change)
             self.not_sent(Failure(read.event_id, error.code, str(error), content), number)
@@ -744,7 +672,6 @@ class Run:
                 code, why = reported.code, str(reported)
             self.not_sent(Failure(read.event_id, code, why), number)
             return None
-        return written
 
     def _is_too_far(self) -> bool:
         """Return True if so many events wait for parked ones that reading must stop until the
@@ -828,71 +755,6 @@ class Run:
             f"{number_of(self.pending.parked, 'object')} left: the receiver asked for their events "
             "later, or fails for them"
         )
-
-
-def _public_events(catalog: Catalog | None, events: Sequence[PendingEvent]) -> tuple[Event, ...]:
-    """Return the events in their public form, for sinks that read them.
-
-    A change without this form is left out.
-    """
-    public: list[Event] = []
-    for each in events:
-        with suppress(FormatError, RowError):
-            public += change_to_events(each.change, each.sent_id, catalog)
-    return tuple(public)
-
-
-def _record_key(event: PendingEvent, object_class: ObjectClass | None) -> bytes:
-    """Return the key of an event's record: the association of its object, with the new key if the
-    key changes.
-    """
-    if not event.objects:
-        return b""
-    *_, key = event.objects[-1]
-    return association_text(event.change, key, object_class).encode()
-
-
-# --- the events of a change -----------------------------------------------------------------------
-
-
-def _parts(
-    writer: EventWriter[Any], change: Change, event_id: str, object_class: ObjectClass | None
-) -> list[tuple[str, tuple[ObjectId, ...], Change]]:
-    """Return the changes that become one event each, with their event-ids and objects. An update of
-    the key becomes a delete and an insert, unless the format has a new key in one event
-    (spec/change-model.md 6.2).
-
-    A TRUNCATE has no single object. Raises NotExpressible for an unknown key.
-    """
-    if change.op is ChangeOp.TRUNCATE:
-        return [(event_id, (), change)]
-    change = with_key(change, object_class)
-    old, new = old_and_new_key(change)
-    if any(value is None for _, value in (*old, *new)):
-        raise NotExpressible(
-            f"the key of {change.op} of {change.table!r} at {change.position} has a NULL"
-        )
-    schema, table = change.schema, change.table
-    if old == new:
-        return [(event_id, ((schema, table, new),), change)]
-    if writer.joins_new_key:
-        return [(event_id, ((schema, table, old), (schema, table, new)), change)]
-    before, after = change.before or {}, change.after or {}
-    changed = differing(before, after) if change.changed is None else change.changed
-    if (
-        changed is not None
-        and before.keys() >= changed
-        and not change.extras.get("changed_unknown")
-    ):
-        before = {**after, **before}  # values that did not change are the old values, too
-    delete = change._replace(
-        op=ChangeOp.DELETE, key=old, before={**before, **dict(old)}, after=None, changed=None
-    )
-    insert = change._replace(op=ChangeOp.INSERT, before=None, changed=None)
-    return [
-        (event_id, ((schema, table, old),), delete),
-        (f"{event_id}.2", ((schema, table, new),), insert),
-    ]
 
 
 def _named(one: ObjectId) -> str:
