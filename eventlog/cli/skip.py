@@ -107,11 +107,10 @@ def skip(
         named = event_ids or parked_in_source(config)
         if not dry and not event_ids:
             confirm(f"This gives up {number_of(len(named), 'event')}.", yes=yes)
-        _print_skipped(
-            [Skipped(one, 0, 0, "") if dry else skip_in_source(config, one, why) for one in named],
-            dry=dry,
-            as_json=as_json,
+        skipped = (
+            [Skipped(one, 0, 0, "") for one in named] if dry else skip_in_source(config, named, why)
         )
+        _print_skipped(skipped, dry=dry, as_json=as_json)
         return
     chosen = None if ids is None else parse_ids(ids)
     with session(config, Purpose.SKIP) as db:

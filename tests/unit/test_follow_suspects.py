@@ -576,6 +576,24 @@ def test_skip_gives_a_waiting_event_up_and_later_events_of_its_object_are_sent(
     assert again.heard == ["modify 2 b"]
 
 
+def test_skip_gives_up_all_events_that_it_names_or_none(
+    stream: Stream, tmp_path: Path, place: Path
+) -> None:
+    config = configure(tmp_path)
+    stream.insert(1, 2, 3)
+    with pytest.raises(ReceiverUnavailable):
+        once(stream, place, Receiver(k1=[Level.RETRY], k2=[Level.RETRY]))
+    waiting = [event["id"] for entry in entries(place) for event in entry["events"]]
+    skip = ["-c", str(config), "skip", "--reason", "no need"]
+    assert cli.run([*skip, waiting[0], "nothing"]) == 2
+    assert failures(place) == []
+    assert cli.run([*skip, *waiting]) == 0
+    assert [one["event_id"] for one in failures(place)] == waiting
+    again = Receiver()
+    once(stream, place, again)
+    assert again.heard == []
+
+
 # --- explain --------------------------------------------------------------------------------------
 
 

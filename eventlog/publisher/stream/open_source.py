@@ -5,7 +5,7 @@ of its changes. Also read the status of a source for ``eventlog status --from``.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -159,15 +159,16 @@ def source_records(config: Config, event_id: str | None) -> SourceRecords:
     return records_in_table(_position_url(settings), table, settings.type, event_id)
 
 
-def skip_in_source(config: Config, event_id: str, why: str) -> Skipped:
-    """Give up an event of the source in ``[source]`` that has no answer.
+def skip_in_source(config: Config, event_ids: Iterable[str], why: str) -> list[Skipped]:
+    """Give up events of the source in ``[source]`` that have no answer.
 
-    Raises ConfigError if there is no such event, PublisherAlreadyRunning, DatabaseError.
+    Raises ConfigError if there is no such event, PublisherAlreadyRunning, DatabaseError; then none
+    is given up.
     """
     settings = config.source
     table = settings.options.position_table
     with position_table(_position_url(settings), table, settings.type) as position:
-        return skip_recorded(position, event_id, why)
+        return skip_recorded(position, event_ids, why)
 
 
 def parked_in_source(config: Config) -> list[str]:

@@ -15,29 +15,43 @@ from eventlog.publisher.stream.recorded import RecordedDocument, decode, encode
 from eventlog.sql.rows import SKIPPED
 
 
-def skip_recorded(position: Position, event_id: str, why: str) -> Skipped:
-    """Give up an event without an answer that the position has passed: it becomes a failure that
+def skip_recorded(position: Position, event_ids: Iterable[str], why: str) -> list[Skipped]:
+    """Give up events without an answer that the position has passed: each becomes a failure that
     shows ``why``, and the later events of its object are sent. The caller has the position's lock,
     so that no publisher runs.
 
-    Raises ConfigError if there is no such event.
+    Raises ConfigError if there is no such event; then none is given up.
     """
     entries = dict(position.entries())
     documents = {number: decode(number, content) for number, content in entries.items()}
-    for number, document in documents.items():
-        for event in document.events:
-            if event.sent_id != event_id:
-                continue
-            del entries[number]
-            if rest := [each for each in document.events if each is not event]:
-                entries[rest[0].number] = encode(document._replace(events=rest))
-            tried = document.tried
-            message = f"{why}; the last answer: {tried.answer}" if tried and tried.answer else why
-            failure = Failure(event_id, SKIPPED, message, change_json.dumps(event.change))
-            position.save(position.load(), [failure], entries)
-            answer = "" if tried is None else tried.answer
-            return Skipped(event_id, 0, 0 if tried is None else tried.tries, answer)
-    raise ConfigError(f"no event {event_id} waits for an answer; {_known(documents.values())}")
+    skipped: list[Skipped] = []
+    failures: list[Failure] = []
+    for event_id in dict.fromkeys(event_ids):
+        number = next(
+            (
+                number
+                for number, document in documents.items()
+                if any(event.sent_id == event_id for event in document.events)
+            ),
+            None,
+        )
+        if number is None:
+            raise ConfigError(
+                f"no event {event_id} waits for an answer; {_known(documents.values())}"
+            )
+        document = documents.pop(number)
+        del entries[number]
+        (event,) = (each for each in document.events if each.sent_id == event_id)
+        if rest := [each for each in document.events if each is not event]:
+            documents[rest[0].number] = document._replace(events=rest)
+            entries[rest[0].number] = encode(documents[rest[0].number])
+        tries, answer = (document.tried.tries, document.tried.answer) if document.tried else (0, "")
+        message = f"{why}; the last answer: {answer}" if answer else why
+        failures.append(Failure(event_id, SKIPPED, message, change_json.dumps(event.change)))
+        skipped.append(Skipped(event_id, 0, tries, answer))
+    if skipped:
+        position.save(position.load(), failures, entries)
+    return skipped
 
 
 def _known(documents: Iterable[RecordedDocument]) -> str:
