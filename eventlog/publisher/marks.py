@@ -294,6 +294,8 @@ class DeliveryProgress:
         self._left[number] = [event for event in self._left[number] if event.event_id not in done]
         self._unmarked.append((SUCCESS, idle))
         self._is_changed = True
+        if self.suspects is not None:
+            self.suspects.settled(idle)
         for event in idle:
             if event.object_id is not None:
                 self.parking.release(event.object_id)

@@ -140,6 +140,20 @@ class Suspects:
         self._set_aside(events, str(failure))
         return Doubt.WAITS
 
+    def settled(self, events: Sequence[Sent]) -> None:
+        """Record that events need no answer any more, so that their objects wait no longer."""
+        done = {event.sent_id for event in events}
+        self._forget(done)
+        for suspected in self._suspected:
+            for event in suspected.events:
+                if event.sent_id in done:
+                    self._isolated_objects.pop(event.object_id, None)
+        self._suspected = [
+            Suspect(rest, suspected.failure)
+            for suspected in self._suspected
+            if (rest := [event for event in suspected.events if event.sent_id not in done])
+        ]
+
     def tried(
         self, events: Sequence[Sent], failure: ReceiverUnavailable, max_attempts: int, before: int
     ) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
+from postgres_clusters import Server, primary, programs, servers
 from publishers import LONG, Inbox, configuration, is_drained, make_log, publishing, session, write
 from shared import fetch, statuses, wait_until
 
@@ -126,3 +127,89 @@ def test_a_sleeping_publisher_is_woken_by_a_row_of_any_leaf(log: sa.Engine) -> N
     assert not is_drained(
         log
     )  # a number below 1 is never read (1.2), and its insert has not failed
+
+
+# --- a failover -----------------------------------------------------------------------------------
+
+
+class Lost(Exception):
+    """The primary is lost here."""
+
+
+@pytest.fixture(scope="module")
+def partitioned() -> Iterator[Server]:
+    """A server whose log has leaves, stopped."""
+    if programs() is None:
+        pytest.skip("the server's programs are not installed")
+    with primary() as server:
+        engine = sa.create_engine(server.url)
+        make_leaves(engine)
+        engine.dispose()
+        server.run("pg_ctl", "-D", str(server.data), "-m", "fast", "-w", "stop")
+        yield server
+
+
+def purge_until(database: sa.Engine, number: int) -> bool:
+    """Cut and remove leaves until the primary is lost before this statement; True if it is not."""
+    with owner(database) as log:
+        seen = count(1)
+
+        def lose(*_: Any) -> None:
+            if next(seen) == number:
+                raise Lost
+
+        sa.event.listen(log.connection, "before_cursor_execute", lose)
+        try:
+            cut_ahead(log, MEANS)
+            now = utc_now(log.connection, log.dialect)
+            log.commit()
+            for _ in purge_leaves(log, MEANS, now, dry=False):
+                pass
+        except Lost:
+            log.connection.invalidate()
+            return False
+    return True
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("has_all", [True, False], ids=["synchronous", "behind"])
+def test_a_failover_between_any_two_steps_of_a_purge_loses_no_row(
+    partitioned: Server, has_all: bool
+) -> None:
+    ended, number = False, -2
+    while not ended:
+        number += 3  # a transaction has about three statements
+        with servers(partitioned.data) as first:
+            second, inbox = first.standby("b"), Inbox()
+            old, new = sa.create_engine(first.url), sa.create_engine(second.url)
+            write(old, *range(1, 4 * WIDTH), event_type=2)
+            with publishing(configuration(old, polling_interval=1), inbox):
+                inbox.take_all(4 * WIDTH - 1)
+                wait_until(lambda: set(statuses(old).values()) <= {"S"})  # noqa: B023
+            first.catch_up(second)
+            if not has_all:
+                second.cut()
+            ended = purge_until(old, number)
+            if has_all:
+                first.catch_up(second)
+            old.dispose()
+            first.stop()
+            second.promote()
+            later = range(100, 100 + 2 * WIDTH)
+            with publishing(configuration(new, polling_interval=1), inbox):
+                write(new, *later, event_type=2)
+                assert set(later) <= set(inbox.take_all(len(later)))
+                for place in (1, WIDTH + 5, 3 * WIDTH, 10**9):  # an insert into any leaf
+                    with new.connect() as conn, conn.begin() as inserted:
+                        conn.exec_driver_sql(
+                            "INSERT INTO eventlog (record_id, event_type, table_name, table_key) "
+                            f"SELECT {place}, 5, 'usr', 'idu=1' WHERE NOT EXISTS (SELECT FROM "
+                            f"eventlog WHERE record_id = {place})"
+                        )
+                        inserted.rollback()
+                wait_until(lambda: set(statuses(new).values()) <= {"S"})  # noqa: B023
+            assert purge_until(new, 0)
+            assert min(statuses(new)) > 1
+            new.dispose()
+    assert number > 20

@@ -254,9 +254,14 @@ class Auditor:
             return
         self.checks += 1
         meaning = _meaning(event.event_id)
+        lost: set[tuple[str, int]] = set()
         if self._is_restored and not self._is_recorded(receiver, rows):
-            # It was in the air when the copy without its line was put back.
-            self._lost |= {(receiver, row) for row in rows if (receiver, row) not in self._applied}
+            # It was in the air when the copy without its line was put back, or comes from a process
+            # that has the old file open, and may have begun an epoch there.
+            lost = {
+                (receiver, row) for row in rows if self._applied.get((receiver, row)) != meaning
+            }
+            self._left[-1][0].add(_epoch(meaning))
         for row in rows:
             other = self._applied.setdefault((receiver, row), meaning)
             if other == meaning:
@@ -268,6 +273,7 @@ class Auditor:
                 self._world.fail(
                     f"{receiver}: row {row} was applied under {other}, and again under {event.event_id}"
                 )
+        self._lost |= lost
         which = receiver, key, _epoch(meaning)  # what was sent before a raise may be sent again
         newest = self._newest.get(which, 0)
         is_first = event.event_id == meaning

@@ -119,8 +119,8 @@ class Receiver:
         return _number(told) < probability
 
     def _refuses(self, what: str, event_id: str) -> bool:
-        """Return True if an event is refused. A known id never is: docs/guides/receivers.md asks for
-        success.
+        """Return True if an event is refused, or has to come again. A known id never is:
+        docs/guides/receivers.md asks for success.
         """
         return event_id not in self.replica.applied and self._draws(what, event_id)
 
@@ -186,7 +186,8 @@ class Receiver:
         for event in events:
             key, one = object_of(event), event.event_id
             is_poison = "retry one" in self.mood and self._is_poison(event)
-            if (key in waiting and self.is_strict) or is_poison or self._draws("retry", one):
+            waits = (key in waiting and self.is_strict) or is_poison
+            if waits or self._refuses("retry", one):
                 waiting.add(key)
                 verdicts[one] = EventResult(Level.RETRY, "later")
             elif self._refuses("error", one):

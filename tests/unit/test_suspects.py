@@ -18,8 +18,10 @@ from eventlog.core.events import Outgoing
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.delivery import Delivery, Tried, encode
+from eventlog.publisher.parking import Parking
 from eventlog.publisher.sending import DeliveryResult
 from eventlog.publisher.session import PublisherState
+from eventlog.publisher.suspects import Suspects
 
 
 @dataclass
@@ -81,6 +83,26 @@ def test_a_document_that_failed_once_is_not_isolated(new_world: NewWorld) -> Non
     receiver.culprits = ()
     fake.run(receiver, state)
     assert (receiver.sent, len(state.parking)) == ([["3", "4"], ["1", "2"]], 0)
+
+
+def test_an_object_whose_event_needs_no_answer_any_more_is_not_parked_with_its_document() -> None:
+    @dataclass(frozen=True)
+    class Sent:
+        sent_id: str
+
+        @property
+        def object_id(self) -> str:
+            return f"object of {self.sent_id}"
+
+    parking: Parking[str] = Parking(1, 1)
+    suspects = Suspects(parking)
+    gone, other = Sent("1"), Sent("2")
+    suspects.failed([gone, other], ReceiverUnavailable("answers 500", is_suspicious=True))
+    parking.release(gone.object_id)
+    suspects.settled([gone])
+    suspects.answered([Sent("3")])
+    suspects.end()
+    assert list(parking) == [other.object_id]
 
 
 @pytest.mark.parametrize("objects", ["12345678", "87654321"])
