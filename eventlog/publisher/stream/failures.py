@@ -76,8 +76,8 @@ class Failures:
 
     def take(self, passed: int, *, is_at_end: bool) -> tuple[list[Failure], dict[int, str]]:
         """Return the failures to write with a position that has passed the events with numbers
-        below ``passed``, and the contents of the entries to keep, by their numbers. A source that
-        has ended is not read again.
+        below ``passed``, and the contents of the entries to keep, by their numbers. At the end of a
+        source all failures are written.
         """
         everything = is_at_end or len(self._unread) > _MOST
         failures = [one for number, one in self._unread if everything or number < passed]
@@ -94,7 +94,7 @@ class Failures:
             content = encode(RecordedDocument([], settled=list(ahead)))
             self._entries[min(ahead.values())] = _Entry(content, dict(ahead))
         for entry_no, entry in list(self._entries.items()):
-            if is_at_end or entry.is_passed(passed):
+            if entry.is_passed(passed):
                 del self._entries[entry_no]
                 for event in entry.numbers:
                     self._by_id.pop(event.sent_id, None)
