@@ -87,6 +87,8 @@ class Auditor:
         process that still has the old file open.
         """
         self._lacks_reset: set[str] = set()
+        self._snapshots: dict[str, str] = {}
+        """When the consumer of a receiver began, by the first event of its snapshot."""
         """The consumers whose line is of before a reset since an older copy was put back."""
         self.unsure: set[Key] = set()
         """The objects of which the database lost changes that a receiver has."""
@@ -251,6 +253,7 @@ class Auditor:
             self._world.fail(f"{receiver} has the classes {sorted(classes)}, and gets {key}")
         rows = self._rows.get((_consumer(receiver), event.event_id))
         if rows is None:  # of a snapshot
+            self._note_snapshot(receiver, event.event_id)
             return
         self.checks += 1
         meaning = _meaning(event.event_id)
@@ -296,6 +299,14 @@ class Auditor:
         # them.
         locked = self._world.application.written.intersection(rows)
         self._newest[which] = max(newest, *locked, 0)
+
+    def _note_snapshot(self, receiver: str, event_id: str) -> None:
+        """Note that a receiver gets a second snapshot since a restore has lost the registration of
+        its consumer, and that nobody has emptied it."""
+        if event_id.startswith("snapshot."):
+            begun = event_id.split(".")[1]
+            if self._snapshots.setdefault(receiver, begun) != begun and self._is_restored:
+                self._lacks_reset.add(receiver)
 
     def _is_recorded(self, receiver: str, rows: Sequence[int]) -> bool:
         """Return True if the lines in flight have the first of these rows."""
@@ -610,6 +621,7 @@ class Auditor:
         self._skipped = {(whose, row) for whose, row in self._skipped if whose != consumer}
         self._outdated = {(whose, key) for whose, key in self._outdated if whose != consumer}
         self._lacks_reset.discard(consumer)
+        self._snapshots.pop(consumer, None)
         self._began_at[consumer] = (
             self._world.scheduler.now + 1
         )  # of requests only seconds are known

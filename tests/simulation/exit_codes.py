@@ -55,7 +55,8 @@ def _has_no_such_class(ended: Ended) -> bool:
     """
     application, told = ended.world.application, ended.world.story[ended.process.start["told"] :]
     has_changed = any("the schema changes" in line for line in told)
-    return has_changed or bool(application.hidden) or application.shape != application.configured
+    configured = {application.configured, ended.process.start["configured"]}
+    return has_changed or bool(application.hidden) or configured != {application.shape}
 
 
 def _had_no_rows(ended: Ended) -> bool:

@@ -291,7 +291,12 @@ class World:
         ``config`` another configuration. ``refused`` is the text with which it must be refused, as
         a regular expression."""
         self._commands += 1
-        start = {"words": words, "top": self.application.top(), "told": len(self.story)}
+        start = {
+            "words": words,
+            "top": self.application.top(),
+            "told": len(self.story),
+            "configured": self.application.configured,
+        }
         process = Process(f"command{self._commands}", start)
         path = self.directory / f"{process.name}.toml"
         config = config or self._config_of_commands(of)
