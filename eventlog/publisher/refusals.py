@@ -445,10 +445,12 @@ def objects_of(log: OpenLog, ids: Sequence[int]) -> list[Sequence[ObjectRow]]:
 def _missing(
     log: OpenLog, catalog: Catalog | None, cls: ObjectClass | None, keys: Sequence[str]
 ) -> set[str]:
-    """Return the keys whose object does not exist now; none if that cannot be read."""
+    """Return the keys whose object does not exist now; none if that cannot be read. Keys of other
+    columns, as from before a key column was renamed, are left out.
+    """
     if cls is None or catalog is None:
         return set()
-    conn = log.connection
+    conn, keys = log.connection, [key for key in keys if cls.has_key(key)]
     try:
         with as_database_errors(conn), conn.begin_nested():
             _, missing = resync.existing(conn, log.dialect, catalog.schema, cls, keys)

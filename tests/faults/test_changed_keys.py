@@ -175,3 +175,22 @@ def test_other_formats_name_the_old_key_and_no_object_of_now(
     published(database, config, sink)
     assert statuses(database) == {1: "S"}
     assert written in sink.bodies[0]
+
+
+def test_requeue_names_a_command_for_a_stale_row_of_a_renamed_key_column(
+    database: sa.Engine, tmp_path: Path
+) -> None:
+    execute(database, "CREATE TABLE usr (code text PRIMARY KEY, name text)")
+    install(configured(database, tmp_path))
+    execute(
+        database,
+        "INSERT INTO eventlog (status, event_type, table_name, table_key, column_name, new_value) "
+        "VALUES ('E', 2, 'usr', 'code=\"a+b\"', 'name', 'Jack'), "
+        "('S', 2, 'usr', 'code=\"a+b\"', 'name', 'Jill')",
+        "ALTER TABLE usr RENAME code TO code2",
+    )
+    configured(database, tmp_path, previous_key=["code"])
+    file = str(tmp_path / "eventlog.toml")
+    ran = CliRunner().invoke(cli, ["--config", file, "requeue", "--status", "E"])
+    assert ran.exception is None, ran.output
+    assert "eventlog resync usr --key" in ran.output
