@@ -711,6 +711,11 @@ class Application:
                     values.setdefault("mark", []).append(mark)
         return objects
 
+    def logged_tables(self) -> set[str]:
+        """Return the tables that have a row in the log."""
+        named = self.session.execute("SELECT DISTINCT table_name FROM eventlog")
+        return {str(name) for (name,) in named}
+
     def top(self) -> int:
         """Return the highest record_id that was ever drawn."""
         found = self.session.execute("SELECT max(seq) FROM sqlite_sequence WHERE name = 'eventlog'")

@@ -153,7 +153,7 @@ class Auditor:
         if number < newest:
             self._world.fail(f"{event.sent_id} of {consumer} comes after its sending {newest}")
         self._attempts[consumer, meaning] = max(number, newest)
-        built_with = self._built_with.pop((consumer, meaning), None)
+        built_with = self._built_with.get((consumer, meaning))
         # Error lines of before a consumer was reset are not its own.
         if number == newest and consumer not in self._began_at:
             highest = self._next_sending(consumer, meaning) if built_with is None else built_with
@@ -399,6 +399,8 @@ class Auditor:
             which = _consumer(receiver), event.event_id
             if (task := self._world.scheduler.current) is not None:
                 task.process.answers[level.name.lower()] += 1
+            # Without an answer its document may be cut, and the halves are sent as they were built.
+            self._built_with.pop((which[0], _meaning(event.event_id)), None)
             self._answered.pop(which, None)  # the last answer to a row comes last
             self._answered[which] = level
             if level in (Level.ERROR, Level.FATAL):

@@ -61,9 +61,7 @@ def _has_no_such_class(ended: Ended) -> bool:
 
 def _had_no_rows(ended: Ended) -> bool:
     """Return True if the log had no row of the class when the command began."""
-    sql = "SELECT count(*) FROM eventlog WHERE table_name = ? AND record_id <= ?"
-    which = ended.words[1], ended.process.start["top"]
-    return not ended.world.application.session.execute(sql, which).fetchone()[0]
+    return ended.words[1] not in ended.process.start["logged"]
 
 
 def _has_no_such_consumer(ended: Ended) -> bool:

@@ -296,6 +296,7 @@ class World:
             "top": self.application.top(),
             "told": len(self.story),
             "configured": self.application.configured,
+            "logged": self.application.logged_tables(),
         }
         process = Process(f"command{self._commands}", start)
         path = self.directory / f"{process.name}.toml"
