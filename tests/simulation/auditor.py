@@ -157,6 +157,7 @@ class Auditor:
         # Error lines of before a consumer was reset are not its own.
         if number == newest and consumer not in self._began_at:
             highest = self._next_sending(consumer, meaning) if built_with is None else built_with
+            self._built_with[consumer, meaning] = highest
             if number < highest:
                 self._world.fail(
                     f"{event.sent_id} of {consumer} was given up, and its next sending is {highest}"
