@@ -47,7 +47,7 @@ from eventlog.core.fold import (
     reach_of_span,
 )
 from eventlog.core.ranges import to_ranges
-from eventlog.model import QUEUE_FIELDS, TIMED_FIELDS, Origins, QueueRow
+from eventlog.model import QUEUE_FIELDS, TIMED_FIELDS, EventType, Origins, QueueRow
 from eventlog.publisher.claimed_rows import BacklogClaim, ClaimedObjects
 from eventlog.publisher.context import Context, PublisherOptions, report_missing
 from eventlog.publisher.delivery import NO_ORIGINS
@@ -562,7 +562,16 @@ def read_claimed_objects(context: Context, claim: BacklogClaim) -> ClaimedObject
     with closing(context.log.window_chunks(window, QUEUE_FIELDS, _UNLIMITED_WINDOW)) as chunks:
         for chunk in chunks:
             for rows in _whole_rows(context, chunk, {}):
-                for _, _, object_id, _, _, _ in check_rows(rows, context.catalog, None).valid:
+                checked = check_rows(rows, context.catalog, None)
+                invalid = {row.record_id for row in checked.invalid}
+                # By an earlier key only deletes are valid now, but the job may have an add.
+                by_former_key = [
+                    (number, EventType.DELETE_ROW, user, table, key, None, None, None)
+                    for number, _, user, table, key, *_ in rows
+                    if number in invalid
+                ]
+                deletes = check_rows(by_former_key, context.catalog, None)
+                for _, _, object_id, _, _, _ in (*checked.valid, *deletes.valid):
                     claimed.add(object_id)
     return claimed
 

@@ -16,9 +16,11 @@ from shared import Objects, apply_event, execute, fetch, statuses, url_of, wait_
 
 from eventlog.cli import cli
 from eventlog.config.load import Config, load
+from eventlog.publisher.claimed_rows import BacklogClaim
 from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.open_context import open_context
+from eventlog.publisher.queue import read_claimed_objects
 from eventlog.publisher.session import PublisherSession
 from eventlog.xds.format import read_events
 
@@ -194,3 +196,19 @@ def test_requeue_names_a_command_for_a_stale_row_of_a_renamed_key_column(
     ran = CliRunner().invoke(cli, ["--config", file, "requeue", "--status", "E"])
     assert ran.exception is None, ran.output
     assert "eventlog resync usr --key" in ran.output
+
+
+def test_a_delete_by_the_old_key_waits_for_the_add_that_a_backlog_job_has(
+    database: sa.Engine, tmp_path: Path
+) -> None:
+    execute(database, "CREATE TABLE usr (code text PRIMARY KEY, name text)")
+    config = configured(database, tmp_path, previous_key=["code"])
+    install(config)
+    row = "INSERT INTO eventlog (event_type, table_name, table_key) VALUES ({}, 'usr', 'code=a')"
+    execute(database, row.format(5), "ALTER TABLE usr RENAME code TO code2", row.format(4))
+    claim = BacklogClaim(1, "job", "files", "", "", 1, 1, (), frozenset())
+    with open_context(config, Counters()) as context:
+        claimed = read_claimed_objects(context, claim)
+        (former,) = (cls.former for cls in context.catalog.classes)
+        context.log.commit()
+        assert (former, "code=a") in claimed
