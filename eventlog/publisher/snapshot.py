@@ -245,17 +245,15 @@ def _class_and_key(context: Context, event_id: str) -> tuple[str, str]:
     renamed since (spec/event-log.md 5.2), and the key. The name is empty if there is no such class.
     """
     catalog, text = context.catalog, object_text(event_id)
-    names = {
-        **{
-            name: meant.object_class.name
-            for name, meant in catalog.log_names.items()
-            if meant.child is None
-        },
-        **catalog.former,
-        **{name: name for name in catalog.unavailable},
-    }
-    name = max((name for name in names if text.startswith(f"{name}.")), key=len, default="")
-    return (names[name], text[len(name) + 1 :]) if name else ("", text)
+    stops = [place for place, character in enumerate(text) if character == "."]
+    for place in reversed(stops):  # names and keys may have full stops, too
+        name, key = text[:place], text[place + 1 :]
+        meant = catalog.log_name(name)
+        if meant is not None and meant.child is None:
+            return meant.object_class.name, key
+        if (unavailable := catalog.unavailable_class(name)) is not None:
+            return unavailable, key
+    return "", text
 
 
 def _asked(

@@ -37,9 +37,9 @@ class Failures:
     """The failures of one session of the connections.
 
     A change that makes no event fails each time it is read, so it is written with the position that
-    passes it. An event that was refused or given up is written at once, and as long as the position
-    is before it, an entry has its event-id: after a crash it is not sent again, since later events
-    of its object may have been sent.
+    passes it. An event that was refused or given up is written with the next save. An entry has its
+    event-id until the position passes it: after a crash it is not sent again, since later events of
+    its object may have been sent.
     """
 
     def __init__(self) -> None:
@@ -47,11 +47,6 @@ class Failures:
         self._refused: list[tuple[PendingEvent, Failure]] = []
         self._entries: dict[int, _Entry] = {}
         self._by_id: dict[str, tuple[_Entry, SettledEvent]] = {}  # those that may be read again
-
-    @property
-    def has_refused(self) -> bool:
-        """True if an event was refused or given up, and that is not saved yet."""
-        return bool(self._refused)
 
     def restore(self, entry_no: int, content: str, events: Iterable[SettledEvent]) -> None:
         """Add the events of an entry that was read."""

@@ -193,6 +193,7 @@ class Run:
         self.last_document_no = 0
         self._position, self._sink, self._threads = position, sink, threads
         self.failures = Failures()
+        self._has_refused = False  # True if an event was refused or given up since the last save
         self._is_at_end = False
         # Failures of events that were answered fatal, which are saved at once.
         self._fatal: list[Failure] = []
@@ -313,7 +314,7 @@ class Run:
                 self._is_careful = True
             stops = result in (DeliveryResult.UNAVAILABLE, DeliveryResult.RETRY)
             # A refused event is saved before a later one of its object is sent.
-            if stops or self._is_careful or self._has_refused() or self._is_due():
+            if stops or self._is_careful or self._has_refused or self._is_due():
                 try:
                     self.save()
                 except ReceiverUnavailable as lost:
@@ -395,7 +396,9 @@ class Run:
             if result.level is Level.FATAL:
                 self._fatal += [self._failure(result, event) for event in answered]
             else:
+                self._has_refused |= bool(why_refused(result))
                 self.pending.answer(result, answered)
+        self._has_refused |= bool(judged.given_up)
         for result, event in judged.given_up:
             self.counters.count_rows(result.level, 1)
             self._refuse(result, [event])
@@ -478,6 +481,7 @@ class Run:
         place = self.pending.flushed(self._passes())
         for result, events in answered:
             self._refuse(result, events)
+        self._has_refused = False
         failures, settled = self.failures.take(self.pending.passed, is_at_end=self._is_at_end)
         failures += self._fatal
         entries = self._recorded() | {
@@ -540,11 +544,6 @@ class Run:
                 self.save()
             except ReceiverUnavailable as lost:
                 self._wait(lost)
-
-    def _has_refused(self) -> bool:
-        return self.failures.has_refused or any(
-            why_refused(result) for result, _ in self.pending.answered
-        )
 
     def _is_due(self) -> bool:
         """Return True if ``mark_interval`` has passed, or ``delivery_rows`` events were answered,

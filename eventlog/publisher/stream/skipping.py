@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from eventlog.changes import json_form as change_json
 from eventlog.errors import ConfigError, first_of
+from eventlog.publisher.delivery import Tried
 from eventlog.publisher.skipping import Skipped
 from eventlog.publisher.stream import Failure
 from eventlog.publisher.stream.position import Position
@@ -24,31 +25,28 @@ def skip_recorded(position: Position, event_ids: Iterable[str], why: str) -> lis
     """
     entries = dict(position.entries())
     documents = {number: decode(number, content) for number, content in entries.items()}
+    waiting = {
+        event.sent_id: (number, event)
+        for number, document in documents.items()
+        for event in document.events
+    }
     skipped: list[Skipped] = []
     failures: list[Failure] = []
     for event_id in dict.fromkeys(event_ids):
-        number = next(
-            (
-                number
-                for number, document in documents.items()
-                if any(event.sent_id == event_id for event in document.events)
-            ),
-            None,
-        )
-        if number is None:
-            raise ConfigError(
-                f"no event {event_id} waits for an answer; {_known(documents.values())}"
-            )
-        document = documents.pop(number)
-        del entries[number]
-        (event,) = (each for each in document.events if each.sent_id == event_id)
-        if rest := [each for each in document.events if each is not event]:
-            documents[rest[0].number] = document._replace(events=rest)
-            entries[rest[0].number] = encode(documents[rest[0].number])
-        tries, answer = (document.tried.tries, document.tried.answer) if document.tried else (0, "")
-        message = f"{why}; the last answer: {answer}" if answer else why
+        if event_id not in waiting:
+            hint = _known(documents.values())
+            raise ConfigError(f"no event {event_id} waits for an answer; {hint}")
+        number, event = waiting[event_id]
+        tried = documents[number].tried or Tried()
+        message = f"{why}; the last answer: {tried.answer}" if tried.answer else why
         failures.append(Failure(event_id, SKIPPED, message, change_json.dumps(event.change)))
-        skipped.append(Skipped(event_id, 0, tries, answer))
+        skipped.append(Skipped(event_id, 0, tried.tries, tried.answer))
+    gone = {one.event_id for one in skipped}
+    for number in {waiting[event_id][0] for event_id in gone}:
+        del entries[number]
+        document = documents[number]
+        if rest := [event for event in document.events if event.sent_id not in gone]:
+            entries[rest[0].number] = encode(document._replace(events=rest))
     if skipped:
         position.save(position.load(), failures, entries)
     return skipped
