@@ -98,7 +98,7 @@ def _configuration(
     if consumer is not None:
         file.write_text(
             file.read_text()
-            + f'[source]\ntype = "eventlog"\nconsumer = "{consumer}"\nbegin = "{start_from}"\n'
+            + f'[source]\ntype = "eventlog"\nconsumer = "{consumer}"\nstart_from = "{start_from}"\n'
         )
     return file
 
