@@ -24,6 +24,10 @@ import sqlalchemy as sa
 
 from eventlog import __version__
 from eventlog.sql import embedded, migrations
+from eventlog.sql.dialects.postgresql import DIALECT
+from eventlog.sql.leaves import Partitioning
+from eventlog.sql.locate import locate_log
+from eventlog.sql.open_log import OpenLog
 
 sys.path.append(
     str(Path(__file__).resolve().parents[1] / "tests")
@@ -151,6 +155,18 @@ def fill(bench: Server, rows: int) -> None:
     bench.run(f"TRUNCATE {LOG}")
     bench.run(_FILL, rows=rows)
     bench.run(f"VACUUM (ANALYZE) {LOG}", "CHECKPOINT")
+
+
+@contextmanager
+def owner(bench: Server) -> Iterator[tuple[OpenLog, Partitioning]]:
+    """The log in the session of its owner, and what divides it into leaves."""
+    engine = sa.create_engine(bench.url, poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        db = DIALECT.open(connection)
+        log = db.log(locate_log(db, name="eventlog", schema=SCHEMA))
+        connection.commit()
+        yield log, DIALECT.partitioning
+        connection.rollback()
 
 
 def configuration(directory: Path, *, delete: bool = False) -> Path:

@@ -13,6 +13,9 @@ them). parked: the receiver answers retry for an object since before the snapsho
 rows of the publisher's own user are left alone since before the snapshot. consumer: a consumer of
 the log reads the rows in place of the publisher. consumer-flights: the same, each row a delivery.
 
+--leaves divides the log into so many leaves of equal width, up to the greatest of --rows. An empty
+one is above them.
+
 The blocks are the server's own counts, which a session gives up at once from PostgreSQL 15 on.
 """
 
@@ -49,10 +52,10 @@ SELECT 2, now(), %s, 'usr', 'idu=' || number, 'mail', 'user.' || number || '@exa
 FROM generate_series(%s::bigint, %s::bigint) AS number"""
 
 _BLOCKS = f"""
-SELECT relname, coalesce(heap_blks_read, 0) + coalesce(heap_blks_hit, 0) + coalesce(idx_blks_read, 0)
+SELECT regexp_replace(relname, '^eventlog_[0-9]+$', 'eventlog'), sum(coalesce(heap_blks_read, 0) + coalesce(heap_blks_hit, 0) + coalesce(idx_blks_read, 0)
        + coalesce(idx_blks_hit, 0) + coalesce(toast_blks_read, 0) + coalesce(toast_blks_hit, 0)
-       + coalesce(tidx_blks_read, 0) + coalesce(tidx_blks_hit, 0)
-FROM pg_statio_all_tables WHERE schemaname = '{common.SCHEMA}' AND starts_with(relname, 'eventlog')"""
+       + coalesce(tidx_blks_read, 0) + coalesce(tidx_blks_hit, 0))
+FROM pg_statio_all_tables WHERE schemaname = '{common.SCHEMA}' AND starts_with(relname, 'eventlog') GROUP BY 1"""
 
 Blocks = Mapping[str, float]
 """Blocks by table, and all of them by ``all``."""
@@ -109,6 +112,7 @@ def main() -> None:
     parser.add_argument(
         "--times", type=int, default=100, help="events, and polls, that are measured (%(default)s)"
     )
+    parser.add_argument("--leaves", type=int, default=0, help="leaves of the log (default: none)")
     options = parser.parse_args()
     if unknown := set(options.what) - set(_VARIANTS):
         parser.error(f"{', '.join(sorted(unknown))}: write any of {', '.join(_VARIANTS)}")
@@ -130,12 +134,14 @@ def _run(
     bench: common.Server, directory: Path, variant: Variant, options: argparse.Namespace
 ) -> None:
     """Print a line for each number of rows, and what the last costs of the first."""
-    # Nothing but what is measured reads the tables.
+    # Nothing but what is measured reads the tables. Leaves take the setting from the table.
     off = (
         f"ALTER TABLE {common.SCHEMA}.{table} SET (autovacuum_enabled = false)"
         for table in _TABLES.values()
     )
     bench.run(*off)
+    if options.leaves:
+        _divide(bench, options.leaves, max(options.rows) // options.leaves)
     file = common.configuration(directory)
     settings = variant.settings
     if settings.startswith("["):
@@ -198,6 +204,15 @@ def _run(
             f"| {variant.name}, the last of the first | | | {times[0]} | | | | {times[1]} | | | |",
             flush=True,
         )
+
+
+def _divide(bench: common.Server, leaves: int, width: int) -> None:
+    """Divide the log into so many leaves of ``width`` numbers, and an open one."""
+    with common.owner(bench) as (log, means):
+        means.prepare(log)
+        means.partition(log, width)
+        for number in range(2, leaves + 1):
+            means.cut(log, number * width + 1)
 
 
 # --- the sessions ---------------------------------------------------------------------------------

@@ -35,10 +35,6 @@ from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.open_context import open_context
 from eventlog.publisher.session import PublisherSession
-from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.leaves import Partitioning
-from eventlog.sql.locate import locate_log
-from eventlog.sql.open_log import OpenLog
 
 _WRITERS = 4
 _LEAVES = 4
@@ -97,23 +93,12 @@ def main() -> None:
 # --- the log --------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _owner(bench: common.Server) -> Iterator[tuple[OpenLog, Partitioning]]:
-    engine = sa.create_engine(bench.url, poolclass=sa.NullPool)
-    with engine.connect() as connection:
-        db = DIALECT.open(connection)
-        log = db.log(locate_log(db, name="eventlog", schema=common.SCHEMA))
-        connection.commit()
-        yield log, DIALECT.partitioning
-        connection.rollback()
-
-
 def _make(bench: common.Server, rows: int, *, leaves: bool) -> None:
     """A log of old rows; in ``leaves`` they are in so many of the same width."""
     common.install(bench)
     width = max(1, rows // _LEAVES)
     if leaves:
-        with _owner(bench) as (log, means):
+        with common.owner(bench) as (log, means):
             means.prepare(log)
             means.partition(log, width)
             for number in range(2, _LEAVES + 1):
@@ -240,7 +225,7 @@ def _blocks(bench: common.Server, directory: Path, times: int, empty: int | None
     bench.run(_FILL, first=1, last=10_000)
     first = 10_001
     if empty is not None:
-        with _owner(bench) as (log, means):
+        with common.owner(bench) as (log, means):
             means.prepare(log)
             means.partition(log, 100_000)
             if empty == 2:
