@@ -60,8 +60,13 @@ def _has_no_such_class(ended: Ended) -> bool:
 
 
 def _had_no_rows(ended: Ended) -> bool:
-    """Return True if the log had no row of the class when the command began."""
-    return ended.words[1] not in ended.process.start["logged"]
+    """Return True if the log had no row of the class when the command began, or has none of those
+    any more: a publisher with ``delete_from_log`` has removed them meanwhile.
+    """
+    name, start = ended.words[1], ended.process.start
+    sql = "SELECT count(*) FROM eventlog WHERE table_name = ? AND record_id <= ?"
+    left = ended.world.application.session.execute(sql, (name, start["top"])).fetchone()[0]
+    return name not in start["logged"] or not left
 
 
 def _has_no_such_consumer(ended: Ended) -> bool:
