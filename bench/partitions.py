@@ -52,6 +52,17 @@ FROM pg_catalog.pg_locks WHERE NOT granted AND relation = '{common.LOG}'::regcla
 _BLOCKS = f"""
 SELECT sum(coalesce(heap_blks_read, 0) + coalesce(heap_blks_hit, 0) + coalesce(idx_blks_read, 0) + coalesce(idx_blks_hit, 0))
 FROM pg_catalog.pg_statio_all_tables WHERE schemaname = '{common.SCHEMA}' AND relname ~ '^eventlog(_[0-9]+)?$'"""
+_STREAM = """
+import sys
+from eventlog.spark import register
+from eventlog.spark.session import open_session
+config, place = sys.argv[1:]
+spark = open_session("local[2]")
+register(spark)
+rows = spark.readStream.format("eventlog-changes").options(config=config, start_from="latest").load()
+query = rows.writeStream.format("noop").option("checkpointLocation", place)
+query.trigger(processingTime="1 second").start().awaitTermination()
+"""
 _DEAD = f"""
 SELECT sum(n_dead_tup) FROM pg_catalog.pg_stat_all_tables
 WHERE schemaname = '{common.SCHEMA}' AND relname ~ '^eventlog(_[0-9]+)?$'"""
@@ -70,6 +81,7 @@ def main() -> None:
     parser.add_argument(
         "--seconds", type=float, default=10.0, help="before the purge (%(default)s)"
     )
+    parser.add_argument("--stream", action="store_true", help="a query of Spark follows the log")
     parser.add_argument("--times", type=int, default=200, help="events and polls (%(default)s)")
     options = parser.parse_args()
     for place, leaves in enumerate((True, False)):
@@ -169,6 +181,10 @@ def _purge(
                 )
             command = [sys.executable, "-m", "eventlog", "--quiet", "--config", str(file)]
             stack.enter_context(_running([*command, "publish"], environ))
+        if options.stream:
+            command = [sys.executable, "-c", _STREAM, str(file), str(directory / "stream")]
+            stack.enter_context(_running(command, environ))
+            _wait_until(lambda: (directory / "stream" / "commits").exists(), 120)
         writers = _Writers(bench, options.rate)
         time.sleep(5)  # until all have connected
         writers.reset()
@@ -190,6 +206,13 @@ def _purge(
             *(f"{float(one) / 1e6:,.0f}" for one in (size, bench.value(_BYTES))),
         ]
         print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def _wait_until(is_so: Callable[[], bool], seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.2)
 
 
 @contextmanager
