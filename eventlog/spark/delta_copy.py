@@ -11,7 +11,7 @@ This module needs ``deltalake`` (the extra ``delta``); the Java of Spark needs n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import ceil
@@ -51,6 +51,10 @@ the table shows its lag.
 DONE: Final = "done"
 """The key in a commit's metadata for the rows of the log that the table contains (spec/verify.md
 4.3).
+"""
+_COMMITS: Final = (10, 1_000, None)
+"""How many of the newest commits are read, in turn, until one names the rows of the log. Reading a
+day's commits takes longer than the time between two.
 """
 _DAY: Final = 86_400.0
 _PROPERTIES: Final = {
@@ -228,14 +232,24 @@ class DeltaCopy:
         """Return the rows of the log that the table holds now, and the version; None if the history
         of the table has no commit that names them.
         """
-        table = self._table()
-        history = table.history()
-        # The history also has commits that are newer than ``table``, without their versions.
-        while (newest := self._table()).version() != table.version():
-            table, history = newest, newest.history()
-        recorded = next((commit[DONE] for commit in history if commit.get(DONE)), None)
+        for limit in _COMMITS:
+            table, history = self._newest_commits(limit)
+            recorded = next((commit[DONE] for commit in history if commit.get(DONE)), None)
+            if recorded is not None:
+                break
         done = None if recorded is None else claimed_rows(recorded, _note_text(table))
         return done, table.version()
+
+    def _newest_commits(self, limit: int | None) -> tuple[DeltaTable, Sequence[Mapping[str, Any]]]:
+        """Return the table and at most about ``limit`` commits that led to it, the newest first;
+        None = all.
+        """
+        table = self._table()
+        history = table.history(limit)
+        # The history also has commits that are newer than ``table``, without their versions.
+        while (newest := self._table()).version() != table.version():
+            table, history = newest, newest.history(limit)
+        return table, history
 
     def rows_of(self, version: Any) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a version, as ``done`` returned it."""

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -326,6 +327,50 @@ def test_a_commit_records_when_the_newest_of_its_changes_was_committed(tmp_path:
     assert (newest["batch"], newest["newest_commit_time"]) == ("1", at.isoformat())
     assert first["batch"] == "0"
     assert "newest_commit_time" not in first
+
+
+def test_the_rows_that_a_copy_contains_are_found_if_newer_commits_do_not_name_them(
+    tmp_path: Path,
+) -> None:
+    copy = delta(tmp_path / "t")
+    put_batch(Source({}), copy, "query", 0, lambda: batch_of([]))
+    for number in range(1, 15):
+        batch = CopyBatch("query", number, RecordSet(7).encode() if number == 1 else "")
+        rows = [row_of(number, "add", number, {A: "x"})]
+        copy_query.put_batch(Source({}), copy, batch, lambda rows=rows: batch_of(rows))
+    done, version = copy.done()
+    assert done is not None
+    assert done.encode() == RecordSet(7).encode()
+    assert version == DeltaTable(copy.uri).version()
+
+
+def test_the_rows_that_a_copy_contains_are_found_while_reading_a_day_of_commits_takes_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = delta(tmp_path / "t")
+    put_batch(Source({}), copy, "query", 0, lambda: batch_of([]))
+    number, whole = count(1), 0
+    history = DeltaTable.history
+
+    def put_next() -> None:
+        batch = CopyBatch("query", place := next(number), RecordSet(7).encode())
+        rows = [row_of(place, "add", place, {A: "x"})]
+        copy_query.put_batch(Source({}), copy, batch, lambda: batch_of(rows))
+
+    def beside_a_writer(table: DeltaTable, limit: int | None = None) -> list[dict[str, Any]]:
+        nonlocal whole
+        found = history(table, limit)
+        if limit is None:
+            whole += 1
+            assert whole < 5
+            put_next()
+        return found
+
+    put_next()
+    monkeypatch.setattr(DeltaTable, "history", beside_a_writer)
+    done, _ = copy.done()
+    assert done is not None
+    assert done.encode() == RecordSet(7).encode()
 
 
 def test_columns_of_any_name_are_followed(make: Callable[[Path], Any], tmp_path: Path) -> None:
