@@ -33,6 +33,10 @@ class Machine:
         """
         return time.monotonic()
 
+    def cpu_time(self) -> float:
+        """Return the seconds of CPU that this process has used."""
+        return time.process_time()
+
     def unix_time(self) -> float:
         """Return the seconds since 1970."""
         return time.time()
@@ -87,6 +91,11 @@ def monotonic() -> float:
     meaning.
     """
     return _machine.monotonic()
+
+
+def cpu_time() -> float:
+    """Return the seconds of CPU that this process has used."""
+    return _machine.cpu_time()
 
 
 def unix_time() -> float:

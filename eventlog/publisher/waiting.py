@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from typing import Final, Protocol
 
-from eventlog.core.clock import Random, chance, monotonic
+from eventlog.core.clock import Random, chance, cpu_time, monotonic
 from eventlog.errors import (
     ConsumerRuns,
     DatabaseError,
@@ -44,10 +44,10 @@ that writers need not send notifications.
 """
 _MIN_REST: Final = 0.003
 """The least seconds of such a rest."""
-_WORKING: Final = 0.25
-"""The share of its time in which a publisher works (polls and deliveries together) while changes
-flow. The rest leaves time for other processes, and the next poll finds more rows to send together.
-A cheaper poll does not lead to more polls.
+_SHARE: Final = 0.15
+"""The share of a core that a publisher uses while changes flow, polls and deliveries together. The
+rest leaves time for other processes, and the next poll finds more rows to send together. A cheaper
+poll does not lead to more polls.
 """
 
 _FIRST_REST: Final = 0.05
@@ -120,11 +120,12 @@ class StopRequest:
 class Idle:
     """The rest of a publisher without work. ``wake`` is None if the queue is only polled."""
 
-    __slots__ = ("_begun", "_context", "_is_asleep", "_refused", "_rested", "wake")
+    __slots__ = ("_begun", "_context", "_is_asleep", "_refused", "_rested", "_used", "wake")
 
     def __init__(self, context: Context, wake: Wake | None) -> None:
         self._context, self.wake = context, wake
-        self._begun = monotonic()  # when the present work began: the last rest ended
+        # When the present work began (the end of the last rest), and the CPU used until then.
+        self._begun, self._used = monotonic(), cpu_time()
         self._rested = math.inf  # the seconds of rest since the last sending
         self._is_asleep = False  # True if this session has the lock that makes writers notify
         self._refused = 0  # the number of refused locks in a row
@@ -161,7 +162,7 @@ class Idle:
             # This happens in the transaction of the next cycle, since each commit costs time.
             self._give_back(self.wake)
         elif self._rested < _FLOWING:
-            rest = rest_after(monotonic() - self._begun)
+            rest = rest_after(monotonic() - self._begun, cpu_time() - self._used)
             self._rested += rest
             self._sleep(self.wake, stop, min(seconds, rest))
         elif self.wake.fall_asleep(connection, context.log.table):
@@ -176,7 +177,7 @@ class Idle:
             self._refused += 1
             if self._sleep(self.wake, stop, min(seconds, back_off(self._refused, *_POLL_PAUSES))):
                 self._refused = 0
-        self._begun = monotonic()
+        self._begun, self._used = monotonic(), cpu_time()
 
     def _give_back(self, wake: Wake) -> None:
         wake.wake_up(self._context.log.connection, self._context.log.table)
@@ -199,9 +200,11 @@ class Idle:
         return False
 
 
-def rest_after(worked: float) -> float:
-    """Return the seconds to rest while changes flow, after so many seconds of work."""
-    return min(_FLOWING, max(_MIN_REST, worked * (1 / _WORKING - 1)))
+def rest_after(worked: float, used: float) -> float:
+    """Return the seconds to rest while changes flow, after so many seconds of work that have used
+    so many seconds of CPU.
+    """
+    return min(_FLOWING, max(_MIN_REST, used / _SHARE - worked))
 
 
 def begin_idle(context: Context) -> Idle:

@@ -64,6 +64,9 @@ class Machine(clock.Machine):
     def monotonic(self) -> float:
         return self._world.scheduler.now
 
+    def cpu_time(self) -> float:
+        return self._world.scheduler.now
+
     def unix_time(self) -> float:
         return BEGIN + self._world.scheduler.now + self._world.scheduler.leap
 
