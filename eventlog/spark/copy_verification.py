@@ -107,7 +107,8 @@ class CopyTarget(Target):
         return self._states.other_keys(cls.name, size)
 
     def range_reader(self, cls: ObjectClass) -> RangeReader | None:
-        if ordered_keys(cls) is None:
+        keys = ordered_keys(cls)
+        if keys is None:
             return None
 
         def read(
@@ -116,7 +117,7 @@ class CopyTarget(Target):
             assert self._states is not None
             return self._states.range(cls.name, behind, last, limit)
 
-        return read
+        return RangeReader(keys.orders, read)
 
     def close(self) -> None:
         if self._states is not None:

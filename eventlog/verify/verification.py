@@ -23,7 +23,7 @@ from eventlog.model import EventType, Status, unpadded
 from eventlog.publisher.context import Context
 from eventlog.publisher.refusals import refused
 from eventlog.sql.rows import SKIPPED
-from eventlog.sql.windows import ANY_STATUS, RangeReader, Selection, Walk
+from eventlog.sql.windows import ANY_STATUS, ReadRange, Selection, Walk
 from eventlog.verify.comparison import Comparison, TargetRow, Texts, row_of_entries
 from eventlog.verify.ordered_keys import OrderedKeys, ordered_keys
 from eventlog.verify.report import (
@@ -72,8 +72,8 @@ class _Ranges(NamedTuple):
     """
 
     keys: OrderedKeys
-    read_source: RangeReader
-    read_target: RangeReader
+    read_source: ReadRange
+    read_target: ReadRange
     names: Sequence[str]
     """The attributes, in the order of their texts in a row."""
 
@@ -147,41 +147,48 @@ class Verification:
         names = [one.name for one in comparison.attributes]
         if any(child.attribute.name in names for child in cls.children):
             return None
-        keys, read_target = ordered_keys(cls), self.target.range_reader(cls)
-        if keys is None or read_target is None:
+        keys, target = ordered_keys(cls), self.target.range_reader(cls)
+        if keys is None or target is None:
             return None
-        read_source = self.context.log.db.range_reader(
+        source = self.context.log.db.range_reader(
             self.context.catalog.schema, cls, comparison.attributes
         )
-        return None if read_source is None else _Ranges(keys, read_source, read_target, names)
+        if source is None or source.orders != target.orders:
+            return None
+        return _Ranges(keys, source.read, target.read, names)
 
     # --- the first round ---
 
     def _walk_ranges(self, source: _ClassSource, ranges: _Ranges, position: str | None) -> None:
         """Compare all objects of a class that the source or the target has, after a key. Both are
-        read once.
+        read once. Only the databases compare keys, since their order may be that of a collation.
         """
         log, size, width = self.context.log, self.options.batch, ranges.keys.width
         behind = None if position is None else ranges.keys.values_of(position)
-        is_last = False
-        while not is_last:
-            there = ranges.read_target(behind, None, size)
+        is_end = False
+        while not is_end:
+            there: Sequence[tuple[Any, ...]] = ranges.read_target(behind, None, size)
             last = there[-1][:width] if len(there) == size else None
-            with snapshot(log):
-                self.undone.read_new()
-                here = ranges.read_source(behind, last, size)
-                if len(here) == size and here[-1][:width] != last:
-                    # The source has more objects in this range; the next range begins with them.
-                    last = here[-1][:width]
-                    there = [row for row in there if row[:width] <= last]
-                self._judge_rows(source, ranges, here, there)
-                self._move_on()
-            is_last = last is None
-            if last is not None:
-                behind = last
-                position = ranges.keys.text_of(last)
-                self.save(Progress(source.cls.name, position, self.report, self.waiting))
-            self._pace(len(here))
+            is_read = False
+            while not is_read:
+                with snapshot(log):
+                    self.undone.read_new()
+                    here = ranges.read_source(behind, last, size)
+                    is_last = len(here) < size or here[-1][:width] == last
+                    there = self._judge_rows(source, ranges, here, there)
+                    if is_last:
+                        self._judge_surplus(source, ranges, there)
+                    # Without rows of the target that are not compared yet, the next range may begin
+                    # within this one.
+                    is_read = is_last or not there
+                    if is_read:
+                        self._move_on()
+                is_end = is_last and last is None
+                behind = last if is_last else here[-1][:width]
+                if is_read and behind is not None:
+                    position = ranges.keys.text_of(behind)
+                    self.save(Progress(source.cls.name, position, self.report, self.waiting))
+                self._pace(len(here))
 
     def _judge_rows(
         self,
@@ -189,13 +196,14 @@ class Verification:
         ranges: _Ranges,
         here: Sequence[tuple[Any, ...]],
         there: Sequence[tuple[Any, ...]],
-    ) -> None:
-        """Decide the objects of a range. An object is equal if its key and all texts are equal;
-        only other objects are compared column by column.
+    ) -> Sequence[tuple[Any, ...]]:
+        """Decide objects of the source, and return the rows of the target that are of none of them.
+        An object is equal if its key and all texts are equal; only other objects are compared
+        column by column.
         """
         if here == there and not self.undone.objects and not self.waiting:
             source.report.equal += len(here)
-            return
+            return []
         width, names, class_name = ranges.keys.width, ranges.names, source.cls.name
         others = {row[:width]: row for row in there}
         is_quiet = not self.undone.objects and not self.waiting
@@ -210,9 +218,15 @@ class Verification:
             else:
                 found = None if other is None else row_of_entries(names, other[width:])
                 self._judge_one(source, name, row_of_entries(names, row[width:]), found)
-        for key, row in others.items():
-            name = class_name, ranges.keys.text_of(key)
-            self._judge_one(source, name, None, row_of_entries(names, row[width:]))
+        return list(others.values())
+
+    def _judge_surplus(
+        self, source: _ClassSource, ranges: _Ranges, rows: Iterable[tuple[Any, ...]]
+    ) -> None:
+        """Decide objects of the target that the source does not have."""
+        for row in rows:
+            name = source.cls.name, ranges.keys.text_of(row)
+            self._judge_one(source, name, None, {})
 
     def _walk(self, source: _ClassSource, position: str | None) -> None:
         """Compare all objects of a class that the source has, after a key."""

@@ -117,7 +117,8 @@ class FilesTarget(Target):
         return self._target_states.other_keys(cls.name, size)
 
     def range_reader(self, cls: ObjectClass) -> RangeReader | None:
-        if ordered_keys(cls) is None:
+        keys = ordered_keys(cls)
+        if keys is None:
             return None
 
         def read(
@@ -125,7 +126,7 @@ class FilesTarget(Target):
         ) -> list[tuple[Any, ...]]:
             return self._target_states.range(cls.name, behind, last, limit)
 
-        return read
+        return RangeReader(keys.orders, read)
 
     def close(self) -> None:
         if self._states is not None:

@@ -18,6 +18,7 @@ from eventlog.core.catalog import (
     Database,
     ObjectClass,
 )
+from eventlog.core.values import Kind
 from eventlog.errors import DatabaseError
 from eventlog.sql.dialect import (
     CurrentRow,
@@ -50,7 +51,13 @@ from eventlog.sql.statements import (
     statements,
     without_collector,
 )
-from eventlog.sql.windows import KeyValues, RangeReader, is_ordered
+from eventlog.sql.windows import (
+    UTF_8,
+    KeyOrder,
+    KeyValues,
+    RangeReader,
+    order_of_values,
+)
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.postgresql import PostgreSQL
@@ -222,7 +229,8 @@ class PostgresDatabase(OpenDatabase):
     def range_reader(
         self, schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]
     ) -> RangeReader | None:
-        if not all(map(is_ordered, cls.key)):
+        orders = self._key_orders(schema, cls)
+        if orders is None:
             return None
 
         def read(
@@ -241,7 +249,26 @@ class PostgresDatabase(OpenDatabase):
                 rows = fetch(self.connection, statement, {"limit": limit, **bounds})
             return self._objects_of_view(schema, cls, attributes, rows) if cls.is_view else rows
 
-        return read
+        return RangeReader(orders, read)
+
+    def _key_orders(self, schema: str | None, cls: ObjectClass) -> tuple[KeyOrder, ...] | None:
+        """Return the order of each key column; None if that of one is not known."""
+        orders = {column.name: order_of_values(column) for column in cls.key}
+        texts = [one for one in cls.key if one.type.kind is Kind.CHARACTER and one.deterministic]
+        if texts:
+            by_name = self._text_orders(schema, cls.table.name)
+            orders |= {column.name: by_name.get(column.name) for column in texts}
+        known = tuple(order for order in orders.values() if order is not None)
+        return known if len(known) == len(orders) else None
+
+    def _text_orders(self, schema: str | None, name: str) -> dict[str, KeyOrder]:
+        """Return the order of the texts of each column of a table or view that has a collation."""
+        version = "NULL"
+        if (self.connection.dialect.server_version_info or ()) >= (15,):
+            version = "pg_catalog.pg_database_collation_actual_version(d.oid)"
+        statement = sa.text(_SQL["collations"].format(version_of_database=version))
+        rows = self.connection.execute(statement, {"relation": qualified(schema, name)})
+        return {column: _order_of_texts(*collation) for column, *collation in rows}
 
     def _objects_of_view(
         self,
@@ -322,6 +349,15 @@ class PostgresDatabase(OpenDatabase):
 
     def join_snapshot(self, snapshot: str) -> None:
         self.connection.exec_driver_sql(adopt(snapshot))
+
+
+def _order_of_texts(
+    provider: str, locale: str, rules: str | None, version: str, encoding: str
+) -> KeyOrder:
+    """Return the order of the texts of a collation; ``provider`` is as in ``pg_collation``."""
+    if provider == "b" or (provider == "c" and locale in ("C", "POSIX")):
+        return UTF_8 if encoding == "UTF8" else f"bytes of {encoding}"
+    return " ".join(filter(None, (encoding, provider, locale, version, rules)))
 
 
 def usual_plans(conn: Connection) -> None:

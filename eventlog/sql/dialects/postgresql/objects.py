@@ -137,7 +137,7 @@ class PostgresObjects(Dialect):
 
 # --- the statement that reads a range of keys -----------------------------------------------------
 
-_ORDERED: Final = {Kind.INTEGER: "int8", Kind.UUID: "uuid"}
+_ORDERED: Final = {Kind.INTEGER: "int8", Kind.UUID: "uuid", Kind.CHARACTER: "text"}
 """The SQL type of a bound of a range, by the kind of its column."""
 
 
