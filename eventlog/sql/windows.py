@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -216,6 +216,15 @@ with a NULL in its key is left out.
 """
 
 
+FindKeys: TypeAlias = Callable[[Sequence[KeyValues]], list[tuple[Any, ...]]]
+"""A function that returns the objects with these keys that exist, in the order of the keys, as
+``ReadRange`` does.
+"""
+
+PresentKeys: TypeAlias = Callable[[Sequence[KeyValues]], Collection[KeyValues]]
+"""A function that returns those of the keys whose objects exist."""
+
+
 class RangeReader(NamedTuple):
     """How the objects of a class are read by ranges of keys. The same bounds mean the same keys in
     two readers with equal ``orders``, which has one for each key column.
@@ -223,6 +232,10 @@ class RangeReader(NamedTuple):
 
     orders: tuple[KeyOrder, ...]
     read: ReadRange
+    find: FindKeys | None = None
+    """None if objects cannot be read by the values of their keys."""
+    present: PresentKeys | None = None
+    """None if objects cannot be found by the values of their keys."""
 
 
 def order_of_values(column: Column) -> KeyOrder | None:

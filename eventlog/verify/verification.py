@@ -23,7 +23,15 @@ from eventlog.model import EventType, Status, unpadded
 from eventlog.publisher.context import Context
 from eventlog.publisher.refusals import refused
 from eventlog.sql.rows import SKIPPED
-from eventlog.sql.windows import ANY_STATUS, ReadRange, Selection, Walk
+from eventlog.sql.windows import (
+    ANY_STATUS,
+    FindKeys,
+    KeyValues,
+    PresentKeys,
+    ReadRange,
+    Selection,
+    Walk,
+)
 from eventlog.verify.comparison import Comparison, TargetRow, Texts, row_of_entries
 from eventlog.verify.ordered_keys import OrderedKeys, ordered_keys
 from eventlog.verify.report import (
@@ -67,8 +75,9 @@ class VerifyOptions:
 
 
 class _Ranges(NamedTuple):
-    """The source and the target of a class whose objects can be read from both by the same ranges
-    of keys.
+    """The source and the target of a class whose objects can be read from both by ranges of keys.
+
+    ``lookups`` is None if the same bounds mean the same keys on both sides.
     """
 
     keys: OrderedKeys
@@ -76,6 +85,15 @@ class _Ranges(NamedTuple):
     read_target: ReadRange
     names: Sequence[str]
     """The attributes, in the order of their texts in a row."""
+    lookups: _Lookups | None = None
+
+
+class _Lookups(NamedTuple):
+    """How the objects of each side are found on the other side, if keys are sorted differently."""
+
+    read_source_keys: ReadRange
+    find_in_source: FindKeys
+    present_in_target: PresentKeys
 
 
 @dataclass(slots=True)
@@ -129,8 +147,12 @@ class Verification:
             if source.ranges is None:
                 self._walk(source, position)
                 self._find_surplus(source)
-            else:
+            elif (lookups := source.ranges.lookups) is None:
                 self._walk_ranges(source, source.ranges, position)
+            else:
+                if position is None:
+                    self._find_missing(source, source.ranges, lookups)
+                self._walk_target(source, source.ranges, lookups, position)
         self._wait(classes)
         self._end()
 
@@ -153,9 +175,15 @@ class Verification:
         source = self.context.log.db.range_reader(
             self.context.catalog.schema, cls, comparison.attributes
         )
-        if source is None or source.orders != target.orders:
+        if source is None:
             return None
-        return _Ranges(keys, source.read, target.read, names)
+        ranges = _Ranges(keys, source.read, target.read, names)
+        if source.orders == target.orders:
+            return ranges
+        of_keys = self.context.log.db.range_reader(self.context.catalog.schema, cls, ())
+        if of_keys is None or source.find is None or target.present is None:
+            return None
+        return ranges._replace(lookups=_Lookups(of_keys.read, source.find, target.present))
 
     # --- the first round ---
 
@@ -189,6 +217,64 @@ class Verification:
                     position = ranges.keys.text_of(behind)
                     self.save(Progress(source.cls.name, position, self.report, self.waiting))
                 self._pace(len(here))
+
+    def _find_missing(self, source: _ClassSource, ranges: _Ranges, lookups: _Lookups) -> None:
+        """Find the objects of a class that only the source has."""
+        log, size = self.context.log, self.options.batch
+        with snapshot(log):
+            keys = lookups.read_source_keys(None, None, size)
+        while keys:
+            present = lookups.present_in_target(keys)
+            missing = [key for key in keys if key not in present]
+            with snapshot(log):
+                self.undone.read_new()
+                self._wait_for_undone(source, ranges, keys)
+                for row in lookups.find_in_source(missing):
+                    name = source.cls.name, ranges.keys.text_of(row)
+                    if name not in self.waiting:
+                        found = row_of_entries(ranges.names, row[ranges.keys.width :])
+                        self._judge_one(source, name, found, None)
+                following = []
+                if len(keys) == size:
+                    following = lookups.read_source_keys(keys[-1], None, size)
+                self._move_on()
+            self._pace(0, keys=len(keys))
+            keys = following
+
+    def _wait_for_undone(
+        self, source: _ClassSource, ranges: _Ranges, keys: Iterable[KeyValues]
+    ) -> None:
+        """Compare objects in motion in later rounds. A receiver may remove an object for a moment
+        while it applies a change, so that ``_walk_target`` does not see it.
+        """
+        if not self.undone.objects:
+            return
+        for key in keys:
+            name = source.cls.name, ranges.keys.text_of(key)
+            if name in self.undone.objects:
+                self.waiting.setdefault(name, None)
+
+    def _walk_target(
+        self, source: _ClassSource, ranges: _Ranges, lookups: _Lookups, position: str | None
+    ) -> None:
+        """Compare all objects of a class that the target has, after a key."""
+        log, size, width = self.context.log, self.options.batch, ranges.keys.width
+        behind = None if position is None else ranges.keys.values_of(position)
+        while there := ranges.read_target(behind, None, size):
+            is_last, behind = len(there) < size, there[-1][:width]
+            if self.waiting:  # a later round compares these objects
+                class_name, text_of = source.cls.name, ranges.keys.text_of
+                there = [row for row in there if (class_name, text_of(row)) not in self.waiting]
+            with snapshot(log):
+                self.undone.read_new()
+                here = lookups.find_in_source([row[:width] for row in there])
+                self._judge_surplus(source, ranges, self._judge_rows(source, ranges, here, there))
+                self._move_on()
+            position = ranges.keys.text_of(behind)
+            self.save(Progress(source.cls.name, position, self.report, self.waiting))
+            self._pace(len(here))
+            if is_last:
+                return
 
     def _judge_rows(
         self,
@@ -329,9 +415,10 @@ class Verification:
         if not self.target.is_pinned:
             self.undone.forget_done()
 
-    def _pace(self, objects: int) -> None:
+    def _pace(self, objects: int, *, keys: int = 0) -> None:
+        """End a part in which so many objects, and keys alone, were read."""
         self.undone.close_gaps()
-        self._read += objects
+        self._read += objects + keys
         self.advance(objects)
         if self.options.rate is not None:
             early = self._read / self.options.rate - (monotonic() - self._begun)

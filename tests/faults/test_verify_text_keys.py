@@ -147,13 +147,26 @@ def test_texts_of_all_collations_that_sort_bytes_are_compared_by_ranges(
 
 
 @pytest.mark.parametrize(
-    "collations", [("C", "en-US-x-icu"), ("en-US-x-icu", "C"), ("en-US-x-icu", "de-AT-x-icu")]
+    "collations",
+    [("C", "C.utf8"), ("C", "en-US-x-icu"), ("en-US-x-icu", "C"), ("en-US-x-icu", "de-AT-x-icu")],
 )
 def test_texts_of_different_collations_give_the_same_result(
     new_database: NewDatabase, collations: tuple[str, str]
 ) -> None:
     with databases(new_database, *collations) as (source, copy):
         check_any_objects(source, copy, examples=12)
+
+
+def test_a_number_that_no_key_of_the_source_can_have_is_surplus(new_database: NewDatabase) -> None:
+    with databases(new_database, "C", "C.utf8") as (source, copy):
+        install(load(document(source), {}))
+        run(copy, "ALTER TABLE part ALTER no TYPE bigint")
+        numbers = [1 << 31, -(1 << 31) - 1, (1 << 31) - 1]
+        put(copy, {("a", number): "x" for number in numbers})
+        put(source, {("a", numbers[-1]): "x"})
+        assert found(compare(source, copy, 10)) == [
+            ("surplus", f"code=a+no={number}") for number in (numbers[1], numbers[0])
+        ]
 
 
 def test_a_collation_that_ignores_case_gives_the_same_result(new_database: NewDatabase) -> None:

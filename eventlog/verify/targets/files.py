@@ -17,12 +17,11 @@ from eventlog.core.typed import to_text, values_of, xds_value_reader
 from eventlog.core.values import ValueOptions
 from eventlog.errors import ConfigError
 from eventlog.model import Change, ChangeOp, Row, Value, old_key
-from eventlog.sql.windows import KeyValues, RangeReader
+from eventlog.sql.windows import RangeReader
 from eventlog.verify.comparison import UNKNOWN, Entry, StoredAs, TargetRow
-from eventlog.verify.ordered_keys import ordered_keys
 from eventlog.verify.targets import Target
 from eventlog.verify.targets.places import Place, PlacedFile
-from eventlog.verify.targets.states import State, States
+from eventlog.verify.targets.states import State, States, reader_of_states
 
 _AT_ONCE: Final = 1_000
 """The most changes whose earlier states are read with one statement."""
@@ -124,16 +123,7 @@ class FilesTarget(Target):
         return self._target_states.other_keys(cls.name, size)
 
     def range_reader(self, cls: ObjectClass) -> RangeReader | None:
-        keys = ordered_keys(cls)
-        if keys is None:
-            return None
-
-        def read(
-            behind: KeyValues | None, last: KeyValues | None, limit: int
-        ) -> list[tuple[Any, ...]]:
-            return self._target_states.range(cls.name, behind, last, limit)
-
-        return RangeReader(keys.orders, read)
+        return reader_of_states(cls, lambda: self._target_states)
 
     def close(self) -> None:
         if self._states is not None:

@@ -11,12 +11,12 @@ from __future__ import annotations
 import marshal
 import sqlite3
 import tempfile
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from eventlog.core.catalog import ObjectClass
-from eventlog.sql.windows import KeyValues
+from eventlog.sql.windows import KeyValues, RangeReader
 from eventlog.verify.comparison import Entry, TargetRow, row_of_entries
 from eventlog.verify.ordered_keys import OrderedKeys, ordered_keys
 
@@ -225,25 +225,55 @@ class States:
         )
         return [_loads(content) for (content,) in rows]
 
+    def present(self, class_name: str, keys: Sequence[KeyValues]) -> Collection[KeyValues]:
+        """Return those of the keys whose objects exist."""
+        ordered = self._forms[class_name].ordered
+        assert ordered is not None
+        places = list(map(ordered.place_of, keys))
+        found = {place for (place,) in self._stored_at(class_name, places, "key")}
+        return {key for key, place in zip(keys, places, strict=True) if place in found}
+
     def close(self) -> None:
         """Remove the database."""
         self._database.close()
         self._directory.cleanup()
 
+    def _stored_at(
+        self, class_name: str, places: Sequence[Any], columns: str
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yield columns of the stored objects at these places."""
+        number = self._forms[class_name].number
+        for start in range(0, len(places), _ASKED):
+            part = places[start : start + _ASKED]
+            yield from self._database.execute(
+                f"SELECT {columns} FROM state WHERE {_among(part)}",  # noqa: S608 - marks alone
+                (number, *part),
+            )
+
     def _stored(self, class_name: str, keys: Sequence[str]) -> dict[str, State]:
         """Return the states in the database of those of the objects that have one."""
         form = self._forms[class_name]
-        found: dict[str, State] = {}
-        for start in range(0, len(keys), _ASKED):
-            names = {form.place_of(key): key for key in keys[start : start + _ASKED]}
-            rows = self._database.execute(
-                f"SELECT key, content FROM state WHERE {_among(names)}",  # noqa: S608
-                (form.number, *names),
-            )
-            found |= {names[place]: list(_loads(content)[form.width :]) for place, content in rows}
-        return found
+        names = {form.place_of(key): key for key in keys}
+        return {
+            names[place]: list(_loads(content)[form.width :])
+            for place, content in self._stored_at(class_name, list(names), "key, content")
+        }
 
 
-def _among(places: Sequence[Any] | Mapping[Any, str]) -> str:
+def reader_of_states(cls: ObjectClass, states: Callable[[], States]) -> RangeReader | None:
+    """Return what reads the objects of a class by ranges of keys, each text as an ``Entry``; None
+    if ranges of its keys are not supported. ``states`` returns the states at the time of reading.
+    """
+    keys = ordered_keys(cls)
+    if keys is None:
+        return None
+    return RangeReader(
+        keys.orders,
+        lambda behind, last, limit: states().range(cls.name, behind, last, limit),
+        present=lambda keys: states().present(cls.name, keys),
+    )
+
+
+def _among(places: Sequence[Any]) -> str:
     """Return the condition that selects objects of a class, with marks for its binds."""
     return f"class = ? AND key IN ({', '.join('?' * len(places))})"

@@ -197,7 +197,16 @@ class TableTarget(Target):
             self._connection.commit()
             return rows
 
-        return RangeReader(reader.orders, read_and_end)
+        find_present = reader.present
+        if find_present is None:
+            return RangeReader(reader.orders, read_and_end)
+
+        def present_and_end(keys: Sequence[KeyValues]) -> Collection[KeyValues]:
+            present = find_present(keys)
+            self._connection.commit()
+            return present
+
+        return RangeReader(reader.orders, read_and_end, present=present_and_end)
 
     def close(self) -> None:
         self._resources.close()

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from sqlalchemy import Connection, Engine
 
 from eventlog.core.catalog import ObjectClass
@@ -15,6 +17,7 @@ from eventlog.sql.connection import connect
 from eventlog.sql.dialect import CurrentRow
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.dialects.postgresql.objects import objects_statement
+from eventlog.sql.dialects.postgresql.text import array_of
 
 
 @pytest.fixture
@@ -410,3 +413,16 @@ def test_a_few_keys_of_a_large_table_are_found_by_index(conn: Connection) -> Non
     plan = "\n".join(row[0] for row in conn.exec_driver_sql(statement, {"k0": ["1", "2", "3"]}))
     assert "Index" in plan, plan
     assert "Seq Scan" not in plan, plan
+
+
+TEXTS = st.one_of(
+    st.sampled_from(["", "NULL", " ", "a,b", "{}", '"', "\\", "\n", "é"]),
+    st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=5),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.lists(TEXTS, max_size=5))
+def test_an_array_has_the_texts_of_keys_unchanged(conn: Connection, texts: list[str]) -> None:
+    read = "SELECT CAST(%(texts)s AS text[])"
+    assert conn.exec_driver_sql(read, {"texts": array_of(texts)}).scalar_one() == texts
