@@ -426,3 +426,32 @@ TEXTS = st.one_of(
 def test_an_array_has_the_texts_of_keys_unchanged(conn: Connection, texts: list[str]) -> None:
     read = "SELECT CAST(%(texts)s AS text[])"
     assert conn.exec_driver_sql(read, {"texts": array_of(texts)}).scalar_one() == texts
+
+
+def test_a_few_thousand_of_many_keys_are_found_by_an_index(conn: Connection) -> None:
+    run(
+        conn,
+        "CREATE TABLE usr (code text PRIMARY KEY, name text);"
+        "INSERT INTO usr SELECT 'u' || n, 'x' FROM generate_series(1, 60000) AS n; ANALYZE usr",
+    )
+    cls = class_named(conn, "usr")
+    statement = objects_statement("public", cls, tuple(cls.attributes[-1:]))
+    keys = array_of([f"u{n}" for n in range(5000)])
+    plan = conn.exec_driver_sql(f"EXPLAIN {statement}", {"k0": keys}).scalars().all()
+    assert any("Index" in line for line in plan), plan
+    assert not any("Seq Scan" in line for line in plan), plan
+
+
+def test_only_the_columns_that_are_read_need_rights(conn: Connection) -> None:
+    run(
+        conn,
+        "CREATE TABLE usr (code text PRIMARY KEY, name text, secret text);"
+        "INSERT INTO usr VALUES ('a', 'x', 'y');"
+        "CREATE ROLE eventlog_test_reader; GRANT SELECT (code, name) ON usr TO eventlog_test_reader",
+    )
+    cls = class_named(conn, "usr")
+    name = [attribute for attribute in cls.attributes if attribute.name == "name"]
+    run(conn, "SET LOCAL ROLE eventlog_test_reader")
+    assert DIALECT.open(conn).query_back("public", cls, ["code=a"], name) == {
+        "code=a": {"name": ["x"]}
+    }
