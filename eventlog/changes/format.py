@@ -112,16 +112,18 @@ PARTICIPLES: Final = {
 
 
 class RowTexts(NamedTuple):
-    """An insert or update as the texts that a log has for its values. It has less than a ``Change``
-    and is made in a third of the time.
+    """Successive inserts or updates of rows of one table, as the texts that a log has for their
+    values. They have less than each a ``Change``, and are made in a small part of the time.
     """
 
     table: str
-    key: str
-    """The canonical table_key of the row, which the change leaves as it is."""
     is_insert: bool
-    texts: Mapping[str, str | None]
-    """The new values of single-valued attributes; None for NULL."""
+    names: Sequence[str]
+    """The single-valued attributes that have new values."""
+    keys: Sequence[str]
+    """The canonical table_keys of the rows, which the changes leave as they are."""
+    rows: Sequence[Sequence[str | None]]
+    """The new values of each row in the order of ``names``; None for NULL."""
 
 
 Block: TypeAlias = Callable[[Change], Iterable[str]]

@@ -37,13 +37,12 @@ from eventlog.spark.copy_types import Columns, columns_of_class
 from eventlog.spark.delta_copy import DeltaCopy
 from eventlog.spark.history_rows import HistoryRow, HistoryRows
 from eventlog.spark.iceberg_copy import IcebergCopy
-from eventlog.sql.windows import KeyValues, RangeReader
+from eventlog.sql.windows import RangeReader
 from eventlog.verify.comparison import UNKNOWN, StoredAs, TargetRow
-from eventlog.verify.ordered_keys import ordered_keys
 from eventlog.verify.report import VerifyReport
 from eventlog.verify.session import repair, run_verification
 from eventlog.verify.targets import Target
-from eventlog.verify.targets.states import State, States
+from eventlog.verify.targets.states import State, States, reader_of_states
 from eventlog.verify.verification import VerifyOptions
 
 
@@ -99,29 +98,22 @@ class CopyTarget(Target):
                 yield _key(cls, row), _state(names, row)
 
     def rows(self, cls: ObjectClass, keys: Sequence[str]) -> Mapping[str, TargetRow]:
-        assert self._states is not None
-        return self._states.rows(cls.name, keys)
+        return self._kept_states().rows(cls.name, keys)
 
     def other_keys(self, cls: ObjectClass, size: int) -> Generator[list[str], None, None]:
-        assert self._states is not None
-        return self._states.other_keys(cls.name, size)
+        return self._kept_states().other_keys(cls.name, size)
 
     def range_reader(self, cls: ObjectClass) -> RangeReader | None:
-        if ordered_keys(cls) is None:
-            return None
-
-        def read(
-            behind: KeyValues | None, last: KeyValues | None, limit: int
-        ) -> list[tuple[Any, ...]]:
-            assert self._states is not None
-            return self._states.range(cls.name, behind, last, limit)
-
-        return read
+        return reader_of_states(cls, self._kept_states)
 
     def close(self) -> None:
         if self._states is not None:
             self._states.close()
             self._states = None
+
+    def _kept_states(self) -> States:
+        assert self._states is not None
+        return self._states
 
     def _columns(self, cls: ObjectClass) -> Columns:
         return columns_of_class(cls, value_options(self._config))

@@ -181,9 +181,9 @@ class OpenDatabase(ABC):
     def range_reader(
         self, schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]
     ) -> RangeReader | None:
-        """Return the function that reads the objects of a class by ranges of keys, with
-        ``attributes``, which are columns of its table or view. None if this database cannot return
-        them in an order that is the same in all databases.
+        """Return what reads the objects of a class by ranges of keys, with
+        ``attributes``, which are columns of its table or view. None if the order of their keys is
+        not known.
         """
         return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -196,22 +196,55 @@ class ResyncBatch(NamedTuple):
 KeyValues: TypeAlias = tuple[Any, ...]
 """The values of a key: an integer for each integer column, a text for each other column."""
 
-RangeReader: TypeAlias = Callable[[KeyValues | None, KeyValues | None, int], list[tuple[Any, ...]]]
+KeyOrder: TypeAlias = str
+"""The order of the values of a key column. Two columns with equal ``KeyOrder`` sort their values
+alike, also in different databases.
+"""
+
+INTEGERS: Final[KeyOrder] = "integers"
+UUIDS: Final[KeyOrder] = "texts of UUIDs"
+UTF_8: Final[KeyOrder] = "bytes of UTF-8"
+"""The order of texts by their bytes, which is also their order in Python and SQLite."""
+
+ReadRange: TypeAlias = Callable[[KeyValues | None, KeyValues | None, int], list[tuple[Any, ...]]]
 """A function that returns the first objects of a table after a key and up to another one (None = no
 bound), in the order of their keys. Its last argument is the maximum number of objects.
 
 Each object is a tuple: the values of the key, then the texts of the attributes as ``query_back``
 returns them; an attribute of a view with several rows for the object has a list of texts. A row
-with a NULL in its key is left out. The keys are in the order that they have in
-Python, in every database.
+with a NULL in its key is left out.
 """
 
 
-def is_ordered(column: Column) -> bool:
-    """Return True if a key column can bound a range: integers of a limited size, and UUIDs."""
-    return column.type.kind is Kind.UUID or (
-        column.type.kind is Kind.INTEGER and column.type.bits > 0
-    )
+FindKeys: TypeAlias = Callable[[Sequence[KeyValues]], list[tuple[Any, ...]]]
+"""A function that returns the objects with these keys that exist, in the order of the keys, as
+``ReadRange`` does.
+"""
+
+PresentKeys: TypeAlias = Callable[[Sequence[KeyValues]], Collection[KeyValues]]
+"""A function that returns those of the keys whose objects exist."""
+
+
+class RangeReader(NamedTuple):
+    """How the objects of a class are read by ranges of keys. The same bounds mean the same keys in
+    two readers with equal ``orders``, which has one for each key column.
+    """
+
+    orders: tuple[KeyOrder, ...]
+    read: ReadRange
+    find: FindKeys | None = None
+    """None if objects cannot be read by the values of their keys."""
+    present: PresentKeys | None = None
+    """None if objects cannot be found by the values of their keys."""
+
+
+def order_of_values(column: Column) -> KeyOrder | None:
+    """Return the order of a key column that is the same in all databases: integers of a limited
+    size, and UUIDs by their texts. None if it depends on the database.
+    """
+    if column.type.kind is Kind.INTEGER and column.type.bits > 0:
+        return INTEGERS
+    return UUIDS if column.type.kind is Kind.UUID else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,31 +1,36 @@
-"""Keys that every database and Python sort alike, so that the objects of a class can be read by
-ranges of keys (spec/verify.md 1.1).
-"""
+"""Keys by which the objects of a class can be read in ranges (spec/verify.md 1.1)."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from eventlog.core.catalog import ObjectClass
+from eventlog.core.catalog import Column, ObjectClass
 from eventlog.core.table_key import parse, quote
 from eventlog.core.values import Kind
-from eventlog.sql.windows import KeyValues, is_ordered
+from eventlog.sql.windows import INTEGERS, UTF_8, KeyOrder, KeyValues, order_of_values
 
 _LOWEST: Final = -(1 << 63)
+# The end of a text precedes whatever else can follow, so that a text precedes those that begin with
+# it.
+_NUL: Final = "\x00"
+_END: Final = _NUL * 2
 
 
 class OrderedKeys:
-    """The keys of a class, as texts and as values: an integer for each integer column, the text of
-    a UUID for each other column.
+    """The keys of a class, as canonical texts and as values: an integer for each integer column, a
+    text for each other column.
+
+    ``orders`` are the orders of the values in Python and SQLite.
     """
 
-    def __init__(self, cls: ObjectClass) -> None:
+    def __init__(self, cls: ObjectClass, orders: tuple[KeyOrder, ...]) -> None:
         self.width = len(cls.key)
-        self._columns = [(column.name, column.type.kind is Kind.INTEGER) for column in cls.key]
-        # The values are integers and UUIDs, which need no quotes.
-        self._starts = [f"{quote(column.name)}=" for column in cls.key]
-        is_single = len(self._columns) == 1 and self._columns[0][1]
-        self._only = self._starts[0] if is_single else None
+        self.orders = orders
+        self._columns = [
+            (column.name, order) for column, order in zip(cls.key, orders, strict=True)
+        ]
+        self._starts = [(f"{quote(name)}=", order == UTF_8) for name, order in self._columns]
+        self._only = self._starts[0][0] if orders == (INTEGERS,) else None
         """What precedes the value in a key of one integer column."""
 
     def text_of(self, values: KeyValues) -> str:
@@ -33,7 +38,11 @@ class OrderedKeys:
         if self._only is not None:
             return f"{self._only}{values[0]}"
         return "+".join(
-            [f"{start}{value}" for start, value in zip(self._starts, values, strict=False)]
+            [
+                # Integers and UUIDs need no quotes.
+                f"{start}{quote(value) if is_text else value}"
+                for (start, is_text), value in zip(self._starts, values, strict=False)
+            ]
         )
 
     def values_of(self, key: str) -> KeyValues:
@@ -42,18 +51,31 @@ class OrderedKeys:
             return (int(key[len(self._only) :]),)
         texts = {part.name: part.value for part in parse(key)}
         return tuple(
-            [int(texts[name]) if is_number else texts[name] for name, is_number in self._columns]
+            [
+                int(texts[name]) if order == INTEGERS else texts[name]
+                for name, order in self._columns
+            ]
         )
 
     def place_of(self, values: KeyValues) -> Any:
-        """Return an integer or a text that is sorted like the values."""
-        if self._only is not None:
+        """Return an integer or a text that is sorted like the values by ``orders``."""
+        if self.width == 1:
             return values[0]
         return "".join(
-            [f"{v - _LOWEST:016x}" if isinstance(v, int) else v for v in values[: self.width]]
+            [
+                f"{value - _LOWEST:016x}"
+                if order == INTEGERS
+                else value.replace(_NUL, f"{_NUL}\x01") + _END
+                for (_, order), value in zip(self._columns, values, strict=False)
+            ]
         )
 
 
 def ordered_keys(cls: ObjectClass) -> OrderedKeys | None:
-    """Return the keys of a class; None if they have no order that is the same everywhere."""
-    return OrderedKeys(cls) if all(map(is_ordered, cls.key)) else None
+    """Return the keys of a class; None if ranges of them are not supported."""
+    orders = tuple(order for column in cls.key if (order := _order(column)) is not None)
+    return OrderedKeys(cls, orders) if len(orders) == len(cls.key) else None
+
+
+def _order(column: Column) -> KeyOrder | None:
+    return UTF_8 if column.type.kind is Kind.CHARACTER else order_of_values(column)

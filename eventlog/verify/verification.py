@@ -23,7 +23,15 @@ from eventlog.model import EventType, Status, unpadded
 from eventlog.publisher.context import Context
 from eventlog.publisher.refusals import refused
 from eventlog.sql.rows import SKIPPED
-from eventlog.sql.windows import ANY_STATUS, RangeReader, Selection, Walk
+from eventlog.sql.windows import (
+    ANY_STATUS,
+    FindKeys,
+    KeyValues,
+    PresentKeys,
+    ReadRange,
+    Selection,
+    Walk,
+)
 from eventlog.verify.comparison import Comparison, TargetRow, Texts, row_of_entries
 from eventlog.verify.ordered_keys import OrderedKeys, ordered_keys
 from eventlog.verify.report import (
@@ -67,15 +75,25 @@ class VerifyOptions:
 
 
 class _Ranges(NamedTuple):
-    """The source and the target of a class whose objects can be read from both by the same ranges
-    of keys.
+    """The source and the target of a class whose objects can be read from both by ranges of keys.
+
+    ``lookups`` is None if the same bounds mean the same keys on both sides.
     """
 
     keys: OrderedKeys
-    read_source: RangeReader
-    read_target: RangeReader
+    read_source: ReadRange
+    read_target: ReadRange
     names: Sequence[str]
     """The attributes, in the order of their texts in a row."""
+    lookups: _Lookups | None = None
+
+
+class _Lookups(NamedTuple):
+    """How the objects of each side are found on the other side, if keys are sorted differently."""
+
+    read_source_keys: ReadRange
+    find_in_source: FindKeys
+    present_in_target: PresentKeys
 
 
 @dataclass(slots=True)
@@ -129,8 +147,12 @@ class Verification:
             if source.ranges is None:
                 self._walk(source, position)
                 self._find_surplus(source)
-            else:
+            elif (lookups := source.ranges.lookups) is None:
                 self._walk_ranges(source, source.ranges, position)
+            else:
+                if position is None:
+                    self._find_missing(source, source.ranges, lookups)
+                self._walk_target(source, source.ranges, lookups, position)
         self._wait(classes)
         self._end()
 
@@ -147,41 +169,112 @@ class Verification:
         names = [one.name for one in comparison.attributes]
         if any(child.attribute.name in names for child in cls.children):
             return None
-        keys, read_target = ordered_keys(cls), self.target.range_reader(cls)
-        if keys is None or read_target is None:
+        keys, target = ordered_keys(cls), self.target.range_reader(cls)
+        if keys is None or target is None:
             return None
-        read_source = self.context.log.db.range_reader(
+        source = self.context.log.db.range_reader(
             self.context.catalog.schema, cls, comparison.attributes
         )
-        return None if read_source is None else _Ranges(keys, read_source, read_target, names)
+        if source is None:
+            return None
+        ranges = _Ranges(keys, source.read, target.read, names)
+        if source.orders == target.orders:
+            return ranges
+        of_keys = self.context.log.db.range_reader(self.context.catalog.schema, cls, ())
+        if of_keys is None or source.find is None or target.present is None:
+            return None
+        return ranges._replace(lookups=_Lookups(of_keys.read, source.find, target.present))
 
     # --- the first round ---
 
     def _walk_ranges(self, source: _ClassSource, ranges: _Ranges, position: str | None) -> None:
         """Compare all objects of a class that the source or the target has, after a key. Both are
-        read once.
+        read once. Only the databases compare keys, since their order may be that of a collation.
         """
         log, size, width = self.context.log, self.options.batch, ranges.keys.width
         behind = None if position is None else ranges.keys.values_of(position)
-        is_last = False
-        while not is_last:
-            there = ranges.read_target(behind, None, size)
+        is_end = False
+        while not is_end:
+            there: Sequence[tuple[Any, ...]] = ranges.read_target(behind, None, size)
             last = there[-1][:width] if len(there) == size else None
+            is_read = False
+            while not is_read:
+                with snapshot(log):
+                    self.undone.read_new()
+                    here = ranges.read_source(behind, last, size)
+                    is_last = len(here) < size or here[-1][:width] == last
+                    there = self._judge_rows(source, ranges, here, there)
+                    if is_last:
+                        self._judge_surplus(source, ranges, there)
+                    # Without rows of the target that are not compared yet, the next range may begin
+                    # within this one.
+                    is_read = is_last or not there
+                    if is_read:
+                        self._move_on()
+                is_end = is_last and last is None
+                behind = last if is_last else here[-1][:width]
+                if is_read and behind is not None:
+                    position = ranges.keys.text_of(behind)
+                    self.save(Progress(source.cls.name, position, self.report, self.waiting))
+                self._pace(len(here))
+
+    def _find_missing(self, source: _ClassSource, ranges: _Ranges, lookups: _Lookups) -> None:
+        """Find the objects of a class that only the source has."""
+        log, size = self.context.log, self.options.batch
+        with snapshot(log):
+            keys = lookups.read_source_keys(None, None, size)
+        while keys:
+            present = lookups.present_in_target(keys)
+            missing = [key for key in keys if key not in present]
             with snapshot(log):
                 self.undone.read_new()
-                here = ranges.read_source(behind, last, size)
-                if len(here) == size and here[-1][:width] != last:
-                    # The source has more objects in this range; the next range begins with them.
-                    last = here[-1][:width]
-                    there = [row for row in there if row[:width] <= last]
-                self._judge_rows(source, ranges, here, there)
+                self._wait_for_undone(source, ranges, keys)
+                for row in lookups.find_in_source(missing):
+                    name = source.cls.name, ranges.keys.text_of(row)
+                    if name not in self.waiting:
+                        found = row_of_entries(ranges.names, row[ranges.keys.width :])
+                        self._judge_one(source, name, found, None)
+                following = []
+                if len(keys) == size:
+                    following = lookups.read_source_keys(keys[-1], None, size)
                 self._move_on()
-            is_last = last is None
-            if last is not None:
-                behind = last
-                position = ranges.keys.text_of(last)
-                self.save(Progress(source.cls.name, position, self.report, self.waiting))
+            self._pace(0, keys=len(keys))
+            keys = following
+
+    def _wait_for_undone(
+        self, source: _ClassSource, ranges: _Ranges, keys: Iterable[KeyValues]
+    ) -> None:
+        """Compare objects in motion in later rounds. A receiver may remove an object for a moment
+        while it applies a change, so that ``_walk_target`` does not see it.
+        """
+        if not self.undone.objects:
+            return
+        for key in keys:
+            name = source.cls.name, ranges.keys.text_of(key)
+            if name in self.undone.objects:
+                self.waiting.setdefault(name, None)
+
+    def _walk_target(
+        self, source: _ClassSource, ranges: _Ranges, lookups: _Lookups, position: str | None
+    ) -> None:
+        """Compare all objects of a class that the target has, after a key."""
+        log, size, width = self.context.log, self.options.batch, ranges.keys.width
+        behind = None if position is None else ranges.keys.values_of(position)
+        while there := ranges.read_target(behind, None, size):
+            is_last, behind = len(there) < size, there[-1][:width]
+            if self.waiting:  # a later round compares these objects
+                class_name, text_of = source.cls.name, ranges.keys.text_of
+                there = [row for row in there if (class_name, text_of(row)) not in self.waiting]
+            with snapshot(log):
+                self.undone.read_new()
+                here = lookups.find_in_source([row[:width] for row in there])
+                self._judge_surplus(source, ranges, self._judge_rows(source, ranges, here, there))
+                self._move_on()
+            position = ranges.keys.text_of(behind)
+            self.save(Progress(source.cls.name, position, self.report, self.waiting))
             self._pace(len(here))
+            if is_last:
+                return
 
     def _judge_rows(
         self,
@@ -189,13 +282,14 @@ class Verification:
         ranges: _Ranges,
         here: Sequence[tuple[Any, ...]],
         there: Sequence[tuple[Any, ...]],
-    ) -> None:
-        """Decide the objects of a range. An object is equal if its key and all texts are equal;
-        only other objects are compared column by column.
+    ) -> Sequence[tuple[Any, ...]]:
+        """Decide objects of the source, and return the rows of the target that are of none of them.
+        An object is equal if its key and all texts are equal; only other objects are compared
+        column by column.
         """
         if here == there and not self.undone.objects and not self.waiting:
             source.report.equal += len(here)
-            return
+            return []
         width, names, class_name = ranges.keys.width, ranges.names, source.cls.name
         others = {row[:width]: row for row in there}
         is_quiet = not self.undone.objects and not self.waiting
@@ -210,9 +304,15 @@ class Verification:
             else:
                 found = None if other is None else row_of_entries(names, other[width:])
                 self._judge_one(source, name, row_of_entries(names, row[width:]), found)
-        for key, row in others.items():
-            name = class_name, ranges.keys.text_of(key)
-            self._judge_one(source, name, None, row_of_entries(names, row[width:]))
+        return list(others.values())
+
+    def _judge_surplus(
+        self, source: _ClassSource, ranges: _Ranges, rows: Iterable[tuple[Any, ...]]
+    ) -> None:
+        """Decide objects of the target that the source does not have."""
+        for row in rows:
+            name = source.cls.name, ranges.keys.text_of(row)
+            self._judge_one(source, name, None, {})
 
     def _walk(self, source: _ClassSource, position: str | None) -> None:
         """Compare all objects of a class that the source has, after a key."""
@@ -315,9 +415,10 @@ class Verification:
         if not self.target.is_pinned:
             self.undone.forget_done()
 
-    def _pace(self, objects: int) -> None:
+    def _pace(self, objects: int, *, keys: int = 0) -> None:
+        """End a part in which so many objects, and keys alone, were read."""
         self.undone.close_gaps()
-        self._read += objects
+        self._read += objects + keys
         self.advance(objects)
         if self.options.rate is not None:
             early = self._read / self.options.rate - (monotonic() - self._begun)

@@ -441,7 +441,7 @@ def _events_of(data: bytes, limit: int) -> _Events[Event]:
 
 
 def _texts_of(read: TextsReader, data: bytes, limit: int) -> _Events[RowTexts | Event]:
-    if len(data) <= limit and (plain := read_plain(data, read)) is not None:
+    if len(data) <= limit and (plain := read_plain(data, read, read.read_alike)) is not None:
         return _Events(plain.events)
     document = parse_events(data, limit)
     return _Events(document.events, document.others)
@@ -582,7 +582,7 @@ class XdsFormat(Format):
                 else _change(place, event, catalog, values, report)
             )
             if change is not None:
-                report.read += 1
+                report.read += len(change.keys) if isinstance(change, RowTexts) else 1
                 yield change
 
     def write_changes(

@@ -10,7 +10,8 @@ they agree. A document of any other form, valid or not, is left to the parser.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from eventlog.model import AttributeSteps, Event, Op, Operation, Step
@@ -46,6 +47,7 @@ _MODIFY_ATTR: Final = re.compile(
 )
 _FURTHER_VALUE: Final = re.compile(f'<value type="([a-z]+)">({_TEXT})</value>')
 
+_WRITTEN_AS_REFERENCE: Final = re.compile('[<>&"\t\n\r]')
 _REFERENCES: Final = {
     "&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&#13;": "\r", "&#10;": "\n",
     "&#9;": "\t",
@@ -68,6 +70,31 @@ class PlainDocument(NamedTuple, Generic[T]):
     product_version: str
 
 
+class Shape(NamedTuple):
+    """The form of adds or modifies that differ only in their keys and the new values of the same
+    attributes, so that one regular expression reads an event as a whole.
+
+    ``pattern`` has the key as its first group, and then each new value; None for NULL.
+    """
+
+    class_name: str
+    operation: str
+    columns: tuple[tuple[str, str], ...]
+    """The attributes, each with its XDS type."""
+    pattern: re.Pattern[str]
+
+    def read(self, text: str, at: int) -> tuple[list[tuple[str | None, ...]], int]:
+        """Return the groups of the events of this form that begin at a place of a document, and the
+        place after the last of them.
+        """
+        found: list[tuple[str | None, ...]] = []
+        match = self.pattern.match
+        while event := match(text, at):
+            found.append(event.groups())
+            at = event.end()
+        return found, at
+
+
 class PlainEvent(NamedTuple):
     """An event of a plain document. ``body`` is the text of its attributes, with references."""
 
@@ -82,9 +109,16 @@ class NotPlainError(Exception):
     """A part of the document has another form."""
 
 
-def read_plain(data: bytes, read: Callable[[PlainEvent], T]) -> PlainDocument[T] | None:
+def read_plain(
+    data: bytes,
+    read: Callable[[PlainEvent], T],
+    read_alike: Callable[[str, int], tuple[T, int] | None] = lambda text, at: None,
+) -> PlainDocument[T] | None:
     """Return the content of a document, None if it does not have the plain form. ``read`` makes an
     event; it raises NotPlainError if the body has another form.
+
+    ``read_alike`` may read several events, which begin at a place of the document, as one; it
+    returns them and the place after them, None if it cannot read the first of them.
     """
     try:
         text = data.decode()
@@ -97,11 +131,17 @@ def read_plain(data: bytes, read: Callable[[PlainEvent], T]) -> PlainDocument[T]
     events: list[T] = []
     at = start.end()
     try:
-        while head := _EVENT.match(text, at):
+        while True:
+            if (alike := read_alike(text, at)) is not None:
+                events.append(alike[0])
+                at = alike[1]
+            head = _EVENT.match(text, at)
+            if head is None:
+                break
             operation, class_name, event_id, association = head.groups()
             if has_references:
-                class_name, event_id = _plain(class_name), _plain(event_id)
-                association = _plain(association)
+                class_name, event_id = without_references(class_name), without_references(event_id)
+                association = without_references(association)
             end = text.find(f"</{operation}>", head.end())
             if end < 0:
                 return None
@@ -114,7 +154,7 @@ def read_plain(data: bytes, read: Callable[[PlainEvent], T]) -> PlainDocument[T]
     if not events or _END.fullmatch(text, at) is None:
         return None
     version, name = start.groups()
-    return PlainDocument(tuple(events), _plain(name), _plain(version))
+    return PlainDocument(tuple(events), without_references(name), without_references(version))
 
 
 def event_of(plain: PlainEvent) -> Event:
@@ -146,10 +186,58 @@ def new_texts(
         if not (kind or old_kind or all_go):
             raise NotPlainError
         size += len(part)
-        texts[name] = read(_plain(text) if "&" in text else text) if kind else None
+        texts[name] = read(without_references(text) if "&" in text else text) if kind else None
     if size != len(body) or not (texts or operation == _ADD):
         raise NotPlainError
     return texts
+
+
+_KEY: Final = f'(?!<)([^<>&",{_CONTROL}]*+)'
+
+
+def shape_of(plain: PlainEvent) -> Shape | None:
+    """Return the form of an event that ``new_texts`` has read; None if it has a NULL, which does
+    not show its type, an attribute twice, or a name with a character that is written as a
+    reference.
+    """
+    operation, class_name, association, _, body = plain
+    tail = association.partition(",")[2]
+    if _WRITTEN_AS_REFERENCE.search(class_name + tail) is not None:
+        return None
+    parts = _ADD_ATTR.findall(body) if operation == _ADD else _MODIFY_ATTR.findall(body)
+    columns = tuple(
+        [(name, kind, bool(all_go), bool(old)) for _, name, all_go, old, _, _, kind, _, _ in parts]
+    )
+    names = {name for name, _, _, _ in columns}
+    if len(names) < len(columns) or not all(kind for _, kind, _, _ in columns):
+        return None
+    pattern = _pattern(operation, class_name, tail, columns)
+    return Shape(class_name, operation, tuple([column[:2] for column in columns]), pattern)
+
+
+@lru_cache(maxsize=512)
+def _pattern(
+    operation: str, class_name: str, tail: str, columns: Sequence[tuple[str, str, bool, bool]]
+) -> re.Pattern[str]:
+    """Return the pattern of a ``Shape``. A column is an attribute, its XDS type, and whether all
+    values and whether an old one are removed.
+    """
+    texts = [
+        f'<{operation} class-name="{re.escape(class_name)}" event-id="{_MAY_BE_EMPTY}">'
+        f"<association>{_KEY},{re.escape(tail)}</association>"
+    ]
+    for name, kind, all_go, has_old in columns:
+        value = f'<value type="{kind}">({_TEXT})</value>'
+        start = f'<{operation}-attr attr-name="{re.escape(name)}">'
+        if operation != _ADD:
+            start += "<remove-all-values/>" * all_go
+            if has_old:
+                old = value.replace("(", "(?:", 1)
+                start += f"<remove-value>{old}</remove-value>"
+            # Without the new value, it is NULL.
+            value = f"(?:<add-value>{value}</add-value>)" + "?+" * (all_go or has_old)
+        texts.append(f"{start}{value}</{operation}-attr>")
+    return re.compile("".join([*texts, f"</{operation}>"]))
 
 
 def _attributes(operation: str, body: str) -> tuple[AttributeSteps, ...]:
@@ -189,16 +277,15 @@ def _further(kind: str, text: str) -> list[str]:
 
 def _without_references(attribute: AttributeSteps) -> AttributeSteps:
     name, kind, steps = attribute
-    return AttributeSteps(
-        _plain(name), kind, tuple([Step(op, tuple(map(_plain, texts))) for op, texts in steps])
-    )
+    plain_steps = [Step(op, tuple(map(without_references, texts))) for op, texts in steps]
+    return AttributeSteps(without_references(name), kind, tuple(plain_steps))
 
 
 _reference: Final = re.compile(_REFERENCE)
 
 
-def _plain(text: str) -> str:
-    """Return a text without its references."""
+def without_references(text: str) -> str:
+    """Return the text of a document without its references."""
     if "&" not in text:
         return text
     return _reference.sub(lambda match: _REFERENCES[match[0]], text)

@@ -1,23 +1,31 @@
 """Read the new values of plain events as the texts that a log has, for a reader that needs no typed
 values (``RowTexts``). An event that has more than that is left as it is.
+
+Most documents have many successive events of one form, which are read together, column by column.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from eventlog.changes.events import attribute_reader
 from eventlog.changes.format import RowTexts
 from eventlog.core.catalog import Attribute, Catalog
 from eventlog.core.typed import ReadValue, to_text
-from eventlog.core.values import ValueOptions
+from eventlog.core.values import Kind, ValueOptions
 from eventlog.errors import BadTableKey, RowError
 from eventlog.model import Event, Operation
-from eventlog.xds.plain import PlainEvent, event_of, new_texts
+from eventlog.xds.plain import PlainEvent, Shape, event_of, new_texts, shape_of, without_references
 
 _PLAIN_TYPES: Final = ("string", "int", "state", "octet", "time")
 _ADD, _DELETE = Operation.ADD, Operation.DELETE
+_LEARNED_AFTER: Final = 8
+"""After so many successive events of one form its pattern is made, which takes as long as reading
+some hundred events.
+"""
 
 
 class _Class(NamedTuple):
@@ -44,12 +52,18 @@ class TextsReader:
             )
             for cls in (() if catalog is None else catalog.classes)
         }
+        self._shape: Shape | None = None
+        """The form of the last events that were read together."""
+        self._last: tuple[object, ...] = ()
+        self._alike = 0
+        """The number of last events with the same class, operation and attributes."""
+        self._can_learn = True
 
     def __call__(self, plain: PlainEvent) -> RowTexts | Event:
         """Return the texts of an event, or the event itself. Raises NotPlainError."""
         operation, class_name, association, _, body = plain
         cls = self._classes.get(class_name)
-        key, has_comma, _ = association.partition(",")
+        key, has_comma, tail = association.partition(",")
         # A key in quotes may have a comma. What follows the key needs no check if it has no quotes.
         if cls is None or operation == _DELETE or '"' in association or not has_comma:
             return event_of(plain)
@@ -57,13 +71,68 @@ class TextsReader:
             texts = new_texts(operation, body, cls.readers)
             if texts is None:
                 return event_of(plain)
-            return RowTexts(class_name, cls.canonical_key(key), operation == _ADD, texts)
+            names = tuple(texts)
+            keys, rows = [cls.canonical_key(key)], [tuple(texts.values())]
         except (RowError, BadTableKey):  # the event's reader reports it, with its place
             return event_of(plain)
+        self._learn((class_name, operation, tail, names), plain)
+        return RowTexts(class_name, operation == _ADD, names, keys, rows)
+
+    def _learn(self, form: tuple[object, ...], plain: PlainEvent) -> None:
+        self._alike = self._alike + 1 if form == self._last else 1
+        self._last = form
+        if self._can_learn and self._alike % _LEARNED_AFTER == 0:
+            self._shape = shape_of(plain)
+
+    def read_alike(self, text: str, at: int) -> tuple[RowTexts, int] | None:
+        """Return the texts of the events at a place of a document that have the form of earlier
+        ones, and the place after them; None if there is no such event.
+        """
+        if self._shape is None:
+            return None
+        found, end = self._shape.read(text, at)
+        if not found:
+            return None
+        class_name, operation, columns, _ = self._shape
+        cls = self._classes[class_name]
+        keys, *values = zip(*found, strict=True)
+        try:
+            read_keys = list(map(cls.canonical_key, keys))
+            texts = [
+                _read_column(column, cls.readers[of], has_references="&" in text)
+                for of, column in zip(columns, values, strict=True)
+            ]
+        except (RowError, BadTableKey):
+            # Read one by one, they are reported with their places. Trying again after each of them
+            # could take long.
+            self._shape, self._can_learn = None, False
+            return None
+        rows = list(zip(*texts, strict=True)) if texts else [()] * len(found)
+        names = tuple([name for name, _ in columns])
+        return RowTexts(class_name, operation == _ADD, names, read_keys, rows), end
+
+
+def _read_column(
+    texts: Iterable[str | None], read: Callable[[str], str], *, has_references: bool
+) -> Iterable[str | None]:
+    if has_references:
+        texts = [None if text is None else without_references(text) for text in texts]
+    return texts if read is str else [None if text is None else read(text) for text in texts]
+
+
+# It leaves out negative numbers above -1, among which is no negative zero.
+_PLAIN_NUMBER: Final = re.compile(r"(?:0|-?[1-9][0-9]{0,30})(?:\.[0-9]{1,30})?")
 
 
 def _text_reader(
     attribute: Attribute, value_type: str, values: ValueOptions
 ) -> Callable[[str], str]:
     read: ReadValue = attribute_reader(value_type, attribute, values)
-    return str if read is str else lambda text: to_text(read(text))
+    if read is str:
+        return str
+    if value_type == "time":  # few days, and often the same moments
+        return lru_cache(maxsize=4096)(lambda text: to_text(read(text)))
+    if attribute.column.type.kind is not Kind.EXACT:
+        return lambda text: to_text(read(text))
+    is_plain = _PLAIN_NUMBER.fullmatch
+    return lambda text: text if is_plain(text) else to_text(read(text))

@@ -314,8 +314,8 @@ def test_a_purge_ends_the_verification_if_no_consumer_can_keep_the_rows(
     follow(config, copy)
 
     def range_reader(target: TableTarget, cls: ObjectClass) -> RangeReader:
-        read = real(target, cls)
-        assert read is not None
+        reader = real(target, cls)
+        assert reader is not None
 
         def read_late(
             behind: KeyValues | None, last: KeyValues | None, limit: int
@@ -324,9 +324,9 @@ def test_a_purge_ends_the_verification_if_no_consumer_can_keep_the_rows(
             follow(config, copy)
             time.sleep(1.1)
             assert cli.run([*command, "--older-than", "1s", "--yes"]) == 0
-            return read(behind, last, limit)
+            return reader.read(behind, last, limit)
 
-        return read_late
+        return reader._replace(read=read_late)
 
     monkeypatch.setattr(TableTarget, "range_reader", range_reader)
     with pytest.raises(DatabaseError, match="Verify again while no purge runs"):

@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 import verified
 from publishers import install
-from verified import load_all, publish_once, published, run, to_files, writing
+from verified import WAYS, load_all, publish_once, published, read_by, run, to_files, writing
 
 from eventlog.config.load import load
 from eventlog.files.compression import COMPRESSIONS
@@ -111,20 +111,20 @@ def test_reading_files_by_ranges_finds_what_reading_by_keys_finds(
             f"INSERT INTO item {OBJECTS_OF[columns].replace('60', '70')} ON CONFLICT DO NOTHING",
         )
         reports = []
-        for is_ordered in (True, False):
-            if not is_ordered:
-                monkeypatch.setattr(FilesTarget, "range_reader", lambda self, cls: None)
-            options = VerifyOptions(wait=0, batch=size)
-            reports.append(verify(config, environ={}, options=options))
+        for way in WAYS:
+            with monkeypatch.context() as patched:
+                read_by(patched, FilesTarget, way)
+                options = VerifyOptions(wait=0, batch=size)
+                reports.append(verify(config, environ={}, options=options))
     told = [verified.told(report, "item") for report in reports]
-    assert told[0] == told[1]
+    assert told[0] == told[1] == told[2]
     # The last statement inserts the objects whose numbers end in 9 as they were, those whose numbers
     # end in 2, and ten others.
     assert told[0][2] == {
         "class": "item", "equal": 47, "different": 6, "missing": 16, "surplus": 0,
         "known_different": 0, "in_motion": 1,
     }  # fmt: skip
-    assert reports[0].losses == reports[1].losses
+    assert reports[0].losses == reports[1].losses == reports[2].losses
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zstd"])

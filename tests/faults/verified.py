@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 import sqlalchemy as sa
 from publishers import session, unless_refused
 from shared import url_of
@@ -21,7 +22,10 @@ from eventlog import Answer, Event, Op, Operation, Publisher
 from eventlog.cli.context import transaction
 from eventlog.config.load import load
 from eventlog.core import table_key
+from eventlog.core.catalog import ObjectClass
+from eventlog.sql.windows import RangeReader
 from eventlog.verify import VerifyReport
+from eventlog.verify.targets import Target
 
 TABLE = (
     "CREATE TABLE item (id integer PRIMARY KEY, name text, price numeric(12, 2), made timestamp)"
@@ -100,6 +104,25 @@ class Table:
             f"ON CONFLICT (id) DO {f'UPDATE SET {updates}' if updates else 'NOTHING'}",
             (number, *values.values()),
         )
+
+
+WAYS = ("ranges", "lookups", "keys")
+"""The ways to read the objects of a class: by ranges of keys that both sides sort alike, by ranges
+of each side's keys, which are looked up on the other side, and by the texts of keys.
+"""
+
+
+def read_by(monkeypatch: pytest.MonkeyPatch, target: type[Target], way: str) -> None:
+    """Read the targets of a class in one of these ways."""
+    real = target.range_reader
+
+    def range_reader(self: Target, cls: ObjectClass) -> RangeReader | None:
+        reader = real(self, cls)
+        assert reader is not None
+        return reader._replace(orders=("another",)) if way == "lookups" else None
+
+    if way != "ranges":
+        monkeypatch.setattr(target, "range_reader", range_reader)
 
 
 def told(report: VerifyReport, class_name: str) -> tuple[Any, ...]:

@@ -5,9 +5,12 @@ that the parser has (``eventlog.xds.plain``).
 from __future__ import annotations
 
 import random
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from eventlog.changes.format import Report, RowTexts
 from eventlog.conversion import read_changes, read_texts
@@ -179,6 +182,28 @@ VALUES = {
 TYPES = {"fname": "string", "pay": "string", "made": "time"}
 
 
+Texts = tuple[str, bool, str, dict[str, str | None]]
+
+
+def texts_of(change: Change) -> Texts:
+    """The table, whether it is an insert, the key and the texts of a change with new values."""
+    assert change.after is not None
+    assert change.key is not None
+    texts = {
+        name: None if value is None else to_text(value)
+        for name, value in change.after.items()
+        if name != "idu"
+    }
+    return change.table, change.op is ChangeOp.INSERT, f"idu={change.key[0][1]}", texts
+
+
+def rows_of(one: RowTexts) -> list[Texts]:
+    return [
+        (one.table, one.is_insert, key, dict(zip(one.names, row, strict=True)))
+        for key, row in zip(one.keys, one.rows, strict=True)
+    ]
+
+
 def test_the_texts_of_a_change_are_those_of_its_values(tmp_path: Path) -> None:
     chance = random.Random(9)
     seen = set()
@@ -211,15 +236,82 @@ def test_the_texts_of_a_change_are_those_of_its_values(tmp_path: Path) -> None:
                 continue
             assert change.after is not None
             assert change.key is not None
-            texts = {
-                name: None if value is None else to_text(value)
-                for name, value in change.after.items()
-                if name != "idu"
-            }
-            assert (one.table, one.key, dict(one.texts)) == (
-                "usr",
-                f"idu={change.key[0][1]}",
-                texts,
-            )
-            assert one.is_insert is (change.op is ChangeOp.INSERT)
+            assert rows_of(one) == [texts_of(change)]
     assert seen == {RowTexts, Change}
+
+
+# Values of the columns in every form, more often valid than not.
+NUMBERS = st.one_of(
+    st.decimals(allow_nan=True, allow_infinity=True).map(str),
+    st.from_regex(r"[-+]?0{0,2}[0-9]{0,3}(\.[0-9]{0,3})?([eE]-?[0-9])?", fullmatch=True),
+)
+CELLS = {
+    "fname": st.text(alphabet="ab &<>\"'\t\u00e9", max_size=5),
+    "pay": st.one_of(st.sampled_from(["1.50", "0", "-0.10", "-12"]), NUMBERS),
+    "made": st.one_of(st.integers(0, 3).map(str), st.sampled_from(["x", "-1"])),
+}
+FORMS = (
+    lambda text: [(ALL, ()), (ADD, (text,))],
+    lambda text: [(REMOVE, ("1",)), (ADD, (text,))],
+    lambda text: [(ALL, ())],
+    lambda text: [(REMOVE, ("1",))],
+    lambda text: [(ADD, (text,))],
+    lambda text: [(ADD, (text, text))],
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_successive_events_of_one_form_are_read_as_each_of_them(data: st.DataObject) -> None:
+    """Runs of alike events, with others between them."""
+    events = []
+    for _ in range(data.draw(st.integers(1, 3))):
+        operation = data.draw(st.sampled_from([Operation.ADD, Operation.MODIFY]))
+        names = data.draw(st.lists(st.sampled_from([*CELLS]), min_size=1, unique=True))
+        usual = data.draw(st.sampled_from(FORMS[:2]))
+        tail = data.draw(st.sampled_from(["table=usr", "table=usr,schema=a&b"]))
+        for _ in range(data.draw(st.integers(1, 14))):
+            attributes = []
+            for name in names:
+                form = data.draw(st.sampled_from([usual] * 12 + [*FORMS]))
+                steps = form(data.draw(CELLS[name]))
+                if operation is Operation.ADD:
+                    steps = steps[-1:] if steps[-1][0] is ADD else [(ADD, ("1",))]
+                attributes.append(attribute(name, TYPES[name], *steps))
+            key = data.draw(
+                st.sampled_from(["idu=1", "idu=2", "idu=22", "idu=2", "idu=03", "idu=x"])
+            )
+            events.append(Event(operation, "usr", f"{key},{tail}", "1.2", tuple(attributes)))
+    catalog = {"catalog": CATALOG}
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "one.xmll"
+        lines = [line_form(list(map(write_event, part)), HEADER) for part in (events, events[:9])]
+        path.write_bytes("".join(lines).encode())
+        reports = Report(), Report()
+        changes = list(read_changes("xds", path, report=reports[0], catalog=CATALOG))
+        found = list(read_texts(FORMAT, path, reports[1], catalog))
+    assert reports[0] == reports[1]
+    told = [row for one in found for row in (rows_of(one) if isinstance(one, RowTexts) else [one])]
+    assert len(told) == len(changes)
+    for change, row in zip(changes, told, strict=True):
+        assert repr(row) == repr(change if isinstance(row, Change) else texts_of(change))
+
+
+def test_events_of_one_form_are_read_together(tmp_path: Path) -> None:
+    events = [
+        Event(Operation.MODIFY, "usr", f"idu={number},table=usr", "1", (
+            attribute("fname", "string", (ALL, ()), *([(ADD, (f"<{number}>",))] * (number != 30))),
+            attribute("pay", "string", (ALL, ()), (ADD, (f"{number}.50",))),
+        ))
+        for number in range(50)
+    ]  # fmt: skip
+    path = tmp_path / "one.xmll"
+    path.write_bytes(line_form(list(map(write_event, events)), HEADER).encode())
+    *first, last = read_texts(FORMAT, path, Report(), {"catalog": CATALOG})
+    assert len(first) < 10
+    assert isinstance(last, RowTexts)
+    assert last.keys[-1] == "idu=49"
+    assert [row for row in last.rows if row[0] in (None, "<31>")] == [
+        (None, "30.50"),
+        ("<31>", "31.50"),
+    ]

@@ -4,9 +4,8 @@ the other, which gives the last state of each object.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from eventlog.changes.format import Format, Report, RowTexts
@@ -18,15 +17,22 @@ from eventlog.core.typed import to_text, values_of, xds_value_reader
 from eventlog.core.values import ValueOptions
 from eventlog.errors import ConfigError
 from eventlog.model import Change, ChangeOp, Row, Value, old_key
-from eventlog.sql.windows import KeyValues, RangeReader
+from eventlog.sql.windows import RangeReader
 from eventlog.verify.comparison import UNKNOWN, Entry, StoredAs, TargetRow
-from eventlog.verify.ordered_keys import ordered_keys
 from eventlog.verify.targets import Target
 from eventlog.verify.targets.places import Place, PlacedFile
-from eventlog.verify.targets.states import State, States
+from eventlog.verify.targets.states import State, States, reader_of_states
 
 _AT_ONCE: Final = 1_000
 """The most changes whose earlier states are read with one statement."""
+
+
+class _RowText(NamedTuple):
+    """A change of ``RowTexts``."""
+
+    key: str
+    is_insert: bool
+    texts: Mapping[str, str | None]
 
 
 class _Class(NamedTuple):
@@ -117,15 +123,7 @@ class FilesTarget(Target):
         return self._target_states.other_keys(cls.name, size)
 
     def range_reader(self, cls: ObjectClass) -> RangeReader | None:
-        if ordered_keys(cls) is None:
-            return None
-
-        def read(
-            behind: KeyValues | None, last: KeyValues | None, limit: int
-        ) -> list[tuple[Any, ...]]:
-            return self._target_states.range(cls.name, behind, last, limit)
-
-        return read
+        return reader_of_states(cls, lambda: self._target_states)
 
     def close(self) -> None:
         if self._states is not None:
@@ -143,30 +141,45 @@ class FilesTarget(Target):
             # wrong.
             report = Report(strict=True)
             changes = read_texts(self._format, path, report, options)
-            known = (
-                (of, change)
-                for change in changes
-                if (of := self._classes.get(change.table)) is not None
-            )
-            while part := list(islice(known, _AT_ONCE)):
-                self._apply_all(part)
+            waiting: list[_Named] = []
+            for change in changes:
+                of = self._classes.get(change.table)
+                if of is None:
+                    continue
+                if not isinstance(change, RowTexts):
+                    waiting.append(_named(of, change))
+                elif of.attributes.keys() <= set(change.names):
+                    self._apply_all(waiting)
+                    self._put_all(of, change)
+                    waiting = []
+                else:
+                    waiting += _partial(of, change)
+                if len(waiting) >= _AT_ONCE:
+                    self._apply_all(waiting)
+                    waiting = []
+            self._apply_all(waiting)
 
-    def _apply_all(self, changes: Sequence[tuple[_Class, Change | RowTexts]]) -> None:
+    def _put_all(self, of: _Class, change: RowTexts) -> None:
+        """Set the states of objects by rows that have all values."""
+        names, rows = tuple(of.attributes), change.rows
+        if names != tuple(change.names):
+            places = [change.names.index(name) for name in names]
+            rows = [[row[place] for place in places] for row in rows]
+        self._target_states.put_all(of.cls.name, change.keys, rows)
+
+    def _apply_all(self, changes: Sequence[_Named]) -> None:
         """Apply changes one after the other. The states that they need are read first."""
-        named = [_named(of, change) for of, change in changes]
-        self._target_states.read((one.of.cls.name, one.before) for one in named if one.needs_state)
-        for one in named:
+        self._target_states.read(
+            (one.of.cls.name, one.before) for one in changes if one.needs_state
+        )
+        for one in changes:
             self._apply(one)
 
     def _apply(self, one: _Named) -> None:
         states, of, change = self._target_states, one.of, one.change
         class_name = of.cls.name
-        if isinstance(change, RowTexts):
+        if isinstance(change, _RowText):
             is_insert = change.is_insert
-            if not one.needs_state:
-                texts = change.texts
-                states.put(class_name, one.key, [texts[name] for name in of.attributes])
-                return
         elif change.op is ChangeOp.TRUNCATE:
             states.clear(class_name)
             return
@@ -182,7 +195,7 @@ class FilesTarget(Target):
             # An insert leaves NULLs out. If there is only an update, the values of all other
             # columns are unknown.
             state = list(of.nothing) if is_insert else [UNKNOWN] * len(of.nothing)
-        if isinstance(change, RowTexts):
+        if isinstance(change, _RowText):
             for name, text in change.texts.items():
                 if name in of.attributes:
                     state[of.attributes[name][0]] = text
@@ -200,17 +213,21 @@ class _Named(NamedTuple):
     """
 
     of: _Class
-    change: Change | RowTexts
+    change: Change | _RowText
     before: str
     key: str
     needs_state: bool
     """True if the object's earlier state has values that the change does not have."""
 
 
-def _named(of: _Class, change: Change | RowTexts) -> _Named:
-    if isinstance(change, RowTexts):
-        is_whole = change.texts.keys() >= of.attributes.keys()
-        return _Named(of, change, change.key, change.key, not is_whole)
+def _partial(of: _Class, change: RowTexts) -> Iterator[_Named]:
+    """Yield the changes of rows that lack values."""
+    for key, row in zip(change.keys, change.rows, strict=True):
+        texts = dict(zip(change.names, row, strict=True))
+        yield _Named(of, _RowText(key, change.is_insert, texts), key, key, needs_state=True)
+
+
+def _named(of: _Class, change: Change) -> _Named:
     if change.op is ChangeOp.TRUNCATE:
         return _Named(of, change, "", "", needs_state=False)
     change = with_key(change, of.cls)

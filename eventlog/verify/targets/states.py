@@ -11,22 +11,28 @@ from __future__ import annotations
 import marshal
 import sqlite3
 import tempfile
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from eventlog.core.catalog import ObjectClass
-from eventlog.sql.windows import KeyValues
+from eventlog.sql.windows import KeyValues, RangeReader
 from eventlog.verify.comparison import Entry, TargetRow, row_of_entries
 from eventlog.verify.ordered_keys import OrderedKeys, ordered_keys
 
 _KEPT: Final = 20_000
 """The most states that are kept in memory before they are written."""
+_FEW: Final = 50
+"""Fewer rows are not worth a separate write."""
 _ASKED: Final = 500
 """The most keys in one statement."""
 _TABLE: Final = (
     "CREATE TABLE state (class INTEGER, key, content BLOB, seen INTEGER DEFAULT 0, "
     "PRIMARY KEY (class, key)) WITHOUT ROWID"
+)
+_PUT: Final = (
+    "INSERT INTO state (class, key, content) VALUES (?, ?, ?) "
+    "ON CONFLICT (class, key) DO UPDATE SET content = excluded.content"
 )
 # The database is a private file of this process, so its content can be trusted.
 _loads: Final[Callable[[bytes], Any]] = marshal.loads
@@ -64,6 +70,8 @@ class States:
         }
         self._directory = tempfile.TemporaryDirectory(prefix="eventlog-verify-")
         self._changed: dict[tuple[str, str], State | None] = {}
+        self._rows: list[tuple[int, Any, bytes]] = []
+        """Changed states in the form of the database, older than those of ``_changed``."""
         self._read: dict[tuple[str, str], State | None] = {}
         """States that ``read`` found in the database."""
         self._database = sqlite3.connect(
@@ -77,6 +85,7 @@ class States:
         """Read the states of objects, each a class and a key, that ``get`` will be called for, with
         one statement for many.
         """
+        self._write_rows()
         wanted: dict[str, list[str]] = {}
         for name in names:
             if name not in self._changed:
@@ -91,6 +100,7 @@ class States:
         name = class_name, key
         if name in self._changed:
             return self._changed[name]
+        self._write_rows()
         if name not in self._read:
             self._read[name] = self._stored(class_name, [key]).get(key)
         state = self._read[name]
@@ -102,6 +112,30 @@ class States:
         if len(self._changed) > _KEPT:
             self.write()
 
+    def put_all(
+        self, class_name: str, keys: Sequence[str], rows: Sequence[Sequence[Entry]]
+    ) -> None:
+        """Set the states of objects, which exist."""
+        if len(keys) < _FEW:
+            for key, row in zip(keys, rows, strict=True):
+                self.put(class_name, key, list(row))
+            return
+        if self._changed:
+            self.write()
+        number, _, ordered = self._forms[class_name]
+        if ordered is None:
+            self._rows += [
+                (number, key, marshal.dumps(tuple(row)))
+                for key, row in zip(keys, rows, strict=True)
+            ]
+        else:
+            self._rows += [
+                (number, ordered.place_of(values), marshal.dumps((*values, *row)))
+                for values, row in zip(map(ordered.values_of, keys), rows, strict=True)
+            ]
+        if len(self._rows) > _KEPT:
+            self._write_rows()
+
     def clear(self, class_name: str) -> None:
         """Remove all objects of a class."""
         self.write()
@@ -112,6 +146,7 @@ class States:
         """Write the changed states to the database; ``rows``, ``other_keys`` and ``range`` need
         this.
         """
+        self._write_rows()
         gone: list[tuple[int, Any]] = []
         there: list[tuple[int, Any, bytes]] = []
         for (class_name, key), state in self._changed.items():
@@ -126,13 +161,16 @@ class States:
                 there.append((number, place, marshal.dumps((*values, *state))))
         self._database.execute("BEGIN")
         self._database.executemany("DELETE FROM state WHERE class = ? AND key = ?", gone)
-        self._database.executemany(
-            "INSERT INTO state (class, key, content) VALUES (?, ?, ?) "
-            "ON CONFLICT (class, key) DO UPDATE SET content = excluded.content",
-            there,
-        )
+        self._database.executemany(_PUT, there)
         self._database.execute("COMMIT")
         self._changed, self._read = {}, {}
+
+    def _write_rows(self) -> None:
+        if self._rows:
+            self._database.execute("BEGIN")
+            self._database.executemany(_PUT, self._rows)
+            self._database.execute("COMMIT")
+            self._rows, self._read = [], {}
 
     def rows(self, class_name: str, keys: Sequence[str]) -> Mapping[str, TargetRow]:
         """Return the states of objects by key; those without one are left out."""
@@ -187,25 +225,55 @@ class States:
         )
         return [_loads(content) for (content,) in rows]
 
+    def present(self, class_name: str, keys: Sequence[KeyValues]) -> Collection[KeyValues]:
+        """Return those of the keys whose objects exist."""
+        ordered = self._forms[class_name].ordered
+        assert ordered is not None
+        places = list(map(ordered.place_of, keys))
+        found = {place for (place,) in self._stored_at(class_name, places, "key")}
+        return {key for key, place in zip(keys, places, strict=True) if place in found}
+
     def close(self) -> None:
         """Remove the database."""
         self._database.close()
         self._directory.cleanup()
 
+    def _stored_at(
+        self, class_name: str, places: Sequence[Any], columns: str
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yield columns of the stored objects at these places."""
+        number = self._forms[class_name].number
+        for start in range(0, len(places), _ASKED):
+            part = places[start : start + _ASKED]
+            yield from self._database.execute(
+                f"SELECT {columns} FROM state WHERE {_among(part)}",  # noqa: S608 - marks alone
+                (number, *part),
+            )
+
     def _stored(self, class_name: str, keys: Sequence[str]) -> dict[str, State]:
         """Return the states in the database of those of the objects that have one."""
         form = self._forms[class_name]
-        found: dict[str, State] = {}
-        for start in range(0, len(keys), _ASKED):
-            names = {form.place_of(key): key for key in keys[start : start + _ASKED]}
-            rows = self._database.execute(
-                f"SELECT key, content FROM state WHERE {_among(names)}",  # noqa: S608
-                (form.number, *names),
-            )
-            found |= {names[place]: list(_loads(content)[form.width :]) for place, content in rows}
-        return found
+        names = {form.place_of(key): key for key in keys}
+        return {
+            names[place]: list(_loads(content)[form.width :])
+            for place, content in self._stored_at(class_name, list(names), "key, content")
+        }
 
 
-def _among(places: Sequence[Any] | Mapping[Any, str]) -> str:
+def reader_of_states(cls: ObjectClass, states: Callable[[], States]) -> RangeReader | None:
+    """Return what reads the objects of a class by ranges of keys, each text as an ``Entry``; None
+    if ranges of its keys are not supported. ``states`` returns the states at the time of reading.
+    """
+    keys = ordered_keys(cls)
+    if keys is None:
+        return None
+    return RangeReader(
+        keys.orders,
+        lambda behind, last, limit: states().range(cls.name, behind, last, limit),
+        present=lambda keys: states().present(cls.name, keys),
+    )
+
+
+def _among(places: Sequence[Any]) -> str:
     """Return the condition that selects objects of a class, with marks for its binds."""
     return f"class = ? AND key IN ({', '.join('?' * len(places))})"

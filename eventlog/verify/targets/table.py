@@ -183,22 +183,30 @@ class TableTarget(Target):
 
     def range_reader(self, cls: ObjectClass) -> RangeReader | None:
         table = self._table(cls)
-        if [one.type.kind for one in cls.key] != [one.type.kind for one in table.cls.key]:
-            return None
-        read = self._db.range_reader(
+        reader = self._db.range_reader(
             table.schema, table.cls, [there for _, there in table.attributes]
         )
-        if read is None:
+        self._connection.commit()
+        if reader is None:
             return None
 
         def read_and_end(
             behind: KeyValues | None, last: KeyValues | None, limit: int
         ) -> list[tuple[Any, ...]]:
-            rows = read(behind, last, limit)
+            rows = reader.read(behind, last, limit)
             self._connection.commit()
             return rows
 
-        return read_and_end
+        find_present = reader.present
+        if find_present is None:
+            return RangeReader(reader.orders, read_and_end)
+
+        def present_and_end(keys: Sequence[KeyValues]) -> Collection[KeyValues]:
+            present = find_present(keys)
+            self._connection.commit()
+            return present
+
+        return RangeReader(reader.orders, read_and_end, present=present_and_end)
 
     def close(self) -> None:
         self._resources.close()

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from sqlalchemy import Connection, Engine
 
 from eventlog.core.catalog import ObjectClass
@@ -15,6 +17,7 @@ from eventlog.sql.connection import connect
 from eventlog.sql.dialect import CurrentRow
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.dialects.postgresql.objects import objects_statement
+from eventlog.sql.dialects.postgresql.text import array_of
 
 
 @pytest.fixture
@@ -410,3 +413,45 @@ def test_a_few_keys_of_a_large_table_are_found_by_index(conn: Connection) -> Non
     plan = "\n".join(row[0] for row in conn.exec_driver_sql(statement, {"k0": ["1", "2", "3"]}))
     assert "Index" in plan, plan
     assert "Seq Scan" not in plan, plan
+
+
+TEXTS = st.one_of(
+    st.sampled_from(["", "NULL", " ", "a,b", "{}", '"', "\\", "\n", "é"]),
+    st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=5),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.lists(TEXTS, max_size=5))
+def test_an_array_has_the_texts_of_keys_unchanged(conn: Connection, texts: list[str]) -> None:
+    read = "SELECT CAST(%(texts)s AS text[])"
+    assert conn.exec_driver_sql(read, {"texts": array_of(texts)}).scalar_one() == texts
+
+
+def test_a_few_thousand_of_many_keys_are_found_by_an_index(conn: Connection) -> None:
+    run(
+        conn,
+        "CREATE TABLE usr (code text PRIMARY KEY, name text);"
+        "INSERT INTO usr SELECT 'u' || n, 'x' FROM generate_series(1, 60000) AS n; ANALYZE usr",
+    )
+    cls = class_named(conn, "usr")
+    statement = objects_statement("public", cls, tuple(cls.attributes[-1:]))
+    keys = array_of([f"u{n}" for n in range(5000)])
+    plan = conn.exec_driver_sql(f"EXPLAIN {statement}", {"k0": keys}).scalars().all()
+    assert any("Index" in line for line in plan), plan
+    assert not any("Seq Scan" in line for line in plan), plan
+
+
+def test_only_the_columns_that_are_read_need_rights(conn: Connection) -> None:
+    run(
+        conn,
+        "CREATE TABLE usr (code text PRIMARY KEY, name text, secret text);"
+        "INSERT INTO usr VALUES ('a', 'x', 'y');"
+        "CREATE ROLE eventlog_test_reader; GRANT SELECT (code, name) ON usr TO eventlog_test_reader",
+    )
+    cls = class_named(conn, "usr")
+    name = [attribute for attribute in cls.attributes if attribute.name == "name"]
+    run(conn, "SET LOCAL ROLE eventlog_test_reader")
+    assert DIALECT.open(conn).query_back("public", cls, ["code=a"], name) == {
+        "code=a": {"name": ["x"]}
+    }

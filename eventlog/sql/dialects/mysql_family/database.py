@@ -18,7 +18,6 @@ from eventlog.core.catalog import (
     ObjectClass,
 )
 from eventlog.core.clock import monotonic, sleep
-from eventlog.core.values import Kind
 from eventlog.errors import DatabaseError
 from eventlog.sql.dialects.mysql_family import writers as open_writers
 from eventlog.sql.dialects.mysql_family.objects import (
@@ -38,7 +37,7 @@ from eventlog.sql.dialects.mysql_family.text import (
 )
 from eventlog.sql.dialects.stepwise import KeyedDatabase, log_text
 from eventlog.sql.statements import by_relation, fetch, statements, without_collector
-from eventlog.sql.windows import KeyValues, RangeReader, is_ordered
+from eventlog.sql.windows import INTEGERS, KeyValues, RangeReader, order_of_values
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.mysql_family import Family
@@ -141,10 +140,9 @@ class MySQLFamilyDatabase(KeyedDatabase):
     def range_reader(
         self, schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]
     ) -> RangeReader | None:
-        # UUIDs are not sorted by their text.
-        if cls.is_view or not all(
-            is_ordered(column) and column.type.kind is Kind.INTEGER for column in cls.key
-        ):
+        # UUIDs are not sorted by their text, and texts often without regard to case and blanks.
+        orders = tuple(INTEGERS for column in cls.key if order_of_values(column) == INTEGERS)
+        if cls.is_view or len(orders) < len(cls.key):
             return None
         columns, width = tuple(one.column for one in attributes), len(cls.key)
 
@@ -163,7 +161,7 @@ class MySQLFamilyDatabase(KeyedDatabase):
                 rows = fetch(self.connection, statement, {"limit": limit, **bounds})
                 return [(*row[:width], *map(log_text, row[width:])) for row in rows]
 
-        return read
+        return RangeReader(orders, read)
 
     # The server commits every DDL statement by itself: an interrupted migration is run again from
     # its beginning.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
@@ -18,6 +19,7 @@ from eventlog.core.catalog import (
     Database,
     ObjectClass,
 )
+from eventlog.core.values import Kind
 from eventlog.errors import DatabaseError
 from eventlog.sql.dialect import (
     CurrentRow,
@@ -34,9 +36,7 @@ from eventlog.sql.dialects.postgresql.objects import (
     range_statement,
     table_of,
 )
-from eventlog.sql.dialects.postgresql.text import (
-    adopt,
-)
+from eventlog.sql.dialects.postgresql.text import adopt, array_of
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.statements import (
@@ -50,7 +50,15 @@ from eventlog.sql.statements import (
     statements,
     without_collector,
 )
-from eventlog.sql.windows import KeyValues, RangeReader, is_ordered
+from eventlog.sql.windows import (
+    UTF_8,
+    FindKeys,
+    KeyOrder,
+    KeyValues,
+    PresentKeys,
+    RangeReader,
+    order_of_values,
+)
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.postgresql import PostgreSQL
@@ -205,7 +213,7 @@ class PostgresDatabase(OpenDatabase):
             return {}
         usual_plans(self.connection)
         columns = zip(*(texts for _, texts in keys_and_texts), strict=True)
-        parameters = {f"k{i}": list(column) for i, column in enumerate(columns)}
+        parameters = {f"k{i}": array_of(column) for i, column in enumerate(columns)}
         names = [attribute.name for attribute in attributes]
         lists = [cls.is_view or child_of(cls, attribute) is not None for attribute in attributes]
         rows: dict[str, CurrentRow] = {}
@@ -222,7 +230,8 @@ class PostgresDatabase(OpenDatabase):
     def range_reader(
         self, schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]
     ) -> RangeReader | None:
-        if not all(map(is_ordered, cls.key)):
+        orders = self._key_orders(schema, cls)
+        if orders is None:
             return None
 
         def read(
@@ -241,7 +250,69 @@ class PostgresDatabase(OpenDatabase):
                 rows = fetch(self.connection, statement, {"limit": limit, **bounds})
             return self._objects_of_view(schema, cls, attributes, rows) if cls.is_view else rows
 
-        return read
+        return RangeReader(orders, read, *self._lookups(schema, cls, attributes))
+
+    def _lookups(
+        self, schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]
+    ) -> tuple[FindKeys, PresentKeys]:
+        """Return the functions that find objects by the values of their keys, which are integers
+        and texts.
+        """
+        limits = [
+            (i, 1 << (column.type.bits - 1))
+            for i, column in enumerate(cls.key)
+            if column.type.kind is Kind.INTEGER
+        ]
+
+        def rows_of(
+            keys: Sequence[KeyValues], read: tuple[Attribute, ...]
+        ) -> Iterator[tuple[KeyValues, tuple[Any, ...]]]:
+            for i, limit in limits:  # a cast would refuse other integers
+                keys = [key for key in keys if -limit <= key[i] < limit]
+            if not keys:
+                return
+            usual_plans(self.connection)
+            parameters = {
+                f"k{i}": array_of(list(map(str, column)))
+                for i, column in enumerate(zip(*keys, strict=True))
+            }
+            statement = objects_statement(schema, cls, read)
+            with without_collector():
+                found = fetch(self.connection, statement, parameters)
+            for n, *texts in sorted(found, key=itemgetter(0)):
+                yield keys[n - 1], tuple(texts)
+
+        def find(keys: Sequence[KeyValues]) -> list[tuple[Any, ...]]:
+            found = rows_of(keys, tuple(attributes))
+            if not cls.is_view:
+                return [key + texts for key, texts in found]
+            return [
+                (*key, *(one[0] if len(one) == 1 else one for one in texts)) for key, texts in found
+            ]
+
+        def present(keys: Sequence[KeyValues]) -> Collection[KeyValues]:
+            return {key for key, _ in rows_of(keys, ())}
+
+        return find, present
+
+    def _key_orders(self, schema: str | None, cls: ObjectClass) -> tuple[KeyOrder, ...] | None:
+        """Return the order of each key column; None if that of one is not known."""
+        orders = {column.name: order_of_values(column) for column in cls.key}
+        texts = [one for one in cls.key if one.type.kind is Kind.CHARACTER and one.deterministic]
+        if texts:
+            by_name = self._text_orders(schema, cls.table.name)
+            orders |= {column.name: by_name.get(column.name) for column in texts}
+        known = tuple(order for order in orders.values() if order is not None)
+        return known if len(known) == len(orders) else None
+
+    def _text_orders(self, schema: str | None, name: str) -> dict[str, KeyOrder]:
+        """Return the order of the texts of each column of a table or view that has a collation."""
+        version = "NULL"
+        if (self.connection.dialect.server_version_info or ()) >= (15,):
+            version = "pg_catalog.pg_database_collation_actual_version(d.oid)"
+        statement = sa.text(_SQL["collations"].format(version_of_database=version))
+        rows = self.connection.execute(statement, {"relation": qualified(schema, name)})
+        return {column: _order_of_texts(*collation) for column, *collation in rows}
 
     def _objects_of_view(
         self,
@@ -322,6 +393,15 @@ class PostgresDatabase(OpenDatabase):
 
     def join_snapshot(self, snapshot: str) -> None:
         self.connection.exec_driver_sql(adopt(snapshot))
+
+
+def _order_of_texts(
+    provider: str, locale: str, rules: str | None, version: str, encoding: str
+) -> KeyOrder:
+    """Return the order of the texts of a collation; ``provider`` is as in ``pg_collation``."""
+    if provider == "b" or (provider == "c" and locale in ("C", "POSIX")):
+        return UTF_8 if encoding == "UTF8" else f"bytes of {encoding}"
+    return " ".join(filter(None, (encoding, provider, locale, version, rules)))
 
 
 def usual_plans(conn: Connection) -> None:

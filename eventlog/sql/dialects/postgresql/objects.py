@@ -8,7 +8,9 @@ table with a child table and a composite key::
                FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS u (k0, k1, n))
     SELECT k.n, p.fname::text, c0.texts
     FROM k
-    JOIN ONLY usr AS p ON p.id = k.k0 AND p.branch = k.k1 AND p.branch COLLATE "C" = k.k1
+    CROSS JOIN LATERAL (SELECT p.id, p.branch, p.fname FROM ONLY usr AS p
+                        WHERE p.id = k.k0 AND p.branch = k.k1 AND p.branch COLLATE "C" = k.k1
+                        OFFSET 0) AS p
     LEFT JOIN (SELECT k.n, array_agg(c.phoneno::text) AS texts
                FROM k JOIN ONLY usr_phone AS c ON c.id = k.k0 AND c.branch = k.k1
                GROUP BY k.n) AS c0 ON c0.n = k.n
@@ -24,7 +26,7 @@ statement is resync.sql.j2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, Final
 
@@ -137,7 +139,7 @@ class PostgresObjects(Dialect):
 
 # --- the statement that reads a range of keys -----------------------------------------------------
 
-_ORDERED: Final = {Kind.INTEGER: "int8", Kind.UUID: "uuid"}
+_ORDERED: Final = {Kind.INTEGER: "int8", Kind.UUID: "uuid", Kind.CHARACTER: "text"}
 """The SQL type of a bound of a range, by the kind of its column."""
 
 
@@ -299,7 +301,8 @@ def objects_statement(
 
 def _table_statement(schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]) -> str:
     selected = ["k.n"]
-    joins = [_key_join(schema, cls)]
+    own = [attribute.column for attribute in attributes if child_of(cls, attribute) is None]
+    joins = [_key_join(schema, cls, own)]
     for attribute in attributes:
         child = child_of(cls, attribute)
         if child is None:
@@ -334,9 +337,27 @@ def _view_statement(schema: str | None, cls: ObjectClass, attributes: Sequence[A
     return f"SELECT {', '.join(selected)}\nFROM k\n{_key_join(schema, cls)}\nGROUP BY k.n"
 
 
-def _key_join(schema: str | None, cls: ObjectClass) -> str:
+def _key_join(schema: str | None, cls: ObjectClass, read: Iterable[Column] = ()) -> str:
+    """Return the join of the keys with their rows, for a statement that reads key columns and
+    ``read``.
+    """
     conditions = " AND ".join(_is_key(column, i) for i, column in enumerate(cls.key))
-    return f"JOIN {relation(schema, cls.table)} AS p ON {conditions}"
+    rows = f"{relation(schema, cls.table)} AS p"
+    if not _is_indexed(cls):
+        return f"JOIN {rows} ON {conditions}"
+    # OFFSET 0 prevents a join that reads the whole table for a few thousand keys: the server takes
+    # an index for more expensive than it is.
+    columns = dict.fromkeys(field("p", column) for column in (*cls.key, *read))
+    selected = f"SELECT {', '.join(columns)} FROM {rows} WHERE {conditions} OFFSET 0"  # noqa: S608
+    return f"CROSS JOIN LATERAL ({selected}) AS p"
+
+
+def _is_indexed(cls: ObjectClass) -> bool:
+    """Return True if a unique index has the key, so that an index finds each object."""
+    names = {column.name for column in cls.key}
+    return any(names == set(unique) for unique in cls.table.unique_keys) and not any(
+        column.type.kind is Kind.OTHER for column in cls.key
+    )
 
 
 def _is_key(column: Column, i: int) -> str:

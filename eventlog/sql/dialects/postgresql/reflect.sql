@@ -82,6 +82,25 @@ JOIN pg_catalog.pg_namespace n ON n.oid = r.relnamespace
 WHERE c.relnamespace = CAST(:schema AS pg_catalog.oid) AND c.relispartition AND c.relkind IN ('r', 'p', 'f')
 ORDER BY c.relname COLLATE "C";
 
+-- name: collations
+-- The collations of a relation's columns. What older servers do not have is read as JSON. A collation may have no version, as in the C library of some systems: it sorts alike as long as the server runs.
+SELECT a.attname AS column_name,
+       CASE l.collprovider WHEN 'd' THEN coalesce(d.facts ->> 'datlocprovider', 'c')
+                           ELSE l.collprovider::text END AS provider,
+       CASE l.collprovider WHEN 'd' THEN coalesce(d.facts ->> 'datlocale', d.facts ->> 'daticulocale', d.datcollate)
+                           ELSE coalesce(l.facts ->> 'colllocale', l.facts ->> 'colliculocale', l.collcollate) END AS locale,
+       CASE l.collprovider WHEN 'd' THEN d.facts ->> 'daticurules' ELSE l.facts ->> 'collicurules' END AS rules,
+       coalesce(CASE l.collprovider WHEN 'd' THEN {version_of_database}
+                                    ELSE pg_catalog.pg_collation_actual_version(l.oid) END,
+                'of the server of ' || extract(epoch FROM pg_catalog.pg_postmaster_start_time())) AS version,
+       pg_catalog.current_setting('server_encoding') AS encoding
+FROM pg_catalog.pg_attribute a
+JOIN (SELECT l.oid, l.collprovider, l.collcollate, pg_catalog.to_jsonb(l) AS facts
+      FROM pg_catalog.pg_collation l) AS l ON l.oid = a.attcollation
+JOIN (SELECT d.oid, d.datcollate, pg_catalog.to_jsonb(d) AS facts
+      FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()) AS d ON true
+WHERE a.attrelid = pg_catalog.to_regclass(:relation) AND a.attnum > 0;
+
 -- name: fingerprint
 -- Whether tables are still as in a catalogue: column by column for its tables and for those that refer to them, which may become child tables; by name for all other tables of the schema.
 WITH named AS (

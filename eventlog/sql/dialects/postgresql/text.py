@@ -359,6 +359,16 @@ def bounds(ranges: Ranges) -> dict[str, object]:
     }
 
 
+def array_of(texts: Sequence[str]) -> str:
+    """Return the text of an array of texts, which the driver passes unchanged. It would inspect and
+    quote each text of a list.
+    """
+    joined = '","'.join(texts)
+    if "\\" in joined or joined.count('"') > 2 * (len(texts) - 1):
+        joined = '","'.join([one.replace("\\", "\\\\").replace('"', '\\"') for one in texts])
+    return f'{{"{joined}"}}' if texts else "{}"
+
+
 def adopt(snapshot: str) -> str:
     """Return the statement that adopts a snapshot, the first statement in a transaction of
     isolation level ``_ISOLATION``.
