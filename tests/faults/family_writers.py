@@ -207,6 +207,51 @@ def end_prepared(server: mysql_servers.Server) -> None:
             run(mine, f"XA COMMIT '{text[:length]}'")
 
 
+CHANGES = (
+    "ALTER TABLE eventlog COMMENT = 'a'",
+    "ALTER TABLE eventlog FORCE",
+    "ALTER TABLE eventlog FORCE, ALGORITHM = COPY, LOCK = SHARED",
+    "ALTER TABLE eventlog ADD INDEX further_index (table_name(20), record_id)",
+    "ALTER TABLE eventlog DROP INDEX further_index",
+    "ALTER TABLE eventlog ADD COLUMN further int",
+    "ALTER TABLE eventlog DROP COLUMN further",
+    "OPTIMIZE TABLE eventlog",
+    "ANALYZE TABLE eventlog",
+)
+"""Statements that change the log, or make it again from a copy of its rows. Without LOCK = SHARED
+MariaDB 11.8 loses the rows of transactions that are prepared while it copies (docs/databases/mysql-and-mariadb.md).
+"""
+
+
+class Changes:
+    """A thread that changes the log repeatedly. ``number`` counts the changes."""
+
+    def __init__(self, server: mysql_servers.Server) -> None:
+        self.server, self.number, self.ended = server, 0, threading.Event()
+        self.thread = threading.Thread(target=self._change)
+
+    def _change(self) -> None:
+        with closed(session(self.server)) as owner:
+            run(owner, "SET SESSION lock_wait_timeout = 5")
+            while not self.ended.is_set():
+                with contextlib.suppress(pymysql.err.OperationalError):  # a lock took too long
+                    run(owner, CHANGES[self.number % len(CHANGES)])
+                    self.number += 1
+                self.ended.wait(0.05)
+
+
+@contextlib.contextmanager
+def changing(server: mysql_servers.Server) -> Iterator[Changes]:
+    """Change the log until the block ends."""
+    changes = Changes(server)
+    changes.thread.start()
+    try:
+        yield changes
+    finally:
+        changes.ended.set()
+        changes.thread.join()
+
+
 class Follower:
     """A reader in the manner of a consumer: windows outside of a set, whose gaps are closed by the
     open writers.

@@ -15,7 +15,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -25,19 +25,38 @@ import mysql_servers
 import pytest
 import sqlalchemy as sa
 from documents import ROOT
-from family_writers import WATCHES, Writers, end_prepared, filled, rows
+from family_writers import (
+    CHANGES,
+    WATCHES,
+    Writers,
+    changing,
+    end_prepared,
+    filled,
+    rows,
+)
 from publishers import Collecting, opened, write_config
 from shared import PATIENCE, execute, fetch, url_of
 
 from eventlog.config.load import load
+from eventlog.core.events import Outgoing
 from eventlog.errors import ConsumerRuns
+from eventlog.model import Answer
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.ledger import StatusLedger
+from eventlog.publisher.marks import DeliveryProgress
 from eventlog.publisher.open_context import find_log
 from eventlog.publisher.session import PublisherSession
 from eventlog.sql.connection import connect, load_dialect
-from eventlog.sql.consumers import decode, done_by_consumers, register
+from eventlog.sql.consumers import (
+    LATEST,
+    decode,
+    done_by_consumers,
+    first_set,
+    read_consumers,
+    register,
+)
+from eventlog.sql.dialects.mysql_family.log import MySQLFamilyLog
 
 DRIVER = Path(__file__).with_name("consumer_driver.py")
 INSERT = "INSERT INTO usr (name) VALUES ('x')"
@@ -131,6 +150,87 @@ def test_a_consumer_that_begins_while_a_writer_is_open_gets_its_rows(
     )
     (event,) = [event for one in sink.documents for event in one.events]
     assert "id=3" in event.association
+
+
+@pytest.mark.parametrize("begins_first", [True, False], ids=["before", "after"])
+def test_a_transaction_that_begins_while_latest_is_determined_is_not_in_the_first_set(
+    log: sa.Engine,
+    family_server: mysql_servers.Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    begins_first: bool,
+) -> None:
+    """The highest row is read before the open writers, not after them."""
+    real = MySQLFamilyLog.open_writers
+    with (
+        contextlib.closing(family_writers.session(family_server)) as late,
+        connect(log.url).connect() as conn,
+    ):
+        of_log = find_log(load_dialect(log.dialect.name).open(conn), consumer(log, tmp_path))
+        assert of_log.open_writers() == frozenset()
+
+        def open_writers(followed: MySQLFamilyLog) -> frozenset[str] | None:
+            found = None if begins_first else real(followed)
+            family_writers.run(late, "BEGIN", INSERT)
+            execute(log, INSERT)
+            return real(followed) if begins_first else found
+
+        monkeypatch.setattr(MySQLFamilyLog, "open_writers", open_writers)
+        begun = first_set(of_log, LATEST)
+        conn.rollback()
+        family_writers.run(late, "COMMIT")
+        late_row = rows(conn)[-2][0]
+    assert late_row not in begun
+
+
+def test_consumers_that_begin_at_latest_while_the_log_is_changed_get_each_row_that_commits_later(
+    log: sa.Engine,
+    family_server: mysql_servers.Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent: list[int] = []
+    send = DeliveryProgress.send
+
+    def recorded(line: DeliveryProgress, number: int, events: Sequence[Outgoing]) -> Answer:
+        sent.extend(record_id for event in events for record_id in event.ids)
+        return send(line, number, events)
+
+    monkeypatch.setattr(DeliveryProgress, "send", recorded)
+    config = consumer(log, tmp_path)
+    writers = Writers(family_server, 1_200, seed=9, rest=0.03)  # at times no writer is open
+    begun: dict[str, set[int]] = {}
+    """For each consumer the rows that were committed before the end of its registration."""
+    with changing(family_server) as changes:
+        writers.start()
+        while writers.are_writing:
+            # MySQL may end a session as the victim of a deadlock with the change.
+            with (
+                contextlib.suppress(sa.exc.OperationalError),
+                connect(log.url).connect() as conn,
+            ):
+                of_log = find_log(load_dialect(log.dialect.name).open(conn), config)
+                while writers.are_writing:
+                    name = f"reader{len(begun)}"
+                    register(of_log, name, LATEST)
+                    conn.commit()
+                    begun[name] = {record_id for record_id, _ in rows(conn)}
+                    time.sleep(0.02)
+    writers.join()
+    end_prepared(family_server)
+    assert not writers.errors
+    assert changes.number >= len(CHANGES)
+    with log.connect() as conn:
+        there = {record_id for record_id, _ in rows(conn)}
+        of_log = find_log(load_dialect(log.dialect.name).open(conn), config)
+        done = {one.name: one.done for one in read_consumers(of_log)}
+    for name, before in begun.items():
+        assert {row for row in there - before if row in done[name]} == set()
+    for name in list(begun)[:: len(begun) // 4]:
+        sent.clear()
+        with opened(consumer(log, tmp_path, LATEST, name)) as context:
+            publish_once(context, Collecting())
+        assert sorted(sent) == sorted(row for row in there if row not in done[name])
 
 
 def test_readers_that_draw_numbers_of_deliveries_at_once_never_wait_for_one_another(

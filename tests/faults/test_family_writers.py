@@ -4,7 +4,6 @@ still bring a row, and what a reader is refused.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import threading
 import time
@@ -15,13 +14,14 @@ from pathlib import Path
 
 import family_writers
 import mysql_servers
-import pymysql
 import pytest
 import sqlalchemy as sa
 from family_writers import (
+    CHANGES,
     WATCHES,
     Follower,
     Writers,
+    changing,
     end_prepared,
     filled,
     out_of_order,
@@ -322,40 +322,11 @@ def test_a_reader_misses_no_row_in_any_mode_of_auto_increment(tmp_path: Path, bu
             check_followed(place, 300, seed=20 + mode)
 
 
-CHANGES = (
-    "ALTER TABLE eventlog COMMENT = 'a'",
-    "ALTER TABLE eventlog FORCE",
-    "ALTER TABLE eventlog FORCE, ALGORITHM = COPY, LOCK = SHARED",
-    "ALTER TABLE eventlog ADD COLUMN further int",
-    "ALTER TABLE eventlog DROP COLUMN further",
-    "OPTIMIZE TABLE eventlog",
-    "ANALYZE TABLE eventlog",
-)
-"""Statements that change the log, or make it again from a copy of its rows. Without LOCK = SHARED
-MariaDB 11.8 loses the rows of transactions that are prepared while it copies (docs/databases/mysql-and-mariadb.md).
-"""
-
-
 def test_a_reader_misses_no_row_while_the_log_is_changed(place: Place) -> None:
-    with place.writer("SET SESSION lock_wait_timeout = 5") as owner:
-        ended, changed = threading.Event(), [0]
-
-        def change() -> None:
-            while not ended.is_set():
-                with contextlib.suppress(pymysql.err.OperationalError):  # a lock took too long
-                    run(owner, CHANGES[changed[0] % len(CHANGES)])
-                    changed[0] += 1
-                ended.wait(0.05)
-
-        changing = threading.Thread(target=change)
-        changing.start()
-        try:
-            # MySQL may end a reader as the victim of a deadlock with the change.
-            check_followed(place, 600, seed=5, reconnects=True)
-        finally:
-            ended.set()
-            changing.join()
-    assert changed[0] >= len(CHANGES)
+    with changing(place.server) as changes:
+        # MySQL may end a reader as the victim of a deadlock with the change.
+        check_followed(place, 600, seed=5, reconnects=True)
+    assert changes.number >= len(CHANGES)
 
 
 def last_number(place: Place) -> int:

@@ -5,10 +5,7 @@ between.
 from __future__ import annotations
 
 import datetime as dt
-import os
 import random
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,10 +18,10 @@ import sqlalchemy as sa
 pytest.importorskip("deltalake", reason="the extra delta is not installed")
 
 from deltalake import DeltaTable
+from killed_query import command_of, run_until_killed
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from shared import PATIENCE
-from spark_workers import kill_worker
 
 from eventlog import cli
 from eventlog.errors import ConfigError
@@ -251,19 +248,6 @@ def test_what_no_copy_can_follow_is_refused_before_a_query_starts(
         live_copy(spark, config, "acct", copy, checkpoint=tmp_path / "c", start_from="earliest")
 
 
-PROGRAM = """
-import sys
-from eventlog.spark import delta, live_copy
-from eventlog.spark.session import open_session
-
-config, directory = sys.argv[1:]
-spark = open_session("local[2]")
-query = live_copy(spark, config, "acct", delta(directory + "/acct"), checkpoint=directory + "/checkpoint",
-                  trigger={"processingTime": "100 milliseconds"}, maxRowsPerBatch="40")
-query.awaitTermination()
-"""
-
-
 class Writer(threading.Thread):
     """Changes the table until it is stopped: some transactions roll back, some commit late."""
 
@@ -300,32 +284,6 @@ class Writer(threading.Thread):
         ))  # fmt: skip
 
 
-def run_until_killed(command: list[str], log: Path, later: float) -> None:
-    """Run a driver until it has written some commits, and kill a worker of it, and then itself. One
-    that Spark ends, as on a busy machine, whose workers are slow to connect, is run again.
-    """
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_GATEWAY")
-    }
-    enough = len(list(log.glob("*.json"))) + 2
-    for _ in range(5):
-        with (
-            (log.parent.parent / "said").open("w+") as said,
-            subprocess.Popen(command, env=environment, stdout=said, stderr=said) as driver,
-        ):
-            try:
-                while driver.poll() is None and len(list(log.glob("*.json"))) < enough:
-                    time.sleep(0.1)
-                if driver.poll() is None:
-                    time.sleep(later)
-                    kill_worker(driver.pid, random.Random(later))
-                    time.sleep(later)
-                    return
-            finally:
-                driver.kill()
-    pytest.fail((log.parent.parent / "said").read_text())
-
-
 def storm(spark: SparkSession, database: sa.Engine, tmp_path: Path, kills: int, seed: int) -> None:
     config = installed(database, tmp_path)
     run(database, INSERT.format(first=1, last=50))
@@ -333,7 +291,7 @@ def storm(spark: SparkSession, database: sa.Engine, tmp_path: Path, kills: int, 
     writers = [Writer(database, number) for number in (1, 2)]
     for writer in writers:
         writer.start()
-    command = [sys.executable, "-c", PROGRAM, str(config), str(tmp_path)]
+    command = command_of(config, tmp_path, "acct", 40)
     log = tmp_path / "acct" / "_delta_log"
     try:
         for _ in range(kills):
