@@ -225,7 +225,7 @@ def test_a_schema_that_is_missing_is_named(conn: sa.Connection) -> None:
 QUESTIONS = [
     name
     for name, sql in statements("eventlog.sql.dialects.postgresql", "reflect.sql").items()
-    if ":tables" not in sql
+    if ":schema" in sql and ":tables" not in sql
 ]
 
 
