@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -358,6 +358,10 @@ def _cycle(
     except (CatalogDrifted, DBAPIError) as error:
         if not watcher.explains(error):
             raise
+        # Sent documents that are not marked are sent again. If later documents were added to the
+        # same file or object, the repetition would replace it without them.
+        with suppress(ReceiverUnavailable):
+            session.sink.flush()
         return None
     watcher.cycle_ended()
     if context.options.post_poll_statements and context.counters.documents_sent > sent_before:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -453,6 +454,44 @@ def test_the_rest_of_a_document_replaces_no_file_of_its_events_that_were_sent_be
         wait_until(lambda: is_drained(database, running), "the recorded event is sent")
     bodies = [path.read_text() for path in sorted(directory.glob("[0-9]*"))]
     assert ['event-id="2"' in bodies[0], 'event-id="1"' in bodies[1]] == [True, True]
+
+
+def test_what_was_sent_before_a_change_of_its_table_replaces_no_file_of_later_documents(
+    either: sa.Engine, tmp_path: Path
+) -> None:
+    """The sent document is not marked, since the next one cannot be built any more."""
+
+    def away(_document: Document) -> Answer:
+        raise ReceiverUnavailable("the receiver is not there")
+
+    class Renaming(LineFiles):
+        def send(self, document: Document) -> Answer:
+            answer = super().send(document)
+            if not self.is_renamed:
+                self.is_renamed = True
+                execute(either, "ALTER TABLE usr RENAME TO person")
+            return answer
+
+        is_renamed = False
+
+    execute(either, ITEM)
+    watched(either, tmp_path, WATCH, {"table": "item"})
+    config = load(tmp_path / "eventlog.toml", {}, {"publisher.batch_size": "1"})
+    rows = (log_row(5, None, None), log_row(5, None, None, "id=2"), log_row_of("item"))
+    execute(either, "INSERT INTO usr (id) VALUES (1), (2)", "DELETE FROM eventlog", *rows)
+    with pytest.raises(ReceiverUnavailable):
+        sent_since(config, sink=Collecting(away))
+    directory = tmp_path / "documents"
+    for sink in (Renaming(directory), LineFiles(directory)):
+        with opened(config) as context, closing(sink):
+            publish_once(context, sink)
+        if isinstance(sink, Renaming):
+            assert sorted(statuses(either).values()) == ["N", "N", "S"]
+            execute(either, "ALTER TABLE person RENAME TO usr")
+    assert set(statuses(either).values()) == {"S"}
+    texts = "".join(path.read_text() for path in sorted(directory.glob("[0-9]*")))
+    for row in statuses(either):
+        assert f'event-id="{row}"' in texts
 
 
 def test_plan_and_apply_follow_the_other_watches_and_keep_what_a_renamed_table_has(

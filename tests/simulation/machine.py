@@ -29,7 +29,7 @@ from eventlog.cli import triggers
 from eventlog.core import clock
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, EventResult
-from eventlog.publisher import daemon, ledger, marks, open_context, snapshot, trigger_plan
+from eventlog.publisher import cycle, daemon, ledger, marks, open_context, snapshot, trigger_plan
 from eventlog.publisher.observer import Observer
 from eventlog.publisher.sinks import files as files_sink
 from eventlog.publisher.sinks import objects as objects_sink
@@ -469,7 +469,8 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
     random.seed(seed)
     told_options, told_send = open_context.publisher_options, marks.DeliveryProgress.send
     add_outcomes, answer_idle = marks.Marks.add_outcomes, marks.DeliveryProgress._answer_idle
-    told_rebuilt = marks.DeliveryProgress._rebuilt
+    told_rebuilt, told_record = marks.DeliveryProgress._rebuilt, cycle._record_new
+    told_put_back = cycle._put_back
     auditor = world.auditor
     told_settle, reported_liveness = marks.DeliveryProgress.settle, daemon.reported_liveness
 
@@ -495,8 +496,20 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
 
     def rebuilt(line: Any, number: int, build: Any) -> Any:
         events = told_rebuilt(line, number, build)
-        auditor.builds(line._context.ledger.consumer, events)
+        if line._context.ledger.consumer:
+            auditor.builds(line._context.ledger.consumer, events)
         return events
+
+    def recorded(session: Any, *args: Any, **kwargs: Any) -> Any:
+        delivery = told_record(session, *args, **kwargs)
+        if delivery is not None and world.converting is None:
+            auditor.builds(session.context.ledger.consumer, delivery.events())
+        return delivery
+
+    def put_back(session: Any, delivery: Any) -> Any:
+        delivery = told_put_back(session, delivery)
+        auditor.builds(session.context.ledger.consumer, delivery.events())
+        return delivery
 
     def needs_no_event(rows: list[int]) -> None:
         if world.converting is None:
@@ -563,6 +576,8 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
             put(CallableSink, "send", _receiving_records(world, CallableSink.send))
         put(open_context, "publisher_options", options)
         put(daemon, "reported_liveness", observed)
+        put(cycle, "_record_new", recorded)
+        put(cycle, "_put_back", put_back)
         put(marks.DeliveryProgress, "send", send)
         put(marks.DeliveryProgress, "_rebuilt", rebuilt)
         put(marks.DeliveryProgress, "settle", settle)

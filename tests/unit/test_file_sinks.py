@@ -82,6 +82,19 @@ def test_a_file_that_is_there_already_gains_no_events(tmp_path: Path) -> None:
     }
 
 
+def test_a_document_after_a_gap_has_its_own_file_so_that_names_sort_like_documents(
+    tmp_path: Path,
+) -> None:
+    sink = LineFiles(tmp_path)
+    for number in (1, 2, 5, 6):
+        sink.send(document(7, number))
+    sink.flush()
+    assert files(tmp_path) == {
+        "000000000007-000001.xmll": "7/1\n7/2\n",
+        "000000000007-000005.xmll": "7/5\n7/6\n",
+    }
+
+
 def test_other_formats_have_other_endings(tmp_path: Path) -> None:
     for sink in (DocumentFiles(tmp_path, ".json"), LineFiles(tmp_path, ".jsonl")):
         sink.send(document(3, 1))

@@ -133,8 +133,9 @@ class LineFiles(FilesSink):
                     self._directory
                     / f"{stem(document.delivery_no, document.document_no)}{self._ending}"
                 )
-                self._open = OpenName(document.delivery_no, self._target.exists())
+                self._open = OpenName(document.delivery_no, was_there=self._target.exists())
                 self._file = _temporary(self._target).open("wb")
+            self._open.document_no = document.document_no
             try:
                 self._file.write(document.body)
             except OSError as error:

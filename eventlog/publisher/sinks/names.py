@@ -24,7 +24,9 @@ def stem(delivery_no: int, document_no: int) -> str:
 
 @dataclass(slots=True)
 class OpenName:
-    """The delivery whose documents are gathered under one name.
+    """The delivery whose successive documents are gathered under one name. ``document_no`` is the
+    last of them. If numbers were left out, the next document gets another name, so that names sort
+    like documents.
 
     ``was_there``: the name already exists, left by a publisher that was killed before it marked the
     rows. Only its first document may replace it, because events must never be added to an existing
@@ -32,11 +34,16 @@ class OpenName:
     """
 
     delivery_no: int = 0
+    document_no: int = 0
     was_there: bool = False
 
     def takes(self, document: Document) -> bool:
         """Return True if the document can be appended under this name."""
-        return document.delivery_no == self.delivery_no and not self.was_there
+        return (
+            document.delivery_no == self.delivery_no
+            and document.document_no <= self.document_no + 1
+            and not self.was_there
+        )
 
 
 def refuse_another_owner(

@@ -197,7 +197,7 @@ class ObjectsSink(Sink):
         """
         if self._parts and not self._open.takes(document):
             self.flush()
-        self._open.delivery_no = document.delivery_no
+        self._open.delivery_no, self._open.document_no = document.delivery_no, document.document_no
         bodies = list(self._bodies(document))
         self._open.was_there = self._open.was_there or any(
             self._is_there(class_name, document.document_no)
