@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 from eventlog.core.catalog import ObjectClass
 from eventlog.core.checks import is_of
 from eventlog.core.clock import monotonic, sleep
+from eventlog.errors import DatabaseError
 from eventlog.model import EventType, Status, unpadded
 from eventlog.publisher.context import Context
 from eventlog.publisher.refusals import refused
@@ -193,8 +194,18 @@ class Verification:
         """
         log, size, width = self.context.log, self.options.batch, ranges.keys.width
         behind = None if position is None else ranges.keys.values_of(position)
-        is_end = False
+        is_end, number, earlier = False, 0, None
         while not is_end:
+            # Where a range begins, no earlier one began, unless one side's index is corrupt.
+            if number and behind == earlier:
+                raise DatabaseError(
+                    f"{log} and {self.target} sort the keys of class {source.cls.name} "
+                    "differently, although their collations are the same. Rebuild the indexes of "
+                    "the key in both (REINDEX)"
+                )
+            number += 1
+            if number & (number - 1) == 0:  # finds a cycle of any length
+                earlier = behind
             there: Sequence[tuple[Any, ...]] = ranges.read_target(behind, None, size)
             last = there[-1][:width] if len(there) == size else None
             is_read = False

@@ -20,7 +20,11 @@ from verified import publish_once, run, to_files
 
 from eventlog.config.load import load
 from eventlog.core import table_key
+from eventlog.core.catalog import ObjectClass
+from eventlog.errors import DatabaseError
+from eventlog.sql.windows import KeyValues, RangeReader
 from eventlog.verify import VerifyOptions, VerifyReport, verify
+from eventlog.verify.targets.table import TableTarget
 from eventlog.verify.verification import Verification
 
 NewDatabase = Callable[[], AbstractContextManager[sa.Engine]]
@@ -222,6 +226,31 @@ def test_texts_of_the_databases_own_collation_are_compared_by_ranges(
 
     with databases(made, "default", "default") as (source, copy):
         check_any_objects(source, copy, examples=8)
+
+
+def test_a_target_that_sorts_keys_differently_under_the_same_collation_is_an_error(
+    new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as an index that is older than the version of its collation."""
+
+    def sorted_backwards(target: TableTarget, cls: ObjectClass) -> RangeReader | None:
+        reader = range_reader(target, cls)
+        assert reader is not None
+
+        def read(behind: KeyValues | None, last: KeyValues | None, limit: int) -> list[Any]:
+            rows = reversed(reader.read(None, None, 1000))
+            return [row for row in rows if behind is None or row[:2] < behind][:limit]
+
+        return reader._replace(read=read)
+
+    range_reader = TableTarget.range_reader
+    monkeypatch.setattr(TableTarget, "range_reader", sorted_backwards)
+    with databases(new_database, "C", "C") as (source, copy):
+        install(load(document(source), {}))
+        for engine in (source, copy):
+            put(engine, {(code, 0): "x" for code in "abcdef"})
+        with pytest.raises(DatabaseError, match="sort the keys of class part differently"):
+            compare(source, copy, 2)
 
 
 # --- files ----------------------------------------------------------------------------------------
