@@ -186,6 +186,15 @@ def rest_of(delivery: Delivery, left: Mapping[int, Sequence[Outgoing]]) -> Deliv
     return rest
 
 
+def with_new_numbers(delivery: Delivery, numbers: Mapping[int, int]) -> Delivery:
+    """Return a delivery whose documents have these new numbers, which are greater than all earlier
+    ones. A document without a new number keeps its number.
+    """
+    origin = {numbers.get(number, number): number for number in delivery.documents}
+    documents = {new: delivery.documents[old] for new, old in origin.items()}
+    return _with_documents(delivery, documents, origin)._replace(last_number=max(documents))
+
+
 def isolate(
     delivery: Delivery, sent_ids: Container[str], tried: Tried, *, is_suspect: bool
 ) -> Delivery:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, count
 from operator import itemgetter
 from typing import Final
 
@@ -31,6 +31,7 @@ from eventlog.publisher.delivery import (
     isolate,
     rest_of,
     with_attempts,
+    with_new_numbers,
 )
 from eventlog.publisher.parking import Parked, Parking
 from eventlog.publisher.sending import Answered, Judged, as_flushed, why_refused
@@ -254,12 +255,17 @@ class DeliveryProgress:
         whose rows have lost their effect since they were recorded need no answer. Events whose
         class is unavailable stay in the entry.
         """
-        for number in list(self._left):
+        unsent, is_renumbered = list(self._left), False
+        while unsent:
+            number = unsent.pop(0)
             events = self._left[number]
             if self._build is not None:
                 if all_wait(events, self._waiting, self.parking):
                     continue
                 events = self._rebuilt(number, self._build)
+                if events and not is_renumbered and self._has_unavailable(number):
+                    number, *unsent = self._renumber([number, *unsent])
+                    is_renumbered = True
             if idle := [event for event in events if event.operation is None]:
                 self._answer_idle(number, idle)
                 events = [event for event in events if event.operation is not None]
@@ -284,6 +290,24 @@ class DeliveryProgress:
             for event in self._left[number]
             if event.event_id not in part.waiting and not self._is_waiting(event)
         ]
+
+    def _has_unavailable(self, number: int) -> bool:
+        """Return True if the class of an event of a document is unavailable."""
+        return any(event.event_id in self._waiting for event in self._left[number])
+
+    def _renumber(self, numbers: Sequence[int]) -> Sequence[int]:
+        """Give documents new numbers, and record these. Under its old number the first of them, of
+        which only a part can be sent now, may have been sent as a whole. The part would replace it,
+        and what it lacks would follow the later documents (spec/event-log.md 10).
+        """
+        first = max(self._whole.last_number, *self._whole.documents) + 1
+        new = dict(zip(numbers, count(first)))
+        self._whole = with_new_numbers(self._whole, new)
+        self._left = {new.get(number, number): own for number, own in self._left.items()}
+        self._built = {new.get(number, number): own for number, own in self._built.items()}
+        self._is_changed = True
+        self.save()
+        return list(new.values())
 
     def _is_waiting(self, event: Outgoing) -> bool:
         return self.parking.is_waiting(event.object_id)

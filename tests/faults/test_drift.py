@@ -494,6 +494,47 @@ def test_what_was_sent_before_a_change_of_its_table_replaces_no_file_of_later_do
         assert f'event-id="{row}"' in texts
 
 
+@pytest.mark.parametrize("layout", [LineFiles, DocumentFiles])
+def test_a_part_of_a_document_that_was_sent_before_replaces_no_file_of_it(
+    database: sa.Engine, tmp_path: Path, layout: type[LineFiles | DocumentFiles]
+) -> None:
+    """A reader that comes late finds each event before the later ones of its object."""
+
+    def publish_with(sink: LineFiles | DocumentFiles) -> None:
+        with opened(config) as context:
+            publish_once(context, sink)
+
+    execute(database, ITEM)
+    watched(database, tmp_path, WATCH, {"table": "item"})
+    flags = {"publisher.batch_size": "2", "publisher.fold_distance": "0"}
+    config = load(tmp_path / "eventlog.toml", {}, flags)
+    rows = (log_row_of("usr"), log_row_of("item"), log_row_of("usr"), log_row_of("usr", "id=2"))
+    execute(database, *rows)
+    directory = tmp_path / "documents"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(layout, "flush", losing_answers(layout.flush))
+        with pytest.raises(ReceiverUnavailable):
+            publish_with(layout(directory))
+    execute(database, "ALTER TABLE usr RENAME TO person")
+    publish_with(layout(directory))
+    assert statuses(database) == {1: "N", 2: "S", 3: "N", 4: "N"}
+    execute(database, "ALTER TABLE person RENAME TO usr")
+    publish_with(layout(directory))
+    assert set(statuses(database).values()) == {"S"}
+    text = "".join(path.read_text() for path in sorted(directory.glob("[0-9]*")))
+    assert text.index('event-id="1"') < text.index('event-id="3"')
+
+
+def losing_answers(flush: Callable[[Any], None]) -> Callable[[Any], None]:
+    """What a publisher sees that is killed between the flush and its marks."""
+
+    def flush_and_fail(sink: Any) -> None:
+        flush(sink)
+        raise ReceiverUnavailable("its answers are lost")
+
+    return flush_and_fail
+
+
 def test_plan_and_apply_follow_the_other_watches_and_keep_what_a_renamed_table_has(
     database: sa.Engine, tmp_path: Path
 ) -> None:

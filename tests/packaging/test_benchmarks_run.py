@@ -1,0 +1,44 @@
+"""Each benchmark of PostgreSQL and of the formats runs in its smallest form: nothing else notices
+that an option of the product has another name.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from documents import ROOT
+
+SMALLEST = {
+    "capture": "--rows 200 --rounds 1 --seconds 1 --batches 2",
+    "concurrency": "--rows 40 --rounds 1",
+    "consumers": "--rows 2000 --rounds 1 --seconds 2 --open 1 --changes 20",
+    "crowd": "--seconds 3 --consumers 1 --objects 100",
+    "debezium": "--events 200",
+    "drain": "--rows 2000 --rounds 1",
+    "gbase": "--rows 500 --rounds 1",
+    "horizon": "--rows 100 200 --times 5 --leaves 2",
+    "kafka": "--rows 500 --rounds 1",
+    "latency": "--changes 40 --rounds 1 --seconds 1 --sessions 2",
+    "linter": "--rows 500 --rounds 1",
+    "masks": "--masks 20",
+    "memory": "--rows 5000 --flights 2",
+    "monitor": "--rows 2000 --rounds 1",
+    "partitions": "--rows 4000 --seconds 1 --times 5",
+    "qlik": "--rows 500 --rounds 1",
+    "rows": "--rows 2000",
+    "verify": "500",
+}
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", SMALLEST)
+def test_a_benchmark_runs(name: str) -> None:
+    command = [sys.executable, str(ROOT / "bench" / f"{name}.py"), *SMALLEST[name].split()]
+    environ = {key: value for key, value in os.environ.items() if not key.startswith("EVENTLOG_")}
+    environ["PYTHONPATH"] = str(ROOT)
+    done = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
