@@ -80,7 +80,7 @@ class Auditor:
         """The model as it was when the database was copied."""
         self._lost: set[tuple[str, int]] = set()
         """The rows that a receiver has applied, and that an older copy has as not sent."""
-        self._is_restored = False
+        self.is_restored = False
         self._left: list[tuple[set[str], int]] = []
         """For each copy that was put back, the epochs until then, and the highest record_id of the
         copy: higher ones mean other rows in these epochs, also if they are sent only now, by a
@@ -195,7 +195,7 @@ class Auditor:
         before = self._numbered.setdefault(which, tuple(numbers))
         # A copy that was put back may lack the chunk, and so the object is read again.
         is_asked_for = event_id.startswith("snapshot.") and (
-            consumer in self.asked_again or self._is_restored
+            consumer in self.asked_again or self.is_restored
         )
         is_other = before != tuple(numbers) and not (is_asked_for and min(numbers) > max(before))
         if is_other and self._answered.get(which) not in _NOT_FOR_GOOD:
@@ -259,7 +259,7 @@ class Auditor:
         self.checks += 1
         meaning = _meaning(event.event_id)
         lost: set[tuple[str, int]] = set()
-        if self._is_restored and not self._is_recorded(receiver, rows):
+        if self.is_restored and not self._is_recorded(receiver, rows):
             # It was in the air when the copy without its line was put back, or comes from a process
             # that has the old file open, and may have begun an epoch there.
             lost = {
@@ -293,7 +293,7 @@ class Auditor:
                 f"{receiver}: {event.event_id} of {key} comes after row {newest} of the object"
             )
         # A reader may find files of before a restore only now, and what was sent again after it.
-        is_read_late = receiver == "reader" and self._is_restored
+        is_read_late = receiver == "reader" and self.is_restored
         if is_strict and is_first and key not in self.unsure and not is_read_late:
             self._refuse_stale(receiver, event.event_id, key, rows)
         # Rows of requeue and resync hold no lock of their object: what is open may commit behind
@@ -306,7 +306,7 @@ class Auditor:
         its consumer, and that nobody has emptied it."""
         if event_id.startswith("snapshot."):
             begun = event_id.split(".")[1]
-            if self._snapshots.setdefault(receiver, begun) != begun and self._is_restored:
+            if self._snapshots.setdefault(receiver, begun) != begun and self.is_restored:
                 self._lacks_reset.add(receiver)
 
     def _is_recorded(self, receiver: str, rows: Sequence[int]) -> bool:
@@ -321,7 +321,7 @@ class Auditor:
     def _may_repeat(self, receiver: str, row: int, before: str, now: str) -> bool:
         """Return True if a row may be applied under a second id, since the database has lost that
         it was applied. A reader may read files of before only now."""
-        is_lost = (receiver, row) in self._lost or (receiver == "reader" and self._is_restored)
+        is_lost = (receiver, row) in self._lost or (receiver == "reader" and self.is_restored)
         self._lost.discard((receiver, row))
         return is_lost and _epoch(before) != _epoch(now)
 
@@ -499,11 +499,11 @@ class Auditor:
             case ConfigError() if "were removed from the log" in str(error):
                 return process.name.startswith("cons") and self._world.has_removed
             case ConfigError():  # a registration that a restore has lost
-                return self._is_restored and "the next record_id" in str(error)
+                return self.is_restored and "the next record_id" in str(error)
             case DatabaseError():
                 # A command that waits for a transaction keeps the lock of the file meanwhile.
                 is_locked = "database is locked" in str(error) and self._world.has_commands()
-                return process.has_failed or self._is_restored or is_locked
+                return process.has_failed or self.is_restored or is_locked
         return False
 
     def is_repaired(self) -> None:
@@ -535,7 +535,7 @@ class Auditor:
         )
         replica = self._world.replica_of(receiver)
         forgotten = self._forgotten_objects(consumer)
-        if forgotten and not self._world.has_removed and not self._is_restored:
+        if forgotten and not self._world.has_removed and not self.is_restored:
             self._world.fail(
                 f"{consumer} refused {sorted(forgotten)[:3]}, which have no error line"
             )
@@ -611,7 +611,7 @@ class Auditor:
         self._lacks_reset = {
             name for name, at in began_at.items() if at != self._began_at.get(name, 0.0)
         } | self._lacks_reset
-        self._is_restored = True
+        self.is_restored = True
         self._lost |= self._applied.keys() - self._copied["_applied"]
         self._contents.clear()
         self._values = {row: name for row, name in self._values.items() if row <= top}
@@ -959,7 +959,7 @@ class Auditor:
         if lost:
             self._world.fail(f"{name} never applied rows {lost[:10]}")
         own = sorted(row for row in self._rows_of_own_user(name) if (name, row) in self._applied)
-        if own and not self._is_restored:  # a number may have been another row's before
+        if own and not self.is_restored:  # a number may have been another row's before
             self._world.fail(f"{name} has sent rows {own[:10]} of the publisher's own user")
         self._audit_requests(name, passed_over)
 
@@ -1010,7 +1010,7 @@ class Auditor:
                 for row in rows
                 if row not in failed
                 and max(self._sent_at.get((name, row), -1.0), self._idle.get((name, row), -1.0))
-                < second
+                < second - 0.001  # the database has milliseconds
             ]
             if unsent:
                 self._world.fail(
