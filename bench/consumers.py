@@ -34,7 +34,7 @@ import psutil
 import psycopg
 
 from eventlog.config.load import load
-from eventlog.core.ranges import RecordSet, decode
+from eventlog.core.ranges import RecordSet
 from eventlog.model import Answer, Document
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.cycle import recover, run_cycle
@@ -285,11 +285,10 @@ def _let_run(bench: common.Server, reader: _Reader, seconds: int) -> str:
     before = sum(process.cpu_times()[:2])
     time.sleep(seconds)
     used = (sum(process.cpu_times()[:2]) - before) / seconds
-    line = f"FROM {common.SCHEMA}.eventlog_consumer WHERE name = 'writers'"
-    sets = [bench.value(f"SELECT {column} {line}") for column in ("done", "recent")]
-    done = decode(sets[0])
-    done.add([] if sets[1] is None else decode(sets[1]).spans)
-    return f"{used:.1%} of a CPU, {len(done.ranges)} ranges"
+    with common.owner(bench) as (log, _):
+        line = read_consumer(log, "writers")
+    assert line is not None
+    return f"{used:.1%} of a CPU, {len(line.done.ranges)} ranges"
 
 
 def _report(what: str, written: dict[int, float], reader: _Reader, cost: str) -> None:

@@ -32,7 +32,7 @@ def main() -> None:
         "--rows", type=int, default=5_000_000, help="rows that wait (default %(default)s)"
     )
     parser.add_argument(
-        "--flights", type=int, default=10, help="deliveries before SIGTERM (default %(default)s)"
+        "--deliveries", type=int, default=10, help="deliveries before SIGTERM (default %(default)s)"
     )
     parser.add_argument(
         "--limit", type=int, default=300, help="MiB that must not be reached (default %(default)s)"

@@ -139,12 +139,12 @@ def server_cpu(bench: common.Server, config: Config) -> dict[str, float]:
             return replace(opened, observer=Activity(Counters(), 0.0001, LivenessClock(1)))
 
         later = PublisherSession(watched(), state, nobody)
-        daemon.look(later)
+        daemon.measure(later)
         firsts = [(number, number) for number in range(1, 10_000, 240)]
         spent = {}
         for name, ask in (
-            ("first look", lambda: daemon.look(PublisherSession(watched(), state, nobody))),
-            ("look", lambda: daemon.look(later)),
+            ("first look", lambda: daemon.measure(PublisherSession(watched(), state, nobody))),
+            ("look", lambda: daemon.measure(later)),
             (
                 "read_rows",
                 lambda: context.log.read_rows(firsts),

@@ -24,7 +24,7 @@ SMALLEST = {
     "latency": "--changes 40 --rounds 1 --seconds 1 --sessions 2",
     "linter": "--rows 500 --rounds 1",
     "masks": "--masks 20",
-    "memory": "--rows 5000 --flights 2",
+    "memory": "--rows 5000 --deliveries 2",
     "monitor": "--rows 2000 --rounds 1",
     "partitions": "--rows 4000 --seconds 1 --times 5",
     "qlik": "--rows 500 --rounds 1",
