@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -97,7 +98,7 @@ def _backlog(bench: common.Server, directory: Path, name: str) -> Run:
     out = directory / "out"
     shutil.rmtree(out, ignore_errors=True)
     command = [_eventlog(), "--quiet", "--config", str(directory / "eventlog.toml"), "backlog", "run",
-               "--json", "--format", name, "--out", str(out), "--master", "local[2]"]  # fmt: skip
+               "--json", "--format", name, "--out", str(out), "--no-claim", "--master", "local[2]"]  # fmt: skip
     began = time.perf_counter()
     cpu: dict[int, float] = {}
     with subprocess.Popen(
@@ -165,12 +166,9 @@ def _publish(bench: common.Server, directory: Path, name: str, brokers: str) -> 
     seconds = time.perf_counter() - began
     if told.returncode or bench.value(f"SELECT count(*) FROM {common.LOG} WHERE status <> 'S'"):
         raise SystemExit(f"eventlog publish ended with {told.returncode}: {told.stderr[-2000:]}")
-    events = (
-        next(line for line in told.stderr.splitlines() if "events in" in line)
-        .split(" rows read, ")[1]
-        .split()[0]
-    )
-    return seconds, int(events.replace(",", ""))
+    found = re.search(r"([0-9,]+) events? in ", told.stderr)
+    assert found is not None, told.stderr
+    return seconds, int(found[1].replace(",", ""))
 
 
 def _eventlog() -> str:
