@@ -8,6 +8,7 @@ are its ``ids``. The price: the positions of these fields are repeated at the to
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
@@ -255,17 +256,17 @@ class DeliveryProgress:
         whose rows have lost their effect since they were recorded need no answer. Events whose
         class is unavailable stay in the entry.
         """
-        unsent, is_renumbered = list(self._left), False
+        unsent, is_renumbered = deque(self._left), False
         while unsent:
-            number = unsent.pop(0)
+            number = unsent.popleft()
             events = self._left[number]
             if self._build is not None:
                 if all_wait(events, self._waiting, self.parking):
                     continue
                 events = self._rebuilt(number, self._build)
                 if events and not is_renumbered and self._has_unavailable(number):
-                    number, *unsent = self._renumber([number, *unsent])
-                    is_renumbered = True
+                    unsent = deque(self._renumber([number, *unsent]))
+                    number, is_renumbered = unsent.popleft(), True
             if idle := [event for event in events if event.operation is None]:
                 self._answer_idle(number, idle)
                 events = [event for event in events if event.operation is not None]

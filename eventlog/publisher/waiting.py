@@ -164,7 +164,8 @@ class Idle:
         elif self._rested < _FLOWING:
             rest = rest_after(monotonic() - self._begun, cpu_time() - self._used)
             self._rested += rest
-            self._sleep(self.wake, stop, min(seconds, rest))
+            self.wake.was_notified(connection)  # this drops what other readers were sent
+            stop.wait(min(seconds, rest))
         elif self.wake.fall_asleep(connection, context.log.table):
             connection.commit()
             self._is_asleep = True
@@ -227,9 +228,13 @@ def begin_idle(context: Context) -> Idle:
     return Idle(context, wake if reason is None else None)
 
 
+_Selector: Final = getattr(selectors, "PollSelector", selectors.DefaultSelector)
+"""For a few descriptors that are waited for once, poll needs one call of the system, epoll five."""
+
+
 def _wait_for(descriptors: Iterable[int], seconds: float | None) -> None:
     """Wait until one of the descriptors is readable."""
-    with selectors.DefaultSelector() as selector:
+    with _Selector() as selector:
         for descriptor in descriptors:
             selector.register(descriptor, selectors.EVENT_READ)
         selector.select(seconds)

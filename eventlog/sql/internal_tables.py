@@ -124,8 +124,7 @@ def record_delivery(
     drawn = log.dialect.log_sql["next_delivery" if number is None else "given_delivery"]
     name = "record_delivery_of" if owner else "record_delivery"
     first = "lock_recording" if waits else None
-    recorded = log.run_statement(name, values, alone=alone, first=first, number=drawn).scalar()
-    return None if recorded is None else int(recorded)
+    return log.run_statement(name, values, alone=alone, first=first, number=drawn)
 
 
 def sees_requests(log: OpenLog) -> bool:

@@ -51,6 +51,10 @@ class LogTable:
     renamed (``renamed_from``, spec/event-log.md 5.2).
     """
 
+    def __hash__(self) -> int:
+        # Statements are cached by their tables: to hash all fields takes longer than to find one.
+        return hash((self.schema, self.name))
+
     def present_name(self, table_name: str) -> str:
         """Return the present name of the table or view that a row of the log names."""
         for names in self.renamed:

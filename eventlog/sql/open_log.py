@@ -16,7 +16,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any, Final
 
-from sqlalchemy import Connection, CursorResult
+from sqlalchemy import Connection
 
 from eventlog.core.catalog import ObjectClass
 from eventlog.core.ranges import Ranges
@@ -240,19 +240,27 @@ class OpenLog(ABC):
         alone: bool,
         first: str | None = None,
         **words: str,
-    ) -> CursorResult[Any]:
-        """Run a statement of ``log_sql`` with these parameters. ``alone`` is true if nothing else
-        belongs to its transaction. ``first`` is the name of a statement with the same parameters
-        that runs before it: the snapshot of the statement is taken when that one has ended.
+    ) -> int | None:
+        """Run a statement of ``log_sql`` with these parameters, and return the number of its only
+        row, None if it has no row; of a statement without a result, the number of rows that it
+        changed.
+
+        ``alone`` is true if nothing else belongs to its transaction. ``first`` is the name of a
+        statement with the same parameters that runs before it: the snapshot of the statement is
+        taken when that one has ended.
         """
         options = dict(OF_LOG_ALONE if alone else OF_LOG)
         if first is not None:
             options[FIRST] = self.dialect.log_statement(self.table, first)
-        return self.connection.exec_driver_sql(
+        ran = self.connection.exec_driver_sql(
             self.dialect.log_statement(self.table, name, **words),
             dict(parameters),
             execution_options=options,
         )
+        if not ran.returns_rows:
+            return ran.rowcount
+        number = ran.scalar()
+        return None if number is None else int(number)
 
     def poll(
         self, window: Window, fields: Sequence[str], consumer: str

@@ -17,7 +17,7 @@ from enum import Enum, auto
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from sqlalchemy import Connection, Row
 
@@ -253,13 +253,24 @@ def fetch_chunks(
     result = conn.exec_driver_sql(statement, dict(parameters), execution_options=options)
     try:
         assert result.cursor is not None
-        is_full = True
-        while is_full:
-            rows = list(result.cursor.fetchmany(size))
-            is_full = len(rows) == size
-            yield rows
+        yield from chunks_of(result.cursor, size)
     finally:
         result.close()
+
+
+class _Cursor(Protocol):
+    """A cursor of the driver."""
+
+    def fetchmany(self, size: int, /) -> Sequence[Any]: ...
+
+
+def chunks_of(cursor: _Cursor, size: int) -> Generator[list[tuple[Any, ...]], None, None]:
+    """Yield the rows of a cursor of the driver in lists of ``size``; the last may be shorter."""
+    is_full = True
+    while is_full:
+        rows = list(cursor.fetchmany(size))
+        is_full = len(rows) == size
+        yield rows
 
 
 def run_many(conn: Connection, statement: str, rows: Sequence[Mapping[str, object]]) -> int:

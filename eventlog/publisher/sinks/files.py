@@ -91,10 +91,11 @@ class DocumentFiles(FilesSink):
             self._directory / f"{stem(document.delivery_no, document.document_no)}{self._ending}"
         )
         with as_receiver_unavailable(target):
-            with _temporary(target).open("wb") as file:
+            part = _temporary(target)
+            with part.open("wb") as file:
                 file.write(document.body)
                 sync_file(file)
-            _temporary(target).replace(target)
+            part.replace(target)
         self._dirty = True
         return Answer()
 

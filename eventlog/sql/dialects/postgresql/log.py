@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, LiteralString
@@ -18,6 +18,7 @@ from eventlog.core.ranges import Ranges
 from eventlog.model import LogRow
 from eventlog.sql.database import LockHolder
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
+from eventlog.sql.dialects.postgresql.log_session import run_alone
 from eventlog.sql.dialects.postgresql.session import (
     CLUSTER,
     MAY_ASK,
@@ -38,6 +39,7 @@ from eventlog.sql.statements import (
     NEUTRAL_ALONE,
     OF_LOG,
     OF_LOG_ALONE,
+    chunks_of,
     fetch,
     qualified,
     run_as_it_stands,
@@ -334,18 +336,37 @@ class PostgresLog(OpenLog):
         parameters = dict(self.dialect.window_parameters(window))
         if consumer:
             parameters["consumer"] = consumer
-        fragments = fetch_fragments(
-            self.connection,
-            _poll_statement(self, window, tuple(fields), bool(consumer)),
-            parameters,
-            _AT_ONCE,
-            OF_LOG_ALONE,
+        statement = _poll_statement(self, window, tuple(fields), bool(consumer))
+        cursor = run_alone(self.connection, statement, parameters)
+        fragments = (
+            fetch_fragments(self.connection, statement, parameters, _AT_ONCE, OF_LOG_ALONE)
+            if cursor is None
+            else chunks_of(cursor, _AT_ONCE)
         )
         (asked, *_), *rows = next(fragments)
         if asked != 0:
             fragments.close()
             return None
         return chain([rows], fragments)
+
+    def run_statement(
+        self,
+        name: str,
+        parameters: Mapping[str, object],
+        *,
+        alone: bool,
+        first: str | None = None,
+        **words: str,
+    ) -> int | None:
+        statement = self.dialect.log_statement(self.table, name, **words)
+        before = None if first is None else self.dialect.log_statement(self.table, first)
+        cursor = run_alone(self.connection, statement, parameters, before) if alone else None
+        if cursor is None:
+            return super().run_statement(name, parameters, alone=alone, first=first, **words)
+        if cursor.description is None:
+            return cursor.rowcount
+        row = cursor.fetchone()
+        return None if row is None else int(row[0])
 
     def end_delivery(
         self, status: str | None, ranges: Ranges, ended: int, *, durable: bool, alone: bool
@@ -355,9 +376,10 @@ class PostgresLog(OpenLog):
         if status is not None:
             parameters["status"] = status
         self.db.choose_plans()
-        return self.run_statement(
+        changed = self.run_statement(
             name, parameters, alone=alone, is_committed=is_committed(self, durable=durable)
-        ).rowcount
+        )
+        return changed or 0
 
     def read_rows(self, ranges: Ranges) -> list[LogRow]:
         return self.log_rows(self.dialect.log_statement(self.table, "read_rows"), bounds(ranges))

@@ -14,7 +14,7 @@ log of any size: if only an index may be used, there is only one plan.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -41,6 +41,10 @@ never prepares any other statement by itself.
 _STALE: Final = frozenset({"0A000", "26000"})
 """The SQLSTATEs for a prepared statement whose result types have changed, or that no longer exists
 in the session.
+"""
+_FAILED: Final = "eventlog_failed"
+"""The execution option with the error of a statement that was run without SQLAlchemy: it is raised
+in place of running the statement, so that SQLAlchemy treats it as any other.
 """
 _CACHED_PLAN: Final = "cached plan must not change result type"
 _sessions: Final[WeakKeyDictionary[psycopg.Connection[Any], LogSession]] = WeakKeyDictionary()
@@ -127,6 +131,7 @@ def listen(engine: Engine) -> None:
 def _choose_plans(cursor: psycopg.Cursor[Any], context: Any) -> None:
     session = _sessions.get(cursor.connection)
     if session is not None:
+        _begin_transaction(cursor.connection)
         session.choose_plans(cursor, context.execution_options.get(KIND, StatementKind.OTHER))
 
 
@@ -147,34 +152,95 @@ def _run(
     parameters: Any,
     options: Mapping[str, Any],
 ) -> None:
+    if (error := options.get(_FAILED)) is not None:
+        raise error
     kind, first = options.get(KIND, StatementKind.OTHER), options.get(FIRST)
-    prepare = True if kind is StatementKind.LOG else None
-    driver = cursor.connection
+    if ALONE in options and _may_be_alone(cursor.connection, first):
+        _execute_alone(session, cursor, statement, parameters, kind, first)
+    else:
+        _begin_transaction(cursor.connection)
+        _execute(session, cursor, statement, parameters, kind, first)
 
-    def execute() -> None:
-        session.choose_plans(cursor, kind)
-        if first is None:
-            cursor.execute(statement, parameters, prepare=prepare)
-        else:
-            _run_after(first, cursor, statement, parameters, prepare)
 
-    is_alone = ALONE in options and (first is None or psycopg.Pipeline.is_supported())
-    if not is_alone or driver.pgconn.transaction_status != TransactionStatus.IDLE:
-        execute()
-        return
-    driver.autocommit = True
+def run_alone(
+    conn: Connection,
+    statement: str,
+    parameters: Mapping[str, object],
+    first: str | None = None,
+) -> psycopg.Cursor[Any] | None:
+    """Run a statement of the log as a transaction by itself, as ``OF_LOG_ALONE`` and ``FIRST`` let
+    it run, but without SQLAlchemy, which needs more time for it than the driver does.
+
+    Returns None, and runs nothing, if this is not possible: in a session that is not a publisher's,
+    in a transaction, or if somebody listens to the statements of the connection. Errors are those
+    of SQLAlchemy.
+    """
+    if conn.invalidated or conn.in_transaction() or conn.dispatch.before_cursor_execute:
+        return None
+    driver = _driver(conn)
+    session = _sessions.get(driver)
+    if session is None or not _may_be_alone(driver, first):
+        return None
+    cursor = driver.cursor()
     try:
-        try:
-            execute()
-        except psycopg.Error as error:
-            if not is_stale(error):
-                raise
-            _forget_statements(cursor)
-            session.by_index = None
-            execute()
-    finally:
-        with suppress(psycopg.Error):  # the connection is lost
-            driver.autocommit = False
+        _execute_alone(session, cursor, statement, parameters, StatementKind.LOG, first)
+    except (psycopg.Error, OSError) as error:
+        conn.exec_driver_sql(statement, dict(parameters), execution_options={_FAILED: error})
+        raise
+    return cursor
+
+
+def _may_be_alone(driver: psycopg.Connection[Any], first: str | None) -> bool:
+    """Return True if no transaction has begun, and the driver can send both statements at once."""
+    is_single = first is None or psycopg.Pipeline.is_supported()
+    return is_single and driver.pgconn.transaction_status == TransactionStatus.IDLE
+
+
+def _execute(
+    session: LogSession,
+    cursor: psycopg.Cursor[Any],
+    statement: str,
+    parameters: Any,
+    kind: StatementKind,
+    first: str | None,
+) -> None:
+    session.choose_plans(cursor, kind)
+    prepare = True if kind is StatementKind.LOG else None
+    if first is None:
+        cursor.execute(statement, parameters, prepare=prepare)
+    else:
+        _run_after(first, cursor, statement, parameters, prepare)
+
+
+def _execute_alone(
+    session: LogSession,
+    cursor: psycopg.Cursor[Any],
+    statement: str,
+    parameters: Any,
+    kind: StatementKind,
+    first: str | None,
+) -> None:
+    """Execute a statement as a transaction by itself, and again if it is out of date in the server.
+
+    The driver stays in this mode until ``_begin_transaction``, since changing it takes time.
+    """
+    driver = cursor.connection
+    if not driver.autocommit:
+        driver.autocommit = True
+    try:
+        _execute(session, cursor, statement, parameters, kind, first)
+    except psycopg.Error as error:
+        if not is_stale(error):
+            raise
+        _forget_statements(cursor)
+        session.by_index = None
+        _execute(session, cursor, statement, parameters, kind, first)
+
+
+def _begin_transaction(driver: psycopg.Connection[Any]) -> None:
+    """Let the next statement begin a transaction, if none has begun."""
+    if driver.autocommit:
+        driver.autocommit = False
 
 
 def _run_after(
