@@ -76,14 +76,19 @@ def test_only_a_publishers_session_runs_it(conn: Connection, opened: LogTable) -
     assert run_alone(conn, _ONE, {"number": 1}) is None
 
 
-def test_whoever_listens_to_the_connection_gets_every_statement(log: OpenLog) -> None:
+@pytest.mark.parametrize("to", ["connection", "engine", "class"])
+def test_whoever_listens_to_statements_gets_each_of_them(log: OpenLog, to: str) -> None:
     heard: list[str] = []
 
     def note(_conn: Any, _cursor: Any, statement: str, *_: Any) -> None:
         heard.append(statement)
 
-    sa.event.listen(log.connection, "before_cursor_execute", note)
-    assert numbers(log) == [1, 2, 3]
+    targets = {"connection": log.connection, "engine": log.connection.engine, "class": sa.Engine}
+    sa.event.listen(targets[to], "before_cursor_execute", note)
+    try:
+        assert numbers(log) == [1, 2, 3]
+    finally:
+        sa.event.remove(targets[to], "before_cursor_execute", note)
     assert len(heard) == 1
 
 
