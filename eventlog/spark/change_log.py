@@ -519,7 +519,7 @@ class ChangeLog:
                     rows = self._without_open(log, rows, last)
                     number, _ = count_rows(log, rows)
                     if not number:  # the first group is open: the batch reads on
-                        limit += max_rows
+                        limit *= 2
                         continue
                 # Rows that were removed since the first check are not counted.
                 self._check_removed(log, start)

@@ -227,6 +227,23 @@ def test_batches_of_any_size_give_the_events_of_the_publisher(
     assert (engine.number > 2) == (most < 1_500)
 
 
+def test_a_first_group_that_is_long_open_is_read_to_its_end_in_few_steps(
+    log: sa.Engine, config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_rows(log, [(i, 2, "app", "usr", f"idu={i}", "fname", None, "x") for i in range(1, 301)])
+    steps: list[int] = []
+    whole = ChangeLog._without_open
+
+    def counted(self: ChangeLog, log: Any, rows: Any, last: int) -> Any:
+        steps.append(last)
+        return whole(self, log, rows, last)
+
+    monkeypatch.setattr(ChangeLog, "_without_open", counted)
+    engine = Engine(reader_of(config=config, maxRowsPerBatch=4), tmp_path / "q")
+    assert ids_of(engine.rest()) == [[i] for i in range(1, 301)]
+    assert len(steps) < 10
+
+
 def test_every_attempt_at_a_batch_has_the_same_rows(
     log: sa.Engine, config: str, tmp_path: Path
 ) -> None:
