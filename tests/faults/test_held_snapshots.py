@@ -26,7 +26,7 @@ pytestmark = [
 def test_a_prepared_transaction_a_standby_and_a_slot_are_reported_with_what_ends_them() -> None:
     def held() -> list[HeldSnapshot]:
         with engine.connect() as conn:
-            return ask(conn, DIALECT, "snapshots", HeldSnapshot, LOG, limit=5)
+            return ask(DIALECT.open(conn), "snapshots", HeldSnapshot, LOG, limit=5)
 
     def feedback(*settings: str) -> None:
         copy.execute(
