@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 import psycopg
@@ -66,6 +66,15 @@ class LogSession:
         if kind is not StatementKind.NEUTRAL and self.by_index is not wanted:
             cursor.execute(_SET, _BY_INDEX if wanted else self.usual)
             self.by_index = wanted
+
+
+class _Statement(NamedTuple):
+    """A statement to run. ``first`` is the text of the one before it, with the same parameters."""
+
+    text: str
+    parameters: Any
+    kind: StatementKind
+    first: str | None
 
 
 def begin_log_session(conn: Connection) -> None:
@@ -154,12 +163,14 @@ def _run(
 ) -> None:
     if (error := options.get(_FAILED)) is not None:
         raise error
-    kind, first = options.get(KIND, StatementKind.OTHER), options.get(FIRST)
-    if ALONE in options and _may_be_alone(cursor.connection, first):
-        _execute_alone(session, cursor, statement, parameters, kind, first)
+    wanted = _Statement(
+        statement, parameters, options.get(KIND, StatementKind.OTHER), options.get(FIRST)
+    )
+    if ALONE in options and _may_be_alone(cursor.connection, wanted):
+        _execute_alone(session, cursor, wanted)
     else:
         _begin_transaction(cursor.connection)
-        _execute(session, cursor, statement, parameters, kind, first)
+        _execute(session, cursor, wanted)
 
 
 def run_alone(
@@ -179,47 +190,37 @@ def run_alone(
         return None
     driver = _driver(conn)
     session = _sessions.get(driver)
-    if session is None or not _may_be_alone(driver, first):
+    wanted = _Statement(statement, parameters, StatementKind.LOG, first)
+    if session is None or not _may_be_alone(driver, wanted):
         return None
     cursor = driver.cursor()
     try:
-        _execute_alone(session, cursor, statement, parameters, StatementKind.LOG, first)
+        _execute_alone(session, cursor, wanted)
     except (psycopg.Error, OSError) as error:
         conn.exec_driver_sql(statement, dict(parameters), execution_options={_FAILED: error})
         raise
     return cursor
 
 
-def _may_be_alone(driver: psycopg.Connection[Any], first: str | None) -> bool:
-    """Return True if no transaction has begun, and the driver can send both statements at once."""
-    is_single = first is None or psycopg.Pipeline.is_supported()
+def _may_be_alone(driver: psycopg.Connection[Any], statement: _Statement) -> bool:
+    """Return True if no transaction has begun, and the driver can send the statement and the one
+    before it at once.
+    """
+    is_single = statement.first is None or psycopg.Pipeline.is_supported()
     return is_single and driver.pgconn.transaction_status == TransactionStatus.IDLE
 
 
-def _execute(
-    session: LogSession,
-    cursor: psycopg.Cursor[Any],
-    statement: str,
-    parameters: Any,
-    kind: StatementKind,
-    first: str | None,
-) -> None:
+def _execute(session: LogSession, cursor: psycopg.Cursor[Any], statement: _Statement) -> None:
+    text, parameters, kind, first = statement
     session.choose_plans(cursor, kind)
     prepare = True if kind is StatementKind.LOG else None
     if first is None:
-        cursor.execute(statement, parameters, prepare=prepare)
+        cursor.execute(text, parameters, prepare=prepare)
     else:
-        _run_after(first, cursor, statement, parameters, prepare)
+        _run_after(first, cursor, text, parameters, prepare)
 
 
-def _execute_alone(
-    session: LogSession,
-    cursor: psycopg.Cursor[Any],
-    statement: str,
-    parameters: Any,
-    kind: StatementKind,
-    first: str | None,
-) -> None:
+def _execute_alone(session: LogSession, cursor: psycopg.Cursor[Any], statement: _Statement) -> None:
     """Execute a statement as a transaction by itself, and again if it is out of date in the server.
 
     The driver stays in this mode until ``_begin_transaction``, since changing it takes time.
@@ -228,13 +229,13 @@ def _execute_alone(
     if not driver.autocommit:
         driver.autocommit = True
     try:
-        _execute(session, cursor, statement, parameters, kind, first)
+        _execute(session, cursor, statement)
     except psycopg.Error as error:
         if not is_stale(error):
             raise
         _forget_statements(cursor)
         session.by_index = None
-        _execute(session, cursor, statement, parameters, kind, first)
+        _execute(session, cursor, statement)
 
 
 def _begin_transaction(driver: psycopg.Connection[Any]) -> None:
