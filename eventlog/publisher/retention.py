@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import sqlalchemy as sa
 
 from eventlog.publisher.context import NO_RETENTION, Retention
-from eventlog.publisher.leaves import why_kept
+from eventlog.publisher.leaves import PATIENCE, why_kept
 from eventlog.publisher.observer import Measured, OverduePurge
 from eventlog.sql.doctor import TableStorage, age
 from eventlog.sql.leaves import Leaf
@@ -148,7 +148,8 @@ def _transaction(measured: Measured) -> str:
             f"for {age(seconds)}"
         )
     snapshot = measured.oldest_snapshot
-    if snapshot is not None:
+    # A purge waits for a snapshot that passes.
+    if snapshot is not None and (snapshot.seconds is None or snapshot.seconds >= PATIENCE):
         since = "" if snapshot.seconds is None else f" for {age(snapshot.seconds)}"
         return f"{snapshot.who} has had a snapshot{since}"
     return "no purge by the owner of the log has run"

@@ -546,6 +546,9 @@ def test_a_purge_that_is_overdue_is_a_warning_that_names_what_holds_it_back(
     (text,) = health()
     assert "leaf eventlog_2 has only rows up to" in text
     assert "(no purge by the owner of the log has run)" in text
+    with partitioned.connect() as reader:
+        reader.execution_options(isolation_level="REPEATABLE READ").exec_driver_sql("SELECT 1")
+        assert "(no purge by the owner of the log has run)" in health()[0]
     assert "leaf eventlog_2" in findings()["purge_overdue"]
     with partitioned.connect() as writer:
         writer.exec_driver_sql("UPDATE hr.eventlog SET status = 'S' WHERE record_id = 350")
