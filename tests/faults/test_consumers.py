@@ -125,6 +125,12 @@ def written_sets(engine: sa.Engine) -> list[dict[str, str]]:
     return [{line["set"]: line["rows"]} for (text,) in lines if "set" in (line := json.loads(text))]
 
 
+def written_deliveries(engine: sa.Engine) -> int:
+    """The number of deliveries in flight, of the publisher and of consumers."""
+    lines = fetch(engine, "SELECT content FROM eventlog_inflight WHERE kind = 'delivery'")
+    return sum("documents" in json.loads(content) for (content,) in lines)
+
+
 def test_consumers_and_the_publisher_each_send_every_row(log: sa.Engine) -> None:
     write(log, 1, 2, 3)
     assert consume(consumer(log)) == ["1", "2", "3"]
@@ -671,6 +677,17 @@ def test_consumers_are_listed_reset_and_dropped(log: sa.Engine, command: Run) ->
     assert (code, "has no consumer 'audit'; the consumers are: search" in said) == (2, True)
 
 
+def test_a_reset_forgets_what_was_in_flight(log: sa.Engine, command: Run) -> None:
+    write(log, 1, 2)
+    with pytest.raises(ReceiverUnavailable):
+        consume(consumer(log), lambda _: Answer(general=EventResult(Level.RETRY, "later")))
+    assert written_deliveries(log) == 1
+    command("consumers", "reset", "search", "--start-from", "2", "--yes")
+    assert written_deliveries(log) == 0
+    assert consume(consumer(log)) == ["2"]
+    assert the_set(log) == (2, [])
+
+
 def test_a_reset_to_above_the_next_record_id_is_refused_and_changes_nothing(
     log: sa.Engine, command: Run
 ) -> None:
@@ -961,6 +978,19 @@ def test_purge_keeps_what_a_consumer_has_not_done_and_names_the_consumers(
     command("purge", "--older-than", "1d", "--yes")
     assert statuses(log) == {}
     assert fetch(log, "SELECT removed FROM eventlog_epoch") == [(3,)]
+
+
+def test_purge_keeps_what_a_consumer_was_asked_to_send_again(log: sa.Engine, command: Run) -> None:
+    write(log, 1, 2)
+    consume(consumer(log))
+    consume(configuration(log))
+    execute(log, "UPDATE eventlog SET event_time = '2020-01-01 00:00:00'")
+    assert command("requeue", "--consumer", "search", "--ids", "1")[0] == 0
+    command("purge", "--older-than", "1d", "--yes")
+    assert list(statuses(log)) == [1]
+    assert consume(consumer(log)) == ["1.2"]
+    command("purge", "--older-than", "1d", "--yes")
+    assert statuses(log) == {}
 
 
 def test_purge_keeps_the_error_of_a_row_that_stays_for_another_consumer(

@@ -156,6 +156,26 @@ def test_a_look_at_the_tables_comes_by_the_clock_too(
     assert warning.startswith("usr: column nick was dropped; see")
 
 
+def test_rows_of_a_column_that_was_dropped_and_comes_back_are_sent(
+    database: sa.Engine,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(catalog_watcher, "CATALOG_INTERVAL", 0.0)
+    config = watched(database, tmp_path)
+    sink = Collecting()
+    with publishing(config, sink) as running:
+        wait_until(lambda: runs(database), "it runs")
+        for number, statement in enumerate(("DROP nick", "ADD nick varchar(40)"), 1):
+            execute(database, f"ALTER TABLE usr {statement}")
+            wait_until(lambda known=number: len(warnings_of(caplog)) == known, "it is known")
+            execute(database, log_row(2, "nick", f"Jay {number}"))
+            wait_until(lambda: is_drained(database, running), "the row is sent")
+    assert set(statuses(database).values()) == {"S"}
+    assert ["Jay 1" in sink.bodies[0], "Jay 2" in sink.bodies[1]] == [True, True]
+
+
 QUERY_BACK: dict[str, tuple[dict[str, Any], str, Callable[[str], bool]]] = {
     "a whole row": (
         {"row_style": "row_query_back"},

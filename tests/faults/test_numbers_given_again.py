@@ -82,6 +82,21 @@ def test_a_process_that_connects_again_draws_an_epoch_for_numbers_that_come_agai
     assert len(warnings(caplog)) == 1
 
 
+@pytest.mark.parametrize(("used_before", "more"), [(1, 100), (1000, 0)])
+def test_deliveries_of_a_new_epoch_have_numbers_above_those_that_may_have_been_lost(
+    log: sa.Engine, used_before: int, more: int
+) -> None:
+    used, sink = Used(), Collecting()
+    write(log, 1, 2)
+    run_once(configuration(log), used)
+    used.delivery_no = max(used.delivery_no, used_before)
+    set_back(log)
+    write(log, 3)
+    with open_context(configuration(log), Counters(), used) as context:
+        publish_once(context, sink)
+    assert sink.documents[0].delivery_no > used_before + more
+
+
 def test_a_running_publisher_sends_no_row_that_has_a_published_number(log: sa.Engine) -> None:
     used, sink = Used(), Collecting()
     write(log, 1, 2, 3)

@@ -36,6 +36,7 @@ from eventlog.config.load import load
 from eventlog.verify import VerifyOptions, VerifyReport, verify
 from eventlog.verify import session as sessions
 from eventlog.verify.targets.table import TableTarget
+from eventlog.verify.verification import Verification
 
 DRIVER = Path(__file__).with_name("verified_driver.py")
 OBJECTS = 300
@@ -513,6 +514,38 @@ def test_a_verification_that_was_stopped_continues_and_finds_what_it_had_found(
     assert report.classes["item"].equal == OBJECTS - 2
     assert sum(read) == OBJECTS - 150
     assert not state.exists()
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_an_object_that_a_consumer_was_asked_to_send_again_is_in_motion(
+    source: sa.Engine,
+    copy: sa.Engine,
+    tmp_path: Path,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    is_first: bool,
+) -> None:
+    """The request is made before the verification, or between its two checks of the object."""
+    config = document(source) | {"source": {"type": "eventlog", "consumer": "copy"}}
+    verified.run(source, "UPDATE item SET name = 'new' WHERE id = 1")
+    publish_once(config, verified.Table(copy))
+    ids = str(fetch(source, "SELECT max(record_id) FROM eventlog")[0][0])
+    file = settings(source, tmp_path)
+    request = ("--config", file, "requeue", "--consumer", "copy", "--ids", ids)
+    if is_first:
+        assert run(*request)[0] == 0
+    else:
+        wait = Verification._wait
+
+        def requested(self: Verification, *given: Any) -> None:
+            assert run(*request)[0] == 0
+            wait(self, *given)
+
+        monkeypatch.setattr(Verification, "_wait", requested)
+    verified.run(copy, "UPDATE item SET name = 'wrong' WHERE id = 1")
+    report = verify(config, url_of(copy), environ={}, options=VerifyOptions(wait=0.1))
+    assert [(one.class_name, one.key) for one in report.in_motion] == [("item", "id=1")]
+    assert found(report) == []
 
 
 def test_a_consumer_that_a_killed_verification_left_is_dropped_by_the_next_one(

@@ -7,7 +7,7 @@ not matter to a failure, or put faults into the product.
     python tests/simulation/interleave.py --shrink 7
     python tests/simulation/interleave.py --faults all         or parts of their names, with | between
 
-Each runs an embedded PostgreSQL, or uses a running one of this kind with ``--url``. Schedules that fail are kept in ``simulation-failed/``.
+A fault is put into a copy of the product, which another process imports. Each runs an embedded PostgreSQL, or uses a running one of this kind with ``--url``. Schedules that fail are kept in ``simulation-failed/``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ import argparse
 import itertools
 import json
 import logging
+import os
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterable
 from contextlib import nullcontext
@@ -25,7 +28,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
-from interleaved.faults import FAULTS, NOT_FOUND_YET, faulty
+from faulty import INTERLEAVED, copy_with, faults
 from interleaved.schedules import Schedule, schedule_of, shrink
 from interleaved.server import Sessions, server, sessions
 from interleaved.world import World, run_schedule
@@ -87,23 +90,40 @@ def _run_many(schedules: Iterable[Schedule], opened: Sessions, seconds: float, m
     return int(bool(failed))
 
 
+def _first_failure(opened: Sessions, most: int) -> int:
+    """Run the schedules written by hand and ``most`` drawn ones up to the first failure, and return 1
+    if there is none.
+    """
+    drawn = map(schedule_of, range(1, most + 1))
+    for number, schedule in enumerate(itertools.chain(_by_hand(), drawn), 1):
+        if failure := _failure(schedule, opened):
+            print(f"{number:4} schedules: {failure[:100]}")
+            return 0
+    print(f"NOT FOUND in {most} schedules")
+    return 1
+
+
+def _in_copy(name: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run this program with a copy of the product that has a fault."""
+    with tempfile.TemporaryDirectory(prefix="faulty-") as made:
+        tree = copy_with(faults(INTERLEAVED)[name], Path(made))
+        command = [sys.executable, __file__, *words]
+        environment = {**os.environ, "PYTHONPATH": str(tree)}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
 def _try_faults(url: str, named: str, most: int) -> int:
-    """Put each fault into the product, print after how many schedules it is found, and return 1 if
-    one is not that was found before.
+    """Try each fault, print after how many schedules it is found, and return 1 if one is not that
+    has to be.
     """
     missed = 0
-    for name in FAULTS:
+    for name, fault in faults(INTERLEAVED).items():
         if named != "all" and not any(part in name for part in named.split("|")):
             continue
-        found, begun = f"NOT FOUND in {most} schedules", time.monotonic()
-        with faulty(name), sessions(url) as opened:
-            drawn = map(schedule_of, range(1, most + 1))
-            for number, schedule in enumerate(itertools.chain(_by_hand(), drawn), 1):
-                if failure := _failure(schedule, opened):
-                    found = f"{number:4} schedules: {failure[:100]}"
-                    break
-            else:
-                missed += name not in NOT_FOUND_YET
+        begun = time.monotonic()
+        done = _in_copy(name, "--url", url, "--first-failure", "--most", str(most))
+        found = done.stdout.strip() or f"wrong: {done.stderr.strip()[-300:]}"
+        missed += bool(done.returncode) and not fault.unseen
         print(f"{name:52} | {time.monotonic() - begun:4.0f} s | {found}", flush=True)
     return int(bool(missed))
 
@@ -119,16 +139,26 @@ def main() -> int:
     asked.add_argument("--shrink", metavar="SEED|FILE")
     asked.add_argument("--by-hand", action="store_true", help="those of interleaved/by_hand")
     asked.add_argument("--faults", metavar="all|PART OF A NAME|...")
+    asked.add_argument(
+        "--first-failure", action="store_true", help="of those by hand and --most drawn ones"
+    )
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--url", help="of a server that interleaved.server has started")
-    parser.add_argument("--fault", help="put this fault into the product, for --seed and --shrink")
+    parser.add_argument("--fault", help="of faults/interleaved.toml, for --seed and --shrink")
     parser.add_argument("--most", type=int, default=1000, help="failures, or schedules for a fault")
     given = parser.parse_args()
     logging.disable(logging.CRITICAL)
     with nullcontext(given.url) if given.url else server() as url:
         if given.faults:
             return _try_faults(url, given.faults, given.most)
-        with faulty(given.fault) if given.fault else nullcontext(), sessions(url) as opened:
+        if given.fault:
+            named = ("--seed", given.seed) if given.seed else ("--shrink", given.shrink)
+            done = _in_copy(given.fault, "--url", url, *named)
+            print(done.stdout, done.stderr, sep="", end="")
+            return done.returncode
+        with sessions(url) as opened:
+            if given.first_failure:
+                return _first_failure(opened, given.most)
             if not (given.seed or given.shrink):
                 drawn = map(schedule_of, _seeds(given.seeds)) if not given.by_hand else _by_hand()
                 return _run_many(drawn, opened, given.seconds, given.most)

@@ -1,12 +1,11 @@
 """Try faults of the product: which of them does the simulation find?
 
-    python tests/simulation/patches.py FILE.patch ...            patches of the product
-    python tests/simulation/patches.py --mutations all|PART      those of mutations.py
-    python tests/simulation/patches.py --texts all|PART          those of replaced_texts.py
+    python tests/simulation/patches.py FILE.patch ...         patches of the product
+    python tests/simulation/patches.py --faults all|PART      those of faults/own.toml and strangers.toml
 
-Each patch is applied to a copy of the product, and a child of this process imports that copy. The
-child runs the seeds that reach the patched lines, in their order, and stops at the first failure.
-No fault chooses its schedules in any other way. ``--most`` limits the schedules per fault,
+Each is applied to a copy of the product, and a child of this process imports that copy. The child
+runs the seeds that reach the changed lines, in their order, and stops at the first failure. No
+fault chooses its schedules in any other way. ``--most`` limits the schedules per fault,
 ``--seeds`` names the seeds that they are taken from.
 
 The first run of a state of the sources records which lines each seed reaches, and keeps it in
@@ -48,13 +47,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 import coverage  # noqa: F401 - children inherit what is imported here; the product is not
 import greenlet  # noqa: F401
 import sqlalchemy  # noqa: F401
+from faulty import OF_SIMULATION, copy_with, faults
 from reach import Lines, Span, Tracer, is_reached, touched_spans
-from replaced_texts import TEXTS
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 _BESIDE = {
-    "auditor.py", "exit_codes.py", "mutations.py", "patches.py", "reach.py", "replaced_texts.py", "report.py", "serial.py", "simulate.py",
+    "auditor.py", "exit_codes.py", "faulty.py", "patches.py", "reach.py", "report.py", "serial.py", "simulate.py",
     "test_patches.py", "test_simulation.py",
 }  # fmt: skip
 """The modules of the simulation that have no part in what a schedule reaches."""
@@ -73,14 +72,13 @@ class Schedule(NamedTuple):
     lines: Lines
 
 
-class Fault(NamedTuple):
-    """A fault to try. ``unseen`` says why it need not be found, as in ``mutations.py``."""
+class Trial(NamedTuple):
+    """A copy of the product to try. ``unseen`` is why its fault need not be found."""
 
     name: str
     tree: Path
     spans: list[Span]
     unseen: str = ""
-    is_mutation: bool = False
 
 
 class Result(NamedTuple):
@@ -253,11 +251,11 @@ def _record(seeds: Iterable[int], hand_over: Callable[[Any], None]) -> None:
         )
 
 
-# --- patches
-# ----------------------------------------------------------------------------------------
+# --- faults
+# -----------------------------------------------------------------------------------------
 
 
-def _copy_with(patch: Path, directory: Path) -> Path:
+def _patched_copy(patch: Path, directory: Path) -> Path:
     """Return a copy of the product with a patch. Raises CalledProcessError if it does not apply."""
     tree = directory / patch.stem
     shutil.copytree(ROOT / "eventlog", tree / "eventlog")
@@ -272,78 +270,46 @@ def _copy_with(patch: Path, directory: Path) -> Path:
     return tree
 
 
-def of_patches(patches: Sequence[Path], directory: Path) -> Iterator[Fault | Result]:
-    """Yield the faults of patches, and a result for each that does not apply."""
+def of_patches(patches: Sequence[Path], directory: Path) -> Iterator[Trial | Result]:
+    """Yield a trial of each patch, and a result for each that does not apply."""
     for patch in patches:
         try:
-            tree = _copy_with(patch, directory)
+            tree = _patched_copy(patch, directory)
         except subprocess.CalledProcessError as error:
             yield Result(patch.stem, 0, 0, 0, 0.0, told=f"does not apply: {error.stderr.strip()}")
         else:
-            yield Fault(patch.stem, tree, touched_spans(ROOT, tree))
+            yield Trial(patch.stem, tree, touched_spans(ROOT, tree))
 
 
-def of_texts(part: str, directory: Path) -> Iterator[Fault]:
-    """Yield the faults of ``replaced_texts.py`` with a part in their names."""
-    for number, (name, one) in enumerate(TEXTS.items()):
-        if part != "all" and part not in name:
-            continue
-        tree = directory / f"text{number}"
-        shutil.copytree(ROOT / "eventlog", tree / "eventlog")
-        path = tree / "eventlog" / one.file
-        path.write_text(path.read_text().replace(one.text, one.by))
-        yield Fault(name, tree, touched_spans(ROOT, tree), one.unseen)
+def of_faults(part: str, directory: Path) -> Iterator[Trial]:
+    """Yield a trial of each fault with a part in its name. Raises DoesNotApply."""
+    for name, fault in faults(*OF_SIMULATION).items():
+        if part == "all" or part in name:
+            tree = copy_with(fault, directory)
+            yield Trial(name, tree, touched_spans(ROOT, tree), fault.unseen)
 
 
-def of_mutations(part: str, directory: Path) -> Iterator[Fault]:
-    """Yield the faults of ``mutations.py`` with a part in their names. Such a fault is reached
-    where the functions run that it replaces."""
-    start = functools.partial(_fork, "mutations", ROOT, directory, _hand_over_mutations)
-    ((_, told, _),) = _in_children(1, [start])
-    for one in told:
-        assert "error" not in one, one["error"]
-        if part == "all" or part in one["name"]:
-            spans = [(name, first, last) for name, first, last in one["spans"]]
-            yield Fault(one["name"], ROOT, spans, one["unseen"], is_mutation=True)
-
-
-def _hand_over_mutations(hand_over: Callable[[Any], None]) -> None:
-    from mutations import MUTATIONS, replaced_lines
-
-    for name, mutation in MUTATIONS.items():
-        spans = [
-            (str(Path(path).relative_to(ROOT)), first, last)
-            for path, first, last in replaced_lines(mutation)
-        ]
-        hand_over({"name": name, "spans": spans, "unseen": mutation.unseen})
-
-
-def _try(fault: Fault, seeds: Iterable[int], hand_over: Callable[[Any], None]) -> None:
+def _try(seeds: Iterable[int], hand_over: Callable[[Any], None]) -> None:
     """Run seeds up to the first that fails."""
-    with contextlib.ExitStack() as stack:
-        if fault.is_mutation:
-            from mutations import MUTATIONS, mutated
-
-            stack.enter_context(mutated(MUTATIONS[fault.name]))
-        for seed in seeds:
-            failure, story = _run(seed)
-            hand_over({"seed": seed, "failure": failure, "story": story})
-            if failure:
-                break
+    for seed in seeds:
+        failure, story = _run(seed)
+        hand_over({"seed": seed, "failure": failure, "story": story})
+        if failure:
+            break
 
 
-def try_faults(
-    faults: Iterable[Fault], good: Sequence[Schedule], most: int, jobs: int, directory: Path
+def try_copies(
+    trials: Iterable[Trial], good: Sequence[Schedule], most: int, jobs: int, directory: Path
 ) -> Iterator[Result]:
-    """Yield what became of each fault, as it ends."""
+    """Yield what became of each trial, as it ends."""
     stories = {one.seed: one.story for one in good}
     reaching: dict[str, list[int]] = {}
     starts = []
-    for fault in faults:
-        seeds = [one.seed for one in good if is_reached(fault.spans, one.lines)]
-        reaching[fault.name] = seeds
-        work = functools.partial(_try, fault, seeds[:most])
-        starts.append(functools.partial(_fork, fault.name, fault.tree, directory, work))
+    for trial in trials:
+        seeds = [one.seed for one in good if is_reached(trial.spans, one.lines)]
+        reaching[trial.name] = seeds
+        work = functools.partial(_try, seeds[:most])
+        starts.append(functools.partial(_fork, trial.name, trial.tree, directory, work))
     for child, told, seconds in _in_children(jobs, starts):
         yield _result(child.name, told, seconds, len(reaching[child.name]), stories)
 
@@ -367,8 +333,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("patches", nargs="*", type=Path, metavar="FILE.patch")
-    parser.add_argument("--mutations", metavar="all|PART")
-    parser.add_argument("--texts", metavar="all|PART")
+    parser.add_argument("--faults", metavar="all|PART")
     parser.add_argument("--seeds", default="1-300", metavar="FIRST-LAST")
     parser.add_argument("--most", type=int, default=100, help="of the schedules per fault")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
@@ -380,19 +345,17 @@ def main() -> int:
     seeds = range(int(first), int(last or first) + 1)
     with tempfile.TemporaryDirectory(prefix="patches-") as made:
         directory = Path(made)
-        tried: list[Fault | Result] = [*of_patches(given.patches, directory)]
-        if given.mutations:
-            tried += of_mutations(given.mutations, directory)
-        if given.texts:
-            tried += of_texts(given.texts, directory)
+        tried: list[Trial | Result] = [*of_patches(given.patches, directory)]
+        if given.faults:
+            tried += of_faults(given.faults, directory)
         good = [
             one for one in schedules(seeds, given.jobs, directory, given.cache) if not one.failure
         ]
         results = [one for one in tried if isinstance(one, Result)]
-        faults = [one for one in tried if isinstance(one, Fault)]
+        trials = [one for one in tried if isinstance(one, Trial)]
         width = max((len(one.name) for one in tried), default=0)
         print(f"{'':{width}} | {'':9} | {'ran':>4} {'reach':>5} {'differ':>6} | CPU s")
-        for one in chain(results, try_faults(faults, good, given.most, given.jobs, directory)):
+        for one in chain(results, try_copies(trials, good, given.most, given.jobs, directory)):
             results += [] if one in results else [one]
             told = f"seed {one.seed}: {one.told[:150]}" if one.seed else one.told[:300]
             print(
@@ -400,7 +363,7 @@ def main() -> int:
                 f"{one.differing:6} | {one.seconds:5.0f} | {told}",
                 flush=True,
             )
-    need_not = {one.name for one in faults if one.unseen}
+    need_not = {one.name for one in trials if one.unseen}
     found = sum(one.verdict == "found" for one in results)
     print(f"{found} of {len(tried)} found")
     return int(any(one.verdict != "found" and one.name not in need_not for one in results))

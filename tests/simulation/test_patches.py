@@ -1,4 +1,4 @@
-"""What a patch is tried with: the schedules that reach its lines, in a copy of the product."""
+"""Faults of the product: each applies, and is tried with the schedules that reach its lines, in a copy of the product."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from difflib import unified_diff
 from pathlib import Path
 
 import pytest
+from faulty import INTERLEAVED, OF_SIMULATION, Change, DoesNotApply, Fault, changed_files, faults
 from lines import Request, Rows, sets_of
 from reach import is_reached, touched_spans
-from replaced_texts import TEXTS
 
 HERE = Path(__file__).parent
 MODULE = """\
@@ -85,10 +85,37 @@ def test_the_set_of_a_consumer_is_its_newest_lines() -> None:
     assert list(Request.of('{"rows":[[3,4]],"objects":["a"]}').rows) == [3, 4]
 
 
-def test_each_text_to_be_replaced_stands_once_in_the_product() -> None:
-    product = HERE.parents[1] / "eventlog"
-    counts = {name: (product / one.file).read_text().count(one.text) for name, one in TEXTS.items()}
-    assert counts == dict.fromkeys(TEXTS, 1)
+@pytest.mark.parametrize("file", [*OF_SIMULATION, INTERLEAVED])
+def test_each_fault_applies_to_the_product(file: str) -> None:
+    for name, fault in faults(file).items():
+        for path, text in changed_files(fault).items():
+            if path.suffix == ".py":
+                compile(text, f"{name}: {path}", "exec")
+
+
+@pytest.mark.parametrize(
+    ("inside", "text", "number"),
+    [
+        ("Marks.add", "no such text", 0),
+        ("Marks.add_answered", "def add(self, status: Status", 0),
+        ("no_such_function", "def add(self, status: Status", 0),
+        ("DeliveryProgress", "self", 0),  # it has it more than once
+    ],
+)
+def test_a_fault_that_no_longer_applies_is_reported(inside: str, text: str, number: int) -> None:
+    fault = Fault("a fault", (Change(inside, text, ""),))
+    with pytest.raises(DoesNotApply, match=f"'a fault': {number} definitions {inside} have"):
+        changed_files(fault)
+
+
+def test_the_changes_of_a_fault_add_up_in_one_file() -> None:
+    changes = (
+        Change("Marks.add", "def add(self, status", "def add(self, letter"),
+        Change("Marks.add", "setdefault(status, ", "setdefault(letter, "),
+    )
+    (text,) = changed_files(Fault("a fault", changes)).values()
+    assert "def add(self, letter: Status" in text
+    assert "self.statuses.setdefault(letter, [])" in text
 
 
 def test_a_patch_runs_in_a_copy_of_the_product(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_a_plan_that_fails_shrinks_to_the_steps_that_matter() -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_each_fault_that_is_put_in_is_found() -> None:
-    print(simulate("--mutations", "all", script="patches.py"))
+    print(simulate("--faults", "all", script="patches.py"))
 
 
 @pytest.mark.soak

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +200,28 @@ def test_what_one_purge_left_the_next_one_takes(home: sa.Engine, purge: Purge) -
         "('S', 4, 'usr', 'idu=1', '2020-01-01')",
     )
     assert purge("--older-than", "0s")["rows"] == 1
+
+
+@pytest.mark.parametrize("home", [fill], ids=["table"], indirect=True)  # an open leaf stays
+def test_a_row_that_commits_late_among_removed_rows_goes_once_the_notes_of_these_expire(
+    home: sa.Engine, purge: Purge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute(home, "DELETE FROM hr.eventlog")
+    row = (
+        "INSERT INTO hr.eventlog (status, event_type, table_name, table_key, event_time) "
+        "VALUES ('S', 4, 'usr', 'idu=1', '2020-01-01 00:00:00')"
+    )
+    with home.connect() as late:
+        execute(home, row)
+        late.exec_driver_sql(row)
+        execute(home, row, row.replace("'S'", "'N'"))
+        assert purge("--older-than", "30d")["rows"] == 2
+        late.commit()
+    assert purge("--older-than", "30d")["rows"] == 0
+    assert statuses(home) == "SN"
+    monkeypatch.setattr(publisher_purge, "_WHOLE", timedelta(0))
+    assert purge("--older-than", "30d")["rows"] == 1
+    assert statuses(home) == "N"
 
 
 def test_a_purge_runs_while_a_publisher_runs_and_takes_no_row_that_is_being_marked(
