@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from eventlog.exit_codes import ExitCode
+
 
 class ErrorText(NamedTuple):
     """What happened when an error has this code, and what to do."""
@@ -38,11 +40,11 @@ class ErrorGroup(NamedTuple):
     codes: Mapping[str, ErrorText]
 
 
-_USAGE: Final = "2"
-_ENDED: Final = "1"
+_USAGE: Final = f"{ExitCode.USAGE}"
+_ENDED: Final = f"{ExitCode.FAILED}"
 _OF_FORMATS: Final = (
-    "1 if nothing could be converted, or with `--strict`; otherwise 0, and the report counts what "
-    "was skipped"
+    f"{_ENDED} if nothing could be converted, or with `--strict`; otherwise {ExitCode.DONE}, and "
+    "the report counts what was skipped"
 )
 _AGAIN: Final = "Capture again. If the error repeats, report it with the bytes of the row."
 _CONVERTING: Final = ("convert", "decode", "backlog run", "publish --from")
@@ -140,7 +142,7 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
                 "stopped.",
                 "Fix the problem that the receiver reports, requeue the rows of status F with "
                 "`eventlog requeue`, and start the publisher again.",
-                "3",
+                f"{ExitCode.FATAL}",
             ),
             "kafka_unavailable": ErrorText(
                 "The Kafka brokers cannot be reached, refuse the user, or did not acknowledge "
@@ -175,7 +177,7 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
             "before the row is read, the finding `invalid_rows` of `doctor`"
         ),
         commands=("publish", "errors", "explain", "doctor"),
-        exit_code="1 for `publish --once`; the row gets status E, and other rows continue",
+        exit_code=f"{_ENDED} for `publish --once`; the row gets status E, and other rows continue",
         page="docs/guides/publish.md",
         codes={
             "bad_event_type": ErrorText(

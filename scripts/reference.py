@@ -53,6 +53,7 @@ from eventlog.config.settings import (  # noqa: E402
 )
 from eventlog.core.options import BOOLEAN, FLAG, MANY, Option, options_of, toml  # noqa: E402
 from eventlog.error_codes import ERRORS, texts_of  # noqa: E402
+from eventlog.exit_codes import MEANINGS, OF_COMMANDS  # noqa: E402
 from eventlog.model import LogRow  # noqa: E402
 from eventlog.publisher.context import Counters  # noqa: E402
 from eventlog.publisher.health import KINDS  # noqa: E402
@@ -351,6 +352,18 @@ def _errors() -> Iterator[str]:
             anchor = f'<a id="error-{code}"></a>' if first else ""
             code_of_exit = f" Exit code {text.exit_code}." if text.exit_code else ""
             yield f"| {anchor}`{code}` | {_cell(text.happened)}{code_of_exit} | {_cell(text.fix)} |"
+
+
+def _exit_codes() -> Iterator[str]:
+    """Yield the table of the exit codes, and what they mean for single commands."""
+    yield from ("| exit code | means |", "|---|---|")
+    for code, text in MEANINGS.items():
+        yield f"| {code} | {_cell(text)} |"
+    yield from ("", "For these commands a code means more:", "")
+    yield from ("| command | exit code | means |", "|---|---|---|")
+    for command, codes in OF_COMMANDS.items():
+        for code, text in codes.items():
+            yield f"| `{command}` | {code} | {_cell(text)} |"
 
 
 def _findings() -> Iterator[str]:
@@ -809,6 +822,7 @@ PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "job_metrics": _job_metrics,
     "status_members": _status_members,
     "errors": _errors,
+    "exit_codes": _exit_codes,
     "findings": _findings,
     "interface": partial(_interface, eventlog),
     "verification": partial(_interface, eventlog.verify, "eventlog.verify."),

@@ -26,6 +26,7 @@ from eventlog.cli.context import FILE, CommandContext, configure_logging, error_
 from eventlog.cli.stopping import sentence_if_stopped, stopped_by_signals
 from eventlog.config.settings import LogSettings
 from eventlog.errors import ConfigError, EventlogError, FatalAnswer
+from eventlog.exit_codes import MEANINGS, OF_COMMANDS, ExitCode
 from eventlog.registry import as_plugin_errors
 
 _BY_PURPOSE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
@@ -159,7 +160,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "triggers plan": {
         "eventlog triggers plan": "what apply would do, with its warnings",
-        "eventlog triggers plan --check": "exit code 1 if there is something to do",
+        "eventlog triggers plan --check": "for CI: fails if there is something to do",
     },
     "triggers apply": {
         "eventlog triggers apply": "bring the triggers to what is declared",
@@ -191,7 +192,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "eventlog tail -n 50 --no-follow --json": "the last fifty, for a program",
     },
     "health": {
-        "eventlog health": "exit code 0 if it is alive",
+        "eventlog health": "fails if it is not alive",
         "eventlog health --file /run/eventlog/health": "another publisher's file",
     },
     "doctor": {
@@ -351,6 +352,10 @@ class Command(click.Command):
             )
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        of_command = OF_COMMANDS.get(ctx.command_path.partition(" ")[2], {})
+        if codes := MEANINGS if ctx.parent is None else of_command:
+            with formatter.section("Exit codes"):
+                formatter.write_dl([(str(code), text) for code, text in codes.items()])
         with formatter.section("Examples"):
             for line, purpose in examples_of(ctx.command_path.partition(" ")[2]).items():
                 formatter.write(f"  {line}\n      {purpose}\n")
@@ -422,8 +427,6 @@ class _LazyGroup(Group):
 
 
 # --- running a command ----------------------------------------------------------------------------
-
-DONE, FAILED, USAGE, FATAL, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 def _settings(assignments: Sequence[str], **named: str | None) -> dict[str, str]:
@@ -510,8 +513,7 @@ def cli(
     problems and shows how to fix them, and `eventlog explain CODE` describes the code of a message.
 
     Settings come from eventlog.toml. EVENTLOG_<SECTION>_<KEY> in the environment overrides them,
-    and flags override both. Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 stopped by a
-    fatal answer.
+    and flags override both.
     """
     configure_logging(LogSettings(), quiet=quiet, verbose=verbose)
     flags = _settings(
@@ -557,7 +559,7 @@ def _take_trailing(ctx: click.Context, option: click.Parameter, value: Any) -> N
         configure_logging(LogSettings(), quiet=ctx.obj.quiet, verbose=ctx.obj.verbose)
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str]) -> ExitCode:
     """Run one command line and return its exit code. Errors go to standard error, one per line."""
     # The arguments are searched for the flag directly, since parsing the command line may itself
     # fail.
@@ -572,27 +574,27 @@ def run(arguments: Sequence[str]) -> int:
             result = cli.main(list(arguments), prog_name="eventlog", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
-        return USAGE
+        return ExitCode.USAGE
     except click.ClickException as error:
         error_line(_usage_error(error))
-        return error.exit_code
+        return ExitCode(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         if sentence := sentence_if_stopped():
             error_line(f"stopped: {sentence}")
-        return INTERRUPTED
+        return ExitCode.STOPPED
     except BrokenPipeError:
         # The program that read the output has ended, so the interpreter must not flush the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
+        return ExitCode.FAILED
     except (EventlogError, OSError) as error:
         if with_traceback:
             traceback.print_exc()
         for message in getattr(error, "refusals", ()) or (_message(error),):
             error_line(message, code=getattr(error, "code", ""))
         if isinstance(error, ConfigError):
-            return USAGE
-        return FATAL if isinstance(error, FatalAnswer) else FAILED
-    return result if isinstance(result, int) else DONE
+            return ExitCode.USAGE
+        return ExitCode.FATAL if isinstance(error, FatalAnswer) else ExitCode.FAILED
+    return ExitCode(result) if isinstance(result, int) else ExitCode.DONE
 
 
 def _usage_error(error: click.ClickException) -> str:

@@ -27,6 +27,7 @@ from eventlog.config.load import Config, connection_url, load
 from eventlog.config.settings import LogSettings
 from eventlog.core.clock import monotonic
 from eventlog.errors import ConfigError, number_of, visible
+from eventlog.exit_codes import ExitCode
 from eventlog.registry import SOURCES, check_format, check_name, installed, names
 
 if TYPE_CHECKING:
@@ -483,7 +484,7 @@ def progress(
 
 def confirm(what: str, *, yes: bool) -> None:
     """Ask before something is destroyed; ``what`` is the sentence that names the loss. If the
-    answer is no, the command ends with exit code 1.
+    answer is no, the command ends.
 
     Without a terminal nobody could answer, so the command continues, as a scheduled job needs.
     """
@@ -492,7 +493,7 @@ def confirm(what: str, *, yes: bool) -> None:
     note(what)
     if not click.confirm("Go on?", err=True):
         error_line("not confirmed: nothing was changed")
-        raise click.exceptions.Exit(1)
+        raise click.exceptions.Exit(ExitCode.FAILED)
 
 
 _COMMANDS_SHOWN: Final = 5

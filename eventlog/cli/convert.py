@@ -96,7 +96,7 @@ def convert(
     IN and OUT are paths, `-` for standard input and output, or URLs if a format has live sources.
     OUT is written whole or not at all, into a directory that exists; it replaces an existing file.
     Input that cannot be read or written is skipped, and the final report lists it; if everything
-    was skipped, OUT does not change and the exit code is 1. With --spark, OUT is complete when it
+    was skipped, OUT does not change. With --spark, OUT is complete when it
     holds _SUCCESS; if it is incomplete, the command starts over.
     """
     if as_json and target == _STANDARD:

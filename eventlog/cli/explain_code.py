@@ -15,6 +15,7 @@ import click
 
 from eventlog.core.options import nearest_name
 from eventlog.error_codes import ERRORS
+from eventlog.exit_codes import ExitCode
 from eventlog.publisher.health import KINDS
 from eventlog.sql.doctor.codes import FINDINGS
 
@@ -95,7 +96,8 @@ def _findings() -> Iterator[CodeEntry]:
                 text.happened,
                 "In the report of `eventlog doctor`; `--ignore CODE` leaves it out.",
                 text.fix,
-                "`doctor` ends with 1 for an error or a warning; an info does not change it.",
+                f"`doctor` ends with {ExitCode.NO} for an error or a warning; an info does not "
+                "change it.",
                 ("doctor",),
                 group.page,
             )

@@ -10,6 +10,7 @@ from eventlog.cli import Command
 from eventlog.cli.context import FILE, CommandContext, json_option, print_json, result
 from eventlog.core.clock import unix_time
 from eventlog.errors import ConfigError
+from eventlog.exit_codes import ExitCode
 from eventlog.publisher.health_file import read_health
 
 
@@ -23,12 +24,11 @@ from eventlog.publisher.health_file import read_health
 )
 @json_option
 @click.pass_obj
-def health(context: CommandContext, path: Path | None, as_json: bool) -> int:
+def health(context: CommandContext, path: Path | None, as_json: bool) -> ExitCode:
     """Check whether the publisher is alive, by the file that it touches (publisher.health_file).
 
-    Exit code 1 means that the publisher hangs, does not run, or is not connected yet. A publisher
-    that waits for an unavailable receiver or database is alive. The command does not connect to the
-    database.
+    A publisher that waits for an unavailable receiver or database is alive. The command does not
+    connect to the database.
     """
     file = path or context.config().publisher.health_file
     if file is None:
@@ -41,4 +41,4 @@ def health(context: CommandContext, path: Path | None, as_json: bool) -> int:
         print_json(state._asdict())
     elif not (context.quiet and state.is_healthy):
         result(f"{'healthy' if state.is_healthy else 'not healthy'}: {state.reason}")
-    return 0 if state.is_healthy else 1
+    return ExitCode.DONE if state.is_healthy else ExitCode.FAILED

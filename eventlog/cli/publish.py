@@ -18,7 +18,7 @@ from typing import Final
 import click
 
 from eventlog.changes.format import Report
-from eventlog.cli import DONE, FAILED, INTERRUPTED, Command
+from eventlog.cli import Command
 from eventlog.cli.consumer_option import config_for, consumer_option
 from eventlog.cli.context import CommandContext, error_line, name_option, source_option
 from eventlog.cli.context import progress as progress_bar
@@ -29,6 +29,7 @@ from eventlog.config.publishing import ignored_option
 from eventlog.core.clock import start_thread
 from eventlog.core.options import toml
 from eventlog.errors import number_of
+from eventlog.exit_codes import ExitCode
 from eventlog.publisher.context import (
     Context,
     Counters,
@@ -73,7 +74,7 @@ _DONE: Final = (
 @click.option(
     "--allow-refused",
     is_flag=True,
-    help="With --once, end with exit code 0 although rows were refused or invalid, or a class is "
+    help="With --once, end with 0 although rows were refused or invalid, or a class is "
     "not published.",
 )
 @name_option("--format", "format_name", group=FORMATS, can=("publish",), metavar="FORMAT",
@@ -89,14 +90,11 @@ def publish(
     format_name: str | None,
     source: str | None,
     consumer: str | None,
-) -> int:
+) -> ExitCode:
     """Read the log, send its events to the receiver, and mark the rows by the answers.
 
     Runs until SIGTERM or SIGINT. It then waits for the answers to what was sent, and marks the
     rows. Only one publisher at a time works on a log.
-
-    With --once the exit code is 1 if rows were refused or invalid, if a class is not published, or
-    if something is left; --allow-refused accepts all but the last.
 
     With --from it follows another source. The answers then advance the position in that source,
     which is stored in a file or a table.
@@ -113,18 +111,22 @@ def publish(
         _log.warning("%s", warning)
     if config.publisher.publisher_disabled and not dry:
         _log.warning(NOTHING_PUBLISHED)
-        return DONE
+        return ExitCode.DONE
     if config.follows:
         if _follow(config, context.file, counters, once=once, dry=dry).is_set() and once:
             return _stopped(_STOPPED_AT_SOURCE)
-        return FAILED if once and not allow_refused and has_failed(counters) else DONE
+        return (
+            ExitCode.FAILED
+            if once and not allow_refused and has_failed(counters)
+            else ExitCode.DONE
+        )
     if dry:
         with open_unlocked(config, counters) as opened:
             refuse_post_poll(config, opened.log.table)
             for document in dry_run(opened):
                 sys.stdout.write(document if document.endswith("\n") else document + "\n")
             warn_of_loopback(opened, counters.rows_loopback, "would be marked")
-        return DONE
+        return ExitCode.DONE
     _log_settings(config, context.file, once=once)
     stop = _stop_on_signals()
     quiet = context.quiet or not sys.stderr.isatty()
@@ -169,7 +171,11 @@ def publish(
         ended.log_summary(counters)
     if once and stop.is_set():
         return _stopped(_STOPPED)
-    return FAILED if once and not allow_refused and (has_failed(counters) or unpublished) else DONE
+    return (
+        ExitCode.FAILED
+        if once and not allow_refused and (has_failed(counters) or unpublished)
+        else ExitCode.DONE
+    )
 
 
 @contextmanager
@@ -322,10 +328,10 @@ _STOPPED_AT_SOURCE: Final = (
 )
 
 
-def _stopped(sentence: str) -> int:
+def _stopped(sentence: str) -> ExitCode:
     """Print what a run that a signal has stopped has done. Returns the exit code."""
     error_line(f"stopped: {sentence}")
-    return INTERRUPTED
+    return ExitCode.STOPPED
 
 
 def _follow(

@@ -25,6 +25,7 @@ from eventlog.cli.context import (
 from eventlog.config.load import Config
 from eventlog.core.ranges import to_ranges
 from eventlog.errors import ConfigError, number_of
+from eventlog.exit_codes import ExitCode
 from eventlog.model import Status, unpadded
 from eventlog.publisher.claimed_rows import CLAIM_WAYS_OUT, read_recorded, sent_ids
 from eventlog.publisher.configured_classes import catalog_if_readable
@@ -71,14 +72,14 @@ def requeue(
     force: bool,
     dry: bool,
     as_json: bool,
-) -> int:
+) -> ExitCode:
     """Put rows back into the queue: rows of status E and F in their old place, rows of status W and
     S as copies with new record_ids.
 
     A row of type 1 to 4 is refused if later rows of its object were processed, because it would
     restore an old value, or delete an object that exists again. A copy is also refused if later
     rows wait. While a finished directory of `backlog run` claims rows, rows E and F up to their
-    last record_id are refused too. The exit code is then 1; --force requeues them anyway. If other
+    last record_id are refused too; --force requeues them anyway. If other
     rows of the same insert are not requeued, the rows are sent as an update.
 
     With --loopback, rows that were marked S without being published, because the publisher's own
@@ -138,7 +139,7 @@ def requeue(
     if others:
         note(others)
     if not done.refused:
-        return 0
+        return ExitCode.DONE
     if not as_json:
         table(("record_id", "type", "table", "key"), done.refused)
     why = _why_refused(consumer, loopback=loopback)
@@ -159,7 +160,7 @@ def requeue(
             "later rows of its object would be sent before it; requeue it after "
             f"{', '.join(CLAIM_WAYS_OUT)}"
         )
-    return 1
+    return ExitCode.FAILED
 
 
 def _other_status_note(

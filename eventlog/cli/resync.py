@@ -35,6 +35,7 @@ from eventlog.errors import (
     DatabaseUnavailable,
     number_of,
 )
+from eventlog.exit_codes import ExitCode
 from eventlog.files.text import spooled
 from eventlog.model import EventType
 from eventlog.publisher.configured_classes import class_named, read_catalog
@@ -157,20 +158,19 @@ def resync(
     restart: bool,
     dry: bool,
     as_json: bool,
-) -> int:
+) -> ExitCode:
     """Write a row for each object of CLASS to the log, or for those of --key, --keys, --where or
     --deletes.
 
     The publisher then sends each object as it is at that time. Each batch is a transaction that
     also saves the position. After a stop or a kill, --resume continues there and leaves nothing
-    out. The exit code is 1 if FILE has a line that is not a key of the class, or a key has no
-    object.
+    out.
 
     --deletes searches the table for the keys that the log has rows of. For each key that no longer
     exists and is not logged as deleted, such as those of a dropped partition, it writes a row of
     type 4. It does the same for each key in the form that previous_key of the [[watch]] names. It
     cannot find objects that the log has no rows of. It shows since when the log has rows of the
-    class; the exit code is 1 if the log has none.
+    class.
     """
     if sum((bool(keys), keys_file is not None, where is not None, deletes)) > 1:
         raise ConfigError("give only one of --key, --keys, --where and --deletes")
@@ -206,7 +206,7 @@ def resync(
         report.seconds = monotonic() - started
     if_stopped(NOTHING if dry else DONE)
     _show(report, as_json, context.quiet)
-    return 1 if report.has_gaps else 0
+    return ExitCode.FAILED if report.has_gaps else ExitCode.DONE
 
 
 def _type_to_write(*, deletes: bool, as_update: bool) -> EventType:

@@ -35,6 +35,7 @@ from eventlog.config.load import Config
 from eventlog.core.clock import sleep
 from eventlog.core.event_ids import object_text
 from eventlog.errors import ConfigError, DatabaseError, ReceiverUnavailable, number_of, visible
+from eventlog.exit_codes import ExitCode
 from eventlog.model import Status
 from eventlog.publisher.claimed_rows import CLAIM_WAYS_OUT, read_recorded
 from eventlog.publisher.consumers import MAX_ROWS_BEHIND, ConsumerStatus, consumer_statuses
@@ -381,7 +382,7 @@ def doctor(
     receiver: bool,
     consumer: str | None,
     as_json: bool,
-) -> int:
+) -> ExitCode:
     """Check the log, its triggers and its rows for problems, and show how to fix them. Nothing is
     changed.
 
@@ -390,7 +391,7 @@ def doctor(
     removed.
 
     A finding is an error (changes are lost, or nothing is published), a warning (something needs
-    fixing) or an info (good to know). Errors and warnings give exit code 1.
+    fixing) or an info (good to know).
     """
     config = config_for(context, consumer)
     if receiver:
@@ -417,10 +418,10 @@ def doctor(
         )
     else:
         _print_findings(config, findings, settings, context.quiet)
-    return 1 if counts["error"] or counts["warning"] else 0
+    return ExitCode.NO if counts["error"] or counts["warning"] else ExitCode.DONE
 
 
-def _try_receiver(config: Config, *, as_json: bool) -> int:
+def _try_receiver(config: Config, *, as_json: bool) -> ExitCode:
     answer, error = None, None
     try:
         answer = try_receiver(config, sys.stdout)
@@ -436,7 +437,9 @@ def _try_receiver(config: Config, *, as_json: bool) -> int:
         result(f"sink {sink}: {visible(str(error))} [{error.code}]")
     else:
         result(f"sink {sink}: {visible(answer or 'it has no receiver that can be tested')}")
-    return 0 if error is None else 1
+    if isinstance(error, ConfigError):
+        return ExitCode.USAGE
+    return ExitCode.DONE if error is None else ExitCode.NO
 
 
 def _print_findings(

@@ -40,6 +40,7 @@ from eventlog.errors import (
     visible,
     with_location,
 )
+from eventlog.exit_codes import ExitCode
 from eventlog.publisher.configured_classes import (
     captured_tables,
     catalog_of,
@@ -91,9 +92,9 @@ def triggers() -> None:
 @triggers.command()
 @sql_option
 @json_option
-@click.option("--check", is_flag=True, help="Exit with code 1 if there is something to do.")
+@click.option("--check", is_flag=True, help=f"End with {ExitCode.NO} if there is something to do.")
 @click.pass_obj
-def plan(context: CommandContext, as_sql: bool, as_json: bool, check: bool) -> int:
+def plan(context: CommandContext, as_sql: bool, as_json: bool, check: bool) -> ExitCode:
     """Show what `triggers apply` would do, table by table, and why; nothing is changed.
 
     The command also works before `db upgrade` has created the log.
@@ -116,7 +117,8 @@ def plan(context: CommandContext, as_sql: bool, as_json: bool, check: bool) -> i
             note("The triggers are as declared; `eventlog triggers apply` records what is due.")
         elif not planned.refused:
             result(_nothing_to_do(config))
-    return max(_refused(planned), int(check and bool(planned.differences)))
+    refused = _refused(planned)
+    return ExitCode.NO if check and planned.differences and not planned.refused else refused
 
 
 @triggers.command()
@@ -133,14 +135,13 @@ def plan(context: CommandContext, as_sql: bool, as_json: bool, check: bool) -> i
 @click.pass_obj
 def apply(
     context: CommandContext, yes: bool, dry: bool, as_sql: bool, as_json: bool, lock_timeout: float
-) -> int:
+) -> ExitCode:
     """Make the triggers as they are declared; a second run finds nothing to do.
 
     On a terminal it asks before it drops the triggers of a table that no [[watch]] names any
     longer. Everything runs in one transaction, except on Oracle, which commits each statement:
     there the next run completes an interrupted one. A [[watch]] that cannot be applied, for example
-    because its table does not exist, is reported and gives exit code 1; the others are applied
-    anyway.
+    because its table does not exist, is reported; the others are applied anyway.
     """
     config = context.config()
     if dry or as_sql:
@@ -227,11 +228,11 @@ def _record_due(db: OpenDatabase, config: Config, planned: TriggerPlan) -> None:
         batches.note_due(log, batches.due_for(planned.gaps))
 
 
-def _refused(planned: TriggerPlan) -> int:
+def _refused(planned: TriggerPlan) -> ExitCode:
     """Print the watches that cannot be applied to standard error. Returns the exit code."""
     for sentence in planned.refused:
         error_line(sentence, code=TriggerError.code)
-    return 1 if planned.refused else 0
+    return ExitCode.FAILED if planned.refused else ExitCode.DONE
 
 
 def _nothing_to_do(config: Config) -> str:

@@ -28,6 +28,7 @@ from eventlog.cli.context import (
 from eventlog.cli.stopping import DONE, NOTHING, if_stopped
 from eventlog.conversion import read_map
 from eventlog.errors import number_of
+from eventlog.exit_codes import ExitCode
 from eventlog.files.atomic import check_parent, whole_file
 from eventlog.registry import FORMATS
 from eventlog.sql.doctor import age
@@ -117,15 +118,12 @@ def verify(
     limit: int,
     report: Path | None,
     as_json: bool,
-) -> int:
+) -> ExitCode:
     """Compare a target with the source, object by object, while the application writes and the
     publisher runs.
 
     An object is compared when the log shows that all of its changes are delivered. An object with
     later changes is compared again until --wait is over. Without CLASS all classes are compared.
-
-    The exit code is 0 for an equal target, 1 for a different one, and 2 if no object differs but
-    some could not be compared in time.
     """
     config = config_for(context, consumer)
     if report is not None:

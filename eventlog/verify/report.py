@@ -9,6 +9,7 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Any, Final
 
+from eventlog.exit_codes import ExitCode
 from eventlog.verify.comparison import ColumnDifference
 from eventlog.verify.rule import ObjectName
 
@@ -188,9 +189,13 @@ class VerifyReport:
         return Result.UNDECIDED if self.in_motion else Result.EQUAL
 
     @property
-    def exit_code(self) -> int:
-        """The exit code of the command: 0 = equal, 1 = different, 2 = not decided in time."""
-        return {Result.EQUAL: 0, Result.DIFFERENT: 1, Result.UNDECIDED: 2}[self.result]
+    def exit_code(self) -> ExitCode:
+        """The exit code of the command: 0 = equal, 4 = different, 5 = not decided in time."""
+        return {
+            Result.EQUAL: ExitCode.DONE,
+            Result.DIFFERENT: ExitCode.NO,
+            Result.UNDECIDED: ExitCode.UNDECIDED,
+        }[self.result]
 
     @property
     def verified_through(self) -> datetime | None:

@@ -15,6 +15,7 @@ from roles import Worker
 from shared import url_of
 
 from eventlog import cli
+from eventlog.exit_codes import ExitCode
 from eventlog.sql.rights import Purpose
 
 
@@ -60,7 +61,7 @@ def publisher(worker: Worker) -> None:
     worker.run("publish", "--once", "--allow-refused")
     worker.execute("DELETE FROM eventlog_epoch")
     worker.run("publish", "--once", "--allow-refused")
-    worker.run("doctor", code=1)
+    worker.run("doctor", code=ExitCode.NO)
     worker.run("status")
 
 
@@ -219,7 +220,7 @@ def verify(worker: Worker) -> None:
         worker.run(*command)
         worker.execute(f"DELETE FROM {copy} WHERE idu = {worker.number}")
         last = worker.value("max(record_id)")
-        worker.run(*command, "--repair", code=1)
+        worker.run(*command, "--repair", code=ExitCode.NO)
         assert worker.value("max(record_id)") > last
         # Files have the values of child tables, too.
         documents = str(Path(directory) / "documents")

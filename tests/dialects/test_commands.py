@@ -18,6 +18,7 @@ from platforms import Platform
 
 from eventlog.cli import run
 from eventlog.errors import LogTableError
+from eventlog.exit_codes import ExitCode
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_context import open_context
@@ -48,7 +49,7 @@ def command(
 def test_a_log_from_its_making_to_its_end(usr_platform: Platform, command, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     assert command("db", "upgrade")[0] == 0
     assert json.loads(command("db", "current", "--json")[1])["current"]
-    assert command("triggers", "plan", "--check")[0] == 1
+    assert command("triggers", "plan", "--check")[0] == ExitCode.NO
     assert command("triggers", "apply")[0] == 0
     assert command("triggers", "plan", "--check")[0] == 0
     usr_platform.run(

@@ -33,6 +33,7 @@ from verified import (
 )
 
 from eventlog.config.load import load
+from eventlog.exit_codes import ExitCode
 from eventlog.verify import VerifyOptions, VerifyReport, verify
 from eventlog.verify import session as sessions
 from eventlog.verify.targets.table import TableTarget
@@ -270,7 +271,7 @@ def test_a_table_is_read_by_one_scan_of_source_and_target(
 
 def test_an_equal_table_is_equal(source: sa.Engine, copy: sa.Engine) -> None:
     report = compare(source, copy)
-    assert (report.result, report.exit_code) == ("equal", 0)
+    assert (report.result, report.exit_code) == ("equal", ExitCode.DONE)
     assert report.classes["item"].equal == OBJECTS
     assert report.verified_through == report.begun
 
@@ -325,7 +326,11 @@ def test_an_object_whose_change_waits_is_in_motion_with_its_rows(
 ) -> None:
     run(source, "UPDATE item SET name = 'later' WHERE id = 9")
     report = compare(source, copy)
-    assert (report.result, report.exit_code, report.verified_through) == ("undecided", 2, None)
+    assert (report.result, report.exit_code, report.verified_through) == (
+        "undecided",
+        ExitCode.UNDECIDED,
+        None,
+    )
     (moving,) = report.in_motion
     assert (moving.key, moving.record_ids) == ("id=9", [1])
     assert moving.age is not None
@@ -416,10 +421,10 @@ def test_repair_writes_what_differs_to_the_log_and_surplus_only_if_asked(
     )
     command = ("--config", settings(source, tmp_path), "verify", "--wait", "0", "--target")
     code, out, _ = run(*command, url_of(copy), "--repair")
-    assert code == 1
+    assert code == ExitCode.NO
     assert "1 surplus object left" in out
     publish_once(document(source), verified.Table(copy))
-    assert run(*command, url_of(copy), "--repair=surplus")[0] == 1
+    assert run(*command, url_of(copy), "--repair=surplus")[0] == ExitCode.NO
     publish_once(document(source), verified.Table(copy))
     assert run(*command, url_of(copy))[0] == 0
     assert content(source) == content(copy)
@@ -432,7 +437,7 @@ def test_a_report_has_hashes_where_values_are_hidden(
     file = tmp_path / "report.json"
     command = ("--config", settings(source, tmp_path), "verify", "--wait", "0", "--target")
     code, out, _ = run(*command, url_of(copy), "--json", "--report", str(file))
-    assert code == 1
+    assert code == ExitCode.NO
     assert "wrong" not in out
     assert json.loads(out) == json.loads(file.read_text())
     (column,) = json.loads(out)["differences"][0]["columns"]

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lines import may_mean, rows_in_flight
 
+from eventlog.exit_codes import ExitCode
+
 if TYPE_CHECKING:
     from scheduler import Process
     from world import World
@@ -159,7 +161,7 @@ REASONS = (
     Reason("requeue", 1, r"has been open for more than", _has_late),
     Reason("resync", 1, r"has been open for more than", _has_late),
     Reason("requeue", 1, r"A row of status E or F up to that record_id is refused", _has_backlog),
-    Reason("doctor", 1, r"", _has_findings),
+    Reason("doctor", ExitCode.NO, r"", _has_findings),
     Reason("requeue", 2, r"has no consumer", _has_no_such_consumer),
     Reason("consumers", 2, r"has no consumer", _has_no_such_consumer),
     Reason("skip", 2, r"has no consumer", _has_no_such_consumer),

@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING, Any
 from lines import Request
 
 from eventlog.core.ranges import RecordSet, decode
+from eventlog.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from world import World
 
 _MAX_POINTS = 2000
+_EXPECTED = {"doctor": ExitCode.NO, "explain": ExitCode.FAILED}
+"""How a command may end, apart from 0."""
 
 
 def show(world: World, chance: Random) -> None:
@@ -68,7 +71,7 @@ def _run(world: World, chance: Random, words: tuple[str, ...]) -> None:
         leap = max(0.0, world.scheduler.leap)
         if int(days) > (world.scheduler.now + leap) / 86_400 + 1:
             world.fail(f"eventlog {' '.join(words)} reads another clock: {said[-2000:]}")
-    if process.exit_code not in ((0, 1) if words[0] in ("doctor", "explain") else (0,)):
+    if process.exit_code not in (ExitCode.DONE, _EXPECTED.get(words[0])):
         world.fail(f"eventlog {' '.join(words)} ends with {process.exit_code}: {said[-300:]}")
     elif is_alone and words[-1] == "--json" and process.exit_code == 0:
         _compare(world, words[0], json.loads(said), of)

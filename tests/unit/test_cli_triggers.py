@@ -13,6 +13,8 @@ import pytest
 import sqlalchemy as sa
 from shared import Run
 
+from eventlog.exit_codes import ExitCode
+
 SCHEMA = """
 CREATE SCHEMA hr;
 CREATE TABLE hr.usr (idu integer PRIMARY KEY, fname text, lname text, password_hash text);
@@ -300,7 +302,7 @@ def test_a_new_table_that_matches_is_reported_by_plan(run: Run, database: sa.Eng
     with database.begin() as conn:
         conn.exec_driver_sql("CREATE TABLE hr.later (id integer PRIMARY KEY)")
     code, out, _ = run("triggers", "plan", "--check")
-    assert (code, "+ hr.later: " in out) == (1, True)
+    assert (code, "+ hr.later: " in out) == (ExitCode.NO, True)
     assert any("hr.later" in line for line in json.loads(run("status", "--json")[1])["drift"])
 
 
@@ -538,7 +540,7 @@ def test_plan_shows_what_apply_would_do_and_check_reports_it_by_the_exit_code(ru
     assert (code, err) == (0, "Run `eventlog triggers apply` to do this.\n")
     assert "+ hr.usr: " in out
     assert "+ hr.usr_phone: " in out
-    assert run("triggers", "plan", "--check")[0] == 1
+    assert run("triggers", "plan", "--check")[0] == ExitCode.NO
     code, out, err = run("triggers", "apply")
     assert (code, "2 changes applied." in out, err) == (0, True, "")
     code, out, err = run("triggers", "plan", "--check")
@@ -555,7 +557,7 @@ def test_plan_can_be_read_before_the_log_is_made(run: Run, database: sa.Engine) 
         "there is no log table 'eventlog' in schema 'hr': create it with `eventlog db upgrade`"
         in out
     )
-    assert run("triggers", "plan", "--check")[0] == 1
+    assert run("triggers", "plan", "--check")[0] == ExitCode.NO
     assert run("triggers", "apply", "--dry-run")[0] == 0
     code, _, err = run("triggers", "apply")
     assert (code, "create it with `eventlog db upgrade`" in err) == (1, True)
@@ -600,7 +602,7 @@ def test_the_printed_sql_does_what_apply_does(run: Run, database: sa.Engine) -> 
     code, sql, _ = run("triggers", "apply", "--sql")
     assert code == 0
     assert run("triggers", "plan", "--sql")[1] == sql
-    assert run("triggers", "plan", "--check")[0] == 1
+    assert run("triggers", "plan", "--check")[0] == ExitCode.NO
     with database.execution_options(isolation_level="AUTOCOMMIT").connect() as conn:
         conn.exec_driver_sql(sql, execution_options={"no_parameters": True})
     assert run("triggers", "plan", "--check")[0] == 0

@@ -4,6 +4,8 @@ completes; near names.
 
 from __future__ import annotations
 
+import inspect
+import re
 import shlex
 import shutil
 import subprocess
@@ -18,6 +20,7 @@ from shared import Run
 
 from eventlog import cli
 from eventlog.cli import EXAMPLES, OPTIONS, examples_of, grouped_options
+from eventlog.exit_codes import MEANINGS, OF_COMMANDS, ExitCode
 
 
 def walk(name: str = "", command: click.Command = cli.cli) -> Iterator[tuple[str, click.Command]]:
@@ -66,6 +69,33 @@ def test_examples_are_of_commands_that_there_are() -> None:
     assert EXAMPLES.keys() == {
         name for name, one in COMMANDS.items() if not name or not isinstance(one, click.Group)
     }
+
+
+@every_command
+def test_the_exit_codes_that_help_names_are_of_the_table(name: str) -> None:
+    shown = help_of(name, 200)
+    listed = [
+        int(code) for code in re.findall(r"(?m)^  (\d+)  ", shown.partition("Exit codes:\n")[2])
+    ]
+    assert listed == list(OF_COMMANDS.get(name, {}) if name else MEANINGS)
+    mentioned = re.findall(r"(?i)(?:exit code|ends? with|exits? with) (?:code )?(\d+)", shown)
+    assert set(map(int, mentioned)) <= {*OF_COMMANDS.get(name, {}), ExitCode.DONE}
+
+
+@every_command
+def test_a_command_returns_an_exit_code_of_the_table_or_none(name: str) -> None:
+    callback = inspect.unwrap(COMMANDS[name].callback or (lambda: None))
+    assert callback.__annotations__.get("return", "None") in ("None", "ExitCode")
+
+
+@every_command
+def test_wrong_usage_of_any_command_is_exit_code_2(name: str, run: Run) -> None:
+    assert run(*name.split(), "--no-such-option")[0] == ExitCode.USAGE
+
+
+def test_exit_codes_are_documented_for_commands_that_there_are() -> None:
+    assert OF_COMMANDS.keys() <= COMMANDS.keys()
+    assert MEANINGS.keys() == set(ExitCode)
 
 
 @every_command

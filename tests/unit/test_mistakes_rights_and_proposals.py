@@ -14,6 +14,7 @@ import pytest
 import sqlalchemy as sa
 from shared import Run, execute, url_of
 
+from eventlog.exit_codes import ExitCode
 from eventlog.sql import migrations
 
 pytestmark = pytest.mark.usefixtures("database")
@@ -405,7 +406,7 @@ def test_a_misspelled_name_gets_the_nearest_one_and_no_unrelated_one(
 
 def test_doctor_tries_to_write_where_the_directory_will_be(run: Run, tmp_path: Path) -> None:
     code, out, _ = run("--set", "sink.directory=/proc/x/y", "doctor", "--receiver")
-    assert (code, "/proc" in out) == (1, True)
+    assert (code, "/proc" in out) == (ExitCode.NO, True)
     code, out, _ = run("--set", f"sink.directory={tmp_path}/new/one", "doctor", "--receiver")
     assert (code, f"will create it in {tmp_path}, which can be written" in out) == (0, True)
     assert not (tmp_path / "new").exists()

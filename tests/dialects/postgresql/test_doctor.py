@@ -12,6 +12,7 @@ from examinations import GOOD, LOG, Doctor, rows
 from shared import execute
 
 from eventlog import cli
+from eventlog.exit_codes import ExitCode
 from eventlog.publisher import doctor as publisher_doctor
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
@@ -42,7 +43,7 @@ def test_for_people_it_writes_sentences_and_commands_to_standard_output(
     examined: sa.Engine, capfd: pytest.CaptureFixture[str]
 ) -> None:
     execute(examined, "DROP INDEX hr.idx_eventlog_1")
-    assert cli.run(["doctor"]) == 1
+    assert cli.run(["doctor"]) == ExitCode.NO
     out, err = capfd.readouterr()
     assert err == ""
     assert "warning: the log has no valid index of the rows with status N" in out
@@ -155,7 +156,7 @@ def test_a_log_without_autovacuum_is_named(examined: sa.Engine, doctor: Doctor) 
 
 def test_without_a_log_it_explains_how_to_make_one(examined: sa.Engine, doctor: Doctor) -> None:
     code, found = doctor("--log-table", "nolog")
-    assert (code, found["log_table"][0]["fix"][0]) == (1, "eventlog db upgrade")
+    assert (code, found["log_table"][0]["fix"][0]) == (ExitCode.NO, "eventlog db upgrade")
 
 
 def test_a_missing_internal_table_is_a_finding(examined: sa.Engine, doctor: Doctor) -> None:
@@ -239,7 +240,7 @@ def test_a_pool_in_transaction_mode_is_an_error(
 ) -> None:
     monkeypatch.setattr(publisher_doctor, "is_pooled", lambda *_: True)
     code, found = doctor()
-    assert (code, found["pooling"][0]["severity"]) == (1, "error")
+    assert (code, found["pooling"][0]["severity"]) == (ExitCode.NO, "error")
 
 
 def test_a_notification_that_is_missing_is_named(examined: sa.Engine, doctor: Doctor) -> None:

@@ -13,6 +13,7 @@ from examinations import CONFIG, GOOD, LOG, NOW, Doctor, rows
 from shared import Run, execute
 
 from eventlog import cli
+from eventlog.exit_codes import ExitCode
 from eventlog.sql.dialects.postgresql import DIALECT
 
 # --- rows N that are not picked up ----------------------------------------------------------------
@@ -24,7 +25,7 @@ def test_reserved_statuses_are_named_with_their_rows(examined: sa.Engine, doctor
     )
     code, found = doctor()
     texts = [one["text"] for one in found["status_reserved"]]
-    assert code == 1
+    assert code == ExitCode.NO
     assert [text[:40] for text in texts] == [
         "1 row of status 'n' (record_id 1): the p",
         "1 row of status 'x' (record_id 2): the p",
@@ -97,7 +98,7 @@ def test_rows_without_a_positive_record_id_are_named(examined: sa.Engine, doctor
         "'usr', 'idu=1'), (-5, 4, 'usr', 'idu=1')",
     )
     code, found = doctor()
-    assert code == 1
+    assert code == ExitCode.NO
     assert found["record_id"][0]["text"].startswith(
         '2 rows of status N whose "record_id" is NULL or not positive'
     )
@@ -129,7 +130,7 @@ def test_what_is_in_delivery_is_no_fault_while_a_publisher_runs(
         )
         execute(examined, "UPDATE hr.eventlog_inflight SET started = started - interval '1 hour'")
         code, found = doctor()
-        assert (code, found["in_flight"][0]["severity"]) == (1, "warning")
+        assert (code, found["in_flight"][0]["severity"]) == (ExitCode.NO, "warning")
 
 
 def test_a_disabled_publisher_is_named(doctor: Doctor) -> None:
@@ -163,7 +164,7 @@ def test_a_watched_table_without_key_is_named_and_the_others_are_examined(
     )
     rows(examined, GOOD.replace("idu=1", "idu=01"))
     code, found = doctor()
-    assert code == 1
+    assert code == ExitCode.NO
     assert found["class_without_key"][0]["fix"] == ['ALTER TABLE "hr"."bare" ADD PRIMARY KEY ("a")']
     assert "nowhere" in found["class_missing"][0]["text"]
     assert "key_not_canonical" in found

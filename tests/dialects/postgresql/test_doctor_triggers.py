@@ -13,6 +13,7 @@ from examinations import CONFIG, GOOD, Doctor, rows
 from shared import execute, fetch
 
 from eventlog import cli
+from eventlog.exit_codes import ExitCode
 
 # --- triggers -------------------------------------------------------------------------------------
 
@@ -20,7 +21,7 @@ from eventlog import cli
 def test_missing_triggers_are_an_error(examined: sa.Engine, doctor: Doctor) -> None:
     cli.run(["--quiet", "triggers", "drop"])
     code, found = doctor()
-    assert code == 1
+    assert code == ExitCode.NO
     assert {one["text"].split(":")[0] for one in found["trigger_missing"]} == {
         "hr.usr",
         "hr.usr_phone",
@@ -39,7 +40,7 @@ def test_disabled_triggers_are_named_with_the_statement_that_enables_them(
     execute(examined, "ALTER TABLE hr.usr DISABLE TRIGGER _tgr_usr_u_1")
     code, found = doctor()
     (finding,) = found["trigger_disabled"]
-    assert (code, "trigger_drifted" in found) == (1, False)
+    assert (code, "trigger_drifted" in found) == (ExitCode.NO, False)
     execute(examined, finding["fix"][0])
     assert doctor()[0] == 0
 
@@ -62,7 +63,7 @@ def test_triggers_whose_log_is_gone_are_an_error(examined: sa.Engine, doctor: Do
     code, found = doctor()
     # One cause, one finding: all its triggers, a line of SQL a table, and no second one that there
     # is no log.
-    assert (code, set(found)) == (1, {"trigger_orphaned"})
+    assert (code, set(found)) == (ExitCode.NO, {"trigger_orphaned"})
     (finding,) = found["trigger_orphaned"]
     assert finding["text"] == (
         'the log "hr"."eventlog" does not exist, but 8 triggers still write to it: '
@@ -115,7 +116,7 @@ def test_rights_that_are_missing_come_with_their_grants(
     examined: sa.Engine, doctor: Doctor, nobody: str
 ) -> None:
     code, found = doctor()
-    assert code == 1
+    assert code == ExitCode.NO
     # Without USAGE it is unknown whether there is a log.
     assert "log_table" not in found
     *grants, command = found["rights_publish"][0]["fix"]

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from eventlog import cli
 from eventlog.errors import LogTableError
+from eventlog.exit_codes import ExitCode
 from eventlog.sql import embedded
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.locate import locate_log
@@ -95,7 +96,7 @@ def test_doctor_reports_that_the_server_is_a_standby(run: Run) -> None:
     code, out, _ = run("doctor", "--json")
     findings = json.loads(out)["findings"]
     (finding,) = [one for one in findings if one["code"] == "standby"]
-    assert (code, finding["severity"]) == (1, "error")
+    assert (code, finding["severity"]) == (ExitCode.NO, "error")
     assert finding["text"].startswith("the server is a standby")
     assert "target_session_attrs" in finding["fix"][0]
     # The rest is examined all the same.

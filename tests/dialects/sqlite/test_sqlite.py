@@ -28,6 +28,7 @@ from eventlog.errors import (
     LogTableError,
     TriggerError,
 )
+from eventlog.exit_codes import ExitCode
 from eventlog.publisher.context import Counters
 from eventlog.publisher.open_context import find_log, open_context
 from eventlog.publisher.refusals import refused
@@ -658,7 +659,7 @@ def test_doctor_names_the_triggers_of_a_table_that_is_gone(
     owned.run("DROP TABLE usr")
     with pytest.raises(sa.exc.OperationalError, match="no such table"):
         owned.run("ALTER TABLE other RENAME TO another")
-    assert command(owned, "doctor", "--json") == 1
+    assert command(owned, "doctor", "--json") == ExitCode.NO
     (finding,) = [
         one
         for one in json.loads(capsys.readouterr().out)["findings"]
