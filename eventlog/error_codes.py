@@ -89,6 +89,13 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
                 "Let the session that the message names end its transaction, and run the command "
                 "again.",
             ),
+            "snapshot_outdated": ErrorText(
+                "A table was rewritten, truncated, replaced or altered while the command read it "
+                "from a database snapshot, which no longer shows all of its rows. Nothing was "
+                "marked.",
+                "Wait until the table that the message names is no longer altered, and run the "
+                "command again.",
+            ),
             "trigger": ErrorText(
                 "No triggers can be made for a `[[watch]]`, or the database refuses them.",
                 "Correct the `[[watch]]` that the message names; `eventlog triggers plan` shows "

@@ -22,6 +22,7 @@ An error has its own class only if code catches it by class. The other errors of
      |    |    |__ ConsumerRuns another process already runs as this consumer
      |    |    |__ LostSession  the session that this publisher lost still holds its lock
      |    |__ LogInUse         another session uses the log: its partitions stay as they are
+     |    |__ SnapshotOutdated a table was altered after the snapshot that reads it was taken
      |    |__ DatabaseUnavailable     the connection is lost, or the server asks to try again
      |         |__ ServerUnavailable  the server cannot be reached
      |__ MonitorUnavailable    no usable answer from the monitor of a publisher
@@ -178,6 +179,14 @@ class LogInUse(DatabaseError):
     """
 
     code = "log_in_use"
+
+
+class SnapshotOutdated(DatabaseError):
+    """A database snapshot that does not show the rows of a table, because the table was rewritten,
+    replaced or altered after the snapshot was taken (spec/event-log.md 12.3).
+    """
+
+    code = "snapshot_outdated"
 
 
 class ConsumerRuns(PublisherAlreadyRunning):

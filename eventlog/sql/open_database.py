@@ -16,6 +16,7 @@ from eventlog.core.catalog import Attribute, Catalog, Database, ObjectClass
 from eventlog.sql.database import Answer
 from eventlog.sql.dialect import CurrentRow, Dialect
 from eventlog.sql.log_table import LogTable, quoted
+from eventlog.sql.snapshot_proof import SnapshotProof
 from eventlog.sql.statements import (
     AS_ANY,
     fetch,
@@ -218,4 +219,13 @@ class OpenDatabase(ABC):
         """Join the snapshot of another transaction, as the first statement of this one.
 
         Raises DatabaseError.
+        """
+
+    @abstractmethod
+    def prove_snapshot(self) -> SnapshotProof:
+        """Return whether this transaction's snapshot shows what it has read as it was when the
+        snapshot was taken (spec/event-log.md 12.3).
+
+        Call it as the last statement of a transaction that has read with one snapshot. What the
+        transaction reads afterwards is not proven.
         """

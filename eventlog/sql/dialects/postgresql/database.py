@@ -39,6 +39,7 @@ from eventlog.sql.dialects.postgresql.objects import (
 from eventlog.sql.dialects.postgresql.text import adopt, array_of
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_database import OpenDatabase
+from eventlog.sql.snapshot_proof import SnapshotProof, proof_of
 from eventlog.sql.statements import (
     NEUTRAL,
     NEUTRAL_ALONE,
@@ -66,6 +67,8 @@ if TYPE_CHECKING:
 _CLOSE: Final = "CLOSE eventlog_rows"
 _TIMEOUTS: Final = "idle_in_transaction_session_timeout", "transaction_timeout", "statement_timeout"
 _SQL: Final = statements(__package__, "reflect.sql")
+PROOF: Final = statements(__package__, "snapshot.sql")["proof"]
+"""Reads what ``proof_of`` takes."""
 _QUESTIONS: Final = ("columns", "unique_keys", "foreign_keys", "partitions")
 _DURABLE: Final = """
     SELECT set_config('synchronous_commit', 'on', false)
@@ -393,6 +396,9 @@ class PostgresDatabase(OpenDatabase):
 
     def join_snapshot(self, snapshot: str) -> None:
         self.connection.exec_driver_sql(adopt(snapshot))
+
+    def prove_snapshot(self) -> SnapshotProof:
+        return proof_of(self.fetch(PROOF, {}))
 
 
 def _order_of_texts(

@@ -20,6 +20,7 @@ from eventlog.sql.dialects.sqlite.objects import fetch_objects, table_of
 from eventlog.sql.dialects.sqlite.session import file_of, opened_file, stat_of
 from eventlog.sql.dialects.stepwise import StepwiseDatabase
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.snapshot_proof import PROVEN, SnapshotProof
 from eventlog.sql.statements import by_relation, statements
 
 if TYPE_CHECKING:
@@ -112,6 +113,9 @@ class SQLiteDatabase(StepwiseDatabase):
         return "sqlite-schema-" + str(
             self.connection.exec_driver_sql("PRAGMA main.schema_version").scalar_one()
         )
+
+    def prove_snapshot(self) -> SnapshotProof:
+        return PROVEN  # the schema is part of what a transaction sees
 
     def join_snapshot(self, snapshot: str) -> None:
         if self.export_snapshot() != snapshot:
