@@ -276,6 +276,12 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
                 "Check that the input is of this format, and for a Linter queue the option "
                 "`typ_table`.",
             ),
+            "unreadable_value": ErrorText(
+                "The value of a column cannot be read. The change has the other columns, and this "
+                "column is not known in it.",
+                "Correct the column's type in `catalog` or the schema of the event, and convert "
+                "again; the message shows the value.",
+            ),
             "value_range": ErrorText(
                 "A value is outside the range of its target column.",
                 "Correct the value, or give the target a wider column.",

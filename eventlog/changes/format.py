@@ -63,6 +63,19 @@ class Report:
             raise error
         column = error.column if isinstance(error, FormatError) else None
         self.pass_over(error.code if column is None else f"{error.code} {column}")
+        self._keep(error)
+
+    def leave_out(self, error: FormatError) -> None:
+        """Count a value that ``error`` refuses under its code and column, while the rest of its
+        change is read: the column is not known in it (spec/change-model.md 1). Raises ``error`` if
+        ``strict``.
+        """
+        if self.strict:
+            raise error
+        self.count(f"{error.code} {error.column}")
+        self._keep(error)
+
+    def _keep(self, error: EventlogError) -> None:
         if len(self.problems) < PROBLEMS_KEPT:
             self.problems.append(f"{error} [{error.code}]")
 

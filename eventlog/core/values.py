@@ -153,6 +153,7 @@ _INTEGERS_OF_SQLITE: Final = {
 # TIMESTAMP is a point in time, shown in the zone of the session.
 _TYPES_OF_MYSQL: Final = {
     "timestamp": (Kind.TIMESTAMPTZ, 0),
+    "bit": (Kind.BINARY, 0),
     "year": (Kind.INTEGER, 16),
     "tinyint unsigned": (Kind.INTEGER, 16),
     "smallint unsigned": (Kind.INTEGER, 32),
@@ -206,6 +207,8 @@ def parse_type(text: str, dialect: str = "") -> ColumnType:
         and not (sizes[2] or "").strip("-0")
     ):
         kind = Kind.INTEGER
+    if name == "bit" and kind is Kind.BINARY and (sizes is None or sizes[1] == "1"):
+        kind = Kind.BOOLEAN
     if sizes is not None and kind is Kind.APPROXIMATE and name == "float" and sizes[1] in _SINGLE:
         bits = 32
     return ColumnType(kind, bits, text)

@@ -8,41 +8,41 @@ make no further choices.
 
 from __future__ import annotations
 
-import json
 import re
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
-from math import inf
 from typing import Any, Final, NamedTuple
 
-from eventlog.core.moments import (
-    EPOCH,
-    calendar_of,
-    is_special_time,
-    naive_utc,
-    special_date,
-    special_microseconds,
-    without_zeros,
+from eventlog.changes.json_form import value_to_json
+from eventlog.core.json_bytes import JsonText, escaped_json_bytes
+from eventlog.core.typed import WIDEST, decimal_text, to_text, value_reader
+from eventlog.core.values import (
+    ColumnType,
+    Kind,
+    float_or_special,
+    parse_type,
+    without_host_mask,
 )
-from eventlog.core.typed import WIDEST, decimal_text, value_reader
-from eventlog.core.values import ColumnType, Kind, float_or_special, without_host_mask
-from eventlog.errors import shown
+from eventlog.debezium import temporals
+from eventlog.debezium.scalars import (
+    FLOATS,
+    Decode,
+    Encode,
+    base64_of,
+    boolean,
+    bytes_of,
+    float_json,
+    float_of,
+    int64,
+    integer,
+    no,
+    number_of,
+    text_of,
+)
+from eventlog.debezium.temporals import MICRO, MILLI, NANO
+from eventlog.errors import ConfigError, shown
 from eventlog.model import Lob, Value
-
-Encode = Callable[[Value], Any]
-"""A function from a value other than NULL to its JSON.
-
-It raises ValueError, ArithmeticError, RowError.
-"""
-
-Decode = Callable[[Any], Value]
-"""A function from JSON other than null to its value.
-
-It raises ValueError, ArithmeticError, RowError.
-"""
 
 
 class Field(NamedTuple):
@@ -53,26 +53,6 @@ class Field(NamedTuple):
     schema: Mapping[str, Any]
     encode: Encode
     decode: Decode
-
-
-_EPOCH_DAY: Final = EPOCH.toordinal()
-_DAY: Final = 86_400_000_000
-"""The number of microseconds of a day."""
-_MICROSECOND: Final = timedelta(microseconds=1)
-_MILLI, _MICRO, _NANO = 1_000_000, 1_000, 1
-"""The number of nanoseconds of each unit of time."""
-
-_INFINITIES: Final = {"infinity": 9223372036825200000, "-infinity": -9223372036832400000}
-"""The numbers that Debezium writes for the infinite values of TIMESTAMP ("TIMESTAMP type"), in
-microseconds.
-"""
-_INFINITE_DAYS: Final = {"infinity": -2147472692, "-infinity": -2147472691}
-"""The numbers that Debezium writes for the infinite values of DATE."""
-_DAYS_OF_SNAPSHOTS: Final = {-622191234: "infinity", -622191233: "infinity",
-                             -625821272: "-infinity", -625821271: "-infinity"}  # fmt: skip
-"""The numbers that Debezium writes in a snapshot for infinite dates; they depend on the time zone
-of the machine. No date of PostgreSQL has them.
-"""
 
 
 # --- by the column's type -------------------------------------------------------------------------
@@ -88,30 +68,30 @@ def field_of(type: ColumnType, decimals: str = "precise", times: str = "adaptive
     """Return the field of a column, under ``decimal.handling.mode`` and ``time.precision.mode``."""
     match type.kind:
         case Kind.BOOLEAN:
-            return Field({"type": "boolean"}, _boolean, _boolean)
+            return Field({"type": "boolean"}, boolean, boolean)
         case Kind.INTEGER if type.bits:
-            whole = _integer(type.bits)
+            whole = integer(type.bits)
             return Field({"type": f"int{type.bits}"}, whole, whole)
         case Kind.INTEGER if not type.sizes:
-            return Field({"type": "int64"}, _int64, _int64)
+            return Field({"type": "int64"}, int64, int64)
         case Kind.INTEGER | Kind.EXACT:
             return _decimal(type, decimals)
         case Kind.APPROXIMATE:
-            return Field({"type": "float" if type.bits == 32 else "double"}, _float_json, _float)
+            return Field({"type": "float" if type.bits == 32 else "double"}, float_json, float_of)
         case Kind.BINARY:
-            return Field({"type": "bytes"}, _base64, _bytes)
+            return Field({"type": "bytes"}, base64_of, bytes_of)
         case Kind.DATE | Kind.TIME | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
             return _temporal(type.kind, times, next(iter(type.sizes), 6))
         case Kind.UUID:
-            return Field(_named("string", "io.debezium.data.Uuid"), _text, _text)
+            return Field(_named("string", "io.debezium.data.Uuid"), text_of, text_of)
         case Kind.OTHER if type.sql.lower() in ("json", "jsonb"):
-            return Field(_named("string", "io.debezium.data.Json"), _text, _text)
+            return Field(_named("string", "io.debezium.data.Json"), text_of, text_of)
         case Kind.OTHER if type.sql.lower() == "xml":
-            return Field(_named("string", "io.debezium.data.Xml"), _text, _text)
+            return Field(_named("string", "io.debezium.data.Xml"), text_of, text_of)
         case Kind.OTHER if type.sql.lower() == "inet":
-            return Field({"type": "string"}, _address, _text)
+            return Field({"type": "string"}, _address, text_of)
         case _:
-            return Field({"type": "string"}, _text, _text)
+            return Field({"type": "string"}, text_of, text_of)
 
 
 def _named(type: str, name: str, **parameters: str) -> dict[str, Any]:
@@ -122,9 +102,9 @@ def _named(type: str, name: str, **parameters: str) -> dict[str, Any]:
 def _decimal(type: ColumnType, mode: str) -> Field:
     is_whole = type.kind is Kind.INTEGER
     if mode == "double":
-        return Field({"type": "double"}, _double, _number_of(is_whole))
+        return Field({"type": "double"}, _double, _exact_reader(is_whole))
     if mode == "string":
-        return Field({"type": "string"}, _decimal_text, _number_of(is_whole))
+        return Field({"type": "string"}, _decimal_text, _exact_reader(is_whole))
     if not type.sizes:
         schema = _named("struct", "io.debezium.data.VariableScaleDecimal") | {
             "fields": [
@@ -138,7 +118,7 @@ def _decimal(type: ColumnType, mode: str) -> Field:
     schema = _named("bytes", "org.apache.kafka.connect.data.Decimal", **parameters)
     return Field(
         schema,
-        lambda value: _base64(_unscaled(_exact(value), scale)),
+        lambda value: base64_of(_unscaled(_exact(value), scale)),
         _decimal_decoder(scale, is_whole),
     )
 
@@ -149,52 +129,296 @@ def _temporal(kind: Kind, mode: str, precision: int) -> Field:
     if kind is Kind.TIMESTAMPTZ:
         return Field(
             _named("string", "io.debezium.time.ZonedTimestamp"),
-            _zoned(min(precision, 6)),
-            _read_zoned_timestamp,
+            temporals.zoned_writer(min(precision, 6)),
+            temporals.read_zoned_timestamp,
         )
     if kind is Kind.DATE:
-        return Field(_named("int32", f"{package}.Date"), _days, _read_date)
-    unit, size = (_MILLI, "") if is_coarse else (_MICRO, "Micro")
+        return Field(_named("int32", f"{package}.Date"), temporals.write_date, temporals.read_date)
+    unit, size = (MILLI, "") if is_coarse else (MICRO, "Micro")
     if kind is Kind.TIME:
         type = "int32" if is_coarse else "int64"
-        return Field(_named(type, f"{package}.{size}Time"), _time_of_day(unit), _time_decoder(unit))
+        return Field(
+            _named(type, f"{package}.{size}Time"),
+            temporals.time_writer(unit),
+            temporals.time_reader(unit),
+        )
     return Field(
-        _named("int64", f"{package}.{size}Timestamp"), _since_epoch(unit), _timestamp_decoder(unit)
+        _named("int64", f"{package}.{size}Timestamp"),
+        temporals.timestamp_writer(unit),
+        temporals.timestamp_reader(unit),
     )
 
 
-# --- by the schema in an event -----------------------------------------------------------
+# --- by the schema in an event, and the column's type ---------------------------------------------
 
 
-def decoder_of(schema: Mapping[str, Any]) -> Decode:
-    """Return the function that reads the values of a field with this schema of Connect. The
-    schema's name takes precedence over its type.
+def decoder_of(schema: Mapping[str, Any], type: ColumnType | None = None) -> Decode:
+    """Return the function that reads the values of a field with this schema of Connect, as a log
+    has the values of a column of ``type``; None = unknown. The schema's name takes precedence over
+    its type.
 
     Raises ValueError for an invalid schema.
     """
-    name, type = schema.get("name"), schema.get("type")
+    name, connect_type = _name_of(schema), schema.get("type")
+    parameters = schema.get("parameters")
+    parameters = parameters if isinstance(parameters, Mapping) else {}
+    decode = _BY_NAME.get(name)
     if name == "org.apache.kafka.connect.data.Decimal":
-        text = (schema.get("parameters") or {}).get("scale")
-        scale = (
-            int(text)
-            if isinstance(text, str) and len(text) < _DIGITS_OF_SCALE
-            else _LARGEST_SCALE + 1
-        )
-        if abs(scale) > _LARGEST_SCALE:
-            raise ValueError(f"a decimal of scale {shown(str(text))}")
-        return _decimal_decoder(scale, is_whole=scale == 0)
-    decode = _BY_NAME.get(name) if isinstance(name, str) else None
+        scale = _scale_of(parameters)
+        decode = _decimal_decoder(scale, is_whole=scale == 0)
+    elif name == _STRUCTURED_DURATION and parameters.get(_KIND_OF_DURATION) == "elapsed-time":
+        decode = temporals.read_elapsed_time
+    elif decode is None and connect_type in ("array", "map", "struct"):
+        nested = _nested(schema)
+        decode = lambda value: _json_text(nested(value))  # noqa: E731
+    elif decode is None and isinstance(connect_type, str):
+        decode = _BY_TYPE.get(connect_type)
     if decode is None:
-        decode = _BY_TYPE.get(type) if isinstance(type, str) else None
-    if decode is None:
-        raise ValueError(f"{shown(str(type))} is not a type of Connect")
-    return decode
+        raise ValueError(f"{shown(str(connect_type))} is not a type of Connect")
+    return decode if type is None else _of_column(type, name, parameters, decode)
+
+
+def column_decoder(type: ColumnType, decimals: str, times: str) -> Decode:
+    """Return the function that reads the values of a column in events without schema, under
+    ``decimal.handling.mode`` and ``time.precision.mode``. The form of a value shows the modes that
+    write texts and structs for dates and times, and numbers for decimals.
+    """
+    decode = field_of(type, decimals, times).decode
+    match type.kind:
+        case Kind.DATE | Kind.TIME | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+            structured, iso = _TEMPORAL_FORMS[type.kind]
+
+            def read_temporal(value: Any) -> Value:
+                if isinstance(value, Mapping):
+                    return structured(value)
+                return iso(value) if isinstance(value, str) else decode(value)
+
+            return read_temporal
+        case Kind.OTHER if type.sql.endswith("[]"):
+            return _array_decoder(type, decimals, times)
+        case Kind.OTHER:
+            return _of_column(type, "", {}, plain)
+        case Kind.BINARY if _word(type) == "bit":
+            return _of_column(type, _BITS, {}, decode)
+        case _:
+            return decode
+
+
+def _array_decoder(type: ColumnType, decimals: str, times: str) -> Decode:
+    """Return the reader of an array in an event without schema: its JSON, with elements as the
+    column's type has them.
+    """
+    try:
+        element = parse_type(type.sql.rstrip("[]"), "postgresql")
+    except ConfigError:  # a type of the database's own
+        return plain
+    decode = column_decoder(element, decimals, times)
+
+    def part(value: Any) -> Any:
+        if isinstance(value, list):
+            return [part(one) for one in value]
+        return None if value is None else _in_json(decode(value))
+
+    return lambda value: _json_text(part(value)) if isinstance(value, list) else text_of(value)
+
+
+def _name_of(schema: Mapping[str, Any]) -> str:
+    """Return the logical name of a schema, empty without one; that of a structured time without the
+    precision and the column that Debezium appends.
+    """
+    name = schema.get("name")
+    if not isinstance(name, str):
+        return ""
+    match = _STRUCTURED.fullmatch(name)
+    return name if match is None else match[1]
+
+
+_STRUCTURED: Final = re.compile(
+    r"(io\.debezium\.time\.Structured(?:Date|Duration|Time|Timestamp|ZonedTime|ZonedTimestamp))"
+    r"(?:Precision[0-9]+)?(?:SourceColumn[0-9a-f]*)?"
+)
+
+
+def _scale_of(parameters: Mapping[str, Any]) -> int:
+    text = parameters.get("scale")
+    scale = (
+        int(text) if isinstance(text, str) and len(text) < _DIGITS_OF_SCALE else _LARGEST_SCALE + 1
+    )
+    if abs(scale) > _LARGEST_SCALE:
+        raise ValueError(f"a decimal of scale {shown(str(text))}")
+    return scale
+
+
+def _word(type: ColumnType) -> str:
+    """Return the name of a type without its sizes, in lower case."""
+    return " ".join(_IN_PARENTHESES.sub(" ", type.sql).lower().split())
+
+
+_IN_PARENTHESES: Final = re.compile(r"\([^)]*\)")
+
+
+def _of_column(
+    type: ColumnType, name: str, parameters: Mapping[str, Any], decode: Decode
+) -> Decode:
+    """Return ``decode``, changed where the logical ``name`` alone does not give what a log has of a
+    column of this type.
+    """
+    word = _word(type)
+    if name == _STRUCTURED_DURATION and type.kind is Kind.TIME:
+        return temporals.read_elapsed_time
+    if type.kind is Kind.BINARY and name == _BITS:
+        size = -(-_bit_length(type, parameters) // 8)
+        return lambda value: bytes_of(value)[::-1].rjust(size, b"\0")
+    if type.kind is not Kind.OTHER:
+        return decode
+    if word in _BIT_TYPES:
+        decode = _bits_decoder(_bit_length(type, parameters), is_fixed=word == "bit")
+    elif word.startswith("interval"):
+        decode = _INTERVALS.get(name, decode)
+    elif word in _ZONED_TIMES and not name:
+        decode = temporals.read_any_zoned_time
+
+    def read(value: Any) -> Value:
+        found = decode(value)
+        return found if isinstance(found, str | bytes | Lob) else to_text(found)
+
+    return read
+
+
+_BITS: Final = "io.debezium.data.Bits"
+_BIT_TYPES: Final = frozenset({"bit", "bit varying", "varbit"})
+_ZONED_TIMES: Final = frozenset({"timetz", "time with time zone"})
+_STRUCTURED_DURATION: Final = "io.debezium.time.StructuredDuration"
+_KIND_OF_DURATION: Final = "io.debezium.time.duration.kind"
+
+
+def _bit_length(type: ColumnType, parameters: Mapping[str, Any]) -> int:
+    """Return the number of bits of a column, 1 if neither type nor schema has it."""
+    if type.sizes:
+        return type.sizes[0]
+    text = parameters.get("length")
+    is_number = isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) < 11
+    return int(text) if isinstance(text, str) and is_number else 1
+
+
+def _bits_decoder(length: int, *, is_fixed: bool) -> Decode:
+    """Return the reader of bits as PostgreSQL's digits.
+
+    Debezium writes a truth value of a single bit, and bytes of several, the lowest first; our own
+    events have the digits. The bytes of a ``bit varying`` lack its length.
+    """
+
+    def read(value: Any) -> str:
+        if isinstance(value, bool):
+            return "1" if value else "0"
+        text = text_of(value)
+        if not text.strip("01") and (len(text) == length or not is_fixed):
+            return text
+        if not is_fixed:
+            raise ValueError("the bytes of a bit varying do not have its length")
+        digits = f"{int.from_bytes(bytes_of(text), 'little'):0{length}b}"
+        if len(digits) > length:
+            raise ValueError(f"more than {length} bits")
+        return digits
+
+    return read
+
+
+# --- structs, arrays and maps ---
+
+
+def _nested(schema: Mapping[str, Any]) -> Callable[[Any], Any]:
+    """Return the function that turns a value into JSON as people read it: its decimals and floats
+    are numbers, its dates and times texts. Parts without a schema stay as they are.
+    """
+    match schema.get("type"):
+        case "array":
+            item = _nested_part(schema.get("items"))
+            return lambda value: [item(one) for one in _a(list, value)]
+        case "map":
+            key, member = _nested_part(schema.get("keys")), _nested_part(schema.get("values"))
+
+            def read_map(value: Any) -> Any:
+                if isinstance(value, list):  # keys that are not texts: pairs
+                    return [[key(one[0]), member(one[1])] for one in map(_pair, value)]
+                return {name: member(one) for name, one in _a(dict, value).items()}
+
+            return read_map
+        case _:
+            fields = schema.get("fields")
+            parts = {
+                field["field"]: _nested_part(field)
+                for field in (fields if isinstance(fields, list) else ())
+                if isinstance(field, Mapping) and isinstance(field.get("field"), str)
+            }
+            return lambda value: {
+                name: parts.get(name, _as_it_is)(one) for name, one in _a(dict, value).items()
+            }
+
+
+def _nested_part(schema: Any) -> Callable[[Any], Any]:
+    if not isinstance(schema, Mapping):
+        return _as_it_is
+    if schema.get("type") in ("array", "map", "struct") and _name_of(schema) not in _BY_NAME:
+        nested = _nested(schema)
+        return lambda value: None if value is None else nested(value)
+    decode = decoder_of(schema)
+
+    def read(value: Any) -> Any:
+        return None if value is None else _in_json(decode(value))
+
+    return read
+
+
+def _a(kind: type[Any], value: Any) -> Any:
+    if not isinstance(value, kind):
+        raise no("object" if kind is dict else "array")
+    return value
+
+
+def _pair(value: Any) -> Any:
+    if not isinstance(value, list) or len(value) != 2:
+        raise no("pair")
+    return value
+
+
+def _in_json(value: Value) -> Any:
+    match value:
+        case Decimal() if value.is_finite():
+            return JsonText(decimal_text(value))
+        case float():
+            return float_or_special(value)
+        case bytes():
+            return base64_of(value)
+        case None | bool() | int() | str():
+            return value
+        case _:
+            return value_to_json(value)
+
+
+def _as_it_is(value: Any) -> Any:
+    """Return JSON without a schema as JSON; a number keeps its digits."""
+    match value:
+        case dict():
+            return {name: _as_it_is(one) for name, one in value.items()}
+        case list():
+            return [_as_it_is(one) for one in value]
+        case Decimal():
+            return JsonText(str(value))
+        case float():
+            return float_or_special(value)
+        case _:
+            return value
+
+
+def _json_text(value: Any) -> str:
+    return escaped_json_bytes(value).decode()
 
 
 def plain(value: Any) -> Value:
     """Return a JSON value whose type is unknown: objects and arrays become their JSON text."""
     if isinstance(value, dict | list):
-        return _json_text(value)
+        return _json_text(_as_it_is(value))
     read: Value = value
     return read
 
@@ -202,74 +426,9 @@ def plain(value: Any) -> Value:
 # --- values ---------------------------------------------------------------------------------------
 
 
-def _no(what: str) -> ValueError:
-    return ValueError(f"no {what}")
-
-
-def _boolean(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise _no("truth value")
-    return value
-
-
-def _integer(bits: int) -> Callable[[Any], int]:
-    least, most = -(1 << bits - 1), (1 << bits - 1) - 1
-
-    def whole(value: Any) -> int:
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise _no("whole number")
-        if not least <= value <= most:
-            raise ValueError(f"beyond {bits} bits")
-        return value
-
-    return whole
-
-
-_int32, _int64 = _integer(32), _integer(64)
-_FLOATS: Final = {"NaN": float("nan"), "Infinity": inf, "-Infinity": -inf}
-
-
-def _number(value: Any) -> int | float | Decimal:
-    if not isinstance(value, int | float | Decimal) or isinstance(value, bool):
-        raise _no("number")
-    return value
-
-
-def _float_json(value: Value) -> Any:
-    """Return a float as JsonConverter writes it: a value that JSON has no number for becomes a word
-    such as NaN.
-    """
-    return float_or_special(float(_number(value)))
-
-
-def _float(value: Any) -> float:
-    return _FLOATS[value] if isinstance(value, str) and value in _FLOATS else float(_number(value))
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise _no("text")
-    return value
-
-
-def _base64(value: Value) -> str:
-    data = value.data if isinstance(value, Lob) else value
-    if not isinstance(data, bytes):
-        raise _no("bytes")
-    return b64encode(data).decode("ascii")
-
-
-def _bytes(value: Any) -> bytes:
-    return b64decode(_text(value), validate=True)
-
-
 def _address(value: Value) -> str:
     """Return an inet address in PostgreSQL's own text."""
-    return without_host_mask(_text(value))
-
-
-def _json_text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    return without_host_mask(text_of(value))
 
 
 # decimals
@@ -277,7 +436,7 @@ def _json_text(value: Any) -> str:
 
 def _exact(value: Value) -> Decimal:
     if not isinstance(value, int | Decimal) or isinstance(value, bool):
-        raise _no("exact number; set decimal_handling_mode = string to write NaN and Infinity")
+        raise no("exact number; set decimal_handling_mode = string to write NaN and Infinity")
     number = Decimal(value)
     if not number.is_finite():
         raise ValueError("not finite; set decimal_handling_mode = string to write it")
@@ -306,7 +465,9 @@ def _unscaled(number: Decimal, scale: int) -> bytes:
 
 def _decimal_decoder(scale: int, is_whole: bool) -> Decode:
     def read(value: Any) -> Value:
-        whole = int.from_bytes(_bytes(value), "big", signed=True)
+        if not isinstance(value, str):  # decimal.format = NUMERIC
+            value = base64_of(_unscaled(_exact(Decimal(number_of(value))), scale))
+        whole = int.from_bytes(bytes_of(value), "big", signed=True)
         return whole if is_whole else _scaled(whole, scale)
 
     return read
@@ -323,16 +484,16 @@ def _variable_scale(value: Value) -> dict[str, Any]:
     exponent = number.as_tuple().exponent
     assert isinstance(exponent, int)
     scale = max(-exponent, 0)
-    return {"scale": scale, "value": _base64(_unscaled(number, scale))}
+    return {"scale": scale, "value": base64_of(_unscaled(number, scale))}
 
 
 def _read_variable_scale(value: Any) -> Decimal:
     if not isinstance(value, dict):
-        raise _no("object of scale and value")
+        return _exact(Decimal(number_of(value)))
     scale = value.get("scale")
     if not isinstance(scale, int) or abs(scale) > _LARGEST_SCALE:
-        raise _no("scale")
-    return _scaled(int.from_bytes(_bytes(value.get("value")), "big", signed=True), scale)
+        raise no("scale")
+    return _scaled(int.from_bytes(bytes_of(value.get("value")), "big", signed=True), scale)
 
 
 _WORDS: Final = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGATIVE_INFINITY"}
@@ -345,216 +506,80 @@ _DECIMALS: Final = {
 
 
 def _double(value: Value) -> Any:
-    return _float_json(_FLOATS.get(value, value) if isinstance(value, str) else value)
+    return float_json(FLOATS.get(value, value) if isinstance(value, str) else value)
 
 
 def _decimal_text(value: Value) -> str:
     if isinstance(value, str) and value in _WORDS:
         return _WORDS[value]
     if not isinstance(value, int | Decimal) or isinstance(value, bool):
-        raise _no("exact number")
+        raise no("exact number")
     text = decimal_text(Decimal(value))
     return _WORDS.get(text, text)
 
 
-def _number_of(is_whole: bool) -> Decode:
+def _exact_reader(is_whole: bool) -> Decode:
     """Return the reader of exact numbers of the modes double and string."""
     read_text = value_reader(ColumnType(Kind.INTEGER if is_whole else Kind.EXACT))
 
     def read(value: Any) -> Value:
         if isinstance(value, str):
             return Decimal(_DECIMALS[value]) if value in _DECIMALS else read_text(value)
-        number = _exact(Decimal(_number(value)))
+        number = _exact(Decimal(number_of(value)))
         return int(number) if is_whole and number == number.to_integral_value() else number
 
     return read
 
 
-# Dates and times. Special ones (spec/xds.md 6.3) are texts.
-
-
-def _days(value: Value) -> int:
-    if isinstance(value, str):
-        number = _INFINITE_DAYS.get(value)
-        return special_microseconds(value) // _DAY if number is None else number
-    if isinstance(value, datetime) or not isinstance(value, date):
-        raise _no("date that is a number of days")
-    return value.toordinal() - _EPOCH_DAY
-
-
-_NAMES_OF_DAYS: Final = {
-    number: name for name, number in _INFINITE_DAYS.items()
-} | _DAYS_OF_SNAPSHOTS
-
-
-def _read_date(value: Any) -> Value:
-    days = _int32(value)
-    try:
-        return date.fromordinal(days + _EPOCH_DAY)
-    except (ValueError, OverflowError):
-        return _NAMES_OF_DAYS.get(days) or special_date(*calendar_of(days))
-
-
-def _time_of_day(unit: int) -> Encode:
-    def write(value: Value) -> int:
-        if isinstance(value, str) and is_special_time(value):
-            return _DAY * _MICRO // unit
-        if not isinstance(value, time):
-            raise _no("time of day")
-        seconds = (value.hour * 60 + value.minute) * 60 + value.second
-        return (seconds * 1_000_000 + value.microsecond) * _MICRO // unit
-
-    return write
-
-
-def _time_decoder(unit: int) -> Decode:
-    def read(value: Any) -> Value:
-        microseconds = _int64(value) * unit // _MICRO
-        if microseconds == _DAY:
-            return "24:00:00"
-        if not 0 <= microseconds < _DAY:
-            raise _no("time of a day")
-        return (EPOCH + timedelta(microseconds=microseconds)).time()
-
-    return read
-
-
-def _since_epoch(unit: int) -> Encode:
-    infinities = _infinities(unit)
-
-    def write(value: Value) -> int:
-        if isinstance(value, str):
-            if value in infinities:
-                return infinities[value]
-            return _int64(special_microseconds(value) * _MICRO // unit)
-        if not isinstance(value, datetime):
-            raise _no("date and time")
-        return (naive_utc(value) - EPOCH) // _MICROSECOND * _MICRO // unit
-
-    return write
-
-
-def _infinities(unit: int) -> dict[str, int]:
-    """Return the infinite values in a unit that PostgreSQL's connector writes."""
-    return (
-        {}
-        if unit == _NANO
-        else {name: number * _MICRO // unit for name, number in _INFINITIES.items()}
-    )
-
-
-def _timestamp_decoder(unit: int) -> Decode:
-    names = {number: name for name, number in _infinities(unit).items()}
-
-    def read(value: Any) -> Value:
-        number = _int64(value)
-        if number in names:
-            return names[number]
-        microseconds = number * unit // _MICRO
-        try:
-            return EPOCH + timedelta(microseconds=microseconds)
-        except OverflowError:
-            days, of_day = divmod(microseconds, _DAY)
-            return special_date(*calendar_of(days), f" {_clock(of_day, '')}")
-
-    return read
-
-
-def _clock(of_day: int, rest: str, digits: int = 0) -> str:
-    """Return the text of a time of day in microseconds, with ``digits`` of the fraction and further
-    digits other than zero.
-    """
-    seconds, fraction = divmod(of_day, 1_000_000)
-    minutes, second = divmod(seconds, 60)
-    text = f"{fraction:06}"
-    kept = max(digits, len(text.rstrip("0")))
-    return (
-        f"{minutes // 60:02}:{minutes % 60:02}:{second:02}{'.' if kept else ''}{text[:kept]}{rest}"
-    )
-
-
-def _zoned(digits: int) -> Encode:
-    """Return a writer of ``2018-06-20T13:37:03.120000Z``: in GMT, with as many digits of the
-    fraction as the column's type has.
-    """
-    spare = "0" * (6 - digits)
-
-    def write(value: Value) -> str:
-        if isinstance(value, str):
-            return value if value in _INFINITIES else _zoned_special(value, digits)
-        if not isinstance(value, datetime):
-            raise _no("date and time")
-        text = naive_utc(value).isoformat(timespec="microseconds")
-        if spare:
-            text = (
-                text.removesuffix(spare).removesuffix(".")
-                if text.endswith(spare)
-                else without_zeros(text)
-            )
-        return f"{text}Z"
-
-    return write
-
-
-def _zoned_special(text: str, digits: int) -> str:
-    """Return a moment outside the years 1 to 9999 as Java writes it: the year 44 BC is -0043, and a
-    year of five digits begins with a plus.
-    """
-    days, of_day = divmod(special_microseconds(text), _DAY)
-    year, month, day = calendar_of(days)
-    sign = "+" if year > _LAST_YEAR else "-" if year < 0 else ""
-    return f"{sign}{abs(year):04}-{month:02}-{day:02}T{_clock(of_day, 'Z', digits)}"
-
-
-_LAST_YEAR: Final = 9999
-_ZONED_SPECIAL: Final = re.compile(
-    r"([+-]?[0-9]{4,6})-([0-9]{2})-([0-9]{2})T([0-9:]{8})(?:\.([0-9]{1,6}))?(Z|[+-].{5})"
-)
-
-
-def _read_zoned_timestamp(value: Any) -> Value:
-    """Return a moment as PostgreSQL's triggers log it: a special one is text, with its zone."""
-    text = _text(value)
-    if text in _INFINITIES:
-        return text
-    match = _ZONED_SPECIAL.fullmatch(text)
-    if match is None or 0 < int(match[1]) <= _LAST_YEAR:
-        return _read_zoned(text)
-    year, month, day, clock, fraction, zone = match.groups("")
-    fraction = fraction.rstrip("0")
-    return special_date(
-        int(year), int(month), int(day), f" {clock}{'.' if fraction else ''}{fraction}{zone}"
-    )
-
-
-def _text_decoder(kind: Kind) -> Decode:
-    read = value_reader(ColumnType(kind))
-    return lambda value: read(_text(value))
-
-
-_read_zoned: Final = value_reader(ColumnType(Kind.TIMESTAMPTZ))
-
 _BY_NAME: Final[Mapping[str, Decode]] = {
     "io.debezium.data.VariableScaleDecimal": _read_variable_scale,
-    "io.debezium.time.Date": _read_date,
-    "io.debezium.time.MicroTime": _time_decoder(_MICRO),
-    "io.debezium.time.MicroTimestamp": _timestamp_decoder(_MICRO),
-    "io.debezium.time.NanoTime": _time_decoder(_NANO),
-    "io.debezium.time.NanoTimestamp": _timestamp_decoder(_NANO),
-    "io.debezium.time.Time": _time_decoder(_MILLI),
-    "io.debezium.time.Timestamp": _timestamp_decoder(_MILLI),
-    "io.debezium.time.ZonedTime": _text_decoder(Kind.TIME),
-    "io.debezium.time.ZonedTimestamp": _read_zoned_timestamp,
-    "org.apache.kafka.connect.data.Date": _read_date,
-    "org.apache.kafka.connect.data.Time": _time_decoder(_MILLI),
-    "org.apache.kafka.connect.data.Timestamp": _timestamp_decoder(_MILLI),
+    "io.debezium.time.Date": temporals.read_date,
+    "io.debezium.time.IsoDate": temporals.read_iso_date,
+    "io.debezium.time.IsoTime": temporals.read_iso_time,
+    "io.debezium.time.IsoTimestamp": temporals.read_iso_timestamp,
+    "io.debezium.time.MicroTime": temporals.time_reader(MICRO),
+    "io.debezium.time.MicroTimestamp": temporals.timestamp_reader(MICRO),
+    "io.debezium.time.NanoTime": temporals.time_reader(NANO),
+    "io.debezium.time.NanoTimestamp": temporals.timestamp_reader(NANO),
+    "io.debezium.time.StructuredDate": temporals.read_structured_date,
+    "io.debezium.time.StructuredTime": temporals.read_structured_time,
+    "io.debezium.time.StructuredTimestamp": temporals.read_structured_timestamp,
+    "io.debezium.time.StructuredZonedTime": temporals.read_structured_zoned_time,
+    "io.debezium.time.StructuredZonedTimestamp": temporals.read_structured_zoned_timestamp,
+    _STRUCTURED_DURATION: temporals.read_structured_duration,
+    "io.debezium.time.Time": temporals.time_reader(MILLI),
+    "io.debezium.time.Timestamp": temporals.timestamp_reader(MILLI),
+    "io.debezium.time.ZonedTime": temporals.read_zoned_time,
+    "io.debezium.time.ZonedTimestamp": temporals.read_zoned_timestamp,
+    "org.apache.kafka.connect.data.Date": temporals.read_date,
+    "org.apache.kafka.connect.data.Time": temporals.time_reader(MILLI),
+    "org.apache.kafka.connect.data.Timestamp": temporals.timestamp_reader(MILLI),
 }
 
+_INTERVALS: Final[Mapping[str, Decode]] = {
+    "io.debezium.time.Interval": temporals.iso_interval_text,
+    "io.debezium.time.MicroDuration": temporals.duration_reader(MICRO),
+    "io.debezium.time.NanoDuration": temporals.duration_reader(NANO),
+    _STRUCTURED_DURATION: temporals.read_structured_duration,
+    "": temporals.read_interval,
+}
+"""The readers of intervals by the logical names that Debezium gives them, none without a schema."""
+
+_TEMPORAL_FORMS: Final[Mapping[Kind, tuple[Decode, Decode]]] = {
+    Kind.DATE: (temporals.read_structured_date, temporals.read_iso_date),
+    Kind.TIME: (temporals.read_structured_clock, temporals.read_iso_time),
+    Kind.TIMESTAMP: (temporals.read_structured_timestamp, temporals.read_iso_timestamp),
+    Kind.TIMESTAMPTZ: (
+        temporals.read_structured_zoned_timestamp,
+        temporals.read_zoned_timestamp,
+    ),
+}
+"""The readers of structs and of texts by the kind of the column."""
+
 _BY_TYPE: Final[Mapping[str, Decode]] = {
-    "boolean": _boolean,
-    **{f"int{bits}": _integer(bits) for bits in (8, 16, 32, 64)},
-    **dict.fromkeys(("float32", "float64", "float", "double"), _float),
-    **dict.fromkeys(("array", "map", "struct"), _json_text),
-    "string": _text,
-    "bytes": _bytes,
+    "boolean": boolean,
+    **{f"int{bits}": integer(bits) for bits in (8, 16, 32, 64)},
+    **dict.fromkeys(("float32", "float64", "float", "double"), float_of),
+    "string": text_of,
+    "bytes": bytes_of,
 }

@@ -22,10 +22,11 @@ from eventlog.core.catalog import Catalog, ObjectClass, match_name
 from eventlog.core.json_bytes import json_bytes
 from eventlog.core.moments import EPOCH_UTC
 from eventlog.core.options import LIST_OBJECT, option, shared
-from eventlog.core.values import Kind
-from eventlog.debezium.fields import Decode, decoder_of, field_of, plain
+from eventlog.core.values import ColumnType, Kind
+from eventlog.debezium.fields import column_decoder, decoder_of, field_of, plain
+from eventlog.debezium.scalars import Decode
 from eventlog.debezium.writer import OPERATIONS, ConnectorOptions, EnvelopeWriter, WriteOptions
-from eventlog.errors import FormatError, RowError, shown
+from eventlog.errors import FormatError, RowError, shown, with_location
 from eventlog.files.atomic import whole_file
 from eventlog.files.text import parsed_json, parsed_lines, text_of
 from eventlog.model import Change, ChangeOp, KafkaRecord, Row, Value, differing, full_name
@@ -45,15 +46,19 @@ def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
     """Yield the changes of a file, or of the files of a directory in the order of their names
     (``ReadOptions``).
 
-    A line that cannot be read is reported and skipped. Tombstones and events that are not a change
-    of a row are counted.
+    A line that cannot be read is reported and skipped, and so is a value that cannot be read: its
+    column is not known in the change. Tombstones and events that are not a change of a row are
+    counted.
     """
     reader = _EnvelopeReader(options, catalog_of(options.catalog), report.pass_over)
 
-    def change_of(line: bytes) -> Change | None:
+    def change_of(line: bytes) -> tuple[Change | None, list[FormatError]]:
         return reader.change(*_record(line))
 
-    for _, change in parsed_lines(Path(source), "file of records", change_of, report.skip):
+    lines = parsed_lines(Path(source), "file of records", change_of, report.skip)
+    for place, (change, unreadable) in lines:
+        for error in unreadable:
+            report.leave_out(with_location(error, place))
         if change is not None:
             yield change
 
@@ -99,27 +104,24 @@ class _EnvelopeReader:
         self._options, self._catalog, self._count = options, catalog, count
         self._typed: dict[ObjectClass, dict[str, Decode]] = {}
 
-    def change(self, key: Any, value: Any) -> Change | None:
+    def change(self, key: Any, value: Any) -> tuple[Change | None, list[FormatError]]:
         """Return the change of a record, None for a tombstone and for an event that is not a change
-        of a row.
+        of a row; and the errors of the columns that it lacks because they cannot be read.
 
         Raises FormatError.
         """
         payload, schema = _taken_apart(value)
         if payload is None:
             self._count("tombstones")
-            return None
+            return None, []
         if not isinstance(payload, Mapping):
             raise FormatError(
                 f"a change event must be an object with op, before and after, not {_kind(payload)}"
             )
         operation = payload.get("op")
-        if operation == _MESSAGE or (
-            operation is None and ("status" in payload or "ddl" in payload)
-        ):
-            # A message, the begin or end of a transaction, or a change of the schema.
+        if operation == _MESSAGE or (operation is None and _is_of_no_row(payload)):
             self._count("other_events")
-            return None
+            return None, []
         op = _OPERATIONS.get(operation) if isinstance(operation, str) else None
         if op is None:
             raise FormatError(
@@ -138,29 +140,39 @@ class _EnvelopeReader:
         source: Mapping[str, Any],
         key: Any,
         schema: Any,
-    ) -> Change:
+    ) -> tuple[Change, list[FormatError]]:
         owner, table = _names_of(source)
         object_class = self._class_of(owner, table)
         known = self._decoders(object_class)
+        unreadable: dict[str, str] = {}
         before, after = _images_of(
             op,
-            self._image("before", payload, schema, known, object_class),
-            self._image("after", payload, schema, known, object_class),
+            self._image("before", payload, schema, known, object_class, unreadable),
+            self._image("after", payload, schema, known, object_class, unreadable),
         )
         own_key = None
         if op is not ChangeOp.TRUNCATE:
-            own_key = self._key(owner, table, key, before, after, object_class)
+            own_key = self._key(owner, table, key, before, after, object_class, unreadable)
         if op is ChangeOp.DELETE and before is None and own_key is not None:
             before = dict(own_key)
         changed = None if before is None or after is None else differing(before, after)
+        errors = [
+            FormatError(
+                f"{problem}; the change has the other columns",
+                f"{full_name(owner, table)}.{name}",
+                code="unreadable_value",
+            )
+            for name, problem in unreadable.items()
+        ]
         if (
             op is ChangeOp.REFRESH
         ):  # in a snapshot, position and time belong to the reading of the row, not to a change
-            return Change(owner, table, op, own_key, None, after, extras=_extras(source))
+            refreshed = Change(owner, table, op, own_key, None, after, extras=_extras(source))
+            return refreshed, errors
         block = payload.get("transaction")
         transaction = block if isinstance(block, Mapping) else {}
         identity = transaction.get("id", source.get("txId"))
-        return Change(
+        change = Change(
             schema=owner,
             table=table,
             op=op,
@@ -174,6 +186,7 @@ class _EnvelopeReader:
             commit_time=_moment(source),
             extras=_extras(source),
         )
+        return change, errors
 
     def _class_of(self, schema: str | None, table: str) -> ObjectClass | None:
         catalog = self._catalog
@@ -190,9 +203,9 @@ class _EnvelopeReader:
         if decoders is None:
             options = self._options
             decoders = self._typed[object_class] = {
-                column.name: field_of(
+                column.name: column_decoder(
                     column.type, options.decimal_handling_mode, options.time_precision_mode
-                ).decode
+                )
                 for column in object_class.table.columns
             }
         return decoders
@@ -204,16 +217,25 @@ class _EnvelopeReader:
         schema: Any,
         known: Mapping[str, Decode],
         object_class: ObjectClass | None,
+        unreadable: dict[str, str],
     ) -> dict[str, Value] | None:
         image = payload.get(name)
         if image is None:
             return None
         if not isinstance(image, Mapping):
             raise FormatError(f"{name} must be an object, not {_kind(image)}")
-        return self._row(image, _fields_of(_field_named(schema, name), object_class) or known)
+        decoders = _fields_of(_field_named(schema, name), object_class) or known
+        return self._row(image, decoders, unreadable)
 
-    def _row(self, image: Mapping[str, Any], decoders: Mapping[str, Decode]) -> dict[str, Value]:
-        """Return the columns of an image. A column with the placeholder is unknown and left out."""
+    def _row(
+        self,
+        image: Mapping[str, Any],
+        decoders: Mapping[str, Decode],
+        unreadable: dict[str, str],
+    ) -> dict[str, Value]:
+        """Return the columns of an image. A column with the placeholder is unknown and left out; so
+        is one that cannot be read, whose problem is added to ``unreadable``.
+        """
         row: dict[str, Value] = {}
         placeholder = self._options.unavailable_value_placeholder
         for name, value in image.items():
@@ -223,7 +245,8 @@ class _EnvelopeReader:
             try:
                 read = None if value is None else decode(value)
             except (ValueError, ArithmeticError, RowError) as error:
-                raise FormatError(f"column {name!r}: {shown(str(value))}: {error}") from None
+                unreadable[name] = f"column {name!r}: {_shown(value)}: {error}"
+                continue
             if read != placeholder.encode():
                 row[name] = read
         return row
@@ -236,9 +259,12 @@ class _EnvelopeReader:
         before: Row | None,
         after: Row | None,
         object_class: ObjectClass | None,
+        unreadable: Mapping[str, str],
     ) -> Key | None:
         """Return the key of the row: the record's key if it has one, otherwise the values of the
         key columns that the options or the catalogue name.
+
+        Raises FormatError if one of its columns is among the unreadable ones.
         """
         image = (before if after is None else after) or {}
         if key is not None:
@@ -246,13 +272,44 @@ class _EnvelopeReader:
             if not isinstance(payload, Mapping):
                 raise FormatError(f"the key must be an object of its columns, not {_kind(payload)}")
             decoders = _fields_of(own_schema, object_class) or self._decoders(object_class)
-            return tuple(self._row(payload, decoders).items())
+            of_key: dict[str, str] = {}
+            own_key = tuple(self._row(payload, decoders, of_key).items())
+            _refuse_in_key(payload, {**unreadable, **of_key})
+            return own_key
         names = self._options.keys.get(full_name(schema, table)) or self._options.keys.get(table)
         if names is None and object_class is not None:
             names = [column.name for column in object_class.key]
+        _refuse_in_key(names or (), unreadable)
         if names is None or not all(name in image for name in names):
             return None
         return tuple((name, image[name]) for name in names)
+
+
+def _refuse_in_key(names: Iterable[str], unreadable: Mapping[str, str]) -> None:
+    """Raise FormatError for a column of the key that cannot be read."""
+    for name in names:
+        if name in unreadable:
+            raise FormatError(f"{unreadable[name]}; a change needs its key")
+
+
+def _is_of_no_row(payload: Mapping[str, Any]) -> bool:
+    """Return True for an event of Debezium without an operation that is no change of a row: the
+    begin or end of a transaction, a change of the schema, a heartbeat, a notification.
+    """
+    return (
+        "status" in payload
+        or "ddl" in payload
+        or (bool(payload) and payload.keys() <= _OF_HEARTBEATS)
+        or payload.keys() >= _OF_NOTIFICATIONS
+    )
+
+
+_OF_HEARTBEATS: Final = frozenset({"ts_ms", "ts_us", "ts_ns"})
+_OF_NOTIFICATIONS: Final = frozenset({"id", "type", "aggregate_type"})
+
+
+def _shown(value: Any) -> str:
+    return shown(value if isinstance(value, str) else str(plain(value)))
 
 
 def _names_of(source: Mapping[str, Any]) -> tuple[str | None, str]:
@@ -311,18 +368,31 @@ def _fields_of(schema: Any, object_class: ObjectClass | None) -> dict[str, Decod
     if not isinstance(fields, list):
         raise FormatError("the schema of a row has no fields")
     exact = {} if object_class is None else _exact_columns(object_class)
+    types = {} if object_class is None else _types_of(object_class)
     decoders: dict[str, Decode] = {}
     for field in fields:
         name = field.get("field") if isinstance(field, Mapping) else None
         if not isinstance(name, str):
             raise FormatError("the schema has a field without name")
         try:
-            decoders[name] = decoder_of(field)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise FormatError(f"the schema of column {name!r} cannot be read: {error}") from None
+            decoders[name] = decoder_of(field, types.get(name))
+        except ValueError as error:
+            decoders[name] = _refusing(f"its schema cannot be read: {error}")
         if name in exact and field.get("name") is None and field.get("type") in _OF_DECIMALS:
             decoders[name] = exact[name]
     return decoders
+
+
+def _refusing(problem: str) -> Decode:
+    def refuse(value: Any) -> Value:
+        raise ValueError(problem)
+
+    return refuse
+
+
+@lru_cache(maxsize=1024)
+def _types_of(object_class: ObjectClass) -> Mapping[str, ColumnType]:
+    return {column.name: column.type for column in object_class.table.columns}
 
 
 _OF_DECIMALS: Final = frozenset({"string", "double", "float64"})
