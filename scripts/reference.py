@@ -783,7 +783,10 @@ def _tables(*, internal: bool) -> Iterator[str]:
     """Yield the columns of the log, or of its internal tables, as their comments describe them."""
     script = StringIO()
     migrations.upgrade(None, log_table="shop_log", dialect_name="postgresql", sql=script)
-    for kind, table, column, text in _COMMENT.findall(script.getvalue()):
+    comments = _COMMENT.findall(script.getvalue())
+    tables = list(dict.fromkeys(table for _, table, _, _ in comments))
+    # A later revision adds columns after all tables.
+    for kind, table, column, text in sorted(comments, key=lambda one: tables.index(one[1])):
         if bool(table) is not internal:
             continue
         words = text.replace("''", "'").replace("shop_log", "the log")

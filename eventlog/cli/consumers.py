@@ -44,8 +44,8 @@ def consumers() -> None:
 @json_option
 @click.pass_obj
 def show(context: CommandContext, as_json: bool) -> None:
-    """Show each consumer: whether it runs, how many rows it has to process, and the state of its
-    set of done rows.
+    """Show each consumer: whether it runs, how many rows it has to process, the state of its set of
+    done rows, and the classes and the sink of its last start.
     """
     config = context.config()
     with reading(config, Purpose.MONITOR) as db:
@@ -69,6 +69,8 @@ def show(context: CommandContext, as_json: bool) -> None:
             "ranges",
             "moved",
             "snapshot",
+            "classes",
+            "sink",
         ),
         [
             (
@@ -82,6 +84,8 @@ def show(context: CommandContext, as_json: bool) -> None:
                 one.ranges,
                 f"{age(one.still_seconds)} ago" if one.moved else "never",
                 None if one.snapshot is None else one.snapshot.in_words,
+                None if one.start is None else lines.in_words(one.start.classes),
+                None if one.start is None else one.start.sink,
             )
             for one in found
         ],

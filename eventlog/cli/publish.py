@@ -23,12 +23,13 @@ from eventlog.cli.consumer_option import config_for, consumer_option
 from eventlog.cli.context import CommandContext, error_line, name_option, source_option
 from eventlog.cli.context import progress as progress_bar
 from eventlog.cli.stopping import previous_handler
-from eventlog.config.effective import non_default
+from eventlog.config.effective import non_default, receiver
 from eventlog.config.load import Config
 from eventlog.config.publishing import ignored_option
+from eventlog.config.settings import variable
 from eventlog.core.clock import start_thread
 from eventlog.core.options import toml
-from eventlog.errors import number_of
+from eventlog.errors import ConfigError, number_of
 from eventlog.exit_codes import ExitCode
 from eventlog.publisher.context import (
     Context,
@@ -52,6 +53,7 @@ from eventlog.publisher.sinks.stdout import StreamSink
 from eventlog.publisher.trigger_plan import comparison, planned_triggers
 from eventlog.publisher.waiting import StopRequest
 from eventlog.registry import FORMATS, sink_named
+from eventlog.sql.consumers import ConsumerStart
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -96,6 +98,9 @@ def publish(
     Runs until SIGTERM or SIGINT. It then waits for the answers to what was sent, and marks the
     rows. Only one publisher at a time works on a log.
 
+    --consumer NAME is refused unless the file or the environment names the same consumer, because
+    the events would go to the sink of another reader.
+
     With --from it follows another source. The answers then advance the position in that source,
     which is stored in a file or a table.
 
@@ -105,6 +110,7 @@ def publish(
     if allow_refused and not once:
         raise click.UsageError("--allow-refused goes with --once")
     config = config_for(context, consumer, format__type=format_name, source__type=source)
+    _refuse_other_configuration(config, context.file)
     counters = Counters()
     tune_collector()
     if warning := ignored_option(config):
@@ -128,6 +134,7 @@ def publish(
             warn_of_loopback(opened, counters.rows_loopback, "would be marked")
         return ExitCode.DONE
     _log_settings(config, context.file, once=once)
+    _log.info("%s", _start_line(config))
     stop = _stop_on_signals()
     quiet = context.quiet or not sys.stderr.isatty()
     quiet = quiet or (sink_named(config.sink.type).is_terminal and sys.stdout.isatty())
@@ -149,7 +156,6 @@ def publish(
                 unpublished += filter(opened.wants, opened.catalog.unavailable)
                 publish_once(opened, sink, stop, observer, comparison(config))
         else:
-            _log.info("publishing the log %s", config.database.log_table)
             used = Used()
             with (
                 _watching(config, counters) as (watching, open_its_sink),
@@ -176,6 +182,34 @@ def publish(
         if once and not allow_refused and (has_failed(counters) or unpublished)
         else ExitCode.DONE
     )
+
+
+def _refuse_other_configuration(config: Config, file: Path | None) -> None:
+    """Raise ConfigError if only the command line names the consumer: the configuration has the sink
+    of another reader, which would get the consumer's events (spec/event-log.md 13.4).
+    """
+    name = config.of_log.consumer
+    if name is None or name == config.own_consumer:
+        return
+    where = "the configuration" if file is None else str(file)
+    own = (
+        "names no consumer"
+        if config.own_consumer is None
+        else f"is that of the consumer {config.own_consumer}"
+    )
+    raise ConfigError(
+        f"nothing is sent for the consumer {name}: {where} {own}, so the events of {name} would go "
+        f"to its sink ({receiver(config)}). Give --config the file of {name}, with source.consumer "
+        f'= "{name}"; or set {variable("source", "consumer")}={name} if this sink is the right one'
+    )
+
+
+def _start_line(config: Config) -> str:
+    """Return the log line with which a publisher of a log begins."""
+    log, start = config.database.log_table, ConsumerStart(receiver(config), config.of_log.classes)
+    if config.of_log.consumer is None:
+        return f"publishing the log {log}: {start}"
+    return f"publishing the log {log} as consumer {config.of_log.consumer}: {start}"
 
 
 @contextmanager

@@ -16,8 +16,8 @@ from eventlog.config.settings import (
     installed_sections,
     sections_with,
 )
-from eventlog.core.options import Option, options_of
-from eventlog.registry import format_named
+from eventlog.core.options import Option, options_of, toml
+from eventlog.registry import format_named, sink_named
 
 
 class Effective(NamedTuple):
@@ -48,6 +48,17 @@ def non_default(config: Config) -> Iterator[Effective]:
     sections = sections_with([f"{OF_FORMAT}{name}" for name in config.format.given])
     others = any(getattr(config, section).others for section in CHOSEN)
     return (one for one in _settings(config, sections, others=others) if one.source != "default")
+
+
+def receiver(config: Config) -> str:
+    """Return the sink of a configuration in words, its type and the options that name the receiver,
+    such as ``http, url = "https://search.example.org"``; secrets masked.
+    """
+    sink, options = sink_named(config.sink.type), config.sink.options
+    names = sink.needs if sink.address is None else sink.address
+    given = {name: value for name in names if (value := getattr(options, name)) is not None}
+    shown = _shown(config, "sink", given, options_of(type(options)))
+    return ", ".join([sink.name, *(f"{one.key} = {toml(one.value)}" for one in shown)])
 
 
 def _settings(config: Config, sections: Iterable[str], *, others: bool) -> Iterator[Effective]:

@@ -345,9 +345,11 @@ URL: Final = OptionKind(
 """URLs of databases."""
 
 
-def _without_query(url: str) -> str:
-    return url.partition("?")[0]
+def _without_secrets(url: str) -> str:
+    return re.sub("//[^/]*@", "//***@", url.partition("?")[0], count=1)
 
 
-WEB_URL: Final = OptionKind(TEXT.parse, TEXT.legal, shown=_without_query)
-"""URLs of receivers, whose queries may hold keys."""
+WEB_URL: Final = OptionKind(TEXT.parse, TEXT.legal, shown=_without_secrets)
+"""URLs of receivers, whose queries may hold keys. A user and a password are refused when the sink
+is opened, but not shown before.
+"""

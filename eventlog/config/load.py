@@ -69,6 +69,10 @@ class Config:
     """The database URL in the file, which the publisher uses, even if another URL is in
     effect now.
     """
+    own_consumer: str | None = None
+    """The consumer that the file or the environment names, even if the command line names
+    another.
+    """
     secret_files: Mapping[str, Path] = field(default_factory=dict)
     """The files with the secrets in effect, by ``section.key``."""
 
@@ -148,6 +152,7 @@ def load(
         sources={**_sources(keys, chosen, is_idm), "watch": in_file},
         warnings=() if isinstance(file, Mapping) else tuple(_warnings(chosen.values())),
         url_of_file=_url_of_file(given),
+        own_consumer=_own_consumer(given),
         secret_files={
             f"{section}.{key}": setting.file
             for (section, key), setting in chosen.items()
@@ -379,6 +384,16 @@ def _url_of_file(settings: Iterable[Setting]) -> str | None:
                 url: str = setting.value()
                 return url
     return None
+
+
+def _own_consumer(settings: Iterable[Setting]) -> str | None:
+    """Return the consumer that the environment, or else the file, names."""
+    named = [
+        setting
+        for setting in settings
+        if (setting.section, setting.key) == ("source", "consumer") and setting.layer != Layer.FLAG
+    ]
+    return min(named, key=lambda setting: setting.layer).value() if named else None
 
 
 def _warnings(settings: Iterable[Setting]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from eventlog.publisher.claimed_rows import read_recorded
 from eventlog.publisher.ledger import SetLedger, is_at_work
 from eventlog.publisher.observer import SnapshotProgress, measure_queue
 from eventlog.publisher.snapshot import UnfinishedSnapshot
-from eventlog.sql.consumers import read_consumers
+from eventlog.sql.consumers import ConsumerStart, read_consumers
 from eventlog.sql.followed_set import FollowedSet
 from eventlog.sql.open_log import OpenLog
 
@@ -43,12 +43,18 @@ class ConsumerStatus(NamedTuple):
     """The number of events that were sent or are parked, without a final answer."""
     snapshot: SnapshotProgress | None
     """The progress of the consumer's first load, None = it has none, or it has ended."""
+    start: ConsumerStart | None = None
+    """What the consumer sends, and where to, as of its last start; None = unknown."""
 
     def as_data(self) -> dict[str, Any]:
         """Return the status as data for JSON."""
+        data = self._asdict()
+        start = data.pop("start")
         return {
-            **self._asdict(),
+            **data,
             "snapshot": None if self.snapshot is None else self.snapshot.as_data(),
+            "sink": None if start is None else start.sink,
+            "classes": None if start is None else start.classes,
         }
 
 
@@ -89,6 +95,7 @@ def consumer_statuses(
                 snapshot=None
                 if line.loaded is None
                 else UnfinishedSnapshot.from_row(line.begun, line.loaded).progress(),
+                start=line.start,
             )
         )
     return found

@@ -575,6 +575,8 @@ class Publisher:
             _log.warning(NOTHING_PUBLISHED)
             return
         compare = comparison(config)
+        target = None if self._receive is None else f"the function {_name_of(self._receive)}"
+        opens = partial(open_to_publish, config, counters, self._used, target=target)
         with reported_liveness(config) as liveness:
             if config.follows:
                 from eventlog.publisher.stream.follow import follow
@@ -591,13 +593,12 @@ class Publisher:
                 )
             elif once:
                 with (
-                    open_to_publish(config, counters, self._used, LOCK_WAIT) as context,
+                    opens(lock_wait=LOCK_WAIT) as context,
                     closing(self._open_sink()) as sink,
                 ):
                     publish_once(context, sink, stop, compare=compare)
             else:
                 retry = config.publisher.retry_initial, config.publisher.retry_max
-                opens = partial(open_to_publish, config, counters, self._used)
                 standby = config.publisher.standby
                 publish(opens, self._open_sink, stop, liveness, retry, compare, standby)
 
@@ -608,6 +609,11 @@ class Publisher:
             CallableSink,
         )  # a late import, since it loads the reader of XDS answers
 
-        return CallableSink(
-            self._receive, getattr(self._receive, "__qualname__", repr(self._receive))
-        )
+        return CallableSink(self._receive, _name_of(self._receive))
+
+
+def _name_of(receive: Receive) -> str:
+    """Return the name of a function that receives documents; of an object, the name of its
+    class.
+    """
+    return str(getattr(receive, "__qualname__", type(receive).__qualname__))

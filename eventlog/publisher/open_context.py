@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 
+from eventlog.config.effective import receiver
 from eventlog.config.load import Config, connection_url, with_current_secrets
 from eventlog.config.post_poll import SAFE_WAYS, refused_statements
 from eventlog.config.publishing import insert_query_back
@@ -37,7 +38,7 @@ from eventlog.sql.connection import (
     refuse_pooling,
     set_purpose,
 )
-from eventlog.sql.consumers import begun_of, consumer_names
+from eventlog.sql.consumers import ConsumerStart, begun_of, consumer_names, record_start
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.epoch import (
     differing,
@@ -103,10 +104,14 @@ def open_context(
 
 @contextmanager
 def open_to_publish(
-    config: Config, counters: Counters, used: Used | None = None, lock_wait: float = 0.0
+    config: Config,
+    counters: Counters,
+    used: Used | None = None,
+    lock_wait: float = 0.0,
+    target: str | None = None,
 ) -> Iterator[Context]:
     """Open a context as ``open_context`` does, and claim the place of the sink's documents for the
-    log.
+    log. ``target`` is the receiver in words, None = the configured sink.
 
     Raises the errors of ``open_context``, and ConfigError if the place belongs to another owner, or
     if a post-poll statement is refused.
@@ -124,8 +129,28 @@ def open_to_publish(
         # has the right to do so.
         newest_delivery = partial(pass_over, log)
         sink_named(config.sink.type).claim(config.sink.options, owner, newest_delivery)
+        if context.ledger.consumer:
+            start = ConsumerStart(target or receiver(config), config.of_log.classes)
+            record_consumer_start(log, context.ledger.consumer, start)
         log.commit()
         yield context
+
+
+def record_consumer_start(log: OpenLog, name: str, start: ConsumerStart) -> None:
+    """Record what a consumer sends from now on, and where to; warn if it was something else before
+    (spec/event-log.md 13.4).
+    """
+    if (before := record_start(log, name, start)) is not None:
+        _log.warning(
+            "consumer %s of the log %s now sends %s; when it last started, it sent %s. It "
+            "continues where it was, so a new receiver lacks all earlier events: to fill it, stop "
+            "the consumer and run `eventlog consumers reset %s --start-from snapshot`",
+            name,
+            log,
+            start,
+            before,
+            name,
+        )
 
 
 def refuse_post_poll(config: Config, log: LogTable) -> None:

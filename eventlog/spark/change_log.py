@@ -46,7 +46,12 @@ from eventlog.publisher.configured_classes import (
 )
 from eventlog.publisher.context import PublisherOptions, Used
 from eventlog.publisher.ledger import SetLedger
-from eventlog.publisher.open_context import find_log, publisher_options, settle_epoch
+from eventlog.publisher.open_context import (
+    find_log,
+    publisher_options,
+    record_consumer_start,
+    settle_epoch,
+)
 from eventlog.spark.change_offsets import Offset
 from eventlog.spark.change_parts import Folding, held_back
 from eventlog.spark.log_source import without_foreign_settings
@@ -70,6 +75,8 @@ from eventlog.sql.windows import ANY_STATUS
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
+_SINK: Final = "a stream of Spark"
+"""The receiver of a consumer that a stream reads."""
 _BEGINS: Final = {EARLIEST: consumers.EARLIEST, LATEST: consumers.LATEST}
 _FLAGS: Final = {"format.type": DEFAULT_FORMAT}
 """The options with which events are folded and shown: those of the default format, whatever format
@@ -391,6 +398,7 @@ class ChangeLog:
         server = log.server_parts()
         ledger.lock()
         self.epoch = settle_epoch(log, ledger, Used(), server)
+        record_consumer_start(log, consumer, consumers.ConsumerStart(_SINK))
         line = consumers.read_consumer(log, consumer)
         assert line is not None  # the consumer was registered under the lock
         self.line, self.begun = line.done, line.begun.isoformat()

@@ -64,12 +64,16 @@ from eventlog.sql.windows import Window
 _log = logging.getLogger("eventlog.publisher")
 
 COLUMNS: Final = ("name", "begun", "begins", "done", "moved", "requeued", "loaded")
-"""The columns of ``<log>_consumer``."""
+"""The columns of ``<log>_consumer`` that every revision has."""
+START_COLUMNS: Final = ("sink", "classes")
+"""The columns of ``<log>_consumer`` that were added later: what its last start has recorded."""
 LATEST: Final = "latest"
 EARLIEST: Final = "earliest"
 SNAPSHOT: Final = "snapshot"
 _KNOWN: Final = "eventlog_consumers"
 """The key in ``Connection.info`` of the logs whose table of consumers was found."""
+_RECORDING: Final = "eventlog_consumer_starts"
+"""The key in ``Connection.info`` of the logs whose table of consumers has ``START_COLUMNS``."""
 
 
 class ResendRequest(NamedTuple):
@@ -95,6 +99,23 @@ class ResendRequest(NamedTuple):
         return json.dumps(self._asdict(), ensure_ascii=False)
 
 
+class ConsumerStart(NamedTuple):
+    """What a consumer sends, and where to, as recorded when it starts."""
+
+    sink: str
+    """The sink in words, without secrets."""
+    classes: tuple[str, ...] | None = None
+    """The configured classes, None = all."""
+
+    def __str__(self) -> str:
+        return f"{in_words(self.classes)} to {self.sink}"
+
+
+def in_words(classes: Sequence[str] | None) -> str:
+    """Return the classes that a consumer sends, in words; None = all."""
+    return "all classes" if classes is None else ", ".join(classes)
+
+
 class ConsumerRow(NamedTuple):
     """A consumer's row in ``<log>_consumer``. Times are UTC."""
 
@@ -113,6 +134,8 @@ class ConsumerRow(NamedTuple):
     """The progress of the consumer's snapshot (spec/event-log.md 13.3), None = it has no snapshot,
     or its snapshot is complete.
     """
+    start: ConsumerStart | None = None
+    """What its last start has recorded, None = nothing yet."""
     entries: tuple[int, ...] = ()
     """The numbers of the entries that contain the consumer's set; the entry with the whole set
     comes first.
@@ -142,7 +165,8 @@ class SetEntries(NamedTuple):
 def _consumers(log: LogTable) -> sa.TableClause:
     times = ("begun", "moved")
     columns = [
-        sa.column(name, sa.TIMESTAMP()) if name in times else sa.column(name) for name in COLUMNS
+        sa.column(name, sa.TIMESTAMP()) if name in times else sa.column(name)
+        for name in (*COLUMNS, *START_COLUMNS)
     ]
     return sa.table(quoted(log.consumer_table), *columns, schema=schema_of(log))
 
@@ -152,6 +176,20 @@ def has_table(log: OpenLog) -> bool:
     known: set[LogTable] = log.connection.info.setdefault(_KNOWN, set())
     if log.table not in known and log.may_have(log.table.consumer_table):
         known.add(log.table)
+    return log.table in known
+
+
+def records_starts(log: OpenLog) -> bool:
+    """Return True if the log's table of consumers has ``START_COLUMNS``."""
+    known: set[LogTable] = log.connection.info.setdefault(_RECORDING, set())
+    if log.table not in known and has_table(log):
+        table = quoted(log.table.consumer_table)
+        try:
+            found = sa.inspect(log.connection).get_columns(table, schema_of(log.table))
+        except sa.exc.NoSuchTableError:
+            return True  # hidden from this role: the statement that reads it names the right
+        if {column["name"] for column in found}.issuperset(START_COLUMNS):
+            known.add(log.table)
     return log.table in known
 
 
@@ -177,6 +215,13 @@ def check_possible(log: OpenLog) -> None:
             f"the log {log} has no table {log.table.consumer_table}, where consumers record what "
             "they have done: create it with `eventlog db upgrade`, or with `eventlog db upgrade "
             "--existing-log` if another program made the log"
+        )
+    if not records_starts(log):
+        raise LogTableError(
+            f"the table {log.table.consumer_table} of the log {log} has no columns "
+            f"{' and '.join(START_COLUMNS)}, where consumers record what they send: add them with "
+            "`eventlog db upgrade`, or with `eventlog db upgrade --existing-log` if another "
+            "program made the log"
         )
 
 
@@ -226,8 +271,7 @@ def read_consumers(log: OpenLog) -> list[ConsumerRow]:
     """
     if not has_table(log):
         return []
-    table = _consumers(log.table)
-    rows = log.connection.execute(sa.select(*table.c).order_by(table.c.name)).all()
+    rows = log.connection.execute(_selected(log).order_by("name")).all()
     # The order matters: if rows are removed from a set in the meantime, the request for them is
     # still found here.
     sets = read_set_entries(log) if rows else []
@@ -247,22 +291,37 @@ def _read_row(log: OpenLog, name: str) -> ConsumerRow | None:
     """Return the row of a consumer in ``<log>_consumer``, without the part of the set that may be
     in entries of ``<log>_inflight``.
     """
-    table = _consumers(log.table)
-    row = log.connection.execute(sa.select(*table.c).where(table.c.name == name)).first()
+    rows = _selected(log).where(_consumers(log.table).c.name == name)
+    row = log.connection.execute(rows).first()
     return None if row is None else _consumer_row(tuple(row))
 
 
+def _selected(log: OpenLog) -> sa.Select[Any]:
+    """Return the statement that reads the rows of consumers, with the columns that they have."""
+    columns = (*COLUMNS, *START_COLUMNS) if records_starts(log) else COLUMNS
+    table = _consumers(log.table)
+    return sa.select(*(table.c[name] for name in columns))
+
+
 def _consumer_row(row: Sequence[Any]) -> ConsumerRow:
-    name, begun, begins, done, moved, requeued, loaded = row
+    name, begun, begins, done, moved, requeued, loaded, *start = row
     try:
         record_set = decode(done)
         again, place = (
             ResendRequest.decode(requeued),
             None if loaded is None else json.loads(loaded),
         )
-        return ConsumerRow(str(name), begun, str(begins), record_set, moved, again, place)
+        recorded = _start_of(*start)
+        return ConsumerRow(str(name), begun, str(begins), record_set, moved, again, place, recorded)
     except (KeyError, TypeError, ValueError) as error:
         raise _unreadable(name, error) from None
+
+
+def _start_of(sink: str | None = None, classes: str | None = None) -> ConsumerStart | None:
+    """Return what ``START_COLUMNS`` hold. Raises TypeError, ValueError."""
+    if sink is None:
+        return None
+    return ConsumerStart(sink, None if classes is None else tuple(map(str, json.loads(classes))))
 
 
 def _with_set(line: ConsumerRow, sets: Sequence[SetEntry]) -> ConsumerRow:
@@ -356,10 +415,10 @@ def register(log: OpenLog, name: str, begins: str, event_time_zone: str = "utc")
 
 
 def _register(
-    log: OpenLog, name: str, begins: str, event_time_zone: str, former: datetime | None
+    log: OpenLog, name: str, begins: str, event_time_zone: str, former: ConsumerRow | None
 ) -> None:
-    """Register a consumer (``register``). ``former`` is the time of the registration that this one
-    replaces, None = it is new.
+    """Register a consumer (``register``). ``former`` is the row that the new row replaces, None =
+    the consumer is new.
     """
     log.lock_registering()
     for entry in read_entries(log, EntryKind.DONE, name):  # its row was deleted by hand
@@ -369,7 +428,10 @@ def _register(
     line: dict[str, Any] = {"name": name, "begins": begins, "done": done.encode()}
     if begins == SNAPSHOT:
         line["loaded"] = json.dumps({})
-    if (first := _first_moment(log, name, former)) is not None:
+    if former is not None and former.start is not None:
+        line.update(_start_values(former.start))
+    begun = None if former is None else former.begun
+    if (first := _first_moment(log, name, begun)) is not None:
         now = utc_now(log.connection, log.dialect).replace(tzinfo=None)
         line["begun"] = max(now, first)
     log.connection.execute(sa.insert(table).values(line))
@@ -391,11 +453,12 @@ def _first_moment(log: OpenLog, name: str, former: datetime | None) -> datetime 
 
 
 def reset(log: OpenLog, name: str, begins: str, event_time_zone: str = "utc") -> None:
-    """Rewrite the row of a consumer, as at its registration.
+    """Rewrite the row of a consumer, as at its registration. What its last start has recorded
+    stays.
 
     The caller handles its entries of ``<log>_inflight``.
     """
-    former = begun_of(log, name)
+    former = _read_row(log, name)
     forget(log, name)
     _register(log, name, begins, event_time_zone, former)
 
@@ -491,6 +554,27 @@ def visible_ids(log: OpenLog) -> list[tuple[int, int]]:
 
 
 # --- while a consumer runs ------------------------------------------------------------------------
+
+
+def record_start(log: OpenLog, name: str, start: ConsumerStart) -> ConsumerStart | None:
+    """Record what a consumer sends from now on. Return what its last start had recorded, None if
+    it recorded the same, or nothing.
+    """
+    line = _read_row(log, name)
+    if line is None:
+        raise _gone(log.table, name)
+    if line.start == start:
+        return None
+    table = _consumers(log.table)
+    changed = sa.update(table).where(table.c.name == name).values(_start_values(start))
+    log.connection.execute(changed)
+    return line.start
+
+
+def _start_values(start: ConsumerStart) -> dict[str, str | None]:
+    """Return the values of ``START_COLUMNS``."""
+    classes = None if start.classes is None else json.dumps(start.classes, ensure_ascii=False)
+    return {"sink": start.sink, "classes": classes}
 
 
 class Ending(NamedTuple):

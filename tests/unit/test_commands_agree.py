@@ -203,6 +203,9 @@ def test_a_consumer_of_a_followed_source_is_refused(run: Any, tmp_path: Any, nam
 # --- what the options do --------------------------------------------------------------------------
 
 
+PUBLISH: Final = ("--config", "search.toml", "publish", "--once")
+
+
 @pytest.fixture
 def shop(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with a watched table, whose consumer search has processed all rows."""
@@ -213,9 +216,11 @@ def shop(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     change("CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT)")
     assert run("db", "upgrade")[0] == 0
     assert run("triggers", "apply")[0] == 0
-    started = run(
-        "publish", "--once", "--consumer", "search", "--set", "source.start_from=earliest"
+    Path("search.toml").write_text(
+        f'{Path("eventlog.toml").read_text()}[source]\nconsumer = "search"\n'
+        'start_from = "earliest"\n'
     )
+    started = run(*PUBLISH)
     assert started[0] == 0, started
     change("INSERT INTO item VALUES (1, 'a'), (2, 'b'), (3, 'c')")
     return tmp_path
@@ -232,7 +237,7 @@ def test_a_consumer_can_be_named_on_the_command_line(shop: Path, run: Run) -> No
     assert (known["log"], known["queue_rows"]) == ("eventlog, consumer search", 3)
     assert "consumer search" in run("top", "--consumer", "search")[1]
     assert run("doctor", "--consumer", "search", "--json")[0] in (ExitCode.DONE, ExitCode.NO)
-    assert run("publish", "--once", "--consumer", "search")[0] == 0
+    assert run(*PUBLISH)[0] == 0
     assert json.loads(run("status", "--consumer", "search", "--json")[1])["queue_rows"] == 0
     assert {status for (status,) in change("SELECT status FROM eventlog")} == {"N"}
 
@@ -246,7 +251,7 @@ def test_a_consumer_that_the_log_does_not_have_is_refused(shop: Path, run: Run, 
 
 
 def test_the_change_of_an_object_is_explained_for_a_consumer(shop: Path, run: Run) -> None:
-    assert run("publish", "--once", "--consumer", "search")[0] == 0
+    assert run(*PUBLISH)[0] == 0
     change("UPDATE item SET name = 'd' WHERE id = 2")
     key = ("explain", "--key", "id=1", "--consumer", "search")
     code, out, err = run(*key)

@@ -196,10 +196,11 @@ def test_a_downgrade_in_a_script_names_what_it_removes(shop: Path, run: Run) -> 
 
 
 def test_a_consumer_that_cannot_begin_there_is_refused_in_a_dry_run_too(
-    shop: Path, run: Run
+    shop: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arguments = ("publish", "--once", "--consumer", "search")
-    assert run(*arguments)[0] == 0
+    with monkeypatch.context() as environment:
+        environment.setenv("EVENTLOG_SOURCE_CONSUMER", "search")
+        assert run("publish", "--once")[0] == 0
     code, _, err = run("consumers", "reset", "search", "--start-from", "999999999", "--dry-run")
     assert (code, "999999999" in err) == (2, True)
 
@@ -225,8 +226,12 @@ def test_a_process_that_takes_over_from_another_one_logs_it(
     ]
 
 
-def test_a_command_for_another_consumer_needs_no_other_file(shop: Path, run: Run) -> None:
-    assert run("publish", "--once", "--consumer", "search")[0] == 0
+def test_a_command_for_another_consumer_needs_no_other_file(
+    shop: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as environment:
+        environment.setenv("EVENTLOG_SOURCE_CONSUMER", "search")
+        assert run("publish", "--once")[0] == 0
     change("INSERT INTO item VALUES (1, 'a')")
     wait_until(lambda: change("SELECT count(*) FROM eventlog") == [(1,)])
     known = json.loads(run("status", "--consumer", "search", "--json")[1])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple, TextIO
@@ -74,6 +74,10 @@ class Sink(ABC):
     """
     needs: ClassVar[Mapping[str, str]] = {}
     """The options that must be set, with their meaning."""
+    address: ClassVar[Sequence[str] | None] = None
+    """The options that name the receiver, None = those of ``needs``. A consumer records them at its
+    start (spec/event-log.md 13.4).
+    """
     takes_records: ClassVar[bool] = False
     """True if the sink reads the records of a document instead of its body."""
     takes_several: ClassVar[bool] = False

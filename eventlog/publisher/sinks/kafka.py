@@ -70,6 +70,7 @@ class KafkaSink(Sink):
     title = "Kafka topics"
     options = KafkaSinkOptions
     needs = {"brokers": "the address of a broker, host:port"}  # noqa: RUF012 - read only
+    address = ("brokers", "topic")
     takes_records = True
     has_headers = True
     span_kind = "PRODUCER"

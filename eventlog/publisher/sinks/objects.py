@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from eventlog.config.kinds import SECRET
+from eventlog.config.kinds import SECRET, WEB_URL
 from eventlog.core.clock import utc_now
 from eventlog.core.options import NAMES, TEXT, OptionKind, option, parse_names, shared
 from eventlog.errors import ConfigError, ReceiverUnavailable
@@ -91,7 +91,7 @@ class ObjectOptions:
     )
     endpoint: str | None = option(
         None,
-        TEXT,
+        WEB_URL,
         "URL of a store that is compatible with S3",
         example="https://minio.example.org:9000",
     )
@@ -112,6 +112,7 @@ class ObjectsSink(Sink):
     title = "objects of a store such as S3"
     options = ObjectOptions
     needs = {"bucket_url": "the URI where objects are put"}  # noqa: RUF012 - read only
+    address = ("bucket_url", "endpoint")
     span_kind = "CLIENT"
 
     @classmethod

@@ -174,7 +174,7 @@ def test_a_revision_of_another_eventlog_is_named(examined: sa.Engine, doctor: Do
 
 
 def test_a_log_of_somebody_else_is_upgraded_by_its_internal_tables() -> None:
-    assert migrations.upgrade_command(["internal_2"]).endswith(" --existing-log")
+    assert migrations.upgrade_command(["internal_3"]).endswith(" --existing-log")
     assert migrations.upgrade_command(["internal_2", "log_1"]) == "eventlog db upgrade"
 
 

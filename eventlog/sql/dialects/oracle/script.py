@@ -184,6 +184,7 @@ _TAKEN_FOR_SUCCESS: Final = (
     (re.compile("CREATE TABLE "), (-955,)),  # the name is taken
     (re.compile("CREATE (UNIQUE )?INDEX "), (-955, -1408)),  # these columns already have an index
     (re.compile("ALTER TABLE .+ ADD "), (-1430,)),  # the column exists
+    (re.compile("ALTER TABLE .+ DROP COLUMN "), (-904, _NO_TABLE)),  # the column is gone
     (re.compile("DROP TABLE "), (_NO_TABLE,)),
 )
 _OF_VERSION_TABLE: Final = re.compile("(UPDATE|DELETE FROM) ")

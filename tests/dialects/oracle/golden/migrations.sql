@@ -423,5 +423,40 @@ COMMENT ON COLUMN "LOGS"."EVENTLOG_CAPTURED".content IS 'JSON: the table as it w
 
 INSERT INTO "LOGS"."EVENTLOG_VERSION" (version_num)
 SELECT 'internal_2' FROM DUAL
-WHERE NOT EXISTS (SELECT 1 FROM "LOGS"."EVENTLOG_VERSION" WHERE version_num IN ('internal_2'));
+WHERE NOT EXISTS (SELECT 1 FROM "LOGS"."EVENTLOG_VERSION" WHERE version_num IN ('internal_2', 'internal_3'));
+
+-- Running upgrade internal_2 -> internal_3
+BEGIN
+    EXECUTE IMMEDIATE 'ALTER TABLE "LOGS"."EVENTLOG_CONSUMER" ADD sink CLOB';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE <> -1430 THEN
+            RAISE;
+        END IF;
+END;
+/
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".sink IS 'Sink that it had when it last started, without secrets; NULL: none was recorded';
+
+BEGIN
+    EXECUTE IMMEDIATE 'ALTER TABLE "LOGS"."EVENTLOG_CONSUMER" ADD classes CLOB';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE <> -1430 THEN
+            RAISE;
+        END IF;
+END;
+/
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".classes IS 'JSON: the classes that it sent when it last started; NULL: all';
+
+BEGIN
+    EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''internal_3'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''internal_2''';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE <> -942 THEN
+            RAISE;
+        END IF;
+END;
+/
 COMMIT;

@@ -10,54 +10,54 @@ BEGIN
         IF SQLCODE <> -4043 THEN
 -- lines 26 to 31 of migrations
     EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG"';
--- lines 12 to 13 of migrations
-        IF SQLCODE <> -942 THEN
--- lines 26 to 31 of migrations
+-- lines 455 to 461 of migrations
+-- lines 53 to 54 of trigger_field
 -- lines 20 to 27 of sequences
 -- lines 53 to 54 of trigger_field
     EXECUTE IMMEDIATE 'DELETE FROM "LOGS"."EVENTLOG_VERSION" WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''log_1''';
+-- lines 455 to 461 of migrations
+
+-- Running downgrade internal_3 -> internal_2
+BEGIN
+    EXECUTE IMMEDIATE 'ALTER TABLE "LOGS"."EVENTLOG_CONSUMER" DROP COLUMN sink';
 -- lines 12 to 13 of migrations
-        IF SQLCODE <> -942 THEN
--- lines 15 to 19 of migrations
+        IF SQLCODE NOT IN (-904, -942) THEN
+-- lines 26 to 31 of migrations
+    EXECUTE IMMEDIATE 'ALTER TABLE "LOGS"."EVENTLOG_CONSUMER" DROP COLUMN classes';
+-- lines 12 to 13 of migrations
+        IF SQLCODE NOT IN (-904, -942) THEN
+-- lines 26 to 31 of migrations
+    EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''internal_2'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''internal_3''';
+-- lines 455 to 461 of migrations
+
 -- Running downgrade internal_2 ->
 BEGIN
     EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG_CAPTURED"';
--- lines 12 to 13 of migrations
-        IF SQLCODE <> -942 THEN
--- lines 26 to 31 of migrations
+-- lines 455 to 461 of migrations
+-- lines 53 to 54 of trigger_field
     EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG_CONSUMER"';
--- lines 12 to 13 of migrations
-        IF SQLCODE <> -942 THEN
--- lines 26 to 31 of migrations
+-- lines 455 to 461 of migrations
+-- lines 53 to 54 of trigger_field
     EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG_EPOCH"';
--- lines 12 to 13 of migrations
-        IF SQLCODE <> -942 THEN
--- lines 26 to 31 of migrations
+-- lines 455 to 461 of migrations
+-- lines 53 to 54 of trigger_field
     EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG_RESYNC"';
--- lines 12 to 13 of migrations
-        IF SQLCODE <> -942 THEN
--- lines 26 to 31 of migrations
+-- lines 455 to 461 of migrations
+-- lines 53 to 54 of trigger_field
     EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG_STATE"';
--- lines 12 to 13 of migrations
-        IF SQLCODE <> -942 THEN
--- lines 26 to 31 of migrations
+-- lines 455 to 461 of migrations
+-- lines 53 to 54 of trigger_field
     EXECUTE IMMEDIATE 'DROP SEQUENCE "LOGS"."EVENTLOG_DELIVERY"';
 -- lines 21 to 27 of sequences
 -- lines 53 to 54 of trigger_field
     EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG_INFLIGHT"';
--- lines 12 to 13 of migrations
-        IF SQLCODE <> -942 THEN
--- lines 26 to 31 of migrations
+-- lines 455 to 461 of migrations
+-- lines 53 to 54 of trigger_field
     EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG_ERROR"';
--- lines 12 to 13 of migrations
-        IF SQLCODE <> -942 THEN
--- lines 26 to 31 of migrations
+-- lines 455 to 461 of migrations
+-- lines 53 to 54 of trigger_field
     EXECUTE IMMEDIATE 'DELETE FROM "LOGS"."EVENTLOG_VERSION" WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''internal_2''';
--- lines 12 to 13 of migrations
-        IF SQLCODE <> -942 THEN
--- lines 26 to 31 of migrations
+-- lines 455 to 461 of migrations
+-- lines 53 to 54 of trigger_field
     EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG_VERSION"';
--- lines 12 to 13 of migrations
-        IF SQLCODE <> -942 THEN
--- lines 15 to 18 of migrations
-COMMIT;
+-- lines 455 to 462 of migrations
