@@ -94,7 +94,7 @@ OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "--drop-log", "--key", "--keys", "--where", "--deletes", "--status", "--ids", "--class",
         "--parked", "--refused", "--event-id", "--loopback", "--consumer", "--start-from",
         "--older-than", "--limit", "--sample", "--ignore", "--purpose", "--target",
-        "--leaf-size",
+        "--leaf-size", "--finish",
     ),
     "Formats and files": (
         "--from-driver", "--from", "--to", "--format", "--options", "--last-sequence", "--out",
@@ -268,6 +268,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     "purge": {
         "eventlog purge --older-than 30d --dry-run": "how many processed rows would be removed",
         "eventlog purge --older-than 30d --yes": "remove them, without asking",
+        "eventlog purge --finish eventlog_2 --dry-run": "a leaf that somebody detached",
     },
     "backlog run": {
         "eventlog backlog run --out documents": "files of the documents that publish would send",

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 import click
@@ -28,7 +29,16 @@ from eventlog.cli.stopping import DONE, NOTHING, if_stopped
 from eventlog.config.load import Config
 from eventlog.core.clock import sleep
 from eventlog.errors import ConfigError, LogInUse, number_of
-from eventlog.publisher.leaves import LeafPurge, cut_ahead, in_turn, purge_leaves
+from eventlog.publisher.leaves import (
+    LeafPurge,
+    cut_ahead,
+    detached_leaf,
+    finish_leaf,
+    in_turn,
+    means_to_partition,
+    purge_leaves,
+    refuse_unless_owner,
+)
 from eventlog.publisher.open_context import find_log
 from eventlog.publisher.purge import Extent, extent_of, purge_batches, purge_error_lines
 from eventlog.sql.open_log import OpenLog
@@ -49,6 +59,9 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w":
               help="Rows that one transaction checks.")  # fmt: skip
 @click.option("--pause", type=click.FloatRange(0, 3600), default=0.0, metavar="SECONDS",
               help="Pause between two transactions.")  # fmt: skip
+@click.option("--finish", "table", metavar="NAME",
+              help="Drop a table that was a leaf of the log and that no purge has recorded. Its "
+              "unprocessed rows are put back into the log first.")  # fmt: skip
 @yes_option
 @click.option("--dry-run", "dry", is_flag=True, help="Count what would be removed; remove nothing.")
 @json_option
@@ -58,6 +71,7 @@ def purge(
     age: str | None,
     size: int,
     pause: float,
+    table: str | None,
     yes: bool,
     dry: bool,
     as_json: bool,
@@ -70,6 +84,11 @@ def purge(
     log it removes whole leaves, and makes the next ones; while the log has more than keep_bytes of
     [database], the oldest leaf goes whatever its age.
     """
+    if table is not None:
+        if age is not None:
+            raise click.UsageError("--finish goes without --older-than: it drops one table")
+        _finish(context, table, yes=yes, dry=dry, as_json=as_json)
+        return
     config = context.config()
     limit, older = _limit(config, age)
     with session(config, Purpose.PURGE) as db:
@@ -86,6 +105,7 @@ def purge(
                 f"{cutoff}), and their error lines.",
                 yes=yes,
             )
+        detached = _detached(log)
         max_bytes = config.database.keep_bytes
         leaves, to_check = _purge_leaves(log, event_time, to_check, max_bytes, dry=dry)
         # Rows that were logged after the start are too new.
@@ -129,6 +149,7 @@ def purge(
         print_json(
             {"log": str(log), "dry_run": dry, "cutoff": cutoff, **removed, "kept": dict(kept)}
             | (of_leaves if log.table.is_partitioned else {})
+            | ({"detached": detached} if detached else {})
         )
     elif not context.quiet:
         verb = "would be removed" if dry else "removed"
@@ -143,6 +164,48 @@ def purge(
         )
         for name, number in kept.items():
             result(f"{number_of(number, 'row')} kept for consumer {name}, still to process")
+
+
+def _finish(context: CommandContext, name: str, *, yes: bool, dry: bool, as_json: bool) -> None:
+    """Drop a table that was a leaf of the log and that no purge has recorded."""
+    config = context.config()
+    with session(config, Purpose.PURGE) as db:
+        log = find_log(db, config)
+        means = means_to_partition(log)
+        refuse_unless_owner(log, means)
+        check_purge_rights(log)
+        unprocessed = detached_leaf(log, name).unprocessed or 0
+        log.commit()
+        if not dry:
+            confirm(
+                f"This drops the table {name}, which was a leaf of the log {log}. It has "
+                f"{number_of(unprocessed, 'row')} that are not of status S or W, which are first "
+                "put back into the log, unless the log has them.",
+                yes=yes,
+            )
+        put_back = None if dry else in_turn(log, partial(finish_leaf, log, means, name))
+    report = {"log": str(log), "dry_run": dry, "table": name, "unprocessed": unprocessed}
+    if as_json:
+        print_json(report | {"put_back": put_back})
+    elif not context.quiet:
+        what = "would be dropped" if dry else f"dropped, {number_of(put_back or 0, 'row')} put back"
+        result(
+            f"log {log}, table {name} with {number_of(unprocessed, 'row')} that are not of status "
+            f"S or W: {what}"
+        )
+
+
+def _detached(log: OpenLog) -> list[str]:
+    """Return the detached tables that no purge has recorded, and report them."""
+    means = log.dialect.partitioning
+    names = [one.name for one in means.unrecorded(log)] if means is not None else []
+    for name in names:
+        note(
+            f"the table {name} was a leaf of the log {log}, and no purge has recorded its removal, "
+            f"so it stays. If nobody needs it, run: eventlog purge --finish {name}"
+        )
+    log.commit()
+    return names
 
 
 def _limit(config: Config, age: str | None) -> tuple[timedelta, str]:

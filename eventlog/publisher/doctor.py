@@ -24,7 +24,13 @@ from eventlog.core.checks import check_rows
 from eventlog.core.clock import unix_time
 from eventlog.core.event_ids import raised_at
 from eventlog.core.ranges import to_ranges
-from eventlog.errors import DatabaseError, EventlogError, LogTableError, ServerUnavailable
+from eventlog.errors import (
+    DatabaseError,
+    EventlogError,
+    LogTableError,
+    ServerUnavailable,
+    number_of,
+)
 from eventlog.model import queue_rows, unpadded
 from eventlog.publisher.claimed_rows import CLAIM_WAYS_OUT, read_recorded
 from eventlog.publisher.configured_classes import (
@@ -47,6 +53,7 @@ from eventlog.publisher.context import (
 from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.delivery import Delivery
 from eventlog.publisher.grants import command_of, grants_to_read
+from eventlog.publisher.leaves import detached_leaves
 from eventlog.publisher.ledger import is_at_work, ledger_of
 from eventlog.publisher.observer import Measured
 from eventlog.publisher.open_context import (
@@ -739,6 +746,27 @@ def _size(case: Case) -> Iterator[Finding]:
         )
 
 
+def _detached(case: Case) -> Iterator[Finding]:
+    """Judge tables that were leaves of the log, and whose removal no purge has recorded."""
+    for name, unprocessed in detached_leaves(case.log):
+        rows = (
+            "this role may not read it to count its unprocessed rows"
+            if unprocessed is None
+            else f"it has {number_of(unprocessed, 'row')} that are not of status S or W"
+        )
+        yield Finding(
+            "detached_leaf",
+            "warning",
+            f"the table {name} was a leaf of the log, and no purge has recorded its removal; "
+            f"{rows}",
+            (
+                f"eventlog purge --finish {name}",
+                "to keep it, give it another comment: COMMENT ON TABLE "
+                f"{case.dialect.qualified(case.log.table.schema, name)} IS 'archive'",
+            ),
+        )
+
+
 # --- the checks, in their order -------------------------------------------------------------------
 
 Checks = Mapping[str, Callable[[Case], Iterable[Finding]]]
@@ -769,6 +797,7 @@ LOG_CHECKS: Final[Checks] = {
         case.ask("storage", doctor.TableStorage), _snapshots(case), case.limits
     ),
     "the size of the log": _size,
+    "detached leaves": _detached,
     "the post-poll statements": _post_poll,
     "the notification of changes": _wake,
     "open transactions": lambda case: doctor.judge_transactions(

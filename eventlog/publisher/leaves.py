@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
@@ -20,6 +21,7 @@ from eventlog.publisher.cycle import recorded_ids
 from eventlog.sql.consumers import done_by_consumers, read_consumers
 from eventlog.sql.epoch import note_removed
 from eventlog.sql.leaves import MAX_LEAVES, MAX_MOVED, Leaf, Partitioning
+from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.purge import highest_id
 from eventlog.sql.resync import reads_of_log
@@ -59,15 +61,20 @@ def refuse_to_partition(log: OpenLog, means: Partitioning, *, is_ours: bool) -> 
             f"the log {log} was not made by `eventlog db upgrade`: only the program that made it "
             "may change its table"
         )
-    if not means.is_owner(log):
-        raise LogTableError(
-            f"user {log.db.current_user()} does not own the log {log}. Run the command as its "
-            "owner, or as a role that has the owner's rights and CREATE on the schema"
-        )
+    refuse_unless_owner(log, means)
     if attached := means.dependents(log):
         raise LogTableError(
             f"the table of the log {log} has {', '.join(attached)}, which would stay with the old "
             "table. Drop it first, and create it again afterwards"
+        )
+
+
+def refuse_unless_owner(log: OpenLog, means: Partitioning) -> None:
+    """Raise LogTableError if this session lacks the rights of the log's owner."""
+    if not means.is_owner(log):
+        raise LogTableError(
+            f"user {log.db.current_user()} does not own the log {log}. Run the command as its "
+            "owner, or as a role that has the owner's rights and CREATE on the schema"
         )
 
 
@@ -304,23 +311,35 @@ def _why_needed(log: OpenLog, leaf: Leaf, undone: Mapping[str, Ranges]) -> str:
         return f"row {_dated(log, min(in_flight))} is being delivered"
     if claim is not None and claim.last >= first:
         return claim.in_words
+    if why := _why_undone(log, log.table, undone):
+        return why
+    return next((one.in_words for one in reads_of_log(log) if one.position < last), "")
+
+
+def _why_undone(log: OpenLog, table: LogTable, undone: Mapping[str, Ranges]) -> str:
+    """Return, in words, a row of a table that a consumer has not processed; empty if there is none.
+    ``undone`` is the result of ``_undone``.
+    """
     for name, gaps in undone.items():
         if len(gaps) > MAX_RANGES:
             return (
                 f"consumer {name} has {len(gaps):,} gaps in it that open transactions may still "
                 "fill"
             )
-        row = log.connection.execute(
-            sa.select(sa.func.min(record_id)).where(is_in(log.table, gaps))
-        ).scalar()
+        first = sa.select(sa.func.min(column_of(table, "record_id"))).where(is_in(table, gaps))
+        row = log.connection.execute(first).scalar()
         if row is not None:
-            return f"consumer {name} has not processed row {_dated(log, row)}"
-    return next((one.in_words for one in reads_of_log(log) if one.position < last), "")
+            return f"consumer {name} has not processed row {_dated(log, row, table)}"
+    return ""
 
 
-def _dated(log: OpenLog, row: int) -> str:
-    """Return a record_id with the event_time of its row, for people."""
-    record_id, event_time = (column_of(log.table, one) for one in ("record_id", "event_time"))
+def _dated(log: OpenLog, row: int, table: LogTable | None = None) -> str:
+    """Return a record_id with the event_time of its row in a table, by default in the log, for
+    people.
+    """
+    record_id, event_time = (
+        column_of(table or log.table, one) for one in ("record_id", "event_time")
+    )
     time = log.connection.execute(sa.select(event_time).where(record_id == row)).scalar()
     return str(row) if time is None else f"{row} of {time:%Y-%m-%d %H:%M}"
 
@@ -341,3 +360,72 @@ def why_kept(log: OpenLog, leaf: Leaf) -> str:
         if reason.startswith(f"consumer {name} has"):
             return f"{reason}; its set last changed at {time:%Y-%m-%d %H:%M} UTC"
     return reason
+
+
+# --- detached tables without a record -------------------------------------------------------------
+
+
+class DetachedLeaf(NamedTuple):
+    """A detached table with the comment of a leaf, whose removal is not recorded."""
+
+    name: str
+    unprocessed: int | None
+    """The number of its rows of another status than S and W; None = this session may not read it.
+    """
+
+
+def detached_leaves(log: OpenLog) -> list[DetachedLeaf]:
+    """Return the detached leaves of a log whose removal is not recorded. Reads each of them once.
+    Raises DatabaseError for a record that cannot be read.
+    """
+    means = log.dialect.partitioning
+    return [
+        DetachedLeaf(one.name, _unprocessed(log, one.name) if one.is_readable else None)
+        for one in (means.unrecorded(log) if means is not None else ())
+    ]
+
+
+def detached_leaf(log: OpenLog, name: str) -> DetachedLeaf:
+    """Return a detached leaf of a log whose removal is not recorded. Raises ConfigError if there is
+    none of this name.
+    """
+    found = detached_leaves(log)
+    for one in found:
+        if one.name == name:
+            return one
+    there = f": {', '.join(one.name for one in found)}" if found else ""
+    raise ConfigError(
+        f"{name} is no detached leaf of the log {log} without a record; the log has "
+        f"{number_of(len(found), 'such table')}{there}"
+    )
+
+
+def finish_leaf(log: OpenLog, means: Partitioning, name: str) -> int:
+    """Drop a detached leaf whose removal is not recorded, and return the number of rows that were
+    put back into the log. Commits. Raises ConfigError if a consumer has not processed one of its
+    rows (spec/event-log.md 14.3), and the errors of ``Partitioning.finish_unrecorded``.
+    """
+    table = _as_log(log, name)
+    record_id = column_of(table, "record_id")
+    extent = sa.select(sa.func.min(record_id), sa.func.max(record_id))
+    first, last = log.connection.execute(extent).one()
+    undone = {} if first is None else _undone(log, Leaf(name, int(first), int(last) + 1))
+    if why := _why_undone(log, table, undone):
+        log.connection.rollback()
+        raise ConfigError(
+            f"the table {name} stays: {why}. Attach it to the log {log} again with ALTER TABLE "
+            "... ATTACH PARTITION; a purge removes it later"
+        )
+    return means.finish_unrecorded(log, name)
+
+
+def _unprocessed(log: OpenLog, name: str) -> int:
+    table = _as_log(log, name)
+    others = column_of(table, "status").not_in(APPLIED)
+    counted = sa.select(sa.func.count()).select_from(rows_of(table)).where(others)
+    return int(log.connection.execute(counted).scalar_one())
+
+
+def _as_log(log: OpenLog, name: str) -> LogTable:
+    """Return a table that was a leaf of a log, as a log."""
+    return replace(log.table, name=name, is_partitioned=False)

@@ -2,8 +2,9 @@
 
 ``<log>_inflight`` has the deliveries in flight, and the rows that each consumer has done: one
 UPDATE turns the entry of a delivery that has ended into part of the consumer's set. ``<log>_state``
-has what commands record for other processes: claims of backlog jobs, removed rows, requests to send
-rows again, results of verifications. No other module reads or writes the two tables.
+has what commands record for other processes: claims of backlog jobs, removed rows and leaves,
+requests to send rows again, results of verifications. No other module reads or writes the two
+tables.
 
 No function commits: the caller decides what belongs to one transaction.
 """
@@ -40,6 +41,8 @@ class EntryKind(StrEnum):
     """Rows that `eventlog requeue` has set back to N."""
     VERIFIED = "verified"
     """The last verification of a target."""
+    DETACHED = "detached"
+    """The table of a leaf that a purge has removed from the log; a purge will drop it."""
 
 
 _IN_FLIGHT: Final = frozenset({EntryKind.DELIVERY, EntryKind.DONE})

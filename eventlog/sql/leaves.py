@@ -45,6 +45,16 @@ class Leaf(NamedTuple):
     """The record_id after its range; None = there is no upper bound."""
 
 
+class UnrecordedLeaf(NamedTuple):
+    """A detached table with the comment of a leaf, whose removal is not recorded: an administrator
+    has detached it or restored it from a dump, or an earlier version has removed it.
+    """
+
+    name: str
+    is_readable: bool
+    """True if this session may read it."""
+
+
 class Partitioning(Protocol):
     """The implementation of partitioned logs in a database that supports them.
 
@@ -102,7 +112,8 @@ class Partitioning(Protocol):
         self, log: OpenLog, leaf: Leaf, stay: Collection[int], check: Callable[[], None]
     ) -> None:
         """Extend the lowest leaf by the range of this leaf, and move the rows ``stay`` to it. The
-        removed leaf becomes a separate table, which ``finish`` drops.
+        removed leaf becomes a separate table, which an entry of ``<log>_state`` records and
+        ``finish`` drops.
 
         The caller has begun the transaction in which it has determined which rows may be removed,
         and is responsible for keeping the rows N. ``check`` is called when no other session can
@@ -111,9 +122,22 @@ class Partitioning(Protocol):
         """
 
     def finish(self, log: OpenLog) -> int:
-        """Drop the tables of removed leaves, and return their number. Rows in them with another
-        status than S or W, which somebody has changed by hand in the meantime, are moved back into
-        the log first.
+        """Drop the recorded tables of removed leaves with their records, and return their number.
+        Rows in them with another status than S or W, which somebody has changed by hand in the
+        meantime, are put back into the log first.
+
+        A table that is not the recorded one any longer stays, and its record is deleted.
+        """
+
+    def unrecorded(self, log: OpenLog) -> list[UnrecordedLeaf]:
+        """Return the detached tables that have the comment of a leaf and no record, by name."""
+
+    def finish_unrecorded(self, log: OpenLog, name: str) -> int:
+        """Record a table of ``unrecorded``, and drop it as ``finish`` does, in the transaction of
+        the session, which is then committed. Return the number of rows that were put back.
+
+        Raises DatabaseError if a row has to be put back for which the log has no leaf, and LogInUse
+        if another session uses the table or has changed it.
         """
 
     def drop(self, log: LogTable) -> list[str]:

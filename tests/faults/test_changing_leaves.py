@@ -171,6 +171,31 @@ def purge_until(database: sa.Engine, number: int) -> bool:
     return True
 
 
+def test_a_crash_that_loses_the_removal_of_a_leaf_loses_its_record(partitioned: Server) -> None:
+    with servers(partitioned.data) as server:
+        server.execute("ALTER SYSTEM SET wal_writer_delay = '10s'", "SELECT pg_reload_conf()")
+        database = sa.create_engine(server.url)
+        write(database, *range(1, 3 * WIDTH), event_type=2)
+        with owner(database) as log:
+            cut_ahead(log, MEANS)
+            leaf = MEANS.leaves(log)[1]
+            server.execute("CHECKPOINT")
+            MEANS.remove(log, leaf, [], lambda: None)
+            assert leaf not in MEANS.leaves(log)
+            log.connection.invalidate()
+        database.dispose()
+        server.stop()
+        server.start()
+        with owner(database) as log:
+            assert leaf in MEANS.leaves(log)
+        server.execute(f"ALTER TABLE eventlog DETACH PARTITION {leaf.name}")
+        with owner(database) as log:
+            assert MEANS.finish(log) == 0
+            assert [one.name for one in MEANS.unrecorded(log)] == [leaf.name]
+        assert server.value(f"SELECT count(*) FROM {leaf.name}") == WIDTH
+        database.dispose()
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("has_all", [True, False], ids=["synchronous", "behind"])

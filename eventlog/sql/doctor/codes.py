@@ -303,6 +303,15 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
                 "A purge is late by half of `keep_days`; the finding names what holds it back.",
                 "End what holds it back, then run `eventlog purge` as the owner of the log.",
             ),
+            "detached_leaf": FindingText(
+                "warning",
+                "A table has the comment of a leaf and is not attached to the log, and no purge "
+                "has recorded its removal: somebody has detached it or restored it from a dump, or "
+                "an earlier version has removed it. The finding counts its rows that are not of "
+                "status S or W.",
+                "Drop it by `eventlog purge --finish`, which puts these rows back into the log, or "
+                "give it another comment.",
+            ),
             "sequence_cache": FindingText(
                 "error",
                 f"The sequence of record_id caches numbers in each session, {_WRONG_ORDER}",

@@ -11,6 +11,9 @@ import pytest
 import sqlalchemy as sa
 from examinations import CONFIG, Doctor
 from examinations import fill as fill_with_triggers
+from old_leaves import MEANS, Command, Findings, write
+from old_leaves import fill as fill_with_old_rows
+from old_leaves import opened as opened_log
 from resyncs import Receiver
 from resyncs import fill as fill_with_classes
 from shared import Run
@@ -19,6 +22,7 @@ from trigger_log import Watched
 from trigger_log import run as run_sql
 
 from eventlog import cli
+from eventlog.publisher import leaves as publisher_leaves
 from eventlog.sql import migrations
 from eventlog.sql.connection import connect
 from eventlog.sql.dialects.postgresql import DIALECT
@@ -112,3 +116,56 @@ def doctor(examined: sa.Engine, capfd: pytest.CaptureFixture[str]) -> Doctor:
         return code, found
 
     return doctor
+
+
+@pytest.fixture
+def old_log(
+    filled_database: Any, empty_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[sa.Engine]:
+    """The database of ``fill``, which command lines use."""
+    monkeypatch.setenv("EVENTLOG_DATABASE_SCHEMA_NAME", "hr")
+    monkeypatch.setattr(publisher_leaves, "PATIENCE", 0.3)
+    with filled_database(fill_with_old_rows) as database:
+        monkeypatch.setenv(
+            "EVENTLOG_DATABASE_URL", database.url.render_as_string(hide_password=False)
+        )
+        yield database
+
+
+@pytest.fixture
+def command(old_log: sa.Engine, capfd: pytest.CaptureFixture[str]) -> Command:
+    """A command with --json that succeeds, as data."""
+
+    def command(*arguments: str) -> dict[str, Any]:
+        capfd.readouterr()
+        assert cli.run([*arguments, "--json"]) == 0
+        found: dict[str, Any] = json.loads(capfd.readouterr().out)
+        return found
+
+    return command
+
+
+@pytest.fixture
+def partitioned(old_log: sa.Engine, command: Command) -> sa.Engine:
+    """The log in leaves of 100 numbers, with four leaves of rows: a month, a month, a month and no
+    day old.
+    """
+    command("db", "partition", "--leaf-size", "100")
+    with opened_log(old_log) as log:
+        MEANS.cut(log, 301)
+    write(old_log, 200)
+    write(old_log, 50, days=0)
+    return old_log
+
+
+@pytest.fixture
+def findings(partitioned: sa.Engine, capfd: pytest.CaptureFixture[str]) -> Findings:
+    """What ``doctor`` finds, by its code."""
+
+    def findings() -> dict[str, str]:
+        capfd.readouterr()
+        cli.run(["doctor", "--json"])
+        found = json.loads(capfd.readouterr().out)["findings"]
+        return {one["code"]: one["text"] for one in found}
+
+    return findings

@@ -177,7 +177,8 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         return [_create_status_function(log)]
 
     def drop_before_log(self, log: LogTable) -> list[str]:
-        return [f"DROP FUNCTION IF EXISTS {_status_function(log)}(pg_catalog.bpchar)"]
+        # The index of a detached leaf that somebody keeps goes with it.
+        return [f"DROP FUNCTION IF EXISTS {_status_function(log)}(pg_catalog.bpchar) CASCADE"]
 
     def create_queue_index(self, log: LogTable) -> str:
         # The guard of status is made of conditions instead of one function, so that marking needs

@@ -13,6 +13,8 @@ CHECK, because a CHECK makes each INSERT slower.
 
 from __future__ import annotations
 
+import itertools
+import json
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,7 +26,16 @@ from sqlalchemy.exc import DBAPIError
 from eventlog.core.clock import monotonic, sleep
 from eventlog.errors import DatabaseError, LogInUse, number_of
 from eventlog.sql.dialects.postgresql.log_session import OTHER_PLANS
-from eventlog.sql.leaves import MAX_MOVED, Leaf, Partitioning
+from eventlog.sql.internal_tables import (
+    Entry,
+    EntryKind,
+    add_entry,
+    delete_entry,
+    next_number,
+    read_entries,
+    unreadable,
+)
+from eventlog.sql.leaves import MAX_MOVED, Leaf, Partitioning, UnrecordedLeaf
 from eventlog.sql.log_table import LogTable, cut_name
 from eventlog.sql.statements import (
     literal,
@@ -52,6 +63,8 @@ _LOCK_NOT_AVAILABLE: Final = "55P03"
 _DEADLOCK: Final = "40P01"
 _UNDEFINED_TABLE: Final = "42P01"
 """The SQLSTATE of a table that another session has dropped: two purges finish the same removal."""
+_CHECK_VIOLATION: Final = "23514"
+"""The SQLSTATE of a row for which the log has no leaf."""
 _BOUND: Final = re.compile(r"FROM \(('?-?\d+'?|MINVALUE)\) TO \(('?-?\d+'?|MAXVALUE)\)")
 _MAX_BYTES: Final = 55
 """The maximum number of bytes of the base of a leaf's name; the names of its indexes are longer."""
@@ -67,6 +80,14 @@ class _Identity(NamedTuple):
     following: int
     """The next number of the sequence."""
     rights: Sequence[str]
+
+
+class _Detached(NamedTuple):
+    """A table that a purge has detached, as its entry of ``<log>_state`` records it."""
+
+    oid: int
+    """Its OID. A table of the same name that was restored from a dump has another one."""
+    name: str
 
 
 class PostgresPartitioning(Partitioning):
@@ -134,7 +155,8 @@ class PostgresPartitioning(Partitioning):
             log.commit()
 
     def partition(self, log: OpenLog, width: int) -> list[Leaf]:
-        table, first = _name(log.table), _leaf_name(log.table, 1)
+        table = _name(log.table)
+        first, second, third = self._free_names(log, 1, 3)
         with _locked(log):
             owner = _owner(log)
             column, _ = _columns(log.table)
@@ -155,7 +177,6 @@ class PostgresPartitioning(Partitioning):
             self._drop_check(log, table)
             self._make_log(log, table, column, identity, rights, comment)
             _run(log, f"ALTER TABLE {table} OWNER TO {owner}")
-            second, third = _leaf_name(log.table, 2), _leaf_name(log.table, 3)
             self._create_leaf(log, second)
             self._create_leaf(log, third)
             self._add_check(log, third)
@@ -190,7 +211,7 @@ class PostgresPartitioning(Partitioning):
                 _run(log, f"INSERT INTO {home} SELECT * FROM {leaf}")
                 _run(log, f"DROP TABLE {leaf}")
             self._drop_check(log, home)
-            _run(log, f"DROP FUNCTION {_function(log.table)}(bigint)")
+            _run(log, _drop_function(log.table))
             own = {index: name for index, name, _ in _ask(log, "index_names", name=home)}
             for index, name, _ in names:
                 _rename_index(log, own[index], name)
@@ -202,7 +223,9 @@ class PostgresPartitioning(Partitioning):
     def cut(self, log: OpenLog, at: int) -> Leaf:
         known = self.leaves(log)
         head = known[-1]
-        new = Leaf(_next_name(log.table, known), at, None)
+        newest = max(int(leaf.name.rpartition("_")[2]) for leaf in known)
+        (name,) = self._free_names(log, newest + 1, 1)
+        new = Leaf(name, at, None)
         old_table, new_table = _sibling(log.table, head.name), _sibling(log.table, new.name)
         column, _ = _columns(log.table)
         with _changes(log):
@@ -250,6 +273,7 @@ class PostgresPartitioning(Partitioning):
             )
         with _changes(log):
             _commit_at_once(log)
+            self._record(log, leaf.name)
             _take(log)
             begun = monotonic()
             self._check_known(log, known)
@@ -266,30 +290,100 @@ class PostgresPartitioning(Partitioning):
         log.commit()
 
     def finish(self, log: OpenLog) -> int:
-        tables = [name for (name,) in _ask(log, "detached", comment=_comment(log.table))]
+        entries = read_entries(log, EntryKind.DETACHED)
         log.commit()
-        column, status = (
-            quote_identifier(log.table.column(one)) for one in ("record_id", "status")
-        )
-        log_name = _name(log.table)
-        for name in tables:
-            table = _sibling(log.table, name)
+        dropped = 0
+        for entry in entries:
             with _changes(log):
-                _run(log, f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
-                _run(
-                    log,
-                    f"INSERT INTO {log_name} OVERRIDING SYSTEM VALUE SELECT r.* FROM {table} AS r "
-                    f"WHERE r.{status} NOT IN ('S', 'W') AND NOT EXISTS "
-                    f"(SELECT FROM {log_name} AS there WHERE there.{column} = r.{column})",
-                )
-                _run(log, f"DROP TABLE {table}")
+                put_back = self._finish(log, entry.number, _recorded(log, entry))
             log.commit()
-        return len(tables)
+            dropped += put_back is not None
+        return dropped
+
+    def unrecorded(self, log: OpenLog) -> list[UnrecordedLeaf]:
+        before = self._detached(log)
+        if not before:
+            return []
+        recorded = {_recorded(log, entry) for entry in read_entries(log, EntryKind.DETACHED)}
+        # A purge writes the record with the removal and deletes it with the table: a table that is
+        # there before and after the records are read has none, if it is not among them.
+        return [
+            UnrecordedLeaf(name, is_readable)
+            for oid, name, is_readable in self._detached(log)
+            if (oid, name, is_readable) in before and _Detached(oid, name) not in recorded
+        ]
+
+    def finish_unrecorded(self, log: OpenLog, name: str) -> int:
+        with _changes(log):
+            number, table = self._record(log, name)
+            put_back = self._finish(log, number, table)
+            if put_back is None:
+                raise LogInUse(
+                    f"another session has changed the table {name} of the log {log} in the "
+                    "meantime. Run the command again"
+                )
+        log.commit()
+        return put_back
 
     def drop(self, log: LogTable) -> list[str]:
-        return [f"DROP FUNCTION IF EXISTS {_function(log)}(bigint)"]
+        return [_drop_function(log)]
 
     # The parts of a change
+
+    def _detached(self, log: OpenLog) -> list[tuple[int, str, bool]]:
+        """Return the OIDs and names of the tables that have the comment of a leaf and are not
+        attached, and whether this session may read them.
+        """
+        found = _ask(log, "detached", comment=_comment(log.table))
+        return [(int(oid), str(name), bool(is_readable)) for oid, name, is_readable in found]
+
+    def _record(self, log: OpenLog, name: str) -> tuple[int, _Detached]:
+        """Record that ``finish`` is to drop a table, and return the number of the entry."""
+        # This lock keeps the table from being replaced by another one of its name.
+        _run(log, f"LOCK TABLE {_sibling(log.table, name)} IN ACCESS SHARE MODE")
+        oid = _value(log, f"SELECT {literal(_sibling(log.table, name))}::regclass::oid::bigint")
+        number = next_number(log)
+        add_entry(log, EntryKind.DETACHED, number, json.dumps({"oid": oid, "name": name}))
+        return number, _Detached(oid, name)
+
+    def _finish(self, log: OpenLog, number: int, table: _Detached) -> int | None:
+        """Drop a recorded table, after its rows that are not done were put back into the log, and
+        delete the entry. Return the number of these rows; None, and only delete the entry, if the
+        table is not the recorded one any longer: it was dropped, renamed or attached, or has
+        another comment.
+        """
+        name, put_back = _sibling(log.table, table.name), None
+        if self._is_detached(log, table):
+            _run(log, f"LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE")
+            if self._is_detached(log, table):
+                put_back = self._put_back(log, name)
+                _run(log, f"DROP TABLE {name}")
+        delete_entry(log, EntryKind.DETACHED, number)
+        return put_back
+
+    def _is_detached(self, log: OpenLog, table: _Detached) -> bool:
+        return any(_Detached(oid, name) == table for oid, name, _ in self._detached(log))
+
+    def _put_back(self, log: OpenLog, table: str) -> int:
+        """Put the rows of a table back into the log that are not done, and return their number."""
+        log_name = _name(log.table)
+        column, status = _columns(log.table)
+        try:
+            return _value(
+                log,
+                f"WITH put_back AS (INSERT INTO {log_name} OVERRIDING SYSTEM VALUE "
+                f"SELECT r.* FROM {table} AS r WHERE r.{status} NOT IN ('S', 'W') AND NOT EXISTS "
+                f"(SELECT FROM {log_name} AS there WHERE there.{column} = r.{column}) RETURNING 1) "
+                "SELECT count(*) FROM put_back",
+            )
+        except DBAPIError as error:
+            if getattr(error.orig, "sqlstate", None) != _CHECK_VIOLATION:
+                raise
+            raise DatabaseError(
+                f"the table {table} has rows to put back, and the log {log} has no leaf for "
+                "them, so nothing was changed. Attach the table again, with ALTER TABLE "
+                f"{log_name} ATTACH PARTITION {table}; a purge removes it later"
+            ) from None
 
     def _allow_inserts(self, log: OpenLog) -> None:
         """Make the function of the CHECKs true."""
@@ -379,6 +473,18 @@ class PostgresPartitioning(Partitioning):
             f"{'; '.join(readers)}"
         )
 
+    def _free_names(self, log: OpenLog, first: int, count: int) -> list[str]:
+        """Return names of leaves, numbered from ``first`` on, that no table has. A table that was
+        detached keeps its name.
+        """
+        names = (_leaf_name(log.table, number) for number in itertools.count(first))
+        free = (
+            name
+            for name in names
+            if not _ask(log, "has_relation", name=_sibling(log.table, name))[0][0]
+        )
+        return list(itertools.islice(free, count))
+
     def _take_identity(self, log: OpenLog, column: str) -> _Identity:
         """Remove the identity of the record_id column from the table, and return its definition."""
         found = _ask(log, "numbering", record_id_column=log.table.column("record_id"))
@@ -466,12 +572,6 @@ def _leaf_name(log: LogTable, number: int) -> str:
     return f"{cut_name(log.name, _MAX_BYTES - len(str(number)))}_{number}"
 
 
-def _next_name(log: LogTable, known: Sequence[Leaf]) -> str:
-    """Return a name that no leaf and no table of a removed leaf has."""
-    newest = max(int(leaf.name.rpartition("_")[2]) for leaf in known)
-    return _leaf_name(log, newest + 1)
-
-
 def _index_name(log: LogTable, leaf: str, place: int) -> str:
     return cut_name(f"{leaf}_{place}x", log.max_identifier)
 
@@ -484,9 +584,23 @@ def _function(log: LogTable) -> str:
     return qualified(log.schema, log.own_name("proc_{}_leaf"))
 
 
+def _drop_function(log: LogTable) -> str:
+    # A detached table that somebody keeps may still have the CHECK, which then goes with it.
+    return f"DROP FUNCTION IF EXISTS {_function(log)}(bigint) CASCADE"
+
+
 def _comment(log: LogTable) -> str:
-    """Return the comment of a leaf, by which the table of a removed leaf is found."""
+    """Return the comment of a leaf, without which no table is dropped."""
     return f"eventlog: leaf of the log {_name(log)}"
+
+
+def _recorded(log: OpenLog, entry: Entry) -> _Detached:
+    """Return the table that an entry records. Raises DatabaseError."""
+    try:
+        content = json.loads(entry.content)
+        return _Detached(int(content["oid"]), str(content["name"]))
+    except (TypeError, ValueError, KeyError) as error:
+        raise unreadable(log, EntryKind.DETACHED, entry.number, error) from None
 
 
 def _number(number: int) -> str:

@@ -9,13 +9,16 @@ JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
 WHERE i.inhparent = to_regclass(:log) AND to_regprocedure(:function) IS NOT NULL
 
 -- name: detached
--- The tables of removed leaves, by their comments.
-SELECT c.relname::text AS name
+-- The tables that have the comment of a leaf and are not attached.
+SELECT c.oid::bigint AS oid, c.relname::text AS name, pg_catalog.has_table_privilege(c.oid, 'SELECT') AS is_readable
 FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_description d ON d.classoid = 'pg_catalog.pg_class'::regclass AND d.objoid = c.oid AND d.objsubid = 0
 WHERE c.relnamespace = (SELECT l.relnamespace FROM pg_catalog.pg_class l WHERE l.oid = to_regclass(:log))
   AND c.relkind = 'r' AND NOT c.relispartition AND d.description = :comment
 ORDER BY c.relname COLLATE "C"
+
+-- name: has_relation
+SELECT to_regclass(:name) IS NOT NULL
 
 -- name: owns
 SELECT pg_has_role(c.relowner, 'USAGE') AND has_schema_privilege(c.relnamespace, 'CREATE')
