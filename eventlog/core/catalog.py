@@ -85,6 +85,11 @@ class Database:
     tables: tuple[Table, ...] = field(default=())
     partitions: Mapping[str, str] = field(default_factory=dict, compare=False)
 
+    @property
+    def place(self) -> str:
+        """Where the tables are, for messages."""
+        return "the database" if self.schema is None else f"schema {self.schema}"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attribute:

@@ -228,9 +228,8 @@ def missing_table(database: Database, name: str) -> str:
         near = get_close_matches(name, [table.name for table in database.tables], n=1)
         hint = f": the nearest is {near[0]!r}" if near else ""
         spelled = ", without schema and quotes" if "." in name or '"' in name else ""
-        schema = "the database" if database.schema is None else f"schema {database.schema}"
         return (
-            f"there is no table or view {name!r} in {schema}, the only schema that the log "
+            f"there is no table or view {name!r} in {database.place}, the only schema that the log "
             f"watches{hint}; correct the name in the configuration{spelled}, or remove "
             "its [[watch]] if the table was dropped"
         )

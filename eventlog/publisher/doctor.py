@@ -377,7 +377,7 @@ def _classes(case: Case) -> Iterator[Finding]:
 
 
 def _unreadable(case: Case) -> Iterator[Finding]:
-    if case.catalog is None or not case.schema:
+    if case.catalog is None:
         return
     whole_rows = Need.WHOLE_ROWS in event_writer(case.config, case.log.table).needs
     wanted = wanted_classes(case.config, case.catalog)
@@ -404,7 +404,7 @@ def _unreadable(case: Case) -> Iterator[Finding]:
             )
             user = case.dialect.quote(case.user)
             unread = [table for table, _ in answer]
-            grants = grants_to_read(case.log, case.schema, unread, user)
+            grants = grants_to_read(case.log, case.schema or None, unread, user)
             yield from judge(answer, case.user, grants, case.grants)
 
 
@@ -467,7 +467,9 @@ def _plan(case: Case) -> Iterator[Finding]:
     yield from findings.judge_disabled(installed)
     if case.plan is None:
         watched = (
-            [f"{case.schema}.{table}" for table in _watched(case)] if _sees_triggers(case) else []
+            [".".join(filter(None, (case.schema, table))) for table in _watched(case)]
+            if _sees_triggers(case)
+            else []
         )
         yield from findings.judge_without_plan(installed, watched, reason)
         with (

@@ -215,7 +215,9 @@ def purge_errors(
         removed = _deleted(log.connection, errors, [*old, ~sa.exists(row)])
         return Purged(int(last), int(number), removed)
     is_done = column_of(log.table, "status").in_(APPLIED)
-    stays = sa.not_(sa.and_(is_done, column_of(log.table, "event_time") < event_time))
+    is_removed = sa.and_(is_done, column_of(log.table, "event_time") < event_time)
+    # A row without a time is never removed, and the condition is unknown for it.
+    stays = sa.case((is_removed, 0), else_=1) == 1
     read = log.connection.execute(sa.select(record_id).where(*old, ~sa.exists(row.where(stays))))
     return Purged(int(last), int(number), sum(not is_needed(int(one)) for (one,) in read))
 

@@ -415,6 +415,8 @@ def known(log: OpenLog, names: Sequence[str], after: int) -> Iterator[tuple[int,
     has_failed = column_of(log.table, "status").in_([Status.ERROR, Status.FATAL]) | record_id.in_(
         refused
     )
+    # A row of a foreign log may have no type.
+    event_type = sa.func.coalesce(column_of(log.table, "event_type"), 0)
     last = (
         sa.select(sa.func.max(record_id))
         .where(column_of(log.table, "table_name").in_(names), key.is_not(None), record_id > 0)
@@ -424,7 +426,7 @@ def known(log: OpenLog, names: Sequence[str], after: int) -> Iterator[tuple[int,
         sa.select(record_id, key)
         .where(
             record_id.in_(last),
-            (column_of(log.table, "event_type") != int(EventType.DELETE_ROW)) | has_failed,
+            (event_type != int(EventType.DELETE_ROW)) | has_failed,
             record_id > after,
         )
         .order_by(record_id)

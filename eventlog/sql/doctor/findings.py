@@ -31,7 +31,7 @@ from eventlog.sql.doctor import (
 )
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.resync import Due
-from eventlog.sql.statements import literal
+from eventlog.sql.statements import literal, qualified
 from eventlog.sql.triggers import TriggerPlan
 from eventlog.sql.windows import NotDue, Queue
 
@@ -241,7 +241,6 @@ def judge_classes(
     ``listed`` are the configured classes, None = all tables with a key. ``ignore`` are the log and
     its internal tables. ``catalog`` are the classes, None if they could not be read.
     """
-    schema = quote(database.schema or "")
     present = {table.name: table for table in database.tables if table.name not in ignore}
     names = sorted(present) if listed is None else listed
     children = {} if catalog is None else catalog.log_names
@@ -250,15 +249,17 @@ def judge_classes(
         if match is None:
             yield error(
                 "class_missing",
-                f"there is no table or view {name!r} in schema {database.schema}, "
-                "although it is configured",
+                f"there is no table or view {name!r} in {database.place}, although it is "
+                "configured",
                 "correct tables or [[watch]] in eventlog.toml; if the table was renamed, add "
                 f"renamed_from = {toml(name)}",
             )
             continue
         is_child = listed is None and match in children
         if not is_child:
-            yield from _judge_key(present[match], schema, quote, is_listed=listed is not None)
+            yield from _judge_key(
+                present[match], database.schema, quote, is_listed=listed is not None
+            )
     for name, reason in ({} if catalog is None else catalog.unavailable).items():
         if name in present and key_columns(present[name]):
             text = f"{name} cannot be published, and its rows wait: {reason}"
@@ -266,16 +267,17 @@ def judge_classes(
 
 
 def _judge_key(
-    table: Table, schema: str, quote: Callable[[str], str], *, is_listed: bool
+    table: Table, schema: str | None, quote: Callable[[str], str], *, is_listed: bool
 ) -> Iterator[Finding]:
     """Judge a table or view without a key, which is not a class: an error if it is configured."""
+    sql_name = qualified(schema, table.name, quote)
     if table.kind == "view":
         if is_listed and not key_columns(table):
             yield error(
                 "class_without_key",
                 f"view {table.name} has no column whose name begins with pk_: it is not a class "
                 "and cannot be published",
-                f"ALTER VIEW {schema}.{quote(table.name)} RENAME COLUMN ... TO pk_...",
+                f"ALTER VIEW {sql_name} RENAME COLUMN ... TO pk_...",
             )
     elif not table.primary_key:
         unique = next(iter(table.unique_keys), None)
@@ -285,7 +287,7 @@ def _judge_key(
             "class_without_key",
             f"table {table.name} has no primary key: it is not a class, "
             "and its changes are not published",
-            f"ALTER TABLE {schema}.{quote(table.name)} ADD PRIMARY KEY ({columns})",
+            f"ALTER TABLE {sql_name} ADD PRIMARY KEY ({columns})",
         )
 
 

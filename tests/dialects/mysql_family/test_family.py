@@ -429,6 +429,100 @@ def test_a_key_of_a_prefix_is_none(family: Platform) -> None:
         family.plan({"table": "t"}, tables=["t"])
 
 
+DECLARED_VALIDITY = (
+    ", s timestamp(6) GENERATED ALWAYS AS ROW START, e timestamp(6) GENERATED ALWAYS AS ROW END,"
+    " PERIOD FOR SYSTEM_TIME (s, e)"
+)
+
+
+@pytest.mark.parametrize("validity", ["", DECLARED_VALIDITY], ids=["implied", "declared"])
+def test_a_table_with_system_versioning_is_a_class_with_its_own_columns_and_key(
+    family: Platform, validity: str
+) -> None:
+    if family.name == "mysql":
+        pytest.skip("MySQL has no system versioning")
+    family.run(f"CREATE TABLE t (k int PRIMARY KEY, v int UNIQUE{validity}) WITH SYSTEM VERSIONING")
+    family.watch("t")
+    assert family.logged(
+        "INSERT INTO t (k, v) VALUES (1, 1), (2, 2)",
+        "UPDATE t SET v = 3 WHERE k = 1",
+        "REPLACE INTO t (k, v) VALUES (2, 4)",
+        "DELETE FROM t WHERE k = 1",
+        "DELETE HISTORY FROM t",
+    ) == [
+        (1, KEY, "v", None, "1"),
+        (1, "k=2", "v", None, "2"),
+        (2, KEY, "v", "1", "3"),
+        (4, "k=2", None, None, None),
+        (1, "k=2", "v", None, "4"),
+        (4, KEY, None, None, None),
+    ]
+    (cls,) = family.catalog().classes
+    assert ([one.name for one in cls.key], cls.table.unique_keys) == (["k"], (("k",), ("v",)))
+    with family.session() as (conn, _):
+        found = family.dialect.open(conn).query_back(
+            None, cls, [KEY, "k=2"], [a for a in cls.attributes if not a.is_key]
+        )
+    assert {key: list(values.values()) for key, values in found.items()} == {"k=2": [["4"]]}
+
+
+@pytest.mark.parametrize(
+    ("columns", "without"),
+    [
+        ("", ""),
+        (
+            "ADD s timestamp(6) GENERATED ALWAYS AS ROW START, "
+            "ADD e timestamp(6) GENERATED ALWAYS AS ROW END, ADD PERIOD FOR SYSTEM_TIME (s, e), ",
+            "DROP PERIOD FOR SYSTEM_TIME, DROP s, DROP e, ",
+        ),
+    ],
+    ids=["implied", "declared"],
+)
+def test_a_published_table_gains_and_loses_system_versioning_with_the_same_triggers(
+    family: Platform, columns: str, without: str
+) -> None:
+    if family.name == "mysql":
+        pytest.skip("MySQL has no system versioning")
+    family.run("CREATE TABLE t (k int PRIMARY KEY, v int)")
+    family.watch("t")
+    family.run(f"ALTER TABLE t {columns}ADD SYSTEM VERSIONING")
+    assert family.logged("INSERT INTO t (k, v) VALUES (1, 1)") == [(1, KEY, "v", None, "1")]
+    assert family.plan({"table": "t"}).changes == ()
+    family.run(
+        "SET STATEMENT system_versioning_alter_history = KEEP FOR "
+        f"ALTER TABLE t {without}DROP SYSTEM VERSIONING"
+    )
+    assert family.logged("UPDATE t SET v = 2") == [(2, KEY, "v", "1", "2")]
+    assert family.plan({"table": "t"}).changes == ()
+
+
+def test_doctor_names_what_a_role_may_not_read_in_a_database_without_schemas(
+    family: Platform, family_server: mysql_servers.Server, run: Run
+) -> None:
+    family.run("CREATE TABLE t (k int PRIMARY KEY, v int)", "CREATE TABLE bare (v int UNIQUE)")
+    family.watch("t", row_style="row_query_back")
+    family.watches += [{"table": "bare"}, {"table": "nowhere"}]
+    family_server.run(
+        "CREATE USER IF NOT EXISTS looker@localhost IDENTIFIED BY 'looker'",
+        "GRANT INSERT ON app.t TO looker@localhost",
+        "GRANT INSERT ON app.bare TO looker@localhost",
+        *(
+            f"GRANT SELECT ON app.eventlog{part} TO looker@localhost"
+            for part in ("", *(f"_{name}" for name in ("error", "inflight", "state", "epoch")))
+        ),
+    )
+    family.engine = sa.create_engine(
+        family.engine.url.set(username="looker", password="looker"), poolclass=sa.NullPool
+    )
+    family.config()
+    told = run("-c", str(family.place / "eventlog.toml"), "doctor", "--json")[1]
+    found = {one["code"]: one for one in json.loads(told)["findings"]}
+    assert "t (k, v)" in found["rights_read"]["text"]
+    assert found["rights_read"]["fix"][0] == "GRANT SELECT ON `t` TO `looker`"
+    assert found["class_without_key"]["fix"] == ["ALTER TABLE `bare` ADD PRIMARY KEY (`v`)"]
+    assert "no table or view 'nowhere' in the database" in found["class_missing"]["text"]
+
+
 # --- the log --------------------------------------------------------------------------------------
 
 

@@ -108,6 +108,22 @@ def test_a_dry_run_counts_and_removes_nothing(home: sa.Engine, purge: Purge) -> 
     assert (done["rows"], done["error_lines"]) == (4, 1)
 
 
+def test_a_dry_run_does_not_count_the_errors_of_a_row_without_a_time(
+    home: sa.Engine, purge: Purge
+) -> None:
+    execute(
+        home,
+        "ALTER TABLE hr.eventlog ALTER event_time DROP NOT NULL",
+        "UPDATE hr.eventlog SET event_time = NULL WHERE record_id = 1",
+        "INSERT INTO hr.eventlog_error (record_id, error_time, code, message) VALUES (1, "
+        "'2020-01-01', 'receiver', 'x')",
+    )
+    planned = purge("--older-than", "30d", "--dry-run")
+    done = purge("--older-than", "30d")
+    assert (planned["rows"], planned["error_lines"]) == (done["rows"], done["error_lines"])
+    assert done["error_lines"] == 0
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 10])
 def test_each_batch_is_a_separate_transaction(
     home: sa.Engine, purge: Purge, size: int, monkeypatch: pytest.MonkeyPatch

@@ -59,6 +59,19 @@ class TestDeleted:
         assert sorted(keys(hr)[before:]) == [*told, "idu=2", "idu=4", "idu=5"]
 
     @pytest.mark.usefixtures("lost")
+    def test_an_object_whose_last_row_has_no_type_is_compared_too(
+        self, run: Run, hr: sa.Engine
+    ) -> None:
+        # A foreign log may have such a row; it becomes E.
+        execute(
+            hr,
+            "ALTER TABLE hr.eventlog ALTER event_type DROP NOT NULL",
+            "INSERT INTO hr.eventlog (table_name, table_key) VALUES ('usr', 'idu=2')",
+        )
+        code, out, _ = run("resync", "usr", "--deletes", "--dry-run", "--json")
+        assert (code, json.loads(out)["rows"], json.loads(out)["compared"]) == (0, 3, 5)
+
+    @pytest.mark.usefixtures("lost")
     def test_a_dry_run_counts_them(self, run: Run, hr: sa.Engine) -> None:
         before = keys(hr)
         code, out, _ = run("resync", "usr", "--deletes", "--dry-run", "--batch", "2")

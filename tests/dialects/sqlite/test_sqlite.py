@@ -653,6 +653,17 @@ def _logs_again(file: Platform) -> None:
     ]
 
 
+def test_doctor_finds_the_triggers_of_a_watched_table_whose_plan_is_refused(
+    owned: Platform, capsys: pytest.CaptureFixture[str]
+) -> None:
+    owned.watches = [{"table": "usr", "trigger_level": "statement"}]
+    owned.config()
+    command(owned, "doctor", "--json")
+    codes = [one["code"] for one in json.loads(capsys.readouterr().out)["findings"]]
+    assert "triggers_not_compared" in codes
+    assert "trigger_missing" not in codes
+
+
 def test_doctor_names_the_triggers_of_a_table_that_is_gone(
     owned: Platform, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -176,12 +176,15 @@ def table_of(
             row.coll is None or row.coll.endswith(_COMPARED_BY_BYTES),
         )
         for row in columns
+        if row.validity is None
     )
     names = [column.name for column in present]
+    # MariaDB adds a declared ROW END to every unique key. It is the same in all current rows.
+    row_ends = {row.name for row in columns if row.validity == "ROW END"}
     primary: tuple[str, ...] = ()
     keys: list[tuple[str, ...]] = []
     for index_name, of_index in groupby(unique, attrgetter("index_name")):
-        rows = list(of_index)
+        rows = [row for row in of_index if row.name not in row_ends]
         key = tuple(row.name for row in rows)
         if not set(key) <= set(names):
             continue

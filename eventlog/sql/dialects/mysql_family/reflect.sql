@@ -4,15 +4,15 @@
 -- catalogue's names in upper case.
 
 -- name: columns
--- The columns of all tables and views, in order.
+-- The columns of all tables and views, in order; validity marks the declared columns of system versioning, ROW START and ROW END.
 SELECT t.table_name AS relation, CASE t.table_type WHEN 'VIEW' THEN 'view' ELSE 'table' END AS kind,
-       c.column_name AS name, c.data_type AS word, c.column_type AS type, c.collation_name AS coll
+       c.column_name AS name, c.data_type AS word, c.column_type AS type, c.collation_name AS coll,
+       CASE WHEN t.table_type = 'SYSTEM VERSIONED' AND c.generation_expression IN ('ROW START', 'ROW END') THEN c.generation_expression END AS validity
 FROM information_schema.tables AS t
 JOIN information_schema.columns AS c
   ON c.table_schema = t.table_schema AND BINARY c.table_name = BINARY t.table_name
 WHERE t.table_schema = DATABASE() AND t.table_type IN ('BASE TABLE', 'SYSTEM VERSIONED', 'VIEW')
   AND c.extra NOT LIKE '%VIRTUAL GENERATED%'
-  AND NOT (t.table_type = 'SYSTEM VERSIONED' AND c.generation_expression IN ('ROW START', 'ROW END'))
 ORDER BY BINARY t.table_name, c.ordinal_position;
 
 -- name: unique_keys

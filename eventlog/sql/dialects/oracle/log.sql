@@ -14,13 +14,13 @@ FROM (
 WHERE ROWNUM <= :limit
 
 -- name: read_window_left
--- The same without the rows that one user made (loopback_action = keep): they do not fill the window.
+-- The same without the rows that one user made (loopback_action = keep): they do not fill the window. RTRIM of blanks is NULL.
 SELECT {fields}
 FROM (
     SELECT *
     FROM {log}
     WHERE CASE {status} WHEN 'N' THEN {record_id} END BETWEEN :first AND :last
-      AND ({perpetrator} IS NULL OR RTRIM({perpetrator}, ' ') <> :perpetrator)
+      AND (RTRIM({perpetrator}, ' ') IS NULL OR RTRIM({perpetrator}, ' ') <> :perpetrator)
     ORDER BY CASE {status} WHEN 'N' THEN {record_id} END
 )
 WHERE ROWNUM <= :limit
@@ -64,7 +64,7 @@ FROM (
             AND ({time} = TO_TIMESTAMP(:after_time, 'SYYYY-MM-DD HH24:MI:SS.FF9')
                 OR (:after_time IS NULL AND {time} IS NULL)))
       )
-      AND (:perpetrator IS NULL OR {perpetrator} IS NULL OR RTRIM({perpetrator}, ' ') <> :perpetrator)
+      AND (:perpetrator IS NULL OR RTRIM({perpetrator}, ' ') IS NULL OR RTRIM({perpetrator}, ' ') <> :perpetrator)
     ORDER BY {due_order}, {record_id}
 )
 WHERE ROWNUM <= :limit
