@@ -29,6 +29,7 @@ SMALLEST = {
     "partitions": "--rows 4000 --seconds 1 --times 5",
     "qlik": "--rows 500 --rounds 1",
     "rows": "--rows 2000",
+    "suite": "true",
     "verify": "500",
 }
 
