@@ -196,7 +196,13 @@ def _show(report: VerifyReport, repaired: str | None, limit: int) -> None:
             f"{number_of(report.repaired, 'row')} written to the log: verify again when they are "
             "published"
         )
-        surplus = sum(one.kind is Kind.SURPLUS for one in report.differences)
+        of_several = sum(one.kind is Kind.SURPLUS and bool(one.fault) for one in report.differences)
+        if of_several:
+            result(
+                f"{number_of(of_several, 'object')} with several rows left: delete the rows that "
+                "are too many in the target, and give its table a unique key"
+            )
+        surplus = sum(one.kind is Kind.SURPLUS for one in report.differences) - of_several
         if surplus and repaired != "surplus":
             result(
                 f"{number_of(surplus, 'surplus object')} left; run with --repair=surplus to delete "
@@ -209,7 +215,8 @@ def _show(report: VerifyReport, repaired: str | None, limit: int) -> None:
 
 def _lines(one: Difference, report: VerifyReport) -> Iterator[str]:
     rows = f" (rows {', '.join(map(str, one.record_ids))})" if one.record_ids else ""
-    yield f"{_HOW[one.kind]}: {one.class_name} {one.key}{rows}"
+    how = "surplus rows" if one.kind is Kind.SURPLUS and one.fault else _HOW[one.kind]
+    yield f"{how}: {one.class_name} {one.key}{rows}"
     if one.fault:
         yield f"    {one.fault}"
     shown = one.as_data(shows_values=report.shows_values)["columns"]

@@ -84,9 +84,7 @@ class CopyTarget(Target):
         self._pinned = self._version
         (cls,) = classes
         states = self._states = States({cls: [one.name for one in self.attributes(cls)]})
-        for key, state in self._states_of(cls, self._copy.rows_of(self._version)):
-            states.put(cls.name, key, state)
-        states.write()
+        states.add_all(cls.name, self._states_of(cls, self._copy.rows_of(self._version)))
 
     def _states_of(
         self, cls: ObjectClass, parts: Iterable[pa.RecordBatch]

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
-from typing import Final, Literal, NamedTuple, TypeAlias
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
 
 from eventlog.core.catalog import Attribute
 from eventlog.core.typed import to_text, value_reader
@@ -29,18 +30,26 @@ TargetRow: TypeAlias = Mapping[str, Texts]
 UNKNOWN: Final = False
 """The entry of an attribute whose value is unknown."""
 
-Entry: TypeAlias = str | list[str | None] | Literal[False] | None
+SEVERAL: Final = True
+"""The only entry of an object of which the target has several rows."""
+
+SEVERAL_ROWS: Final[TargetRow] = MappingProxyType({})
+"""The row of an object of which the target has several rows. It is compared by identity."""
+
+Entry: TypeAlias = str | list[str | None] | bool | None
 """The value of an attribute in a row that is a tuple: its text, None for NULL, a list of several
-values, or ``UNKNOWN``.
+values, ``UNKNOWN`` or ``SEVERAL``.
 """
 
 
-def row_of_entries(names: Iterable[str], entries: Iterable[Entry]) -> dict[str, Texts]:
+def row_of_entries(names: Iterable[str], entries: Sequence[Entry]) -> TargetRow:
     """Return the values of an object by attribute, from its entries in the same order."""
+    if len(entries) == 1 and entries[0] is SEVERAL:
+        return SEVERAL_ROWS
     return {
         name: entry if isinstance(entry, list) else [entry]
         for name, entry in zip(names, entries, strict=True)
-        if entry is not UNKNOWN
+        if not isinstance(entry, bool)  # UNKNOWN
     }
 
 

@@ -25,7 +25,7 @@ class Kind(StrEnum):
     MISSING = "missing"
     """The target does not have the object."""
     SURPLUS = "surplus"
-    """Only the target has the object."""
+    """Only the target has the object, or it has several rows of the object."""
     VERSIONS = "versions"
     """The versions of the object in a history overlap, or one of them is missing."""
 
@@ -51,7 +51,9 @@ class Difference:
     reason: str = ""
     """Why the object is expected to differ; empty = it should be equal."""
     fault: str = ""
-    """The fault of the versions of the object in a history; empty if there is none."""
+    """The fault of the rows of the object in the target that no other values would repair: several
+    rows of one key, or the versions in a history. Empty if there is none.
+    """
 
     @property
     def name(self) -> ObjectName:
@@ -157,7 +159,7 @@ class VerifyReport:
     differences: list[Difference] = field(default_factory=list)
     """The objects that differ, 10,000 at most: class, key, kind (``value``, ``missing``,
     ``surplus``, ``versions``), columns with both values, the last five ``record_ids`` that name the
-    object, and a ``fault`` of its versions.
+    object, and a ``fault`` of its rows in the target.
     """
     known: list[Difference] = field(default_factory=list)
     """The objects that are expected to differ, with the ``reason`` that the log shows."""

@@ -339,8 +339,9 @@ def repair(config: Config, report: VerifyReport, *, surplus: bool = False) -> in
     """Write rows for the objects that differ to the log, so that every reader of the log sends them
     again, and return the number of rows (spec/verify.md 6).
 
-    With ``surplus``, objects that only the target has get a row of type 4 (delete). Raises
-    ConfigError and DatabaseError.
+    With ``surplus``, objects that only the target has get a row of type 4 (delete). An object that
+    the source has is left as it is if the target has several rows of it: no event removes one of
+    them. Raises ConfigError and DatabaseError.
     """
     wanted: dict[str, tuple[list[str], list[str]]] = {}
     for one in report.differences:

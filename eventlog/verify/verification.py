@@ -33,7 +33,13 @@ from eventlog.sql.windows import (
     Selection,
     Walk,
 )
-from eventlog.verify.comparison import Comparison, TargetRow, Texts, row_of_entries
+from eventlog.verify.comparison import (
+    SEVERAL_ROWS,
+    Comparison,
+    TargetRow,
+    Texts,
+    row_of_entries,
+)
 from eventlog.verify.ordered_keys import OrderedKeys, ordered_keys
 from eventlog.verify.report import (
     MAX_LISTED,
@@ -51,6 +57,7 @@ _REST: Final = 0.5
 _FIELDS: Final = ("record_id", "status", "perpetrator", "table_name", "table_key")
 _MAX_ROWS: Final = 5
 """The most rows of the log that the report names for one difference."""
+_SEVERAL: Final = "the target has several rows of this key"
 
 
 class Progress(NamedTuple):
@@ -323,7 +330,8 @@ class Verification:
         """Decide objects of the target that the source does not have."""
         for row in rows:
             name = source.cls.name, ranges.keys.text_of(row)
-            self._judge_one(source, name, None, {})
+            found = row_of_entries(ranges.names, row[ranges.keys.width :])
+            self._judge_one(source, name, None, found)
 
     def _walk(self, source: _ClassSource, position: str | None) -> None:
         """Compare all objects of a class that the source has, after a key."""
@@ -407,9 +415,11 @@ class Verification:
         here: Mapping[str, Texts] | None,
         there: TargetRow | None,
     ) -> Difference | None:
+        if here is None and there is None:
+            return None
+        if there is SEVERAL_ROWS:
+            return Difference(*name, Kind.SURPLUS, fault=_SEVERAL)
         if here is None or there is None:
-            if here is None and there is None:
-                return None
             return Difference(*name, Kind.SURPLUS if here is None else Kind.MISSING)
         columns = source.comparison.differences(here, there)
         return Difference(*name, Kind.VALUE, columns) if columns else None
@@ -533,7 +543,8 @@ class Verification:
             one = wanted[name]
             one.record_ids = [number for number, _, _ in rows]
             code = lines[record_id].code if record_id in lines else ""
-            one.reason = self._reason(status, perpetrator, code)
+            if not one.fault:
+                one.reason = self._reason(status, perpetrator, code)
 
     def _reason(self, status: str, perpetrator: str | None, code: str) -> str:
         """Return why the newest row of an object was not applied, empty if it was applied."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute
 import pytest
 import sqlalchemy as sa
 
@@ -135,6 +136,40 @@ def test_a_write_to_the_copy_is_found(accounts: sa.Engine, tmp_path: Path) -> No
     assert [kind for kind, _ in found(report)] == ["missing", "value"]
     (changed,) = [one for one in report.differences if one.columns]
     assert [(one.column, one.target) for one in changed.columns] == [("owner", "planted")]
+
+
+def append_to_delta(query: Query, keys: list[int]) -> None:
+    table = DeltaTable(query.copy.uri)
+    rows = [row for row in table.to_pyarrow_table().to_pylist() if row["no"] in keys]
+    schema = pa.schema(table.schema().to_arrow())
+    write_deltalake(table, pa.Table.from_pylist(rows, schema=schema), mode="append")
+
+
+def append_to_iceberg(query: Query, keys: list[int]) -> None:
+    table = query.copy.catalog.load_table(query.copy.name)
+    rows = table.scan().to_arrow()
+    table.append(rows.filter(pa.compute.is_in(rows["no"], pa.array(keys, rows["no"].type))))
+
+
+@pytest.mark.parametrize(
+    ("copy_in", "append"), [(delta_in, append_to_delta), (iceberg_in, append_to_iceberg)]
+)
+def test_a_second_row_of_a_key_in_a_copy_is_a_surplus(
+    accounts: sa.Engine,
+    tmp_path: Path,
+    copy_in: Callable[[Path], Any],
+    append: Callable[[Query, list[int]], None],
+) -> None:
+    query = Query(accounts, tmp_path, copy_in)
+    append(query, [9, 10])
+    append(query, [10])
+    report = query.verify()
+    assert {(kind, key.split("+")[-1]) for kind, key in found(report)} == {
+        ("surplus", "no=9"),
+        ("surplus", "no=10"),
+    }
+    assert {one.fault for one in report.differences} == {"the target has several rows of this key"}
+    assert report.classes["acct"].equal == 58
 
 
 def test_a_copy_that_a_query_writes_is_never_called_different(

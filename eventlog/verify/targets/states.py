@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from eventlog.core.catalog import ObjectClass
 from eventlog.sql.windows import KeyValues, RangeReader
-from eventlog.verify.comparison import Entry, TargetRow, row_of_entries
+from eventlog.verify.comparison import SEVERAL, Entry, TargetRow, row_of_entries
 from eventlog.verify.ordered_keys import OrderedKeys, ordered_keys
 
 _KEPT: Final = 20_000
@@ -33,6 +33,10 @@ _TABLE: Final = (
 _PUT: Final = (
     "INSERT INTO state (class, key, content) VALUES (?, ?, ?) "
     "ON CONFLICT (class, key) DO UPDATE SET content = excluded.content"
+)
+_ADD: Final = (
+    "INSERT INTO state (class, key, content) VALUES (?, ?, ?) "
+    "ON CONFLICT (class, key) DO UPDATE SET content = ?"
 )
 # The database is a private file of this process, so its content can be trusted.
 _loads: Final[Callable[[bytes], Any]] = marshal.loads
@@ -135,6 +139,24 @@ class States:
             ]
         if len(self._rows) > _KEPT:
             self._write_rows()
+
+    def add_all(self, class_name: str, rows: Iterable[tuple[str, State]]) -> None:
+        """Add rows of a table, each a key and a state. An object with several rows gets the entry
+        ``SEVERAL`` alone.
+        """
+        self.write()
+        number, _, ordered = self._forms[class_name]
+
+        def added() -> Iterator[tuple[int, Any, bytes, bytes]]:
+            for key, state in rows:
+                values = () if ordered is None else ordered.values_of(key)
+                place = key if ordered is None else ordered.place_of(values)
+                content = marshal.dumps((*values, *state))
+                yield number, place, content, marshal.dumps((*values, SEVERAL))
+
+        self._database.execute("BEGIN")
+        self._database.executemany(_ADD, added())
+        self._database.execute("COMMIT")
 
     def clear(self, class_name: str) -> None:
         """Remove all objects of a class."""

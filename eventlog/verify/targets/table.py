@@ -31,8 +31,8 @@ from eventlog.sql.connection import as_database_errors, connect, describe, diale
 from eventlog.sql.log_table import LogTable, split_name
 from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.open_log import OpenLog
-from eventlog.sql.windows import KeyValues, RangeReader, Selection, Walk
-from eventlog.verify.comparison import StoredAs, TargetRow
+from eventlog.sql.windows import KeyValues, RangeReader, ReadRange, Selection, Walk
+from eventlog.verify.comparison import SEVERAL, SEVERAL_ROWS, StoredAs, TargetRow
 from eventlog.verify.targets import Target
 
 _VALUES: Final = ValueOptions("full", characters="unicode")
@@ -80,6 +80,10 @@ class _ClassTable:
     source: ObjectClass
     cls: ObjectClass
     """The table as a class of the target's database."""
+    as_view: ObjectClass
+    """The same as a view, which may have several rows for one object. A table may, too, because
+    the columns of the source's key need not be unique in it.
+    """
     schema: str | None
     names: Mapping[str, str]
     """The names of the target's columns by the names in the source, where the two differ."""
@@ -159,21 +163,24 @@ class TableTarget(Target):
                 by_target_key[table.target_key(key)] = key
             except BadTableKey:  # the target's column cannot have this value
                 continue
+        attributes = [there for _, there in table.attributes]
+        # Each row has a value of the key.
+        counted = next(one for one in table.as_view.attributes if one.is_key)
         found = self._db.query_back(
-            table.schema, table.cls, list(by_target_key), [there for _, there in table.attributes]
+            table.schema, table.as_view, list(by_target_key), [*attributes, counted]
         )
         self._connection.commit()
-        if not table.names:
-            return {by_target_key[key]: row for key, row in found.items()}
         return {
             by_target_key[key]: {here.name: row[there.name] for here, there in table.attributes}
+            if len(row[counted.name]) == 1
+            else SEVERAL_ROWS
             for key, row in found.items()
         }
 
     def other_keys(self, cls: ObjectClass, size: int) -> Generator[list[str], None, None]:
         table = self._table(cls)
         selection = Selection(table.cls.name, EventType.INSERT_ROW_QUERY_BACK)
-        walk = self._log.start_walk(table.schema, table.cls, selection)
+        walk = self._log.start_walk(table.schema, table.as_view, selection)
         position = None
         while keys := self._log.keys_after(walk, position, size):
             self._connection.commit()
@@ -189,11 +196,12 @@ class TableTarget(Target):
         self._connection.commit()
         if reader is None:
             return None
+        read = each_key_once(reader.read, len(cls.key))
 
         def read_and_end(
             behind: KeyValues | None, last: KeyValues | None, limit: int
         ) -> list[tuple[Any, ...]]:
-            rows = reader.read(behind, last, limit)
+            rows = read(behind, last, limit)
             self._connection.commit()
             return rows
 
@@ -245,6 +253,7 @@ class TableTarget(Target):
         return _ClassTable(
             cls,
             there,
+            replace(there, table=replace(there.table, kind="view")),
             database.schema,
             {here: name for here, name in columns.items() if here != name},
             [(one, attributes[columns[one.name]]) for one in wanted],
@@ -272,7 +281,11 @@ class TableTarget(Target):
 
     def _as_class(self, database: Database, table: Table, key: Sequence[str]) -> ObjectClass:
         """Return a table or view as a class with this key."""
-        alone = replace(table, kind="table", primary_key=tuple(key), foreign_keys=())
+        # As for a partitioned table, the rows of tables that inherit from it are read, too: whoever
+        # reads the target sees them.
+        alone = replace(
+            table, kind="table", primary_key=tuple(key), foreign_keys=(), partitioned=True
+        )
         catalog = build_catalog(
             Database(database.dialect, database.schema, (alone,)),
             tables=[table.name],
@@ -280,3 +293,29 @@ class TableTarget(Target):
             meta_identifiers=False,
         )
         return catalog.class_named(table.name)
+
+
+def each_key_once(read: ReadRange, width: int) -> ReadRange:
+    """Return what reads the objects of a table in which a key may have several rows. Such an object
+    has the entry ``SEVERAL`` alone. ``width`` is the number of values of a key.
+    """
+
+    def read_once(
+        behind: KeyValues | None, last: KeyValues | None, limit: int
+    ) -> list[tuple[Any, ...]]:
+        objects: dict[KeyValues, tuple[Any, ...]] = {}
+        is_end = False
+        while not is_end and len(objects) < limit:
+            rows = read(behind, last, limit + 1)
+            is_end = len(rows) <= limit
+            for row in rows:
+                key = row[:width]
+                objects[key] = (*key, SEVERAL) if key in objects else row
+            if not is_end:
+                behind = rows[-1][:width]
+                if rows[-2][:width] != behind:  # it may have a second row
+                    del objects[behind]
+                    behind = rows[-2][:width]
+        return list(objects.values())[:limit]
+
+    return read_once

@@ -334,7 +334,8 @@ def _view_statement(schema: str | None, cls: ObjectClass, attributes: Sequence[A
         text_of_now(attribute.column, field("p", attribute.column)) for attribute in attributes
     ]
     selected = ["k.n", *(f"array_agg({text})" for text in texts)]
-    return f"SELECT {', '.join(selected)}\nFROM k\n{_key_join(schema, cls)}\nGROUP BY k.n"
+    joined = _key_join(schema, cls, [attribute.column for attribute in attributes])
+    return f"SELECT {', '.join(selected)}\nFROM k\n{joined}\nGROUP BY k.n"
 
 
 def _key_join(schema: str | None, cls: ObjectClass, read: Iterable[Column] = ()) -> str:
