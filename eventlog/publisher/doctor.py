@@ -769,6 +769,21 @@ def _detached(case: Case) -> Iterator[Finding]:
         )
 
 
+def _published(case: Case) -> Iterator[Finding]:
+    """Judge publications of a partitioned log, whose leaves a subscriber lacks."""
+    means = case.dialect.partitioning
+    if means is None or not case.log.table.is_partitioned:
+        return
+    for name in means.publications(case.log):
+        yield Finding(
+            "published_leaves",
+            "warning",
+            f"publication {name} publishes leaves of the log {case.log_name}: a subscriber that "
+            "lacks a leaf stops, and a purge creates leaves",
+            ("publish only the tables that the subscriber needs, without the log",),
+        )
+
+
 # --- the checks, in their order -------------------------------------------------------------------
 
 Checks = Mapping[str, Callable[[Case], Iterable[Finding]]]
@@ -800,6 +815,7 @@ LOG_CHECKS: Final[Checks] = {
     ),
     "the size of the log": _size,
     "detached leaves": _detached,
+    "the publications of the log": _published,
     "the post-poll statements": _post_poll,
     "the notification of changes": _wake,
     "open transactions": lambda case: doctor.judge_transactions(

@@ -53,8 +53,8 @@ def means_to_partition(log: OpenLog) -> Partitioning:
 
 def refuse_to_partition(log: OpenLog, means: Partitioning, *, is_ours: bool) -> None:
     """Raise an error unless the log may be partitioned, or its partitioning undone: ConfigError for
-    a log that another program made, LogTableError if this session lacks the rights of the owner or
-    if other objects are attached to the table.
+    a log that another program made, LogTableError if this session lacks the rights of the owner, if
+    other objects are attached to the table, or if it is published.
     """
     if not is_ours:
         raise ConfigError(
@@ -66,6 +66,11 @@ def refuse_to_partition(log: OpenLog, means: Partitioning, *, is_ours: bool) -> 
         raise LogTableError(
             f"the table of the log {log} has {', '.join(attached)}, which would stay with the old "
             "table. Drop it first, and create it again afterwards"
+        )
+    if published := means.publications(log):
+        raise LogTableError(
+            f"the log {log} is published by {', '.join(published)}, and a subscriber that lacks a "
+            "leaf would stop. Publish only the tables that the subscriber needs, without the log"
         )
 
 

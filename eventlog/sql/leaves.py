@@ -80,8 +80,12 @@ class Partitioning(Protocol):
 
     def dependents(self, log: OpenLog) -> list[str]:
         """Return, in words, the objects attached to the log's table that would stay with the leaf:
-        views, rules, publications, policies, and triggers and foreign keys that eventlog did not
-        create.
+        views, rules, policies, and triggers and foreign keys that eventlog did not create.
+        """
+
+    def publications(self, log: OpenLog) -> list[str]:
+        """Return the names of the publications that publish the log's table or a leaf, also those
+        of all tables or of the tables of a schema.
         """
 
     def prepare(self, log: OpenLog) -> None:

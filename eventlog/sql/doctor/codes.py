@@ -312,6 +312,12 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
                 "Drop it by `eventlog purge --finish`, which puts these rows back into the log, or "
                 "give it another comment.",
             ),
+            "published_leaves": FindingText(
+                "warning",
+                "A publication, for example FOR ALL TABLES, has leaves of the partitioned log. A "
+                "subscriber that lacks a leaf stops, and a purge creates leaves.",
+                "Publish only the tables that the subscriber needs, without the log.",
+            ),
             "sequence_cache": FindingText(
                 "error",
                 f"The sequence of record_id caches numbers in each session, {_WRONG_ORDER}",

@@ -891,3 +891,51 @@ def test_the_log_is_removed_with_its_leaves(partitioned: sa.Engine, command: Com
     assert fetch(partitioned, "SELECT relname FROM pg_class WHERE relname LIKE 'eventlog%'") == []
     left = "SELECT proname FROM pg_proc WHERE pronamespace = 'hr'::regnamespace"
     assert fetch(partitioned, left) == []
+
+
+@pytest.mark.parametrize("tables", ["FOR ALL TABLES", "FOR TABLES IN SCHEMA hr"])
+def test_a_published_log_is_refused_and_a_later_publication_is_a_warning(
+    partitioned: sa.Engine, command: Command, findings: Findings, tables: str,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    if "SCHEMA" in tables and fetch(partitioned, "SHOW server_version_num")[0][0] < "150000":
+        pytest.skip("the server publishes no schema")
+    assert "published_leaves" not in findings()
+    execute(partitioned, f"CREATE PUBLICATION everything {tables}")
+    assert "publication everything" in findings()["published_leaves"]
+    assert cli.run(["db", "unpartition"]) == 1
+    assert "is published by everything" in capfd.readouterr().err
+    execute(partitioned, "DROP PUBLICATION everything")
+    command("db", "unpartition")
+    execute(partitioned, f"CREATE PUBLICATION everything {tables}")
+    assert cli.run(["db", "partition"]) == 1
+    assert "is published by everything" in capfd.readouterr().err
+    assert known(partitioned) == []
+
+
+def test_default_privileges_give_nobody_a_right_that_the_log_denies(
+    old_log: sa.Engine, command: Command
+) -> None:
+    one, other = (f"{name}_{old_log.url.database}" for name in ("reader", "app"))
+    rights = (
+        "SELECT relname::text, coalesce(pg_get_userbyid(a.grantee)::text, 'PUBLIC'), a.privilege_type "
+        "FROM pg_class c, aclexplode(c.relacl) a WHERE c.relnamespace = 'hr'::regnamespace AND "
+        "c.relname ~ '^eventlog(_[0-9]+|_record_id_seq)?$' AND a.grantee <> c.relowner ORDER BY 1, 2"
+    )
+    execute(
+        old_log,
+        f"CREATE ROLE {one}; CREATE ROLE {other}; GRANT SELECT ON hr.eventlog TO {one}",
+        f"ALTER DEFAULT PRIVILEGES IN SCHEMA hr GRANT ALL ON TABLES TO {other}, PUBLIC",
+        f"ALTER DEFAULT PRIVILEGES IN SCHEMA hr GRANT ALL ON SEQUENCES TO {other}",
+    )
+    before = fetch(old_log, rights)
+    assert before == [("eventlog", one, "SELECT")]
+    command("db", "partition", "--leaf-size", "100")
+    assert fetch(old_log, rights) == before
+    with opened(old_log) as log:
+        MEANS.cut(log, 301)
+    assert fetch(old_log, rights) == before
+    execute(old_log, f"REVOKE SELECT ON hr.eventlog FROM {one}")
+    command("db", "unpartition")  # the first leaf was the table that {one} could read
+    assert fetch(old_log, rights) == []
+    execute(old_log, f"DROP OWNED BY {one}, {other}; DROP ROLE {one}, {other}")

@@ -134,6 +134,9 @@ class PostgresPartitioning(Partitioning):
             for (one,) in _ask(log, "dependents", trigger=trigger, is_partitioned=is_partitioned)
         ]
 
+    def publications(self, log: OpenLog) -> list[str]:
+        return [str(name) for (name,) in _ask(log, "publications")]
+
     def prepare(self, log: OpenLog) -> None:
         check, table = quote_identifier(_check_name(log.table)), _name(log.table)
         known = _ask(log, "check", name=_check_name(log.table))
@@ -431,6 +434,7 @@ class PostgresPartitioning(Partitioning):
         )
         _run(log, f"COMMENT ON TABLE {table} IS {literal(_comment(log.table))}")
         _run(log, f"ALTER TABLE {table} OWNER TO {_owner(log)}")
+        _deny_others(log, "TABLE", table)
 
     def _add_check(self, log: OpenLog, name: str) -> None:
         """Add the CHECK to a new, empty leaf, so that its bounds can be changed later without a
@@ -519,6 +523,7 @@ class PostgresPartitioning(Partitioning):
         _run(log, f"ALTER TABLE {table} RENAME TO {quote_identifier(leaf)}")
         comment = literal(_comment(log.table))
         _run(log, f"COMMENT ON TABLE {_sibling(log.table, leaf)} IS {comment}")
+        _deny_others(log, "TABLE", _sibling(log.table, leaf))
 
     def _rename_parents(self, log: OpenLog, leaf: str, names: Sequence[tuple[Any, ...]]) -> None:
         """Give the log's indexes the names that the indexes of its first leaf had."""
@@ -541,6 +546,8 @@ class PostgresPartitioning(Partitioning):
         """Give a table everything that the log's table had, except its rows."""
         _run(log, f"ALTER TABLE {table} ALTER COLUMN {column} ADD {identity.clause}")
         _value(log, f"SELECT setval({literal(identity.sequence)}, {identity.following:d}, false)")
+        _deny_others(log, "TABLE", table)
+        _deny_others(log, "SEQUENCE", identity.sequence)
         for right in rights:
             _run(log, f"GRANT {right.format(table=f'TABLE {table}')}")
         for right in identity.rights:
@@ -663,6 +670,14 @@ def _rights(log: OpenLog, name: str) -> list[str]:
         option = " WITH GRANT OPTION" if is_grantable else ""
         granted.append(f"{privilege} ON {{table}} TO {who}{option}")
     return granted
+
+
+def _deny_others(log: OpenLog, kind: str, name: str) -> None:
+    """Take all rights on a TABLE or SEQUENCE from every role but its owner: those of the default
+    privileges that a new one has, and those of the log that it was.
+    """
+    for (role,) in _ask(log, "grantees", name=name):
+        _run(log, f"REVOKE ALL ON {kind} {name} FROM {role} CASCADE")
 
 
 def _rename_index(log: OpenLog, name: str, new: str) -> None:

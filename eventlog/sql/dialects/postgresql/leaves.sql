@@ -59,10 +59,6 @@ FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_rewrite r ON r.oid = d.objid
 WHERE d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.refclassid = 'pg_catalog.pg_class'::regclass
   AND d.refobjid = to_regclass(:log)
 UNION
-SELECT 'publication ' || p.pubname
-FROM pg_catalog.pg_publication_rel pr JOIN pg_catalog.pg_publication p ON p.oid = pr.prpubid
-WHERE pr.prrelid = to_regclass(:log)
-UNION
 SELECT 'policy ' || polname FROM pg_catalog.pg_policy WHERE polrelid = to_regclass(:log)
 UNION
 SELECT 'row security' FROM pg_catalog.pg_class WHERE oid = to_regclass(:log) AND (relrowsecurity OR relforcerowsecurity)
@@ -79,6 +75,15 @@ UNION
 SELECT 'statistics ' || stxname FROM pg_catalog.pg_statistic_ext WHERE stxrelid = to_regclass(:log)
 ORDER BY 1
 
+-- name: publications
+-- Also those of all tables and of the tables of a schema. The view may show the leaves alone, without the log.
+SELECT DISTINCT p.pubname::text
+FROM pg_catalog.pg_publication_tables p
+JOIN pg_catalog.pg_namespace n ON n.nspname = p.schemaname
+JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = p.tablename
+WHERE c.oid = to_regclass(:log) OR c.oid IN (SELECT relid FROM pg_catalog.pg_partition_tree(to_regclass(:log)))
+ORDER BY 1
+
 -- name: rights
 -- The rights that others have on a relation and its columns, as GRANT takes them.
 SELECT concat(a.privilege_type, CASE WHEN a."column" IS NOT NULL THEN format(' (%I)', a."column") END) AS right,
@@ -91,6 +96,14 @@ FROM (
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_attribute t ON t.attrelid = c.oid
     CROSS JOIN LATERAL aclexplode(t.attacl) AS x WHERE c.oid = to_regclass(:name)) AS a
 WHERE a.grantee <> a.relowner
+
+-- name: grantees
+-- The roles other than the owner that have a right on a relation or its columns, as REVOKE takes them.
+SELECT DISTINCT CASE WHEN x.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(x.grantee)) END
+FROM pg_catalog.pg_class c
+CROSS JOIN LATERAL (SELECT c.relacl UNION ALL SELECT t.attacl FROM pg_catalog.pg_attribute t WHERE t.attrelid = c.oid) AS l (acl)
+CROSS JOIN LATERAL aclexplode(l.acl) AS x
+WHERE c.oid = to_regclass(:name) AND x.grantee <> c.relowner
 
 -- name: owner
 -- As whom new tables are made: the owner of the log, if this session is another role of its rights.
