@@ -245,6 +245,13 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
                 "stale data.",
                 "Run the `eventlog resync` that the finding shows.",
             ),
+            "view_deletes": FindingText(
+                "warning",
+                "A class is a view. An object that leaves it while its row stays in the base "
+                "table is not deleted at the receiver.",
+                "Run the command of the finding every day; `doctor --ignore view_deletes` then "
+                "leaves the finding out.",
+            ),
             "trigger_warning": FindingText(
                 "warning",
                 "`triggers plan` warns about a watched table; the finding has its sentence.",

@@ -33,6 +33,7 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.resync import Due
 from eventlog.sql.statements import literal, qualified
 from eventlog.sql.triggers import TriggerPlan
+from eventlog.sql.triggers.declared import LEAVES_VIEW
 from eventlog.sql.windows import NotDue, Queue
 
 # --- the table ------------------------------------------------------------------------------------
@@ -381,7 +382,11 @@ def judge_plan(plan: TriggerPlan, installed: Iterable[LogTrigger]) -> Iterator[F
     yield from judge_refused(plan.refused)
     for sentence in plan.warnings:
         code = "deferrable_key" if "DEFERRABLE" in sentence else "trigger_warning"
-        yield warning(code, sentence, "eventlog triggers plan")
+        if LEAVES_VIEW in sentence:
+            command = sentence.partition("`")[2].rpartition("`")[0]
+            yield warning("view_deletes", sentence, command)
+        else:
+            yield warning(code, sentence, "eventlog triggers plan")
     for sentence in plan.not_captured:
         yield info("not_captured", f"not captured: {sentence}")
 

@@ -7,6 +7,7 @@ This module contains no SQL text: a dialect renders ``ClassTriggers`` and ``Chil
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -18,7 +19,7 @@ from eventlog.core.options import STYLES
 from eventlog.errors import EventlogError, TriggerError
 from eventlog.model import EventType
 from eventlog.sql.log_table import split_name
-from eventlog.sql.triggers.watch import WatchedTable, excluded_columns
+from eventlog.sql.triggers.watch import LOGS_VALUES, WatchedTable, excluded_columns
 
 TableName = tuple[str, str]
 """A schema and a table. The schema is empty if the database has no schemas, or if it is the
@@ -235,6 +236,7 @@ def declared_triggers(
             refused[watch.table] = error
             continue
         if cls.is_view:
+            warnings += _warnings_of_view(cls, watch)
             fed = {name for columns in (watch.base or {}).values() for name in columns.values()}
             columns = (attribute.column.name for attribute in cls.attributes)
             warnings += (
@@ -243,6 +245,27 @@ def declared_triggers(
                 if match_name(column, fed) is None
             )
     return DeclaredTriggers(declared, warnings, refused)
+
+
+LEAVES_VIEW: Final = "stays at the receiver"
+"""Part of the warning about objects that leave a view."""
+
+
+def _warnings_of_view(cls: ObjectClass, watch: WatchedTable) -> Iterable[str]:
+    """Yield warnings about rows of base tables that leave the view, or are not in it
+    (spec/triggers.md 3).
+    """
+    yield (
+        f"{cls.name} is a view: an object that leaves it while its row stays in the base table, "
+        f"such as by an UPDATE of a column in its WHERE, is not deleted and {LEAVES_VIEW}; run "
+        f"`eventlog resync {shlex.quote(cls.name)} --deletes` every day"
+    )
+    if watch.row_style in LOGS_VALUES:
+        yield (
+            f"{cls.name} is a view, and row_style = {watch.row_style} logs the values of all rows "
+            "of its base tables, even of rows that are not in the view: use row_style = "
+            "row_query_back if the receiver must not get them"
+        )
 
 
 def _watched_table(watch: WatchedTable, database: Database, tables: Mapping[str, Table]) -> Table:
@@ -546,14 +569,14 @@ def warnings_of(declared: Sequence[TableTriggers]) -> Iterable[str]:
 
 
 def _undecided_views(triggers: TableTriggers, declared: Sequence[TableTriggers]) -> Iterable[str]:
-    """Yield warnings for a view if rows are logged that are not in the view."""
+    """Yield warnings for a view if rows are logged, and read back, that are not in the view."""
     if not isinstance(triggers, ClassTriggers) or not triggers.decides:
         return
     for other in declared:
         if (
             isinstance(other, ClassTriggers)
             and other.class_name == triggers.class_name
-            and other.insert_type in (EventType.INSERT_FIELD, EventType.INSERT_FIELD_QUERY_BACK)
+            and other.insert_type is EventType.INSERT_FIELD_QUERY_BACK
             and not other.decides
         ):
             yield (
