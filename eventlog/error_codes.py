@@ -43,8 +43,8 @@ class ErrorGroup(NamedTuple):
 _USAGE: Final = f"{ExitCode.USAGE}"
 _ENDED: Final = f"{ExitCode.FAILED}"
 _OF_FORMATS: Final = (
-    f"{_ENDED} if nothing could be converted, or with `--strict`; otherwise {ExitCode.DONE}, and "
-    "the report counts what was skipped"
+    f"{_ENDED} if nothing could be converted; {ExitCode.NO} with `--strict`; otherwise "
+    f"{ExitCode.DONE}, and the report counts what was skipped"
 )
 _AGAIN: Final = "Capture again. If the error repeats, report it with the bytes of the row."
 _CONVERTING: Final = ("convert", "decode", "backlog run", "publish --from")

@@ -45,6 +45,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from eventlog.error_codes import FIXES
+from eventlog.exit_codes import ExitCode
 
 
 class EventlogError(Exception):
@@ -52,11 +53,13 @@ class EventlogError(Exception):
     alone describes the error.
 
     ``code`` is stable and meant for programs: the code of the class, or of the single error.
-    ``fix`` is general advice for the code; the reference lists both. ``refusals`` are the single
-    messages if several things are refused together.
+    ``exit_code`` is that of a command that the error ends. ``fix`` is general advice for the code;
+    the reference lists both. ``refusals`` are the single messages if several things are refused
+    together.
     """
 
     code: str = "unspecified"
+    exit_code: ExitCode = ExitCode.FAILED
     refusals: tuple[str, ...] = ()
 
     @property
@@ -69,6 +72,7 @@ class ConfigError(EventlogError):
     """A wrong configuration file, environment variable or flag."""
 
     code = "config"
+    exit_code = ExitCode.USAGE
 
 
 def together(errors: Sequence[EventlogError]) -> EventlogError:
@@ -286,6 +290,7 @@ class FatalAnswer(EventlogError):
     """A fatal answer of the receiver: the publisher stops (spec/event-log.md 8.4)."""
 
     code = "fatal_answer"
+    exit_code = ExitCode.FATAL
 
 
 class PluginError(EventlogError):

@@ -38,6 +38,8 @@ MEANINGS: Final[Mapping[ExitCode, str]] = {
 
 _NOT_CONFIRMED: Final = {ExitCode.FAILED: "also after the answer no to its question"}
 
+_STRICT: Final = {ExitCode.NO: "with --strict: something was lost, and the last line says what"}
+
 OF_COMMANDS: Final[Mapping[str, Mapping[ExitCode, str]]] = {
     "triggers plan": {
         ExitCode.FAILED: "a [[watch]] cannot be applied",
@@ -76,6 +78,7 @@ OF_COMMANDS: Final[Mapping[str, Mapping[ExitCode, str]]] = {
         "object, or with --deletes if the log has no rows of the class",
     },
     "purge": _NOT_CONFIRMED,
-    "convert": {ExitCode.FAILED: "also if everything was skipped"},
+    "convert": {ExitCode.FAILED: "also if everything was skipped", **_STRICT},
+    "decode": _STRICT,
 }
 """What a code means for a command, if that is more than its general meaning."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 
 from eventlog.changes.answers import AnswerForm
-from eventlog.changes.losses import Loss, loss_counter
+from eventlog.changes.losses import NO_LOSS, Loss, in_words, loss_counter
 from eventlog.changes.publishing import EventWriter, Publishing
 from eventlog.core.catalog import Database
 from eventlog.core.options import parse_all_options
@@ -25,6 +25,7 @@ from eventlog.errors import (
     check_result,
     number_of,
 )
+from eventlog.exit_codes import ExitCode
 from eventlog.model import Change
 
 
@@ -57,9 +58,10 @@ class Report:
 
     def skip(self, error: EventlogError) -> None:
         """Skip the input that ``error`` refuses, and count it under its code and column. Raises
-        ``error`` if ``strict``.
+        ``error`` if ``strict``: it then ends a command with the answer no.
         """
         if self.strict:
+            error.exit_code = ExitCode.NO
             raise error
         column = error.column if isinstance(error, FormatError) else None
         self.pass_over(error.code if column is None else f"{error.code} {column}")
@@ -94,6 +96,17 @@ class Report:
         if self.passed_over and not (self.written if written is None else written):
             raise NothingWritten(self)
 
+    def losses(self) -> str:
+        """Return in words what was lost, empty if nothing was: skipped input, values that were cut,
+        and what the target has no place for.
+        """
+        counted = [
+            f"{number:,} {reason}"
+            for reason, number in sorted(self.counters.items())
+            if number and reason not in NO_LOSS
+        ]
+        return "; ".join(filter(None, (", ".join(counted), in_words(self.lost))))
+
 
 PROBLEMS_KEPT: Final = 100
 
@@ -111,6 +124,8 @@ class NothingWritten(FormatError):
         passed_over = f"{number_of(report.passed_over, 'thing')} passed over"
         super().__init__(f"nothing was written, and the target is unchanged: {passed_over}")
         self.report = report
+        if report.strict:
+            self.exit_code = ExitCode.NO
         for problem in report.problems[:1]:
             self.add_note(problem)
 

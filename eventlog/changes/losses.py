@@ -39,6 +39,16 @@ class Loss(StrEnum):
     KEY_CHANGE = "key_change"
 
 
+NO_LOSS: Final = frozenset({
+    *("rows_loopback", "rows_not_taken", "rows_of_reserved_status", "groups_gone", "groups_empty"),
+    *("metadata_messages", "tombstones", "other_events"),
+    *("open_transactions", "log_order", "datetime_lenient", "mask_contradictions"),
+})  # fmt: skip
+"""The counters of a report that count nothing lost: input that holds no change to convert, and
+values that were read in spite of an irregularity (spec/change-model.md 5.2).
+"""
+
+
 def loss_counter(loses: frozenset[Loss], lost: Counter[str]) -> Callable[[Change], None]:
     """Return a function that counts in ``lost`` what each change loses when written to a format
     that loses ``loses``. Call it with every change that is converted.

@@ -25,7 +25,7 @@ from eventlog import __version__
 from eventlog.cli.context import FILE, CommandContext, configure_logging, error_line
 from eventlog.cli.stopping import sentence_if_stopped, stopped_by_signals
 from eventlog.config.settings import LogSettings
-from eventlog.errors import ConfigError, EventlogError, FatalAnswer
+from eventlog.errors import ConfigError, EventlogError
 from eventlog.exit_codes import MEANINGS, OF_COMMANDS, ExitCode
 from eventlog.registry import as_plugin_errors
 
@@ -592,9 +592,7 @@ def run(arguments: Sequence[str]) -> ExitCode:
             traceback.print_exc()
         for message in getattr(error, "refusals", ()) or (_message(error),):
             error_line(message, code=getattr(error, "code", ""))
-        if isinstance(error, ConfigError):
-            return ExitCode.USAGE
-        return ExitCode.FATAL if isinstance(error, FatalAnswer) else ExitCode.FAILED
+        return getattr(error, "exit_code", ExitCode.FAILED)
     return ExitCode(result) if isinstance(result, int) else ExitCode.DONE
 
 

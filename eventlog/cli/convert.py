@@ -28,6 +28,7 @@ from eventlog.cli import Command
 from eventlog.cli.context import (
     FILE,
     CommandContext,
+    error_line,
     json_option,
     master_of,
     master_option,
@@ -42,6 +43,7 @@ from eventlog.cli.stopping import DONE, if_stopped
 from eventlog.config.kinds import url_of
 from eventlog.config.settings import DatabaseSettings
 from eventlog.errors import ConfigError, EventlogError, FormatError, number_of
+from eventlog.exit_codes import ExitCode
 from eventlog.model import Change, Lob, Value, full_name, old_key
 from eventlog.registry import FORMATS, format_named
 
@@ -69,7 +71,10 @@ _map_option = click.option(
 )  # fmt: skip
 @_map_option
 @click.option(
-    "--strict", is_flag=True, help="Stop at the first input that cannot be read or written."
+    "--strict",
+    is_flag=True,
+    help=f"End with {ExitCode.NO} if anything is lost; stop at the first input that cannot be read "
+    "or written.",
 )
 @json_option
 @click.option("--spark", "on_spark", is_flag=True,
@@ -90,7 +95,7 @@ def convert(
     master: str | None,
     source: str,
     target: str,
-) -> None:
+) -> ExitCode:
     """Convert changes from IN to OUT, from any format to any other.
 
     IN and OUT are paths, `-` for standard input and output, or URLs if a format has live sources.
@@ -118,7 +123,7 @@ def convert(
                         master=master_of(master), quiet=context.quiet)  # fmt: skip
         if_stopped(DONE)
         _show_captures(converted, target, as_json=as_json, quiet=context.quiet)
-        return
+        return _judged(converted.report(), strict=strict)
     if target == _STANDARD and format_named(target_format).is_several_files:
         raise ConfigError(
             f"{target_format} is written to several files, not to standard output: "
@@ -149,6 +154,18 @@ def convert(
     _show_report(done, as_json=as_json, quiet=context.quiet, err=target == _STANDARD)
     if not (done.read or done.counters or context.quiet):
         note("IN contains no change; if you expected some, check --from and the path")
+    return _judged(done, strict=strict)
+
+
+def _judged(report: Report, *, strict: bool) -> ExitCode:
+    """Return the exit code of a conversion that has ended. If it is strict and has lost something,
+    the last line says what.
+    """
+    lost = report.losses() if strict else ""
+    if not lost:
+        return ExitCode.DONE
+    error_line(f"with --strict, something was lost: {lost}")
+    return ExitCode.NO
 
 
 def _show_report(report: Report, *, as_json: bool, quiet: bool, err: bool) -> None:
@@ -253,12 +270,17 @@ def _progress(quiet: bool) -> Iterator[Callable[[Report], None]]:
 @click.command(cls=Command)
 @_from_option
 @_map_option
-@click.option("--strict", is_flag=True, help="Stop at the first input that cannot be read.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help=f"End with {ExitCode.NO} if anything is lost; stop at the first input that cannot be "
+    "read.",
+)
 @click.argument("source", metavar="IN")
 @click.pass_obj
 def decode(
     context: CommandContext, source_format: str, map_file: Path | None, strict: bool, source: str
-) -> None:
+) -> ExitCode:
     """Show the changes of IN, a path or `-` for standard input, as text for people.
 
     For gbase and linter, each record is listed with its place in the file. There is no --json:
@@ -286,6 +308,7 @@ def decode(
         raise FormatError(
             f"{source} holds nothing that can be read as {source_format}; check --from and the path"
         )
+    return _judged(report, strict=strict)
 
 
 def readable(

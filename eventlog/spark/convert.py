@@ -36,6 +36,7 @@ from eventlog.conversion import in_own_options, read_options, write
 from eventlog.core.arguments import NAME, OPTIONS, PATH_OR_URL, check_arguments
 from eventlog.core.clock import monotonic, random_hex
 from eventlog.errors import ConfigError, EventlogError, FormatError, number_of
+from eventlog.exit_codes import ExitCode
 from eventlog.model import Change
 from eventlog.publisher.observer import JobProgress
 from eventlog.registry import format_named
@@ -277,9 +278,13 @@ def _check(reports: Sequence[CaptureReport], strict: bool) -> None:
     failed = [report for report in reports if report.failed is not None]
     if failed and (strict or len(failed) == len(reports)):
         first = next((report for report in failed if report.failed_by_options), failed[0])
-        raise (ConfigError if first.failed_by_options else CaptureFailed)(
-            f"{first.name}: {first.failed}"
-        )
+        message = f"{first.name}: {first.failed}"
+        if first.failed_by_options:
+            raise ConfigError(message)
+        error = CaptureFailed(message)
+        if strict:
+            error.exit_code = ExitCode.NO
+        raise error
 
 
 def _convert(job: _Job, capture: Capture, read: Read) -> CaptureReport:

@@ -20,6 +20,7 @@ from eventlog import cli
 from eventlog.changes.json_form import dumps, loads
 from eventlog.cli.convert import block
 from eventlog.errors import DatabaseError
+from eventlog.exit_codes import ExitCode
 from eventlog.registry import FORMATS, names
 
 UPDATE = (
@@ -248,7 +249,7 @@ def test_no_message_repeats_the_password_of_a_url(run: Run, command: tuple[str, 
         ((*CONVERT, "xds", "--json", "in.jsonl", "-"), 2, "both write to standard output"),
         (
             (*CONVERT, "xds", "--strict", "bad.jsonl", "out"),
-            1,
+            4,
             "bad.jsonl, line 1: the line is not JSON",
         ),
         ((*CONVERT, "eventlog", "in.jsonl", "out.txt"), 2, "file_format = jsonl | csv | parquet"),
@@ -258,7 +259,7 @@ def test_no_message_repeats_the_password_of_a_url(run: Run, command: tuple[str, 
             2,
             "written to several files",
         ),
-        (("decode", "--from", "jsonl", "--strict", "bad.jsonl"), 1, "bad.jsonl, line 1"),
+        (("decode", "--from", "jsonl", "--strict", "bad.jsonl"), 4, "bad.jsonl, line 1"),
     ],
 )
 def test_what_is_wrong_is_one_line_and_an_exit_code(
@@ -274,6 +275,43 @@ def test_what_is_wrong_is_one_line_and_an_exit_code(
     assert err.startswith("eventlog: ")
     assert len(err.splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_strict_ends_with_4_if_the_target_has_no_place_for_something(
+    run: Run, empty_home: Path
+) -> None:
+    code, out, err = run(*CONVERT, "xds", "--strict", "in.jsonl", "out")
+    assert code == ExitCode.NO
+    assert err.splitlines()[-1] == (
+        "eventlog: with --strict, something was lost: commit time of 1 change; "
+        "1 unchanged column of updated rows; 1 unchanged column of rows before updates"
+    ), out
+    assert (empty_home / "out").exists()
+
+
+def test_strict_ends_with_4_for_what_is_only_counted(run: Run, empty_home: Path) -> None:
+    nothing = UPDATE.replace('"changed":["price"]', '"changed":[]')
+    (empty_home / "in.jsonl").write_text(DELETE + nothing)
+    code, _, err = run(*CONVERT, "eventlog", "--strict", "in.jsonl", "out.jsonl")
+    assert code == ExitCode.NO
+    assert "something was lost: 1 changes_nothing" in err.splitlines()[-1]
+    assert run(*CONVERT, "eventlog", "in.jsonl", "out.jsonl")[0] == ExitCode.DONE
+
+
+def test_strict_ends_with_0_if_nothing_is_lost(run: Run) -> None:
+    assert run(*CONVERT, "jsonl", "--strict", "in.jsonl", "out.jsonl")[::2] == (ExitCode.DONE, "")
+    assert run("decode", "--from", "jsonl", "--strict", "in.jsonl")[0] == ExitCode.DONE
+
+
+def test_strict_leaves_the_target_as_it_was_if_a_change_cannot_be_read(
+    run: Run, empty_home: Path
+) -> None:
+    (empty_home / "in.jsonl").write_text(UPDATE + "nonsense\n")
+    (empty_home / "out.jsonl").write_text("before")
+    code, _, err = run(*CONVERT, "jsonl", "--strict", "in.jsonl", "out.jsonl")
+    assert code == ExitCode.NO
+    assert "in.jsonl, line 2: the line is not JSON" in err.splitlines()[-1]
+    assert (empty_home / "out.jsonl").read_text() == "before"
 
 
 def test_decode_shows_one_block_per_change(run: Run) -> None:
