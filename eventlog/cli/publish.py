@@ -144,8 +144,8 @@ def publish(
                 _snapshot_bar(config, quiet=quiet) as bar,
             ):
                 observer = join_observers(liveness, monitor, tracing, bar, ended)
-                unpublished += filter(opened.wants, opened.catalog.unavailable)
-                publish_once(opened, sink, stop, observer, comparison(config))
+                unavailable = publish_once(opened, sink, stop, observer, comparison(config))
+                unpublished += filter(opened.wants, unavailable)
         else:
             _log.info("publishing the log %s", config.database.log_table)
             used = Used()
