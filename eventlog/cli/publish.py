@@ -153,8 +153,8 @@ def publish(
                 _snapshot_bar(config, quiet=quiet) as bar,
             ):
                 observer = join_observers(liveness, monitor, tracing, bar, ended)
-                unpublished += filter(opened.wants, opened.catalog.unavailable)
-                publish_once(opened, sink, stop, observer, comparison(config))
+                unavailable = publish_once(opened, sink, stop, observer, comparison(config))
+                unpublished += filter(opened.wants, unavailable)
         else:
             used = Used()
             with (

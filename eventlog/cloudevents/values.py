@@ -58,12 +58,25 @@ def is_json(type: ColumnType) -> bool:
     return type.sql.lower() in ("json", "jsonb")
 
 
+_PLAIN_ELEMENT: Final = re.compile(
+    r"(?:smallint|bigint|integer|int[248]?|numeric|decimal|real|float[48]?|double precision|"
+    r"bool(?:ean)?)\s*(?:\([^)]*\))?",
+    re.ASCII | re.IGNORECASE,
+)
+"""PostgreSQL's names of the types whose array elements are numbers or booleans in JSON. Any other
+name may be that of a user-defined type, such as ``number``.
+"""
+
+
 def element_type(type: ColumnType) -> ColumnType | None:
-    """Return the type of the elements of a PostgreSQL array; None for a column of another type."""
+    """Return the type of the elements of a PostgreSQL array; None for a column of another type. An
+    element is ``Kind.OTHER`` unless it is a number or a boolean in JSON.
+    """
     # the elements of box[] are separated by semicolons
     if not type.sql.endswith("[]") or type.sql.startswith("box["):
         return None
-    return parse_type(type.sql[:-2].rstrip("[]").replace("double precision", "double"))
+    name = type.sql[:-2].rstrip("[]").strip()
+    return parse_type(name) if _PLAIN_ELEMENT.fullmatch(name) else ColumnType(Kind.OTHER, sql=name)
 
 
 @lru_cache(maxsize=4096)
@@ -128,9 +141,8 @@ def text_converter(type: ColumnType, encoding: JsonEncoding) -> TextInJson:
             return _document
         element = element_type(type)
         if element is not None:
-            return _array_converter(
-                text_converter(element, encoding) if element.kind in _NESTED else str
-            )
+            is_plain = element.kind is not Kind.OTHER
+            return _array_converter(text_converter(element, encoding) if is_plain else str)
     read = value_reader(type)
     if read is str:
         return str
@@ -143,10 +155,6 @@ def text_converter(type: ColumnType, encoding: JsonEncoding) -> TextInJson:
         return value if isinstance(value, str) else _convert_plain(value)
 
     return convert
-
-
-_NESTED: Final = frozenset({Kind.INTEGER, Kind.EXACT, Kind.APPROXIMATE, Kind.BOOLEAN})
-"""The kinds whose array elements are written as values of a column; others stay text."""
 
 
 def _integer(text: str) -> Any:

@@ -7,7 +7,7 @@ spec/xds.md 5 defines class, child table, attribute and association.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from eventlog.core.values import ColumnType, parse_type
@@ -223,7 +223,9 @@ class Catalog:
     wait (spec/event-log.md 5.1).
     """
     former: Mapping[str, str] = field(default_factory=dict)
-    """The classes in ``unavailable``, by their earlier names."""
+    """The classes in ``unavailable``, by the other names that their rows may have: earlier names,
+    and those of their child tables as far as they are known.
+    """
     no_children: Mapping[str, str] = field(default_factory=dict)
     """The tables that have a foreign key to a class but are not its child tables, with the reason.
     """
@@ -240,6 +242,24 @@ class Catalog:
             if meant.child is None and name != meant.object_class.name:
                 names.setdefault(meant.object_class.name, []).append(name)
         return names
+
+    def without(self, refused: Mapping[str, EventlogError]) -> Catalog:
+        """Return the catalogue in which the classes in ``refused`` are unavailable, with its errors
+        as the reason.
+        """
+        lost = {
+            name: meant.object_class.name
+            for name, meant in self.log_names.items()
+            if meant.object_class.name in refused
+        }
+        others = {name: owner for name, owner in lost.items() if name != owner}
+        return replace(
+            self,
+            classes=tuple(cls for cls in self.classes if cls.name not in refused),
+            log_names={name: one for name, one in self.log_names.items() if name not in lost},
+            unavailable={**self.unavailable, **refused},
+            former={**self.former, **others},
+        )
 
     def class_named(self, name: str) -> ObjectClass:
         """Return the class of exactly this name. Raises KeyError."""

@@ -6,8 +6,8 @@ statement that reads back. Values that are read back by an older catalogue lack 
 nothing would send them later. So ``CatalogWatcher`` compares the catalogue by one statement: every
 few seconds, and immediately when values are about to be read back, when rows are about to become E,
 and when the database refuses a statement. Each change is logged once, and publishing goes on with
-the present catalogue. Rows that were logged earlier may still name a column that no longer exists;
-it is no longer read back.
+the present catalogue, without the classes that the format fails to write. Rows that were logged
+earlier may still name a column that no longer exists; it is no longer read back.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from typing import Final
 
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.core.catalog import Attribute, Catalog, LogName, ObjectClass
+from eventlog.core.catalog import Attribute, Catalog, LogName, ObjectClass, Table
 from eventlog.core.clock import monotonic
 from eventlog.errors import (
     EventlogError,
 )
 from eventlog.publisher.context import Context, unavailable_in_words
+from eventlog.publisher.unwritable import UnwritableClasses
 from eventlog.sql.connection import is_refused
 from eventlog.sql.triggers.gaps import column_changes, key_change
 
@@ -43,7 +44,14 @@ class CatalogDrifted(Exception):
 class CatalogWatcher:
     """Keeps the publisher's present ``context`` and its catalogue up to date."""
 
-    __slots__ = ("_fingerprint", "_has_failed", "_last_warning", "_next_refresh", "context")
+    __slots__ = (
+        "_fingerprint",
+        "_has_failed",
+        "_last_warning",
+        "_next_refresh",
+        "_unwritable",
+        "context",
+    )
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -52,6 +60,8 @@ class CatalogWatcher:
         self._next_refresh = 0.0
         self._last_warning = ""
         self._has_failed = False  # True if the last cycle ended by an error that nothing explained
+        # The classes that the format has failed to write: their tables then, and the error.
+        self._unwritable: dict[str, tuple[tuple[Table, ...], EventlogError]] = {}
 
     def refresh_if_due(self) -> bool:
         """Call ``refresh`` if the last call was ``CATALOG_INTERVAL`` seconds ago."""
@@ -90,7 +100,7 @@ class CatalogWatcher:
         context = self.context
         assert context.reread is not None
         try:
-            fresh = context.reread()
+            fresh = self._writable(context.reread())
         except EventlogError as error:
             context.log.connection.rollback()
             self._fingerprint = None
@@ -113,6 +123,28 @@ class CatalogWatcher:
         self.context = replace(context, catalog=_with_lost_names(fresh, context.catalog))
         return True
 
+    def _writable(self, fresh: Catalog) -> Catalog:
+        """Return the catalogue without the classes that the format fails to write. A class whose
+        tables have changed since is tried again.
+        """
+        tables = {cls.name: _tables(cls) for cls in fresh.classes}
+        self._unwritable = {
+            name: (of_class, error)
+            for name, (of_class, error) in self._unwritable.items()
+            if tables.get(name) == of_class
+        }
+        refused = {name: error for name, (_, error) in self._unwritable.items()}
+        return fresh.without(refused) if refused else fresh
+
+    def _leave_out(self, errors: Mapping[str, EventlogError]) -> None:
+        """Make classes unavailable that the format has failed to write."""
+        context = self.context
+        for name, error in errors.items():
+            self._unwritable[name] = _tables(context.catalog.class_named(name)), error
+            _log.error("%s", unavailable_in_words(name, error), extra={"code": error.code})
+        context.output.forget()
+        self.context = replace(context, catalog=context.catalog.without(errors))
+
     def before_invalid(self) -> None:
         """Raise CatalogDrifted if rows may be invalid only because the catalogue is old."""
         if self.refresh():
@@ -128,13 +160,18 @@ class CatalogWatcher:
         if not self._is_current() and self._reread():
             raise CatalogDrifted
 
-    def explains(self, error: CatalogDrifted | DBAPIError) -> bool:
+    def explains(self, error: CatalogDrifted | UnwritableClasses | DBAPIError) -> bool:
         """Return True if the cycle that an error ended must run again: an old catalogue caused the
-        error, and ``context`` has a new one now; or a table may have been unavailable only while
-        the statement ran. The second cause leaves no trace, so one cycle is run again whichever
-        statement the database has refused, but not a second one directly after it.
+        error, and ``context`` has a new one now; the format has failed to write classes, which
+        ``context`` no longer has; or a table may have been unavailable only while the statement
+        ran. The last cause leaves no trace, so one cycle is run again whichever statement the
+        database has refused, but not a second one directly after it.
         """
         if isinstance(error, CatalogDrifted):
+            return True
+        if isinstance(error, UnwritableClasses):
+            self.context.log.connection.rollback()
+            self._leave_out(error.errors)
             return True
         if not is_refused(self.context.log.connection, error):
             return False
@@ -190,6 +227,10 @@ def _changes_of_class(
         if words:
             yield f"{table}: {'; '.join(words)}"
     yield from (f"{table} is a child table of {old.name} now" for table in tables)
+
+
+def _tables(cls: ObjectClass) -> tuple[Table, ...]:
+    return cls.table, *(child.table for child in cls.children)
 
 
 def _columns(cls: ObjectClass) -> dict[str, dict[str, str]]:

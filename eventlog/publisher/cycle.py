@@ -27,7 +27,7 @@ from eventlog.core.ranges import to_ranges
 from eventlog.errors import DatabaseUnavailable, number_of
 from eventlog.model import LogRow, Origins, Status, origins_of, queue_rows, unpadded
 from eventlog.publisher.claimed_rows import read_recorded, warn_of
-from eventlog.publisher.context import Context, report_missing
+from eventlog.publisher.context import Context, report_missing, unavailable_in_words
 from eventlog.publisher.database_clock import DatabaseClock, park_again
 from eventlog.publisher.delivery import (
     Delivery,
@@ -70,6 +70,7 @@ from eventlog.publisher.snapshot import (
     origins_of_objects,
     record_chunk,
 )
+from eventlog.publisher.unwritable import UnwritableClasses, class_name_of, written
 from eventlog.sql.internal_tables import EntryKind, replace_content
 from eventlog.sql.rows import read_attempts
 
@@ -781,11 +782,21 @@ def _windows(context: Context, state: PublisherState) -> Iterator[WindowResult]:
 
 def preview(context: Context, delivery: Delivery, events: Sequence[Outgoing]) -> str:
     """Return a preview of the document with these events of a delivery; empty if none of the
-    objects exists any more.
+    objects exists any more. In place of events that the format fails to write it has the reason.
     """
     read, current_rows = with_current_rows(
         context, [event for event in events if event.operation is not None]
     )
     events = [event for event in read if event.operation is not None]
     delivery = delivery._replace(current_rows=current_rows)
-    return context.output.preview(context.catalog, delivery, events) if events else ""
+    reasons = ""
+    while events:
+        try:
+            return reasons + written(
+                lambda some: context.output.preview(context.catalog, delivery, some), events
+            )
+        except UnwritableClasses as refused:
+            for name, error in refused.errors.items():
+                reasons += f"# {unavailable_in_words(name, error)}\n"
+            events = [one for one in events if class_name_of(one) not in refused.errors]
+    return reasons

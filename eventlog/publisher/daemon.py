@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -59,6 +59,7 @@ from eventlog.publisher.sending import Delivered, DeliveryResult, send_heartbeat
 from eventlog.publisher.session import PublisherSession, PublisherState, draw_delivery_no
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.trigger_plan import comparison
+from eventlog.publisher.unwritable import UnwritableClasses
 from eventlog.publisher.waiting import (
     BackOff,
     HeartbeatTimer,
@@ -148,8 +149,9 @@ def publish_once(
     stop: Stop | None = None,
     observer: Observer = SILENT,
     compare: CompareTriggers | None = None,
-) -> None:
-    """Send the recorded deliveries, then the present queue. The arguments are as in ``publish``.
+) -> Collection[str]:
+    """Send the recorded deliveries, then the present queue. Return the names of the classes that
+    were unavailable at the end. The arguments are as in ``publish``.
 
     Raises FatalAnswer, and ReceiverUnavailable when the receiver stopped the cycle.
     """
@@ -164,12 +166,12 @@ def publish_once(
         with as_database_errors(context.log.connection), as_plugin_errors():
             warn_at_start(context)
             CaptureWatcher(compare).compare_if_due(context)
-            _publish_once(context, sink, stop)
+            return _publish_once(context, sink, stop)
     finally:
         reports.warn_of_loopback(context, at_end=True)
 
 
-def _publish_once(context: Context, sink: Sink, stop: Stop) -> None:
+def _publish_once(context: Context, sink: Sink, stop: Stop) -> Collection[str]:
     watcher = CatalogWatcher(context)
 
     def begin_session() -> PublisherSession:
@@ -216,6 +218,7 @@ def _publish_once(context: Context, sink: Sink, stop: Stop) -> None:
             f"{number_of(len(state.parking), 'object')} left: "
             "the receiver asked for their events later, or fails for them"
         )
+    return watcher.context.catalog.unavailable
 
 
 def _is_waiting(context: Context, last: int | None) -> bool:
@@ -348,14 +351,14 @@ def _cycle(
     run: Callable[[PublisherSession], Delivered], session: PublisherSession, watcher: CatalogWatcher
 ) -> Delivered | None:
     """Run a cycle, and the post-poll statements if it sent documents; return None if it must run
-    again, since changed tables have ended it.
+    again, since changed tables, or classes that cannot be written, have ended it.
     """
     context = session.context
     context.log.db.refuse_replaced()
     sent_before = context.counters.documents_sent
     try:
         cycle = run(session)
-    except (CatalogDrifted, DBAPIError) as error:
+    except (CatalogDrifted, UnwritableClasses, DBAPIError) as error:
         if not watcher.explains(error):
             raise
         # Sent documents that are not marked are sent again. If later documents were added to the

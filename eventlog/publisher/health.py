@@ -99,9 +99,10 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         ),
         "class_unavailable": Kind(
             Severity.ERROR,
-            "a class or a `[[watch]]` does not fit the database",
+            "a class or a `[[watch]]` does not fit the database, or the format fails to write a "
+            "class",
             "{classes} cannot be published as configured, and rows wait: {names}",
-            "Correct the [[watch]] or the table; doctor explains each.",
+            "Correct the [[watch]] or the table; doctor, or the publisher's log, explains each.",
             ("eventlog doctor",),
         ),
         "no_progress": Kind(
@@ -398,8 +399,8 @@ def _capture(facts: Facts) -> Iterator[Condition]:
     drifted = len(differences.tables) - len(differences.uncaptured)
     if drifted > 0:
         yield _condition("trigger_drifted", tables=number_of(drifted, "table"))
-    if unavailable := differences.refused or measured.unavailable:
-        names = [sentence.partition(":")[0] for sentence in unavailable]
+    if unavailable := (*differences.refused, *measured.unavailable):
+        names = [*dict.fromkeys(sentence.partition(":")[0] for sentence in unavailable)]
         classes = f"{len(names):,} {'class' if len(names) == 1 else 'classes'}"
         yield _condition("class_unavailable", classes=classes, names=first_of(names, _MAX_NAMED))
     if measured.due_resyncs:

@@ -38,6 +38,7 @@ from eventlog.publisher.parking import Parked, Parking
 from eventlog.publisher.sending import Answered, Judged, as_flushed, why_refused
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.suspects import Suspects
+from eventlog.publisher.unwritable import written
 from eventlog.sql.internal_tables import EntryKind, replace_content
 from eventlog.sql.rows import add_errors, add_object_errors
 
@@ -188,8 +189,12 @@ def keep_next_attempts(
 def send_document(
     context: Context, sink: Sink, delivery: Delivery, document_no: int, events: Sequence[Outgoing]
 ) -> Answer:
-    """Send the document with these events of a delivery. Raises ReceiverUnavailable."""
-    document = context.output.document(context.catalog, delivery, document_no, events)
+    """Send the document with these events of a delivery. Raises ReceiverUnavailable, and
+    UnwritableClasses before anything is sent.
+    """
+    document = written(
+        lambda some: context.output.document(context.catalog, delivery, document_no, some), events
+    )
     if not document.refused:
         return sink.send(document)
     # The format has refused some events of the document; these already have errors.

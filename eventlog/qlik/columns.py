@@ -136,6 +136,10 @@ def _column_of(column: Column, place: int) -> QlikColumn:
         name, length = ("BLOB" if _LARGE_BINARY.search(sql) else "BYTES"), first
     elif kind in _PLAIN_TYPES:
         name = _PLAIN_TYPES[kind]
+    elif kind is Kind.OTHER:
+        # The words in such a name have no meaning: an enumeration may have the name "long", and the
+        # number in interval(3) is no length of its text.
+        name = "STRING"
     else:
         name = _character(column.type)
         length = _UUID_LENGTH if kind is Kind.UUID else first * _WIDEST_CHARACTER

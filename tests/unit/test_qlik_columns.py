@@ -64,6 +64,9 @@ def test_types_of_a_catalogue(sql: str, expected: tuple[str, int, int, int]) -> 
         (ColumnType(Kind.CHARACTER, 0, "LONGTEXT"), ("CLOB", 0)),
         (ColumnType(Kind.BINARY, 0, "bytea"), ("BYTES", 0)),
         (ColumnType(Kind.BINARY, 0, "LONGBLOB"), ("BLOB", 0)),
+        (ColumnType(Kind.OTHER, 0, "long"), ("STRING", 0)),
+        (ColumnType(Kind.OTHER, 0, '"national mood"'), ("STRING", 0)),
+        (ColumnType(Kind.OTHER, 0, "interval(3)"), ("STRING", 0)),
     ],
 )
 def test_spellings_of_databases(type: ColumnType, expected: tuple[str, int]) -> None:
