@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, NamedTuple
 
 from eventlog.config.load import Config
@@ -19,7 +20,7 @@ from eventlog.publisher.explain import explain_as_read
 from eventlog.publisher.ledger import status_of
 from eventlog.publisher.open_context import for_consumer, open_unlocked
 from eventlog.sql import doctor
-from eventlog.sql.connection import as_database_errors
+from eventlog.sql.connection import as_database_errors, for_message
 from eventlog.sql.rights import Purpose
 from eventlog.sql.rows import extent
 from eventlog.sql.windows import Window
@@ -145,9 +146,10 @@ def _sentences(
             f"{who} at {row.event_time}: {explained.state}"
         )
         yield from explained.notes
-    transactions = doctor.ask_log(
-        context.log, "transactions", doctor.OpenTransaction, limit=_TRANSACTIONS
+    ask = partial(
+        doctor.ask_log, context.log, "transactions", doctor.OpenTransaction, limit=_TRANSACTIONS
     )
+    transactions = for_message(context.log.connection, ask) or []
     writers = [one for one in transactions if one.wrote_log]
     if writers:
         oldest = doctor.oldest_writer(transactions) or writers[0]

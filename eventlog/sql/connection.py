@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import (
     URL,
@@ -57,6 +57,9 @@ _ALIASES: Final = {"postgres": "postgresql", _EMBEDDED: "postgresql"}
 SECRET: Final = "EVENTLOG_DATABASE_PASSWORD or database.url_file"  # noqa: S105 - where it belongs
 """The place where the password of the configured database is set, for messages."""
 
+T = TypeVar("T")
+
+_logger = logging.getLogger(__name__)
 _statements = logging.getLogger("eventlog.statements")
 
 
@@ -421,6 +424,21 @@ def as_database_errors(source: Connection | Engine, advice: str | None = None) -
     except driver.Error as error:
         to_do = right_advice(source) if advice is None else advice
         raise _translated(driver, dialect, error, to_do, invalidated=False) from error
+
+
+def for_message(conn: Connection, ask: Callable[[], T]) -> T | None:
+    """Ask the database something that only words a message: who has a lock, what a name may mean.
+
+    Returns the answer, None if the question fails: the message without the answer is worth more
+    than the error of the question. The transaction continues; if the connection is lost, the next
+    statement finds out.
+    """
+    try:
+        with as_database_errors(conn), conn.begin_nested():
+            return ask()
+    except (DatabaseError, UnicodeError) as error:
+        _logger.debug("a message lacks what the database refused to show: %s", error)
+        return None
 
 
 def is_refused(conn: Connection, error: DBAPIError) -> bool:

@@ -75,9 +75,6 @@ class Partitioning(Protocol):
     def is_owner(self, log: OpenLog) -> bool:
         """Return True if this session has the rights of the log's owner."""
 
-    def holders(self, log: OpenLog) -> list[str]:
-        """Return the sessions that use the log or a leaf now, in words."""
-
     def dependents(self, log: OpenLog) -> list[str]:
         """Return, in words, the objects attached to the log's table that would stay with the leaf:
         views, rules, policies, and triggers and foreign keys that eventlog did not create.

@@ -16,7 +16,7 @@ from eventlog.core.options import nearest_name
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError, LogTableError, NoInternalTable, NoLogTable, NoSchema
 from eventlog.model import LogRow
-from eventlog.sql.connection import right_advice
+from eventlog.sql.connection import for_message, right_advice
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import INSUFFICIENT_PRIVILEGE, LogTable, split_name
 from eventlog.sql.open_database import OpenDatabase
@@ -70,7 +70,7 @@ def locate_log(
         and inspector.default_schema_name is not None
     ):
         schema = dialect.spelled(inspector.default_schema_name)
-    schema, log_name = _find_table(dialect, inspector, schema, name)
+    schema, log_name = _find_table(db, inspector, schema, name)
     log = new_log(dialect, schema, log_name)
     try:
         columns = _columns(db, inspector, schema, log_name)
@@ -139,7 +139,7 @@ def _find_sequence(
 
 
 def _find_table(
-    dialect: Dialect, inspector: sa.Inspector, schema: str | None, name: str
+    db: OpenDatabase, inspector: sa.Inspector, schema: str | None, name: str
 ) -> tuple[str | None, str]:
     """Return the schema and name of the log's table as the database has them: ``name`` as a whole,
     else as ``schema.table``. Raises NoLogTable.
@@ -147,12 +147,14 @@ def _find_table(
     if (found := _existing(inspector, schema, name)) is not None:
         return schema, found
     own_schema, table = split_name(name)
+    dialect = db.dialect
     refuse_schema(dialect, own_schema)
     schema = schema if own_schema is None else own_schema
     if (found := _existing(inspector, schema, table)) is not None:
         return schema, found
     where = f" in schema {schema!r}" if "schemas" in dialect.capabilities else ""
-    if where and schema is not None and schema not in (known := inspector.get_schema_names()):
+    known = for_message(db.connection, inspector.get_schema_names) if where else None
+    if known and schema is not None and schema not in known:
         near = nearest_name(schema, known)
         hint = f"; the nearest one is {near}" if near else ""
         raise NoSchema(

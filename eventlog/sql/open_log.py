@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from operator import itemgetter
 from typing import Any, Final
@@ -22,6 +23,7 @@ from eventlog.core.catalog import ObjectClass
 from eventlog.core.ranges import Ranges
 from eventlog.errors import LogTableError
 from eventlog.model import LogRow, log_row
+from eventlog.sql.connection import for_message
 from eventlog.sql.database import LockHolder
 from eventlog.sql.dialect import Dialect, RowChunks
 from eventlog.sql.log_table import LogTable
@@ -121,8 +123,12 @@ class OpenLog(ABC):
 
     def lock_holder(self) -> LockHolder | None:
         """Return the session that has locked the log; None if no session has, or if the database
-        does not show it.
+        does not show it, for whatever reason: the answer only words messages.
         """
+        return for_message(self.connection, self.read_lock_holder)
+
+    def read_lock_holder(self) -> LockHolder | None:
+        """Return the answer of ``lock_holder`` if the database shows locks."""
         return None
 
     @abstractmethod
@@ -148,6 +154,10 @@ class OpenLog(ABC):
 
     def consumer_holder(self, consumer: str) -> LockHolder | None:
         """Return the session that has locked a consumer, as ``lock_holder`` does."""
+        return for_message(self.connection, partial(self.read_consumer_holder, consumer))
+
+    def read_consumer_holder(self, consumer: str) -> LockHolder | None:
+        """Return the answer of ``consumer_holder`` if the database shows locks."""
         return None
 
     def lock_registering(self) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import mysql_servers
@@ -12,6 +14,10 @@ import sqlalchemy as sa
 from platforms import Logged, Platform
 from shared import opened_log
 
+from eventlog.errors import PublisherAlreadyRunning
+from eventlog.publisher.context import Counters
+from eventlog.publisher.observer import Measured
+from eventlog.publisher.open_context import open_context
 from eventlog.sql.connection import load_dialect
 from eventlog.sql.internal_tables import next_number
 from eventlog.sql.rights import Addition, Purpose, demanded
@@ -200,6 +206,58 @@ def test_rights_that_a_role_gives_count(
         mysql.watch("t")
     finally:
         mysql_server.run("DROP USER member@localhost", "DROP ROLE makers")
+
+
+@contextmanager
+def running(server: mysql_servers.Server, statement: str) -> Iterator[int]:
+    """A session that runs a statement, which sleeps, until the block ends; its number."""
+    with sa.create_engine(server.url.set(database="app"), poolclass=sa.NullPool).connect() as conn:
+        session = int(conn.exec_driver_sql("SELECT CONNECTION_ID()").scalar_one())
+
+        def sleep() -> None:
+            with suppress(sa.exc.DBAPIError):
+                conn.exec_driver_sql(statement)
+
+        sleeping = threading.Thread(target=sleep)
+        sleeping.start()
+        with sa.create_engine(server.url, poolclass=sa.NullPool).connect() as other:
+            shown = f"SELECT state FROM performance_schema.processlist WHERE id = {session}"
+            while other.exec_driver_sql(shown).scalar_one() != "User sleep":
+                time.sleep(0.01)
+            try:
+                yield session
+            finally:
+                other.exec_driver_sql(f"KILL QUERY {session}")
+                sleeping.join()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["SELECT SLEEP(60), '\U0001f600'", "UPDATE t SET v = CONCAT('\U0001f600', SLEEP(60))"],
+    ids=["no transaction", "transaction"],
+)
+def test_a_publisher_starts_and_names_the_holder_of_the_lock_while_a_statement_with_an_emoji_runs(
+    mysql: Platform, mysql_server: mysql_servers.Server, statement: str
+) -> None:
+    mysql.run("CREATE TABLE t (k int PRIMARY KEY, v text)", "INSERT INTO t VALUES (1, 'a')")
+    mysql.watch("t")
+    mysql.run("INSERT INTO t VALUES (2, 'b')")
+    # The superuser has PROCESS, and sees all transactions.
+    mysql.engine = sa.create_engine(mysql_server.url.set(database="app"), poolclass=sa.NullPool)
+    config = mysql.config()
+    with running(mysql_server, statement), open_context(config, Counters()) as held:
+        Measured.read(held.log)
+        session = held.log.db.session_id()
+        with (
+            pytest.raises(
+                PublisherAlreadyRunning,
+                match=rf"published by session {session}, user root, from localhost",
+            ),
+            open_context(config, Counters()),
+        ):
+            pass
+        # A consumer waits for a transaction that the server cannot list.
+        assert statement.startswith("UPDATE") or held.log.hidden_writers() is None
 
 
 def test_a_publisher_is_refused_at_a_server_that_is_read_only(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import sqlalchemy as sa
-from trigger_log import JACK, Watched, catalogue, fields, run
+from shared import opened_log
+from trigger_log import JACK, LOG, Watched, catalogue, fields, run
 
 from eventlog.errors import DatabaseError, TriggerError
 from eventlog.sql import migrations
@@ -158,6 +161,65 @@ def test_applying_does_not_wait_for_a_table_without_end(committed_usr: Watched) 
     triggers_of(DIALECT).apply(usr.conn, plan)
     assert usr.conn.exec_driver_sql("SHOW lock_timeout").scalar_one() == "0"
     assert usr.plan(WatchedTable("usr"), WatchedTable("keyed")).changes == ()
+
+
+@pytest.fixture
+def owner(committed_usr: Watched) -> Iterator[str]:
+    """A role that owns the table and sees of other roles' sessions the least."""
+    conn, name = committed_usr.conn, "eventlog_test_owner"
+    run(
+        conn,
+        f"DROP ROLE IF EXISTS {name}",
+        f"CREATE ROLE {name}",
+        f"ALTER TABLE usr OWNER TO {name}",
+        f"GRANT ALL ON SCHEMA public, log TO {name}",
+        f"GRANT INSERT ON log.eventlog TO {name}",
+    )
+    conn.commit()
+    yield name
+    conn.rollback()
+    run(conn, "RESET SESSION AUTHORIZATION", f"REASSIGN OWNED BY {name} TO CURRENT_USER")
+    run(conn, f"DROP OWNED BY {name}", f"DROP ROLE {name}")
+    conn.commit()
+
+
+@pytest.mark.parametrize(
+    ("before", "by"),
+    [
+        ("SELECT 1", r" by process \d+ \(\w+, payroll\); nothing was changed"),
+        ("REVOKE SELECT ON pg_stat_activity FROM PUBLIC", "; nothing was changed"),
+    ],
+)
+def test_applying_reports_a_lock_whose_holder_the_server_hides(
+    committed_usr: Watched, owner: str, before: str, by: str
+) -> None:
+    usr = committed_usr
+    with usr.conn.engine.connect() as application:
+        run(application, "SET application_name = 'payroll'", "INSERT INTO usr VALUES (1)")
+        plan = usr.plan(WatchedTable("usr"))
+        run(usr.conn, before)
+        usr.conn.commit()
+        run(usr.conn, f"SET SESSION AUTHORIZATION {owner}")
+        with pytest.raises(DatabaseError, match=rf"more than 0\.05 s{by}"):
+            triggers_of(DIALECT).apply(usr.conn, plan, 0.05)
+
+
+def test_a_session_that_sees_no_other_sessions_learns_only_that_the_log_is_locked(
+    usr: Watched, writer: str
+) -> None:
+    run(
+        usr.conn,
+        f"GRANT USAGE ON SCHEMA log TO {writer}",
+        "REVOKE SELECT ON pg_stat_activity FROM PUBLIC",
+        f"SET SESSION AUTHORIZATION {writer}",
+    )
+    log = opened_log(usr.conn, LOG)
+    assert log.try_lock()
+    assert log.lock_holder() is None
+    assert log.try_consumer_lock("search")
+    assert log.consumer_holder("search") is None
+    assert log.is_locked()
+    log.unlock()
 
 
 def test_row_level_security_that_hides_rows_from_the_triggers_is_named(

@@ -48,6 +48,7 @@ class MariaDB(Family):
     shared_lock = "LOCK IN SHARE MODE"
     xa_recover = "XA RECOVER FORMAT='SQL'"
     global_status = "information_schema.global_status"
+    processlist = "information_schema.processlist"
     redo_log_positions = ("Innodb_lsn_current", "Innodb_lsn_flushed")
     rights_to_see_transactions = ("PROCESS",)
     byte_collation = "utf8mb4_nopad_bin"

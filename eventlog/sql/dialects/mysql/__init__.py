@@ -58,6 +58,8 @@ class MySQL(Family):
     shared_lock = "FOR SHARE"
     xa_recover = "XA RECOVER CONVERT XID"
     global_status = "performance_schema.global_status"
+    # information_schema.processlist fails while a session runs a statement with an emoji.
+    processlist = "performance_schema.processlist"
     redo_log_positions = (
         "Innodb_redo_log_current_lsn",
         "Innodb_redo_log_flushed_to_disk_lsn",

@@ -63,7 +63,7 @@ SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()
 SELECT t.trx_mysql_thread_id, p.user, NULL, p.host, LOWER(p.command),
        TIMESTAMPDIFF(SECOND, t.trx_started, NOW()), CAST(t.trx_started AS CHAR)
 FROM information_schema.innodb_trx AS t
-LEFT JOIN information_schema.processlist AS p ON p.id = t.trx_mysql_thread_id
+LEFT JOIN {processlist} AS p ON p.id = t.trx_mysql_thread_id
 WHERE t.trx_mysql_thread_id NOT IN (0, CONNECTION_ID())
   AND (t.trx_isolation_level IN ('REPEATABLE READ', 'SERIALIZABLE') OR t.trx_query IS NOT NULL)
 ORDER BY t.trx_started LIMIT :limit;

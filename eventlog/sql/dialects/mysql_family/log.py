@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -12,6 +13,7 @@ import sqlalchemy as sa
 
 from eventlog.core.ranges import Range, Ranges
 from eventlog.model import LogRow
+from eventlog.sql.connection import for_message
 from eventlog.sql.database import LockHolder
 from eventlog.sql.dialects.mysql_family import text, writers
 from eventlog.sql.dialects.mysql_family.session import (
@@ -72,15 +74,16 @@ class MySQLFamilyLog(StepwiseLog):
     def is_locked(self) -> bool:
         return self._ask_lock("IS_USED_LOCK({name})") is not None
 
-    def lock_holder(self) -> LockHolder | None:
+    def read_lock_holder(self) -> LockHolder | None:
         return self._holder(self._ask_lock("IS_USED_LOCK({name})"))
 
     def _holder(self, session: int | None) -> LockHolder | None:
         if session is None:
             return None
         # Without the right PROCESS the sessions of other users are hidden.
-        seen = "SELECT user, host FROM information_schema.processlist WHERE id = %s"
-        user, address = self.connection.exec_driver_sql(seen, (session,)).first() or ("", "")
+        seen = f"SELECT user, host FROM {self.dialect.processlist} WHERE id = %(session)s"  # noqa: S608
+        ask = partial(fetch, self.connection, seen, {"session": session})
+        ((user, address),) = for_message(self.connection, ask) or [("", "")]
         return LockHolder(int(session), str(user), "", str(address))
 
     def unlock(self) -> None:
@@ -93,7 +96,7 @@ class MySQLFamilyLog(StepwiseLog):
     def is_consumer_locked(self, consumer: str) -> bool:
         return self._ask_consumer_lock("IS_USED_LOCK({name})", consumer) is not None
 
-    def consumer_holder(self, consumer: str) -> LockHolder | None:
+    def read_consumer_holder(self, consumer: str) -> LockHolder | None:
         return self._holder(self._ask_consumer_lock("IS_USED_LOCK({name})", consumer))
 
     # The row of <log>_epoch serves as the lock between registering a consumer and removing rows,

@@ -123,6 +123,8 @@ class FamilySessions(Dialect):
     """The statement that lists the prepared transactions, their names as ASCII."""
     global_status: ClassVar[str]
     """The table of the server's status variables."""
+    processlist: ClassVar[str]
+    """The table of the server's sessions. Rows of sessions of others need the right PROCESS."""
     redo_log_positions: ClassVar[tuple[str, str]]
     """The status variables of the position up to which InnoDB has written its redo log, and up to
     which the log is on the disk.
@@ -262,6 +264,10 @@ def error_code(error: DBAPIError) -> int:
     return 0 if error.orig is None else _code_of(error.orig)
 
 
+_NOT_SHOWN: Final = 3854
+"""The error of MySQL for a list that has the statements of sessions, while one of them runs a
+statement that has no text in utf8mb3.
+"""
 NO_RIGHT_ON_TABLE: Final = 1142
 """The error for a table on which the user has no right."""
 _NO_RIGHT: Final = frozenset({1044, 1045, NO_RIGHT_ON_TABLE, 1143, 1227, 1370})
@@ -277,11 +283,26 @@ RIGHTS: Final = TriedRights(
         "DELETE": "EXPLAIN DELETE FROM {table} WHERE 1 = 0",
     },
     no_right=_NO_RIGHT,
-    # a column without a value; a read-only transaction or server
-    otherwise_refused=frozenset({1290, 1364, 1792}),
+    # a column without a value; a read-only transaction or server; a statement that is not shown
+    otherwise_refused=frozenset({1290, 1364, 1792, _NOT_SHOWN}),
     error_code=error_code,
 )
 may_run: Final = RIGHTS.may_run
+
+
+def fetch_transactions(
+    conn: Connection, statement: str, binds: Mapping[str, object]
+) -> list[tuple[Any, ...]] | None:
+    """Return the rows of a SELECT that reads ``information_schema.innodb_trx``; None if the server
+    cannot show it now, since a transaction runs a statement with an emoji or with raw bytes
+    (MySQL).
+    """
+    try:
+        return fetch(conn, statement, binds)
+    except DBAPIError as error:
+        if error_code(error) != _NOT_SHOWN:
+            raise
+        return None
 
 
 def family_of(conn: Connection) -> FamilySessions:
@@ -385,7 +406,7 @@ def _indexes(conn: Connection, log: LogTable) -> Answer:
 
 def _snapshots(conn: Connection, limit: int, **_: object) -> Iterator[Sequence[object]]:
     """Yield the open transactions that may keep old versions of rows from being purged, the oldest
-    first; nothing if this user lacks the right PROCESS.
+    first; nothing if this user lacks the right PROCESS, or if the server cannot show them now.
 
     The server does not show which transactions have a read view; those of REPEATABLE READ, and
     those that are reading now, may have one. Each gets the length of the server's history list as
@@ -394,8 +415,10 @@ def _snapshots(conn: Connection, limit: int, **_: object) -> Iterator[Sequence[o
     if not may_run(conn, "SELECT 1 FROM information_schema.innodb_trx LIMIT 1"):
         return
     ((history,),) = fetch(conn, family_of(conn).doctor_sql["history"], {}) or ((0,),)
-    for pid, user, program, host, state, seconds, started in fetch(
-        conn, bindable(_SQL["readers"]).replace(":limit", "%(limit)s"), {"limit": limit}
+    readers = bindable(_SQL["readers"]).replace(":limit", "%(limit)s")
+    readers = readers.replace("{processlist}", family_of(conn).processlist)
+    for pid, user, program, host, state, seconds, started in (
+        fetch_transactions(conn, readers, {"limit": limit}) or ()
     ):
         session = "session", None, pid, user, program, host, state, seconds
         yield *session, int(history), started, f"KILL {pid}"

@@ -37,6 +37,7 @@ from eventlog.sql.dialects.mysql_family.session import (
     FamilySessions,
     error_code,
     family_of,
+    fetch_transactions,
     may_run,
 )
 from eventlog.sql.dialects.mysql_family.text import bindable, quote_identifier
@@ -205,9 +206,10 @@ def _open_transactions(conn: Connection, log: LogTable) -> Iterator[Sequence[obj
     }
     if threads:
         listed = ", ".join(map(str, threads))
-        for session, user, state, seconds in fetch(
-            conn, _SQL["sessions"].format(threads=listed), {}
-        ):
+        found = fetch_transactions(conn, _SQL["sessions"].format(threads=listed), {})
+        if found is None:
+            found = fetch(conn, _SQL["sessions_alone"].format(threads=listed), {})
+        for session, user, state, seconds in found:
             yield session, user, None, state, float(seconds), True, True, None
     for name in _prepared(conn, dialect):
         # It may have written to the log; the server does not show when it began.
@@ -328,7 +330,8 @@ def _wait_for_earlier(conn: Connection, log: LogTable) -> None:
     if suspect is None:
         raise ServerUnavailable(
             f"cannot determine yet which transactions have written the log {log}: other sessions "
-            "read information_schema.innodb_trx all the time"
+            "read information_schema.innodb_trx all the time, or run statements that it cannot "
+            "show (MySQL: with an emoji, or with raw bytes)"
         )
     sessions = ", ".join(sorted({str(session) for _, session in suspect}))
     raise ServerUnavailable(
@@ -340,12 +343,14 @@ def _wait_for_earlier(conn: Connection, log: LogTable) -> None:
 
 def _transactions(conn: Connection, log: LogTable) -> set[tuple[str, int]] | None:
     """Return the open transactions of other sessions that may have written a table, by number and
-    session; None if the server's list is out of date.
+    session; None if the server's list is out of date, or not shown.
     """
     mark = f"eventlog {random_hex(16)}"
     fetch(conn, _SQL["touch"].format(log=bindable(quote_identifier(log.name))), {})
     ((own,),) = fetch(conn, "SELECT CONNECTION_ID()", {})
-    rows: Sequence[tuple[Any, ...]] = fetch(conn, _SQL["transactions"].format(mark=mark), {})
+    rows = fetch_transactions(conn, _SQL["transactions"].format(mark=mark), {})
+    if rows is None:
+        return None
     if not any(session == own and mark in str(query) for _, session, query, _ in rows):
         return None
     return {

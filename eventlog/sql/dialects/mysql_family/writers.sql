@@ -67,3 +67,10 @@ LEFT JOIN
     information_schema.innodb_trx AS x ON x.trx_mysql_thread_id = t.processlist_id
 WHERE t.thread_id IN ({threads}) AND t.processlist_id <> CONNECTION_ID()
 ORDER BY 4 DESC
+
+-- name: sessions_alone
+-- The same where the server cannot show when transactions began: the seconds of the session's state, which are fewer.
+SELECT t.processlist_id, t.processlist_user, LOWER(t.processlist_command), t.processlist_time
+FROM performance_schema.threads AS t
+WHERE t.thread_id IN ({threads}) AND t.processlist_id <> CONNECTION_ID()
+ORDER BY 4 DESC

@@ -25,6 +25,7 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.clock import monotonic, sleep
 from eventlog.errors import DatabaseError, LogInUse, number_of
+from eventlog.sql.connection import for_message
 from eventlog.sql.dialects.postgresql.log_session import OTHER_PLANS
 from eventlog.sql.internal_tables import (
     Entry,
@@ -122,9 +123,6 @@ class PostgresPartitioning(Partitioning):
 
     def is_owner(self, log: OpenLog) -> bool:
         return bool(_ask(log, "owns")[0][0])
-
-    def holders(self, log: OpenLog) -> list[str]:
-        return _in_words(_ask(log, "holders"))
 
     def dependents(self, log: OpenLog) -> list[str]:
         trigger = log.table.own_name("_tgr_{}_i_1")
@@ -722,7 +720,7 @@ def _changes(log: OpenLog) -> Iterator[None]:
         log.connection.rollback()
         if state not in (_LOCK_NOT_AVAILABLE, _DEADLOCK, _UNDEFINED_TABLE):
             raise
-        found = _in_words(_ask(log, "holders"))
+        found = for_message(log.connection, lambda: _in_words(_ask(log, "holders"))) or ()
         log.connection.rollback()
         by = f" by {'; '.join(found)}" if found else ""
         raise LogInUse(f"the log {log} is in use{by}") from None

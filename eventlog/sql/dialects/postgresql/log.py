@@ -137,7 +137,7 @@ class PostgresLog(OpenLog):
     def is_locked(self) -> bool:
         return bool(self._scalar(f"EXISTS ({_LOCKS})"))
 
-    def lock_holder(self) -> LockHolder | None:
+    def read_lock_holder(self) -> LockHolder | None:
         parameters = {"class": _LOCK_CLASS, "log": qualified(self.table.schema, self.table.name)}
         found = self.connection.execute(sa.text(_holder(_LOCKS)), parameters).first()
         return None if found is None else LockHolder(*found)
@@ -156,7 +156,7 @@ class PostgresLog(OpenLog):
         locked = f"SELECT EXISTS ({_CONSUMER_LOCKS})"
         return bool(self._execute_for_consumer(consumer, locked).scalar_one())
 
-    def consumer_holder(self, consumer: str) -> LockHolder | None:
+    def read_consumer_holder(self, consumer: str) -> LockHolder | None:
         found = self._execute_for_consumer(consumer, _holder(_CONSUMER_LOCKS)).first()
         return None if found is None else LockHolder(*found)
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, text
@@ -19,6 +20,7 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.clock import monotonic
 from eventlog.errors import DatabaseError, first_of, together
+from eventlog.sql.connection import for_message
 from eventlog.sql.dialects.postgresql.compile import (
     ANY_BYTE,
     BEFORE,
@@ -225,14 +227,8 @@ class PostgresTriggers(Triggers):
     ) -> DatabaseError | None:
         if getattr(error.orig, "sqlstate", None) != _NOT_AVAILABLE:
             return None
-        tables = [action.table for action in plan.changes]
-        who = "; ".join(
-            (
-                f"process {row.pid} ({row.user}, {row.application or 'unnamed'}, {row.state}) "
-                f"since {row.since:%F %T}"
-            )
-            for row in conn.execute(sql("holders"), {"tables": tables})
-        )
+        ask = partial(_holders, conn, [action.table for action in plan.changes])
+        who = "; ".join(for_message(conn, ask) or ())
         return DatabaseError(
             f"a table that needs triggers was locked for more than {lock_timeout:g} s"
             + (f" by {who}" if who else "")
@@ -241,6 +237,18 @@ class PostgresTriggers(Triggers):
                 "wait longer with --lock-timeout"
             )
         )
+
+
+def _holders(conn: Connection, tables: Sequence[str]) -> list[str]:
+    """Return the sessions whose locks block the creation of triggers, in words. The server shows
+    state and start of another user's session only to roles with the right.
+    """
+    found = []
+    for row in conn.execute(sql("holders"), {"tables": list(tables)}):
+        words = ", ".join(filter(None, (row.user, row.application or "unnamed", row.state)))
+        since = f" since {row.since:%F %T}" if row.since else ""
+        found.append(f"process {row.pid} ({words}){since}")
+    return found
 
 
 def _lock_tables(conn: Connection, plan: TriggerPlan, lock_timeout: float) -> bool:
