@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Print which lines and branches of eventlog/ a test file reaches and no other file does: what would
-be lost without it.
+"""Print which lines and branches of eventlog/ a test file reaches and no other file does: what
+would be lost without it.
 
     python scripts/alone.py --record [PYTEST ARGUMENT ...]   run tests, into .coverage-alone
-    python scripts/alone.py                                  a row per file: how many it alone reaches
+    python scripts/alone.py                                  per file, how many it alone reaches
     python scripts/alone.py tests/faults/test_kill.py        these lines and branches
 
 Processes that a test starts count for its file, except those that are killed. A recording replaces
