@@ -24,7 +24,7 @@ from eventlog.cli.context import CommandContext, error_line, name_option, source
 from eventlog.cli.context import progress as progress_bar
 from eventlog.cli.stopping import previous_handler
 from eventlog.config.effective import non_default, receiver
-from eventlog.config.load import Config
+from eventlog.config.load import Config, is_set
 from eventlog.config.publishing import ignored_option
 from eventlog.config.settings import variable
 from eventlog.core.clock import start_thread
@@ -110,7 +110,7 @@ def publish(
     if allow_refused and not once:
         raise click.UsageError("--allow-refused goes with --once")
     config = config_for(context, consumer, format__type=format_name, source__type=source)
-    _refuse_other_configuration(config, context.file)
+    _refuse_other_configuration(config, context)
     counters = Counters()
     tune_collector()
     if warning := ignored_option(config):
@@ -184,14 +184,17 @@ def publish(
     )
 
 
-def _refuse_other_configuration(config: Config, file: Path | None) -> None:
+def _refuse_other_configuration(config: Config, context: CommandContext) -> None:
     """Raise ConfigError if only the command line names the consumer: the configuration has the sink
     of another reader, which would get the consumer's events (spec/event-log.md 13.4).
     """
     name = config.of_log.consumer
     if name is None or name == config.own_consumer:
         return
-    where = "the configuration" if file is None else str(file)
+    names_sink = "sink.type" in context.flags or not is_set(config, "sink.type")
+    if context.flags.get("source.consumer") == name and names_sink:
+        return  # --set configures a whole reader
+    where = "the configuration" if context.file is None else str(context.file)
     own = (
         "names no consumer"
         if config.own_consumer is None

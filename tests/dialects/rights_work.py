@@ -6,12 +6,10 @@ The owner prepares what a command finds, and the role does the work.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-import pytest
 from receiver import Receiver, answer, in_turn, reply, status
 from roles import Worker
 from shared import url_of
@@ -28,8 +26,9 @@ def _written(worker: Worker) -> str:
     return str(worker.value(f"min(CASE WHEN record_id > {last} THEN record_id END)"))
 
 
-def _to(receiver: Receiver) -> tuple[str, ...]:
+def _to(receiver: Receiver, *flags: str) -> tuple[str, ...]:
     return (
+        *flags,
         "--set",
         "sink.type=http",
         "--set",
@@ -40,13 +39,13 @@ def _to(receiver: Receiver) -> tuple[str, ...]:
     )
 
 
-def _through(worker: Worker) -> None:
+def _through(worker: Worker, *flags: str) -> None:
     """Publish to a receiver that asks for one event of a document again, until all is published."""
     first = _written(worker)
     again = reply(200, answer(status("retry", first)))
     with Receiver(in_turn(lambda _: again, lambda _: reply(200, answer()))) as receiver:
-        worker.run(*_to(receiver), code=1)
-        worker.run(*_to(receiver))
+        worker.run(*_to(receiver, *flags), code=1)
+        worker.run(*_to(receiver, *flags))
     assert not worker.value(f"count(CASE WHEN record_id >= {first} AND status = 'E' THEN 1 END)")
 
 
@@ -66,33 +65,33 @@ def publisher(worker: Worker) -> None:
     worker.run("status")
 
 
-@contextmanager
-def _as_consumer(begin: str, name: str = "search") -> Iterator[None]:
-    """Let the environment name a consumer for the commands in the block."""
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("EVENTLOG_SOURCE_CONSUMER", name)
-        environment.setenv("EVENTLOG_SOURCE_START_FROM", begin)
-        yield
+OF_CONSUMER: Final = ("--set", "source.type=eventlog", "--set", "source.consumer=search")
 
 
-def _prepare_consumer(worker: Worker, begin: str, name: str = "search") -> None:
+def _prepare_consumer(worker: Worker, begin: str) -> None:
     """Let the owner publish as a consumer, where the database has them."""
     if worker.has_consumers:
-        with _as_consumer(begin, name):
-            worker.prepare("publish", "--once", "--allow-refused")
+        worker.prepare(
+            *OF_CONSUMER,
+            "--set",
+            f"source.start_from={begin}",
+            "publish",
+            "--once",
+            "--allow-refused",
+        )
 
 
 def consumer(worker: Worker) -> None:
+    flags = (*OF_CONSUMER, "--set", "source.start_from=snapshot")
     worker.write(2)
-    with _as_consumer("snapshot"):
-        worker.run("publish", "--once", "--allow-refused")
-        worker.write_bad()
-        _through(worker)
-        worker.move_server()
-        worker.run("publish", "--once", "--allow-refused")
-        worker.execute("DELETE FROM eventlog_epoch")
-        worker.run("publish", "--once", "--allow-refused")
-        worker.run("status")
+    worker.run(*flags, "publish", "--once", "--allow-refused")
+    worker.write_bad()
+    _through(worker, *flags)
+    worker.move_server()
+    worker.run(*flags, "publish", "--once", "--allow-refused")
+    worker.execute("DELETE FROM eventlog_epoch")
+    worker.run(*flags, "publish", "--once", "--allow-refused")
+    worker.run(*flags, "status")
 
 
 def monitor(worker: Worker) -> None:
@@ -108,8 +107,7 @@ def monitor(worker: Worker) -> None:
         worker.run_alike(*command)
     worker.run("explain", "--key", f"usr.idu={key}")
     if worker.has_consumers:
-        with _as_consumer("latest"):
-            worker.run_alike("doctor")
+        worker.run_alike(*OF_CONSUMER, "doctor")
 
 
 def requeue(worker: Worker) -> None:
@@ -135,14 +133,16 @@ def requeue(worker: Worker) -> None:
 
 
 def skip(worker: Worker) -> None:
-    readers = [(nullcontext(), ()), (_as_consumer("earliest"), ("--consumer", "search"))]
-    for reader, of_consumer in readers if worker.has_consumers else readers[:1]:
+    of_consumers = [
+        ((*OF_CONSUMER, "--set", "source.start_from=earliest"), ("--consumer", "search"))
+    ]
+    for flags, of_consumer in [((), ()), *(of_consumers if worker.has_consumers else [])]:
         first = int(_written(worker))
         later = [str(first), str(first + 2)]
         again = reply(200, answer(*(status("retry", event) for event in later)))
-        with reader, Receiver(lambda _, again=again: again) as receiver:
+        with Receiver(lambda _, again=again: again) as receiver:
             # The owner has written the rows.
-            every = ("--set", "publisher.allow_loopback=yes", *_to(receiver))
+            every = ("--set", "publisher.allow_loopback=yes", *_to(receiver, *flags))
             cli.run(["--quiet", "--database-url", url_of(worker.owner), *every])
         for event in later:
             worker.run("skip", event, "--reason", "no need", *of_consumer)
@@ -185,7 +185,10 @@ def purge(worker: Worker) -> None:
 def reset(worker: Worker) -> None:
     worker.write(2)
     for name in ("one", "two"):
-        _prepare_consumer(worker, "earliest", name)
+        worker.prepare(
+            "--set", "source.type=eventlog", "--set", f"source.consumer={name}",
+            "--set", "source.start_from=earliest", "publish", "--once", "--allow-refused",
+        )  # fmt: skip
     worker.run("consumers", "reset", "one", "--start-from", "earliest", "--yes")
     worker.run("consumers", "reset", "one", "--start-from", "latest", "--yes")
     worker.run("consumers", "reset", "one", "--start-from", "2", "--yes")

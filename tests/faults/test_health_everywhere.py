@@ -85,11 +85,11 @@ def test_tables_that_nobody_captures_are_an_error_everywhere(
 
 
 def test_a_consumer_that_does_not_move_is_shown_by_the_publishers_monitor(
-    log: sa.Engine, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    log: sa.Engine, tmp_path: Path, run: Run
 ) -> None:
-    with monkeypatch.context() as environment:
-        environment.setenv("EVENTLOG_SOURCE_CONSUMER", "search")
-        assert run("--database-url", url_of(log), "publish", "--once")[0] == 0
+    of_consumer = ("source.type=eventlog", "source.consumer=search", "source.start_from=latest")
+    sets = [part for one in (*of_consumer, "sink.type=stdout") for part in ("--set", one)]
+    assert run("--database-url", url_of(log), *sets, "publish", "--once")[0] == 0
     execute(
         log,
         "UPDATE eventlog_consumer SET begun = begun - interval '1 hour'",

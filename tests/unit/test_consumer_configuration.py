@@ -87,6 +87,12 @@ def test_a_consumers_events_are_not_sent_to_the_sink_of_the_publishers_configura
     assert (names("main"), listed(shop)["rows_behind"]) == ([], 1)
 
 
+def test_a_reader_can_be_configured_by_the_command_line_alone(shop: Run) -> None:
+    sink = ("--set", "sink.type=files", "--set", "sink.directory=index")
+    assert shop("--set", "source.consumer=search", *sink, "publish", "--once")[0] == 0
+    assert names("index") == ["a", "b"]
+
+
 def test_the_message_names_the_consumer_of_the_configuration(shop: Run) -> None:
     code, _, err = shop("-c", "search.toml", "publish", "--once", "--consumer", "audit")
     assert (code, "search.toml is that of the consumer search" in err) == (2, True)

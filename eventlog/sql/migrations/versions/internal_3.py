@@ -1,4 +1,4 @@
-"""What each consumer sends, and where to, as of its last start (spec/event-log.md 13.1)."""
+"""What each consumer sends, and where to, as of its last start (spec/event-log.md 13.4)."""
 
 from __future__ import annotations
 
