@@ -51,7 +51,12 @@ from eventlog.publisher.configured_classes import (
 from eventlog.publisher.configured_classes import (
     read_catalog as present_catalog,
 )
-from eventlog.publisher.context import LOOPBACK_WAYS_OUT, loopback_of_tables, owned_tables
+from eventlog.publisher.context import (
+    LOOPBACK_WAYS_OUT,
+    loopback_of_tables,
+    owned_tables,
+    utc_anyway,
+)
 from eventlog.publisher.open_context import find_log, publisher_options, publisher_user
 from eventlog.publisher.trigger_plan import plan_for_new_log, plan_triggers, planned_triggers
 from eventlog.sql import migrations
@@ -456,8 +461,12 @@ def _plan_with_loopback(db: OpenDatabase, config: Config, *, without_log: bool) 
     With ``without_log`` and no log yet, the plan is for a new log, and a warning names the missing
     log.
     """
+    writes_utc = config.publisher.event_time_zone == "local"
     try:
-        planned, catalog = plan_triggers(find_log(db, config), config)
+        log = find_log(db, config)
+        planned, catalog = plan_triggers(log, config)
+        # The triggers of the plan write UTC, too.
+        writes_utc = writes_utc and (log.table.writes_utc or bool(planned.actions))
     except NoLogTable as error:
         if not without_log:
             raise
@@ -465,6 +474,9 @@ def _plan_with_loopback(db: OpenDatabase, config: Config, *, without_log: bool) 
         planned = replace(
             planned, warnings=(f"{error}; until then nothing can be applied", *planned.warnings)
         )
+    if writes_utc:
+        warning = utc_anyway(config.publication)
+        planned = replace(planned, warnings=(*planned.warnings, warning))
     if planned.lacking:
         cannot = (f"this role cannot apply it: {reason}" for reason in planned.lacking)
         return replace(planned, warnings=(*planned.warnings, *cannot))

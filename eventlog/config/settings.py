@@ -125,7 +125,12 @@ class PublisherSettings:
     handle_future_events: bool = option(
         False, BOOLEAN, "order by event_time and wait until it is due"
     )
-    event_time_zone: str = option("utc", choice("utc", "local"), "the time zone of event_time")
+    event_time_zone: str = option(
+        "utc",
+        choice("utc", "local"),
+        "the time zone of event_time; local is for triggers of another program, and counts as utc "
+        "on a log of eventlog",
+    )
     polling_interval: int = option(10, integer(1, 604800), "maximum seconds of rest between cycles")
     time_of_day: tuple[time, ...] | None = option(
         None, TIMES, "the server's local times to start at, in place of the interval",

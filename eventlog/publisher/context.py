@@ -496,15 +496,25 @@ def unavailable_in_words(name: str, error: EventlogError) -> str:
     return f"{name} is not published, and its rows wait: {error}"
 
 
+def utc_anyway(log: object) -> str:
+    """Return the warning about ``event_time_zone = "local"`` for a log whose times are UTC."""
+    return (
+        f'event_time_zone = "local" has no effect on the log {log}: eventlog writes event_time in '
+        "UTC, so it counts as UTC. Remove the option"
+    )
+
+
 def warn_at_start(context: Context) -> None:
-    """Warn about classes that are unavailable, and about captured tables that the publisher's user
-    owns.
+    """Warn about classes that are unavailable, about captured tables that the publisher's user
+    owns, and about a time zone that has no effect.
 
     Ends the transaction. Raises SQLAlchemy's errors.
     """
     options = context.options
     for name, error in context.catalog.unavailable.items():
         _log.error("%s", unavailable_in_words(name, error), extra={"code": error.code})
+    if context.log.table.writes_utc:
+        _log.warning("%s", utc_anyway(context.log))
     tables = owned_tables(context.log.db, options, context.catalog.schema, context.captured)
     context.log.commit()
     if tables:

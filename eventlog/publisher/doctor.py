@@ -49,6 +49,7 @@ from eventlog.publisher.context import (
     PublisherOptions,
     loopback_of_tables,
     owned_tables,
+    utc_anyway,
 )
 from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.delivery import Delivery
@@ -80,6 +81,7 @@ from eventlog.sql.consumers import SNAPSHOT, check_possible, read_consumer
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import Finding, Limits, findings
 from eventlog.sql.epoch import read_epoch
+from eventlog.sql.event_times import are_utc
 from eventlog.sql.locate import new_log
 from eventlog.sql.log_table import split_name
 from eventlog.sql.open_database import OpenDatabase
@@ -668,12 +670,17 @@ def _loopback(case: Case) -> Iterator[Finding]:
 def _event_time(case: Case) -> Iterator[Finding]:
     settings, limits = case.config.publisher, case.limits
     now = case.log.due_until(settings.event_time_zone)
+    if case.log.table.writes_utc:
+        yield Finding("event_time", "warning", utc_anyway(case.log), ())
     if settings.handle_future_events:
         waiting = case.log.not_due(now, limits.rows)
         yield from findings.judge_due(waiting, limits)
     else:
         newest = case.ask("ahead", doctor.row, now=now, sample=limits.sample)
-        yield from findings.judge_event_time(newest, settings.event_time_zone, limits)
+        table = case.log.table
+        zone = table.zone_of_times(settings.event_time_zone)
+        is_utc = table.writes_utc or are_utc(case.db, table)
+        yield from findings.judge_event_time(newest, zone, limits, is_utc=is_utc)
 
 
 def _invalid_rows(case: Case) -> Iterator[Finding]:

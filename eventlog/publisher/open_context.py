@@ -49,6 +49,7 @@ from eventlog.sql.epoch import (
     read_removed,
     write_epoch,
 )
+from eventlog.sql.event_times import are_utc
 from eventlog.sql.internal_tables import next_number
 from eventlog.sql.locate import locate_log
 from eventlog.sql.log_table import LogTable
@@ -346,7 +347,9 @@ def find_log(db: OpenDatabase, config: Config, *, has_internal_tables: bool = Tr
         has_internal_tables=has_internal_tables,
     )
     renamed = ((watch.name, *watch.renamed_from) for watch in config.watches if watch.renamed_from)
-    return db.log(replace(table, renamed=tuple(renamed)))
+    # Only this option needs the answer, which costs queries of the catalogue.
+    writes_utc = settings.event_time_zone == "local" and are_utc(db, table)
+    return db.log(replace(table, renamed=tuple(renamed), writes_utc=writes_utc))
 
 
 # --- the options ----------------------------------------------------------------------------------

@@ -115,7 +115,9 @@ class Rows:
         self._catalog, self._columns = catalog, columns
         self._schema = arrow_schema(schema_of(columns, with_document=with_document))
         self._read = outgoing_reader(catalog, classes.values)
-        self._time_of = time_reader(classes.options.event_time_zone)
+        # The server's local zone is unknown here; ``[format] time_zone`` names it.
+        zone = classes.log.zone_of_times(classes.options.event_time_zone)
+        self._time_of = time_reader("UTC" if zone == "utc" else classes.values.time_zone)
         self._document: EventWriter[Any] | None = None
         if with_document:
             self._document = writer_of(

@@ -359,12 +359,8 @@ def log_words(dialect: Dialect, log: LogTable, event_time_zone: str) -> Mapping[
         field: dialect.bindable(dialect.quote(column))
         for field, column in zip(LogRow._fields, log.columns, strict=True)
     }
-    # A column with a time zone needs no conversion.
-    now = (
-        dialect.local_now
-        if event_time_zone == "local" and not log.has_zoned_time
-        else dialect.utc_now
-    )
+    is_local = log.zone_of_times(event_time_zone) == "local"
+    now = dialect.local_now if is_local else dialect.utc_now
     internal = {
         "inflight_table": log.inflight_table,
         "state_table": log.state_table,

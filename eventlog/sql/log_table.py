@@ -51,6 +51,11 @@ class LogTable:
     renamed (``renamed_from``, spec/event-log.md 5.2).
     """
 
+    writes_utc: bool = False
+    """True if event_time is UTC whatever the option ``event_time_zone`` is, because eventlog's
+    own triggers write it.
+    """
+
     def __hash__(self) -> int:
         # Statements are cached by their tables: to hash all fields takes longer than to find one.
         return hash((self.schema, self.name))
@@ -75,6 +80,10 @@ class LogTable:
         """True if the type of event_time has a time zone, so that its values need no conversion."""
         column_type = self.type_of("event_time")
         return column_type is not None and column_type.kind is Kind.TIMESTAMPTZ
+
+    def zone_of_times(self, event_time_zone: str) -> str:
+        """Return the zone of event_time, utc or local, under an option ``event_time_zone``."""
+        return "utc" if self.writes_utc or self.has_zoned_time else event_time_zone
 
     def own_name(self, pattern: str) -> str:
         """Return the name of an object of the log, made from a pattern such as ``proc_{}_quote``

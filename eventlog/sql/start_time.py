@@ -68,7 +68,7 @@ def _offset(log: OpenLog, now: datetime, event_time_zone: str) -> timedelta:
     """Return the offset from UTC to a time that the log's clock showed at that moment, or to an
     earlier time.
     """
-    if event_time_zone == "utc" or log.table.has_zoned_time:
+    if log.table.zone_of_times(event_time_zone) == "utc":
         return timedelta()
     here = datetime.fromisoformat(log.due_until(event_time_zone)[:26]).replace(tzinfo=None)
     minutes = round((here - now).total_seconds() / 60)

@@ -18,6 +18,7 @@ from eventlog.model import Status
 from eventlog.publisher.context import Counters
 from eventlog.publisher.open_context import open_context
 from eventlog.sql.dialect import Dialect, RowChunks
+from eventlog.sql.event_times import are_utc
 from eventlog.sql.internal_tables import (
     EntryKind,
     add_entry,
@@ -372,3 +373,8 @@ def test_a_part_of_an_insert_goes_again_as_a_modify(log: Log) -> None:
 
 def _in_flight(log: OpenLog) -> list[tuple[int, str]]:
     return [(one.number, one.content) for one in read_entries(log, EntryKind.DELIVERY)]
+
+
+def test_the_default_of_a_log_that_we_made_shows_that_its_times_are_utc(platform: Platform) -> None:
+    with platform.session() as (conn, table):
+        assert are_utc(platform.dialect.open(conn), table)

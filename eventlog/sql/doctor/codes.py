@@ -445,9 +445,9 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
             "event_time": FindingText(
                 "warning",
                 "event_time of a row is ahead of the database's clock; it is probably in another "
-                "time zone.",
-                "Set `event_time_zone` in [publisher], or correct the trigger that writes "
-                "event_time.",
+                "time zone. Or `event_time_zone` is local although eventlog writes UTC.",
+                "Follow the finding: set or remove `event_time_zone` in [publisher], or correct "
+                "the trigger that writes event_time.",
             ),
             "config": FindingText(
                 "error",

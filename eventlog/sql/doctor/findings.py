@@ -704,17 +704,21 @@ def judge_queue(queue: Queue, publisher_runs: bool, disabled: bool) -> Iterator[
         yield warning("no_publisher", f"{waiting}, and no publisher is running", "eventlog publish")
 
 
-def judge_event_time(newest: Answer, event_time_zone: str, limits: Limits) -> Iterator[Finding]:
-    """Judge event_time, which should not be ahead of the database's clock."""
+def judge_event_time(
+    newest: Answer, event_time_zone: str, limits: Limits, *, is_utc: bool
+) -> Iterator[Finding]:
+    """Judge event_time, which should not be ahead of the database's clock. With ``is_utc`` the
+    option ``event_time_zone`` has no effect on the log.
+    """
     other = "local" if event_time_zone == "utc" else "utc"
+    setting = "" if is_utc else f'set event_time_zone = "{other}" in [publisher], or '
     for record_id, event_time, seconds in newest:
         if seconds > limits.event_time:
             yield warning(
                 "event_time",
                 f"row {record_id} has event_time {event_time}, {age(seconds)} ahead of the "
                 f"database's clock ({event_time_zone}): it is probably in another time zone",
-                f'set event_time_zone = "{other}" in [publisher], or correct the trigger that '
-                "writes it",
+                f"{setting}correct the trigger that writes it",
             )
 
 

@@ -395,6 +395,12 @@ class Triggers(ABC):
             read_captured(_open(conn, log)) if not self._unreadable(conn, log, Right.SELECT) else ()
         )
 
+    def write_to(self, conn: Connection, log: LogTable) -> bool:
+        """Return True if triggers of eventlog write to a log: those that this session sees, or
+        those that the last apply recorded.
+        """
+        return bool(self.tables_of(conn, log) or self._lines(conn, log))
+
     def _unreadable(self, conn: Connection, log: LogTable, *rights: Right) -> list[str]:
         opened, what = _open(conn, log), log.captured_table
         try:
