@@ -17,6 +17,8 @@ from eventlog.errors import ConfigError, LogTableError, PublisherAlreadyRunning
 from eventlog.model import Status
 from eventlog.publisher.context import Counters
 from eventlog.publisher.open_context import open_context
+from eventlog.sql import migrations
+from eventlog.sql.consumers import records_starts
 from eventlog.sql.dialect import Dialect, RowChunks
 from eventlog.sql.event_times import are_utc
 from eventlog.sql.internal_tables import (
@@ -378,3 +380,15 @@ def _in_flight(log: OpenLog) -> list[tuple[int, str]]:
 def test_the_default_of_a_log_that_we_made_shows_that_its_times_are_utc(platform: Platform) -> None:
     with platform.session() as (conn, table):
         assert are_utc(platform.dialect.open(conn), table)
+
+
+def test_a_log_of_the_revision_before_gets_the_columns_of_a_consumers_start(
+    platform: Platform,
+) -> None:
+    for migrate, has_columns in (
+        (partial(migrations.downgrade, revision="internal@internal_2"), False),
+        (migrations.upgrade, True),
+    ):
+        migrate(platform.engine, log_table="eventlog")
+        with platform.session() as (conn, table):
+            assert records_starts(opened_log(conn, table)) is has_columns
