@@ -41,6 +41,7 @@ from eventlog.errors import (
     with_location,
 )
 from eventlog.exit_codes import ExitCode
+from eventlog.publisher.class_trial import unwritable_classes
 from eventlog.publisher.configured_classes import (
     captured_tables,
     catalog_of,
@@ -465,6 +466,9 @@ def _plan_with_loopback(db: OpenDatabase, config: Config, *, without_log: bool) 
         planned = replace(
             planned, warnings=(f"{error}; until then nothing can be applied", *planned.warnings)
         )
+    log = new_log(db.dialect, catalog.schema, split_name(config.database.log_table)[1])
+    unwritable = unwritable_classes(config, catalog, log)
+    planned = replace(planned, warnings=(*planned.warnings, *unwritable))
     if planned.lacking:
         cannot = (f"this role cannot apply it: {reason}" for reason in planned.lacking)
         return replace(planned, warnings=(*planned.warnings, *cannot))
