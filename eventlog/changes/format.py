@@ -262,6 +262,12 @@ class Format:
         """
         return "add"
 
+    def offline(self, options: Any) -> Any:
+        """Return options of a publisher with which its writer asks no other program, such as a
+        registry: a trial of the classes uses them.
+        """
+        return options
+
     def refusal(self, options: Any, publishing: Publishing) -> tuple[str, str] | None:
         """Return an option that cannot be combined with the target in ``publishing``, and the
         reason; None if the target accepts the documents. The option is ``type`` if the format

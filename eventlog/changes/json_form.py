@@ -19,6 +19,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 from eventlog.changes.keys import class_of_change
 from eventlog.core.catalog import Catalog, Column, Database, ForeignKey, Table
 from eventlog.core.catalog_builder import build_catalog, complete_catalog
+from eventlog.core.json_bytes import json_value
 from eventlog.core.moments import aware_utc, without_zeros
 from eventlog.core.options import (
     REQUIRED,
@@ -119,7 +120,7 @@ def from_json(value: Mapping[str, Any]) -> Change:
 def loads(line: str | bytes) -> Change:
     """Return the change of one line of JSON. Raises FormatError."""
     try:
-        value = json.loads(line)
+        value = json_value(line)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"the line is not JSON: {error}") from None
     return from_json(value)

@@ -41,6 +41,7 @@ from eventlog.errors import (
     with_location,
 )
 from eventlog.exit_codes import ExitCode
+from eventlog.publisher.class_trial import unwritable_classes
 from eventlog.publisher.configured_classes import (
     captured_tables,
     catalog_of,
@@ -474,9 +475,10 @@ def _plan_with_loopback(db: OpenDatabase, config: Config, *, without_log: bool) 
         planned = replace(
             planned, warnings=(f"{error}; until then nothing can be applied", *planned.warnings)
         )
-    if writes_utc:
-        warning = utc_anyway(config.publication)
-        planned = replace(planned, warnings=(*planned.warnings, warning))
+    of_zone = [utc_anyway(config.publication)] if writes_utc else []
+    new = new_log(db.dialect, catalog.schema, split_name(config.database.log_table)[1])
+    unwritable = unwritable_classes(config, catalog, new)
+    planned = replace(planned, warnings=(*planned.warnings, *of_zone, *unwritable))
     if planned.lacking:
         cannot = (f"this role cannot apply it: {reason}" for reason in planned.lacking)
         return replace(planned, warnings=(*planned.warnings, *cannot))

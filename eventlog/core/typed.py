@@ -115,6 +115,37 @@ def whole_number(value: object, digits: int = 20) -> int | None:
     return int(value) if value.adjusted() < digits and value == value.to_integral_value() else None
 
 
+_LONGEST_INT: Final = 10**4300
+"""The first whole number with more digits than Python converts from and to text."""
+
+
+def whole_value(number: int) -> int | Decimal:
+    """Return a whole number as the value of a column: as Decimal if it is too long for the text of
+    an int.
+    """
+    return number if abs(number) < _LONGEST_INT else Decimal(number)
+
+
+def unscaled_bytes(number: Decimal, scale: int) -> bytes:
+    """Return the unscaled value of a finite number as big-endian two's complement bytes, as Java's
+    ``BigInteger.toByteArray`` does. The number may have any number of digits.
+
+    Raises ValueError for more than ``scale`` digits after the point.
+    """
+    sign, digits, exponent = number.as_tuple()
+    assert isinstance(exponent, int)
+    shift = exponent + scale
+    whole = int(Decimal((0, digits, 0)))
+    if shift < 0:
+        whole, rest = divmod(whole, int(10**-shift))
+        if rest:
+            raise ValueError(f"more than {scale} digits after the point")
+    else:
+        whole *= int(10**shift)
+    signed = -whole if sign else whole
+    return signed.to_bytes((signed + (signed < 0)).bit_length() // 8 + 1, "big", signed=True)
+
+
 WIDEST: Final = 2**17
 """The most digits before or after the point of a number, as in PostgreSQL's numeric."""
 
@@ -228,10 +259,8 @@ def _integer_reader(check: Callable[[str], str]) -> ReadValue:
         try:
             return int(normal)
         except ValueError:
-            if normal.lstrip("-").isalpha():  # NaN or Infinity in a numeric(p,0)
-                return Decimal(normal)
-            # The number has more digits than Python converts.
-            raise BadValue(f"{shown(normal)} has too many digits") from None
+            # NaN or Infinity in a numeric(p,0), or more digits than Python converts to an int
+            return Decimal(normal)
 
     return read
 

@@ -16,7 +16,14 @@ from typing import Any, Final, NamedTuple
 
 from eventlog.changes.json_form import value_to_json
 from eventlog.core.json_bytes import JsonText, escaped_json_bytes
-from eventlog.core.typed import WIDEST, decimal_text, to_text, value_reader
+from eventlog.core.typed import (
+    WIDEST,
+    decimal_text,
+    to_text,
+    unscaled_bytes,
+    value_reader,
+    whole_value,
+)
 from eventlog.core.values import (
     ColumnType,
     Kind,
@@ -118,7 +125,7 @@ def _decimal(type: ColumnType, mode: str) -> Field:
     schema = _named("bytes", "org.apache.kafka.connect.data.Decimal", **parameters)
     return Field(
         schema,
-        lambda value: base64_of(_unscaled(_exact(value), scale)),
+        lambda value: base64_of(unscaled_bytes(_exact(value), scale)),
         _decimal_decoder(scale, is_whole),
     )
 
@@ -445,30 +452,12 @@ def _exact(value: Value) -> Decimal:
     return number
 
 
-def _unscaled(number: Decimal, scale: int) -> bytes:
-    """Return a number's unscaled value as big-endian two's complement bytes, as
-    ``BigInteger.toByteArray`` does.
-    """
-    sign, digits, exponent = number.as_tuple()
-    assert isinstance(exponent, int)
-    shift = exponent + scale
-    whole: int = int("".join(map(str, digits)) or "0")
-    if shift < 0:
-        whole, rest = divmod(whole, int(10**-shift))
-        if rest:
-            raise ValueError(f"more than {scale} digits after the point")
-    else:
-        whole *= int(10**shift)
-    signed = -whole if sign else whole
-    return signed.to_bytes((signed + (signed < 0)).bit_length() // 8 + 1, "big", signed=True)
-
-
 def _decimal_decoder(scale: int, is_whole: bool) -> Decode:
     def read(value: Any) -> Value:
         if not isinstance(value, str):  # decimal.format = NUMERIC
-            value = base64_of(_unscaled(_exact(Decimal(number_of(value))), scale))
+            value = base64_of(unscaled_bytes(_exact(Decimal(number_of(value))), scale))
         whole = int.from_bytes(bytes_of(value), "big", signed=True)
-        return whole if is_whole else _scaled(whole, scale)
+        return whole_value(whole) if is_whole else _scaled(whole, scale)
 
     return read
 
@@ -484,7 +473,7 @@ def _variable_scale(value: Value) -> dict[str, Any]:
     exponent = number.as_tuple().exponent
     assert isinstance(exponent, int)
     scale = max(-exponent, 0)
-    return {"scale": scale, "value": base64_of(_unscaled(number, scale))}
+    return {"scale": scale, "value": base64_of(unscaled_bytes(number, scale))}
 
 
 def _read_variable_scale(value: Any) -> Decimal:
@@ -526,7 +515,8 @@ def _exact_reader(is_whole: bool) -> Decode:
         if isinstance(value, str):
             return Decimal(_DECIMALS[value]) if value in _DECIMALS else read_text(value)
         number = _exact(Decimal(number_of(value)))
-        return int(number) if is_whole and number == number.to_integral_value() else number
+        is_int = is_whole and number == number.to_integral_value()
+        return whole_value(int(number)) if is_int else number
 
     return read
 

@@ -7,7 +7,6 @@ orchestrators provide it.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeVar
 
+from eventlog.core.json_bytes import json_value
 from eventlog.errors import ConfigError, FormatError, with_location
 
 LONGEST: Final = 256 << 20
@@ -66,12 +66,13 @@ def text_of(line: bytes) -> str:
 
 
 def parsed_json(text: str | bytes) -> Any:
-    """Return the value of JSON from outside; numbers with a point or an exponent are Decimal.
+    """Return the value of JSON from outside; numbers with a point or an exponent, and those with
+    more digits than Python converts to an int, are Decimal.
 
     Raises FormatError.
     """
     try:
-        value = json.loads(text, parse_float=Decimal)
+        value = json_value(text, Decimal)
     except RecursionError:
         raise _too_deep() from None
     except (ValueError, ArithmeticError) as error:

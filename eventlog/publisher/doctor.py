@@ -33,6 +33,7 @@ from eventlog.errors import (
 )
 from eventlog.model import queue_rows, unpadded
 from eventlog.publisher.claimed_rows import CLAIM_WAYS_OUT, read_recorded
+from eventlog.publisher.class_trial import unwritable_classes
 from eventlog.publisher.configured_classes import (
     available_catalog,
     captured_tables,
@@ -376,6 +377,13 @@ def _classes(case: Case) -> Iterator[Finding]:
         yield from findings.judge_classes(case.database, listed, case.catalog, ignore, quote)
         if case.catalog is not None and chosen_format(case.config).is_of_rows:
             yield from findings.judge_child_values(case.catalog, case.config.format.type)
+
+
+def _unwritable(case: Case) -> Iterator[Finding]:
+    if case.catalog is not None:
+        yield from findings.judge_unwritable(
+            unwritable_classes(case.config, case.catalog, case.log.table)
+        )
 
 
 def _unreadable(case: Case) -> Iterator[Finding]:
@@ -829,6 +837,7 @@ LOG_CHECKS: Final[Checks] = {
         case.ask("transactions", doctor.OpenTransaction, limit=case.limits.shown), case.limits
     ),
     "the classes": _classes,
+    "what the format can write": _unwritable,
     "the right to read back": _unreadable,
     "installed triggers": _plan,
     "what the triggers have not logged": _due,

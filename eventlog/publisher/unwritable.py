@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 from eventlog.core.events import Outgoing
@@ -51,7 +52,7 @@ def written(write: Callable[[Sequence[Outgoing]], Written], events: Sequence[Out
         errors = {
             name: error
             for name, own in by_class.items()
-            if (error := _error_of(write, own)) is not None
+            if (error := error_of(partial(write, own))) is not None
         }
         if not errors:
             raise
@@ -64,12 +65,13 @@ def class_name_of(event: Outgoing) -> str:
     return event.object_id[0].name
 
 
-def _error_of(
-    write: Callable[[Sequence[Outgoing]], object], events: Sequence[Outgoing]
-) -> EventlogError | None:
+def error_of(write: Callable[[], object]) -> EventlogError | None:
+    """Return the error with which a format fails to write, None if it does not. Raises
+    ReceiverUnavailable.
+    """
     try:
         with as_plugin_errors():
-            write(events)
+            write()
     except ReceiverUnavailable:
         raise
     except EventlogError as error:

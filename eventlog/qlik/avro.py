@@ -12,6 +12,7 @@ from decimal import Context, Decimal, Inexact, InvalidOperation
 from functools import lru_cache
 from typing import Any, Final
 
+from eventlog.core.typed import unscaled_bytes
 from eventlog.errors import ConfigError, FormatError, NotExpressible
 from eventlog.files.text import parsed_json
 from eventlog.qlik.columns import QlikColumn
@@ -40,14 +41,15 @@ def avro_writer(column: QlikColumn, logical_types: bool) -> Convert:
             return writer(column, as_is)
 
 
-def _in_places(column: QlikColumn) -> Callable[[Decimal], Decimal]:
-    """Return the function that rescales a number to its column's scale without rounding. It raises
-    NotExpressible if the number does not fit.
+def _in_places(column: QlikColumn) -> Callable[[Decimal], bytes]:
+    """Return the function that turns a number into the unscaled bytes of its column's Avro decimal,
+    without rounding. It raises NotExpressible if the number does not fit the column.
     """
     exactly = Context(prec=column.precision, traps=[InvalidOperation, Inexact])
     unit = Decimal(1).scaleb(-column.scale)
+    _, scale = column.avro_decimal
 
-    def in_places(number: Decimal) -> Decimal:
+    def in_places(number: Decimal) -> bytes:
         try:
             exact = exactly.quantize(number, unit)
         except (InvalidOperation, Inexact):
@@ -58,7 +60,7 @@ def _in_places(column: QlikColumn) -> Callable[[Decimal], Decimal]:
                 f"{column.scale})",
                 code="value_range",
             )
-        return exact
+        return unscaled_bytes(exact, scale)
 
     return in_places
 

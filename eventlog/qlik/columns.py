@@ -63,6 +63,15 @@ class QlikColumn:
             )
 
     @property
+    def avro_decimal(self) -> tuple[int, int]:
+        """Precision and scale of the Avro decimal that holds every value of a NUMERIC column: Avro
+        has no scale below 0 or above the precision, as numeric(5,-2) and numeric(2,4) have.
+        """
+        if self.scale < 0:
+            return self.precision - self.scale, 0
+        return max(self.precision, self.scale), self.scale
+
+    @property
     def is_lob(self) -> bool:
         """True for a LOB column, which has no bit in the masks of updates (formats/qlik.md 1.2)."""
         return self.type in _LOB_TYPES

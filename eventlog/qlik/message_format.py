@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from eventlog.changes.format import Format, Report
@@ -45,6 +45,9 @@ class QlikMessagesFormat(Format):
 
     def publish(self, options: PublishOptions, publishing: Publishing) -> QlikWriter:
         return QlikWriter(options, publishing)
+
+    def offline(self, options: PublishOptions) -> PublishOptions:
+        return replace(options, metadata="none", registry=None)
 
     def refusal(self, options: PublishOptions, publishing: Publishing) -> tuple[str, str] | None:
         if options.metadata == "registry" and (

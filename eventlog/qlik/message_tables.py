@@ -373,7 +373,7 @@ def _avro_type(column: QlikColumn, logical_types: bool) -> Any:
         return {"type": kind, "logicalType": logical}
     # Without digits there is no Avro decimal.
     if logical_types and column.type == "NUMERIC" and column.precision:
-        return _decimal(column.precision, column.scale)
+        return _decimal(*column.avro_decimal)
     return _PLAIN.get(column.type, "string")
 
 

@@ -189,6 +189,13 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
                 "changes are not published.",
                 "Add a primary key, or name the table in `exclude_tables`.",
             ),
+            "class_unwritable": FindingText(
+                "error",
+                "The format cannot write a class, whatever its values are: a trial with an "
+                "inserted row of NULLs fails.",
+                "Leave the column out by `exclude` in the `[[watch]]`, or choose another format or "
+                "another option of it.",
+            ),
             "child_values": FindingText(
                 "error",
                 "The format has one table per event, and a class has a child table: events with "

@@ -314,6 +314,17 @@ def judge_child_values(catalog: Catalog, format: str) -> Iterator[Finding]:
             )
 
 
+def judge_unwritable(sentences: Iterable[str]) -> Iterator[Finding]:
+    """Judge classes that the format cannot write; each sentence names one, with the error."""
+    for sentence in sentences:
+        yield error(
+            "class_unwritable",
+            f"{sentence}. None of its changes can be sent",
+            "leave the column out by `exclude` in its [[watch]], or choose another format or "
+            "another option of it",
+        )
+
+
 def judge_deferrable(catalog: Catalog, plan: TriggerPlan | None) -> Iterator[Finding]:
     """Judge deferrable keys (spec/triggers.md 7.1), unless the plan warns of them."""
     sentences = (

@@ -256,6 +256,22 @@ def test_warnings(usr: Watched) -> None:
     assert "trigger A first of shifting fires before eventlog's trigger" in order
 
 
+def test_a_trigger_that_is_deferred_to_the_commit_does_not_fire_before_ours(usr: Watched) -> None:
+    trigger = (
+        'CREATE CONSTRAINT TRIGGER "A {0}" AFTER UPDATE ON usr DEFERRABLE INITIALLY {0} '
+        "FOR EACH ROW EXECUTE FUNCTION app()"
+    )
+    run(
+        usr.conn,
+        "CREATE FUNCTION app() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+        trigger.format("DEFERRED"),
+        trigger.format("IMMEDIATE"),
+    )
+    for level in ("row", "statement"):
+        warnings = usr.plan(WatchedTable("usr", trigger_level=level), tables=["usr"]).warnings
+        assert [sentence.split(" of ")[0] for sentence in warnings] == ["trigger A IMMEDIATE"]
+
+
 def test_what_is_not_captured_is_reported(usr: Watched) -> None:
     run(
         usr.conn,

@@ -36,7 +36,7 @@ ORDER BY n.nspname COLLATE "C", p.proname COLLATE "C";
 -- name: triggers
 -- Every user-defined trigger except the copies on partitions. Ours are found by their comments, or by our functions.
 SELECT n.nspname AS schema, c.relname AS table_name, t.tgname AS name, d.description AS marker, t.tgfoid AS function,
-       t.tgtype AS type, t.tgenabled AS enabled, t.tgconstraint <> 0 AS is_constraint, c.relispartition AS is_partition,
+       t.tgtype AS type, t.tgenabled AS enabled, t.tgconstraint <> 0 AS is_constraint, t.tginitdeferred AS is_deferred, c.relispartition AS is_partition,
        t.tgattr::text <> '' OR t.tgnargs <> 0 AS has_arguments, t.tgoldtable AS old_table, t.tgnewtable AS new_table,
        CASE WHEN t.tgqual IS NOT NULL THEN pg_get_triggerdef(t.oid) END AS conditional
 FROM pg_catalog.pg_trigger t

@@ -771,9 +771,12 @@ def _order(compiled: CompiledFunction, installed: InstalledFunctions) -> Iterabl
 
 
 def _fires_after_a_change(row: Row[Any]) -> bool:
-    """Return True if another program's trigger may write after a change."""
+    """Return True if another program's trigger may write after a change, in its statement. A
+    constraint trigger that is initially deferred fires at the commit, after all of ours.
+    """
     is_foreign = row.marker is None or not MARKER.match(row.marker)
-    return not row.type & (BEFORE | INSTEAD) and row.enabled != "D" and is_foreign
+    is_after = not row.type & (BEFORE | INSTEAD) and not row.is_deferred
+    return is_after and row.enabled != "D" and is_foreign
 
 
 def _partitions(compiled: CompiledFunction, installed: InstalledFunctions) -> Iterable[str]:
