@@ -24,8 +24,9 @@ import rows as bench_rows
 from eventlog.config.load import load
 from eventlog.model import QUEUE_FIELDS, LogRow
 from eventlog.publisher.context import PublisherOptions
+from eventlog.spark import fold
 from eventlog.spark import job as jobs
-from eventlog.spark.fold import Builder, read_parts
+from eventlog.spark.fold import read_parts
 from eventlog.spark.job import Job, Output
 from eventlog.spark.output import output_format
 from eventlog.spark.tasks import tune_collector
@@ -77,8 +78,9 @@ def round_of(job: Job, rows: list[LogRow]) -> float:
     fragments = [
         list(map(pick, rows[start : start + _FRAGMENT])) for start in range(0, len(rows), _FRAGMENT)
     ]
-    dialect = SimpleNamespace(read_fields=lambda *_: iter(fragments))
-    Builder.context = SimpleNamespace(dialect=dialect, connection=None, catalog=jobs.catalog(job))
+    spark_fold: Any = fold
+    spark_fold.read_batches = lambda *_: iter(fragments)
+    spark_fold.Builder.session = None
     gc.collect()
     begun = process_time()
     for _ in read_parts(job, iter([pa.RecordBatch.from_pydict({"id": [1]})])):

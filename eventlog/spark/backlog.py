@@ -142,7 +142,7 @@ class Request:
     """The most rows that a task reads."""
     connections: int = 0
     """The most connections that tasks have open at the same time, 0 = one per running task. The
-    driver opens two more.
+    driver opens three more.
     """
     quiet: bool = False
     progress: Progress = no_progress
@@ -420,19 +420,23 @@ def _convert(
         kind.read_options(config, request.options, file_layout),
     )
     engine = context.log.connection.engine
+    options = context.log.dialect.snapshot_options
     with ExitStack() as stack:
         session, place, cores = _open(stack, request, context, directory)
-        holder = stack.enter_context(engine.connect()).execution_options(
-            **context.log.dialect.snapshot_options
-        )
+        holder = stack.enter_context(engine.connect().execution_options(**options))
         stack.enter_context(as_database_errors(holder))
+        # This transaction stays open as long as the job, so it reads nothing: it would lock the
+        # tables.
         snapshot = context.log.db.on(holder).export_snapshot()
-        parts = tuple(waiting_parts(context, holder, request.partition_rows, cores))
+        with engine.connect().execution_options(**options) as reader:
+            db = context.log.db.on(reader)
+            with db.in_snapshot(snapshot):
+                parts = tuple(waiting_parts(context, reader, request.partition_rows, cores))
+                deliveries, _ = read_recorded(context.log.on(reader))
+                extent = extent_of(context, reader)
+                database = db.reflect(class_schema(config))
         rows = sum(part.rows for part in parts)
-        deliveries, _ = read_recorded(context.log.on(holder))
-        extent = extent_of(context, holder)
         spark = session()
-        database = context.log.db.on(holder).reflect(class_schema(config))
         config = with_tables(config, database, context.log.table)
         job = Job(
             name=random_hex(6),

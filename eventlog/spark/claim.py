@@ -195,9 +195,9 @@ open transactions that have written to the log.
 """
 
 
-def extent_of(context: Context, holder: Connection) -> Extent:
-    """Return the extent of the snapshot that ``holder`` has just exported."""
-    last = tail(context.log.on(holder)) or 0
+def extent_of(context: Context, reader: Connection) -> Extent:
+    """Return the extent of the snapshot that ``reader`` has just joined."""
+    last = tail(context.log.on(reader)) or 0
     with _committed(context):
         # Read after the tail, so that a transaction with a record_id below it is among the writers,
         # or its rows are visible.

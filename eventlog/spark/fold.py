@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequenc
 from contextlib import ExitStack
 from itertools import chain, islice
 from operator import itemgetter
-from typing import Final
+from typing import Any, Final
 from zlib import crc32
 
 import pyarrow as pa
@@ -38,7 +38,6 @@ from eventlog.core.fold import Group, RowFolder, first_id, open_groups, reach
 from eventlog.core.ranges import to_ranges
 from eventlog.errors import DatabaseError, number_of
 from eventlog.model import ALL, QUEUE_FIELDS, LogRow, log_row, queue_rows
-from eventlog.publisher.context import Context
 from eventlog.spark.directory import Directory
 from eventlog.spark.job import (
     BEFORE,
@@ -52,13 +51,14 @@ from eventlog.spark.job import (
     Numbered,
     PartOutcomes,
     RowFailure,
+    SnapshotSession,
     as_batch,
     before_each,
     blobs_of_batch,
     catalog,
     pack_columns,
     pack_numbered,
-    snapshot_context,
+    snapshot_session,
     total,
     unpack_numbered,
     write_run,
@@ -71,6 +71,8 @@ from eventlog.sql.windows import Window, counted_rows
 # --- read a part ----------------------------------------------------------------------------------
 
 _RECORD_ID: Final = itemgetter(0)
+_BATCH_ROWS: Final = 10_000
+"""The number of rows that a task reads in one transaction."""
 
 
 def read_parts(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -107,7 +109,7 @@ def _built(part: _Part, boundary: Boundary, builder: Builder, folder: RowFolder)
     """Read a part, and yield the blobs of its final groups as soon as they are built; yield the
     outcomes of its rows at the end, if it has rows.
     """
-    for good in part.good_rows(builder.context):
+    for good in part.good_rows(builder.session):
         yield from builder.blobs(boundary.final(folder.add(good)), part.log_rows)
         if part.log_rows:
             left = ids_of(chain(folder.rows, boundary.rows))
@@ -135,18 +137,15 @@ class _Part:
         self.remarks: Counter[str] = Counter()
         self._job, self._range = job, job.parts[number - 1]
 
-    def good_rows(self, context: Context) -> Iterator[list[CheckedRow]]:
+    def good_rows(self, session: SnapshotSession) -> Iterator[list[CheckedRow]]:
         """Yield the valid rows of the part in queue order, in chunks."""
-        job, log = self._job, self._job.place.log
+        job = self._job
         user = job.options.driver_user
         left = user if job.options.leave_loopback else None
         needs_rows = output_format(job.output.format).needs_log_rows(job)
         fields = LogRow._fields if needs_rows else QUEUE_FIELDS
-        window = Window(self._range.first, self._range.last, None)
         read = 0
-        for rows in self._range.only_own(
-            context.log.dialect.open(context.log.connection).log(log).read_fields(window, fields)
-        ):
+        for rows in self._range.only_own(read_batches(session, self._range, fields)):
             read += len(rows)
             if needs_rows:
                 whole = list(map(log_row, rows))
@@ -154,7 +153,7 @@ class _Part:
                 rows = list(queue_rows(whole))
             rows = counted_rows(rows, job.in_flight, left)
             self.ids += map(_RECORD_ID, rows)
-            checked = check_rows(rows, context.catalog, user)
+            checked = check_rows(rows, catalog(job), user)
             self.failures += [(row.record_id, row.code, row.message) for row in checked.invalid]
             self.loopback += len(checked.loopback)
             self.remarks.update(remark.counter for remark in checked.remarks)
@@ -166,6 +165,22 @@ class _Part:
                 "status or are missing: the log was changed, or executors read another server "
                 "than the driver. Run the command again, and check the URL that executors use"
             )
+
+
+def read_batches(
+    session: SnapshotSession, part: LogPart, fields: Sequence[str]
+) -> Iterator[list[tuple[Any, ...]]]:
+    """Yield these fields of the rows N of a part's range, in lists. The first field is record_id.
+    Between two batches the log is not locked.
+    """
+    last: int | None = part.first - 1
+    while last is not None:
+        window = Window(last + 1, part.last, _BATCH_ROWS)
+        with session.batch() as context:
+            fragments = [one for one in context.log.read_fields(window, fields) if one]
+        yield from fragments
+        is_full = sum(map(len, fragments)) == _BATCH_ROWS
+        last = _RECORD_ID(fragments[-1][-1]) if is_full else None
 
 
 class Boundary:
@@ -380,14 +395,14 @@ class Builder:
         self._job = job
         self._stack = stack
         self._render = output_format(job.output.format).renderer(job)
-        self._context: Context | None = None
+        self._session: SnapshotSession | None = None
 
     @property
-    def context(self) -> Context:
-        """A context for reading the snapshot, with a connection that is opened at first use."""
-        if self._context is None:
-            self._context = self._stack.enter_context(snapshot_context(self._job))
-        return self._context
+    def session(self) -> SnapshotSession:
+        """A session that reads the snapshot. It is opened at first use."""
+        if self._session is None:
+            self._session = self._stack.enter_context(snapshot_session(self._job))
+        return self._session
 
     def blobs(self, groups: Sequence[Group], log_rows: Mapping[int, LogRow]) -> Iterator[Blob]:
         """Yield, part by part, the output of groups in queue order and the outcomes of their rows.
@@ -427,4 +442,5 @@ class Builder:
         self, object_class: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]
     ) -> Mapping[str, CurrentRow]:
         """Return the rows of objects in the snapshot."""
-        return self.context.query_back(object_class, keys, attributes)
+        with self.session.batch() as context:
+            return context.query_back(object_class, keys, attributes)

@@ -152,10 +152,26 @@ def catalog(job: Job) -> Catalog:
     return _catalogs[job.name]
 
 
+class SnapshotSession:
+    """A session that reads the job's snapshot."""
+
+    def __init__(self, context: Context, snapshot: str) -> None:
+        self._context, self._snapshot = context, snapshot
+
+    @contextmanager
+    def batch(self) -> Iterator[Context]:
+        """Give a context that reads the snapshot, in a transaction that ends with the block
+        (spec/event-log.md 8.6).
+
+        Raises SnapshotOutdated, DatabaseError as ``OpenDatabase.in_snapshot`` does.
+        """
+        with self._context.log.db.in_snapshot(self._snapshot):
+            yield self._context
+
+
 @contextmanager
-def snapshot_context(job: Job) -> Iterator[Context]:
-    """Give a context whose connection reads the job's snapshot; its transaction ends with the
-    block.
+def snapshot_session(job: Job) -> Iterator[SnapshotSession]:
+    """Open a session for the job's snapshot, which ends with the block.
 
     Raises DatabaseError, also for errors of the block.
     """
@@ -164,10 +180,11 @@ def snapshot_context(job: Job) -> Iterator[Context]:
     with connect(url).connect() as connection:
         conn: Connection = connection.execution_options(**dialect.snapshot_options)
         with as_database_errors(conn):
-            db = dialect.open(conn)
-            db.join_snapshot(job.snapshot)
-            log = db.log(job.place.log)
-            yield Context(log, catalog(job), job.options, _NO_WRITER, Counters(), ledger_of(log))
+            log = dialect.open(conn).log(job.place.log)
+            yield SnapshotSession(
+                Context(log, catalog(job), job.options, _NO_WRITER, Counters(), ledger_of(log)),
+                job.snapshot,
+            )
 
 
 # --- blobs ----------------------------------------------------------------------------------------

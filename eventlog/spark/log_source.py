@@ -262,6 +262,7 @@ class _LogReader(DataSourceReader):
             refuse_large_ids(log)
             rows = self._integer("partition_rows", PARTITION_ROWS)
             parts = log.log_parts(self.status, self.first, self.last, rows, 1)
+            db.prove_snapshot().refuse_changed()
         # What this process has found out reaches the workers only through the partitions.
         place = LogLocation(self.options.get("url", ""), self.options.get("url_file"), table)
         return [InputPartition((place, self.status, part)) for part in parts] or [

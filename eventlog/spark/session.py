@@ -33,7 +33,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
 from eventlog.core.clock import monotonic, start_thread
-from eventlog.errors import ConfigError, EventlogError, number_of
+from eventlog.errors import ConfigError, EventlogError, SnapshotOutdated, number_of
 from eventlog.publisher.observer import JobProgress
 from eventlog.spark.contexts import context_of
 
@@ -362,7 +362,7 @@ def keep_output_apart() -> None:
 
 # --- failures -------------------------------------------------------------------------------------
 
-_OWN_ERROR: Final = re.compile(r"^(?:\w+: )?eventlog\.errors\.\w+: (.+)$", re.MULTILINE)
+_OWN_ERROR: Final = re.compile(r"^(?:\w+: )?eventlog\.errors\.(\w+): (.+)$", re.MULTILINE)
 _LOST_TASK: Final = re.compile(
     r"most recent failure: Lost task .*?\(TID \d+\) \(.*?\): (.+)$", re.MULTILINE
 )
@@ -377,17 +377,22 @@ class SparkFailed(EventlogError):
 
 @contextmanager
 def as_spark_failed(what_then: str) -> Iterator[None]:
-    """Turn Spark's exceptions into SparkFailed with the reason, in one line, and the next step."""
+    """Turn Spark's exceptions into SparkFailed with the reason, in one line, and the next step.
+    SnapshotOutdated of a task stays what it is.
+    """
     try:
         yield
     except (Py4JError, PySparkException) as error:
+        ours = _OWN_ERROR.search(str(error))
+        if ours is not None and ours[1] == SnapshotOutdated.__name__:
+            raise SnapshotOutdated(ours[2].strip()) from error
         raise SparkFailed(f"the Spark job failed: {_reason(str(error))}; {what_then}") from error
 
 
 def _reason(text: str) -> str:
     ours = _OWN_ERROR.search(text)
     if ours is not None:
-        return ours[1].strip()
+        return ours[2].strip()
     if f"{_DAEMON}'s stdout" in text:
         return (
             "the Python of an executor cannot start a worker: eventlog, or a package that it "

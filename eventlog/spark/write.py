@@ -43,7 +43,7 @@ from eventlog.spark.job import (
     RowFailure,
     blobs_of_batch,
     read_run,
-    snapshot_context,
+    snapshot_session,
     total,
     unpack_columns,
     unpack_numbered,
@@ -209,7 +209,7 @@ def write_recorded(
     reports: list[DeliveryReport] = []
     counts: Counter[str] = Counter()
     for delivery in deliveries:
-        with snapshot_context(job) as context:
+        with snapshot_session(job) as session, session.batch() as context:
             rebuilt = build_recorded(context, list(delivery.events()))
             failures, counted = part.add(context, delivery, rebuilt)
         counts.update(counted)

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -220,6 +221,21 @@ class OpenDatabase(ABC):
 
         Raises DatabaseError.
         """
+
+    @contextmanager
+    def in_snapshot(self, snapshot: str) -> Iterator[None]:
+        """Read the snapshot of another transaction in the block, in a transaction of this session's
+        own, which ends with it. Keep the block short: until then the tables that it reads are
+        locked against an ALTER, and what the ALTER would block waits, too.
+
+        Raises SnapshotOutdated if the snapshot does not show what was read as it was, and
+        DatabaseError. If it fails, close the session.
+        """
+        self.join_snapshot(snapshot)
+        yield
+        proof = self.prove_snapshot()
+        self.connection.rollback()
+        proof.refuse_changed()
 
     @abstractmethod
     def prove_snapshot(self) -> SnapshotProof:

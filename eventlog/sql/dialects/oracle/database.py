@@ -174,9 +174,11 @@ class OracleDatabase(KeyedDatabase):
         )
 
     def join_snapshot(self, snapshot: str) -> None:
-        # This must be set before the transaction begins.
+        # This must be set before the transaction begins. A session that has joined one already must
+        # leave it first (ORA-08184).
         self.connection.exec_driver_sql(
-            "BEGIN\n    SYS.DBMS_FLASHBACK.ENABLE_AT_SYSTEM_CHANGE_NUMBER(:scn);\nEND;",
+            "BEGIN\n    SYS.DBMS_FLASHBACK.DISABLE();\n"
+            "    SYS.DBMS_FLASHBACK.ENABLE_AT_SYSTEM_CHANGE_NUMBER(:scn);\nEND;",
             {"scn": int(scn(snapshot))},
         )
 

@@ -29,7 +29,7 @@ from eventlog.sql.connection import describe, reason_of
 from eventlog.sql.database import CAPABILITIES
 from eventlog.sql.dialects.postgresql import text
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
-from eventlog.sql.dialects.postgresql.database import PostgresDatabase
+from eventlog.sql.dialects.postgresql.database import PROOF, PostgresDatabase
 from eventlog.sql.dialects.postgresql.leaves import PostgresPartitioning
 from eventlog.sql.dialects.postgresql.log_session import OTHER_PLANS
 from eventlog.sql.dialects.postgresql.objects import PostgresObjects
@@ -37,6 +37,7 @@ from eventlog.sql.dialects.postgresql.session import WAKE, PostgresSessions
 from eventlog.sql.dialects.postgresql.text import adopt, bounds, literal, new_time, quote_function
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.parts import LogPart, arrow_schema
+from eventlog.sql.snapshot_proof import proof_of
 from eventlog.sql.statements import qualified, quote_identifier, statements
 from eventlog.sql.windows import Window
 
@@ -284,6 +285,9 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
                 schema = arrow_schema(fields)
                 for batch in cursor.fetch_record_batch():
                     yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+                # Spark discards the rows of a task that fails.
+                cursor.execute(PROOF)
+                proof_of(cursor.fetchall()).refuse_changed()
         except Error as error:
             rows = f"rows {part.first} to {part.last} of the log {log}"
             raise DatabaseError(
