@@ -7,7 +7,7 @@ Sessions are set up for reading the log and its values.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -148,25 +148,16 @@ def connect(
             f"install {dialect.package}"
         ) from error
 
+    def made(connection: Any) -> None:
+        dialect.name_session(connection)
+        _run_first(connection, (*dialect.plain_session, *dialect.session))
+
     _connect_by(
-        engine,
-        arguments,
-        lambda error: _not_connected(dialect, parsed, error, secret),
-        dialect.name_session,
+        engine, arguments, lambda error: _not_connected(dialect, parsed, error, secret), made
     )
 
     if _statements.isEnabledFor(logging.DEBUG):
         _log_statements(engine)
-
-    @event.listens_for(engine, "connect")
-    def set_up_session(driver_connection: DBAPIConnection, _record: object) -> None:
-        cursor = driver_connection.cursor()
-        try:
-            for statement in dialect.session:
-                cursor.execute(statement)
-        finally:
-            cursor.close()
-        driver_connection.commit()
 
     _begin_by(engine, dialect)
     dialect.listen(engine)
@@ -200,11 +191,13 @@ def connect_any(url: str) -> Engine:
     """
     try:
         parsed, arguments = make_url(url), None
+        settings: Sequence[str] = ()
         if parsed.drivername.partition("+")[0] in SUPPORTED:
             dialect = load_dialect(parsed.drivername.partition("+")[0])
             if parsed.drivername in (dialect.name, dialect.driver):
                 arguments = dialect.driver_arguments(parsed)
                 parsed = parsed.set(drivername=dialect.driver)
+                settings = dialect.plain_session
         engine = create_engine(parsed, poolclass=NullPool, hide_parameters=True)
     except (ArgumentError, ImportError, ValueError) as error:
         scheme = url.partition("://")[0]
@@ -219,6 +212,7 @@ def connect_any(url: str) -> Engine:
             f"cannot connect to the {parsed.drivername} database at {parsed.host}: {error}; "
             "check host and port in its URL"
         ),
+        lambda connection: _run_first(connection, settings),
     )
     return engine
 
@@ -296,6 +290,21 @@ def _connect_by(
         return connection
 
 
+def _run_first(connection: DBAPIConnection, statements: Sequence[str]) -> None:
+    """Run statements in a new session, before SQLAlchemy reads its settings or ends a transaction
+    in it.
+    """
+    if not statements:
+        return
+    cursor = connection.cursor()
+    try:
+        for statement in statements:
+            cursor.execute(statement)
+    finally:
+        cursor.close()
+    connection.commit()
+
+
 def _begin_by(engine: Engine, dialect: Dialect) -> None:
     """Let a dialect begin the transactions of an engine.
 
@@ -339,6 +348,8 @@ def reason_of(error: BaseException, url: URL) -> str:
 
 
 def _not_connected(dialect: Dialect, url: URL, error: BaseException, secret: str) -> DatabaseError:
+    if refused := _refused_between(dialect, error):
+        return refused
     refusal = dialect.refusal(error)
     advice = (refusal.advice or _unreachable(dialect)).replace("{secret}", secret)
     message = f"cannot connect to {describe(url)}: {reason_of(error, url)}; {advice}"
@@ -453,15 +464,27 @@ def is_refused(conn: Connection, error: DBAPIError) -> bool:
     return not isinstance(failure, DatabaseUnavailable)
 
 
-def _translated(
-    driver: Any, dialect: Dialect, error: BaseException, advice: str, invalidated: bool
-) -> DatabaseError:
-    line = next(iter(str(error).splitlines()), type(error).__name__)
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+def _refused_between(dialect: Dialect, error: BaseException) -> DatabaseError | None:
+    """Return the error of a statement that a cause outside the database has refused, or None."""
+    line = _first_line(error)
     for sign, cause in dialect.refused_by.items():
         if sign in line:
             return DatabaseError(
                 f"the database must be reached directly, not through {cause} ({line})"
             )
+    return None
+
+
+def _translated(
+    driver: Any, dialect: Dialect, error: BaseException, advice: str, invalidated: bool
+) -> DatabaseError:
+    if refused := _refused_between(dialect, error):
+        return refused
+    line = _first_line(error)
     # Deadlocks, cancelled statements, a full disk and shutdowns are operational errors, too, and
     # are transient.
     is_operational = isinstance(error, driver.OperationalError | driver.InterfaceError)

@@ -225,9 +225,14 @@ class SqlDatabase(ABC):
     """The causes outside the database that make a statement fail, with advice, by a part of the
     driver's message.
     """
+    plain_session: Sequence[str] = ()
+    """The statements that fix, in each new session, also one on tables of another format, the
+    settings without which a commit ends the session, a result is incomplete, or SQLAlchemy does not
+    recognize a table (spec/event-log.md 12.3).
+    """
     session: Sequence[str] = ()
-    """The statements that fix the settings of a new session, so that each value always has the same
-    text when it is read.
+    """The statements that also fix the settings of a session on a log and its tables, so that each
+    value always has the same text when it is read.
     """
     max_identifier: int
     """The length of the longest identifier in bytes."""

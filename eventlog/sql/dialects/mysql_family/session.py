@@ -136,12 +136,19 @@ class FamilySessions(Dialect):
 
     connect_advice: ClassVar[Mapping[str, str]] = CONNECT_ADVICE
     refused_by: ClassVar = _REFUSED_BY
+    # DEFAULT would be the value of the server. After a commit, CHAIN begins the next transaction
+    # and RELEASE ends the session. A limit cuts results off in silence. SQLAlchemy reads tables
+    # from SHOW CREATE TABLE, and needs the names in quotes.
+    plain_session: Sequence[str] = (
+        "SET SESSION completion_type = NO_CHAIN, sql_select_limit = 18446744073709551615, "
+        "sql_big_selects = ON, sql_quote_show_create = ON",
+    )
     session: Sequence[str] = (
         "SET NAMES utf8mb4 COLLATE utf8mb4_bin",
         # With a snapshot that lasts for the transaction, a publisher would not see new rows.
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-        "SET SESSION time_zone = '+00:00', sql_select_limit = DEFAULT, sql_safe_updates = OFF, "
-        "sql_auto_is_null = OFF, autocommit = OFF, wait_timeout = 86400, net_write_timeout = 600, "
+        "SET SESSION time_zone = '+00:00', sql_safe_updates = OFF, sql_auto_is_null = OFF, "
+        "autocommit = OFF, wait_timeout = 86400, net_write_timeout = 600, "
         "default_storage_engine = InnoDB",
     )
 

@@ -53,6 +53,10 @@ class PostgresSessions(Dialect):
     """
 
     driver = "postgresql+psycopg"
+    plain_session = (
+        # SQLAlchemy does not recognize "text" as a type.
+        "SET quote_all_identifiers = off",
+    )
     session = (
         # The same settings as in the triggers (spec/triggers.md 6).
         *(f"SET {name} = '{value}'" for name, value in TEXT_SETTINGS.items()),
