@@ -131,6 +131,23 @@ def test_plan_doctor_and_the_start_of_a_publisher_name_the_option(
     assert 'event_time_zone = "local" has no effect on the log' in caplog.text
 
 
+def test_a_role_that_may_only_purge_keeps_them_too(
+    filled_database: Any, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with filled_database(fill) as engine:
+        log = log_in(engine, TOKYO, lambda zone: set_zone(engine, zone), run)
+        log.run("publish", "--once")
+        execute(engine, "CREATE ROLE purger LOGIN")
+        try:
+            execute(engine, *log.run("grants", "purger", "--purpose", "purge").split(";\n")[:-1])
+            url = engine.url.set(username="purger").render_as_string(hide_password=False)
+            log.run("--database-url", url, "purge", "--older-than", "8h", "--yes")
+            assert log.rows == 3
+        finally:
+            execute(engine, "DROP OWNED BY purger", "DROP ROLE purger")
+
+
 def test_the_log_of_another_program_with_our_triggers_counts_as_utc(
     filled_database: Any, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,6 +101,20 @@ def ids_of(rows: list[dict[str, Any]]) -> list[list[int]]:
 # --- rows -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("is_ours", "hour"), [(True, 3), (False, 18)])
+def test_local_times_are_those_of_another_program_in_the_zone_of_the_format(
+    log: sa.Engine, config: str, is_ours: bool, hour: int
+) -> None:
+    log_rows(log, [(5, 4, "app", "usr", "idu=8", None, None, None)])
+    execute(log, f"UPDATE {LOG} SET event_time = '2026-05-04 03:02:01'")
+    if not is_ours:
+        execute(log, f"ALTER TABLE {LOG} ALTER event_time SET DEFAULT now()")
+    local = 'event_time_zone = "local"\n[format]\ntime_zone = "Asia/Tokyo"\n'
+    Path(config).write_text(f"{Path(config).read_text()}{local}")
+    (row,) = read_all(config=config)
+    assert row["commit_time"] == datetime(2026, 5, 4 if is_ours else 3, hour, 2, 1, tzinfo=UTC)
+
+
 @pytest.mark.parametrize("partition_rows", [10_000, 700, 97])
 def test_the_documents_are_those_of_the_publisher_byte_for_byte(
     log: sa.Engine, config: str, partition_rows: int
