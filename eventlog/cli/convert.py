@@ -159,7 +159,7 @@ def convert(
 
 def _judged(report: Report, *, strict: bool) -> ExitCode:
     """Return the exit code of a conversion that has ended. If it is strict and has lost something,
-    the last line says what.
+    the last line names it.
     """
     lost = report.losses() if strict else ""
     if not lost:
