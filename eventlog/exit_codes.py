@@ -38,7 +38,7 @@ MEANINGS: Final[Mapping[ExitCode, str]] = {
 
 _NOT_CONFIRMED: Final = {ExitCode.FAILED: "also after the answer no to its question"}
 
-_STRICT: Final = {ExitCode.NO: "with --strict: something was lost, and the last line names it"}
+_STRICT: Final = {ExitCode.NO: "with --strict: something was lost; the last line names it"}
 
 OF_COMMANDS: Final[Mapping[str, Mapping[ExitCode, str]]] = {
     "triggers plan": {

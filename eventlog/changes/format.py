@@ -58,14 +58,14 @@ class Report:
 
     def skip(self, error: EventlogError) -> None:
         """Skip the input that ``error`` refuses, and count it under its code and column. Raises
-        ``error`` if ``strict``: it then ends a command with the answer no.
+        ``error`` if ``strict``.
         """
         if self.strict:
-            error.exit_code = ExitCode.NO
-            raise error
+            raise _as_answer_no(error)
         column = error.column if isinstance(error, FormatError) else None
-        self.pass_over(error.code if column is None else f"{error.code} {column}")
-        self._keep(error)
+        self.pass_over(
+            error.code if column is None else f"{error.code} {column}", f"{error} [{error.code}]"
+        )
 
     def leave_out(self, error: FormatError) -> None:
         """Count a value that ``error`` refuses under its code and column, while the rest of its
@@ -73,18 +73,23 @@ class Report:
         ``strict``.
         """
         if self.strict:
-            raise error
-        self.count(f"{error.code} {error.column}")
-        self._keep(error)
+            raise _as_answer_no(error)
+        self.count_with_message(f"{error.code} {error.column}", f"{error} [{error.code}]")
 
-    def _keep(self, error: EventlogError) -> None:
-        if len(self.problems) < PROBLEMS_KEPT:
-            self.problems.append(f"{error} [{error.code}]")
+    def pass_over(self, reason: str, message: str = "") -> None:
+        """Skip input without a change that the format describes, also if ``strict``, and count it
+        under its reason.
+        """
+        self.passed_over += 1
+        self.count_with_message(reason, message)
 
-    def pass_over(self, reason: str, number: int = 1) -> None:
-        """Skip input that does not belong to the format, and count it under its reason."""
-        self.passed_over += number
-        self.count(reason, number)
+    def count_with_message(self, reason: str, message: str) -> None:
+        """Count a part of the input under its reason, and keep the message that names its place;
+        empty = there is none.
+        """
+        self.count(reason)
+        if message and len(self.problems) < PROBLEMS_KEPT:
+            self.problems.append(message)
 
     def refuse_nothing(self, written: int | None = None) -> None:
         """Raise NothingWritten if input was skipped and no change was written.
@@ -109,6 +114,12 @@ class Report:
 
 
 PROBLEMS_KEPT: Final = 100
+
+
+def _as_answer_no(error: EventlogError) -> EventlogError:
+    """Return the error of a strict conversion, which ends a command with the answer no."""
+    error.exit_code = ExitCode.NO
+    return error
 
 
 class NothingWritten(FormatError):

@@ -7,6 +7,7 @@ array or event.
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,14 +30,37 @@ _OPS: Final = {op.lower(): op for op in ChangeOp}
 def change_of(
     event: Any, catalog: Catalog | None = None, encoding: JsonEncoding = DEFAULT_ENCODING
 ) -> Change | None:
-    """Return the change of an event in the JSON format; None if eventlog did not write its data.
+    """Return the change of an event in the JSON format, or of the event that a router has wrapped
+    in it; None if eventlog did not write the data.
 
     Text stays text; JSON and arrays become the text of the database if the catalogue has their
     columns. Raises FormatError for a value that is not a CloudEvent, or whose data violate
     formats/cloudevents.md 4.
     """
+    while True:
+        _check_attributes(event)
+        try:
+            data = _data_of(event)
+            if not isinstance(data, dict):
+                return None
+            if "operation" in data and "class" in data:
+                return _change(event, data, catalog, encoding)
+        except (FormatError, TypeError, ValueError, OverflowError) as error:
+            raise FormatError(f"event {shown(event['id'])} cannot be read: {error}") from error
+        if "specversion" not in data:
+            return None
+        event = data
+
+
+def _check_attributes(event: Any) -> None:
+    """Raise FormatError for a value that is not a CloudEvent."""
     if not isinstance(event, dict):
         raise FormatError(f"a CloudEvent must be a JSON object, not {type(event).__name__}")
+    if "specversion" not in event and "operation" in event and "class" in event:
+        raise FormatError(
+            "the data of an event without its attributes, as in binary mode; capture the events in "
+            "structured mode"
+        )
     for name in ("specversion", "id", "source", "type"):
         if not isinstance(event.get(name), str) or not event[name]:
             raise FormatError(
@@ -47,13 +71,45 @@ def change_of(
         raise FormatError(
             f"specversion {shown(event['specversion'])} is not supported; only {SPECVERSION} is"
         )
-    data = event.get("data")
-    if not isinstance(data, dict) or "operation" not in data or "class" not in data:
-        return None
+
+
+def _data_of(event: Mapping[str, Any]) -> Any:
+    """Return the data of an event, None if they are not JSON (JSON format 3.1.2).
+
+    A text that holds JSON is read as this JSON, since no data of eventlog are a text. Raises
+    FormatError for ``data_base64`` that is not base64, or not the JSON that ``datacontenttype``
+    declares.
+    """
+    data, encoded = event.get("data"), event.get("data_base64")
+    if encoded is None:
+        return _json_of(data) if isinstance(data, str) else data
+    if data is not None:
+        raise FormatError("it has both data and data_base64")
+    if not isinstance(encoded, str):
+        raise FormatError("data_base64 is not text")
     try:
-        return _change(event, data, catalog, encoding)
-    except (FormatError, TypeError, ValueError, OverflowError) as error:
-        raise FormatError(f"event {shown(event['id'])} cannot be read: {error}") from error
+        content = b64decode("".join(encoded.split()), validate=True)
+    except ValueError:
+        raise FormatError("data_base64 is not base64") from None
+    if _declares_json(event.get("datacontenttype")):
+        return parsed_json(text_of(content))
+    return _json_of(content)
+
+
+def _json_of(text: str | bytes) -> Any:
+    """Return the value of a text, None if it is not JSON."""
+    try:
+        return parsed_json(text if isinstance(text, str) else text_of(text))
+    except FormatError:
+        return None
+
+
+def _declares_json(content_type: object) -> bool:
+    """Return True for a ``datacontenttype`` that is missing, or of JSON."""
+    if not isinstance(content_type, str):
+        return True
+    subtype = content_type.partition(";")[0].strip().lower().rpartition("/")[2]
+    return subtype == "json" or subtype.endswith("+json")
 
 
 def _change(
@@ -135,8 +191,8 @@ def _cells(data: Mapping[str, Any], name: str) -> Mapping[str, Mapping[str, Any]
 
 
 def _moment(text: str) -> datetime:
-    """Return an event's ``time`` (RFC 3339) in UTC."""
-    moment = datetime.fromisoformat(text)
+    """Return an event's ``time`` (RFC 3339, where ``t`` and ``z`` may be lower-case) in UTC."""
+    moment = datetime.fromisoformat(text.upper())
     if moment.tzinfo is None:
         raise FormatError(f"time {shown(text)} has no zone, which RFC 3339 requires")
     return moment.astimezone(UTC)
@@ -151,8 +207,8 @@ def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
     """Yield the changes of the events of a file, or of the files of a directory in the order of
     their names.
 
-    An event that cannot be read is reported and skipped. Events with data of other programs are
-    counted as ``other_events``.
+    An event that cannot be read is reported and skipped. So is an event without a change of
+    eventlog, which is counted as ``unknown_events``.
     """
     catalog = catalog_of(options.catalog)
     encoding = JsonEncoding(nested_values=options.nested_values)
@@ -161,16 +217,17 @@ def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
             for place, value in _values(file, path, report):
                 events = enumerate(value, 1) if isinstance(value, list) else ((0, value),)
                 for number, event in events:
+                    where = f"{place}, event {number}" if number else place
                     try:
                         change = change_of(event, catalog, encoding)
-                        if change is None:
-                            report.pass_over("other_events")
-                            continue
-                        change = typed_change(change, catalog)
+                        if change is not None:
+                            change = typed_change(change, catalog)
                     except FormatError as error:
-                        report.skip(
-                            with_location(error, f"{place}, event {number}" if number else place)
-                        )
+                        report.skip(with_location(error, where))
+                        continue
+                    if change is None:
+                        what = f"event {shown(event['id'])} of type {shown(event['type'])}"
+                        report.pass_over("unknown_events", f"{where}: {what} holds no change")
                         continue
                     yield change
 

@@ -228,7 +228,7 @@ class SqlDatabase(ABC):
     plain_session: Sequence[str] = ()
     """The statements that fix, in each new session, also one on tables of another format, the
     settings without which a commit ends the session, a result is incomplete, or SQLAlchemy does not
-    recognize a table (spec/event-log.md 12.3).
+    recognize a table (spec/event-log.md 12.4).
     """
     session: Sequence[str] = ()
     """The statements that also fix the settings of a session on a log and its tables, so that each

@@ -1,5 +1,5 @@
 """Settings that an administrator makes for all sessions: the commands set for their own sessions
-what their transactions and answers rest on (spec/event-log.md 12.3).
+what their transactions and answers rest on (spec/event-log.md 12.4).
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -241,13 +242,87 @@ def test_files_of_a_directory_are_read_in_the_order_of_their_names(tmp_path: Pat
     ]
 
 
-def test_events_of_others_are_counted_and_passed_over(tmp_path: Path) -> None:
+def test_events_of_others_are_skipped_each_with_its_place(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     others = [{**EVENT, "data": data} for data in ("text", None, {"a": 1}, [1])]
     path.write_text("".join(json.dumps(event) + "\n" for event in (*others, EVENT)))
     report = Report()
     assert len(list(FORMAT.read(str(path), {}, report))) == 1
-    assert report.counters == {"other_events": 4}
+    assert report.counters == {"unknown_events": 4}
+    assert report.problems == [
+        f"{path}, line {line}: event '12' of type 'eventlog.update' holds no change"
+        for line in (1, 2, 3, 4)
+    ]
+
+
+def base64_of(data: object) -> str:
+    return b64encode(json.dumps(data).encode()).decode()
+
+
+DATA = EVENT["data"]
+WITHOUT_DATA = {name: value for name, value in EVENT.items() if name != "data"}
+ROUTER = {"specversion": "1.0", "id": "r-1", "source": "/router", "type": "com.dapr.event.sent"}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {**WITHOUT_DATA, "data_base64": base64_of(DATA)},
+        {**WITHOUT_DATA, "data_base64": base64_of(DATA), "data": None},
+        {**WITHOUT_DATA, "data_base64": base64_of(DATA).replace("J", "J\n", 1)},
+        {**WITHOUT_DATA, "data_base64": base64_of(DATA), "datacontenttype": "application/x-raw"},
+        {**WITHOUT_DATA, "data": json.dumps(DATA)},
+        {**WITHOUT_DATA, "data": json.dumps(DATA), "datacontenttype": "text/plain"},
+        {**WITHOUT_DATA, "data": DATA, "datacontenttype": "application/vnd.x+json; charset=utf-8"},
+        {**ROUTER, "data": EVENT},
+        {**ROUTER, "data": json.dumps(EVENT)},
+        {**ROUTER, "data_base64": base64_of(EVENT)},
+        {**ROUTER, "data": {**ROUTER, "data": json.dumps({**ROUTER, "data_base64": base64_of(EVENT)})}},
+    ],
+)  # fmt: skip
+def test_the_change_is_read_however_a_router_hands_its_data_on(event: object) -> None:
+    assert change_of(event) == change_of(EVENT) is not None
+
+
+@pytest.mark.parametrize(
+    ("event", "message"),
+    [
+        ({**WITHOUT_DATA, "data_base64": "e"}, "data_base64 is not base64"),
+        ({**WITHOUT_DATA, "data_base64": 5}, "data_base64 is not text"),
+        ({**WITHOUT_DATA, "data_base64": base64_of(DATA)[:-8]}, "not JSON"),
+        ({**EVENT, "data_base64": base64_of(DATA)}, "both data and data_base64"),
+        ({**ROUTER, "data": {**EVENT, "specversion": "0.3"}}, "specversion '0.3' is not supported"),
+        (DATA, "as in binary mode"),
+    ],
+)
+def test_data_that_a_router_has_damaged_are_an_error(event: object, message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        change_of(event)
+
+
+@pytest.mark.parametrize("data", [{"data_base64": "//79"}, {"data": "<order/>"}, {}])
+def test_data_that_are_declared_as_no_json_are_of_another_program(data: dict[str, object]) -> None:
+    assert change_of({**WITHOUT_DATA, "datacontenttype": "application/xml", **data}) is None
+
+
+def test_a_batch_loses_only_the_events_that_cannot_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "batch.json"
+    path.write_text(json.dumps([EVENT, {**EVENT, "time": "x"}, {"a": 1}, {**EVENT, "id": "2"}]))
+    report = Report()
+    assert [one.position for one in FORMAT.read(str(path), {}, report)] == ["12", "2"]
+    assert [one.split(": ")[0] for one in report.problems] == [
+        f"{path}, line 1, event 2",
+        f"{path}, line 1, event 3",
+    ]
+
+
+@pytest.mark.parametrize(
+    "time", ["2026-05-10t12:00:00z", "2026-05-10T12:00:00z", "2026-05-10t14:00:00+02:00"]
+)
+def test_times_may_have_lower_case_letters(time: str) -> None:
+    change = change_of({**EVENT, "time": time})
+    assert change is not None
+    assert change.commit_time == datetime(2026, 5, 10, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
