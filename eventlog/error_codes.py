@@ -202,8 +202,9 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
             ),
             "bad_xml_char": ErrorText(
                 "A value has a character that XML 1.0 cannot hold, such as U+0000 to U+0008.",
-                "Remove the character from the value in the application, exclude the column from "
-                "the watch (`exclude`), or use a format other than XDS.",
+                "Remove the character from the value in the application: the update that does so "
+                "is sent, since the old value never was. Or exclude the column from the watch "
+                "(`exclude`), or use a format other than XDS.",
             ),
             "missing_column": ErrorText(
                 "column_name is empty in a row that concerns a column.",

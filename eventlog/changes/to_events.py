@@ -22,8 +22,16 @@ from eventlog.changes.net_effect import ValueStep
 from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.moments import is_special
-from eventlog.core.typed import to_text, type_of, values_of
-from eventlog.core.values import EXACT_WORDS, TEMPORAL, ValueOptions, check_xml, converter, xds_type
+from eventlog.core.typed import is_multi_valued, to_text, type_of, values_of
+from eventlog.core.values import (
+    EXACT_WORDS,
+    TEMPORAL,
+    ValueOptions,
+    check_xml,
+    converter,
+    is_xml,
+    xds_type,
+)
 from eventlog.errors import NotExpressible, RowError
 from eventlog.model import (
     AttributeSteps,
@@ -57,6 +65,10 @@ class EventWriting:
     null_unchanged: Callable[[str], None] | None = None
     """A function that is called with each column that is marked as changed but is NULL before and
     after, which a modify cannot express.
+    """
+    old_unreadable: Callable[[str], None] | None = None
+    """A function that is called with each column whose old value XML cannot hold, so that it was
+    never sent.
     """
 
 
@@ -167,7 +179,18 @@ def _update(
     unknown = change.extras.get("changed_unknown") or ()
     attributes = []
     for name in written_columns(change):
-        if name in before and name not in unknown:
+        old = values_of(before.get(name))
+        sendable = tuple(one for one in old if not isinstance(one, str) or is_xml(one))
+        if len(sendable) < len(old) and name not in unknown:
+            if options.old_unreadable is not None:
+                options.old_unreadable(column_name(change, name))
+            added = values_of(after[name])
+            steps = (
+                tuple(one for one in ((Op.REMOVE, sendable), (Op.ADD, added)) if one[1])
+                if _is_multi_valued(object_class, name, before[name])
+                else _replaced(after[name])
+            )
+        elif name in before and name not in unknown:
             both = ((Op.REMOVE, values_of(before[name])), (Op.ADD, values_of(after[name])))
             steps = tuple((op, values) for op, values in both if values)
         else:
@@ -176,6 +199,11 @@ def _update(
             options.null_unchanged(column_name(change, name))
         attributes.append(_attribute(change, object_class, options, name, steps))
     return [attribute for attribute in attributes if attribute.steps]
+
+
+def _is_multi_valued(object_class: ObjectClass | None, name: str, value: Value) -> bool:
+    attributes = () if object_class is None else object_class.attributes
+    return is_multi_valued(value) or any(one.multi_valued for one in attributes if one.name == name)
 
 
 def _replaced(new: Value) -> tuple[ValueStep, ...]:

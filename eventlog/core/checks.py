@@ -17,7 +17,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass, ObjectId
 from eventlog.core.moments import fraction_of
 from eventlog.core.values import TEMPORAL
-from eventlog.errors import BadValue, RowError, shown
+from eventlog.errors import BadValue, BadXmlChar, RowError, shown
 from eventlog.model import ALL, All, EventType, QueueRow
 
 # Plain numbers, since millions of rows are compared with them.
@@ -143,9 +143,8 @@ def check_rows(rows: Iterable[QueueRow], catalog: Catalog, loopback_user: str | 
             elif event_type == UPDATE_FIELD and old is not None:
                 try:
                     goes = convert(old)
-                except BadValue as unreadable:
-                    _refuse_unless_replaced(attribute, new, unreadable)
-                    goes = ALL
+                except (BadValue, BadXmlChar) as unreadable:
+                    goes = _removed_instead(attribute, new, unreadable)
                     remarks.append(Remark(record_id, attribute, "old_unreadable", str(unreadable)))
             comes = None if new is None else convert(new)
             if comes == goes and event_type == UPDATE_FIELD and old != new:
@@ -193,12 +192,20 @@ def is_of(perpetrator: str | None, user: str | None) -> bool:
     return user is not None and perpetrator is not None and perpetrator.rstrip(" ") == user
 
 
-def _refuse_unless_replaced(attribute: Attribute, new: str | None, unreadable: BadValue) -> None:
-    """Raise the error of an old value, unless a valid new value replaces all values (spec/xds.md
-    4.3).
+def _removed_instead(
+    attribute: Attribute, new: str | None, unreadable: BadValue | BadXmlChar
+) -> Literal[All.ALL] | None:
+    """Return what a modify removes in place of an old value that cannot be written (spec/xds.md
+    4.3): all values of a single-valued attribute. A value that XML cannot hold was never sent, so
+    it is not removed from a multi-valued attribute, which keeps its other values.
 
-    If the attribute is multi-valued, this would remove its other values.
+    Raises the error of the row: that of a new value which cannot be written either, or of the old
+    value of a multi-valued attribute.
     """
+    if isinstance(unreadable, BadXmlChar):
+        if new is not None:
+            attribute.convert(new)
+        return None if attribute.multi_valued else ALL
     if attribute.multi_valued:
         raise unreadable
     if new is not None:
@@ -206,6 +213,7 @@ def _refuse_unless_replaced(attribute: Attribute, new: str | None, unreadable: B
             attribute.convert(new)
         except RowError:
             raise unreadable from None
+    return ALL
 
 
 def _truncated(

@@ -278,6 +278,11 @@ def check_xml(text: str) -> None:
         )
 
 
+def is_xml(text: str) -> bool:
+    """Return True if XML 1.0 can hold all characters of a text."""
+    return text.isprintable() or _NOT_XML.search(text) is None
+
+
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 

@@ -209,6 +209,11 @@ class Counters:
 
 def remark_in_words(remark: Remark) -> str:
     """Return a remark on a row as a sentence."""
+    if remark.counter == "old_unreadable" and remark.attribute.multi_valued:
+        return (
+            f"old_value cannot be converted ({remark.reason}): it was never sent, so the event "
+            f"does not remove it from {remark.attribute.name!r}"
+        )
     if remark.counter == "old_unreadable":
         return (
             f"old_value cannot be converted ({remark.reason}): the event removes all values of "

@@ -598,6 +598,7 @@ class XdsFormat(Format):
             keys_of(options.existing_keys, catalog),
             lambda column: report.count(f"truncated {column}"),
             lambda column: report.count(f"null_unchanged {column}"),
+            lambda column: report.count(f"old_unreadable {column}"),
         )
         header = Header(options.product_name, options.product_version)
         events_of = partial(change_to_events, catalog=catalog, options=writing)

@@ -32,7 +32,11 @@ class XdsWriter(EventWriter[str]):
     ) -> None:
         self.in_records = publishing.in_records
         self._header, self._indent = header, indent
-        self._catalog, self._writing = publishing.catalog, EventWriting(publishing.values)
+        self._catalog = publishing.catalog
+        self._writing = EventWriting(
+            publishing.values,
+            old_unreadable=lambda column: publishing.count(f"old_unreadable {column}"),
+        )
         self._is_line = publishing.in_records or publishing.file_layout == "lines"
         self.heartbeat = self.body([HEARTBEAT])
 

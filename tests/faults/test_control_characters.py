@@ -23,6 +23,45 @@ from eventlog.publisher.open_sink import open_sink
 BELL = "a\x01\x07\x1fb\ufffe"
 
 
+def test_the_update_that_repairs_a_value_is_sent_and_leaves_only_the_new_value(
+    database: sa.Engine, tmp_path: Path
+) -> None:
+    execute(
+        database,
+        "CREATE TABLE usr (idu integer PRIMARY KEY, fname text)",
+        "CREATE TABLE usr_phone (idu integer REFERENCES usr, phone text, PRIMARY KEY (idu, phone))",
+    )
+    sent = tmp_path / "sent"
+    path = write_config(
+        tmp_path, url_of(database), [{"table": "usr"}],
+        sink={"type": "files", "directory": str(sent), "file_layout": "lines"},
+        publisher={"allow_loopback": True}, format={"type": "xds"},
+    )  # fmt: skip
+    config = load(path, {})
+    install(config)
+    with database.begin() as connection:
+        for statement in (
+            "INSERT INTO usr VALUES (1, 'Jack')",
+            "INSERT INTO usr_phone VALUES (1, '555'), (1, :bell)",
+            "UPDATE usr SET fname = :bell",
+            "UPDATE usr SET fname = 'Jim'",
+            "UPDATE usr_phone SET phone = '556' WHERE phone = :bell",
+        ):
+            connection.execute(sa.text(statement), {"bell": BELL} if ":" in statement else {})
+    with open_context(config, Counters()) as context, closing(open_sink(config, None)) as sink:  # type: ignore[arg-type]
+        publish_once(context, sink)
+    assert fetch(database, "SELECT status, count(*) FROM eventlog GROUP BY 1 ORDER BY 1") == [
+        ("E", 2),
+        ("S", 4),
+    ]
+    assert context.counters.old_unreadable == 2
+    text = "".join(file.read_text() for file in sorted(sent.glob("*.xmll")))
+    assert "<remove-value>" not in text
+    repaired = '<remove-all-values/><add-value><value type="string">Jim</value></add-value>'
+    assert repaired in text
+    assert '<add-value><value type="string">556</value></add-value>' in text
+
+
 @pytest.mark.parametrize(
     ("format", "of_new"),
     [

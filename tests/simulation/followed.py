@@ -191,7 +191,6 @@ class Followed:
         self._newest: dict[Key, int] = {}
         self._answered: set[str] = set()
         """The event-ids that were answered for good, at least once."""
-        self._fatal: set[str] = set()
         self._skipped: set[str] = set()
 
     # --- the world of its receiver ---
@@ -361,9 +360,7 @@ class Followed:
                 self.fail(f"event-id {event.event_id} had the content {before}, and has {event}")
             verdict = verdicts.get(event.event_id)
             level = others if verdict is None else verdict.level
-            if level is Level.FATAL:
-                self._fatal.add(event.event_id)
-            elif level is not Level.RETRY:
+            if level not in (Level.FATAL, Level.RETRY):
                 self._answered.add(event.event_id)
 
     def refuses(self, receiver: str, event_ids: Sequence[str]) -> None:
@@ -408,7 +405,7 @@ class Followed:
                 elif not ids & (there | failures.keys()):
                     self.fail(f"{event_id} was not applied, and has no failure")
         for event_id, count in failures.items():
-            if count > 1 and event_id not in self._fatal:
+            if count > 1:
                 self.fail(f"{event_id} has {count} failures")
         for one in self._skipped - failures.keys():
             self.fail(f"{one} was skipped, and has no failure")

@@ -60,6 +60,27 @@ def test_an_insert_without_any_value_is_an_add_with_its_association_alone() -> N
 
 
 @pytest.mark.parametrize(
+    ("before", "after", "steps"),
+    [
+        ("a\x07", "ok", "<remove-all-values/><add-value><value>ok</value></add-value>"),
+        ("a\x07", None, "<remove-all-values/>"),
+        (("a\x07", "b"), "ok", "<remove-value><value>b</value></remove-value>"
+                               "<add-value><value>ok</value></add-value>"),
+    ],
+    ids=["single", "to NULL", "several"],
+)  # fmt: skip
+def test_an_old_value_that_xml_cannot_hold_is_not_removed_since_it_was_never_sent(
+    before: Any, after: Any, steps: str
+) -> None:
+    counted: list[str] = []
+    row = {"idu": 1, "fname": after}
+    change = usr(UPDATE, before={**row, "fname": before}, after=row, changed=frozenset({"fname"}))
+    (element,) = written(change, old_unreadable=counted.append)
+    assert f'<modify-attr attr-name="fname">{steps}</modify-attr>' in element
+    assert counted == ["indirect.usr.fname"]
+
+
+@pytest.mark.parametrize(
     ("insert_query_back", "elements"),
     [
         (

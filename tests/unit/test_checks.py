@@ -54,7 +54,7 @@ BAD = [
     ("bad_value", row(1, 2, column="photo", old="*", new="*")),
     ("bad_value", row(1, 2, column="photo", old="qqo=", new="*")),
     ("bad_xml_char", row(1, 1, column="fname", new="\x00")),
-    ("bad_xml_char", row(1, 2, column="fname", old="\x07", new="ok")),
+    ("bad_xml_char", row(1, 2, column="fname", old="\x07", new="\x08")),
     ("bad_xml_char", row(1, 2, column="fname", old="ok", new="\uffff")),
     ("bad_xml_char", row(1, 3, column="fname", new="\udfff")),
 ]
@@ -130,11 +130,23 @@ def test_half_a_surrogate_pair_is_no_text_in_any_format(one: LogRow) -> None:
     ]
 
 
-def test_an_old_value_that_xml_cannot_hold_stays_bad() -> None:
-    checked = check_rows(
-        queue_rows([row(1, 2, column="fname", old="\x07", new="ok")]), CATALOG, None
-    )
-    assert ([one.code for one in checked.invalid], checked.remarks) == (["bad_xml_char"], [])
+@pytest.mark.parametrize("new", ["ok", None])
+@pytest.mark.parametrize(("column", "removed"), [("fname", ALL), ("usr_phone.phoneno", None)])
+def test_an_old_value_that_xml_cannot_hold_was_never_sent_and_gives_way(
+    column: str, removed: object, new: str | None
+) -> None:
+    checked = check_rows(queue_rows([row(1, 2, column=column, old="\x07", new=new)]), CATALOG, None)
+    ((_, _, _, attribute, *step),) = checked.valid
+    assert (attribute and attribute.name, step, checked.invalid) == (column, [removed, new], [])
+    assert [one.counter for one in checked.remarks] == ["old_unreadable"]
+
+
+def test_a_new_value_that_xml_cannot_hold_is_the_one_that_is_reported() -> None:
+    rows = queue_rows([row(1, 2, column="fname", old="\x07", new="a\x08")])
+    checked = check_rows(rows, CATALOG, None)
+    ((_, code, message),) = checked.invalid
+    assert (code, checked.remarks) == ("bad_xml_char", [])
+    assert message.startswith("U+0008 at offset 1")
 
 
 def test_of_a_multi_valued_attribute_an_old_value_that_cannot_be_converted_stays_bad() -> None:

@@ -152,6 +152,36 @@ def test_fatal_stops_is_recorded_and_leaves_the_position_before_the_event(
     assert "add 2 new" in again.heard
 
 
+@pytest.mark.parametrize("last", [SUCCESS, ERROR], ids=["accepted", "refused"])
+def test_an_event_answered_fatal_at_each_start_has_one_failure_until_it_is_accepted(
+    stream: Stream, place: Path, last: Level
+) -> None:
+    stream.insert(1, 2, 3)
+    once(stream, place, Receiver(k1=[ERROR], k2=[SUCCESS], k3=[SUCCESS]))
+    stream.insert(4, 5)
+    for start in range(3):
+        with pytest.raises(FatalAnswer):
+            once(stream, place, Receiver(k4=[FATAL]), batch_size=1)
+        assert len(failures(place)) == 2, start
+    once(stream, place, Receiver(k4=[last]), batch_size=1)
+    assert len(failures(place)) == (1 if last is SUCCESS else 2)
+    stream.insert(6)
+    once(stream, place, Receiver())
+    assert len(failures(place)) == (1 if last is SUCCESS else 2)
+
+
+def test_a_failure_is_settled_although_the_position_has_moved_since(
+    stream: Stream, place: Path
+) -> None:
+    stream.insert(1)
+    stream.insert(2)
+    with pytest.raises(FatalAnswer):
+        once(stream, place, Receiver(k1=[SUCCESS], k2=[FATAL]), batch_size=2)
+    killed_at("add 2 new", stream, place, Receiver())
+    once(stream, place, Receiver())
+    assert failures(place) == []
+
+
 def test_retry_parks_its_object_alone_and_nothing_of_it_overtakes(
     stream: Stream, place: Path
 ) -> None:

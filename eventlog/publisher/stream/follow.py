@@ -498,7 +498,8 @@ class Run:
         saved = Saved(token, self.saved.delivery_no + (1 if self.last_document_no else 0), numbered)
         begun = monotonic()
         contents = {number: content for number, (_, content) in entries.items()}
-        self._position.save(saved, failures, contents)
+        ids = [event.sent_id for _, events in answered for event in events]
+        self._position.save(saved, failures, contents, ids)
         self.observer.marked(monotonic() - begun)
         self.saved, self.last_document_no, self._entries = saved, 0, entries
         self._fatal = []

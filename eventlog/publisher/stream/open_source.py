@@ -5,7 +5,7 @@ of its changes. Also read the status of a source for ``eventlog status --from``.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -278,7 +278,11 @@ class _Unmoved:
         self.load, self.entries, self.clock = position.load, position.entries, position.clock
 
     def save(
-        self, saved: Saved, failures: Sequence[Failure] = (), entries: Entries | None = None
+        self,
+        saved: Saved,
+        failures: Sequence[Failure] = (),
+        entries: Entries | None = None,
+        answered: Collection[str] = (),
     ) -> None:
         """Save nothing."""
 

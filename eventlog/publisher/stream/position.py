@@ -10,7 +10,7 @@ with ``position_ddl``.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -75,10 +75,17 @@ class Position(Protocol):
         ...
 
     def save(
-        self, saved: Saved, failures: Sequence[Failure] = (), entries: Entries | None = None
+        self,
+        saved: Saved,
+        failures: Sequence[Failure] = (),
+        entries: Entries | None = None,
+        answered: Collection[str] = (),
     ) -> None:
         """Make durable a position, the failures up to it, and its entries. With None the entries
         stay unchanged.
+
+        ``answered`` are the event-ids of the events that were answered since the last save: a
+        failure that an earlier run recorded of one of them is settled.
         """
         ...
 
@@ -168,7 +175,7 @@ def _position_tables(name: str) -> _Tables:
         sa.Column("content", sa.Text, comment="The event in its format, or the change as JSON"),
         comment=(
             f"Changes of the source of {table_name} that did not reach the receiver: one row per "
-            "failure, never changed afterwards"
+            "event, until it is accepted"
         ),
     )
     return _Tables(position, inflight, failures)
@@ -185,10 +192,16 @@ def position_ddl(name: str, database: str) -> str:
     )
 
 
+_REMEMBERED: Final = 10_000
+"""How many of the newest failures are settled by a later answer to their events. The failures of
+events that the last runs sent are the newest.
+"""
+
+
 class TablePosition:
     """The position of a source in a table, locked by a session against other publishers."""
 
-    __slots__ = ("_connection", "_entries", "_source", "_tables", "_token", "clock")
+    __slots__ = ("_connection", "_entries", "_failed", "_source", "_tables", "_token", "clock")
 
     def __init__(
         self, connection: sa.Connection, dialect: Dialect, tables: _Tables, source: str
@@ -196,6 +209,7 @@ class TablePosition:
         self._connection, self._tables, self._source = connection, tables, source
         self._token: Any = None
         self._entries: dict[int, str] = {}  # the entries as they were last read or written
+        self._failed: set[str] = set()  # the event-ids of the newest failures in the table
         self.clock = DatabaseClock(connection, dialect)
 
     def entries(self) -> Entries:
@@ -214,11 +228,17 @@ class TablePosition:
 
     def load(self) -> Saved:
         """Return the last saved values. Raises DatabaseError, DatabaseUnavailable."""
-        table = self._tables.position
+        table, failed = self._tables.position, self._tables.failures.c
         with as_database_errors(self._connection):
             kept = sa.select(table.c.token, table.c.delivery_no, table.c.numbered)
             statement = kept.where(table.c.source == self._source)
             row = self._connection.execute(statement).one_or_none()
+            newest = (
+                sa.select(failed.event_id)
+                .where(failed.source == self._source)
+                .order_by(failed.error_time.desc())
+            )
+            self._failed = set(self._connection.scalars(newest.limit(_REMEMBERED)))
             self._connection.commit()
         if row is None:
             return Saved()
@@ -232,18 +252,28 @@ class TablePosition:
         return Saved(self._token, int(row.delivery_no), row.numbered or "")
 
     def save(
-        self, saved: Saved, failures: Sequence[Failure] = (), entries: Entries | None = None
+        self,
+        saved: Saved,
+        failures: Sequence[Failure] = (),
+        entries: Entries | None = None,
+        answered: Collection[str] = (),
     ) -> None:
-        """Write the position, the failures up to it and its entries in one transaction.
+        """Write the position, the failures up to it and its entries in one transaction. An event
+        has one failure: that of its last answer, none if it was accepted.
 
         Raises DatabaseError, DatabaseUnavailable.
         """
+        lines = [_storable(failure) for failure in failures]
+        failed = {str(line["event_id"]) for line in lines}
+        settled = self._failed & (failed | set(map(_storable_id, answered)))
         with as_database_errors(self._connection):
-            self._write(saved, failures)
+            self._write(saved)
+            self._write_failures(lines, settled)
             if entries is not None:
                 self._write_entries(entries)
             self._connection.commit()
         self._token = saved.token
+        self._failed = self._failed - settled | failed
         if entries is not None:
             self._entries = dict(entries)
 
@@ -268,8 +298,26 @@ class TablePosition:
                 ],
             )
 
-    def _write(self, saved: Saved, failures: Sequence[Failure]) -> None:
-        (table, _, failed), now = self._tables, utc_now().replace(tzinfo=None)
+    def _write_failures(
+        self, lines: Sequence[Mapping[str, str | None]], settled: Collection[str]
+    ) -> None:
+        """Write failures, in place of those of earlier runs."""
+        table, now = self._tables.failures, utc_now().replace(tzinfo=None)
+        if settled:
+            of_event = sa.and_(
+                table.c.source == self._source, table.c.event_id == sa.bindparam("of_event")
+            )
+            self._connection.execute(
+                sa.delete(table).where(of_event), [{"of_event": one} for one in settled]
+            )
+        if lines:
+            self._connection.execute(
+                sa.insert(table),
+                [{"source": self._source, "error_time": now, **line} for line in lines],
+            )
+
+    def _write(self, saved: Saved) -> None:
+        table, now = self._tables.position, utc_now().replace(tzinfo=None)
         token = None if saved.token is None else json.dumps(saved.token, separators=(",", ":"))
         values = {
             "token": token,
@@ -282,12 +330,6 @@ class TablePosition:
             sa.update(table).where(table.c.source == self._source).values(changed)
         ).rowcount:
             execute(sa.insert(table).values(source=self._source, **values, saved=now))
-        if failures:
-            lines = [
-                {"source": self._source, "error_time": now, **_storable(failure)}
-                for failure in failures
-            ]
-            execute(sa.insert(failed), lines)
 
 
 def url_with_password(url: str, password: str | None) -> str:
