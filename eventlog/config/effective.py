@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from eventlog.config.load import Config
@@ -56,7 +57,12 @@ def receiver(config: Config) -> str:
     """
     sink, options = sink_named(config.sink.type), config.sink.options
     names = sink.needs if sink.address is None else sink.address
-    given = {name: value for name in names if (value := getattr(options, name)) is not None}
+    given = {
+        # The same directory has one name, wherever the process was started.
+        name: value.absolute() if isinstance(value, Path) else value
+        for name in names
+        if (value := getattr(options, name)) is not None
+    }
     shown = _shown(config, "sink", given, options_of(type(options)))
     return ", ".join([sink.name, *(f"{one.key} = {toml(one.value)}" for one in shown)])
 
