@@ -4,6 +4,10 @@ two, small and large.
 Each run is the real command in processes of its own, JVM start and marking included, on a log that
 has been loaded again, vacuumed and checkpointed. The floor is that of drain.py: COPY of the rows to
 nowhere and one UPDATE of their status.
+
+With --joins only the cost of reading in batches is measured: the tasks of the first two stages read
+back each object, in this process. It is the share of the time that passes in joining the snapshot,
+in proving it, and in ending the transaction.
 """
 
 from __future__ import annotations
@@ -16,14 +20,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import common
 import psutil
+
+if TYPE_CHECKING:
+    from eventlog.spark.job import Job
 
 SAVED = f"{common.SCHEMA}.saved"
 
@@ -56,9 +64,16 @@ def main() -> None:
         help="rows of the two logs whose time a row is compared; 0 0 = not",
     )
     parser.add_argument("--to-xml", nargs=2, metavar=("URL_FILE", "OUT"), help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--joins", type=int, metavar="OBJECTS", help="measure only the cost of the batches"
+    )
     options = parser.parse_args()
     if options.to_xml:
         _to_xml_job(*options.to_xml)
+        return
+    if options.joins:
+        with common.server() as bench, tempfile.TemporaryDirectory(prefix="eventlog-") as place:
+            _batches(bench, Path(place), options.joins, options.rounds)
         return
     with common.server() as bench, tempfile.TemporaryDirectory(prefix="eventlog-bench-") as place:
         directory = Path(place)
@@ -168,6 +183,92 @@ def _by_size(bench: common.Server, file: Path, directory: Path, sizes: Sequence[
             flush=True,
         )
     print(f"a row of the large log costs {each[1] / each[0] - 1:+.1%}", flush=True)
+
+
+_OBJECTS = (
+    f"INSERT INTO {common.SCHEMA}.usr SELECT i, 'f' || i, 'l' || i, 'm' || i, i, '2020-01-01' "
+    "FROM generate_series(1, {objects}) i",
+    f"INSERT INTO {common.LOG} (event_type, table_name, table_key) "
+    "SELECT 5, 'usr', 'idu=' || i FROM generate_series(1, {objects}) i",
+    f"VACUUM (ANALYZE) {common.LOG}",
+    f"VACUUM (ANALYZE) {common.SCHEMA}.usr",
+)
+
+
+def _batches(bench: common.Server, directory: Path, objects: int, rounds: int) -> None:
+    """A log with one row per object, whose values are read back: two batches for 10,000 objects at
+    least.
+    """
+    from eventlog.sql.open_database import OpenDatabase
+
+    common.install(bench)
+    bench.run(*(statement.format(objects=objects) for statement in _OBJECTS))
+    (directory / "_temporary").mkdir()
+    print(common.machine(bench), flush=True)
+    in_snapshot, around = OpenDatabase.in_snapshot, []
+
+    @contextmanager
+    def timed(self: OpenDatabase, snapshot: str) -> Iterator[None]:
+        began = time.perf_counter()
+        with in_snapshot(self, snapshot):
+            joined = time.perf_counter()
+            yield
+            read = time.perf_counter()
+        around.append(joined - began + time.perf_counter() - read)
+
+    patched: Any = OpenDatabase
+    patched.in_snapshot = timed
+    shares = []
+    with _job(bench, directory) as job:
+        for _ in range(rounds):
+            around.clear()
+            seconds = _stages(job)
+            shares.append(sum(around) / seconds)
+            print(f"{objects} objects in {len(around)} batches: {seconds:.2f} s, of it joins, proofs "
+                  f"and ends {sum(around):.3f} s, {shares[-1]:.2%}", flush=True)  # fmt: skip
+    print(f"share of the batches, median: {median(shares):.2%}")
+
+
+def _stages(job: Job) -> float:
+    """Seconds of the first two stages in this process."""
+    from pyarrow import RecordBatch
+
+    from eventlog.spark.fold import fold_bucket, read_parts
+
+    began = time.perf_counter()
+    numbers = (RecordBatch.from_pydict({"id": [n + 1]}) for n in range(len(job.parts)))
+    for _ in fold_bucket(job, read_parts(job, numbers)):
+        pass
+    return time.perf_counter() - began
+
+
+@contextmanager
+def _job(bench: common.Server, directory: Path) -> Iterator[Job]:
+    from eventlog.config.load import load as load_config
+    from eventlog.publisher.configured_classes import class_names, with_tables
+    from eventlog.publisher.context import PublisherOptions
+    from eventlog.spark.job import Job, Output
+    from eventlog.spark.log_source import place_for, without_foreign_settings
+    from eventlog.spark.output import output_format
+    from eventlog.sql.connection import connect, parse_url
+    from eventlog.sql.dialects.postgresql import DIALECT
+    from eventlog.sql.locate import locate_log
+
+    config = load_config(common.configuration(directory), {"EVENTLOG_DATABASE_URL": bench.url})
+    with connect(bench.url).connect().execution_options(**DIALECT.snapshot_options) as holder:
+        db = DIALECT.open(holder)
+        snapshot, database = db.export_snapshot(), db.reflect(common.SCHEMA)
+        log = locate_log(db, name="eventlog", schema=common.SCHEMA)
+        parts = tuple(db.log(log).log_parts("N", 1, 2**62, 200_000, 1))
+        config = with_tables(config, database, log)
+        options = output_format("xds").read_options(config, {}, "lines")
+        output = Output(str(directory), "lines", "none", 2**28, 128, options=options)
+        with place_for(parse_url(bench.url), log, on_this_machine=True) as place:
+            yield Job(
+                "bench", place, snapshot, without_foreign_settings(config), database,
+                class_names(config)[1], PublisherOptions(driver_user="eventlog"), parts,
+                frozenset(), 4, output, datetime.now(UTC),
+            )  # fmt: skip
 
 
 def load(bench: common.Server, rows: int) -> None:

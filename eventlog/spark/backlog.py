@@ -142,7 +142,7 @@ class Request:
     """The most rows that a task reads."""
     connections: int = 0
     """The most connections that tasks have open at the same time, 0 = one per running task. The
-    driver opens three more.
+    driver opens two more.
     """
     quiet: bool = False
     progress: Progress = no_progress

@@ -10,12 +10,14 @@ import sqlalchemy as sa
 from backlog_job import LOG, fetch, log_rows, random_rows
 from pyspark.sql import DataFrame, SparkSession, datasource
 
+from eventlog.errors import SnapshotOutdated
 from eventlog.model import LogRow
 from eventlog.spark import register
 from eventlog.spark.log_source import LogLocation, place_for, without_secrets, worker_url
 from eventlog.sql.connection import connect, open_database
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.locate import locate_log
+from eventlog.sql.parts import LogPart
 
 
 @pytest.fixture
@@ -127,6 +129,38 @@ def test_one_snapshot_is_seen_by_all_partitions(
             connection.exec_driver_sql(f"UPDATE {LOG} SET status = 'S'")
         assert frame.where("status = 'N'").count() == 1_000
     assert load(spark, url_file).where("status = 'N'").count() == 0
+
+
+REWRITE = f"ALTER TABLE {LOG} ADD COLUMN x float DEFAULT random()"
+
+
+def test_a_partition_of_a_log_that_was_rewritten_after_the_snapshot_is_refused(
+    log: sa.Engine,
+) -> None:
+    """It would appear empty."""
+    log_rows(log, random_rows(20, seed=45))
+    with log.connect().execution_options(**DIALECT.snapshot_options) as holder:
+        snapshot = DIALECT.open(holder).export_snapshot()
+        with log.begin() as connection:
+            table = locate_log(open_database(connection), name="eventlog", schema="hr")
+            connection.exec_driver_sql(REWRITE)
+        rows = DIALECT.read_part(
+            log.url, table, snapshot, "N", LogPart(1, 2**62, 20), ("record_id",)
+        )
+        with pytest.raises(SnapshotOutdated, match=rf"{LOG} was rewritten"):
+            list(rows)
+
+
+def test_the_partitions_of_a_log_that_was_rewritten_after_the_snapshot_are_refused(
+    spark: SparkSession, log: sa.Engine, url_file: Path
+) -> None:
+    log_rows(log, random_rows(20, seed=46))
+    with log.connect().execution_options(**DIALECT.snapshot_options) as holder:
+        name = DIALECT.open(holder).export_snapshot()
+        with log.begin() as connection:
+            connection.exec_driver_sql(REWRITE)
+        with pytest.raises(Exception, match=rf"{LOG} was rewritten"):
+            load(spark, url_file, snapshot=name).count()
 
 
 def test_an_empty_log_is_an_empty_frame(spark: SparkSession, url_file: Path) -> None:
