@@ -110,6 +110,7 @@ class ClassSource:
         """
         with open_unlocked(self.config, Counters(), Purpose.STREAM) as context:
             context.log.db.begin_publishing()
+            context.log.commit()  # the level of isolation counts from the next transaction on
             object_class = _class_named(context, self.class_name)
             walk = context.log.start_walk(
                 context.catalog.schema,
@@ -203,6 +204,7 @@ class ClassSource:
             return {}
         with open_unlocked(self.config, Counters(), Purpose.STREAM) as context:
             context.log.db.begin_publishing()
+            context.log.commit()  # the level of isolation counts from the next transaction on
             object_class = _class_named(context, self.class_name)
             keys = list(dict.fromkeys(_canonical(object_class, dict(row["key"])) for row in rows))
             found: dict[str, Row] = {}

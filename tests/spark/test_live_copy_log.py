@@ -28,6 +28,7 @@ from eventlog.spark.change_log import close_cached_connection
 from eventlog.spark.copy_query import put_batch
 from eventlog.spark.copy_source import ClassSource
 from eventlog.spark.copy_target import CopyBatch
+from eventlog.sql.dialects.postgresql.log import PostgresLog
 
 TEXTS = pa.map_(pa.string(), pa.string())
 SCHEMA = pa.schema([
@@ -120,6 +121,29 @@ def test_a_crash_of_the_server_cannot_undo_the_rows_that_a_copy_begins_with(
             written = writer.exec_driver_sql("SELECT pg_current_wal_insert_lsn()").scalar_one()
         flushed = f"SELECT pg_current_wal_flush_lsn() >= '{written}'"
         assert writer.exec_driver_sql(flushed).scalar_one()
+
+
+def test_a_load_sees_a_table_that_is_rewritten_when_it_begins(
+    accounts: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if transactions of the role have one snapshot by default: it would be older than the
+    table.
+    """
+    run(accounts, INSERT.format(first=1, last=2))
+    source = ClassSource.of(load(installed(accounts, tmp_path), {}), "acct")
+    name = accounts.url.database
+    run(accounts, f"ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'")
+    start_walk = PostgresLog.start_walk
+
+    def and_rewrite(*given: Any) -> Any:
+        walk = start_walk(*given)
+        run(accounts, "ALTER TABLE acct ADD COLUMN added float DEFAULT random()")
+        run(accounts, "ALTER TABLE acct DROP COLUMN added")
+        return walk
+
+    monkeypatch.setattr(PostgresLog, "start_walk", and_rewrite)
+    source.refresh()
+    assert sum(len(batch) for batch in source.objects()) == 2
 
 
 def nulled_in_delta(copy: Any) -> list[str | None]:
