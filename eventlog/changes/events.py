@@ -150,8 +150,16 @@ def parse_association(text: str) -> tuple[tuple[table_key.Part, ...], str | None
     return table_key.parse(key), names.get("table"), names.get("schema")
 
 
+_LINE_BREAKS_AROUND: Final = re.compile(
+    r"\A[ \t]*+[\r\n][ \t\r\n]*+|(?<![ \t\r\n])[ \t]*+[\r\n][ \t\r\n]*+\Z"
+)
+
+
 def _split_association(text: str) -> tuple[str, dict[str, str]]:
-    """Return the table_key of an association, and the values of what follows it by name."""
+    """Return the table_key of an association, and the values of what follows it by name. Line
+    breaks around it, with blanks, are of a document that was indented.
+    """
+    text = _LINE_BREAKS_AROUND.sub("", text) if "\n" in text or "\r" in text else text
     key = _OUTSIDE_QUOTES.match(text)
     assert key is not None
     names = _named_parts(text[key.end() :])

@@ -80,20 +80,39 @@ VALUE_TYPES: Final = frozenset({"string", "int", "state", "octet", "time", "dn"}
 """The types of a value (spec/xds.md 6.1, 6.4)."""
 
 
+class OtherElement(NamedTuple):
+    """An element that is not of the vocabulary, such as one that an engine adds, by its name and
+    place alone: its text may be a password.
+    """
+
+    name: str
+    parent: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"line {self.line}: element {self.name} in {self.parent} is not used"
+
+
 @dataclass(frozen=True, slots=True)
 class ParsedDocument:
     """The content of one document.
 
-    ``heartbeat`` is True if it contains a heartbeat status (spec/xds.md 7). ``others`` are the
-    names of the other elements of the input in order. They are not changes (spec/change-model.md
-    3.2); the caller reports that they were skipped.
+    ``content`` has its events in order; an event that cannot be read is the XdsError that names its
+    line. ``heartbeat`` is True if the document contains a heartbeat status (spec/xds.md 7).
+    ``others`` are the other elements in order. They are not changes (spec/change-model.md 3.2); the
+    caller reports that they were passed over.
     """
 
-    events: tuple[Event, ...]
+    content: tuple[Event | XdsError, ...]
     heartbeat: bool
     product_name: str
     product_version: str
-    others: tuple[str, ...] = ()
+    others: tuple[OtherElement, ...] = ()
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The events that can be read."""
+        return tuple([one for one in self.content if isinstance(one, Event)])
 
 
 def read_events(document: bytes | str, limit: int = DEFAULT_LIMIT) -> ParsedDocument:
@@ -104,22 +123,29 @@ def read_events(document: bytes | str, limit: int = DEFAULT_LIMIT) -> ParsedDocu
     document has no type for it; an attribute with both times and special times is of type time.
 
     Raises XdsError, with the line, for a document that is not well-formed, has a DOCTYPE, is larger
-    than ``limit`` or has an unknown element inside an event.
+    than ``limit``, or has an event that cannot be read.
     """
     if isinstance(document, bytes) and len(document) <= limit:
         plain = read_plain(document, event_of)
         if plain is not None:
             return ParsedDocument(plain.events, False, plain.product_name, plain.product_version)
-    return parse_events(document, limit)
+    parsed = parse_events(document, limit)
+    for one in parsed.content:
+        if isinstance(one, XdsError):
+            raise one
+    return parsed
 
 
 def parse_events(document: bytes | str, limit: int = DEFAULT_LIMIT) -> ParsedDocument:
-    """Do the work of ``read_events`` for a document of any form."""
+    """Do the work of ``read_events`` for a document of any form, but return the errors of single
+    events among its content.
+    """
     root = parse_document(document, limit)
     if root.tag != "nds":
         raise XdsError(f"line {root.sourceline}: the root element is {root.tag}; expected nds")
     name, version = "", ""
     inputs: list[etree._Element] = []
+    others: list[OtherElement] = []
     for child in root:
         if child.tag == "source":
             product = child.find("product")
@@ -128,22 +154,24 @@ def parse_events(document: bytes | str, limit: int = DEFAULT_LIMIT) -> ParsedDoc
         elif child.tag == "input":
             inputs.append(child)
         else:
-            raise _unknown(child, "nds", "source, input")
+            others.append(_other(child, "nds"))
     if len(inputs) != 1:
         raise XdsError(
             f"line {root.sourceline}: nds has {len(inputs)} input elements; expected one"
         )
-    events: list[Event] = []
-    others: list[str] = []
+    content: list[Event | XdsError] = []
     heartbeat = False
     for child in inputs[0]:
         if child.tag in _EVENTS:
-            events.append(_event(child))
+            try:
+                content.append(_event(child, others))
+            except XdsError as error:
+                content.append(error)
         elif child.tag == "status" and child.get("type") == "heartbeat":
             heartbeat = True
         else:
-            others.append(child.tag)
-    return ParsedDocument(tuple(events), heartbeat, name, version, tuple(others))
+            others.append(_other(child, "input"))
+    return ParsedDocument(tuple(content), heartbeat, name, version, tuple(others))
 
 
 def parse_document(document: bytes | str, limit: int = DEFAULT_LIMIT) -> etree._Element:
@@ -224,7 +252,10 @@ def _utf8(document: bytes | str) -> bytes:
         raise XdsError(f"the document is not valid in its encoding: {error}") from None
 
 
-def _event(element: etree._Element) -> Event:
+def _event(element: etree._Element, others: list[OtherElement]) -> Event:
+    """Return an event, and add its elements that are not of the vocabulary to ``others``. Raises
+    XdsError.
+    """
     operation, attribute_tag, read_attribute = _EVENTS[str(element.tag)]
     associations: list[str] = []
     attributes: list[etree._Element] = []
@@ -233,12 +264,14 @@ def _event(element: etree._Element) -> Event:
             associations.append(_text(child))
         elif child.tag == attribute_tag:
             attributes.append(child)
-        else:
+        elif child.tag in _VOCABULARY:
             raise _unknown(
                 child,
                 operation,
                 "association" if attribute_tag is None else f"association, {attribute_tag}",
             )
+        else:
+            others.append(_other(child, operation))
     if len(associations) != 1 or not associations[0]:
         raise XdsError(
             f"line {element.sourceline}: {operation} must have exactly one association, and it "
@@ -251,6 +284,18 @@ def _event(element: etree._Element) -> Event:
         )
     read = tuple(map(read_attribute, attributes))
     return Event(operation, class_name, associations[0], element.get("event-id", ""), read)
+
+
+_VOCABULARY: Final = frozenset({
+    *("association", "add-attr", "modify-attr", "remove-value", "remove-all-values"),
+    *("add-value", "value"),
+})  # fmt: skip
+"""The elements within events that say what has changed (spec/xds.md 1)."""
+
+
+def _other(element: etree._Element, parent: str) -> OtherElement:
+    line = element.sourceline
+    return OtherElement(str(element.tag), parent, line if isinstance(line, int) else 1)
 
 
 def _unknown(element: etree._Element, parent: str, legal: str) -> XdsError:
@@ -425,10 +470,12 @@ class DocumentWriterOptions(DocumentOptions):
 
 
 class _Events(NamedTuple, Generic[E]):
-    """The events of a document, and the names of the other elements of its input."""
+    """The events of a document, the errors of those that cannot be read among them, and the other
+    elements.
+    """
 
-    events: Sequence[E]
-    others: Sequence[str] = ()
+    events: Sequence[E | XdsError]
+    others: Sequence[OtherElement] = ()
 
 
 _Read: TypeAlias = Callable[[bytes, int], _Events[E]]
@@ -436,22 +483,24 @@ _Read: TypeAlias = Callable[[bytes, int], _Events[E]]
 
 
 def _events_of(data: bytes, limit: int) -> _Events[Event]:
-    document = read_events(data, limit)
-    return _Events(document.events, document.others)
+    if len(data) <= limit and (plain := read_plain(data, event_of)) is not None:
+        return _Events(plain.events)
+    document = parse_events(data, limit)
+    return _Events(document.content, document.others)
 
 
 def _texts_of(read: TextsReader, data: bytes, limit: int) -> _Events[RowTexts | Event]:
     if len(data) <= limit and (plain := read_plain(data, read, read.read_alike)) is not None:
         return _Events(plain.events)
     document = parse_events(data, limit)
-    return _Events(document.events, document.others)
+    return _Events(document.content, document.others)
 
 
 def _documents(
     path: Path, limit: int, read: _Read[E]
-) -> Iterator[tuple[str, _Events[E] | XdsError]]:
-    """Yield the documents of a file with their places: one per line if the first line is a whole
-    document.
+) -> Iterator[tuple[int | None, _Events[E] | XdsError]]:
+    """Yield the documents of a file, one per line if the first line is a whole document, each with
+    its line; None for a file that is one document.
 
     An empty file has no documents: it results from writing no changes. The file is read once, from
     beginning to end.
@@ -464,7 +513,7 @@ def _documents(
         if b"</nds>" not in line:
             if line:
                 data = bytes(blank) + line + file.read(limit + 1)
-                yield str(path), _document(data, limit, path, None, read)
+                yield None, _document(data, limit, path, None, read)
             return
         while line:
             if len(line) > limit:
@@ -472,7 +521,7 @@ def _documents(
                     f"{path}, line {number}: longer than {limit} bytes: raise the option limit"
                 )
             if not line.isspace():
-                yield f"{path}, line {number}", _document(line, limit, path, number, read)
+                yield number, _document(line, limit, path, number, read)
             line, number = file.readline(limit + 1), number + 1
 
 
@@ -483,16 +532,22 @@ _PARSER_PLACE: Final = re.compile(", line [0-9]+, column ([0-9]+)$")
 def _document(
     data: bytes, limit: int, path: Path, number: int | None, read: _Read[E]
 ) -> _Events[E] | XdsError:
-    """Read a document, or return its error with file and line; ``number`` is the line if the
-    document is one line.
-    """
+    """Read a document, or return its error with file and line, as ``_placed`` does."""
     try:
         return read(data, limit)
     except XdsError as error:
-        within = _WITHIN.match(str(error))
-        line = number or (within and within[1])
-        message = _PARSER_PLACE.sub(r", column \1", str(error)[within.end() if within else 0 :])
-        return XdsError(f"{path}, line {line}: {message}" if line else f"{path}: {message}")
+        return XdsError(_placed(error, path, number))
+
+
+def _placed(problem: object, path: Path, number: int | None) -> str:
+    """Return the message of a problem of a document with file and line; ``number`` is the line of
+    the file if the document is one line.
+    """
+    text = str(problem)
+    within = _WITHIN.match(text)
+    line = number or (within and within[1])
+    message = _PARSER_PLACE.sub(r", column \1", text[within.end() if within else 0 :])
+    return f"{path}, line {line}: {message}" if line else f"{path}: {message}"
 
 
 def _all_events(source: str, limit: int, report: Report, read: _Read[E]) -> Iterator[tuple[str, E]]:
@@ -500,15 +555,20 @@ def _all_events(source: str, limit: int, report: Report, read: _Read[E]) -> Iter
     the places of their documents.
     """
     for path in source_files(Path(source), ".xml or .xmll file", (".xml", ".xmll")):
-        for place, document in _documents(path, limit, read):
+        for number, document in _documents(path, limit, read):
             if isinstance(document, XdsError):
                 report.skip(document)
                 continue
-            if document.others:
-                for _ in document.others:
-                    report.pass_over("other_elements")
+            for other in document.others:
+                # An element within an event does not mean that input was skipped.
+                count = report.count_with_message if other.parent in _EVENTS else report.pass_over
+                count(f"other_elements {other.name}", _placed(other, path, number))
+            place = str(path) if number is None else f"{path}, line {number}"
             for event in document.events:
-                yield place, event
+                if isinstance(event, XdsError):
+                    report.skip(XdsError(_placed(event, path, number)))
+                else:
+                    yield place, event
 
 
 def _change(
@@ -560,7 +620,8 @@ class XdsFormat(Format):
         their names.
 
         A file holds one document, or one for each line. A document or event that cannot be read is
-        reported and skipped; elements that are not changes are counted as ``other_elements``.
+        reported and skipped; elements that are not of the vocabulary are counted as
+        ``other_elements``, by their names.
         """
         values = options.values()
         catalog = options.classes(values)

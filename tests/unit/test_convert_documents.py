@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,9 @@ from eventlog.errors import ConfigError, XdsError
 from eventlog.model import Change, ChangeOp
 from eventlog.registry import format_named
 
-READ = format_named("xds").read
+XDS = format_named("xds")
+READ = XDS.read
+each_reader = pytest.mark.parametrize("read", [XDS.read, XDS.texts], ids=["changes", "texts"])
 
 
 def document(*events: str) -> str:
@@ -75,7 +79,7 @@ def test_status_and_other_elements_are_no_changes(tmp_path: Path) -> None:
     )
     report = Report()
     assert positions(tmp_path / "in.xmll", report) == ["1"]
-    assert report.counters == {"other_elements": 2}
+    assert report.counters == {"other_elements sync": 1, "other_elements query": 1}
 
 
 def test_what_cannot_be_read_is_named_and_the_rest_goes_on(tmp_path: Path) -> None:
@@ -95,6 +99,85 @@ def test_what_cannot_be_read_is_named_and_the_rest_goes_on(tmp_path: Path) -> No
         assert part in problem
     with pytest.raises(XdsError, match="line 2"):
         positions(path)
+
+
+def added(*parts: str, association: str = "<association>id=1,table=item</association>") -> str:
+    inside = association + "".join(parts)
+    return f'<add class-name="item" event-id="1">{inside}</add>'
+
+
+def attribute(*values: str) -> str:
+    return f'<add-attr attr-name="name">{"".join(values)}</add-attr>'
+
+
+NAME = attribute('<value type="string">Ann</value>')
+
+UNREADABLE = {
+    "value type of an engine": added(attribute('<value type="structured"><component/></value>')),
+    "telephone number": added(attribute('<value type="teleNumber">1</value>')),
+    "no association": added(NAME, association=""),
+    "two associations": added(NAME, "<association>id=2,table=item</association>"),
+    "element of the vocabulary in a wrong place": added('<modify-attr attr-name="name"/>'),
+    "attribute without values": added('<add-attr attr-name="name"/>'),
+    "modify without attributes": added().replace("add", "modify"),
+    "empty add-value": added(
+        '<modify-attr attr-name="name"><remove-all-values/><add-value/></modify-attr>'
+    )
+    .replace("<add ", "<modify ")
+    .replace("</add>", "</modify>"),
+    "key that cannot be read": delete(1, "=5"),
+}
+
+
+@pytest.mark.parametrize("unreadable", UNREADABLE.values(), ids=UNREADABLE)
+@pytest.mark.parametrize("is_line", [True, False], ids=["line", "file"])
+@each_reader
+def test_only_the_event_that_cannot_be_read_is_skipped(
+    tmp_path: Path, unreadable: str, is_line: bool, read: Callable[..., Iterator[Any]]
+) -> None:
+    path = tmp_path / ("in.xmll" if is_line else "in.xml")
+    text = document(delete(7), unreadable, delete(8))
+    path.write_text(f"{document(delete(6))}\n{text}\n" if is_line else text.replace("><", ">\n<"))
+    report = Report()
+    assert [change.position for change in read(str(path), {}, report)] == [
+        *(["6"] if is_line else []),
+        "7",
+        "8",
+    ]
+    (problem,) = report.problems
+    assert problem.startswith(f"{path}, line 2: " if is_line else f"{path}")
+
+
+def test_what_an_engine_adds_is_passed_over_and_named_without_its_text(tmp_path: Path) -> None:
+    path = tmp_path / "in.xml"
+    secret = "<password>s3cret</password>"
+    event = added(f'<operation-data key="s3cret">{secret}</operation-data>\n', NAME, f"\n{secret}")
+    path.write_text(document(event, f"\n<modify-password>{secret}</modify-password>", delete(2)))
+    report = Report()
+    assert positions(path, report) == ["1", "2"]
+    assert report.counters == {
+        "other_elements operation-data": 1,
+        "other_elements password": 1,
+        "other_elements modify-password": 1,
+    }
+    assert report.problems == [
+        f"{path}, line 1: element operation-data in add is not used",
+        f"{path}, line 3: element password in add is not used",
+        f"{path}, line 4: element modify-password in input is not used",
+    ]
+
+
+@each_reader
+def test_line_breaks_around_an_association_do_not_count(
+    tmp_path: Path, read: Callable[..., Iterator[Any]]
+) -> None:
+    path = tmp_path / "in.xmll"
+    indented = "<association>\n        id=1,table=item,schema=app\r\n      </association>"
+    path.write_text(document(added(NAME, association=indented)))
+    report = Report(strict=True)
+    (change,) = read(str(path), {}, report)
+    assert isinstance(change, Change)
+    assert (change.schema, change.key) == ("app", (("id", "1"),))
 
 
 def test_a_document_beyond_the_limit_is_not_read(tmp_path: Path) -> None:
