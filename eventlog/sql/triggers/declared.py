@@ -35,7 +35,8 @@ class _Declared:
     """The declaration for one table: rows of a class, by a key whose columns are in key order.
 
     ``names`` maps columns to their names in the log where these differ; ``schema`` is the schema of
-    the table, None = that of the class.
+    the table, None = that of the class. ``refusing`` are the columns by which the database may
+    refuse a row, beyond those of the table's keys and foreign keys.
     """
 
     watch: WatchedTable
@@ -44,6 +45,7 @@ class _Declared:
     key: tuple[Column, ...]
     names: Mapping[str, str] = field(default_factory=dict)
     schema: str | None = None
+    refusing: tuple[str, ...] = ()
 
     @property
     def log_key(self) -> tuple[Column, ...]:

@@ -263,6 +263,12 @@ class MarkedTriggers(Triggers):
             None if is_same else "was changed by hand, or something that it refers to was renamed"
         )
 
+    def outdated(self, stored: StoredTrigger, compiled: CompiledTrigger) -> str | None:
+        """Return the fault of a trigger that an earlier version compiled for the same columns, in
+        words that follow its name; None if none is known.
+        """
+        return None
+
     def drop_trigger(self, schema: str | None, name: str) -> str:
         """Return the statement that drops a trigger."""
         return f"DROP TRIGGER {qualified(schema, name, self.quote)}"
@@ -592,9 +598,12 @@ class MarkedTriggers(Triggers):
                     yield f"trigger {trigger.name} is missing"
                 elif stored.digest != trigger.digest:
                     present = [column.name for column in one.declared.table.columns]
-                    yield from declared_otherwise(
-                        self.columns_of(stored), one.declared.logged_columns(), present
-                    )
+                    before, now = self.columns_of(stored), one.declared.logged_columns()
+                    why = self.outdated(stored, trigger) if before == now else None
+                    if why is not None:
+                        yield f"trigger {trigger.name} {why}"
+                    else:
+                        yield from declared_otherwise(before, now, present)
                 elif (how := self.difference(stored, trigger)) is not None:
                     yield f"trigger {trigger.name} {how}"
         for name in unmatched:

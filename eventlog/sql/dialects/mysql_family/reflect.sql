@@ -42,6 +42,27 @@ WHERE r.constraint_schema = DATABASE()
   AND (r.delete_rule IN ('CASCADE', 'SET NULL', 'SET DEFAULT') OR r.update_rule IN ('CASCADE', 'SET NULL', 'SET DEFAULT'))
 ORDER BY BINARY r.table_name, r.constraint_name, k.ordinal_position;
 
+-- name: refusing_columns
+-- The columns by which the server may refuse a row: those of unique indexes, also of prefixes and of virtual columns, of foreign keys, and those that foreign keys refer to.
+SELECT s.table_name AS relation, s.column_name AS name
+FROM information_schema.statistics AS s
+WHERE s.table_schema = DATABASE() AND s.non_unique = 0
+UNION
+SELECT k.table_name, k.column_name
+FROM information_schema.key_column_usage AS k
+WHERE k.table_schema = DATABASE() AND k.referenced_table_name IS NOT NULL
+UNION
+SELECT k.referenced_table_name, k.referenced_column_name
+FROM information_schema.key_column_usage AS k
+WHERE k.referenced_table_schema = DATABASE()
+ORDER BY relation, name;
+
+-- name: validity_columns
+-- The declared columns of system versioning, whose values the server sets with every change.
+SELECT c.table_name AS relation, c.column_name AS name
+FROM information_schema.columns AS c
+WHERE c.table_schema = DATABASE() AND c.generation_expression IN ('ROW START', 'ROW END');
+
 -- name: fingerprint
 -- A text that changes with the columns of the tables, whatever their number.
 SELECT CONCAT(COUNT(*), '-', COALESCE(SUM(CRC32(CONCAT_WS('/', c.table_name, c.column_name, c.ordinal_position,

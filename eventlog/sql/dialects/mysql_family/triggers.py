@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,7 +22,8 @@ from urllib.parse import unquote
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.core.catalog import Database
+from eventlog.core.catalog import Column, Database, Table
+from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import DatabaseError, TriggerError, together
 from eventlog.model import EventType
 from eventlog.sql.dialects.mysql_family.cascades import FACT as CASCADES
@@ -80,13 +82,19 @@ from eventlog.sql.triggers.marked import (
 )
 
 _SQL: Final = statements(__package__, "installed.sql")
+_SQL_OF_TABLES: Final = statements(__package__, "reflect.sql")
 DELIMITER: Final = "$eventlog$"
 _LOCK_WAIT: Final = 1205
 NO_CASCADES: Final = "NOT @@SESSION.foreign_key_checks"
 """An SQL condition that is true in a session without foreign key checks."""
 _SILENCE: Final = "silence"
 """The key of the condition in the facts for compiling."""
+_REFUSING: Final = "refusing"
+"""The key of the columns of ``_Declared.refusing``, by table, in the facts for compiling."""
 
+
+_CHANGE: Final = "eventlog_change: BEGIN"
+"""A part of the text of triggers that check whether the server has refused a change."""
 
 _Body = tuple[str, str, str]
 """A trigger without its name: its operation, the statement that fires it, and its body."""
@@ -102,6 +110,10 @@ class FamilyTriggers(MarkedTriggers):
     title: str
     replace_keeps_children: bool = False
     """True if a REPLACE of a row with the same key leaves the rows that refer to it."""
+    fires_for_refused: bool = False
+    """True if the triggers of an UPDATE also fire for a row that UPDATE IGNORE leaves as it is,
+    since the server refuses its change.
+    """
     render: Callable[..., str]
     quote = staticmethod(quote_identifier)
     script_end = ("DELIMITER ;", "")
@@ -159,6 +171,11 @@ class FamilyTriggers(MarkedTriggers):
             else "was changed by hand"
         )
 
+    def outdated(self, stored: StoredTrigger, compiled: CompiledTrigger) -> str | None:
+        if _CHANGE in compiled.statement and _CHANGE not in stored.text:
+            return "logs changes that the server has refused to UPDATE IGNORE"
+        return None
+
     def refuse(
         self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]
     ) -> None:
@@ -170,17 +187,44 @@ class FamilyTriggers(MarkedTriggers):
             )
 
     def not_captured(self, declared: Sequence[TableTriggers]) -> tuple[str, ...]:
-        return (
+        always = (
             "TRUNCATE, and EXCHANGE, DROP and TRUNCATE of a partition",
             "changes that a replica applies in row-based replication, unless "
             "slave_run_triggers_for_rbr is set",
+        )
+        if not any(isinstance(one, CascadeTriggers) for one in declared):
+            return always
+        return (
+            *always,
+            "that the server has refused an UPDATE IGNORE or DELETE IGNORE of a row: rows that "
+            "its foreign keys would have changed or deleted are logged as changed or deleted",
         )
 
     def facts(
         self, conn: Connection, database: Database, log: LogTable, tables: Collection[str]
     ) -> Mapping[str, Any]:
         links = leading_to(read_links(conn), tables)
-        return {CASCADES: as_fact(links), _SILENCE: self.silence(conn)} if links else {}
+        cascading = {CASCADES: as_fact(links), _SILENCE: self.silence(conn)} if links else {}
+        by_name = {table.name: table for table in database.tables}
+        refusing = {
+            name: further
+            for name, columns in self.refusing(conn).items()
+            if name in tables and (further := sorted(set(columns) - _keyed(by_name[name])))
+        }
+        return {**cascading, _REFUSING: refusing} if refusing else cascading
+
+    def refusing(self, conn: Connection) -> Mapping[str, Collection[str]]:
+        """Return, by table, the columns by which the server may refuse a row; empty if triggers do
+        not fire for refused rows.
+        """
+        if not self.fires_for_refused:
+            return {}
+        found: defaultdict[str, set[str]] = defaultdict(set)
+        for table, column in fetch(conn, _SQL_OF_TABLES["refusing_columns"], {}):
+            found[table].add(column)
+        for table, column in fetch(conn, _SQL_OF_TABLES["validity_columns"], {}):
+            found[table].discard(column)
+        return found
 
     def silence(self, conn: Connection) -> str:
         """Return the SQL condition under which triggers do not log rows that foreign keys delete or
@@ -195,6 +239,7 @@ class FamilyTriggers(MarkedTriggers):
         declared: Sequence[TableTriggers],
         facts: Mapping[str, Any],
     ) -> list[TableSql]:
+        declared = _with_refusing(declared, facts.get(_REFUSING, {}))
         cascades, refused = cascades_of(
             declared, from_fact(facts.get(CASCADES, ())), facts.get(_SILENCE, NO_CASCADES)
         )
@@ -205,6 +250,7 @@ class FamilyTriggers(MarkedTriggers):
     def plan_declared(
         self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]
     ) -> TriggerPlan:
+        declared = _with_refusing(declared, self.refusing(conn))
         cascades, refused = cascades_of(declared, read_links(conn), self.silence(conn))
         declared = [one for one in declared if one.class_name not in refused]
         plan = super().plan_declared(conn, log, schema, [*declared, *cascades])
@@ -287,6 +333,11 @@ class FamilyTriggers(MarkedTriggers):
         table = quote_identifier(triggers.table.name)
         children = following(triggers, declared)
         all_null = " AND ".join(f"{field('NEW', column)} IS NULL" for column in columns[1:])
+        by_value = triggers.update_type in (
+            EventType.UPDATE_FIELD,
+            EventType.UPDATE_FIELD_REMOVE_ALL,
+        )
+        refused = self._refused(triggers, triggers.key, by_value=by_value)
 
         def body(event: str) -> str:
             return self._text(
@@ -303,6 +354,7 @@ class FamilyTriggers(MarkedTriggers):
                 old_is_there=all_there(old),
                 new_is_there=all_there(new),
                 rekeyed=" OR ".join(map(is_changed, triggers.key, old, new)),
+                **refused,
                 any_changed=" OR ".join(
                     is_changed(column, field("OLD", column), field("NEW", column))
                     for column in columns
@@ -321,6 +373,43 @@ class FamilyTriggers(MarkedTriggers):
         yield "i", "AFTER INSERT", body("insert")
         yield "u", "AFTER UPDATE", body("update")
         yield "d", "AFTER DELETE", body("delete")
+
+    def _refused(
+        self, triggers: TableTriggers, own: Sequence[Column], *, by_value: bool
+    ) -> dict[str, str | None]:
+        """Return two SQL conditions for the trigger of an UPDATE, each None if it needs none.
+
+        ``refused`` is true if the row is there as it was, so that the server has refused its
+        change. It compares the columns ``own`` and all by which the server may refuse a row.
+        ``may_be_refused`` is true if one of them has changed, and only then ``refused`` counts, so
+        a change that was made is never taken for a refused one. If not ``by_value``, only a change
+        of ``own`` matters, since all else is read back.
+        """
+        table = triggers.table
+        key = row_key(table)
+        if not self.fires_for_refused or not key or not own:
+            return {"refused": None, "may_be_refused": None}
+        known = {column.name: column for column in table.columns}
+        own_names = {column.name for column in own}
+        names = {*own_names, *_keyed(table), *triggers.refusing}
+
+        def changes(names: Iterable[str], row: str, other: str) -> str:
+            columns = [
+                known.get(name) or Column(name, ColumnType(Kind.OTHER)) for name in sorted(names)
+            ]
+            refs = fields(row, columns), fields(other, columns)
+            return " OR ".join(map(is_changed, columns, *refs))
+
+        found = " AND ".join(
+            f"t.{quote_identifier(name)} = OLD.{quote_identifier(name)}" for name in key
+        )
+        return {
+            "refused": (
+                f"EXISTS (SELECT 1 FROM {quote_identifier(table.name)} AS t "  # noqa: S608 - quoted names
+                f"WHERE {found} AND NOT ({changes(names, 't', 'OLD')}))"
+            ),
+            "may_be_refused": changes(names if by_value else own_names, "OLD", "NEW"),
+        }
 
     def _has_rows(self, triggers: ClassTriggers, child: ChildTriggers) -> str:
         """Return an SQL condition that is true if rows of a child table belong to a new row."""
@@ -375,6 +464,8 @@ class FamilyTriggers(MarkedTriggers):
         def is_value(row: str) -> str:
             return all_there([*refs(row), field(row, triggers.column)])
 
+        own = (*triggers.owner_columns, triggers.column)
+        refused = self._refused(triggers, own if triggers.by_value else (), by_value=True)
         moved = " OR ".join(map(is_changed, triggers.owner_columns, refs("OLD"), refs("NEW")))
         if not is_one:
             moved = f"({moved}) AND NOT (BINARY {key_of('OLD')} <=> BINARY {key_of('NEW')})"
@@ -391,6 +482,7 @@ class FamilyTriggers(MarkedTriggers):
                 new_key=key_of("NEW"),
                 owner_key=owner_column("OLD"),
                 has_owner=all_there(refs("NEW")),
+                **refused,
                 moved=moved,
                 old_is_value=is_value("OLD"),
                 new_is_value=is_value("NEW"),
@@ -399,6 +491,28 @@ class FamilyTriggers(MarkedTriggers):
         yield "i", "AFTER INSERT", body("insert")
         yield "u", "AFTER UPDATE", body("update")
         yield "d", "AFTER DELETE", body("delete")
+
+
+def row_key(table: Table) -> tuple[str, ...]:
+    """Return the columns that tell the rows of a table apart, empty if it has no key."""
+    return next((key for key in (table.primary_key, *table.unique_keys) if key), ())
+
+
+def _keyed(table: Table) -> set[str]:
+    """Return the columns of the keys and foreign keys of a table."""
+    keys = (table.primary_key, *table.unique_keys, *(key.columns for key in table.foreign_keys))
+    return {column for key in keys for column in key}
+
+
+def _with_refusing(
+    declared: Iterable[TableTriggers], refusing: Mapping[str, Collection[str]]
+) -> list[TableTriggers]:
+    return [
+        replace(
+            one, refusing=tuple(sorted({*refusing.get(one.table.name, ())} - _keyed(one.table)))
+        )
+        for one in declared
+    ]
 
 
 def _as_written(conn: Connection, name: str, shown: str | None) -> str:

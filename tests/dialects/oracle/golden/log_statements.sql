@@ -21,7 +21,7 @@ FROM (
     SELECT *
     FROM "LOGS"."EVENTLOG"
     WHERE CASE "STATUS" WHEN 'N' THEN "RECORD_ID" END BETWEEN :first AND :last
-      AND ("PERPETRATOR" IS NULL OR RTRIM("PERPETRATOR", ' ') <> :perpetrator)
+      AND (RTRIM("PERPETRATOR", ' ') IS NULL OR RTRIM("PERPETRATOR", ' ') <> :perpetrator)
     ORDER BY CASE "STATUS" WHEN 'N' THEN "RECORD_ID" END
 )
 WHERE ROWNUM <= :limit;
@@ -50,7 +50,7 @@ FROM (
             AND ("EVENT_TIME" = TO_TIMESTAMP(:after_time, 'SYYYY-MM-DD HH24:MI:SS.FF9')
                 OR (:after_time IS NULL AND "EVENT_TIME" IS NULL)))
       )
-      AND (:perpetrator IS NULL OR "PERPETRATOR" IS NULL OR RTRIM("PERPETRATOR", ' ') <> :perpetrator)
+      AND (:perpetrator IS NULL OR RTRIM("PERPETRATOR", ' ') IS NULL OR RTRIM("PERPETRATOR", ' ') <> :perpetrator)
     ORDER BY "EVENT_TIME" NULLS FIRST, "RECORD_ID"
 )
 WHERE ROWNUM <= :limit;
@@ -97,7 +97,7 @@ FROM (
     SELECT *
     FROM "Logs"."Ereignisse 'neu'"
     WHERE CASE "c2" WHEN 'N' THEN "c1" END BETWEEN :first AND :last
-      AND ("c5" IS NULL OR RTRIM("c5", ' ') <> :perpetrator)
+      AND (RTRIM("c5", ' ') IS NULL OR RTRIM("c5", ' ') <> :perpetrator)
     ORDER BY CASE "c2" WHEN 'N' THEN "c1" END
 )
 WHERE ROWNUM <= :limit;
@@ -126,7 +126,7 @@ FROM (
             AND (SYS_EXTRACT_UTC("c4") = TO_TIMESTAMP(:after_time, 'SYYYY-MM-DD HH24:MI:SS.FF9')
                 OR (:after_time IS NULL AND SYS_EXTRACT_UTC("c4") IS NULL)))
       )
-      AND (:perpetrator IS NULL OR "c5" IS NULL OR RTRIM("c5", ' ') <> :perpetrator)
+      AND (:perpetrator IS NULL OR RTRIM("c5", ' ') IS NULL OR RTRIM("c5", ' ') <> :perpetrator)
     ORDER BY SYS_EXTRACT_UTC("c4") NULLS FIRST, "c1"
 )
 WHERE ROWNUM <= :limit;
