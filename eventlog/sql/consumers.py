@@ -92,7 +92,7 @@ class ResendRequest(NamedTuple):
         )
 
     def encode(self) -> str:
-        return json.dumps(self._asdict(), ensure_ascii=False)
+        return json.dumps(self._asdict())
 
 
 class ConsumerRow(NamedTuple):
