@@ -26,7 +26,6 @@ from eventlog.sql.dialects.postgresql.compile import (
     INSERT,
     INSTEAD,
     ROW,
-    SEARCH_PATH,
     TRUNCATE,
     UPDATE,
     CompiledFunction,
@@ -57,6 +56,7 @@ from eventlog.sql.dialects.postgresql.installed import (
 from eventlog.sql.dialects.postgresql.session import database_number
 from eventlog.sql.dialects.postgresql.text import (
     QUOTE_FUNCTION,
+    SEARCH_PATH,
     literal,
     needs_quoting,
     quote_function,
