@@ -529,7 +529,7 @@ class Verification:
     def _leave_out(
         self, source: _ClassSource, error: SnapshotOutdated, after: str | None, through: str | None
     ) -> None:
-        """Report a range of keys that could not be compared."""
+        """Report a range of keys whose snapshots were not proven (spec/verify.md 1.4)."""
         self.report.leave_out(Unproven(source.cls.name, after, through, str(error)))
 
     def _read_done(self) -> Callable[[], None]:
